@@ -1,0 +1,134 @@
+//! Access: who may do what with which resource, decided here and nowhere else.
+//!
+//! [`Access::allows`] is asked for every operation and for every item of a listing, and will be asked again when a
+//! notification is delivered. What it refuses does not exist for that principal: the answer is that of a resource that is
+//! not there.
+//!
+//! # How it decides
+//!
+//! A rule speaks of a request when it names the principal (or `*`) and the operation. Of the rules that speak of it:
+//!
+//! 1. one with a `deny` glob that matches the URI: refused, whatever else there is;
+//! 2. one with an `allow` glob that matches: allowed;
+//! 3. otherwise: refused, but for `local`, which stands for whoever started the host: as long as no rule allows `local`
+//!    anything by name, it may do all that is not denied.
+//!
+//! Globs are matched against the normalised URI without its query, so that no spelling of a URI (`%2eenv`, `?x`) slips past
+//! a rule. Templates are matched as they are written, variables and all.
+
+mod principal;
+mod rules;
+
+use std::collections::BTreeMap;
+
+use self::rules::Rules;
+use crate::config::{Operation, Rule};
+use crate::uri::{Template, Uri};
+
+pub use self::principal::Principal;
+
+/// The rules of a configuration, ready to decide.
+#[derive(Debug)]
+pub struct Access {
+    /// By the name of the principal.
+    rules: BTreeMap<&'static str, Rules>,
+}
+
+impl Access {
+    /// What those rules say.
+    pub fn new(rules: &[Rule]) -> Self {
+        let compiled = Principal::NAMES.iter().map(|name| (*name, Rules::of(name, rules)));
+        Self { rules: compiled.collect() }
+    }
+
+    /// Whether that principal may do that with that resource.
+    pub fn allows(&self, who: &Principal, operation: Operation, uri: &Uri) -> bool {
+        let text = uri.as_str();
+        self.decide(who, operation, text.split('?').next().unwrap_or(text))
+    }
+
+    /// Whether that principal may see, or complete, that template.
+    pub fn allows_template(&self, who: &Principal, operation: Operation, template: &Template) -> bool {
+        self.decide(who, operation, template.as_str())
+    }
+
+    fn decide(&self, who: &Principal, operation: Operation, subject: &str) -> bool {
+        self.rules.get(who.name()).is_some_and(|rules| rules.decide(operation, subject))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, ConfigError};
+    use crate::uri::Mount;
+
+    fn access(rules: &str) -> Result<Access, ConfigError> {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a.wasm"), "").unwrap();
+        let text = format!("[[plugin]]\nname = 'a'\ncomponent = 'a.wasm'\nmount = 'a://x/'\n{rules}");
+        Config::parse(&text, &dir.path().join("mcp-host.toml")).map(|config| Access::new(&config.rules))
+    }
+
+    fn uri(path: &str) -> Uri {
+        "a://x/".parse::<Mount>().unwrap().compose(path).unwrap().uri
+    }
+
+    const LOCAL: Principal = Principal::LOCAL;
+    const ANONYMOUS: Principal = Principal::ANONYMOUS;
+
+    #[test]
+    fn without_rules_whoever_started_the_host_may_do_all_and_others_nothing() {
+        let access = access("").unwrap();
+        for operation in Operation::ALL {
+            assert!(access.allows(&LOCAL, operation, &uri("f")));
+            assert!(!access.allows(&ANONYMOUS, operation, &uri("f")));
+        }
+    }
+
+    #[test]
+    fn deny_wins_over_allow_in_whatever_order() {
+        let allow = "[[rule]]\nprincipals = ['anonymous']\nallow = ['a://x/**']\n";
+        let deny = "[[rule]]\nprincipals = ['*']\ndeny = ['**/.env']\n";
+        for rules in [format!("{allow}{deny}"), format!("{deny}{allow}")] {
+            let access = access(&rules).unwrap();
+            for who in [&ANONYMOUS, &LOCAL] {
+                assert!(access.allows(who, Operation::Read, &uri("f")));
+                assert!(!access.allows(who, Operation::Read, &uri("d/.env")));
+            }
+        }
+    }
+
+    #[test]
+    fn no_spelling_of_a_uri_slips_past_a_rule() {
+        let access = access("[[rule]]\nprincipals = ['*']\ndeny = ['**/.env']\n").unwrap();
+        for path in [".env", "%2eenv", "%2E%65nv", "./.env", "d/../.env", ".env?x=1", "a/.env?"] {
+            assert!(!access.allows(&LOCAL, Operation::Read, &uri(path)), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_rule_speaks_of_its_operations_only() {
+        let rules = "[[rule]]\nprincipals = ['anonymous']\nallow = ['**']\noperations = ['list']\n";
+        let access = access(rules).unwrap();
+        assert!(access.allows(&ANONYMOUS, Operation::List, &uri("f")));
+        assert!(!access.allows(&ANONYMOUS, Operation::Read, &uri("f")));
+    }
+
+    #[test]
+    fn once_a_rule_allows_local_something_by_name_that_is_all_it_may() {
+        let access = access("[[rule]]\nprincipals = ['local']\nallow = ['a://x/docs/**']\n").unwrap();
+        assert!(access.allows(&LOCAL, Operation::Read, &uri("docs/f")));
+        assert!(!access.allows(&LOCAL, Operation::Read, &uri("src/f")));
+    }
+
+    #[test]
+    fn a_template_is_matched_as_it_is_written() {
+        let access = access("[[rule]]\nprincipals = ['anonymous']\nallow = ['a://x/blob/**']\n").unwrap();
+        let mount: Mount = "a://x/".parse().unwrap();
+        let shown =
+            |path| access.allows_template(&ANONYMOUS, Operation::Templates, &mount.compose_template(path).unwrap());
+        assert!(shown("blob/{rev}/{+path}"));
+        assert!(!shown("log/{rev}"));
+    }
+}

@@ -1,0 +1,29 @@
+//! The rules that speak of one principal.
+
+use crate::config::{LOCAL, Operation, Rule, UriGlob, Who};
+
+/// What the rules say of one principal.
+#[derive(Debug)]
+pub(super) struct Rules {
+    speaking: Vec<Rule>,
+    /// What holds when no glob matches.
+    otherwise: bool,
+}
+
+impl Rules {
+    /// The rules that name that principal, or everyone.
+    pub(super) fn of(name: &str, rules: &[Rule]) -> Self {
+        let speaks = |rule: &&Rule| rule.principals.iter().any(|who| who.includes(name));
+        let by_name =
+            |rule: &Rule| rule.principals.iter().any(|who| matches!(who, Who::Principal(named) if named == name));
+        let is_restricted = rules.iter().any(|rule| by_name(rule) && !rule.allow.is_empty());
+        Self { speaking: rules.iter().filter(speaks).cloned().collect(), otherwise: name == LOCAL && !is_restricted }
+    }
+
+    /// Whether that operation on that URI or template is allowed.
+    pub(super) fn decide(&self, operation: Operation, subject: &str) -> bool {
+        let rules = || self.speaking.iter().filter(|rule| rule.operations.contains(&operation));
+        let one_of = |globs: &[UriGlob]| globs.iter().any(|glob| glob.matches(subject));
+        !rules().any(|rule| one_of(&rule.deny)) && (self.otherwise || rules().any(|rule| one_of(&rule.allow)))
+    }
+}

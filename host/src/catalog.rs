@@ -1,0 +1,163 @@
+//! The catalog: one merged listing of what all plugins offer, as one principal sees it.
+//!
+//! Plugins stand in the order of their names, and each one's items in its own order, so the listing is the same for every
+//! host and after every restart. A page is filled by walking the plugins from where the cursor says, and the next cursor
+//! says where to go on: no state is kept between pages, and a page at the end costs what one at the start does.
+//!
+//! A plugin that fails is passed over, and the page on which its items would have stood says so. What the principal may not
+//! see is left out; so that a listing of much that is hidden stays cheap, a page makes at most [`MAX_CALLS`] calls and may
+//! then be short, or empty, with a cursor that leads on.
+
+mod ahead;
+mod cursor;
+mod key;
+mod source;
+
+use std::sync::Arc;
+
+use self::ahead::Ahead;
+use self::cursor::{Binding, Position, Sealer};
+use crate::access::Principal;
+use crate::plugin::{Fault, Plugin};
+use crate::resource::{Error, Listing, Missing};
+
+pub(crate) use self::source::{Entries, Kind, Source, Templates};
+
+pub use self::key::{CursorKey, KeyError};
+
+/// Calls to providers that one page may take.
+const MAX_CALLS: usize = 64;
+
+/// A plugin as the catalog has it: loaded, or known only by name because it did not load.
+#[derive(Clone)]
+pub(crate) struct Slot {
+    pub(crate) name: String,
+    /// None if it did not load.
+    pub(crate) plugin: Option<Arc<Plugin>>,
+}
+
+impl Slot {
+    /// The plugin, if it did load.
+    pub(crate) fn loaded(&self) -> Result<&Plugin, Error> {
+        self.plugin.as_deref().ok_or_else(|| self.not_loaded())
+    }
+
+    /// The answer to any request for a plugin that did not load.
+    fn not_loaded(&self) -> Error {
+        Error::Unavailable {
+            plugin: self.name.clone(),
+            reason: "it could not be loaded; the server's log says why".to_owned(),
+            retry_after: None,
+        }
+    }
+}
+
+/// The page that is asked for.
+#[derive(Clone, Copy)]
+pub(crate) struct PageRequest<'a> {
+    pub(crate) principal: &'a Principal,
+    /// The URI below which is listed; empty for the whole catalog.
+    pub(crate) scope: &'a str,
+    pub(crate) cursor: Option<&'a str>,
+    /// Items on a page, at least 1.
+    pub(crate) size: usize,
+}
+
+/// Where a listing is: in which plugin, at which page of it, behind how many of that page's items.
+#[derive(Default)]
+struct Place {
+    plugin: usize,
+    cursor: Option<String>,
+    skip: usize,
+}
+
+/// Makes pages of merged listings.
+pub(crate) struct Catalog {
+    sealer: Sealer,
+}
+
+impl Catalog {
+    /// A catalog whose cursors are sealed with that key.
+    pub(crate) fn new(key: &CursorKey) -> Self {
+        Self { sealer: Sealer::new(key.bytes()) }
+    }
+
+    /// One page of what `slots`, in the order of their names, have of `source`.
+    pub(crate) async fn page<S: Source>(
+        &self,
+        source: &S,
+        slots: &[Slot],
+        request: PageRequest<'_>,
+    ) -> Result<Listing<S::Item>, Error> {
+        let binding = Binding { kind: S::KIND, scope: request.scope, principal: request.principal };
+        let start = request.cursor.map(|cursor| self.sealer.open(cursor, binding)).transpose()?;
+        let mut is_clients_place = start.is_some();
+        let mut place = start.map(|position| place_of(position, slots)).unwrap_or_default();
+        let mut ahead = Ahead::new(source, slots);
+        let mut listing = Listing { items: Vec::new(), next_cursor: None, missing: Vec::new() };
+        for _ in 0..MAX_CALLS {
+            let room = request.size.saturating_sub(listing.items.len());
+            let Some(slot) = slots.get(place.plugin).filter(|_| room > 0) else { break };
+            let page = ahead.page(&place, room).await;
+            let was_clients_place = std::mem::take(&mut is_clients_place);
+            let next_plugin = Place { plugin: place.plugin.saturating_add(1), ..Place::default() };
+            place = match page {
+                Ok(page) => {
+                    let mut items = page.items.into_iter().skip(place.skip);
+                    let mut taken = place.skip;
+                    while listing.items.len() < request.size
+                        && let Some(item) = items.next()
+                    {
+                        taken = taken.saturating_add(1);
+                        if source.shows(&item) {
+                            listing.items.push(item);
+                        }
+                    }
+                    if items.next().is_some() {
+                        Place { skip: taken, ..place }
+                    } else if page.next_cursor.is_some() {
+                        Place { cursor: page.next_cursor, skip: 0, ..place }
+                    } else {
+                        next_plugin
+                    }
+                }
+                // The provider does not know its own cursor any more: neither is the client's of any use.
+                Err(Some(Fault::InvalidRequest(_))) if was_clients_place => return Err(Error::InvalidCursor),
+                // Below one resource there is nobody else to answer.
+                Err(fault) if !request.scope.is_empty() => return Err(answer(slot, fault, request.scope)),
+                Err(fault) => {
+                    listing.missing.push(missing(slot, fault));
+                    next_plugin
+                }
+            };
+        }
+        if let Some(slot) = slots.get(place.plugin) {
+            let position = Position { plugin: slot.name.clone(), cursor: place.cursor, skip: place.skip };
+            listing.next_cursor = Some(self.sealer.seal(&position, binding)?);
+        }
+        Ok(listing)
+    }
+}
+
+/// The place that a cursor stands for. A plugin that is gone since is passed over: its successors follow.
+fn place_of(position: Position, slots: &[Slot]) -> Place {
+    let plugin = slots.partition_point(|slot| slot.name < position.plugin);
+    if slots.get(plugin).is_some_and(|slot| slot.name == position.plugin) {
+        Place { plugin, cursor: position.cursor, skip: position.skip }
+    } else {
+        Place { plugin, ..Place::default() }
+    }
+}
+
+/// What the one who asked may know of a plugin that failed, or that did not load.
+fn answer(slot: &Slot, fault: Option<Fault>, uri: &str) -> Error {
+    fault.map_or_else(|| slot.not_loaded(), |fault| fault.answer(&slot.name, uri))
+}
+
+fn missing(slot: &Slot, fault: Option<Fault>) -> Missing {
+    let reason = match answer(slot, fault, "") {
+        Error::Unavailable { reason, .. } => reason,
+        _ => "it failed; the server's log says why".to_owned(),
+    };
+    Missing { plugin: slot.name.clone(), reason }
+}

@@ -1,0 +1,152 @@
+//! Cursors: sealed, stateless, and good for one listing of one principal.
+//!
+//! A cursor says where a listing goes on: in which plugin, with which of the provider's own cursors, after how many entries
+//! of that page. It is encrypted and authenticated (XChaCha20-Poly1305) with the host's key, because a provider's cursor may
+//! name what the principal must not see, and bound to the kind of listing, its scope and the principal, so that it is of no
+//! use for anything else. The host keeps nothing: any host with the same key can go on, also after a restart.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chacha20poly1305::aead::{Aead, Generate, KeyInit, Payload};
+use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
+use serde::{Deserialize, Serialize};
+
+use super::Kind;
+use crate::access::Principal;
+use crate::resource::Error;
+
+/// The longest cursor that is looked at, in bytes: twice what the longest provider cursor makes.
+const MAX_LENGTH: usize = 16 << 10;
+/// The length of a nonce of XChaCha20 in bytes.
+const NONCE_LENGTH: usize = 24;
+
+/// Where a listing goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Position {
+    /// The plugin to go on with, or behind whose name.
+    #[serde(rename = "p")]
+    pub(super) plugin: String,
+    /// Its own cursor for the page to go on with; none is its first.
+    #[serde(rename = "c", default, skip_serializing_if = "Option::is_none")]
+    pub(super) cursor: Option<String>,
+    /// How many items of that page have been listed already.
+    #[serde(rename = "s", default, skip_serializing_if = "is_zero")]
+    pub(super) skip: usize,
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+/// What a cursor is good for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Binding<'a> {
+    pub(super) kind: Kind,
+    /// The URI below which is listed; empty for the whole catalog.
+    pub(super) scope: &'a str,
+    pub(super) principal: &'a Principal,
+}
+
+impl Binding<'_> {
+    /// The associated data: no two bindings give the same, as neither a kind nor a principal's name holds a NUL.
+    fn bytes(&self) -> Vec<u8> {
+        [self.kind.name(), self.principal.name(), self.scope].join("\0").into_bytes()
+    }
+}
+
+/// Seals and opens cursors with one key.
+pub(super) struct Sealer {
+    cipher: XChaCha20Poly1305,
+}
+
+impl Sealer {
+    /// A sealer with that key.
+    pub(super) fn new(key: &[u8; 32]) -> Self {
+        Self { cipher: XChaCha20Poly1305::new(&Key::from(*key)) }
+    }
+
+    /// The cursor for that position, in URL-safe base64.
+    pub(super) fn seal(&self, position: &Position, binding: Binding<'_>) -> Result<String, Error> {
+        let nonce = XNonce::generate();
+        let sealed = serde_json::to_vec(position)
+            .ok()
+            .and_then(|plain| self.cipher.encrypt(&nonce, Payload { msg: &plain, aad: &binding.bytes() }).ok());
+        let sealed = sealed.ok_or(Error::InvalidCursor)?;
+        Ok(URL_SAFE_NO_PAD.encode([nonce.as_slice(), &sealed].concat()))
+    }
+
+    /// The position that a cursor stands for, if it was sealed with this key for that binding.
+    pub(super) fn open(&self, cursor: &str, binding: Binding<'_>) -> Result<Position, Error> {
+        let opened = || {
+            let bytes = URL_SAFE_NO_PAD.decode(Some(cursor).filter(|cursor| cursor.len() <= MAX_LENGTH)?).ok()?;
+            let (nonce, sealed) = bytes.split_first_chunk::<NONCE_LENGTH>()?;
+            let plain =
+                self.cipher.decrypt(&XNonce::from(*nonce), Payload { msg: sealed, aad: &binding.bytes() }).ok()?;
+            serde_json::from_slice(&plain).ok()
+        };
+        opened().ok_or(Error::InvalidCursor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const KEY: [u8; 32] = [7; 32];
+
+    fn binding(scope: &str) -> Binding<'_> {
+        Binding { kind: Kind::Entries, scope, principal: &Principal::LOCAL }
+    }
+
+    fn position() -> Position {
+        Position { plugin: "notes".to_owned(), cursor: Some("z/last.md".to_owned()), skip: 3 }
+    }
+
+    #[test]
+    fn a_cursor_is_good_for_its_own_listing_only() {
+        let sealer = Sealer::new(&KEY);
+        let cursor = sealer.seal(&position(), binding("")).unwrap();
+        assert_eq!(sealer.open(&cursor, binding("")), Ok(position()));
+        let others = [
+            binding("notes:///a"),
+            Binding { kind: Kind::Templates, ..binding("") },
+            Binding { principal: &Principal::ANONYMOUS, ..binding("") },
+        ];
+        for other in others {
+            assert_eq!(sealer.open(&cursor, other), Err(Error::InvalidCursor), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_host_with_the_same_key_goes_on_and_one_with_another_does_not() {
+        let cursor = Sealer::new(&KEY).seal(&position(), binding("")).unwrap();
+        assert_eq!(Sealer::new(&KEY).open(&cursor, binding("")), Ok(position()));
+        assert_eq!(Sealer::new(&[8; 32]).open(&cursor, binding("")), Err(Error::InvalidCursor));
+    }
+
+    #[test]
+    fn a_cursor_does_not_show_what_is_in_it() {
+        let cursor = Sealer::new(&KEY).seal(&position(), binding("")).unwrap();
+        let bytes = URL_SAFE_NO_PAD.decode(&cursor).unwrap();
+        assert!(!bytes.windows(4).any(|window| window == b"last"));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_client_makes_up_is_an_invalid_cursor(cursor in ".{0,200}") {
+            prop_assert_eq!(Sealer::new(&KEY).open(&cursor, binding("")), Err(Error::InvalidCursor));
+        }
+
+        #[test]
+        fn a_cursor_with_any_bit_changed_is_invalid(bit in 0usize..400) {
+            let sealer = Sealer::new(&KEY);
+            let mut bytes = URL_SAFE_NO_PAD.decode(sealer.seal(&position(), binding("")).unwrap()).unwrap();
+            let bit = bit % (bytes.len() * 8);
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let forged = URL_SAFE_NO_PAD.encode(bytes);
+            prop_assert_eq!(sealer.open(&forged, binding("")), Err(Error::InvalidCursor));
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The config: what is served, to whom, and within which bounds.
+//!
+//! It is one TOML file, `mcp-host.toml`, and is checked *whole* before anything starts: [`Config::load`] gives a config that
+//! can be used, or a [`ConfigError`] with everything that is wrong with the file, each with line and column, the offending
+//! text underlined, and what to write instead. Unknown keys are refused. So are components and directories that are not
+//! there, and variables that are not set.
+//!
+//! Text is parsed here, once. What comes out is typed so that the rest of the host has nothing left to check: a
+//! [`PluginName`] is a name, a [`limits::Deadline`] lies within its range, [`Plugins`] do not overlap.
+//!
+//! An application needs no file:
+//!
+//! ```
+//! use mcp_resource_host::config::{Config, DirGrant, Mode, Plugin, Rule, Who};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut notes = Plugin::new("notes".parse()?, "plugins/notes.wasm", "notes:///".parse()?);
+//! notes.config.insert("language".into(), "ja".into());
+//! notes.grants.dirs.insert("/notes".parse()?, DirGrant { host: "/home/me/notes".into(), mode: Mode::ReadOnly });
+//! notes.limits.memory = "128MiB".parse()?;
+//!
+//! let mut everyone = Rule::new([Who::Everyone]);
+//! everyone.allow.push("notes:///**".parse()?);
+//! everyone.deny.push("notes:///private/**".parse()?);
+//!
+//! let config = Config::new().plugin(notes)?.rule(everyone);
+//! assert_eq!(config.plugins[0].limits.memory.bytes(), 128 << 20);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Bounded: a file of [`Config::LARGEST_FILE`] bytes, values as deep as the TOML parser goes (80).
+
+mod count;
+mod cursor_key;
+mod environment;
+mod error;
+mod glob;
+mod grants;
+mod guest;
+mod http;
+pub mod limits;
+mod paths;
+mod plugin;
+mod plugins;
+mod range;
+mod reader;
+mod rule;
+mod secret;
+mod server;
+mod settings;
+mod size;
+mod suggest;
+mod syntax;
+#[cfg(test)]
+mod tests;
+mod time;
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::path::Path;
+
+pub use count::Count;
+pub use environment::Environment;
+pub use error::{ConfigError, Look, Position, Problem};
+pub use glob::{GlobError, UriGlob};
+pub use grants::{DirGrant, Grants, Mode};
+pub use guest::{EnvName, EnvNameError, GuestPath, GuestPathError};
+pub use http::{HttpAddress, HttpAddressError};
+pub use limits::Limits;
+pub use plugin::{Plugin, PluginName, PluginNameError};
+pub use plugins::{Clash, Plugins};
+pub use range::OutOfRange;
+pub use rule::{ANONYMOUS, LOCAL, Operation, Rule, Who};
+pub use secret::Secret;
+pub use server::{PageSize, Server};
+pub use size::{Size, SizeError};
+pub use time::{Time, TimeError};
+
+use reader::{Scope, Table};
+
+/// What is served, to whom, and within which bounds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Config {
+    /// The host as a server.
+    pub server: Server,
+    /// What is served. From a file, at least one.
+    pub plugins: Plugins,
+    /// Who may what.
+    pub rules: Vec<Rule>,
+}
+
+impl Config {
+    /// The largest file that is read, in bytes.
+    pub const LARGEST_FILE: usize = 1024 * 1024;
+
+    /// A config without plugins and rules, to build on.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a plugin, unless its name or its mount clashes with one that is there.
+    pub fn plugin(mut self, plugin: Plugin) -> Result<Self, Clash> {
+        self.plugins.add(plugin)?;
+        Ok(self)
+    }
+
+    /// Adds a rule.
+    pub fn rule(mut self, rule: Rule) -> Self {
+        self.rules.push(rule);
+        self
+    }
+
+    /// Reads a config file, with the variables and the home directory of this process.
+    pub fn load(file: &Path) -> Result<Self, ConfigError> {
+        Self::load_in(file, &Environment::of_process())
+    }
+
+    /// Reads a config file.
+    pub fn load_in(file: &Path, environment: &Environment) -> Result<Self, ConfigError> {
+        let bytes = read(file).map_err(|error| unreadable(file, &error))?;
+        match str::from_utf8(&bytes) {
+            Ok(text) => Self::parse_in(text, file, environment),
+            // A character at the end of what was read may be cut.
+            Err(_) if bytes.len() > Self::LARGEST_FILE => Err(too_large(file)),
+            Err(error) => {
+                let (text, at) = (String::from_utf8_lossy(&bytes), error.valid_up_to());
+                let problem = Problem::new("the file is not UTF-8", "save the file as UTF-8").at(at..at);
+                Err(ConfigError::new(file, &text, vec![problem], 0))
+            }
+        }
+    }
+
+    /// Parses a config, with the variables and the home directory of this process.
+    ///
+    /// `file` is what messages call it; relative paths start from its directory. It need not exist.
+    pub fn parse(text: &str, file: &Path) -> Result<Self, ConfigError> {
+        Self::parse_in(text, file, &Environment::of_process())
+    }
+
+    /// Parses a config. `file` is as in [`parse`](Self::parse).
+    pub fn parse_in(text: &str, file: &Path, environment: &Environment) -> Result<Self, ConfigError> {
+        if text.len() > Self::LARGEST_FILE {
+            return Err(too_large(file));
+        }
+        let document = syntax::parse(text).map_err(|problems| ConfigError::new(file, text, problems, 0))?;
+        let scope = Scope::new(text, file.parent().unwrap_or(Path::new("")), environment);
+        let config = Table::read(&scope, document.get_ref(), Self::from_table);
+        match scope.into_problems() {
+            (problems, _) if problems.is_empty() => Ok(config),
+            (problems, left_out) => Err(ConfigError::new(file, text, problems, left_out)),
+        }
+    }
+
+    fn from_table(table: &mut Table<'_>) -> Self {
+        let config = Self {
+            server: table.or_default("server"),
+            plugins: table.or_default("plugin"),
+            rules: table.or_default("rule"),
+        };
+        if !table.has("plugin") && !table.has_misspelt("plugin") {
+            table.report(Problem::new(
+                "there are no plugins, so there is nothing to serve",
+                "add one:\n[[plugin]]\nname = \"notes\"\ncomponent = \"plugins/notes.wasm\"\nmount = \"notes:///\"",
+            ));
+        }
+        config
+    }
+}
+
+/// The bytes of a file, of which one more than is allowed tells that there are more.
+fn read(file: &Path) -> io::Result<Vec<u8>> {
+    let most = u64::try_from(Config::LARGEST_FILE).unwrap_or(u64::MAX).saturating_add(1);
+    let mut bytes = Vec::new();
+    File::open(file)?.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn unreadable(file: &Path, error: &io::Error) -> ConfigError {
+    let problem = match error.kind() {
+        ErrorKind::NotFound => Problem::new("there is no such file", "write a config there, or name another file"),
+        ErrorKind::IsADirectory => Problem::new("this is a directory", "name the file in it: `mcp-host.toml`"),
+        _ => Problem::new(format!("the file cannot be read: {error}"), "name a file that the host may read"),
+    };
+    ConfigError::new(file, "", vec![problem], 0)
+}
+
+fn too_large(file: &Path) -> ConfigError {
+    let message = format!("the file has more than {} bytes", Config::LARGEST_FILE);
+    ConfigError::new(file, "", vec![Problem::new(message, "a config is far smaller: is this another file?")], 0)
+}

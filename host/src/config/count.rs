@@ -1,0 +1,93 @@
+//! Numbers of things: `concurrency = 8`, `page-size = 100`.
+
+use std::fmt;
+
+use toml::de::DeValue;
+
+use super::range::OutOfRange;
+use super::reader::{FromNode, Node};
+
+/// How many of something, from `MIN` to `MAX`. Its default is `DEFAULT`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Count<const MIN: usize, const DEFAULT: usize, const MAX: usize>(usize);
+
+impl<const MIN: usize, const DEFAULT: usize, const MAX: usize> Count<MIN, DEFAULT, MAX> {
+    /// The number.
+    pub fn get(self) -> usize {
+        self.0
+    }
+}
+
+impl<const MIN: usize, const DEFAULT: usize, const MAX: usize> Default for Count<MIN, DEFAULT, MAX> {
+    fn default() -> Self {
+        const { assert!(MIN <= DEFAULT && DEFAULT <= MAX, "the default lies within the range") };
+        Self(DEFAULT)
+    }
+}
+
+impl<const MIN: usize, const DEFAULT: usize, const MAX: usize> TryFrom<usize> for Count<MIN, DEFAULT, MAX> {
+    type Error = OutOfRange;
+
+    fn try_from(count: usize) -> Result<Self, OutOfRange> {
+        if (MIN..=MAX).contains(&count) { Ok(Self(count)) } else { Err(Self::out_of_range(count.to_string())) }
+    }
+}
+
+impl<const MIN: usize, const DEFAULT: usize, const MAX: usize> Count<MIN, DEFAULT, MAX> {
+    fn out_of_range(found: String) -> OutOfRange {
+        OutOfRange { found, least: MIN.to_string(), most: MAX.to_string() }
+    }
+}
+
+impl<const MIN: usize, const DEFAULT: usize, const MAX: usize> fmt::Display for Count<MIN, DEFAULT, MAX> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<const MIN: usize, const DEFAULT: usize, const MAX: usize> fmt::Debug for Count<MIN, DEFAULT, MAX> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl<const MIN: usize, const DEFAULT: usize, const MAX: usize> FromNode for Count<MIN, DEFAULT, MAX> {
+    const WHAT: &'static str = "a whole number";
+
+    fn example() -> String {
+        Self::default().to_string()
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        let DeValue::Integer(written) = node.value else {
+            node.wrong_type::<Self>();
+            return None;
+        };
+        let count = usize::from_str_radix(written.as_str(), written.radix());
+        let error = match count.map(Self::try_from) {
+            Ok(Ok(count)) => return Some(count),
+            Ok(Err(error)) => error,
+            Err(_) => Self::out_of_range(written.to_string()),
+        };
+        node.refuse(&error);
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::error::Advice;
+
+    type Places = Count<1, 8, 64>;
+
+    #[test]
+    fn a_count_lies_within_its_range() {
+        assert_eq!(Places::default().get(), 8);
+        assert_eq!(Places::try_from(64).unwrap().get(), 64);
+        assert!(Places::try_from(0).is_err());
+        let error = Places::try_from(65).unwrap_err();
+        assert_eq!(error.to_string(), "`65` is not between 1 and 64");
+        assert_eq!(error.advice("concurrency"), "give `concurrency` a value from 1 to 64");
+    }
+}

@@ -1,0 +1,70 @@
+//! The key that replicas share to seal their cursors: 32 bytes, as base64 or hexadecimal digits, kept out of the file.
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+
+use super::error::Problem;
+use super::reader::{FromNode, Node};
+use super::secret::{Elsewhere, Secret};
+
+/// A key as the file refers to it.
+pub(super) struct CursorKey(pub(super) Secret<[u8; 32]>);
+
+impl FromNode for CursorKey {
+    const WHAT: &'static str = Elsewhere::WHAT;
+
+    fn example() -> String {
+        "{ env = \"MCP_HOST_CURSOR_KEY\" }".into()
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        if node.value.is_str() {
+            let message = format!("`{}` must not stand in the config, where others may read it", node.key);
+            let help = format!("make a new key and write where it is: {}", node.assign(&Self::example()));
+            node.scope.report(Problem::new(message, help).at(node.span.clone()).unseen());
+            return None;
+        }
+        let text = Elsewhere::from_node(node)?.0;
+        let key = decode(text.trim());
+        if key.is_none() {
+            let message = format!("`{}` is not 32 bytes as base64 or hexadecimal digits", node.key);
+            node.problem(message, "make a key with `openssl rand -base64 32`");
+        }
+        Some(Self(Secret::new(key?)))
+    }
+}
+
+fn decode(text: &str) -> Option<[u8; 32]> {
+    let base64 = || STANDARD.decode(text).or_else(|_| STANDARD_NO_PAD.decode(text)).ok()?.try_into().ok();
+    hexadecimal(text).or_else(base64)
+}
+
+/// 64 hexadecimal digits; as base64 they would be 48 bytes, so neither is taken for the other.
+fn hexadecimal(text: &str) -> Option<[u8; 32]> {
+    let mut key = [0; 32];
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    if pairs.len() != key.len() || !rest.is_empty() || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    for (byte, pair) in key.iter_mut().zip(pairs) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_32_bytes_in_either_encoding() {
+        let key: [u8; 32] = std::array::from_fn(|index| index as u8 * 7);
+        let hexadecimal: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+        for text in [STANDARD.encode(key), STANDARD_NO_PAD.encode(key), hexadecimal.to_uppercase(), hexadecimal] {
+            assert_eq!(decode(&text), Some(key), "{text}");
+        }
+        for text in ["", "c2hvcnQ=", "xyz", &"a".repeat(63), &"é".repeat(32), &"0".repeat(66)] {
+            assert_eq!(decode(text), None, "{text}");
+        }
+    }
+}

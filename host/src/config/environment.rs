@@ -1,0 +1,62 @@
+//! What a config may refer to outside its file: variables, and the home directory that `~` stands for.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// The variables and the home directory that a config is read with.
+///
+/// Usually [those of this process](Self::of_process). An application that hosts configs of others gives them an
+/// environment of their own, so that they cannot read its variables:
+///
+/// ```
+/// use mcp_resource_host::config::Environment;
+///
+/// let environment = Environment::empty().variable("TOKEN", "a secret").home("/home/ci");
+/// ```
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Environment {
+    variables: BTreeMap<OsString, OsString>,
+    home: Option<PathBuf>,
+}
+
+impl Environment {
+    /// No variables and no home.
+    pub fn empty() -> Self {
+        Self::default()
+    }
+
+    /// What this process was started with.
+    pub fn of_process() -> Self {
+        Self { variables: std::env::vars_os().collect(), home: std::env::home_dir() }
+    }
+
+    /// Adds a variable, or sets it anew.
+    pub fn variable(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.variables.insert(name.into(), value.into());
+        self
+    }
+
+    /// Sets the directory that `~` stands for.
+    pub fn home(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.home = Some(directory.into());
+        self
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&OsStr> {
+        self.variables.get(OsStr::new(name)).map(OsString::as_os_str)
+    }
+
+    pub(super) fn home_directory(&self) -> Option<&Path> {
+        self.home.as_deref()
+    }
+}
+
+/// Shows the names of the variables, never their values.
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.variables.keys().collect();
+        f.debug_struct("Environment").field("variables", &names).field("home", &self.home).finish()
+    }
+}

@@ -1,0 +1,340 @@
+//! Globs for URIs, which rules are made of.
+//!
+//! A glob is normalised when it is read, so that matching is all that is left to do for a request, and so that what could
+//! never match is an error instead: a `deny` that matches nothing is worse than a config that is refused.
+
+use std::fmt;
+use std::str::FromStr;
+
+use globset::{GlobBuilder, GlobMatcher};
+
+use super::error::Advice;
+use super::reader::{FromNode, Node};
+
+/// A pattern for URIs: `git://linux/**`, `**/.env`, `notes:///{公開,draft}/*.md`.
+///
+/// | glob | matches |
+/// |---|---|
+/// | `*` | any characters but `/`, or none |
+/// | `?` | one character but `/` |
+/// | `**` | as a whole segment: any segments, or none; at the end: everything below; alone: everything |
+/// | `{a,b}` | `a` or `b`; not nested |
+///
+/// It is matched against a whole URI, normalised by RFC 3986 and without its query, and is normalised the same way itself:
+/// characters that a URI cannot hold are percent-encoded, so that they can be written plainly; percent-encoding is
+/// brought to its one form; scheme and host become lower case. What could match no such URI is refused: a beginning without
+/// a scheme, dot segments, fragments. So is what would mislead: a `**` that is part of a segment, backslashes, and `[…]`,
+/// which could match a slash or half of an encoded character.
+#[derive(Clone)]
+pub struct UriGlob {
+    written: String,
+    matcher: GlobMatcher,
+}
+
+impl UriGlob {
+    /// The longest glob, in bytes as written.
+    const LONGEST: usize = 1024;
+
+    /// The glob as it was written.
+    pub fn as_str(&self) -> &str {
+        &self.written
+    }
+
+    /// Whether it matches a URI, which must be normalised and without its query.
+    pub fn matches(&self, uri: &str) -> bool {
+        self.matcher.is_match(uri)
+    }
+}
+
+/// Why a text is no glob for URIs.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GlobError {
+    /// It has no scheme, and no `**` that could stand for one.
+    #[error("a URI begins with a scheme, so this glob matches none")]
+    NoScheme(String),
+    /// A `**` has something else in its segment.
+    #[error("`**` stands for whole segments, and has something beside it here")]
+    PartialSegment,
+    /// A segment is `.` or `..`.
+    #[error("a normalised URI has no `.` or `..` segment, so this glob matches none")]
+    DotSegment,
+    /// It has an `@` where the host belongs.
+    #[error("a resource has no user information, so this glob matches none")]
+    UserInfo,
+    /// It has a `#`.
+    #[error("a resource has no fragment, so this glob matches none")]
+    Fragment,
+    /// It has a `[` or a `]`.
+    #[error("`[…]` cannot be used in globs for URIs")]
+    Class,
+    /// It has a backslash.
+    #[error("a backslash cannot be used in globs for URIs")]
+    Backslash,
+    /// A `%` is not followed by two hexadecimal digits.
+    #[error("`%` is not followed by two hexadecimal digits")]
+    Percent,
+    /// Braces are not closed, not opened, or nested.
+    #[error("the braces of this glob are nested, or do not match")]
+    Braces,
+    /// It is too long.
+    #[error("this glob is longer than {} bytes", UriGlob::LONGEST)]
+    TooLong,
+}
+
+impl Advice for GlobError {
+    fn advice(&self, _: &str) -> String {
+        match self {
+            Self::NoScheme(glob) => {
+                let below = glob.trim_start_matches('/');
+                format!("write `**/{below}` for any mount, or begin with a mount: `git://linux/{below}`")
+            }
+            Self::PartialSegment => {
+                "write `**` between slashes, as in `git://linux/**` or `**/.env`; `*` stays in one segment".into()
+            }
+            Self::DotSegment => "write the path that is meant, without dots".into(),
+            Self::UserInfo => "take away what stands in front of the `@`, and the `@`".into(),
+            Self::Fragment => "take away the `#` and what follows, or write `%23` for the character".into(),
+            Self::Class => "write `{a,b}` for a choice, or `?` for any one character".into(),
+            Self::Backslash => {
+                "write `/` between segments; a character cannot be escaped, but `?` matches any one".into()
+            }
+            Self::Percent => "write `%25` for the character itself".into(),
+            Self::Braces => "write `{a,b}` for a choice, and two globs where one choice is inside another".into(),
+            Self::TooLong => "write several shorter globs".into(),
+        }
+    }
+}
+
+impl FromStr for UriGlob {
+    type Err = GlobError;
+
+    fn from_str(text: &str) -> Result<Self, GlobError> {
+        if text.len() > Self::LONGEST {
+            return Err(GlobError::TooLong);
+        }
+        let normal = normal_authority(&percent_encode(text)?)?;
+        check_braces(&normal)?;
+        check_segments(&normal).map_err(|error| match error {
+            GlobError::NoScheme(_) => GlobError::NoScheme(text.to_owned()),
+            other => other,
+        })?;
+        let glob = GlobBuilder::new(&normal)
+            .literal_separator(true)
+            .backslash_escape(false)
+            .empty_alternates(true)
+            .build()
+            .map_err(|_| GlobError::Braces)?;
+        Ok(Self { written: text.to_owned(), matcher: glob.compile_matcher() })
+    }
+}
+
+/// Brings all characters to the form that they have in a normalised URI (RFC 3986, sections 2.1 and 6.2.2).
+fn percent_encode(glob: &str) -> Result<String, GlobError> {
+    let mut normal = String::with_capacity(glob.len());
+    let mut characters = glob.chars();
+    let encoded = |byte: u8| format!("%{byte:02X}");
+    while let Some(character) = characters.next() {
+        match character {
+            '[' | ']' => return Err(GlobError::Class),
+            '\\' => return Err(GlobError::Backslash),
+            '#' => return Err(GlobError::Fragment),
+            '%' => {
+                let digits: String = characters.by_ref().take(2).filter(char::is_ascii_hexdigit).collect();
+                let byte = u8::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 2);
+                match byte.ok_or(GlobError::Percent)? {
+                    byte if is_unreserved(byte.into()) => normal.push(byte.into()),
+                    byte => normal.push_str(&encoded(byte)),
+                }
+            }
+            _ if is_unreserved(character) || "!$&'()*+,;=:@/?{}".contains(character) => normal.push(character),
+            _ => normal.extend(character.encode_utf8(&mut [0; 4]).bytes().map(encoded)),
+        }
+    }
+    Ok(normal)
+}
+
+fn is_unreserved(character: char) -> bool {
+    character.is_ascii_alphanumeric() || "-._~".contains(character)
+}
+
+/// Scheme and host are compared without case (RFC 3986, section 6.2.2.1), but percent-encoding is in upper case; an empty
+/// port is none (section 3.2.3).
+fn normal_authority(glob: &str) -> Result<String, GlobError> {
+    let Some((scheme, rest)) = glob.split_once("://").filter(|(scheme, _)| !scheme.contains('/')) else {
+        return Ok(glob.to_owned());
+    };
+    let (host, path) = match rest.find('/') {
+        Some(slash) => rest.split_at(slash),
+        None => (rest, ""),
+    };
+    if host.contains('@') {
+        return Err(GlobError::UserInfo);
+    }
+    let host = host.strip_suffix(':').unwrap_or(host);
+    let mut encoded = 0_u8;
+    let host: String = host
+        .chars()
+        .map(|character| {
+            encoded = if character == '%' { 3 } else { encoded.saturating_sub(1) };
+            if encoded > 0 { character } else { character.to_ascii_lowercase() }
+        })
+        .collect();
+    Ok(format!("{}://{host}{path}", scheme.to_ascii_lowercase()))
+}
+
+/// Deeper nesting would also be more than the regex behind a glob is sure to bear.
+fn check_braces(glob: &str) -> Result<(), GlobError> {
+    let mut open = false;
+    for character in glob.chars() {
+        match (character, open) {
+            ('{', false) => open = true,
+            ('}', true) => open = false,
+            ('{', true) | ('}', false) => return Err(GlobError::Braces),
+            _ => {}
+        }
+    }
+    if open { Err(GlobError::Braces) } else { Ok(()) }
+}
+
+fn check_segments(glob: &str) -> Result<(), GlobError> {
+    for segment in glob.split('/') {
+        match segment {
+            "." | ".." => return Err(GlobError::DotSegment),
+            "**" => {}
+            _ if segment.contains("**") => return Err(GlobError::PartialSegment),
+            _ => {}
+        }
+    }
+    match glob.split('/').next() {
+        Some(first) if first == "**" || first.contains(':') => Ok(()),
+        _ => Err(GlobError::NoScheme(glob.to_owned())),
+    }
+}
+
+impl fmt::Display for UriGlob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.written)
+    }
+}
+
+impl fmt::Debug for UriGlob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("UriGlob").field(&self.written).finish()
+    }
+}
+
+impl PartialEq for UriGlob {
+    fn eq(&self, other: &Self) -> bool {
+        self.written == other.written
+    }
+}
+
+impl Eq for UriGlob {}
+
+impl FromNode for UriGlob {
+    const WHAT: &'static str = "a glob";
+
+    fn example() -> String {
+        "\"git://linux/**\"".into()
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        node.parse()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(glob: &str, uri: &str) -> bool {
+        glob.parse::<UriGlob>().unwrap().matches(uri)
+    }
+
+    #[test]
+    fn a_star_stays_in_its_segment_and_two_stars_do_not() {
+        assert!(matches("git://linux/*.rs", "git://linux/main.rs"));
+        assert!(!matches("git://linux/*.rs", "git://linux/src/main.rs"));
+        assert!(matches("git://linux/**/*.rs", "git://linux/src/main.rs"));
+        assert!(matches("git://linux/**/*.rs", "git://linux/main.rs"));
+        assert!(matches("git://linux/?.md", "git://linux/a.md"));
+        assert!(!matches("git://linux/?", "git://linux//"));
+    }
+
+    #[test]
+    fn two_stars_at_the_end_match_everything_below_and_the_mount_itself() {
+        assert!(matches("git://linux/**", "git://linux/"));
+        assert!(matches("git://linux/**", "git://linux/a/b"));
+        assert!(!matches("git://linux/**", "git://linuxes/a"));
+        assert!(!matches("git://linux/src/**", "git://linux/src"));
+        assert!(matches("notes:///**", "notes:///a"));
+        assert!(matches("**", "git://linux/"));
+    }
+
+    #[test]
+    fn two_stars_at_the_beginning_match_any_mount() {
+        for uri in ["git://linux/.env", "git://linux/a/b/.env", "notes:///.env"] {
+            assert!(matches("**/.env", uri), "{uri}");
+        }
+        assert!(!matches("**/.env", "git://linux/a.env"));
+        assert!(!matches("**/.env", "git://linux/.env/a"));
+    }
+
+    #[test]
+    fn a_choice_matches_each_of_its_words() {
+        for uri in ["git://a/x", "notes://a/x"] {
+            assert!(matches("{git,notes}://a/*", uri), "{uri}");
+        }
+        assert!(matches("git://a/b{,.txt}", "git://a/b"));
+        assert!(matches("git://a/b{,.txt}", "git://a/b.txt"));
+        assert!(matches("git://a/x,y", "git://a/x,y"));
+    }
+
+    #[test]
+    fn a_glob_is_normalised_like_the_uris_that_it_is_compared_with() {
+        assert!(matches("notes:///{公開,draft}/*", "notes:///%E5%85%AC%E9%96%8B/a"));
+        assert!(matches("notes:///my notes/*", "notes:///my%20notes/a"));
+        assert!(matches("notes:///%e5%85%ac/%41", "notes:///%E5%85%AC/A"));
+        assert!(matches("GIT://Linux%2dX/Src", "git://linux-x/Src"));
+        assert!(matches("x://A%e3%8aB/", "x://a%E3%8Ab/"));
+        assert!(matches("notes:///100%25", "notes:///100%25"));
+    }
+
+    #[test]
+    fn what_could_match_nothing_or_mislead_is_refused() {
+        for (text, error) in [
+            ("", GlobError::NoScheme("".into())),
+            ("*", GlobError::NoScheme("*".into())),
+            ("*.env", GlobError::NoScheme("*.env".into())),
+            ("/etc/**", GlobError::NoScheme("/etc/**".into())),
+            ("git://a/b**", GlobError::PartialSegment),
+            ("git://a/***", GlobError::PartialSegment),
+            ("{**,a}/b:c", GlobError::PartialSegment),
+            ("git://a/../b", GlobError::DotSegment),
+            ("git://a/%2E%2e/b", GlobError::DotSegment),
+            ("git://me@a/b", GlobError::UserInfo),
+            ("git://a/b#c", GlobError::Fragment),
+            ("git://a/[a-z]", GlobError::Class),
+            ("git://a\\b", GlobError::Backslash),
+            ("git://a/100%", GlobError::Percent),
+            ("git://a/%é1", GlobError::Percent),
+            ("git://a/%+1", GlobError::Percent),
+            ("git://a/{b", GlobError::Braces),
+            ("git://a/b}", GlobError::Braces),
+            ("git://a/{b,{c,d}}", GlobError::Braces),
+            (&"a".repeat(1025), GlobError::TooLong),
+        ] {
+            assert_eq!(text.parse::<UriGlob>().unwrap_err(), error, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_longest_globs_compile() {
+        for piece in ["/**/a", "?", "*a", "{a,b}", "{", "あ", "a,", "/"] {
+            let longest = format!("a:{}", piece.repeat(1022 / piece.len()));
+            let _ = longest.parse::<UriGlob>();
+        }
+        let choice = format!("a:{{{}}}", "?*,".repeat(330));
+        assert!(choice.parse::<UriGlob>().is_ok());
+    }
+}

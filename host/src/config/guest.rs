@@ -1,0 +1,148 @@
+//! Names that a provider sees: paths of granted directories, and variables.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::error::{Advice, quote};
+use super::reader::{FromNode, Node};
+
+/// The path at which a provider sees a granted directory: `/repo`.
+///
+/// It is absolute, and has no empty, `.` or `..` segment, no backslash and no control character. A slash at its end is
+/// taken away. `/` itself is one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GuestPath(String);
+
+impl GuestPath {
+    /// The path as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Why a text is no guest path.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GuestPathError {
+    /// It does not begin with a slash.
+    #[error("the guest path {} is not absolute", quote(.0))]
+    Relative(String),
+    /// A segment is empty, `.` or `..`.
+    #[error("the guest path {} has an empty or dotted segment", quote(.0))]
+    Segment(String),
+    /// It holds a backslash or a control character.
+    #[error("the guest path {} holds a backslash or a control character", quote(.0))]
+    Character(String),
+}
+
+impl Advice for GuestPathError {
+    fn advice(&self, key: &str) -> String {
+        format!("write a path with a slash in front and plain names in it, such as `{key} = \"/repo\"`")
+    }
+}
+
+impl FromStr for GuestPath {
+    type Err = GuestPathError;
+
+    fn from_str(text: &str) -> Result<Self, GuestPathError> {
+        let Some(relative) = text.strip_prefix('/') else {
+            return Err(GuestPathError::Relative(text.to_owned()));
+        };
+        if text.contains(|c: char| c == '\\' || c.is_control()) {
+            return Err(GuestPathError::Character(text.to_owned()));
+        }
+        if relative.is_empty() {
+            return Ok(Self("/".to_owned()));
+        }
+        let relative = relative.strip_suffix('/').unwrap_or(relative);
+        if relative.split('/').any(|segment| matches!(segment, "" | "." | "..")) {
+            return Err(GuestPathError::Segment(text.to_owned()));
+        }
+        Ok(Self(format!("/{relative}")))
+    }
+}
+
+impl fmt::Display for GuestPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromNode for GuestPath {
+    const WHAT: &'static str = "a guest path";
+
+    fn example() -> String {
+        "\"/repo\"".into()
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        node.parse()
+    }
+}
+
+/// The name of a variable that a provider sees: not empty, without `=` and control characters.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EnvName(String);
+
+impl EnvName {
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A text that is no name of a variable.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} is no name of a variable", quote(.0))]
+pub struct EnvNameError(String);
+
+impl Advice for EnvNameError {
+    fn advice(&self, _: &str) -> String {
+        "write a name without `=` and control characters, such as `LANG`".into()
+    }
+}
+
+impl FromStr for EnvName {
+    type Err = EnvNameError;
+
+    fn from_str(text: &str) -> Result<Self, EnvNameError> {
+        if text.is_empty() || text.contains(|c: char| c == '=' || c.is_control()) {
+            return Err(EnvNameError(text.to_owned()));
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl fmt::Display for EnvName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_path_is_absolute_and_plain() {
+        for (text, path) in [("/repo", "/repo"), ("/repo/", "/repo"), ("/", "/"), ("/a/ノート", "/a/ノート")] {
+            assert_eq!(text.parse::<GuestPath>().unwrap().as_str(), path);
+        }
+        for text in ["", "repo", "./repo", "C:\\repo"] {
+            assert_eq!(text.parse::<GuestPath>(), Err(GuestPathError::Relative(text.into())));
+        }
+        for text in ["//", "/a//b", "/.", "/../a", "/a/.."] {
+            assert_eq!(text.parse::<GuestPath>(), Err(GuestPathError::Segment(text.into())));
+        }
+        for text in ["/a\\b", "/a\0", "/a\n"] {
+            assert_eq!(text.parse::<GuestPath>(), Err(GuestPathError::Character(text.into())));
+        }
+    }
+
+    #[test]
+    fn a_variable_has_a_name_that_can_be_set() {
+        assert!("LANG".parse::<EnvName>().is_ok());
+        for text in ["", "A=B", "A\0"] {
+            assert!(text.parse::<EnvName>().is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Paths of the host as the file names them: `~` stands for the home directory, and a relative path starts from the
+//! directory of the config file.
+//!
+//! What a path leads to is looked at when the config is read, so that a typo is an error at once, with its line. Paths are
+//! kept absolute; messages show them as short as the file was named.
+
+use std::fs::Metadata;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf, absolute};
+
+use super::error::quote;
+use super::reader::{FromNode, Node};
+
+/// A file that is there, such as a component.
+pub(super) struct ExistingFile(pub(super) PathBuf);
+
+/// A directory that is there, such as one to grant.
+pub(super) struct ExistingDirectory(pub(super) PathBuf);
+
+/// A directory of the host's own, which it makes when it needs it.
+pub(super) struct OwnDirectory(pub(super) PathBuf);
+
+impl FromNode for ExistingFile {
+    const WHAT: &'static str = "a path";
+
+    fn example() -> String {
+        "\"plugins/git.wasm\"".into()
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        let path = resolve::<Self>(node)?;
+        if metadata(node, &path, "file")?.is_file() {
+            return keep(node, &path).map(Self);
+        }
+        let help = format!("write the path of a file: {}", node.assign(&Self::example()));
+        node.problem(format!("{} is not a file", show(&path)), help);
+        None
+    }
+}
+
+impl FromNode for ExistingDirectory {
+    const WHAT: &'static str = "a path";
+
+    fn example() -> String {
+        "\"~/src/linux\"".into()
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        let path = resolve::<Self>(node)?;
+        if metadata(node, &path, "directory")?.is_dir() {
+            return keep(node, &path).map(Self);
+        }
+        let help = format!("write the path of a directory: {}", node.assign(&Self::example()));
+        node.problem(format!("{} is not a directory", show(&path)), help);
+        None
+    }
+}
+
+impl FromNode for OwnDirectory {
+    const WHAT: &'static str = "a path";
+
+    fn example() -> String {
+        "\"/var/lib/mcp-host\"".into()
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        let path = resolve::<Self>(node)?;
+        if path.metadata().is_ok_and(|metadata| !metadata.is_dir()) {
+            let help =
+                format!("write the path of a directory, which need not exist: {}", node.assign(&Self::example()));
+            node.problem(format!("{} is not a directory", show(&path)), help);
+            return None;
+        }
+        keep(node, &path).map(Self)
+    }
+}
+
+/// The path with `~` replaced and the directory of the config file in front of it.
+fn resolve<T: FromNode>(node: &Node<'_>) -> Option<PathBuf> {
+    let written = node.string::<T>()?;
+    if written.is_empty() || written.contains('\0') {
+        node.problem("a path cannot be empty or hold a NUL", format!("write {}", node.assign(&T::example())));
+        return None;
+    }
+    let Some(below_home) = written.strip_prefix('~') else {
+        return Some(node.scope.base.join(written));
+    };
+    let Some(home) = node.scope.environment.home_directory() else {
+        node.problem("`~` stands for the home directory, and there is none", "set `HOME`, or write the path in full");
+        return None;
+    };
+    match below_home.strip_prefix('/') {
+        Some(rest) => Some(home.join(rest)),
+        None if below_home.is_empty() => Some(home.to_owned()),
+        None => {
+            let help = "write the path in full; only one's own home can be written as `~/…`";
+            node.problem(format!("{} is the home directory of somebody else", quote(written)), help);
+            None
+        }
+    }
+}
+
+/// What is there.
+fn metadata(node: &Node<'_>, path: &Path, what: &str) -> Option<Metadata> {
+    let error = match path.metadata() {
+        Ok(metadata) => return Some(metadata),
+        Err(error) => error,
+    };
+    if error.kind() != ErrorKind::NotFound {
+        let help = format!("make {} a {what} that the host may read", show(path));
+        node.problem(format!("{} cannot be used: {error}", show(path)), help);
+        return None;
+    }
+    let help = if node.value.as_str().is_some_and(|written| written.contains('$')) {
+        "write the path in full: variables such as `$HOME` are not replaced in paths, only `~` is".into()
+    } else {
+        format!("make that {what}, or correct the path; relative paths start from the directory of the config file")
+    };
+    node.problem(format!("there is no {what} at {}", show(path)), help);
+    None
+}
+
+/// The path as the config keeps it: absolute, so that it stays right when the working directory changes.
+fn keep(node: &Node<'_>, path: &Path) -> Option<PathBuf> {
+    match absolute(path) {
+        Ok(path) => Some(path),
+        Err(error) => {
+            node.problem(format!("{} cannot be made absolute: {error}", show(path)), "write the path in full");
+            None
+        }
+    }
+}
+
+fn show(path: &Path) -> String {
+    quote(&path.display().to_string())
+}

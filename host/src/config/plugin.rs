@@ -1,0 +1,183 @@
+//! One entry `[[plugin]]`: a provider, its mount, its config, its grants and its limits.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use super::error::{Advice, quote};
+use super::grants::Grants;
+use super::limits::Limits;
+use super::paths::ExistingFile;
+use super::reader::{FromNode, Node};
+use super::settings::Settings;
+use crate::uri::{Mount, MountError};
+
+/// A provider at its place: `[[plugin]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Plugin {
+    /// What the log, the metrics and messages call it. No two plugins of a config have the same.
+    pub name: PluginName,
+    /// The component's file. One that a config file names exists.
+    pub component: PathBuf,
+    /// The URI prefix that it owns. No two of a config overlap.
+    pub mount: Mount,
+    /// What the provider is told: strings as they stand, other values as JSON.
+    pub config: BTreeMap<String, String>,
+    /// What it may use of the outside world. Nothing unless set.
+    pub grants: Grants,
+    /// What it may use up.
+    pub limits: Limits,
+}
+
+impl Plugin {
+    /// A plugin with no config, no grants and the default limits.
+    pub fn new(name: PluginName, component: impl Into<PathBuf>, mount: Mount) -> Self {
+        Self {
+            name,
+            component: component.into(),
+            mount,
+            config: BTreeMap::new(),
+            grants: Grants::default(),
+            limits: Limits::default(),
+        }
+    }
+}
+
+impl FromNode for Plugin {
+    const WHAT: &'static str = "a plugin";
+
+    fn example() -> String {
+        "{ name = \"notes\", component = \"plugins/notes.wasm\", mount = \"notes:///\" }".into()
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        node.table(|table| {
+            let name = table.required("name");
+            let component = table.required::<ExistingFile>("component");
+            let mount = table.required("mount");
+            let config = table.optional("config").map(|Settings(settings)| settings).unwrap_or_default();
+            let grants = table.or_default("grants");
+            let limits = table.or_default("limits");
+            // What is wrong with the component is reported; the rest is still worth comparing with other plugins.
+            let component = component.map(|ExistingFile(path)| path).unwrap_or_default();
+            Some(Self { config, grants, limits, ..Self::new(name?, component, mount?) })
+        })
+    }
+}
+
+/// The name of a plugin: at most 64 of `a-z`, `0-9`, `-`, `_` and `.`, beginning with a letter or digit.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PluginName(String);
+
+impl PluginName {
+    const LONGEST: usize = 64;
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A text that is no name of a plugin.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} is not a plugin name", quote(.0))]
+pub struct PluginNameError(String);
+
+impl Advice for PluginNameError {
+    fn advice(&self, key: &str) -> String {
+        let plain: String = self.0.to_lowercase().chars().map(|c| if is_name_character(c) { c } else { '-' }).collect();
+        let plain: PluginName = match plain.trim_start_matches(['-', '_', '.']).parse() {
+            Ok(name) => name,
+            Err(_) => PluginName("linux".into()),
+        };
+        format!(
+            "write at most {} of a-z, 0-9, `-`, `_` and `.`, beginning with a letter or digit: `{key} = \"{plain}\"`",
+            PluginName::LONGEST
+        )
+    }
+}
+
+fn is_name_character(c: char) -> bool {
+    matches!(c, 'a'..='z' | '0'..='9' | '-' | '_' | '.')
+}
+
+impl FromStr for PluginName {
+    type Err = PluginNameError;
+
+    fn from_str(text: &str) -> Result<Self, PluginNameError> {
+        let begins_well = text.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
+        if begins_well && text.len() <= Self::LONGEST && text.chars().all(is_name_character) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(PluginNameError(text.to_owned()))
+        }
+    }
+}
+
+impl fmt::Display for PluginName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromNode for PluginName {
+    const WHAT: &'static str = "a plugin name";
+
+    fn example() -> String {
+        "\"linux\"".into()
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        node.parse()
+    }
+}
+
+impl FromNode for Mount {
+    const WHAT: &'static str = "a mount";
+
+    fn example() -> String {
+        "\"git://linux/\"".into()
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        node.parse()
+    }
+}
+
+impl Advice for MountError {
+    fn advice(&self, key: &str) -> String {
+        match self {
+            Self::NoAuthority { instead, .. }
+            | Self::Query { instead, .. }
+            | Self::DotSegment { instead, .. }
+            | Self::EmptySegment { instead, .. }
+            | Self::NoSlash { instead, .. } => format!("write `{key} = \"{instead}\"`"),
+            Self::TooLong { .. } => format!("write a shorter one, such as `{key} = {}`", Mount::example()),
+            Self::Uri { .. } => format!("write a scheme, a host and a slash, such as `{key} = {}`", Mount::example()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plugin_name_is_short_and_plain() {
+        for text in ["linux", "0", "a-b_c.d", &"a".repeat(64)] {
+            assert_eq!(text.parse::<PluginName>().unwrap().as_str(), text);
+        }
+        for text in ["", "Linux", "-a", ".a", "a b", "ノート", "a/b", &"a".repeat(65)] {
+            assert!(text.parse::<PluginName>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_nearly_right_is_put_right() {
+        let advice = |text: &str| text.parse::<PluginName>().unwrap_err().advice("name");
+        assert!(advice("My Notes").ends_with("`name = \"my-notes\"`"));
+        assert!(advice("").ends_with("`name = \"linux\"`"));
+    }
+}

@@ -1,0 +1,186 @@
+//! One entry `[[rule]]`: who may do what with which resources.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use super::glob::UriGlob;
+use super::reader::{FromNode, Node};
+
+/// The principal over stdio.
+pub const LOCAL: &str = "local";
+
+/// The principal of whoever asks over HTTP without saying who they are.
+pub const ANONYMOUS: &str = "anonymous";
+
+/// What some principals may and may not do: `[[rule]]`.
+///
+/// A rule is about a request when it names the principal and the operation. Then it allows the URIs that a glob of `allow`
+/// matches, and denies those that one of `deny` matches. Deny wins, over every rule that allows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Rule {
+    /// Whom it is about. Nobody, if it is empty.
+    pub principals: Vec<Who>,
+    /// What they may.
+    pub allow: Vec<UriGlob>,
+    /// What they may not.
+    pub deny: Vec<UriGlob>,
+    /// What kinds of request it is about. All, unless set.
+    pub operations: BTreeSet<Operation>,
+}
+
+impl Rule {
+    /// A rule about all operations, which neither allows nor denies anything yet.
+    pub fn new(principals: impl IntoIterator<Item = Who>) -> Self {
+        Self {
+            principals: principals.into_iter().collect(),
+            allow: Vec::new(),
+            deny: Vec::new(),
+            operations: Operation::ALL.into(),
+        }
+    }
+}
+
+/// Whom a rule is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// Every principal: `*`.
+    Everyone,
+    /// The principal of this name, such as [`LOCAL`].
+    Principal(String),
+}
+
+impl Who {
+    /// As a rule names it: `*`, or the name of the principal.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Everyone => "*",
+            Self::Principal(name) => name,
+        }
+    }
+
+    /// Whether the principal of this name is meant.
+    pub fn includes(&self, principal: &str) -> bool {
+        match self {
+            Self::Everyone => true,
+            Self::Principal(name) => name == principal,
+        }
+    }
+}
+
+/// A kind of request, as rules tell them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Operation {
+    /// List resources.
+    List,
+    /// List templates.
+    Templates,
+    /// Read a resource.
+    Read,
+    /// Tell about a resource without reading it.
+    Metadata,
+    /// Complete an argument of a template.
+    Complete,
+    /// Be told when a resource changes.
+    Subscribe,
+}
+
+impl Operation {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::List, Self::Templates, Self::Read, Self::Metadata, Self::Complete, Self::Subscribe];
+
+    /// Its name in a rule.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::List => "list",
+            Self::Templates => "templates",
+            Self::Read => "read",
+            Self::Metadata => "metadata",
+            Self::Complete => "complete",
+            Self::Subscribe => "subscribe",
+        }
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromNode for Rule {
+    const WHAT: &'static str = "a rule";
+
+    fn example() -> String {
+        "{ principals = [\"local\"], allow = [\"git://linux/**\"] }".into()
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        node.table(|table| {
+            let NotEmpty(principals) = table.required("principals").unwrap_or_default();
+            let (allows, denies) = (table.has("allow"), table.has("deny"));
+            let NotEmpty(allow) = table.optional("allow").unwrap_or_default();
+            let NotEmpty(deny) = table.optional("deny").unwrap_or_default();
+            let NotEmpty(operations) = table.optional("operations").unwrap_or_else(|| NotEmpty(Operation::ALL.into()));
+            if !allows && !denies {
+                let help = "add `allow = [\"git://linux/**\"]` or `deny = [\"**/.env\"]`";
+                table.problem(format!("`{}` has neither `allow` nor `deny`", table.path()), help);
+            }
+            Some(Self { principals, allow, deny, operations: operations.into_iter().collect() })
+        })
+    }
+}
+
+/// A list with something in it: an empty one says the opposite of what a reader takes it for.
+struct NotEmpty<T>(Vec<T>);
+
+impl<T> Default for NotEmpty<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T: FromNode> FromNode for NotEmpty<T> {
+    const WHAT: &'static str = Vec::<T>::WHAT;
+
+    fn example() -> String {
+        Vec::<T>::example()
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        if node.value.as_array().is_some_and(|items| items.is_empty()) {
+            let help = format!("write {}, or take the key away", node.assign(&Self::example()));
+            node.problem(format!("`{}` is empty", node.key), help);
+        }
+        Vec::from_node(node).map(Self)
+    }
+}
+
+impl FromNode for Who {
+    const WHAT: &'static str = "a principal";
+
+    fn example() -> String {
+        format!("\"{LOCAL}\"")
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        node.one_of(&[
+            (LOCAL, Self::Principal(LOCAL.into())),
+            (ANONYMOUS, Self::Principal(ANONYMOUS.into())),
+            ("*", Self::Everyone),
+        ])
+    }
+}
+
+impl FromNode for Operation {
+    const WHAT: &'static str = "an operation";
+
+    fn example() -> String {
+        "\"read\"".into()
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        node.one_of(&Self::ALL.map(|operation| (operation.name(), operation)))
+    }
+}

@@ -1,0 +1,137 @@
+//! Values that must not be seen, and where they come from: `{ env = "NAME" }` or `{ file = "PATH" }`.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use super::error::quote;
+use super::paths::ExistingFile;
+use super::reader::{FromNode, Node};
+
+/// The most that a file of a value may hold, in bytes.
+const LARGEST_FILE: u64 = 64 * 1024;
+
+/// A value that neither `Debug` nor any message shows.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret<T>(T);
+
+impl<T> Secret<T> {
+    /// Wraps a value.
+    pub fn new(value: T) -> Self {
+        Self(value)
+    }
+
+    /// The value, for the one who needs it.
+    pub fn expose(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> fmt::Debug for Secret<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// A value that stands somewhere else than in the config file.
+pub(super) struct Elsewhere(pub(super) String);
+
+impl FromNode for Elsewhere {
+    const WHAT: &'static str = "a table with `env` or `file`";
+
+    fn example() -> String {
+        "{ env = \"MY_TOKEN\" }".into()
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        node.table(|table| {
+            let (in_variable, in_file) = (table.has("env"), table.has("file"));
+            let variable = table.optional::<Variable>("env");
+            let file = table.optional::<ValueFile>("file");
+            if in_variable == in_file {
+                let found = if in_file { "both `env` and `file`" } else { "neither `env` nor `file`" };
+                table.problem(format!("`{}` has {found}", table.path()), "write one of `env` and `file`");
+            }
+            variable.map(|value| Self(value.0)).or(file.map(|value| Self(value.0)))
+        })
+    }
+}
+
+/// The value of a variable of the host.
+struct Variable(String);
+
+impl FromNode for Variable {
+    const WHAT: &'static str = "the name of a variable";
+
+    fn example() -> String {
+        "\"MY_TOKEN\"".into()
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        let name = node.string::<Self>()?;
+        let (message, help) = match node.scope.environment.get(name).map(|value| value.to_str()) {
+            Some(Some(value)) => return Some(Self(value.to_owned())),
+            Some(None) => ("is not UTF-8", "set it to a text"),
+            None => ("is not set", "set it where the host is started, or correct the name"),
+        };
+        node.problem(format!("the variable {} {message}", quote(name)), help);
+        None
+    }
+}
+
+/// What a file holds, without the line break at its end.
+struct ValueFile(String);
+
+impl FromNode for ValueFile {
+    const WHAT: &'static str = "a path";
+
+    fn example() -> String {
+        "\"token.txt\"".into()
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        let path = ExistingFile::from_node(node)?.0;
+        let (message, help) = match read(&path) {
+            Ok(text) if text.len() as u64 > LARGEST_FILE => (
+                format!("the file has more than {LARGEST_FILE} bytes"),
+                "write the path of a file that holds the value only",
+            ),
+            Ok(text) => return Some(Self(without_line_break(&text).to_owned())),
+            Err(error) => {
+                (format!("the file cannot be read: {error}"), "write the path of a text file that the host may read")
+            }
+        };
+        node.problem(message, help);
+        None
+    }
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(LARGEST_FILE.saturating_add(1)).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn without_line_break(text: &str) -> &str {
+    let text = text.strip_suffix('\n').unwrap_or(text);
+    text.strip_suffix('\r').unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_not_seen() {
+        assert_eq!(format!("{:?}", Secret::new("hunter2")), "Secret(…)");
+    }
+
+    #[test]
+    fn one_line_break_at_the_end_is_not_part_of_a_value() {
+        assert_eq!(without_line_break("a\n"), "a");
+        assert_eq!(without_line_break("a\r\n"), "a");
+        assert_eq!(without_line_break("a\n\n"), "a\n");
+        assert_eq!(without_line_break("a"), "a");
+    }
+}

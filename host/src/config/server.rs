@@ -1,0 +1,110 @@
+//! The host as a server: what it calls itself, where it listens, where it keeps things.
+
+use std::path::PathBuf;
+
+use super::count::Count;
+use super::cursor_key;
+use super::http::HttpAddress;
+use super::paths::OwnDirectory;
+use super::reader::{FromNode, Node};
+use super::secret::Secret;
+
+/// How many resources a page of a listing has at most.
+pub type PageSize = Count<1, 100, 1000>;
+
+/// The host as a server: `[server]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Server {
+    /// The name that clients see. `mcp-host` unless set.
+    pub name: String,
+    /// The name that people see.
+    pub title: Option<String>,
+    /// What a model should know about the resources that are served here.
+    pub instructions: Option<String>,
+    /// Where to listen for HTTP. Without it the server speaks over stdio.
+    pub http: Option<HttpAddress>,
+    /// The most resources of one page. 100 unless set; 1 to 1000.
+    pub page_size: PageSize,
+    /// Where compiled components are kept. Without it: the user's cache directory.
+    pub cache: Option<PathBuf>,
+    /// Where lasting state is kept. Without it: the user's state directory.
+    pub state: Option<PathBuf>,
+    /// What cursors are sealed with, for replicas that must continue each other's listings. Without it every process makes
+    /// a key of its own.
+    pub cursor_key: Option<Secret<[u8; 32]>>,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self {
+            name: "mcp-host".into(),
+            title: None,
+            instructions: None,
+            http: None,
+            page_size: PageSize::default(),
+            cache: None,
+            state: None,
+            cursor_key: None,
+        }
+    }
+}
+
+impl FromNode for Server {
+    const WHAT: &'static str = "a table";
+
+    fn example() -> String {
+        "{ name = \"team-context\" }".into()
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        node.table(|table| {
+            Some(Self {
+                name: table.optional("name").map_or_else(|| Self::default().name, |Name(name)| name),
+                title: table.optional("title").map(|Name(title)| title),
+                instructions: table.optional("instructions").map(|Text(text)| text),
+                http: table.optional("http"),
+                page_size: table.or_default("page-size"),
+                cache: table.optional("cache").map(|OwnDirectory(path)| path),
+                state: table.optional("state").map(|OwnDirectory(path)| path),
+                cursor_key: table.optional("cursor-key").map(|cursor_key::CursorKey(key)| key),
+            })
+        })
+    }
+}
+
+/// A name: one line that is not empty.
+struct Name(String);
+
+impl FromNode for Name {
+    const WHAT: &'static str = "a string";
+
+    fn example() -> String {
+        "\"team-context\"".into()
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        let text = node.string::<Self>()?;
+        if text.trim().is_empty() || text.contains(char::is_control) {
+            let help = format!("write {}, or take it away", node.assign(&Self::example()));
+            node.problem("a name is one line that is not empty", help);
+            return None;
+        }
+        Some(Self(text.to_owned()))
+    }
+}
+
+/// Any text.
+struct Text(String);
+
+impl FromNode for Text {
+    const WHAT: &'static str = "a string";
+
+    fn example() -> String {
+        "\"Source and notes of the team.\"".into()
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        node.string::<Self>().map(|text| Self(text.to_owned()))
+    }
+}

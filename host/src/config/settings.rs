@@ -1,0 +1,59 @@
+//! What a provider is told: the `config` table of a `[[plugin]]`, as text.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Number, Value};
+use toml::de::{DeInteger, DeValue};
+
+use super::reader::{FromNode, Node};
+
+/// A `config` table: strings and dates as they stand, every other value as the text of its JSON.
+pub(super) struct Settings(pub(super) BTreeMap<String, String>);
+
+impl FromNode for Settings {
+    const WHAT: &'static str = "a table";
+
+    fn example() -> String {
+        "{ rev = \"main\" }".into()
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        let settings = node.entries::<Self>()?.into_iter().filter_map(|entry| {
+            let value = json(entry.value);
+            if value.is_none() {
+                let message = format!("`{}` has a number that JSON cannot hold", entry.key);
+                entry.problem(message, "put the number in quotes: providers get numbers as text anyway");
+            }
+            Some((entry.key.to_owned(), text(value?)))
+        });
+        Some(Self(settings.collect()))
+    }
+}
+
+fn text(value: Value) -> String {
+    match value {
+        Value::String(text) => text,
+        other => other.to_string(),
+    }
+}
+
+/// The value as JSON; none if it has a number that is not finite or has more than 64 bits. As deep as the TOML parser lets
+/// values be.
+fn json(value: &DeValue<'_>) -> Option<Value> {
+    Some(match value {
+        DeValue::String(text) => Value::String(text.to_string()),
+        DeValue::Datetime(date) => Value::String(date.to_string()),
+        DeValue::Boolean(truth) => Value::Bool(*truth),
+        DeValue::Integer(integer) => Value::Number(whole(integer)?.into()),
+        DeValue::Float(float) => Value::Number(Number::from_f64(float.as_str().parse().ok()?)?),
+        DeValue::Array(items) => Value::Array(items.iter().map(|item| json(item.get_ref())).collect::<Option<_>>()?),
+        DeValue::Table(entries) => {
+            let pairs = entries.iter().map(|(key, value)| Some((key.get_ref().to_string(), json(value.get_ref())?)));
+            Value::Object(pairs.collect::<Option<Map<_, _>>>()?)
+        }
+    })
+}
+
+fn whole(integer: &DeInteger<'_>) -> Option<i64> {
+    i64::from_str_radix(integer.as_str(), integer.radix()).ok()
+}

@@ -1,0 +1,48 @@
+//! Words that were probably meant.
+
+use super::error::Problem;
+
+/// Adds to a problem what was probably meant.
+pub(super) fn did_you_mean<'k>(problem: Problem, written: &str, known: impl IntoIterator<Item = &'k str>) -> Problem {
+    match closest(written, known) {
+        Some(meant) => problem.label(format!("did you mean `{meant}`?")),
+        None => problem,
+    }
+}
+
+/// The one of `known` that was probably meant.
+pub(super) fn closest<'k>(written: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+    /// Longer than any word of ours with any typo in it; what is compared costs the product of both lengths.
+    const LONGEST: usize = 32;
+    if written.len() > LONGEST {
+        return None;
+    }
+    let written = written.to_lowercase();
+    known
+        .into_iter()
+        .map(|word| (strsim::damerau_levenshtein(&written, word), word))
+        .filter(|(distance, word)| *distance <= (word.len().saturating_add(1) / 3).min(3))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, word)| word)
+}
+
+/// Words for a message: each in backticks, with commas between.
+pub(super) fn list<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
+    words.into_iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_suggested_for_its_typos_only() {
+        let known = ["memory", "deadline", "ro", "rw", "*"];
+        for (written, meant) in [("memry", "memory"), ("Deadline", "deadline"), ("daedline", "deadline"), ("r", "ro")] {
+            assert_eq!(closest(written, known), Some(meant), "{written}");
+        }
+        for written in ["", "a", "time", "line", "memory-of-a-plugin", &"deadline".repeat(10)] {
+            assert_eq!(closest(written, known), None, "{written}");
+        }
+    }
+}

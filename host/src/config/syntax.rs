@@ -1,0 +1,93 @@
+//! Text that is no TOML, explained like every other mistake.
+
+use std::ops::Range;
+
+use toml::Spanned;
+use toml::de::{DeTable, Error};
+
+use super::error::{Problem, quote};
+
+/// Parses a document, or says why it is none: at most once for each line.
+pub(super) fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, Vec<Problem>> {
+    let (document, mut errors) = DeTable::parse_recoverable(text);
+    if errors.is_empty() {
+        return Ok(document);
+    }
+    errors.sort_by_key(|error| span(error, text).start);
+    let mut problems = Vec::new();
+    let mut last = None;
+    for error in &errors {
+        let line = line_around(text, span(error, text).start);
+        if last.as_ref() != Some(&line) {
+            problems.push(unquoted(error, text, &line).unwrap_or_else(|| explain(error, text)));
+        }
+        last = Some(line);
+        // What follows an open bracket is read as if it stood inside: more errors there say nothing.
+        if error.message().contains("array") || error.message().contains("inline table") {
+            break;
+        }
+    }
+    Err(problems)
+}
+
+/// What is wrong with a text without quotes, such as `mount = git://linux/`: the parser takes it for a number, or a date.
+fn unquoted(error: &Error, text: &str, line: &Range<usize>) -> Option<Problem> {
+    let (key, rest) = text.get(line.clone())?.split_once('=')?;
+    let value = rest.split('#').next()?.trim();
+    if value.is_empty() || value.contains(['"', '\'', '[', '{', '=']) {
+        return None;
+    }
+    let start = line.start.checked_add(key.len())?.checked_add(1)?.checked_add(rest.find(value)?)?;
+    if span(error, text).start < start {
+        return None;
+    }
+    let help = format!("put text in quotes: `{} = \"{value}\"`", key.trim());
+    Some(Problem::new(format!("{} is not a TOML value", quote(value)), help).at(start..start.checked_add(value.len())?))
+}
+
+/// What the parser says, with advice of our own.
+fn explain(error: &Error, text: &str) -> Problem {
+    let (what, expected) = match error.message().split_once(", expected ") {
+        Some((what, expected)) => (what, Some(expected)),
+        None => (error.message(), None),
+    };
+    let place = span(error, text);
+    let is_unclosed = expected.is_some_and(|expected| matches!(expected, "`\"`" | "`'`"));
+    let message = match what {
+        "duplicate key" => format!("the key {} is there twice", quote(text.get(place.clone()).unwrap_or_default())),
+        "invalid basic string" | "invalid literal string" if is_unclosed => "the string has no end".to_owned(),
+        _ => what.to_owned(),
+    };
+    let help = match what {
+        "duplicate key" => "keep one of the two; of several plugins, each begins with `[[plugin]]`",
+        "invalid basic string" | "invalid literal string" if is_unclosed => {
+            "end it on the same line, with the quote that it began with"
+        }
+        "missing escaped value" | "too few unicode value digits" => {
+            r"write a backslash as `\\`, or put the string in single quotes: 'C:\notes'"
+        }
+        "unclosed table" | "unclosed array table" => "close the heading: `[server]`, `[[plugin]]`, `[[rule]]`",
+        "key with no value" => "write `key = value`",
+        "invalid unquoted key" => "write `key = value`; put the key in quotes if it has other characters",
+        _ if what.contains("array") => "put commas between the entries of a list, and `]` at its end",
+        _ if what.contains("inline table") => "put commas between the entries of a table, and `}` at its end",
+        _ => "the file is TOML: lines of `key = value` below `[server]`, `[[plugin]]` and `[[rule]]`",
+    };
+    let problem = Problem::new(message, help).at(place);
+    match expected {
+        Some(expected) => problem.label(format!("expected {expected}")),
+        None => problem,
+    }
+}
+
+fn span(error: &Error, text: &str) -> Range<usize> {
+    error.span().unwrap_or(text.len()..text.len())
+}
+
+/// The line around a place, without its line break.
+fn line_around(text: &str, at: usize) -> Range<usize> {
+    let at = text.floor_char_boundary(at);
+    let (before, after) = text.split_at(at);
+    let start = before.rfind('\n').map_or(0, |newline| newline.saturating_add(1));
+    start..at.saturating_add(after.find('\n').unwrap_or(after.len()))
+}

@@ -1,0 +1,154 @@
+//! A file that is right gives exactly what it says.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::super::size::{GIB, KIB, MIB};
+use super::*;
+
+fn valid(name: &str) -> Config {
+    Config::load_in(&Path::new("tests/ui/valid").join(name), &environment()).unwrap()
+}
+
+/// A path below `tests/ui/valid`, as the config keeps it.
+fn path(relative: &str) -> PathBuf {
+    std::path::absolute("tests/ui/valid").unwrap().join(relative)
+}
+
+#[test]
+fn a_minimal_plugin_has_every_default() {
+    let config = valid("minimal.toml");
+    assert_eq!(config.server, Server::default());
+    assert_eq!(config.server.name, "mcp-host");
+    assert_eq!(config.server.page_size.get(), 100);
+    assert_eq!(config.rules, []);
+    let [plugin] = &*config.plugins else { panic!("one plugin") };
+    let name = "notes".parse().unwrap();
+    assert_eq!(*plugin, Plugin::new(name, path("plugins/notes.wasm"), "notes:///".parse().unwrap()));
+    assert_eq!(plugin.grants, Grants::default());
+    assert!(plugin.config.is_empty());
+}
+
+#[test]
+fn the_default_limits_are_those_of_the_documentation() {
+    let limits = Limits::default();
+    assert_eq!(limits.memory.bytes(), 64 * MIB);
+    assert_eq!(limits.cpu.duration(), Duration::from_secs(1));
+    assert_eq!(limits.deadline.duration(), Duration::from_secs(5));
+    assert_eq!(limits.concurrency.get(), 8);
+    assert_eq!(limits.wait.duration(), Duration::from_secs(1));
+    assert_eq!(limits.reply.bytes(), 16 * MIB);
+    assert_eq!(limits.log.bytes(), 64 * KIB);
+}
+
+#[test]
+fn the_server_section_is_read_whole() {
+    let server = valid("everything.toml").server;
+    assert_eq!(server.name, "team-context");
+    assert_eq!(server.title.as_deref(), Some("Team context"));
+    assert_eq!(server.instructions.as_deref(), Some("Source of the kernel, and what we know about it."));
+    assert_eq!(server.http.unwrap().socket(), ([127, 0, 0, 1], 8080).into());
+    assert_eq!(server.page_size.get(), 50);
+    assert_eq!(server.cache, Some(path("cache")));
+    assert_eq!(server.state, Some(path("home/state")));
+    let mut key = [0; 32];
+    key[31] = 0xff;
+    assert_eq!(*server.cursor_key.unwrap().expose(), key);
+}
+
+#[test]
+fn settings_are_strings_as_they_stand_and_json() {
+    let config = valid("everything.toml");
+    let settings: Vec<_> = config.plugins[1].config.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    assert_eq!(
+        settings,
+        [
+            ("at", "2025-01-12T15:00:58Z"),
+            ("count", "16"),
+            ("open", "true"),
+            ("share", "0.5"),
+            ("since", "2025-01-12"),
+            ("tags", r#"["公開",1,[true]]"#),
+            ("text", "as it stands"),
+            ("where", r#"{"day":"2025-01-12","lang":"ja"}"#),
+        ]
+    );
+}
+
+#[test]
+fn directories_are_granted_read_only_unless_it_says_otherwise() {
+    let config = valid("everything.toml");
+    let granted = |plugin: usize| -> Vec<_> {
+        let dirs = config.plugins[plugin].grants.dirs.iter();
+        dirs.map(|(guest, grant)| (guest.as_str(), grant.host.clone(), grant.mode)).collect()
+    };
+    assert_eq!(granted(0), [("/repo", path("src/linux"), Mode::ReadOnly)]);
+    assert_eq!(
+        granted(1),
+        [("/notes", path("notes"), Mode::ReadWrite), ("/shared", path("home/shared"), Mode::ReadOnly)]
+    );
+}
+
+#[test]
+fn variables_are_granted_with_their_values() {
+    let config = valid("everything.toml");
+    let granted: Vec<_> =
+        config.plugins[1].grants.env.iter().map(|(name, value)| (name.as_str(), value.expose().as_str())).collect();
+    assert_eq!(granted, [("CERT", "from a file"), ("LANG", "ja"), ("TOKEN", "from a variable")]);
+}
+
+#[test]
+fn limits_are_read_as_people_write_them() {
+    let config = valid("everything.toml");
+    let limits = &config.plugins[0].limits;
+    assert_eq!((limits.memory.bytes(), limits.deadline.duration()), (3 * GIB / 2, Duration::from_secs(2)));
+    assert_eq!((limits.concurrency.get(), limits.log), (4, Default::default()));
+    let limits = &config.plugins[1].limits;
+    assert_eq!((limits.memory.bytes(), limits.reply.bytes(), limits.log.bytes()), (128_000_000, MIB, KIB));
+    assert_eq!(
+        (limits.cpu.duration(), limits.deadline.duration()),
+        (Duration::from_millis(250), Duration::from_secs(90))
+    );
+    assert_eq!((limits.concurrency.get(), limits.wait.duration()), (1, Duration::ZERO));
+}
+
+#[test]
+fn rules_are_read_in_their_order() {
+    let [everyone, both] = &*valid("everything.toml").rules else { panic!("two rules") };
+    assert_eq!(everyone.principals, [Who::Everyone]);
+    assert_eq!(everyone.allow, []);
+    assert_eq!(everyone.operations, BTreeSet::from(Operation::ALL));
+    assert!(everyone.deny[1].matches("notes:///%E9%9D%9E%E5%85%AC%E9%96%8B/a.md"));
+    assert_eq!(both.principals, [Who::Principal(LOCAL.into()), Who::Principal(ANONYMOUS.into())]);
+    assert_eq!(both.allow[0].as_str(), "git://linux/**");
+    assert_eq!(both.deny[0].to_string(), "git://linux/secret.txt");
+    assert_eq!(both.operations, BTreeSet::from([Operation::List, Operation::Read]));
+}
+
+#[test]
+fn inline_tables_sections_and_dotted_keys_say_the_same() {
+    let inline = valid("inline.toml");
+    assert_eq!(inline.plugins[0].grants.dirs.len(), 1);
+    assert_eq!(inline, valid("sections.toml"));
+    assert_eq!(inline, valid("dotted.toml"));
+}
+
+#[test]
+fn no_secret_is_seen_in_the_debug_output_of_a_config() {
+    let shown = format!("{:?} {:?}", valid("everything.toml"), environment());
+    assert!(!shown.contains("from a") && !shown.contains("255") && !shown.contains("00ff"), "{shown}");
+    assert!(shown.contains("TOKEN"));
+}
+
+#[test]
+fn plugins_that_clash_are_refused_without_a_file_too() {
+    let plugin = |name: &str, mount: &str| Plugin::new(name.parse().unwrap(), "a.wasm", mount.parse().unwrap());
+    let config = Config::new().plugin(plugin("linux", "git://linux/")).unwrap();
+    let clash = |name, mount| config.clone().plugin(plugin(name, mount)).unwrap_err().to_string();
+    assert_eq!(clash("linux", "git://other/"), "two plugins are called `linux`");
+    assert_eq!(
+        clash("drivers", "git://linux/drivers/"),
+        "the mounts `git://linux/drivers/` of plugin `drivers` and `git://linux/` of plugin `linux` overlap"
+    );
+    assert_eq!(config.plugin(plugin("notes", "notes:///")).unwrap().plugins.len(), 2);
+}

@@ -1,0 +1,169 @@
+//! The façade: everything that a host does, for one principal at a time, with no word of any protocol.
+//!
+//! The MCP server and the command line are two of its users; an application that embeds the host is another. A request goes
+//! straight down: its URI is parsed and routed to a plugin, the principal's access is decided, the plugin's provider is called
+//! in its sandbox; and straight back. Nothing here holds a lock or a queue.
+
+mod builder;
+mod dirs;
+
+use crate::access::{Access, Principal};
+use crate::catalog::{Catalog, Entries, PageRequest, Slot, Templates};
+use crate::config::{Config, Operation};
+use crate::plugin::LoadError;
+use crate::resource::{Argument, Completion, Contents, Entry, EntryTemplate, Error, Listing};
+use crate::uri::{Mount, Path, RouteError, Router, Uri};
+
+pub use self::builder::{Builder, StartError};
+pub use self::dirs::Dirs;
+
+/// A host with its plugins loaded.
+///
+/// It is cheap to share behind an [`Arc`]; every method takes `&self` and may be called from any number of tasks. It needs a
+/// tokio runtime. Dropping it ends the calls that are under way.
+pub struct Host {
+    config: Config,
+    /// In the order of their names.
+    slots: Vec<Slot>,
+    statuses: Vec<Status>,
+    /// From mounts to places in `slots`.
+    router: Router<usize>,
+    catalog: Catalog,
+    access: Access,
+}
+
+/// How a plugin is.
+#[derive(Debug)]
+pub struct Status {
+    /// Its name in the configuration.
+    pub name: String,
+    /// The URI prefix that it owns.
+    pub mount: Mount,
+    /// Why it could not be loaded, if it could not.
+    pub error: Option<LoadError>,
+}
+
+/// A request to list: the whole catalog, or what is directly below one resource.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ListRequest<'a> {
+    /// The URI of a listable resource whose children are asked for; without one, the catalog.
+    pub parent: Option<&'a str>,
+    /// Where to go on: the `next_cursor` of the page before.
+    pub cursor: Option<&'a str>,
+}
+
+/// A request to complete a variable of a template.
+#[derive(Clone, Debug)]
+pub struct CompleteRequest<'a> {
+    /// The template, as [`Host::templates`] lists it.
+    pub template: &'a str,
+    /// The variable, and what has been typed of its value.
+    pub argument: Argument,
+    /// Variables that have values already.
+    pub known: Vec<Argument>,
+}
+
+impl Host {
+    /// Starts a host as the configuration says: [`Host::builder`] with nothing changed.
+    pub async fn start(config: Config) -> Result<Self, StartError> {
+        Self::builder(config).start().await
+    }
+
+    /// A host that is about to be started.
+    pub fn builder(config: Config) -> Builder {
+        Builder::new(config)
+    }
+
+    /// The configuration that it was started with.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// How each plugin is, in the order of their names.
+    pub fn plugins(&self) -> &[Status] {
+        &self.statuses
+    }
+
+    /// One page of the merged listing, or of what is directly below a resource.
+    ///
+    /// A plugin that fails is left out of the merged listing and named in it; the listing below a resource fails with it.
+    pub async fn list(&self, who: &Principal, request: ListRequest<'_>) -> Result<Listing<Entry>, Error> {
+        let page = self.page_request(who, request.cursor);
+        let entries = Entries { parent: None, access: &self.access, principal: who };
+        let Some(parent) = request.parent else {
+            return self.catalog.page(&entries, &self.slots, page).await;
+        };
+        let target = self.resolve(who, Operation::List, parent)?;
+        let entries = Entries { parent: Some(&target.path), ..entries };
+        let page = PageRequest { scope: target.uri.as_str(), ..page };
+        self.catalog.page(&entries, std::slice::from_ref(target.slot), page).await
+    }
+
+    /// One page of all templates.
+    pub async fn templates(&self, who: &Principal, cursor: Option<&str>) -> Result<Listing<EntryTemplate>, Error> {
+        let templates = Templates { access: &self.access, principal: who };
+        self.catalog.page(&templates, &self.slots, self.page_request(who, cursor)).await
+    }
+
+    /// Reads a resource: at least one content. Those with other URIs than the one asked for are of what is below it.
+    pub async fn read(&self, who: &Principal, uri: &str) -> Result<Vec<Contents>, Error> {
+        let target = self.resolve(who, Operation::Read, uri)?;
+        let plugin = target.slot.loaded()?;
+        let mut contents = plugin.read(&target.path).await.map_err(|fault| fault.answer(plugin.name(), uri))?;
+        contents.retain(|one| self.access.allows(who, Operation::Read, &one.entry.uri));
+        if contents.is_empty() {
+            return Err(Error::NotFound { uri: uri.to_owned() });
+        }
+        Ok(contents)
+    }
+
+    /// Tells about a resource without reading it.
+    pub async fn metadata(&self, who: &Principal, uri: &str) -> Result<Entry, Error> {
+        let target = self.resolve(who, Operation::Metadata, uri)?;
+        let plugin = target.slot.loaded()?;
+        plugin.stat(&target.path).await.map_err(|fault| fault.answer(plugin.name(), uri))
+    }
+
+    /// Completes a variable of a template. A template that is not there, or not for this principal, is not found.
+    pub async fn complete(&self, who: &Principal, request: CompleteRequest<'_>) -> Result<Completion, Error> {
+        let template = request.template;
+        let (slot, routed) = self.router.route_template(template).map_err(|error| refused(&error, template))?;
+        let not_found = || Error::NotFound { uri: template.to_owned() };
+        let slot = self.slots.get(*slot).ok_or_else(not_found)?;
+        if !self.access.allows_template(who, Operation::Complete, &routed) {
+            return Err(not_found());
+        }
+        let plugin = slot.loaded()?;
+        plugin
+            .complete(routed.path_template(), request.argument, request.known)
+            .await
+            .map_err(|fault| fault.answer(plugin.name(), template))
+    }
+
+    fn page_request<'a>(&self, who: &'a Principal, cursor: Option<&'a str>) -> PageRequest<'a> {
+        PageRequest { principal: who, scope: "", cursor, size: self.config.server.page_size.get() }
+    }
+
+    /// Where a URI leads, if it is one and the principal may do that there.
+    fn resolve(&self, who: &Principal, operation: Operation, uri: &str) -> Result<Target<'_>, Error> {
+        let routed = self.router.route(uri).map_err(|error| refused(&error, uri))?;
+        let slot = self.slots.get(*routed.target).filter(|_| self.access.allows(who, operation, &routed.uri));
+        let slot = slot.ok_or_else(|| Error::NotFound { uri: uri.to_owned() })?;
+        Ok(Target { slot, uri: routed.uri, path: routed.path })
+    }
+}
+
+/// Where a URI leads.
+struct Target<'a> {
+    slot: &'a Slot,
+    uri: Uri,
+    path: Path,
+}
+
+/// The answer to a URI or template that cannot be routed.
+fn refused(error: &RouteError, asked: &str) -> Error {
+    match error {
+        RouteError::NoMount => Error::NotFound { uri: asked.to_owned() },
+        _ => Error::InvalidRequest { message: error.to_string() },
+    }
+}

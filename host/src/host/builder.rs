@@ -1,0 +1,84 @@
+//! Starting a host: the engine, the plugins, the key, the rules.
+
+use futures::future::join_all;
+
+use super::{Dirs, Host, Status};
+use crate::access::Access;
+use crate::catalog::{Catalog, CursorKey, KeyError, Slot};
+use crate::config::{self, Config};
+use crate::plugin::{self, Compiler, LoadError, Plugin, Plugins, Progress};
+use crate::uri::{Overlap, Router};
+
+/// Why a host does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The engine, or the cache of compiled components.
+    #[error(transparent)]
+    Plugins(#[from] plugin::StartError),
+    /// The key for cursors.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// Two mounts overlap. A configuration from a file has been checked for that already.
+    #[error(transparent)]
+    Overlap(#[from] Overlap),
+    /// There is no directory to keep things in.
+    #[error("there is no home directory to keep the {0} in; name a directory in `server.{0}`")]
+    NoDirectory(&'static str),
+}
+
+/// A host that is about to be started.
+#[derive(Debug)]
+pub struct Builder {
+    config: Config,
+    compiler: Compiler,
+    progress: Progress,
+}
+
+impl Builder {
+    pub(super) fn new(config: Config) -> Self {
+        Self { config, compiler: Compiler::default(), progress: Progress::default() }
+    }
+
+    /// Which program compiles components; by default, this one.
+    #[must_use]
+    pub fn compiler(mut self, compiler: Compiler) -> Self {
+        self.compiler = compiler;
+        self
+    }
+
+    /// Who is told about long work.
+    #[must_use]
+    pub fn progress(mut self, progress: Progress) -> Self {
+        self.progress = progress;
+        self
+    }
+
+    /// Starts the host: all plugins are loaded at the same time, and one that cannot be is logged and left out.
+    pub async fn start(self) -> Result<Host, StartError> {
+        let Self { config, compiler, progress } = self;
+        let dirs = Dirs::of(&config.server);
+        let key = match &config.server.cursor_key {
+            Some(key) => CursorKey::new(*key.expose()),
+            None => CursorKey::kept_in(&dirs.state()?)?,
+        };
+        let plugins = Plugins::start(compiler, &dirs.cache()?, progress)?;
+        let mut declared: Vec<_> = config.plugins.iter().collect();
+        declared.sort_by_key(|plugin| plugin.name.as_str());
+        let router = Router::new(declared.iter().enumerate().map(|(place, plugin)| (plugin.mount.clone(), place)))?;
+        let loaded = join_all(declared.iter().map(|plugin| plugins.load(plugin))).await;
+        let (slots, statuses) = declared.iter().zip(loaded).map(|(plugin, loaded)| taken_in(plugin, loaded)).unzip();
+        Ok(Host { access: Access::new(&config.rules), catalog: Catalog::new(&key), router, slots, statuses, config })
+    }
+}
+
+fn taken_in(plugin: &config::Plugin, loaded: Result<Plugin, LoadError>) -> (Slot, Status) {
+    let name = plugin.name.as_str().to_owned();
+    let (loaded, error) = match loaded {
+        Ok(loaded) => (Some(loaded.into()), None),
+        Err(error) => {
+            tracing::error!(plugin = %name, %error, "a plugin could not be loaded; the others are served without it");
+            (None, Some(error))
+        }
+    };
+    (Slot { name: name.clone(), plugin: loaded }, Status { name, mount: plugin.mount.clone(), error })
+}

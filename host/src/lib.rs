@@ -1,0 +1,73 @@
+//! A native host for resources of the Model Context Protocol (MCP) that sandboxed WebAssembly components provide.
+//!
+//! A *provider* is a component that implements the interface `resource-provider` (the WIT files in the repository's `wit/`).
+//! A [`Host`] runs providers as *plugins*: each in its sandbox, with nothing of the outside world but what it was granted,
+//! under limits of its own, at a URI prefix that it owns. It merges what they offer into one catalog and answers for each
+//! [`Principal`](access::Principal) what that one may see.
+//!
+//! # Embedding a host
+//!
+//! ```standalone_crate
+//! use mcp_resource_host::access::Principal;
+//! use mcp_resource_host::config::{Config, Plugin};
+//! use mcp_resource_host::{Host, ListRequest};
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     // Components are compiled in a child process: this very program, started anew.
+//!     mcp_resource_host::plugin::run_compiler();
+//!
+//! #   std::env::set_current_dir("..")?;
+//!     let mut hello = Plugin::new("hello".parse()?, "target/plugins/hello.wasm", "hello:///".parse()?);
+//!     hello.config.insert("names".to_owned(), "Ada, 花子".to_owned());
+//!     let mut config = Config::new().plugin(hello)?;
+//! #   let kept = tempfile::tempdir()?;
+//! #   config.server.cache = Some(kept.path().join("cache"));
+//!     config.server.state = Some("state".into());
+//! #   config.server.state = Some(kept.path().join("state"));
+//!     let host = Host::start(config).await?;
+//!
+//!     let who = Principal::LOCAL;
+//!     let page = host.list(&who, ListRequest::default()).await?;
+//!     assert!(page.missing.is_empty(), "a plugin that fails is named, and the others are listed");
+//!     let uris: Vec<_> = page.items.iter().map(|entry| entry.uri.as_str()).collect();
+//!     assert_eq!(uris, ["hello:///Ada", "hello:///%E8%8A%B1%E5%AD%90"]);
+//!
+//!     let contents = host.read(&who, "hello:///Ada").await?;
+//!     assert_eq!(contents[0].body.as_bytes(), b"Hello, Ada!");
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # The house
+//!
+//! A module uses those below it and never those above:
+//!
+//! | module | what it is for |
+//! |---|---|
+//! | [`cli`] | the command `mcp-host` |
+//! | [`server`] | MCP over stdio and HTTP |
+//! | [`Host`] | the façade: list, read, complete, each for a principal |
+//! | `catalog`, [`access`] | merged listings and cursors; who may do what |
+//! | [`plugin`] | components in their sandboxes, called under limits |
+//! | [`config`], [`uri`], [`resource`] | the file; mounts and URIs; the domain's own types |
+//!
+//! Without the feature `server`, on by default, there is no server and no command, and none of their dependencies.
+
+#![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
+#![cfg_attr(not(feature = "server"), allow(rustdoc::broken_intra_doc_links, reason = "the map names all modules"))]
+
+pub mod access;
+mod catalog;
+#[cfg(feature = "server")]
+pub mod cli;
+pub mod config;
+mod host;
+pub mod plugin;
+pub mod resource;
+#[cfg(feature = "server")]
+pub mod server;
+pub mod uri;
+
+pub use catalog::{CursorKey, KeyError};
+pub use host::{Builder, CompleteRequest, Dirs, Host, ListRequest, StartError, Status};

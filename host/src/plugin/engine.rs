@@ -1,0 +1,137 @@
+//! The one engine behind all plugins: code settings, instance pool, epoch ticker, guest threads.
+//!
+//! Instances come from a pool that is sized to calls at once, not to plugins, so that a fresh instance costs tens of
+//! microseconds. Guests run on threads of their own: one that spins takes time from other guests (it yields at every tick),
+//! never from the transport.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+use tokio_util::task::AbortOnDropHandle;
+use wasmtime::component::Linker;
+use wasmtime::{Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
+
+use super::EngineError;
+use super::bindings;
+use super::epoch::Ticker;
+use super::sandbox::State;
+
+/// Instances alive at once over all plugins. A call beyond that waits for its turn, as it does when its plugin is busy.
+const MAX_INSTANCES: u32 = 256;
+/// Core instances and tables that one component may consist of: what Python and JavaScript toolchains need, with room.
+const MAX_PARTS_PER_COMPONENT: u32 = 40;
+/// Core instances, tables and memories in the pool for each component instance, on average.
+const PARTS_PER_INSTANCE: u32 = 8;
+const MAX_MEMORIES_PER_COMPONENT: u32 = 4;
+const MAX_TABLE_ELEMENTS: usize = 60_000;
+const MAX_INSTANCE_SIZE: usize = 4 << 20;
+const MAX_WASM_STACK: usize = 512 << 10;
+const ASYNC_STACK_SIZE: usize = 2 << 20;
+/// How much of a memory slot stays mapped for the next instance: resetting it is cheaper than mapping it anew.
+const KEEP_RESIDENT: usize = 2 << 20;
+
+/// Compiles nothing and knows no plugin: it runs what `loader` brings.
+pub(super) struct Engine {
+    wasmtime: wasmtime::Engine,
+    linker: Linker<State>,
+    /// Keeps live instances below the pool's size, so that taking one never fails.
+    pub(super) instances: Arc<Semaphore>,
+    pub(super) ticker: Ticker,
+    guests: GuestThreads,
+}
+
+impl Engine {
+    /// Reserves the pool, starts the ticker and the guest threads.
+    pub(super) fn start() -> Result<Self, EngineError> {
+        let wasmtime = pooled().or_else(|error| {
+            // The pool reserves address space (not memory) by the terabyte, which `ulimit -v` or a small machine may refuse.
+            tracing::warn!(%error, "no address space for an instance pool: every call will map its own memory, which is slower");
+            wasmtime::Engine::new(&code_settings()).map_err(|error| EngineError::Start(error.to_string()))
+        })?;
+        let linker = bindings::linker(&wasmtime).map_err(|error| EngineError::Start(format!("{error:#}")))?;
+        Ok(Self {
+            ticker: Ticker::start(wasmtime.clone())?,
+            instances: Arc::new(Semaphore::new(MAX_INSTANCES as usize)),
+            guests: GuestThreads::start()?,
+            linker,
+            wasmtime,
+        })
+    }
+
+    /// The engine that components are deserialised for.
+    pub(super) fn wasmtime(&self) -> &wasmtime::Engine {
+        &self.wasmtime
+    }
+
+    /// What a component may import.
+    pub(super) fn linker(&self) -> &Linker<State> {
+        &self.linker
+    }
+
+    /// Runs a call on the guest threads. It is a task of its own, so a panic stays there; dropping the handle ends it.
+    pub(super) fn spawn<F>(&self, call: F) -> AbortOnDropHandle<F::Output>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        AbortOnDropHandle::new(self.guests.handle.spawn(call))
+    }
+}
+
+/// Settings that decide what compiled code looks like: the same here and in the compiler's child process.
+pub(super) fn code_settings() -> wasmtime::Config {
+    let mut config = wasmtime::Config::new();
+    config
+        .epoch_interruption(true)
+        .wasm_memory64(false)
+        .max_wasm_stack(MAX_WASM_STACK)
+        .async_stack_size(ASYNC_STACK_SIZE);
+    config
+}
+
+fn pooled() -> wasmtime::Result<wasmtime::Engine> {
+    let parts = MAX_INSTANCES.saturating_mul(PARTS_PER_INSTANCE);
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_component_instances(MAX_INSTANCES)
+        .total_core_instances(parts)
+        .total_tables(parts)
+        .total_memories(MAX_INSTANCES.saturating_mul(2))
+        .total_stacks(MAX_INSTANCES)
+        .max_core_instances_per_component(MAX_PARTS_PER_COMPONENT)
+        .max_tables_per_component(MAX_PARTS_PER_COMPONENT)
+        .max_memories_per_component(MAX_MEMORIES_PER_COMPONENT)
+        .max_component_instance_size(MAX_INSTANCE_SIZE)
+        .max_core_instance_size(MAX_INSTANCE_SIZE)
+        .table_elements(MAX_TABLE_ELEMENTS)
+        .linear_memory_keep_resident(KEEP_RESIDENT)
+        .pagemap_scan(Enabled::Auto);
+    let mut config = code_settings();
+    config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
+    wasmtime::Engine::new(&config)
+}
+
+/// The threads that guests run on, apart from the transport's.
+struct GuestThreads {
+    handle: tokio::runtime::Handle,
+    runtime: Option<tokio::runtime::Runtime>,
+}
+
+impl GuestThreads {
+    fn start() -> Result<Self, EngineError> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .thread_name("guest")
+            .enable_all()
+            .build()
+            .map_err(|error| EngineError::Start(format!("cannot start guest threads: {error}")))?;
+        Ok(Self { handle: runtime.handle().clone(), runtime: Some(runtime) })
+    }
+}
+
+impl Drop for GuestThreads {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            // Waiting for them would block, which is not allowed where a host is usually dropped: in a task.
+            runtime.shutdown_background();
+        }
+    }
+}

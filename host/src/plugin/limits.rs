@@ -1,0 +1,158 @@
+//! What a call may use up while it runs: memory, tables and CPU time.
+//!
+//! Memory is counted per plugin, over all its instances, and refused rather than trapped on: a guest that handles a failed
+//! allocation goes on. CPU time is counted in ticks of the engine's epoch during which the guest ran.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use wasmtime::{ResourceLimiter, Store, UpdateDeadline};
+
+use super::epoch::TICK;
+use super::sandbox::State;
+use crate::config::Limits;
+
+/// Elements in all tables that one instance may have.
+const MAX_TABLE_ELEMENTS: usize = 60_000;
+/// Handles of one kind (files, streams) that one instance may hold.
+pub(super) const MAX_HANDLES: usize = 1024;
+/// What a reply may carry beyond its limit in bytes: the metadata around the content.
+const REPLY_SLACK: usize = 1 << 20;
+
+/// The memory of one plugin, shared by all its instances.
+#[derive(Debug)]
+pub(super) struct MemoryBudget {
+    used: AtomicUsize,
+    limit: usize,
+}
+
+impl MemoryBudget {
+    /// A budget of that many bytes.
+    pub(super) fn new(limit: u64) -> Arc<Self> {
+        Arc::new(Self { used: AtomicUsize::new(0), limit: usize::try_from(limit).unwrap_or(usize::MAX) })
+    }
+
+    fn take(&self, bytes: usize) -> bool {
+        self.used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+                used.checked_add(bytes).filter(|sum| *sum <= self.limit)
+            })
+            .is_ok()
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Charges one instance's memory to its plugin's budget, and gives it back when the instance ends.
+#[derive(Debug)]
+pub(super) struct MemoryMeter {
+    budget: Arc<MemoryBudget>,
+    held: usize,
+    asked: usize,
+    refused: bool,
+}
+
+impl MemoryMeter {
+    /// Counts against that budget.
+    pub(super) fn new(budget: Arc<MemoryBudget>) -> Self {
+        Self { budget, held: 0, asked: 0, refused: false }
+    }
+
+    /// Whether the guest was refused memory: the likely cause, should it trap now.
+    pub(super) fn refused(&self) -> bool {
+        self.refused
+    }
+}
+
+impl Drop for MemoryMeter {
+    fn drop(&mut self) {
+        self.budget.give_back(self.held);
+    }
+}
+
+impl ResourceLimiter for MemoryMeter {
+    fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        let more = desired.saturating_sub(current);
+        let possible = maximum.is_none_or(|maximum| desired <= maximum);
+        if possible && self.budget.take(more) {
+            self.held = self.held.saturating_add(more);
+            self.asked = more;
+            Ok(true)
+        } else {
+            self.asked = 0;
+            self.refused = true;
+            Ok(false)
+        }
+    }
+
+    fn memory_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
+        let asked = std::mem::take(&mut self.asked);
+        self.budget.give_back(asked);
+        self.held = self.held.saturating_sub(asked);
+        Ok(())
+    }
+
+    fn table_growing(&mut self, _current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+        Ok(desired <= MAX_TABLE_ELEMENTS)
+    }
+}
+
+/// The guest has run for longer than its plugin's `limits.cpu`.
+#[derive(Debug, thiserror::Error)]
+#[error("out of CPU time")]
+pub(super) struct OutOfCpu;
+
+/// Puts a store under the limits, for one call.
+pub(super) fn arm(store: &mut Store<State>, limits: &Limits) {
+    store.limiter(|state| &mut state.memory);
+    let reply = usize::try_from(limits.reply.bytes()).unwrap_or(usize::MAX);
+    store.set_hostcall_fuel(reply.saturating_add(REPLY_SLACK));
+    let mut ticks = limits.cpu.duration().as_millis().div_ceil(TICK.as_millis());
+    store.set_epoch_deadline(1);
+    store.epoch_deadline_callback(move |_| {
+        ticks = ticks.saturating_sub(1);
+        if ticks == 0 {
+            return Err(OutOfCpu.into());
+        }
+        Ok(UpdateDeadline::Yield(1))
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instances_of_one_plugin_share_its_memory() {
+        let budget = MemoryBudget::new(100);
+        let mut one = MemoryMeter::new(budget.clone());
+        let mut other = MemoryMeter::new(budget.clone());
+        assert!(one.memory_growing(0, 60, None).unwrap());
+        assert!(!other.memory_growing(0, 60, None).unwrap());
+        assert!(other.refused() && !one.refused());
+        assert!(other.memory_growing(0, 40, None).unwrap());
+        drop(one);
+        assert!(other.memory_growing(40, 100, None).unwrap());
+    }
+
+    #[test]
+    fn memory_that_could_not_be_mapped_is_given_back() {
+        let budget = MemoryBudget::new(100);
+        let mut meter = MemoryMeter::new(budget.clone());
+        assert!(meter.memory_growing(0, 100, None).unwrap());
+        meter.memory_grow_failed(wasmtime::Error::msg("no memory")).unwrap();
+        assert!(meter.memory_growing(0, 100, None).unwrap());
+        drop(meter);
+        assert_eq!(budget.used.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn growing_beyond_a_memorys_own_maximum_costs_nothing() {
+        let budget = MemoryBudget::new(100);
+        let mut meter = MemoryMeter::new(budget.clone());
+        assert!(!meter.memory_growing(0, 50, Some(40)).unwrap());
+        assert_eq!(budget.used.load(Ordering::Relaxed), 0);
+    }
+}

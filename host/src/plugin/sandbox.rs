@@ -1,0 +1,97 @@
+//! What a guest sees of the outside world: its grants, and nothing else.
+//!
+//! Every call gets a context of its own, made from the plugin's grants: its directories (opened anew, so that one that was
+//! replaced is the new one), its variables, its configuration, the log. Sockets refuse, arguments and standard input
+//! are empty, clocks and random numbers are real. Files are reached through the capability of the directory, never by a path
+//! of the machine: no `..`, link or absolute path leads out of it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use wasmtime::component::ResourceTable;
+use wasmtime_wasi::{FsPerms, WasiCtx, WasiCtxView, WasiView};
+use wasmtime_wasi_config::WasiConfigVariables;
+
+use super::guest_log::{GuestLog, GuestStream};
+use super::limits::{MAX_HANDLES, MemoryBudget, MemoryMeter};
+use crate::config::{self, DirGrant, GuestPath, Mode};
+
+/// Random bytes that a guest may ask for at once.
+const MAX_RANDOM: u64 = 1 << 20;
+
+/// One plugin's grants, ready to be turned into the context of a call.
+pub(super) struct Sandbox {
+    dirs: BTreeMap<GuestPath, DirGrant>,
+    variables: Vec<(String, String)>,
+    config: Arc<WasiConfigVariables>,
+    memory: Arc<MemoryBudget>,
+    log: Arc<GuestLog>,
+}
+
+/// A granted directory cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot open the granted directory {}: {reason}", dir.display())]
+pub(super) struct GrantError {
+    dir: PathBuf,
+    reason: String,
+}
+
+impl Sandbox {
+    /// The sandbox of that plugin.
+    pub(super) fn new(plugin: &config::Plugin, log: Arc<GuestLog>) -> Self {
+        Self {
+            dirs: plugin.grants.dirs.clone(),
+            variables: plugin
+                .grants
+                .env
+                .iter()
+                .map(|(name, value)| (name.as_str().to_owned(), value.expose().clone()))
+                .collect(),
+            config: Arc::new(plugin.config.iter().map(|(key, value)| (key.clone(), value.clone())).collect()),
+            memory: MemoryBudget::new(plugin.limits.memory.bytes()),
+            log,
+        }
+    }
+
+    /// The context of one call.
+    pub(super) fn state(&self) -> Result<State, GrantError> {
+        let mut wasi = WasiCtx::builder();
+        wasi.envs(&self.variables)
+            .stdout(GuestStream::stdout(self.log.clone()))
+            .stderr(GuestStream::stderr(self.log.clone()))
+            .max_random_size(MAX_RANDOM);
+        for (guest, grant) in &self.dirs {
+            let permissions = match grant.mode {
+                Mode::ReadOnly => FsPerms::ReadOnly,
+                Mode::ReadWrite => FsPerms::ReadWrite,
+            };
+            wasi.preopened_dir(&grant.host, guest.as_str(), permissions)
+                .map_err(|error| GrantError { dir: grant.host.clone(), reason: format!("{error:#}") })?;
+        }
+        let mut table = ResourceTable::new();
+        table.set_max_capacity(MAX_HANDLES);
+        Ok(State {
+            wasi: wasi.build(),
+            table,
+            config: self.config.clone(),
+            memory: MemoryMeter::new(self.memory.clone()),
+            log: self.log.clone(),
+        })
+    }
+}
+
+/// What the host keeps for one instance.
+pub(super) struct State {
+    wasi: WasiCtx,
+    table: ResourceTable,
+    pub(super) config: Arc<WasiConfigVariables>,
+    pub(super) memory: MemoryMeter,
+    pub(super) log: Arc<GuestLog>,
+}
+
+impl WasiView for State {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+    }
+}

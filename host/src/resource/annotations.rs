@@ -1,0 +1,147 @@
+//! Hints about how a resource may be used and shown.
+
+use std::fmt;
+
+use iri_string::types::UriStr;
+
+/// Hints for clients (MCP 2025-06-18, "Annotations").
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Annotations {
+    /// For whom the resource is; empty when nothing is said.
+    pub audience: Vec<Role>,
+    /// How important it is.
+    pub priority: Option<Priority>,
+    /// When it last changed.
+    pub last_modified: Option<Timestamp>,
+}
+
+impl Annotations {
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.audience.is_empty() && self.priority.is_none() && self.last_modified.is_none()
+    }
+}
+
+/// Whom a resource is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// A person.
+    User,
+    /// A model.
+    Assistant,
+}
+
+/// How important a resource is: a number from 0.0, entirely optional, to 1.0, effectively required.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Priority(f64);
+
+impl Priority {
+    /// The priority of that value, if it is one.
+    pub fn new(value: f64) -> Option<Self> {
+        (0.0..=1.0).contains(&value).then_some(Self(value))
+    }
+
+    /// Its value, from 0.0 to 1.0.
+    pub fn value(self) -> f64 {
+        self.0
+    }
+}
+
+/// A moment in time as an RFC 3339 timestamp, in the spelling that the provider chose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Timestamp(String);
+
+impl Timestamp {
+    /// The timestamp that the text spells, if it does: a date, a time and an offset from UTC.
+    pub fn new(text: impl Into<String>) -> Option<Self> {
+        let text = text.into();
+        // jiff reads more than RFC 3339 has (a time zone in brackets, a space for the T): clients may not.
+        let plain = text.bytes().all(|byte| byte.is_ascii_digit() || b"-:+.TZtz".contains(&byte));
+        (plain && text.parse::<jiff::Timestamp>().is_ok()).then_some(Self(text))
+    }
+
+    /// The timestamp as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A picture that clients may show beside a resource (MCP 2025-11-25, "Icons").
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Icon {
+    src: String,
+    /// Its MIME type, where the URI does not tell.
+    pub mime_type: Option<String>,
+    /// The sizes it suits, each as `48x48` or `any`; empty means any.
+    pub sizes: Vec<String>,
+    /// The background it is drawn for; without one, either.
+    pub theme: Option<Theme>,
+}
+
+impl Icon {
+    /// An icon at that URI, if it is one that clients can be asked to load: `https:` or `data:`.
+    pub fn new(src: impl Into<String>) -> Option<Self> {
+        let src = src.into();
+        let uri = UriStr::new(&src).ok()?;
+        let scheme = uri.scheme_str();
+        let loadable = scheme.eq_ignore_ascii_case("https") || scheme.eq_ignore_ascii_case("data");
+        loadable.then_some(Self { src, mime_type: None, sizes: Vec::new(), theme: None })
+    }
+
+    /// Where it is: an `https:` or `data:` URI.
+    pub fn src(&self) -> &str {
+        &self.src
+    }
+}
+
+/// The background that an icon is drawn for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Theme {
+    /// A light background.
+    Light,
+    /// A dark background.
+    Dark,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_priority_lies_between_zero_and_one() {
+        assert_eq!(Priority::new(0.0).map(Priority::value), Some(0.0));
+        assert_eq!(Priority::new(1.0).map(Priority::value), Some(1.0));
+        for value in [-0.1, 1.1, 7.0, f64::NAN, f64::INFINITY] {
+            assert_eq!(Priority::new(value), None, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_timestamp_is_a_date_a_time_and_an_offset() {
+        for text in ["2025-01-12T15:00:58Z", "2025-01-12T15:00:58.25+09:00"] {
+            assert_eq!(Timestamp::new(text).as_ref().map(Timestamp::as_str), Some(text));
+        }
+        for text in
+            ["", "yesterday", "2025-01-12", "2025-01-12T15:00:58", "2025-13-12T15:00:58Z", "2025-01-12T15:00:58Z[UTC]"]
+        {
+            assert_eq!(Timestamp::new(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_icon_is_loaded_over_https_or_from_the_uri_itself() {
+        assert!(Icon::new("https://example.com/icon.png").is_some());
+        assert!(Icon::new("data:image/png;base64,AAAA").is_some());
+        for src in
+            ["http://example.com/icon.png", "javascript:alert(1)", "file:///etc/passwd", "icon.png", "https://a b"]
+        {
+            assert_eq!(Icon::new(src), None, "{src}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Mounts, paths and URIs: where a resource lives and who serves it.
+//!
+//! A provider speaks in paths (`README.md`), its plugin owns a [`Mount`] (`git://linux/`), and the host puts the mount
+//! in front of the path: `git://linux/README.md`. URIs are *composed*, never rewritten, so no provider can name a
+//! resource of another, and one provider can be mounted many times. This module composes ([`Mount::compose`]), finds
+//! the way back ([`Router::route`]), and does the same for the templates that stand for many resources ([`Template`]).
+//!
+//! It promises, whatever the input:
+//! - A [`Uri`] begins with its mount, and mounts do not overlap: a URI belongs to at most one plugin.
+//! - Composing and routing are inverse: the URI of a path routes to the same mount and the same path.
+//! - Every [`Uri`] and [`Path`] is in the normal form of RFC 3986, section 6.2.2, so equal resources have equal text.
+//!   Access rules, subscriptions and caches may compare bytes.
+//!
+//! No URI is longer than [`MAX_URI_LEN`]. The time that anything takes grows with the length of its text, and with the
+//! number of mounts only as a binary search does.
+//!
+//! # Normal form
+//!
+//! Scheme and host in lower case (section 6.2.2.1); percent-encoding in upper case, and only where it is needed
+//! (6.2.2.2); no `.` and `..` segments (6.2.2.3, 5.2.4); no empty port (3.2.3). Nothing is assumed that depends on a
+//! scheme. Segments may be empty, except the first one behind a mount, and `a` and `a/` are different paths.
+//!
+//! One thing is stricter than the RFC, which quietly drops a `..` that has nothing left to remove: here it is an error,
+//! because whoever wrote it was aiming somewhere else. So is a `..` that leaves a mount, even for another one.
+//!
+//! | a path of a provider at `git://linux/` | is |
+//! |---|---|
+//! | `a/./b/../%63`, `a/c` | `git://linux/a/c` |
+//! | the empty path, `a/..` | `git://linux/`, the mount itself |
+//! | `?limit=3` | `git://linux/?limit=3` |
+//! | `a%2fb` | `git://linux/a%2Fb`: one segment that contains a slash |
+//! | `http://h/x` | `git://linux/http://h/x`: a path like any other |
+//! | `../x`, `%2e%2E/x`, `a/../../x` | an error: leaves the mount |
+//! | `/a`, `a/..//b` | an error: begins with a slash |
+//! | `a#b`, `%00`, `%zz`, `a b`, `a\b`, `ä` | an error that says where and what to write |
+//!
+//! | a URI of a client, with mounts `git://linux/`, `files://h/a/` and `files://h/b/` | is |
+//! |---|---|
+//! | `GIT://Linux/%7Ea` | path `~a` of `git://linux/` |
+//! | `git://linux`, `files://h/a?q` | the mount itself: its last slash may be missing, as nobody else can own that |
+//! | `files://h/x/../a/c` | path `c` of `files://h/a/` |
+//! | `files://h/a/../b/c` | an error: leaves its mount |
+//! | `files://h/../b/c`, `git://linux/..` | an error: leads above its root |
+//! | `git://u:p@linux/x` | an error: user information (RFC 3986, sections 3.2.1 and 7.6) |
+//! | `git://linux/a#L1` | an error: a fragment is the client's to follow (section 3.5) |
+//! | `git://other/x`, `urn:isbn:1` | [`RouteError::NoMount`], to be answered as *not found* |
+//!
+//! # Mounts without a host
+//!
+//! The mount `web://` owns all hosts of its scheme, and the first segment of its paths is the host: `Docs.RS/x` is
+//! `web://docs.rs/x`. That host may not be empty, be a dot segment or have user information, and no `..` removes it.
+//! `notes:///` is another thing, a mount whose host is empty: its paths are paths only.
+//!
+//! # Example
+//!
+//! ```
+//! use mcp_resource_host::uri::{Mount, RouteError, Router};
+//!
+//! let linux: Mount = "git://Linux/".parse()?;
+//! let located = linux.compose("docs/./index%2emd")?;
+//! assert_eq!(located.uri.as_str(), "git://linux/docs/index.md");
+//! assert_eq!(located.path.as_str(), "docs/index.md");
+//!
+//! let router = Router::new([(linux, "the git plugin"), ("web://".parse()?, "the web plugin")])?;
+//! let routed = router.route("web://Docs.RS/serde/../tokio?v=1")?;
+//! assert_eq!(*routed.target, "the web plugin");
+//! assert_eq!(routed.uri.as_str(), "web://docs.rs/tokio?v=1");
+//! assert_eq!(routed.path.as_str(), "docs.rs/tokio?v=1");
+//!
+//! assert_eq!(router.route("ftp://elsewhere/").unwrap_err(), RouteError::NoMount);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod error;
+mod located;
+mod mount;
+mod normal;
+mod router;
+mod template;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+pub use error::{CharacterError, MountError, Overlap, PathError, RouteError, TemplateError, UriError};
+pub use located::{Located, Path, Uri};
+pub use mount::Mount;
+pub use router::{Routed, Router};
+pub use template::Template;
+
+/// The most bytes that a URI, a template, or a path together with its mount may have.
+///
+/// RFC 9110, section 4.1, asks for at least 8,000 octets.
+pub const MAX_URI_LEN: usize = 8192;

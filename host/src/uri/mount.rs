@@ -1,0 +1,161 @@
+//! [`Mount`]: the prefix that a plugin owns.
+
+use std::str::FromStr;
+
+use super::MAX_URI_LEN;
+use super::error::{MountError, PathError, UriError};
+use super::located::Located;
+use super::normal::{self, Parts};
+use super::text::is_text;
+
+/// The URI prefix that a plugin owns, in normal form: `git://linux/`, `files://h/a/`, `notes:///`, `web://`.
+///
+/// Parsed from a text of the form `scheme://host/`, with a port or more segments where wanted, that ends with a slash
+/// and has no user information, dot segments, empty segments, query or fragment.
+///
+/// ```
+/// use mcp_resource_host::uri::Mount;
+///
+/// let mount: Mount = "Git://LINUX/%7Eme/".parse()?;
+/// assert_eq!(mount.as_str(), "git://linux/~me/");
+///
+/// let error = "git://linux".parse::<Mount>().unwrap_err();
+/// assert_eq!(error.to_string(), "`git://linux` should end with a slash: `git://linux/`");
+/// # Ok::<(), mcp_resource_host::uri::MountError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Mount {
+    text: String,
+}
+
+is_text!(Mount);
+
+impl Mount {
+    /// The most bytes that a mount may have.
+    pub const MAX_LEN: usize = 1024;
+
+    /// Whether one of the two is a prefix of the other, so that a URI could belong to both.
+    #[must_use]
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.text.starts_with(&other.text) || other.text.starts_with(&self.text)
+    }
+
+    /// Whether it owns all hosts of its scheme, as `web://` does, so that its paths begin with a host.
+    pub(super) fn is_without_host(&self) -> bool {
+        self.text.ends_with("://")
+    }
+
+    /// Puts the mount in front of a provider's path.
+    ///
+    /// # Errors
+    ///
+    /// The path is refused if it leaves the mount, or would be no valid URI behind it. The provider is at fault.
+    pub fn compose(&self, path: &str) -> Result<Located, PathError> {
+        let text = [self.as_str(), path].concat();
+        let parts = Parts::parse(&text).map_err(|error| PathError::in_composed(error, self.text.len()))?;
+        let normal = parts.normal().ok_or(PathError::LeavesMount)?;
+        let path = normal.as_str().strip_prefix(self.as_str()).ok_or(PathError::LeavesMount)?;
+        self.locate(path)
+    }
+
+    /// Composes a path whose case and percent-encoding are in normal form.
+    pub(super) fn locate(&self, path: &str) -> Result<Located, PathError> {
+        let (path, query) = normal::split_query(path);
+        let path = if self.is_without_host() {
+            below_host(path)?
+        } else {
+            normal::without_dots(path).ok_or(PathError::LeavesMount)?.into_owned()
+        };
+        if path.starts_with('/') {
+            return Err(PathError::LeadingSlash);
+        }
+        let len = [self.as_str(), &path, query].iter().map(|text| text.len()).sum();
+        if len > MAX_URI_LEN {
+            return Err(PathError::TooLong { len });
+        }
+        Ok(Located::from_checked(&self.text, path + query))
+    }
+
+    /// The path template behind the mount, as it was written, of a template that begins with the mount.
+    ///
+    /// Mounts are compared in normal form, so `GIT://linux/{x}` is below `git://linux/`. None if the template is not
+    /// below this mount; whether it is a template is not looked at.
+    #[must_use]
+    pub fn template_path<'a>(&self, template: &'a str) -> Option<&'a str> {
+        let slashes = self.text.matches('/').count();
+        let prefix = template.split_inclusive('/').take(slashes).map(str::len).sum();
+        let (prefix, path) = template.split_at_checked(prefix)?;
+        (prefix.parse().as_ref() == Ok(self)).then_some(path)
+    }
+}
+
+/// Removes the dot segments of a path that begins with a host, which they cannot reach.
+fn below_host(path: &str) -> Result<String, PathError> {
+    let Some((host, path)) = path.split_once('/') else {
+        return check_host(path).map(str::to_owned);
+    };
+    let path = normal::without_dots(path).ok_or(PathError::LeavesMount)?;
+    Ok([check_host(host)?, "/", &path].concat())
+}
+
+/// Refuses a host that would be a dot segment of a path.
+fn check_host(host: &str) -> Result<&str, PathError> {
+    match host {
+        ".." => Err(PathError::LeavesMount),
+        "." => Err(PathError::Host { found: host.to_owned() }),
+        _ => Ok(host),
+    }
+}
+
+impl FromStr for Mount {
+    type Err = MountError;
+
+    fn from_str(text: &str) -> Result<Self, MountError> {
+        if text.len() > Self::MAX_LEN {
+            return Err(MountError::TooLong { len: text.len() });
+        }
+        let no_uri = |error| MountError::Uri { text: text.to_owned(), error };
+        let parts = Parts::parse(text).map_err(no_uri)?;
+        let normal = parts.normal().ok_or_else(|| no_authority(text))?;
+        if let Some(port) = parts.authority.filter(|authority| authority.starts_with(':')) {
+            return Err(no_uri(UriError::Host { found: port.to_owned() }));
+        }
+        let path = normal.path().strip_prefix('/').unwrap_or_default();
+        let instead = tidy(normal.root(), normal.path());
+        if normal.as_str() == instead {
+            return Ok(Self { text: instead });
+        }
+        let text = text.to_owned();
+        Err(if parts.query.is_some() {
+            MountError::Query { text, instead }
+        } else if path.split('/').any(normal::is_dot_segment) {
+            MountError::DotSegment { text, instead }
+        } else if path.starts_with('/') || path.contains("//") {
+            MountError::EmptySegment { text, instead }
+        } else {
+            MountError::NoSlash { text, instead }
+        })
+    }
+}
+
+/// The mount that may have been meant with a URI: without dot segments and empty segments, and with a slash at the end.
+fn tidy(root: &str, path: &str) -> String {
+    let mut mount = root.to_owned();
+    // Only a mount without a host ends with its root.
+    if !(path.is_empty() && root.ends_with('/')) {
+        mount.push('/');
+    }
+    let path = normal::without_dots(path.trim_start_matches('/')).unwrap_or_default();
+    for segment in path.split('/').filter(|segment| !segment.is_empty()) {
+        mount.push_str(segment);
+        mount.push('/');
+    }
+    mount
+}
+
+/// The error for a URI that has no `//` behind its scheme.
+fn no_authority(text: &str) -> MountError {
+    let (scheme, path) = text.split_once(':').unwrap_or((text, ""));
+    let slash = if path.ends_with('/') { "" } else { "/" };
+    MountError::NoAuthority { text: text.to_owned(), instead: format!("{scheme}://{path}{slash}") }
+}

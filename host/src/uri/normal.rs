@@ -1,0 +1,227 @@
+//! Reading URIs by RFC 3986 and bringing them into normal form, one step at a time.
+//!
+//! `iri-string` decides what is a URI and takes it apart. The normal form is made here, for three reasons: routing
+//! needs it in two steps, before and after the dot segments go; a `..` too many must be noticed, which RFC 3986 drops
+//! without a word; and `iri-string` leaves capitals in hosts that have encoded letters outside ASCII. The property
+//! tests hold the two against each other.
+
+use std::borrow::Cow;
+
+use iri_string::spec::UriSpec;
+use iri_string::types::UriAbsoluteStr;
+use iri_string::validate;
+
+use super::MAX_URI_LEN;
+use super::error::{CharacterError, UriError};
+
+/// A valid URI in its parts (RFC 3986, section 3), as written. It has no fragment, no user information and no NUL.
+#[derive(Debug)]
+pub(super) struct Parts<'a> {
+    text: &'a str,
+    scheme: &'a str,
+    pub(super) authority: Option<&'a str>,
+    path: &'a str,
+    pub(super) query: Option<&'a str>,
+}
+
+/// A URI with an authority whose case and percent-encoding are in normal form, but whose dot segments still stand.
+#[derive(Debug)]
+pub(super) struct Normal<'a> {
+    text: Cow<'a, str>,
+    /// How many bytes `scheme://authority` has.
+    root: usize,
+}
+
+impl<'a> Parts<'a> {
+    /// Reads a URI.
+    pub(super) fn parse(text: &'a str) -> Result<Self, UriError> {
+        if text.len() > MAX_URI_LEN {
+            return Err(UriError::TooLong { len: text.len() });
+        }
+        check_characters(text)?;
+        let uri = UriAbsoluteStr::new(text).map_err(|_| fault(text))?;
+        let authority = uri.authority_str();
+        if authority.is_some_and(|authority| authority.contains('@')) {
+            return Err(UriError::UserInfo);
+        }
+        Ok(Self { text, scheme: uri.scheme_str(), authority, path: uri.path_str(), query: uri.query_str() })
+    }
+
+    /// The URI with case and percent-encoding in normal form (RFC 3986, sections 6.2.2.1 and 6.2.2.2).
+    ///
+    /// None if it has no authority, as `mailto:` and `urn:` have not.
+    pub(super) fn normal(&self) -> Option<Normal<'a>> {
+        let authority = self.authority?;
+        let has_capital = |text: &str| text.bytes().any(|byte| byte.is_ascii_uppercase());
+        let port_is_empty = authority.ends_with(':');
+        if !self.text.contains('%') && !has_capital(self.scheme) && !has_capital(authority) && !port_is_empty {
+            let root = [self.scheme.len(), "://".len(), authority.len()].iter().sum();
+            let text = Cow::Borrowed(self.text);
+            return Some(Normal { text, root });
+        }
+        let mut text = String::with_capacity(self.text.len());
+        text.push_str(&self.scheme.to_ascii_lowercase());
+        text.push_str("://");
+        push_normal(&mut text, authority.strip_suffix(':').unwrap_or(authority), Case::Lower);
+        let root = text.len();
+        push_normal(&mut text, self.path, Case::Kept);
+        if let Some(query) = self.query {
+            text.push('?');
+            push_normal(&mut text, query, Case::Kept);
+        }
+        let text = Cow::Owned(text);
+        Some(Normal { text, root })
+    }
+}
+
+impl<'a> Normal<'a> {
+    /// The URI.
+    pub(super) fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// `scheme://authority`.
+    pub(super) fn root(&self) -> &str {
+        self.parts().0
+    }
+
+    /// The path, with its leading slash if it is not empty, and without the query.
+    pub(super) fn path(&self) -> &str {
+        split_query(self.parts().1).0
+    }
+
+    /// The URI without dot segments (RFC 3986, section 6.2.2.3).
+    pub(super) fn without_dots(&self) -> Result<Cow<'_, str>, UriError> {
+        let (root, below) = self.parts();
+        let (path, query) = split_query(below);
+        match path.strip_prefix('/').map(without_dots) {
+            None | Some(Some(Cow::Borrowed(_))) => Ok(Cow::Borrowed(&self.text)),
+            Some(Some(Cow::Owned(path))) => Ok(Cow::Owned([root, "/", &path, query].concat())),
+            Some(None) => Err(UriError::AboveRoot),
+        }
+    }
+
+    /// `scheme://authority`, and the rest.
+    fn parts(&self) -> (&str, &str) {
+        self.text.split_at_checked(self.root).unwrap_or((&self.text, ""))
+    }
+}
+
+/// Splits off the query, which keeps its `?`.
+pub(super) fn split_query(text: &str) -> (&str, &str) {
+    let path = text.find('?').unwrap_or(text.len());
+    text.split_at_checked(path).unwrap_or((text, ""))
+}
+
+/// Whether a segment of normal percent-encoding is `.` or `..`.
+pub(super) fn is_dot_segment(segment: &str) -> bool {
+    matches!(segment, "." | "..")
+}
+
+/// Removes the dot segments of a path that has no leading slash and no query (RFC 3986, section 5.2.4).
+///
+/// None if a `..` has no segment left to remove. What is left begins with a slash where its first segment is empty.
+pub(super) fn without_dots(path: &str) -> Option<Cow<'_, str>> {
+    if !path.split('/').any(is_dot_segment) {
+        return Some(Cow::Borrowed(path));
+    }
+    let mut kept = Vec::new();
+    let mut segments = path.split('/').peekable();
+    while let Some(segment) = segments.next() {
+        if segment == ".." {
+            kept.pop()?;
+        }
+        if !is_dot_segment(segment) {
+            kept.push(segment);
+        } else if segments.peek().is_none() {
+            // A dot segment at the end leaves the slash in front of it standing.
+            kept.push("");
+        }
+    }
+    Some(Cow::Owned(kept.join("/")))
+}
+
+/// What happens to the letters that are not part of percent-encoding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Case {
+    /// They stay as they are.
+    Kept,
+    /// They become lower case, as those of a host do.
+    Lower,
+}
+
+/// Appends a text of valid percent-encoding, decoded where it stands for an unreserved character and in upper case
+/// elsewhere (RFC 3986, sections 2.3 and 6.2.2.2).
+pub(super) fn push_normal(out: &mut String, text: &str, case: Case) {
+    let push = |out: &mut String, text: &str| match case {
+        Case::Kept => out.push_str(text),
+        Case::Lower => out.extend(text.chars().map(|c| c.to_ascii_lowercase())),
+    };
+    let mut pieces = text.split('%');
+    push(out, pieces.next().unwrap_or_default());
+    for piece in pieces {
+        let (digits, rest) = piece.split_at_checked(2).unwrap_or((piece, ""));
+        match u8::from_str_radix(digits, 16).map(char::from) {
+            Ok(c) if is_unreserved(c) => push(out, c.encode_utf8(&mut [0; 4])),
+            _ => {
+                out.push('%');
+                out.push_str(&digits.to_ascii_uppercase());
+            }
+        }
+        push(out, rest);
+    }
+}
+
+/// `unreserved` of RFC 3986, section 2.3.
+fn is_unreserved(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | '~')
+}
+
+/// Whether a character may stand in some part of a URI: `unreserved`, `reserved` or `%` (RFC 3986, section 2).
+fn is_of_uris(c: char) -> bool {
+    let is_general_delimiter = matches!(c, ':' | '/' | '?' | '#' | '[' | ']' | '@');
+    let is_sub_delimiter = matches!(c, '!' | '$' | '&' | '\'' | '(' | ')' | '*' | '+' | ',' | ';' | '=');
+    is_unreserved(c) || is_general_delimiter || is_sub_delimiter || c == '%'
+}
+
+/// Finds the first character that no URI has, the first `%` without two digits, or the first NUL.
+pub(super) fn check_characters(text: &str) -> Result<(), CharacterError> {
+    let mut chars = text.char_indices();
+    while let Some((at, found)) = chars.next() {
+        if !is_of_uris(found) {
+            return Err(CharacterError::Character { found, at });
+        }
+        if found == '%' {
+            check_encoding(chars.as_str(), at)?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks the two digits behind a `%`.
+fn check_encoding(behind: &str, at: usize) -> Result<(), CharacterError> {
+    let mut digits = behind.chars().map(|c| c.to_digit(16));
+    match (digits.next().flatten(), digits.next().flatten()) {
+        (Some(0), Some(0)) => Err(CharacterError::Nul { at }),
+        (Some(_), Some(_)) => Ok(()),
+        _ => Err(CharacterError::PercentEncoding { at }),
+    }
+}
+
+/// Says why `iri-string` refuses a text whose characters are all right.
+fn fault(text: &str) -> UriError {
+    let Some((_, behind_scheme)) = text.split_once(':').filter(|(scheme, _)| validate::scheme(scheme).is_ok()) else {
+        return UriError::NoScheme;
+    };
+    if let Some(at) = text.find('#') {
+        return UriError::Fragment { at };
+    }
+    let behind_slashes = behind_scheme.strip_prefix("//").unwrap_or_default();
+    let authority = behind_slashes.split(['/', '?']).next().unwrap_or_default();
+    if validate::authority::<UriSpec>(authority).is_err() {
+        return UriError::Host { found: authority.to_owned() };
+    }
+    // Only brackets are left, which stand around an IP address and nowhere else. Those of a valid address come first.
+    let bracket = text.char_indices().rfind(|(_, c)| matches!(c, '[' | ']'));
+    bracket.map_or(UriError::NoScheme, |(at, found)| UriError::Characters(CharacterError::Character { found, at }))
+}

@@ -1,0 +1,212 @@
+//! [`Template`]: the URI templates of RFC 6570, composed like URIs.
+//!
+//! A provider gives a template for paths (`blob/{rev}/{+path}`), and the host puts the mount in front. Both are valid
+//! templates, and the composed one expands to the mount and what the other expands to. The literal parts of a template
+//! follow the rules for paths and are brought into normal form; its expressions stay as they are.
+//!
+//! What an expression expands to is up to whoever expands it: a value may be `..` or empty. What comes of that is
+//! routed like any other URI, and refused if it leaves the mount.
+//!
+//! `iri-string` decides what is a template. It must be asked with care: version 0.7 panics on the text `%€`, and when
+//! it lists the variables of `{x:99999}`. Both are refused before they get there.
+
+use iri_string::template::UriTemplateStr;
+
+use super::MAX_URI_LEN;
+use super::error::{CharacterError, PathError, TemplateError};
+use super::mount::Mount;
+use super::normal::{self, Case};
+use super::text::is_text;
+
+/// A valid URI template (RFC 6570) below a mount, which stands for many resources.
+///
+/// ```
+/// use mcp_resource_host::uri::Mount;
+///
+/// let mount: Mount = "git://linux/".parse()?;
+/// let template = mount.compose_template("blob/{rev}/{+path}")?;
+/// assert_eq!(template.as_str(), "git://linux/blob/{rev}/{+path}");
+/// assert_eq!(template.path_template(), "blob/{rev}/{+path}");
+/// assert_eq!(template.variables().collect::<Vec<_>>(), ["rev", "path"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Template {
+    text: String,
+    mount_len: usize,
+}
+
+is_text!(Template);
+
+impl Template {
+    /// The template as its provider knows it: the part behind the mount.
+    #[must_use]
+    pub fn path_template(&self) -> &str {
+        self.text.split_at_checked(self.mount_len).map_or("", |(_, path)| path)
+    }
+
+    /// The names of the variables, in the order of their first appearance.
+    pub fn variables(&self) -> impl Iterator<Item = &str> {
+        let names = pieces(&self.text).filter_map(|piece| match piece {
+            Piece::Literal(_) => None,
+            Piece::Expression(expression) => Some(variables(expression)),
+        });
+        let mut seen = Vec::new();
+        names.flatten().map(|(name, _)| name).filter(move |name| {
+            let is_new = !seen.contains(name);
+            if is_new {
+                seen.push(name);
+            }
+            is_new
+        })
+    }
+}
+
+impl Mount {
+    /// Puts the mount in front of a provider's template for paths.
+    ///
+    /// # Errors
+    ///
+    /// The text is no template, or no path could come of it. The provider is at fault.
+    pub fn compose_template(&self, path_template: &str) -> Result<Template, TemplateError> {
+        let len = [self.as_str(), path_template].iter().map(|text| text.len()).sum();
+        if len > MAX_URI_LEN {
+            return Err(TemplateError::TooLong { len });
+        }
+        check(path_template)?;
+        if path_template.contains('#') {
+            return Err(TemplateError::Fragment);
+        }
+        // No expression has brackets, so these are in a literal.
+        let bracket = path_template.char_indices().find(|(_, c)| matches!(c, '[' | ']'));
+        if let Some((at, found)) = bracket {
+            return Err(CharacterError::Character { found, at }.into());
+        }
+        let path_template = self.normal_template(path_template);
+        self.check_literals(&path_template)?;
+        let text = [self.as_str(), &path_template].concat();
+        check(&text)?;
+        let mount_len = self.as_str().len();
+        Ok(Template { text, mount_len })
+    }
+
+    /// Brings the literals of a path template into normal form.
+    fn normal_template(&self, path_template: &str) -> String {
+        let mut out = String::with_capacity(path_template.len());
+        let mut in_host = self.is_without_host();
+        for piece in pieces(path_template) {
+            match piece {
+                Piece::Literal(literal) => {
+                    let host = if in_host { literal.find(['/', '?']) } else { Some(0) };
+                    in_host = host.is_none();
+                    let (host, rest) = literal.split_at_checked(host.unwrap_or(literal.len())).unwrap_or((literal, ""));
+                    normal::push_normal(&mut out, host, Case::Lower);
+                    normal::push_normal(&mut out, rest, Case::Kept);
+                }
+                Piece::Expression(expression) => {
+                    // Behind `{+x}` nobody knows, since its value may have a slash.
+                    in_host = in_host && !expression.starts_with(['/', '?', '+']);
+                    out.extend(["{", expression, "}"]);
+                }
+            }
+        }
+        out
+    }
+
+    /// Checks that the literals of a normal path template follow the rules for paths.
+    fn check_literals(&self, path_template: &str) -> Result<(), TemplateError> {
+        // What any expansion has in common, with `{}` for what the variables bring in.
+        let outline: String = pieces(path_template)
+            .map(|piece| match piece {
+                Piece::Literal(literal) => literal,
+                Piece::Expression(expression) if expression.starts_with('/') => "/{}",
+                Piece::Expression(expression) if expression.starts_with('?') => "?{}",
+                Piece::Expression(expression) if expression.starts_with('+') => "{+}",
+                Piece::Expression(_) => "{}",
+            })
+            .collect();
+        let (path, _) = normal::split_query(&outline);
+        if path.starts_with('/') {
+            return Err(TemplateError::LeadingSlash);
+        }
+        if path.split('/').any(normal::is_dot_segment) {
+            return Err(TemplateError::DotSegment);
+        }
+        let host = path.split('/').flat_map(|segment| segment.split("{+}")).next().unwrap_or_default();
+        if self.is_without_host() && host.contains('@') {
+            return Err(TemplateError::Host(PathError::UserInfo));
+        }
+        self.compose(stem(path_template)).map(drop).map_err(TemplateError::Host)
+    }
+}
+
+/// Checks that a text is a template by RFC 6570 and has no NUL.
+pub(super) fn check(template: &str) -> Result<(), TemplateError> {
+    if template.len() > MAX_URI_LEN {
+        return Err(TemplateError::TooLong { len: template.len() });
+    }
+    if let Some((at, found)) = template.char_indices().find(|(_, c)| !c.is_ascii()) {
+        return Err(CharacterError::Character { found, at }.into());
+    }
+    if let Some(at) = template.find("%00") {
+        return Err(CharacterError::Nul { at }.into());
+    }
+    if let Err(error) = UriTemplateStr::new(template) {
+        let reason = error.to_string();
+        let reason = reason.strip_prefix("invalid URI template: ").unwrap_or(&reason).to_owned();
+        return Err(TemplateError::Syntax { reason });
+    }
+    let expressions = pieces(template).filter_map(|piece| match piece {
+        Piece::Literal(_) => None,
+        Piece::Expression(expression) => Some(expression),
+    });
+    for expression in expressions {
+        if variables(expression).filter_map(|(_, prefix)| prefix).any(|prefix| !is_prefix_length(prefix)) {
+            let expression = expression.to_owned();
+            return Err(TemplateError::Prefix { expression });
+        }
+    }
+    Ok(())
+}
+
+/// The part of a valid template that is literal, up to its last slash.
+pub(super) fn stem(template: &str) -> &str {
+    let literal = template.split(['{', '?']).next().unwrap_or_default();
+    let end = literal.split_inclusive('/').filter(|segment| segment.ends_with('/')).map(str::len).sum();
+    literal.split_at_checked(end).map_or("", |(stem, _)| stem)
+}
+
+/// A part of a template (RFC 6570, section 2).
+#[derive(Clone, Copy, Debug)]
+enum Piece<'a> {
+    /// Text that stands for itself.
+    Literal(&'a str),
+    /// What stands between two braces.
+    Expression(&'a str),
+}
+
+/// Takes a valid template apart.
+fn pieces(template: &str) -> impl Iterator<Item = Piece<'_>> {
+    template
+        .split('{')
+        .flat_map(|part| match part.split_once('}') {
+            // Literals have no braces, so only what stands in front of the first expression has none.
+            None => [Some(Piece::Literal(part)), None],
+            Some((expression, literal)) => [Some(Piece::Expression(expression)), Some(Piece::Literal(literal))],
+        })
+        .flatten()
+}
+
+/// The variables of a valid expression, and the length of the prefix of each that has one.
+fn variables(expression: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
+    let list = expression.trim_start_matches(['+', '#', '.', '/', ';', '?', '&']);
+    list.split(',').map(|variable| match variable.split_once(':') {
+        Some((name, prefix)) => (name, Some(prefix)),
+        None => (variable.trim_end_matches('*'), None),
+    })
+}
+
+/// `max-length` of RFC 6570, section 2.4.1.
+fn is_prefix_length(digits: &str) -> bool {
+    (1..=4).contains(&digits.len()) && !digits.starts_with('0')
+}

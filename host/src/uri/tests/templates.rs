@@ -1,0 +1,162 @@
+use super::*;
+
+/// The path template that a mount makes of one.
+fn composed(mount_text: &str, path_template: &str) -> Result<String, TemplateError> {
+    let mount = mount(mount_text);
+    let template = mount.compose_template(path_template)?;
+    assert_eq!(template.as_str(), [mount.as_str(), template.path_template()].concat());
+    Ok(template.path_template().to_owned())
+}
+
+#[test]
+fn a_template_is_composed_with_its_literals_in_normal_form() {
+    for (mount, template, normal) in [
+        ("git://linux/", "", ""),
+        ("git://linux/", "blob/{rev}/{+path}", "blob/{rev}/{+path}"),
+        ("git://linux/", "log/{rev}{?path,limit:3}", "log/{rev}{?path,limit:3}"),
+        ("git://linux/", "%7e%2f{%7e,a.b*}%2F", "~%2F{%7e,a.b*}%2F"),
+        ("git://linux/", "{?q}", "{?q}"),
+        ("git://linux/", "{;a}{&b}{.c}", "{;a}{&b}{.c}"),
+        ("git://linux/", "a{/x,y*}/b", "a{/x,y*}/b"),
+        ("git://linux/", ".{x}/..{x}/{x}..", ".{x}/..{x}/{x}.."),
+        ("git://linux/", "a?b=/../{c}/../", "a?b=/../{c}/../"),
+        ("git://linux/", "{x}?/../", "{x}?/../"),
+        ("git://linux/", "A{x:9999}@B", "A{x:9999}@B"),
+        ("web://", "{Host}/{+path}", "{Host}/{+path}"),
+        ("web://", "Docs{X}.RS/A{Y}", "docs{X}.rs/A{Y}"),
+        ("web://", "A{/B}C", "a{/B}C"),
+        ("web://", "A%c3%A9{?B}C", "a%C3%A9{?B}C"),
+        ("web://", "A?B@", "a?B@"),
+        ("web://", "h/me@x", "h/me@x"),
+        ("web://", "A{+B}C@", "a{+B}C@"),
+        ("web://[::1]/", "{x}", "{x}"),
+    ] {
+        assert_eq!(composed(mount, template).as_deref(), Ok(normal), "{template} at {mount}");
+    }
+}
+
+#[test]
+fn a_template_that_no_path_can_come_of_is_refused() {
+    use TemplateError::{DotSegment, Fragment, Host, LeadingSlash};
+    let no_host = |found: &str| Host(PathError::Host { found: found.to_owned() });
+    for (mount, template, error) in [
+        ("git://linux/", "/a", LeadingSlash),
+        ("git://linux/", "{/a}", LeadingSlash),
+        ("notes:///", "/{a}", LeadingSlash),
+        ("web://", "/{a}", LeadingSlash),
+        ("git://linux/", "../{x}", DotSegment),
+        ("git://linux/", "{x}/../a", DotSegment),
+        ("git://linux/", "{x}/%2e%2E", DotSegment),
+        ("git://linux/", "./{x}", DotSegment),
+        ("git://linux/", "a/..{/x}", DotSegment),
+        ("git://linux/", "a/..{?x}", DotSegment),
+        ("web://", "../{x}", DotSegment),
+        ("git://linux/", "a#{x}", Fragment),
+        ("git://linux/", "a{#x}", Fragment),
+        ("web://", "me@{host}/x", Host(PathError::UserInfo)),
+        ("web://", "{user}@{host}", Host(PathError::UserInfo)),
+        ("web://", "h:x/{y}", no_host("h:x")),
+    ] {
+        assert_eq!(composed(mount, template), Err(error), "{template} at {mount}");
+    }
+}
+
+#[test]
+fn what_is_no_template_is_refused() {
+    let characters = |error| Err(TemplateError::Characters(error));
+    let character = |found, at| characters(CharacterError::Character { found, at });
+    for mount in ["git://linux/", "web://"] {
+        for template in
+            ["{", "a{x", "}", "{}", "{x y}", "{=x}", "{|x}", "{x:}", "{x*:3}", "a b", "a\\b", "%", "%zz", "{{x}}"]
+        {
+            assert!(matches!(composed(mount, template), Err(TemplateError::Syntax { .. })), "{template}");
+        }
+        for template in ["{x:0}", "{x:00001}", "{x:10000}", "{x:99999}", "{a,x:65536}"] {
+            assert!(matches!(composed(mount, template), Err(TemplateError::Prefix { .. })), "{template}");
+        }
+        assert_eq!(composed(mount, "%\u{20ac}"), character('\u{20ac}', 1));
+        assert_eq!(composed(mount, "%a\u{20ac}"), character('\u{20ac}', 2));
+        assert_eq!(composed(mount, "{%\u{20ac}}"), character('\u{20ac}', 2));
+        assert_eq!(composed(mount, "{x}a[0]"), character('[', 4));
+        assert_eq!(composed(mount, "{x}%00"), characters(CharacterError::Nul { at: 3 }));
+    }
+    assert_eq!(
+        composed("git://linux/", "a{x").unwrap_err().to_string(),
+        "the template is none by RFC 6570: expression not closed (at 1-th byte)"
+    );
+    assert_eq!(
+        composed("git://linux/", "{a,x:0}").unwrap_err().to_string(),
+        "`{a,x:0}` has a prefix length that is not from 1 to 9999"
+    );
+    let room = MAX_URI_LEN - "git://linux/".len();
+    assert_eq!(composed("git://linux/", &"a".repeat(room)).map(|text| text.len()), Ok(room));
+    let error = composed("git://linux/", &"a".repeat(room + 1));
+    assert_eq!(error, Err(TemplateError::TooLong { len: MAX_URI_LEN + 1 }));
+}
+
+#[test]
+fn the_variables_of_a_template_are_told_once_each_and_in_order() {
+    let template = mount("git://linux/").compose_template("a{b}{+c,b:3}{?d*,%41}{c}").expect("a template");
+    assert_eq!(template.variables().collect::<Vec<_>>(), ["b", "c", "d", "%41"]);
+}
+
+#[test]
+fn the_path_template_of_a_clients_template_is_what_stands_behind_the_mount() {
+    for (mount_text, template, path) in [
+        ("git://linux/", "git://linux/blob/{rev}", Some("blob/{rev}")),
+        ("git://linux/", "GIT://LINUX/%7e{rev}", Some("%7e{rev}")),
+        ("git://linux/", "git://linux/", Some("")),
+        ("files://h/a/", "files://h/%61/{x}/b", Some("{x}/b")),
+        ("web://", "web://{host}/x", Some("{host}/x")),
+        ("notes:///", "notes:///{x}", Some("{x}")),
+        ("git://linux/", "git://linux{/x}", None),
+        ("git://linux/", "git://linux2/{x}", None),
+        ("git://linux/", "git://{host}/x", None),
+        ("git://linux/", "git://linux", None),
+        ("git://linux/", "{+uri}", None),
+        ("files://h/a/", "files://h/{a}/x", None),
+        ("web://", "webs://{host}/x", None),
+        ("git://linux/", "", None),
+    ] {
+        assert_eq!(mount(mount_text).template_path(template), path, "{template}");
+    }
+}
+
+#[test]
+fn a_clients_template_leads_to_the_plugin_that_owns_it() {
+    let router = router(&["files://h/a/", "files://h/b/", "git://linux/", "notes:///", "web://"]);
+    for (template, mount, path) in [
+        ("git://linux/blob/{rev}/{+path}", "git://linux/", "blob/{rev}/{+path}"),
+        ("Git://LINUX/%7e{?Q}", "git://linux/", "~{?Q}"),
+        ("git://linux/README.md", "git://linux/", "README.md"),
+        ("files://h/%62/{x}", "files://h/b/", "{x}"),
+        ("notes:///{x}", "notes:///", "{x}"),
+        ("web://{host}/{+path}", "web://", "{host}/{+path}"),
+        ("web://Docs.RS/{+path}", "web://", "docs.rs/{+path}"),
+    ] {
+        let (target, found) = router.route_template(template).expect("a template of a plugin");
+        assert_eq!((*target, found.path_template()), (mount, path), "{template}");
+    }
+    for template in [
+        "git://other/{x}",
+        "git://{host}/x",
+        "git://linux{/x}",
+        "files://h/c/{x}",
+        "urn:{x}/a/b",
+        "x:/a/{b}",
+        "{+uri}",
+        "linux/{x}",
+        "",
+        "{scheme}://linux/x",
+    ] {
+        assert_eq!(router.route_template(template).unwrap_err(), RouteError::NoMount, "{template}");
+    }
+    let error = router.route_template("git://me@linux/{x}").unwrap_err();
+    assert_eq!(error, UriError::UserInfo.into());
+    for template in ["git://linux/{x", "git://\u{e4}/{x}"] {
+        assert!(matches!(router.route_template(template), Err(RouteError::Template(_))), "{template}");
+    }
+    let error = router.route_template("git://linux/../{x}").unwrap_err();
+    assert!(matches!(error, RouteError::PathTemplate { error: TemplateError::DotSegment, .. }), "{error}");
+    assert_eq!(error.mount().map(Mount::as_str), Some("git://linux/"));
+}
