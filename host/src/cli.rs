@@ -1,0 +1,78 @@
+//! The command line: the façade without a client, and the way to start the server.
+//!
+//! Each command is a module with the same two things: `Args`, what can be written behind its name, and `Args::run`, what
+//! it does. The rest is shared:
+//!
+//! | module | what it decides |
+//! |---|---|
+//! | `context` | how a command gets at the config, a started host, and both standard streams |
+//! | `output` | standard output: results or protocol, and nothing else |
+//! | `messages` | standard error: errors, warnings, notes, the log, progress |
+//! | `escape` | what of a provider's text a terminal may see |
+//! | `failure` | why a command failed, what to do, and the exit code |
+//!
+//! Exit codes: 0 when all went well, 1 when something that was asked for could not be done, 2 when the command line or the
+//! config is wrong. A reader of standard output that goes away early is no failure.
+//!
+//! Nothing here knows how anything is done: a command asks the library and shows the answer.
+
+mod arguments;
+mod check;
+mod colour;
+mod completions;
+mod context;
+mod escape;
+mod failure;
+mod inspect;
+mod list;
+mod logging;
+mod messages;
+mod output;
+mod progress;
+mod provider;
+mod read;
+mod serve;
+mod signals;
+mod table;
+
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Parser;
+
+use self::arguments::{Arguments, Command};
+use self::context::Context;
+use self::failure::Failure;
+
+/// Runs the command that this process was started with.
+///
+/// Wrong usage ends the process with exit code 2, `--help` and `--version` with 0. The `main` that calls this begins with
+/// [`run_compiler`](crate::plugin::run_compiler).
+pub fn main() -> ExitCode {
+    let Arguments { common, command } = Arguments::parse();
+    let context = Context::new(&common);
+    match run(command, &context) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.tell(&context.messages);
+            failure.exit_code().into()
+        }
+    }
+}
+
+fn run(command: Command, context: &Context) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Runtime::new().context("cannot start threads")?;
+    let ended = runtime.block_on(async {
+        match command {
+            Command::Serve(args) => args.run(context).await,
+            Command::Check(args) => args.run(context).await,
+            Command::Inspect(args) => args.run(context).await,
+            Command::List(args) => args.run(context).await,
+            Command::Read(args) => args.run(context).await,
+            Command::Completions(args) => args.run(context),
+        }
+    });
+    // A thread may still wait for standard input, which nothing ends but the end of the process.
+    runtime.shutdown_background();
+    ended
+}

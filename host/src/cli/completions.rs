@@ -1,0 +1,33 @@
+//! `completions`: the script that lets a shell complete the command line.
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+use super::arguments::Arguments;
+use super::context::Context;
+use super::failure::Failure;
+
+const EXAMPLES: &str = "\
+Examples:
+  mcp-host completions bash > ~/.local/share/bash-completion/completions/mcp-host
+  mcp-host completions zsh > ~/.zfunc/_mcp-host
+  mcp-host completions fish > ~/.config/fish/completions/mcp-host.fish";
+
+/// Print the script that lets a shell complete `mcp-host` commands
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    /// The shell
+    shell: Shell,
+}
+
+impl Args {
+    pub(super) fn run(self, context: &Context) -> Result<(), Failure> {
+        // Into memory first: the generator panics where it cannot write.
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Arguments::command(), "mcp-host", &mut script);
+        let mut output = context.output();
+        output.line(String::from_utf8_lossy(&script).trim_end())?;
+        Ok(output.flush()?)
+    }
+}

@@ -1,0 +1,55 @@
+//! What every command has: the config, a host to ask, and both standard streams.
+
+use std::path::PathBuf;
+
+use super::arguments::Common;
+use super::colour::When;
+use super::failure::Failure;
+use super::logging;
+use super::messages::Messages;
+use super::output::Output;
+use super::progress;
+use crate::config::Config;
+use crate::host::Host;
+use crate::plugin::Progress;
+
+/// What every command has. Nothing of it is read or started before a command asks for it, but for the log.
+pub(super) struct Context {
+    config: PathBuf,
+    colour: When,
+    pub(super) messages: Messages,
+}
+
+impl Context {
+    /// As the options say. Logging starts here.
+    pub(super) fn new(common: &Common) -> Self {
+        let messages = Messages::stderr(common.color);
+        logging::start(&common.log, common.log_format, &messages);
+        Self { config: common.config.clone(), colour: common.color, messages }
+    }
+
+    /// Reads the config.
+    pub(super) fn config(&self) -> Result<Config, Failure> {
+        Ok(Config::load(&self.config)?)
+    }
+
+    /// Starts a host with the config, for a command that asks it something.
+    pub(super) async fn host(&self) -> Result<Host, Failure> {
+        self.host_of(self.config()?).await
+    }
+
+    /// Starts a host with that config.
+    pub(super) async fn host_of(&self, config: Config) -> Result<Host, Failure> {
+        Ok(Host::builder(config).progress(self.progress()).start().await?)
+    }
+
+    /// Who is told that components are being compiled.
+    pub(super) fn progress(&self) -> Progress {
+        progress::drawn_on(self.messages.bars())
+    }
+
+    /// Standard output. One at a time: it is locked.
+    pub(super) fn output(&self) -> Output<'static> {
+        Output::stdout(self.colour)
+    }
+}

@@ -1,0 +1,200 @@
+//! Why a command failed: what is said of it, and with which exit code.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use super::messages::Messages;
+use crate::config::{ConfigError, Look};
+use crate::host::StartError;
+use crate::plugin::LoadError;
+use crate::resource::Error;
+use crate::server::ServeError;
+
+/// Something that was asked for could not be done.
+const FAILED: u8 = 1;
+/// The command line or the config is wrong.
+const WRONG: u8 = 2;
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    /// The config is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The host does not start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// A component cannot be loaded.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// `check` found plugins that cannot be loaded.
+    #[error("{broken} of {all} plugins cannot be loaded")]
+    Check {
+        /// How many.
+        broken: usize,
+        /// Of how many.
+        all: usize,
+    },
+    /// A request has no answer.
+    #[error(transparent)]
+    Request(#[from] Error),
+    /// What was read is not for a terminal.
+    #[error("{uri} is binary ({what}) and standard output is a terminal")]
+    Binary {
+        /// The resource.
+        uri: String,
+        /// Its kind and size.
+        what: String,
+    },
+    /// What was read is several resources, none of them the one asked for, where only one can go.
+    #[error("{uri} is answered with {} resources below it, of which one can be written", below.len())]
+    Collection {
+        /// The resource that was asked for.
+        uri: String,
+        /// Those below it.
+        below: Vec<String>,
+    },
+    /// The address to serve at cannot be had.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// Serving ended otherwise than in order.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    /// The file of `--output` cannot be written.
+    #[error("cannot write {}: {source}", file.display())]
+    Save {
+        /// The file.
+        file: PathBuf,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// Standard output cannot be written to.
+    #[error("cannot write to standard output: {0}")]
+    Output(#[from] io::Error),
+    /// What has no case of its own, because nobody can do anything about it: no threads, no signals.
+    #[error("{0:#}")]
+    Other(#[from] anyhow::Error),
+}
+
+impl Failure {
+    /// Tells it, with what to do about it.
+    pub(super) fn tell(&self, messages: &Messages) {
+        match self {
+            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+            // It escapes what is foreign itself, and its colours are its own.
+            Self::Config(error) => {
+                messages.drawn(&error.render(if messages.is_coloured() { Look::Coloured } else { Look::Plain }));
+            }
+            _ => {
+                messages.error(&self.to_string());
+                if let Some(help) = self.help() {
+                    messages.help(&help);
+                }
+            }
+        }
+    }
+
+    /// The exit code of the process.
+    pub(super) fn exit_code(&self) -> u8 {
+        match self {
+            // Whoever read the output has had enough, as `head` has.
+            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
+            Self::Config(_) => WRONG,
+            _ => FAILED,
+        }
+    }
+
+    /// What to do about it, where the message itself does not say.
+    fn help(&self) -> Option<String> {
+        match self {
+            Self::Request(error) => request_help(error),
+            Self::Binary { .. } => Some("use `--output FILE`, or a pipe".to_owned()),
+            Self::Collection { below, .. } => {
+                Some(format!("use `--json` for all, or read one of:\n  {}", below.join("\n  ")))
+            }
+            Self::Listen { source, .. } => match source.kind() {
+                io::ErrorKind::AddrInUse => Some("name another port, or port 0 for any that is free".to_owned()),
+                io::ErrorKind::PermissionDenied => Some("name a port from 1024 up".to_owned()),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+fn request_help(error: &Error) -> Option<String> {
+    let help = match error {
+        Error::NotFound { .. } => {
+            "`mcp-host list` shows what there is, `mcp-host list --templates` what else can be asked for".to_owned()
+        }
+        Error::Unavailable { retry_after: Some(after), .. } => {
+            format!("try again in {}", humantime::format_duration(*after))
+        }
+        Error::Unavailable { plugin, .. } | Error::Internal { plugin } => format!(
+            "`mcp-host check` says whether plugin `{plugin}` can be loaded; the log above, with more by `--log debug`, \
+             what it did"
+        ),
+        Error::InvalidRequest { .. } | Error::InvalidCursor | Error::Denied { .. } => return None,
+    };
+    Some(help)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::config::Config;
+
+    fn exit_code(failure: impl Into<Failure>) -> u8 {
+        failure.into().exit_code()
+    }
+
+    #[test]
+    fn a_request_that_has_no_answer_is_exit_code_1() {
+        assert_eq!(exit_code(Error::InvalidCursor), 1);
+        assert_eq!(exit_code(Failure::Check { broken: 1, all: 2 }), 1);
+    }
+
+    #[test]
+    fn a_wrong_config_is_exit_code_2() {
+        assert_eq!(exit_code(Config::parse("x = 1", Path::new("x.toml")).unwrap_err()), 2);
+    }
+
+    #[test]
+    fn a_reader_that_goes_away_is_no_failure() {
+        assert_eq!(exit_code(io::Error::from(io::ErrorKind::BrokenPipe)), 0);
+        assert_eq!(exit_code(io::Error::from(io::ErrorKind::StorageFull)), 1);
+    }
+
+    #[test]
+    fn a_resource_that_is_not_there_is_an_occasion_to_look_what_is() {
+        let help = Failure::from(Error::NotFound { uri: "notes:///x".to_owned() }).help().unwrap();
+        assert!(help.contains("mcp-host list"), "{help}");
+    }
+
+    #[test]
+    fn when_another_try_makes_sense_is_said_as_people_say_it() {
+        let busy = Error::Unavailable {
+            plugin: "notes".to_owned(),
+            reason: "it is busy".to_owned(),
+            retry_after: Some(Duration::from_millis(1500)),
+        };
+        assert_eq!(Failure::from(busy).help().unwrap(), "try again in 1s 500ms");
+    }
+
+    #[test]
+    fn a_collection_says_what_can_be_read_instead() {
+        let below = vec!["notes:///a".to_owned(), "notes:///b".to_owned()];
+        let failure = Failure::Collection { uri: "notes:///".to_owned(), below };
+        assert!(failure.to_string().contains("2 resources"));
+        assert!(failure.help().unwrap().ends_with("\n  notes:///a\n  notes:///b"));
+    }
+}

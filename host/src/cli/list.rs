@@ -1,0 +1,264 @@
+//! `list`: what clients see, page by page or all of it.
+//!
+//! A page is printed as soon as it is there, so a listing of any length needs the memory of one page.
+
+use bytesize::ByteSize;
+
+use super::arguments::Asker;
+use super::context::Context;
+use super::failure::Failure;
+use super::messages::Messages;
+use super::output::Output;
+use super::table::{Cell, Table};
+use crate::access::Principal;
+use crate::host::{Host, ListRequest};
+use crate::resource::{Entry, EntryTemplate, Error, Listing, Missing};
+use crate::server::wire;
+
+const EXAMPLES: &str = "\
+Examples:
+  mcp-host list                                 the first page of everything
+  mcp-host list --all                           everything
+  mcp-host list git://linux/tree/main/docs      what is directly below one resource
+  mcp-host list --templates                     the families of resources that are read by building a URI
+  mcp-host list --as anonymous                  what clients over HTTP see
+  mcp-host list --all --json | jq -r '.resources[].uri'";
+
+/// List resources as a client would see them
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    /// List what is directly below this resource; without it, everything
+    #[arg(value_name = "URI")]
+    uri: Option<String>,
+
+    /// List templates instead of resources
+    #[arg(long, conflicts_with = "uri")]
+    templates: bool,
+
+    /// Go on to the last page
+    #[arg(long)]
+    all: bool,
+
+    /// Show the page that the one before named
+    #[arg(long, value_name = "CURSOR", conflicts_with = "all")]
+    cursor: Option<String>,
+
+    #[command(flatten)]
+    pub(super) asker: Asker,
+
+    /// Print the MCP result object; with --all, one for each page
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    pub(super) async fn run(self, context: &Context) -> Result<(), Failure> {
+        let host = context.host().await?;
+        let mut printer = Printer::new(self.json, context.output());
+        let mut cursor = self.cursor.clone();
+        loop {
+            let page = self.page(&host, cursor.as_deref()).await?;
+            warn(&context.messages, page.missing());
+            let next = page.next_cursor().map(str::to_owned);
+            let is_empty = page.is_empty();
+            printer.print(page)?;
+            match next {
+                Some(next) if self.all => cursor = Some(next),
+                next => {
+                    if !self.json {
+                        advise(&context.messages, next.as_deref(), is_empty && cursor.is_none(), self.who());
+                    }
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn who(&self) -> &Principal {
+        &self.asker.principal
+    }
+
+    async fn page(&self, host: &Host, cursor: Option<&str>) -> Result<Page, Error> {
+        if self.templates {
+            return host.templates(self.who(), cursor).await.map(Page::Templates);
+        }
+        let request = ListRequest { parent: self.uri.as_deref(), cursor };
+        host.list(self.who(), request).await.map(Page::Entries)
+    }
+}
+
+/// Names the plugins whose items are not there.
+fn warn(messages: &Messages, missing: &[Missing]) {
+    for one in missing {
+        messages.warning(&format!("plugin `{}` is missing from this listing: {}", one.plugin, one.reason));
+    }
+}
+
+/// Says how to see more, or why there is nothing to see.
+fn advise(messages: &Messages, next: Option<&str>, is_empty: bool, who: &Principal) {
+    match next {
+        Some(next) => {
+            messages.note(&format!("there is more: add `--cursor {next}` for the next page, or `--all` for everything"))
+        }
+        None if is_empty => messages.note(&format!("there is nothing to list for `{who}`")),
+        None => {}
+    }
+}
+
+/// One page of either kind.
+enum Page {
+    Entries(Listing<Entry>),
+    Templates(Listing<EntryTemplate>),
+}
+
+impl Page {
+    fn missing(&self) -> &[Missing] {
+        match self {
+            Self::Entries(page) => &page.missing,
+            Self::Templates(page) => &page.missing,
+        }
+    }
+
+    fn next_cursor(&self) -> Option<&str> {
+        match self {
+            Self::Entries(page) => page.next_cursor.as_deref(),
+            Self::Templates(page) => page.next_cursor.as_deref(),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Entries(page) => page.items.is_empty(),
+            Self::Templates(page) => page.items.is_empty(),
+        }
+    }
+}
+
+/// Prints pages, each as soon as it is there.
+struct Printer<'a> {
+    json: bool,
+    output: Output<'a>,
+    entries: Table<4>,
+    templates: Table<3>,
+}
+
+impl<'a> Printer<'a> {
+    fn new(json: bool, output: Output<'a>) -> Self {
+        Self {
+            json,
+            output,
+            entries: Table::new(["URI", "TYPE", "SIZE", "NAME"]),
+            templates: Table::new(["TEMPLATE", "TYPE", "NAME"]),
+        }
+    }
+
+    fn print(&mut self, page: Page) -> Result<(), Failure> {
+        match page {
+            Page::Entries(page) if self.json => {
+                let mut result = wire::list_result(page);
+                // This belongs to the envelope of the stateless revision.
+                result.result_type = None;
+                self.output.json(&result)?;
+            }
+            Page::Templates(page) if self.json => {
+                let mut result = wire::templates_result(page);
+                result.result_type = None;
+                self.output.json(&result)?;
+            }
+            Page::Entries(page) => self.entries.print(page.items.iter().map(entry).collect(), &mut self.output)?,
+            Page::Templates(page) => {
+                self.templates.print(page.items.iter().map(template).collect(), &mut self.output)?;
+            }
+        }
+        Ok(self.output.flush()?)
+    }
+}
+
+fn entry(entry: &Entry) -> [Cell; 4] {
+    [
+        Cell::whole(entry.uri.as_str()),
+        Cell::optional(entry.mime_type.as_deref()),
+        Cell::optional(entry.size.map(|size| ByteSize(size).to_string()).as_deref()),
+        Cell::text(entry.title.as_deref().unwrap_or(&entry.name)),
+    ]
+}
+
+fn template(template: &EntryTemplate) -> [Cell; 3] {
+    [
+        Cell::whole(template.uri_template.as_str()),
+        Cell::optional(template.mime_type.as_deref()),
+        Cell::text(template.title.as_deref().unwrap_or(&template.name)),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::output::Destination;
+    use crate::resource::{Annotations, Meta};
+    use crate::uri::Mount;
+
+    fn readme() -> Entry {
+        let mount: Mount = "notes:///".parse().unwrap();
+        Entry {
+            uri: mount.compose("readme.md").unwrap().uri,
+            name: "readme.md".to_owned(),
+            title: Some("Read me".to_owned()),
+            description: None,
+            mime_type: Some("text/markdown".to_owned()),
+            size: Some(1536),
+            annotations: Annotations::default(),
+            icons: Vec::new(),
+            listable: false,
+            subscribable: false,
+            ttl: None,
+            meta: Meta::new(),
+        }
+    }
+
+    fn page(items: Vec<Entry>) -> Page {
+        Page::Entries(Listing { items, next_cursor: Some("next".to_owned()), missing: Vec::new() })
+    }
+
+    fn printed(json: bool, page: Page) -> String {
+        let mut written = Vec::new();
+        let mut printer = Printer::new(json, Output::to(&mut written, Destination::Pipe));
+        printer.print(page).unwrap();
+        drop(printer);
+        String::from_utf8(written).unwrap()
+    }
+
+    #[test]
+    fn a_row_has_the_uri_the_type_the_size_and_the_name_for_people() {
+        let bare = Entry { title: None, mime_type: None, size: None, ..readme() };
+        assert_eq!(
+            printed(false, page(vec![readme(), bare])),
+            "notes:///readme.md  text/markdown  1.5 KiB  Read me\n\
+             notes:///readme.md  -              -        readme.md\n"
+        );
+    }
+
+    #[test]
+    fn json_is_the_result_object_of_the_protocol() {
+        let result: serde_json::Value = serde_json::from_str(&printed(true, page(vec![readme()]))).unwrap();
+        assert_eq!(
+            result,
+            serde_json::json!({
+                "nextCursor": "next",
+                "resources": [{
+                    "uri": "notes:///readme.md",
+                    "name": "readme.md",
+                    "title": "Read me",
+                    "mimeType": "text/markdown",
+                    "size": 1536,
+                }],
+            })
+        );
+    }
+
+    #[test]
+    fn an_empty_page_prints_nothing() {
+        assert_eq!(printed(false, page(Vec::new())), "");
+    }
+}

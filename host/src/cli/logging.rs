@@ -1,0 +1,91 @@
+//! The log: what of it is wanted, how it is written. It goes to standard error.
+
+use clap::ValueEnum;
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use super::messages::Messages;
+
+/// How the log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// Lines for people
+    Text,
+    /// A JSON object a line
+    Json,
+}
+
+/// Reads a filter: levels, each for everything or, as `TARGET=LEVEL`, for one part.
+///
+/// The protocol library logs every request, and every error that a client can provoke: unless its level is named, only what
+/// is wrong with itself is logged.
+pub(super) fn filter(text: &str) -> Result<Targets, String> {
+    text.split(',').try_fold(Targets::new().with_target("rmcp", LevelFilter::ERROR), |targets, part| {
+        Ok(match part.split_once('=') {
+            Some((target, name)) => targets.with_target(target.trim(), level(name)?),
+            None => targets.with_default(level(part)?),
+        })
+    })
+}
+
+fn level(name: &str) -> Result<LevelFilter, String> {
+    let name = name.trim();
+    let parsed = name.parse().ok().filter(|_| !name.is_empty());
+    parsed.ok_or_else(|| {
+        format!(
+            "`{name}` is no level; write off, error, warn, info, debug or trace, or TARGET=LEVEL for one part, \
+             separated by commas: `info,mcp_host::guest=debug`"
+        )
+    })
+}
+
+/// Starts logging.
+pub(super) fn start(filter: &Targets, format: Format, messages: &Messages) {
+    let layer = tracing_subscriber::fmt::layer().with_writer(messages.clone());
+    let layer = match format {
+        Format::Text => layer.with_ansi(messages.is_coloured()).boxed(),
+        Format::Json => layer.with_ansi(false).json().flatten_event(true).boxed(),
+    };
+    // It fails where this process has a logger already, which is then the one.
+    let _ = tracing_subscriber::registry().with(layer.with_filter(filter.clone())).try_init();
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::Level;
+
+    use super::*;
+
+    #[test]
+    fn a_level_is_for_everything_but_the_protocol_library() {
+        let filter = filter("info").unwrap();
+        assert!(filter.would_enable("mcp_resource_host::host", &Level::INFO));
+        assert!(filter.would_enable("mcp_host::guest", &Level::INFO));
+        assert!(!filter.would_enable("mcp_resource_host::host", &Level::DEBUG));
+        assert!(!filter.would_enable("rmcp::service", &Level::WARN));
+        assert!(filter.would_enable("rmcp::service", &Level::ERROR));
+    }
+
+    #[test]
+    fn one_part_can_have_a_level_of_its_own() {
+        let filter = filter("warn, mcp_host::guest=debug,rmcp=trace").unwrap();
+        assert!(filter.would_enable("mcp_host::guest", &Level::DEBUG));
+        assert!(!filter.would_enable("mcp_resource_host::host", &Level::INFO));
+        assert!(filter.would_enable("rmcp::service", &Level::TRACE));
+    }
+
+    #[test]
+    fn the_log_can_be_off() {
+        assert!(!filter("off").unwrap().would_enable("mcp_resource_host", &Level::ERROR));
+    }
+
+    #[test]
+    fn a_mistyped_level_is_an_error_that_says_what_to_write() {
+        for text in ["inof", "", "info,mcp_host::guest=loud", "mcp_host", "info,"] {
+            let error = filter(text).unwrap_err();
+            assert!(error.contains("TARGET=LEVEL"), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Standard output: results, and nothing else.
+//!
+//! This is the one place that writes to it (but for `serve --stdio`, where it is the protocol's). What is printed here is
+//! buffered, so a write of any size is cheap; [`Output::flush`] at the end of a result makes sure that it got out. A reader
+//! that goes away, as `head` does, is an error of the kind [`BrokenPipe`](std::io::ErrorKind::BrokenPipe), which
+//! [`Failure`](super::failure::Failure) knows to be none.
+
+use std::io::{self, BufWriter, IsTerminal, Write};
+
+use serde::Serialize;
+
+use super::colour::When;
+use super::escape;
+
+/// What is at the other end of standard output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Destination {
+    /// Someone who reads, and a terminal that obeys what it is shown.
+    Terminal,
+    /// A program or a file, which take bytes as they are.
+    Pipe,
+}
+
+/// Standard output, locked and buffered.
+pub(super) struct Output<'a> {
+    writer: Box<dyn Write + 'a>,
+    destination: Destination,
+    coloured: bool,
+}
+
+impl Output<'static> {
+    /// This process's standard output.
+    pub(super) fn stdout(colour: When) -> Self {
+        let stdout = io::stdout();
+        let destination = if stdout.is_terminal() { Destination::Terminal } else { Destination::Pipe };
+        let coloured = colour.colours(&stdout);
+        Self { writer: Box::new(BufWriter::new(stdout.lock())), destination, coloured }
+    }
+}
+
+impl<'a> Output<'a> {
+    /// Another writer in its place.
+    #[cfg(test)]
+    pub(super) fn to(writer: &'a mut Vec<u8>, destination: Destination) -> Self {
+        Self { writer: Box::new(writer), destination, coloured: false }
+    }
+
+    /// What is at the other end.
+    pub(super) fn destination(&self) -> Destination {
+        self.destination
+    }
+
+    /// Whether results are coloured.
+    pub(super) fn is_coloured(&self) -> bool {
+        self.coloured
+    }
+
+    /// Prints text of our own, whose foreign parts have been escaped, and a line feed.
+    pub(super) fn line(&mut self, text: &str) -> io::Result<()> {
+        self.writer.write_all(text.as_bytes())?;
+        self.writer.write_all(b"\n")
+    }
+
+    /// Prints a provider's text so that it stands on lines of its own and the terminal does not obey it.
+    pub(super) fn text(&mut self, text: &str) -> io::Result<()> {
+        let escaped = escape::lines(text);
+        self.writer.write_all(escaped.as_bytes())?;
+        if escaped.is_empty() || escaped.ends_with('\n') {
+            return Ok(());
+        }
+        self.writer.write_all(b"\n")
+    }
+
+    /// Passes bytes on as they are. Not for a terminal.
+    pub(super) fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.destination == Destination::Terminal {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "raw bytes are not for a terminal"));
+        }
+        self.writer.write_all(bytes)
+    }
+
+    /// Prints a value as JSON: on a terminal over several lines, otherwise on one.
+    pub(super) fn json(&mut self, value: &impl Serialize) -> io::Result<()> {
+        match self.destination {
+            Destination::Terminal => {
+                let text = serde_json::to_string_pretty(value)?;
+                self.line(&escape::json(&text))
+            }
+            Destination::Pipe => {
+                serde_json::to_writer(&mut self.writer, value)?;
+                self.writer.write_all(b"\n")
+            }
+        }
+    }
+
+    /// Makes sure that everything so far got out.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        self.writer.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn printed(destination: Destination, print: impl FnOnce(&mut Output<'_>) -> io::Result<()>) -> String {
+        let mut written = Vec::new();
+        let mut output = Output::to(&mut written, destination);
+        print(&mut output).unwrap();
+        drop(output);
+        String::from_utf8(written).unwrap()
+    }
+
+    #[test]
+    fn bytes_go_to_a_pipe_as_they_are_and_to_a_terminal_never() {
+        assert_eq!(printed(Destination::Pipe, |output| output.bytes(b"a\x1bb")), "a\x1bb");
+        let mut written = Vec::new();
+        assert!(Output::to(&mut written, Destination::Terminal).bytes(b"a").is_err());
+        assert!(written.is_empty());
+    }
+
+    #[test]
+    fn text_on_a_terminal_ends_its_line() {
+        for (text, shown) in [("a", "a\n"), ("a\n", "a\n"), ("", "")] {
+            assert_eq!(printed(Destination::Terminal, |output| output.text(text)), shown);
+        }
+    }
+
+    #[test]
+    fn json_is_for_people_on_a_terminal_and_one_line_for_programs() {
+        let value = serde_json::json!({ "name": "a\u{9b}b" });
+        assert_eq!(printed(Destination::Pipe, |output| output.json(&value)), "{\"name\":\"a\u{9b}b\"}\n");
+        assert_eq!(printed(Destination::Terminal, |output| output.json(&value)), "{\n  \"name\": \"a\\u009bb\"\n}\n");
+    }
+}

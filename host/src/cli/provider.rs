@@ -1,0 +1,34 @@
+//! What a provider says of itself, as `check` and `inspect` show it.
+
+use serde::Serialize;
+
+use crate::plugin::Info;
+
+/// What a provider says of itself, for programs.
+#[derive(Debug, Serialize)]
+pub(super) struct Provider<'a> {
+    name: &'a str,
+    version: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<&'a str>,
+    watches: bool,
+}
+
+impl<'a> From<&'a Info> for Provider<'a> {
+    fn from(info: &'a Info) -> Self {
+        Self {
+            name: &info.name,
+            version: &info.version,
+            title: info.title.as_deref(),
+            description: info.description.as_deref(),
+            watches: info.watches,
+        }
+    }
+}
+
+/// Its name and version, for people.
+pub(super) fn release(info: &Info) -> String {
+    format!("{} {}", info.name, info.version)
+}

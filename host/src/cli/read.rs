@@ -1,0 +1,246 @@
+//! `read`: what clients get.
+//!
+//! What is printed depends on what is at the other end ([`Plan`] decides):
+//!
+//! | | a terminal | a pipe, or `--output FILE` |
+//! |---|---|---|
+//! | text | shown, with control characters escaped | the bytes as they are |
+//! | binary | refused | the bytes as they are |
+//! | several formats of the resource | all text, each under a line with its URI and type | the first, which is the preferred one |
+//! | contents of what is below the resource | the same | refused, because only one can go |
+//!
+//! With `--json` it is the MCP result object, everywhere.
+
+use std::path::PathBuf;
+
+use bytesize::ByteSize;
+
+use super::arguments::Asker;
+use super::context::Context;
+use super::escape;
+use super::failure::Failure;
+use super::output::{Destination, Output};
+use crate::host::Host;
+use crate::resource::{Body, Contents};
+use crate::server::wire;
+use crate::uri::Router;
+
+const EXAMPLES: &str = "\
+Examples:
+  mcp-host read notes:///welcome.md
+  mcp-host read git://linux/blob/main/logo.png --output logo.png
+  mcp-host read git://linux/blob/main/logo.png | file -
+  mcp-host read notes:///welcome.md --as anonymous     may clients over HTTP read it?
+  mcp-host read notes:///welcome.md --json";
+
+/// Read a resource as a client would
+///
+/// Text goes to standard output. Binary content goes to a file or a pipe, never to a terminal. Of a resource in several
+/// formats, a file or a pipe gets the preferred one.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    /// The resource
+    #[arg(value_name = "URI")]
+    uri: String,
+
+    /// Write the content to this file
+    #[arg(long, short, value_name = "FILE", conflicts_with = "json")]
+    output: Option<PathBuf>,
+
+    #[command(flatten)]
+    asker: Asker,
+
+    /// Print the MCP result object, with all contents
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    pub(super) async fn run(self, context: &Context) -> Result<(), Failure> {
+        let host = context.host().await?;
+        let contents = host.read(&self.asker.principal, &self.uri).await?;
+        let mut output = context.output();
+        if self.json {
+            print_json(contents, &mut output)?;
+            return Ok(output.flush()?);
+        }
+        let asked = normal(&host, &self.uri);
+        let destination = if self.output.is_some() { Destination::Pipe } else { output.destination() };
+        match (Plan::of(&contents, &asked, destination)?, self.output) {
+            (Plan::Raw(one), Some(file)) => {
+                let written = tokio::fs::write(&file, one.body.as_bytes()).await;
+                return written.map_err(|source| Failure::Save { file, source });
+            }
+            (Plan::Raw(one), None) => output.bytes(one.body.as_bytes())?,
+            (Plan::Shown(contents), _) => show(contents, &mut output)?,
+        }
+        Ok(output.flush()?)
+    }
+}
+
+/// The URI as the host spells it.
+fn normal(host: &Host, uri: &str) -> String {
+    let mounts = host.config().plugins.iter().map(|plugin| (plugin.mount.clone(), ()));
+    let router = Router::new(mounts).ok();
+    let routed = router.as_ref().and_then(|router| router.route(uri).ok());
+    routed.map_or_else(|| uri.to_owned(), |routed| routed.uri.into())
+}
+
+/// What becomes of an answer.
+#[derive(Debug, PartialEq)]
+enum Plan<'a> {
+    /// All that is text is shown to a person.
+    Shown(&'a [Contents]),
+    /// One content is passed on as it is.
+    Raw(&'a Contents),
+}
+
+impl<'a> Plan<'a> {
+    fn of(contents: &'a [Contents], asked: &str, destination: Destination) -> Result<Self, Failure> {
+        match destination {
+            Destination::Terminal => {
+                let only_binary = contents.iter().all(|one| matches!(one.body, Body::Blob(_)));
+                match contents.first().filter(|_| only_binary) {
+                    Some(one) => Err(Failure::Binary { uri: one.entry.uri.to_string(), what: kind_and_size(one) }),
+                    None => Ok(Self::Shown(contents)),
+                }
+            }
+            Destination::Pipe => {
+                let one = contents.iter().find(|one| one.entry.uri.as_str() == asked);
+                one.map(Self::Raw).ok_or_else(|| Failure::Collection {
+                    uri: asked.to_owned(),
+                    below: contents.iter().map(|one| one.entry.uri.to_string()).collect(),
+                })
+            }
+        }
+    }
+}
+
+fn show(contents: &[Contents], output: &mut Output<'_>) -> std::io::Result<()> {
+    let are_several = contents.len() > 1;
+    for (place, one) in contents.iter().enumerate() {
+        if are_several {
+            if place > 0 {
+                output.line("")?;
+            }
+            output.line(&format!("==> {} ({}) <==", one.entry.uri, escape::line(&kind_and_size(one))))?;
+        }
+        match &one.body {
+            Body::Text(text) => output.text(text)?,
+            Body::Blob(_) => output.line("binary: not shown")?,
+        }
+    }
+    Ok(())
+}
+
+fn kind_and_size(contents: &Contents) -> String {
+    let size = ByteSize(contents.body.as_bytes().len() as u64);
+    match &contents.entry.mime_type {
+        Some(mime_type) => format!("{mime_type}, {size}"),
+        None => size.to_string(),
+    }
+}
+
+fn print_json(contents: Vec<Contents>, output: &mut Output<'_>) -> std::io::Result<()> {
+    let mut result = wire::read_result(contents);
+    // These belong to the envelope of the stateless revision.
+    result.result_type = None;
+    result.ttl_ms = None;
+    result.cache_scope = None;
+    output.json(&result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resource::{Annotations, Entry, Meta};
+    use crate::uri::Mount;
+
+    const ASKED: &str = "notes:///a.md";
+
+    fn contents(path: &str, mime_type: &str, body: Body) -> Contents {
+        let mount: Mount = "notes:///".parse().unwrap();
+        let entry = Entry {
+            uri: mount.compose(path).unwrap().uri,
+            name: path.to_owned(),
+            title: None,
+            description: None,
+            mime_type: Some(mime_type.to_owned()),
+            size: None,
+            annotations: Annotations::default(),
+            icons: Vec::new(),
+            listable: false,
+            subscribable: false,
+            ttl: None,
+            meta: Meta::new(),
+        };
+        Contents { entry, body }
+    }
+
+    fn text(path: &str, text: &str) -> Contents {
+        contents(path, "text/markdown", Body::Text(text.to_owned()))
+    }
+
+    fn blob(path: &str) -> Contents {
+        contents(path, "image/png", Body::Blob(vec![0; 2048]))
+    }
+
+    fn shown(contents: &[Contents]) -> String {
+        let mut written = Vec::new();
+        show(contents, &mut Output::to(&mut written, Destination::Terminal)).unwrap();
+        String::from_utf8(written).unwrap()
+    }
+
+    #[test]
+    fn binary_content_never_goes_to_a_terminal() {
+        let contents = [blob("a.md")];
+        let refused = Plan::of(&contents, ASKED, Destination::Terminal).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "notes:///a.md is binary (image/png, 2.0 KiB) and standard output is a terminal"
+        );
+        assert_eq!(Plan::of(&contents, ASKED, Destination::Pipe).unwrap(), Plan::Raw(&contents[0]));
+    }
+
+    #[test]
+    fn a_pipe_gets_the_preferred_format_of_the_resource_that_was_asked_for() {
+        let contents = [text("child.md", "c"), text("a.md", "preferred"), blob("a.md")];
+        assert_eq!(Plan::of(&contents, ASKED, Destination::Pipe).unwrap(), Plan::Raw(&contents[1]));
+    }
+
+    #[test]
+    fn a_pipe_gets_nothing_that_was_not_asked_for() {
+        let contents = [text("x.md", "x"), text("y.md", "y")];
+        let refused = Plan::of(&contents, ASKED, Destination::Pipe).unwrap_err();
+        assert!(matches!(refused, Failure::Collection { below, .. } if below == ["notes:///x.md", "notes:///y.md"]));
+    }
+
+    #[test]
+    fn a_terminal_is_shown_all_text_each_under_its_name() {
+        let contents = [text("a.md", "# A"), blob("a.md")];
+        assert_eq!(Plan::of(&contents, ASKED, Destination::Terminal).unwrap(), Plan::Shown(&contents));
+        assert_eq!(
+            shown(&contents),
+            "==> notes:///a.md (text/markdown, 3 B) <==\n\
+             # A\n\
+             \n\
+             ==> notes:///a.md (image/png, 2.0 KiB) <==\n\
+             binary: not shown\n"
+        );
+    }
+
+    #[test]
+    fn one_text_is_shown_without_ceremony_and_does_not_drive_the_terminal() {
+        assert_eq!(shown(&[text("a.md", "a\n\u{1b}[2Jb")]), "a\n\\u{1b}[2Jb\n");
+    }
+
+    #[test]
+    fn json_is_the_result_object_of_the_protocol() {
+        let mut written = Vec::new();
+        print_json(vec![text("a.md", "# A")], &mut Output::to(&mut written, Destination::Pipe)).unwrap();
+        let result: serde_json::Value = serde_json::from_slice(&written).unwrap();
+        let content = serde_json::json!({ "uri": ASKED, "mimeType": "text/markdown", "text": "# A" });
+        assert_eq!(result, serde_json::json!({ "contents": [content] }));
+    }
+}

@@ -1,0 +1,116 @@
+//! `serve`: the MCP server, over HTTP when the config or the command line names an address, else over stdio.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use tokio::net::TcpListener;
+
+use super::context::Context;
+use super::failure::Failure;
+use super::signals;
+use crate::config::{HttpAddress, HttpAddressError};
+use crate::server;
+
+const EXAMPLES: &str = "\
+It ends in order on SIGINT and SIGTERM: requests in flight are answered first. A second signal ends it at once.
+
+Examples:
+  mcp-host serve                         as the config says
+  mcp-host serve --http 127.0.0.1:8080   over HTTP, at http://127.0.0.1:8080/mcp
+  mcp-host serve --http 127.0.0.1:0      at a port that the system chooses and standard error tells
+  mcp-host serve --stdio                 over stdio whatever the config says, as desktop clients start it";
+
+/// Serve MCP clients, over stdio or HTTP
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    /// Speak over standard input and output, even if the config names an HTTP address
+    #[arg(long, conflicts_with = "http")]
+    stdio: bool,
+
+    /// Listen for HTTP at this loopback address and port, whatever the config says
+    #[arg(long, value_name = "ADDRESS", value_parser = http_address)]
+    http: Option<HttpAddress>,
+}
+
+impl Args {
+    pub(super) async fn run(self, context: &Context) -> Result<(), Failure> {
+        let mut config = context.config()?;
+        config.server.http = self.address(config.server.http);
+        let shutdown = signals::shutdown().context("cannot listen to signals")?;
+        // Before anything is compiled: an address that is taken is told at once.
+        let listener = match config.server.http {
+            Some(address) => Some(listen(address).await?),
+            None => None,
+        };
+        let started = shutdown.run_until_cancelled(context.host_of(config)).await;
+        let Some(host) = started.transpose()?.map(Arc::new) else {
+            return Ok(());
+        };
+        if let Some(listener) = listener {
+            context.messages.listening(listener.local_addr().context("the listener has no address")?);
+            server::serve_http(host, listener, shutdown).await?;
+        } else {
+            if std::io::stdin().is_terminal() {
+                context.messages.note(
+                    "this speaks MCP over standard input and output, and is for a client to start; to serve over \
+                     HTTP, use `--http 127.0.0.1:8080`, or write `http = \"127.0.0.1:8080\"` under `[server]` in the config",
+                );
+            }
+            server::serve_stdio(host, shutdown).await?;
+        }
+        Ok(())
+    }
+
+    /// Where to listen for HTTP, if at all.
+    fn address(&self, configured: Option<HttpAddress>) -> Option<HttpAddress> {
+        if self.stdio { None } else { self.http.or(configured) }
+    }
+}
+
+async fn listen(address: HttpAddress) -> Result<TcpListener, Failure> {
+    let address = address.socket();
+    TcpListener::bind(address).await.map_err(|source| Failure::Listen { address, source })
+}
+
+fn http_address(text: &str) -> Result<HttpAddress, String> {
+    text.parse().map_err(|error| match &error {
+        HttpAddressError::NotAnAddress(_) => format!("{error}; write one such as `127.0.0.1:8080`"),
+        HttpAddressError::BeyondLoopback(address) => format!(
+            "{error}; listen on loopback, `127.0.0.1:{}`, and let a proxy that authenticates forward to it",
+            address.port()
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> HttpAddress {
+        http_address(text).unwrap()
+    }
+
+    #[test]
+    fn the_command_line_wins_over_the_config_and_stdio_over_all() {
+        let configured = Some(address("127.0.0.1:1"));
+        let asked = Some(address("127.0.0.1:2"));
+        assert_eq!(Args { stdio: false, http: None }.address(None), None);
+        assert_eq!(Args { stdio: false, http: None }.address(configured), configured);
+        assert_eq!(Args { stdio: false, http: asked }.address(configured), asked);
+        assert_eq!(Args { stdio: true, http: None }.address(configured), None);
+    }
+
+    #[test]
+    fn an_address_beyond_this_machine_is_refused_with_what_to_do() {
+        let error = http_address("0.0.0.0:8080").unwrap_err();
+        assert!(error.contains("no authentication") && error.contains("`127.0.0.1:8080`"), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_with_an_example() {
+        let error = http_address("8080").unwrap_err();
+        assert!(error.contains("`8080` is not") && error.contains("`127.0.0.1:8080`"), "{error}");
+    }
+}

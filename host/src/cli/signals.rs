@@ -1,0 +1,67 @@
+//! Ending in order: the first SIGINT or SIGTERM asks for it, a second one does not wait.
+
+use std::io;
+
+use tokio_util::sync::CancellationToken;
+
+/// A token that is cancelled by the first signal to end. A second signal ends the process at once, with the exit code that
+/// shells give to a process that the signal ended.
+///
+/// # Errors
+///
+/// The operating system gives no signals.
+pub(super) fn shutdown() -> io::Result<CancellationToken> {
+    let mut signals = Signals::new()?;
+    let shutdown = CancellationToken::new();
+    let token = shutdown.clone();
+    tokio::spawn(async move {
+        signals.next().await;
+        tracing::info!("ending once the requests in flight are answered; another signal ends at once");
+        token.cancel();
+        std::process::exit(signals.next().await);
+    });
+    Ok(shutdown)
+}
+
+/// The signals to end, from when this is made: none is lost.
+#[cfg(unix)]
+struct Signals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Signals {
+    fn new() -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    /// Waits for one, and gives its exit code.
+    async fn next(&mut self) -> i32 {
+        tokio::select! {
+            _ = self.interrupt.recv() => 130,
+            _ = self.terminate.recv() => 143,
+        }
+    }
+}
+
+/// The signals to end, from when this is made: none is lost.
+#[cfg(not(unix))]
+struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self)
+    }
+
+    /// Waits for one, and gives its exit code.
+    async fn next(&mut self) -> i32 {
+        // It fails where there are no signals to wait for: then none comes.
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        130
+    }
+}

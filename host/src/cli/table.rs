@@ -1,0 +1,179 @@
+//! Columns: what is listed, one thing a row.
+//!
+//! On a terminal they have headings; for a program, which knows what it asked for, they are plain rows. Either way a row is
+//! one line, the text of a provider is escaped, and a column never gets narrower from one page of a listing to the next.
+
+use std::io;
+
+use comfy_table::presets::NOTHING;
+use comfy_table::{Attribute, Color, ColumnConstraint, Width};
+
+use super::escape;
+use super::output::{Destination, Output};
+
+/// The most characters of a text that is for people.
+const MAX_TEXT: usize = 80;
+
+/// What stands in one column of one row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Cell {
+    text: String,
+    tone: Option<Tone>,
+}
+
+/// What a cell's text means to whoever looks for trouble.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tone {
+    Good,
+    Bad,
+}
+
+impl Cell {
+    /// Text that is of use only as a whole, such as a URI.
+    pub(super) fn whole(text: &str) -> Self {
+        Self { text: escape::line(text).into_owned(), tone: None }
+    }
+
+    /// Text for people, cut when it is long.
+    pub(super) fn text(text: &str) -> Self {
+        let mut cell = Self::whole(text);
+        if let Some((end, _)) = cell.text.char_indices().nth(MAX_TEXT) {
+            cell.text.truncate(end);
+            cell.text.push('…');
+        }
+        cell
+    }
+
+    /// Text that may not be there.
+    pub(super) fn optional(text: Option<&str>) -> Self {
+        Self::text(text.unwrap_or("-"))
+    }
+
+    /// That something is as it should be.
+    pub(super) fn good(text: &str) -> Self {
+        Self { tone: Some(Tone::Good), ..Self::text(text) }
+    }
+
+    /// That something is not.
+    pub(super) fn bad(text: &str) -> Self {
+        Self { tone: Some(Tone::Bad), ..Self::text(text) }
+    }
+
+    fn drawn(self) -> comfy_table::Cell {
+        let cell = comfy_table::Cell::new_owned(self.text);
+        match self.tone {
+            Some(Tone::Good) => cell.fg(Color::DarkGreen),
+            Some(Tone::Bad) => cell.fg(Color::DarkRed),
+            None => cell,
+        }
+    }
+}
+
+/// Columns with headings, which print rows as they come.
+pub(super) struct Table<const COLUMNS: usize> {
+    /// Until they are printed.
+    headings: Option<[&'static str; COLUMNS]>,
+    /// How wide each column was so far, without the space between columns.
+    widths: [u16; COLUMNS],
+}
+
+impl<const COLUMNS: usize> Table<COLUMNS> {
+    /// Columns with those headings.
+    pub(super) fn new(headings: [&'static str; COLUMNS]) -> Self {
+        Self { headings: Some(headings), widths: [0; COLUMNS] }
+    }
+
+    /// Columns whose first one says what the others are.
+    pub(super) fn without_headings() -> Self {
+        Self { headings: None, widths: [0; COLUMNS] }
+    }
+
+    /// Prints more rows.
+    pub(super) fn print(&mut self, rows: Vec<[Cell; COLUMNS]>, output: &mut Output<'_>) -> io::Result<()> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let mut table = comfy_table::Table::new();
+        table.load_style(NOTHING).force_no_tty();
+        if output.is_coloured() {
+            table.enforce_styling().style_text_only();
+        }
+        let headings = self.headings.take().filter(|_| output.destination() == Destination::Terminal);
+        if let Some(headings) = headings {
+            table.set_header(headings.map(|text| comfy_table::Cell::new(text).add_attribute(Attribute::Bold)));
+        }
+        for row in rows {
+            table.add_row(row.map(Cell::drawn));
+        }
+        for (width, now) in self.widths.iter_mut().zip(table.column_max_content_widths()) {
+            *width = now.max(*width);
+        }
+        for (column, width) in table.column_iter_mut().zip(self.widths) {
+            column.set_padding((0, GAP));
+            column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(width.saturating_add(GAP))));
+        }
+        table.lines().try_for_each(|line| output.line(line.trim_end()))
+    }
+}
+
+/// How far columns are apart.
+const GAP: u16 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(uri: &str, name: &str) -> [Cell; 2] {
+        [Cell::whole(uri), Cell::text(name)]
+    }
+
+    fn printed(destination: Destination, pages: Vec<Vec<[Cell; 2]>>) -> String {
+        let mut written = Vec::new();
+        let mut output = Output::to(&mut written, destination);
+        let mut table = Table::new(["URI", "NAME"]);
+        for page in pages {
+            table.print(page, &mut output).unwrap();
+        }
+        drop(output);
+        String::from_utf8(written).unwrap()
+    }
+
+    #[test]
+    fn columns_are_aligned() {
+        let rows = vec![row("notes:///a", "A"), row("notes:///bcd", "B")];
+        assert_eq!(printed(Destination::Pipe, vec![rows]), "notes:///a    A\nnotes:///bcd  B\n");
+    }
+
+    #[test]
+    fn columns_are_aligned_in_scripts_with_wide_characters() {
+        let rows = vec![row("日本", "A"), row("notes", "B")];
+        assert_eq!(printed(Destination::Pipe, vec![rows]), "日本   A\nnotes  B\n");
+    }
+
+    #[test]
+    fn headings_are_for_terminals_and_stand_there_once() {
+        let pages = vec![vec![row("a", "A")], vec![row("b", "B")]];
+        assert_eq!(printed(Destination::Terminal, pages.clone()), "URI  NAME\na    A\nb    B\n");
+        assert_eq!(printed(Destination::Pipe, pages), "a  A\nb  B\n");
+    }
+
+    #[test]
+    fn a_column_never_gets_narrower_from_page_to_page() {
+        let pages = vec![vec![row("notes:///a", "A")], vec![row("b", "B")]];
+        assert_eq!(printed(Destination::Pipe, pages), "notes:///a  A\nb           B\n");
+    }
+
+    #[test]
+    fn a_row_is_one_line_whatever_a_provider_says() {
+        let printed = printed(Destination::Terminal, vec![vec![row("a", "x\ny\u{1b}[2J\t")]]);
+        assert_eq!(printed, "URI  NAME\na    x\\ny\\u{1b}[2J\\t\n");
+    }
+
+    #[test]
+    fn text_for_people_is_cut_and_a_uri_is_not() {
+        let long = "x".repeat(9000);
+        assert_eq!(Cell::text(&long).text.chars().count(), MAX_TEXT + 1);
+        let printed = printed(Destination::Pipe, vec![vec![row(&long, "A")]]);
+        assert_eq!(printed, format!("{long}  A\n"));
+    }
+}

@@ -1,0 +1,33 @@
+//! The MCP server: the façade on the wire, over stdio and over streamable HTTP.
+//!
+//! rmcp speaks the protocol: framing, sessions, revisions. What is here is the rest: turning its requests into the
+//! façade's and the answers into MCP objects ([`wire`]), saying who asks, keeping other sites' pages out, and ending in order.
+//! The session-based revisions (2024-11-05 to 2025-11-25) and the stateless one (2026-07-28) are served by the same code,
+//! told apart per request.
+//!
+//! Ending in order means: from then on no new request is taken, those in flight are answered, then connections are
+//! closed. How long that takes is bounded by the limits of the plugins that are being asked.
+
+mod client_log;
+mod error;
+mod handler;
+mod http;
+mod stdio;
+pub mod wire;
+
+pub use self::http::serve_http;
+pub use self::stdio::serve_stdio;
+
+/// Why serving ended otherwise than in order.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The client over stdio did not begin as the protocol has it.
+    #[error("the client did not open an MCP session: {0}")]
+    Handshake(String),
+    /// The transport failed.
+    #[error("the transport failed: {0}")]
+    Transport(#[from] std::io::Error),
+    /// A task of the server's own ended wrongly.
+    #[error("the server failed: {0}")]
+    Internal(String),
+}

@@ -1,0 +1,48 @@
+//! Log messages to a client that asked for them with `logging/setLevel`.
+//!
+//! The session-based revisions have them; 2026-07-28 does not, and SEP-2577 deprecates them. What is told is what an answer
+//! cannot say in its own words: that a plugin is missing from a listing.
+
+#![allow(deprecated, reason = "the revisions that have it are still served")]
+
+use std::sync::{Mutex, PoisonError};
+
+use rmcp::RoleServer;
+use rmcp::model::{LoggingLevel, LoggingMessageNotificationParam, SetLevelRequestParams};
+use rmcp::service::Peer;
+use serde_json::json;
+
+use crate::resource::Missing;
+
+/// What one session wants to be told. Nothing, until it says so.
+#[derive(Debug, Default)]
+pub(super) struct ClientLog {
+    level: Mutex<Option<LoggingLevel>>,
+}
+
+impl ClientLog {
+    /// Takes note of the least severe messages that the client wants.
+    pub(super) fn set_level(&self, request: &SetLevelRequestParams) {
+        *self.level.lock().unwrap_or_else(PoisonError::into_inner) = Some(request.level);
+    }
+
+    /// Warns of the plugins that a listing lacks.
+    pub(super) async fn report(&self, client: &Peer<RoleServer>, missing: &[Missing]) {
+        let level = *self.level.lock().unwrap_or_else(PoisonError::into_inner);
+        // Everything else is more severe than a warning (RFC 5424, section 6.2.1), or nothing was asked for.
+        if !matches!(
+            level,
+            Some(LoggingLevel::Debug | LoggingLevel::Info | LoggingLevel::Notice | LoggingLevel::Warning)
+        ) {
+            return;
+        }
+        for one in missing {
+            let data =
+                json!({ "message": "a plugin is missing from a listing", "plugin": one.plugin, "reason": one.reason });
+            let message =
+                LoggingMessageNotificationParam::new(LoggingLevel::Warning, data).with_logger(env!("CARGO_PKG_NAME"));
+            // A client that has gone needs no message.
+            let _ = client.notify_logging_message(message).await;
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! The façade's errors as JSON-RPC errors: the one place that gives them codes.
+//!
+//! | error | code | `data` |
+//! |---|---|---|
+//! | not found | -32002, and -32602 from revision 2026-07-28 on (rmcp sees to that) | `uri` |
+//! | invalid request, invalid cursor | -32602 | |
+//! | denied | -32602 | `kind: "denied"` |
+//! | unavailable | -32603 | `kind: "unavailable"`, `plugin`, `retryAfterMs` if known |
+//! | internal | -32603 | `kind: "internal"`, `plugin` |
+
+use rmcp::ErrorData;
+use rmcp::model::ErrorCode;
+use serde_json::{Value, json};
+
+use crate::resource::Error;
+
+/// The JSON-RPC error for that error.
+pub(super) fn to_rpc(error: &Error) -> ErrorData {
+    let (code, data) = match error {
+        Error::NotFound { uri } => (ErrorCode::RESOURCE_NOT_FOUND, json!({ "uri": uri })),
+        Error::InvalidRequest { .. } | Error::InvalidCursor => (ErrorCode::INVALID_PARAMS, Value::Null),
+        Error::Denied { .. } => (ErrorCode::INVALID_PARAMS, json!({ "kind": "denied" })),
+        Error::Unavailable { plugin, retry_after, .. } => {
+            let mut data = json!({ "kind": "unavailable", "plugin": plugin });
+            if let (Some(after), Some(members)) = (retry_after, data.as_object_mut()) {
+                let millis = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+                members.insert("retryAfterMs".to_owned(), millis.into());
+            }
+            (ErrorCode::INTERNAL_ERROR, data)
+        }
+        Error::Internal { plugin } => (ErrorCode::INTERNAL_ERROR, json!({ "kind": "internal", "plugin": plugin })),
+    };
+    ErrorData::new(code, error.to_string(), (!data.is_null()).then_some(data))
+}

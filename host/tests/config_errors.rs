@@ -1,0 +1,124 @@
+//! What the config says of mistakes, word for word.
+//!
+//! `ui/invalid/NAME.err` is the message for `ui/invalid/NAME.toml`. After a change that is meant,
+//! `UPDATE_GOLDEN=1 cargo test --test config_errors` writes them anew, for review.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use mcp_resource_host::config::{Config, ConfigError, Environment, Look, Position};
+
+/// The files with that ending beside the configs with mistakes, in the order of their names.
+fn files(ending: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir("tests/ui/invalid").unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> = entries.filter(|path| path.extension().is_some_and(|end| end == ending)).collect();
+    files.sort();
+    files
+}
+
+/// What is wrong with that file.
+fn error(file: impl AsRef<Path>) -> ConfigError {
+    let environment = Environment::empty().variable("SET", "hunter2").home("tests/ui/home");
+    match Config::load_in(file.as_ref(), &environment) {
+        Err(error) => error,
+        Ok(config) => panic!("{} has no mistake: {config:#?}", file.as_ref().display()),
+    }
+}
+
+#[test]
+fn every_mistake_has_its_message() {
+    let mut differences = String::new();
+    for file in files("toml") {
+        let golden = file.with_extension("err");
+        let message = format!("{}\n", error(&file));
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            fs::write(&golden, &message).unwrap();
+        }
+        let expected = fs::read_to_string(&golden).unwrap_or_default();
+        if message != expected {
+            differences += &format!("--- {}\n{expected}+++ now\n{message}\n", golden.display());
+        }
+    }
+    assert!(differences.is_empty(), "messages changed:\n{differences}");
+}
+
+#[test]
+fn every_message_has_its_mistake() {
+    assert!(files("err").iter().all(|golden| golden.with_extension("toml").is_file()));
+}
+
+#[test]
+fn every_problem_says_what_to_write_instead() {
+    for file in files("toml") {
+        assert!(error(&file).problems().iter().all(|problem| !problem.help().is_empty()), "{}", file.display());
+    }
+}
+
+#[test]
+fn problems_come_in_the_order_of_the_file() {
+    let error = error("tests/ui/invalid/many_at_once.toml");
+    assert!(error.problems().len() >= 10);
+    assert!(error.problems().is_sorted_by_key(|problem| problem.position().unwrap()));
+    assert_eq!(error.problems()[0].position(), Some(Position { line: 3, column: 8 }));
+}
+
+#[test]
+fn a_file_that_is_not_there_is_said_to_be_missing() {
+    assert_eq!(
+        error("tests/ui/absent.toml").to_string(),
+        "error: there is no such file\n\
+         --> tests/ui/absent.toml\n \
+         = help: write a config there, or name another file"
+    );
+}
+
+#[test]
+fn a_directory_is_no_config() {
+    assert_eq!(
+        error("tests/ui/invalid").to_string(),
+        "error: this is a directory\n\
+         --> tests/ui/invalid\n \
+         = help: name the file in it: `mcp-host.toml`"
+    );
+}
+
+#[test]
+fn a_file_that_is_far_too_large_is_not_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("mcp-host.toml");
+    for character in ["#", "é"] {
+        fs::write(&file, character.repeat((1 << 20) + 1)).unwrap();
+        assert_eq!(error(&file).problems()[0].message(), "the file has more than 1048576 bytes");
+    }
+    fs::write(&file, "#".repeat(1 << 20)).unwrap();
+    assert_eq!(error(&file).problems()[0].message(), "there are no plugins, so there is nothing to serve");
+}
+
+#[test]
+fn colours_change_the_look_and_not_the_text() {
+    let error = error("tests/ui/invalid/overlapping_mounts.toml");
+    let coloured = error.render(Look::Coloured);
+    let plain: String = coloured.split('\u{1b}').enumerate().map(|(place, text)| without_style(place, text)).collect();
+    assert_ne!(coloured, plain);
+    assert_eq!(plain, error.render(Look::Plain));
+}
+
+/// What follows an escape character, without the rest of the escape sequence that it began.
+fn without_style(place: usize, text: &str) -> &str {
+    if place == 0 { text } else { text.split_once('m').unwrap().1 }
+}
+
+#[test]
+fn values_from_elsewhere_are_never_shown() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("mcp-host.toml");
+    fs::write(directory.path().join("key.txt"), "hunter2 and more").unwrap();
+    let plugin =
+        "[[plugin]]\nname = 'a'\nmount = 'a://b/'\ngrants.env = { A = { env = 'SET' }, B = { file = 'key.txt' } }\n";
+    for key in ["{ env = 'SET' }", "{ file = 'key.txt' }", "'hunter2'"] {
+        fs::write(&file, format!("[server]\ncursor-key = {key}\n{plugin}")).unwrap();
+        let error = error(&file);
+        assert_eq!(error.problems().len(), 2, "the key, and the component that is missing: {error}");
+        assert!(!format!("{error} {error:?} {}", error.render(Look::Coloured)).contains("hunter2"), "{error}");
+    }
+}
