@@ -1,0 +1,157 @@
+//! What changed, by a token that holds a hash of everything in question.
+//!
+//! The token has one hash for the default listing (the names, sizes and times of all files) and one for each watched path:
+//! of a file its size and time, of a folder those of what is directly in it; a collection changes with any file. So no file
+//! is opened. Up to [`MOST_WATCHED`] watched paths have a hash of their own; with more, there is one hash for all,
+//! and when it changes, all of them are said to have changed. A path that the token does not know is said to have changed,
+//! too. The hash is that of the standard library, which may be another in another build: then everything has changed once.
+
+use crate::folder::{Folder, Item, Kind};
+use crate::place::Place;
+use mcp_provider::{Changes, Result};
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// How many watched paths have a hash of their own in a token, which thereby stays below 65536 bytes.
+const MOST_WATCHED: usize = 1900;
+
+/// The first letters of a token, to tell it from those of other versions.
+const VERSION: &str = "n1";
+
+/// Tells what changed since a token.
+pub(crate) fn changes(folder: &Folder, watched: &[String], since: Option<&str>) -> Result<Changes> {
+    let now = State::now(folder, watched)?;
+    let Some(since) = since else { return Ok(Changes::none(now.to_string())) };
+    let Some(then) = State::parse(since) else { return Ok(Changes::all(now.to_string(), watched)) };
+    let mut changes = Changes::none(now.to_string());
+    if then.listing != now.listing {
+        changes = changes.listing_changed();
+    }
+    let same = |path: &String| match (&then.watched, &now.watched) {
+        (Watched::Each(then), Watched::Each(now)) => {
+            then.get(&hash(path)).is_some_and(|state| now.get(&hash(path)) == Some(state))
+        }
+        (Watched::Together(then), Watched::Together(now)) => then == now,
+        _ => false,
+    };
+    changes.changed.extend(watched.iter().filter(|path| !same(path)).cloned());
+    Ok(changes)
+}
+
+/// What a token stands for.
+#[derive(Debug, PartialEq, Eq)]
+struct State {
+    listing: u64,
+    watched: Watched,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Watched {
+    /// By the hash of its path, the state of each.
+    Each(BTreeMap<u64, u64>),
+    /// The state of all.
+    Together(u64),
+}
+
+impl State {
+    fn now(folder: &Folder, watched: &[String]) -> Result<Self> {
+        let files = folder.files()?;
+        let listing = hash(&files.iter().map(|names| folder.look(names).ok().map(fingerprint)).collect::<Vec<_>>());
+        let state = |path: &String| state_of(folder, path, listing);
+        let each: BTreeMap<u64, u64> = watched.iter().map(|path| (hash(path), state(path))).collect();
+        let watched = if each.len() <= MOST_WATCHED { Watched::Each(each) } else { Watched::Together(hash(&each)) };
+        Ok(Self { listing, watched })
+    }
+
+    fn parse(token: &str) -> Option<Self> {
+        let mut parts = token.split('.');
+        if parts.next()? != VERSION {
+            return None;
+        }
+        let listing = number(parts.next()?)?;
+        let watched = match (parts.next()?, parts.next()?) {
+            ("each", "") => Watched::Each(BTreeMap::new()),
+            ("each", pairs) => {
+                let pair =
+                    |pair: &str| pair.split_once(':').and_then(|(path, state)| Some((number(path)?, number(state)?)));
+                Watched::Each(pairs.split(',').map(pair).collect::<Option<_>>()?)
+            }
+            ("all", state) => Watched::Together(number(state)?),
+            _ => return None,
+        };
+        parts.next().is_none().then_some(Self { listing, watched })
+    }
+}
+
+impl std::fmt::Display for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{VERSION}.{:x}.", self.listing)?;
+        match &self.watched {
+            Watched::Each(each) => {
+                let pairs: Vec<String> = each.iter().map(|(path, state)| format!("{path:x}:{state:x}")).collect();
+                write!(f, "each.{}", pairs.join(","))
+            }
+            Watched::Together(state) => write!(f, "all.{state:x}"),
+        }
+    }
+}
+
+/// The state of what a path names; one for all that is not there.
+fn state_of(folder: &Folder, path: &str, listing: u64) -> u64 {
+    let names = match Place::parse(path) {
+        Ok(Place::Item(names)) => names,
+        Ok(Place::Tags | Place::Tag(_) | Place::Languages | Place::Language(_)) => return listing,
+        Err(_) => return 0,
+    };
+    let Ok(item) = folder.look(&names) else { return 0 };
+    match item.kind {
+        Kind::File => hash(&fingerprint(item)),
+        Kind::Folder => {
+            let children = folder.children(&names).unwrap_or_default();
+            hash(&children.iter().map(|names| folder.look(names).ok().map(fingerprint)).collect::<Vec<_>>())
+        }
+    }
+}
+
+fn fingerprint(item: Item) -> impl Hash {
+    (item.names, item.kind, item.size, item.modified)
+}
+
+fn hash(value: &(impl Hash + ?Sized)) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn number(text: &str) -> Option<u64> {
+    u64::from_str_radix(text, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_stands_for_its_state() {
+        let each = [(1, u64::MAX), (u64::MAX, 2)].into_iter().collect();
+        for watched in [Watched::Each(BTreeMap::new()), Watched::Each(each), Watched::Together(7)] {
+            let state = State { listing: u64::MAX, watched };
+            assert_eq!(State::parse(&state.to_string()), Some(state));
+        }
+    }
+
+    #[test]
+    fn the_longest_token_is_one_that_the_host_keeps() {
+        let count = u64::try_from(MOST_WATCHED).unwrap();
+        let each = (0..count).map(|n| (u64::MAX - n, u64::MAX)).collect();
+        let token = State { listing: u64::MAX, watched: Watched::Each(each) }.to_string();
+        assert!(token.len() <= 65536, "{}", token.len());
+    }
+
+    #[test]
+    fn a_token_of_somebody_else_is_not_understood() {
+        for token in ["", "n1", "n0.1.each.", "n1.x.each.", "n1.1.each.1", "n1.1.all.", "n1.1.some.1", "n1.1.all.1.1"] {
+            assert_eq!(State::parse(token), None, "{token}");
+        }
+    }
+}

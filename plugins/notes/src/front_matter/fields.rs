@@ -1,0 +1,213 @@
+//! From the YAML of front matter to what a note says of itself.
+
+use super::FrontMatter;
+use super::yaml::Value;
+use crate::place::is_expressible;
+use jiff::Timestamp;
+use jiff::civil::{Date, DateTime};
+use jiff::tz::TimeZone;
+use mcp_provider::Role;
+
+/// Reads the fields; those that make no sense are dropped, and named among the faults.
+pub(super) fn read(fields: Vec<(String, Value)>) -> FrontMatter {
+    let mut read = FrontMatter::default();
+    let mut seen: Vec<String> = Vec::new();
+    for (name, value) in fields {
+        if seen.contains(&name) {
+            read.faults.push(format!("`{name}`: it stands there twice; the first counts"));
+            continue;
+        }
+        if let Err(fault) = field(&mut read, &name, value) {
+            read.faults.push(format!("`{name}`: {fault}"));
+        }
+        seen.push(name);
+    }
+    read
+}
+
+fn field(read: &mut FrontMatter, name: &str, value: Value) -> Result<(), String> {
+    if value == Value::Null {
+        return Ok(());
+    }
+    match name {
+        "title" => read.title = text(value)?,
+        "description" => read.description = text(value)?,
+        "language" => read.language = text(value)?.map(expressible).transpose()?,
+        "priority" => read.priority = text(value)?.map(|text| priority(&text)).transpose()?,
+        "date" => read.date = text(value)?.map(|text| date(&text)).transpose()?,
+        "tags" => each_word(read, name, value, |read, tag| {
+            let tag = expressible(tag)?;
+            if !read.tags.contains(&tag) {
+                read.tags.push(tag);
+            }
+            Ok(())
+        })?,
+        "audience" => each_word(read, name, value, |read, word| {
+            let role = role(&word)?;
+            if !read.audience.contains(&role) {
+                read.audience.push(role);
+            }
+            Ok(())
+        })?,
+        _ => {}
+    }
+    Ok(())
+}
+
+fn text(value: Value) -> Result<Option<String>, String> {
+    match value {
+        Value::Scalar(text) => Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
+        Value::Null => Ok(None),
+        Value::List(_) => Err("expected text, found a list".to_owned()),
+        Value::Other => Err("expected text, found a mapping or a nested list".to_owned()),
+    }
+}
+
+/// Takes each word of a field; those that make no sense are dropped with a fault, and the others stay.
+fn each_word(
+    read: &mut FrontMatter,
+    name: &str,
+    value: Value,
+    mut take: impl FnMut(&mut FrontMatter, String) -> Result<(), String>,
+) -> Result<(), String> {
+    for word in words(value)? {
+        if let Err(fault) = take(read, word) {
+            read.faults.push(format!("`{name}`: {fault}"));
+        }
+    }
+    Ok(())
+}
+
+/// A list, or words separated by commas.
+fn words(value: Value) -> Result<Vec<String>, String> {
+    let words = match value {
+        Value::Scalar(text) => text.split(',').map(str::to_owned).collect(),
+        Value::List(words) => words,
+        Value::Null => Vec::new(),
+        Value::Other => return Err("expected a list of words, found a mapping or a nested list".to_owned()),
+    };
+    Ok(words.iter().map(|word| word.trim().to_owned()).filter(|word| !word.is_empty()).collect())
+}
+
+fn expressible(word: String) -> Result<String, String> {
+    if is_expressible(&word) { Ok(word) } else { Err(format!("{word:?} cannot be part of a path")) }
+}
+
+fn priority(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(priority) if (0.0..=1.0).contains(&priority) => Ok(priority),
+        _ => Err(format!("expected a number from 0.0 to 1.0, found {text:?}")),
+    }
+}
+
+fn role(word: &str) -> Result<Role, String> {
+    match word.to_ascii_lowercase().as_str() {
+        "user" => Ok(Role::User),
+        "assistant" => Ok(Role::Assistant),
+        _ => Err(format!("expected `user` or `assistant`, found {word:?}")),
+    }
+}
+
+/// A date, a date with a time, or a timestamp with an offset. Without an offset it is taken as UTC.
+fn date(text: &str) -> Result<String, String> {
+    let timestamp = text.parse::<Timestamp>().ok().or_else(|| {
+        let time =
+            text.parse::<DateTime>().ok().or_else(|| text.parse::<Date>().ok().map(|date| date.at(0, 0, 0, 0)))?;
+        TimeZone::UTC.to_timestamp(time).ok()
+    });
+    // A year that RFC 3339 cannot name is no date of a note.
+    let timestamp = timestamp.map(|timestamp| timestamp.to_string()).filter(|text| !text.starts_with(['-', '+']));
+    timestamp.ok_or_else(|| format!("expected a date such as `2025-01-12` or `2025-01-12T15:00:58Z`, found {text:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(name: &str, text: &str) -> FrontMatter {
+        read(vec![(name.to_owned(), Value::Scalar(text.to_owned()))])
+    }
+
+    fn list(name: &str, words: &[&str]) -> FrontMatter {
+        read(vec![(name.to_owned(), Value::List(words.iter().map(|word| (*word).to_owned()).collect()))])
+    }
+
+    #[test]
+    fn tags_may_be_a_list_or_words_between_commas_and_count_once() {
+        for read in [list("tags", &["mcp", " wasm ", "mcp", ""]), one("tags", "mcp, wasm,,mcp")] {
+            assert_eq!(read.tags, ["mcp", "wasm"]);
+            assert!(read.faults.is_empty());
+        }
+        assert_eq!(one("tags", "日本 語").tags, ["日本 語"]);
+    }
+
+    #[test]
+    fn a_tag_that_no_path_can_hold_is_a_fault() {
+        assert_eq!(list("tags", &["..", "ok"]).tags, ["ok"]);
+        assert_eq!(list("tags", &["..", "ok"]).faults, ["`tags`: \"..\" cannot be part of a path"]);
+    }
+
+    #[test]
+    fn an_audience_is_one_role_or_both() {
+        assert_eq!(one("audience", "User").audience, [Role::User]);
+        assert_eq!(list("audience", &["assistant", "user"]).audience, [Role::Assistant, Role::User]);
+        let read = list("audience", &["everybody", "user"]);
+        assert_eq!(read.audience, [Role::User]);
+        assert_eq!(read.faults, ["`audience`: expected `user` or `assistant`, found \"everybody\""]);
+    }
+
+    #[test]
+    fn a_priority_out_of_range_is_dropped_with_a_fault() {
+        assert_eq!(one("priority", "0.8").priority, Some(0.8));
+        for text in ["7", "-0.1", "high", "nan", "inf"] {
+            let read = one("priority", text);
+            assert_eq!(read.priority, None, "{text}");
+            assert_eq!(read.faults.len(), 1, "{text}");
+        }
+    }
+
+    #[test]
+    fn dates_of_all_usual_shapes_become_timestamps() {
+        for (text, expected) in [
+            ("2025-01-12", "2025-01-12T00:00:00Z"),
+            ("2025-01-12 15:00", "2025-01-12T15:00:00Z"),
+            ("2025-01-12T15:00:58", "2025-01-12T15:00:58Z"),
+            ("2025-01-12T15:00:58Z", "2025-01-12T15:00:58Z"),
+            ("2025-01-12T15:00:58+09:00", "2025-01-12T06:00:58Z"),
+            ("2025-01-12 15:00:58+09:00", "2025-01-12T06:00:58Z"),
+        ] {
+            assert_eq!(one("date", text).date.as_deref(), Some(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_date_is_dropped_with_a_fault() {
+        for text in ["yesterday", "2025-13-01", "2025-02-30", "12/01/2025", "-002025-01-12", "99999-01-01"] {
+            let read = one("date", text);
+            assert_eq!(read.date, None, "{text}");
+            assert_eq!(read.faults.len(), 1, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_field_of_the_wrong_shape_is_dropped_with_a_fault_and_the_others_stay() {
+        let read = read(vec![
+            ("title".to_owned(), Value::Other),
+            ("description".to_owned(), Value::List(Vec::new())),
+            ("language".to_owned(), Value::Scalar(" ja ".to_owned())),
+            ("unknown".to_owned(), Value::Other),
+            ("tags".to_owned(), Value::Null),
+        ]);
+        assert_eq!((read.title, read.description), (None, None));
+        assert_eq!(read.language.as_deref(), Some("ja"));
+        assert_eq!(read.faults.len(), 2);
+    }
+
+    #[test]
+    fn the_first_of_two_fields_of_one_name_counts() {
+        let twice = ["one", "two"].map(|text| ("title".to_owned(), Value::Scalar(text.to_owned())));
+        let read = read(twice.to_vec());
+        assert_eq!(read.title.as_deref(), Some("one"));
+        assert_eq!(read.faults, ["`title`: it stands there twice; the first counts"]);
+    }
+}

@@ -1,0 +1,93 @@
+//! Front matter: what a note says of itself, in YAML between two lines of `---` at its top.
+//!
+//! Only the first [`MOST_BYTES`] of a file are looked at. What is wrong is never an error: the field, or all of them, is
+//! dropped, and [`FrontMatter::faults`] says what and where. Unknown fields are passed over.
+
+mod fields;
+mod split;
+mod yaml;
+
+use mcp_provider::{Entry, Role};
+use serde_json::json;
+use split::Split;
+
+/// How much of a file is searched for front matter, in bytes.
+pub(crate) const MOST_BYTES: u64 = 64 * 1024;
+
+/// How much of a file is read at first; most front matter ends well within.
+pub(crate) const FIRST_BYTES: u64 = 4 * 1024;
+
+/// What a note says of itself.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct FrontMatter {
+    /// `title`, or else the first heading, if the note begins with one.
+    pub(crate) title: Option<String>,
+    /// `description`.
+    pub(crate) description: Option<String>,
+    /// `tags`: a list, or words separated by commas.
+    pub(crate) tags: Vec<String>,
+    /// `audience`: `user`, `assistant` or both.
+    pub(crate) audience: Vec<Role>,
+    /// `priority`, from 0.0 to 1.0.
+    pub(crate) priority: Option<f64>,
+    /// `date`, as an RFC 3339 timestamp.
+    pub(crate) date: Option<String>,
+    /// `language`, such as `ja` or `en-GB`.
+    pub(crate) language: Option<String>,
+    /// What is wrong with it.
+    pub(crate) faults: Vec<String>,
+}
+
+impl FrontMatter {
+    /// What the note with this beginning says of itself; none if more of it is needed to tell. `is_all` says that there is
+    /// no more, or that no more counts.
+    pub(crate) fn parse_beginning(beginning: &[u8], is_all: bool) -> Option<Self> {
+        let (mut front_matter, body) = match split::split(beginning) {
+            Split::Unclosed if !is_all => return None,
+            Split::Unclosed => {
+                return Some(Self::faulty("it has no closing line `---` within the first 64 KiB"));
+            }
+            Split::Absent => (Self::default(), beginning),
+            Split::Closed { yaml, body } => (Self::parse(yaml).unwrap_or_else(|fault| Self::faulty(&fault)), body),
+        };
+        if front_matter.title.is_none() {
+            front_matter.title = split::heading(split::first_line(body, is_all)?);
+        }
+        Some(front_matter)
+    }
+
+    fn parse(yaml: &[u8]) -> Result<Self, String> {
+        let yaml = std::str::from_utf8(yaml).map_err(|error| format!("expected UTF-8 text: {error}"))?;
+        yaml::parse(yaml).map(fields::read)
+    }
+
+    fn faulty(fault: &str) -> Self {
+        Self { faults: vec![format!("front matter: {fault}")], ..Self::default() }
+    }
+
+    /// The entry with what the note says of itself.
+    pub(crate) fn describe(self, mut entry: Entry) -> Entry {
+        if let Some(title) = self.title {
+            entry = entry.title(title);
+        }
+        if let Some(description) = self.description {
+            entry = entry.description(description);
+        }
+        if let Some(priority) = self.priority {
+            entry = entry.priority(priority);
+        }
+        if let Some(date) = self.date {
+            entry = entry.last_modified(date);
+        }
+        if let Some(language) = self.language {
+            entry = entry.meta("notes/language", language);
+        }
+        if !self.tags.is_empty() {
+            entry = entry.meta("notes/tags", json!(self.tags));
+        }
+        if !self.faults.is_empty() {
+            entry = entry.meta("notes/faults", json!(self.faults));
+        }
+        entry.audience(self.audience)
+    }
+}

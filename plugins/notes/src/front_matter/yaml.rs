@@ -1,0 +1,197 @@
+//! The YAML of front matter: one mapping of names to scalars and lists of scalars.
+//!
+//! The parser's events are read one by one, and no tree is built: what is nested deeper is passed over, and a scalar is kept
+//! as it was written (`1.10` stays that, and `no` is no truth value). Aliases are refused, because a few lines of them
+//! can stand for gigabytes.
+
+use saphyr_parser::{Event, Parser, ScalarStyle};
+
+/// The value of a field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Value {
+    /// Nothing, or `null`.
+    Null,
+    /// A scalar, as it was written.
+    Scalar(String),
+    /// A list of scalars.
+    List(Vec<String>),
+    /// Anything else.
+    Other,
+}
+
+/// The fields, in order.
+pub(super) fn parse(yaml: &str) -> Result<Vec<(String, Value)>, String> {
+    let mut parser = Parser::new_from_str(yaml);
+    let mut reader = Reader::default();
+    while let Some(event) = parser.next_event() {
+        let (event, span) = event.map_err(|error| at(error.marker().line(), error.info()))?;
+        if matches!(event, Event::DocumentEnd) {
+            break;
+        }
+        reader.event(event).map_err(|fault| at(span.start.line(), fault))?;
+    }
+    Ok(reader.fields)
+}
+
+/// A fault with its line in the note, whose first line is the `---`.
+fn at(line: usize, fault: &str) -> String {
+    format!("line {}: {fault}", line.saturating_add(1))
+}
+
+#[derive(Default)]
+struct Reader {
+    fields: Vec<(String, Value)>,
+    /// How many mappings and lists are open.
+    depth: usize,
+    /// The field whose value comes next or is being read.
+    name: Option<String>,
+    /// What has been read of a list.
+    list: Option<Vec<String>>,
+    /// Whether something is nested in the value.
+    is_nested: bool,
+}
+
+impl Reader {
+    fn event(&mut self, event: Event<'_>) -> Result<(), &'static str> {
+        match event {
+            Event::Alias(_) => return Err("aliases are not allowed here; write the value out"),
+            Event::Scalar(text, style, ..) => self.scalar(&text, style)?,
+            Event::SequenceStart(..) | Event::MappingStart(..) => {
+                match (self.depth, &event) {
+                    (0, Event::MappingStart(..)) => {}
+                    (1, _) if self.name.is_none() => {
+                        return Err("expected a name before the colon, found a list or mapping");
+                    }
+                    (1, Event::SequenceStart(..)) => self.list = Some(Vec::new()),
+                    (0, _) => return Err("expected lines of `name: value`, found a list"),
+                    _ => self.is_nested = true,
+                }
+                self.depth = self.depth.saturating_add(1);
+            }
+            Event::SequenceEnd | Event::MappingEnd => {
+                self.depth = self.depth.saturating_sub(1);
+                if self.depth == 1 {
+                    let value = match self.list.take() {
+                        Some(list) if !self.is_nested => Value::List(list),
+                        _ => Value::Other,
+                    };
+                    self.field(value);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn scalar(&mut self, text: &str, style: ScalarStyle) -> Result<(), &'static str> {
+        let is_null = style == ScalarStyle::Plain && matches!(text, "" | "~" | "null");
+        match self.depth {
+            0 if is_null => {}
+            0 => return Err("expected lines of `name: value`, found text"),
+            1 if self.name.is_none() => self.name = Some(text.to_owned()),
+            1 => self.field(if is_null { Value::Null } else { Value::Scalar(text.to_owned()) }),
+            2 if !is_null => {
+                if let Some(list) = &mut self.list {
+                    list.push(text.to_owned());
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn field(&mut self, value: Value) {
+        self.is_nested = false;
+        if let Some(name) = self.name.take() {
+            self.fields.push((name, value));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn scalar(text: &str) -> Value {
+        Value::Scalar(text.to_owned())
+    }
+
+    fn field(yaml: &str) -> Value {
+        let fields = parse(yaml).unwrap();
+        assert_eq!(fields.len(), 1, "{fields:?}");
+        fields[0].1.clone()
+    }
+
+    #[test]
+    fn scalars_stay_as_they_were_written() {
+        for (yaml, text) in [
+            ("a: 1.10", "1.10"),
+            ("a: no", "no"),
+            ("a: 2025-01-12", "2025-01-12"),
+            ("a: 'null'", "null"),
+            ("a: \"日\\n\"", "日\n"),
+        ] {
+            assert_eq!(field(yaml), scalar(text), "{yaml}");
+        }
+        assert_eq!(field("a: >\n  two\n  lines\n"), scalar("two lines\n"));
+    }
+
+    #[test]
+    fn nothing_is_null() {
+        for yaml in ["a:", "a: ~", "a: null"] {
+            assert_eq!(field(yaml), Value::Null, "{yaml}");
+        }
+        assert_eq!(parse(""), Ok(Vec::new()));
+        assert_eq!(parse("# only a comment"), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn lists_are_read_in_both_styles() {
+        let expected = Value::List(vec!["x".to_owned(), "y z".to_owned()]);
+        assert_eq!(field("a: [x, y z]"), expected);
+        assert_eq!(field("a:\n- x\n- y z\n"), expected);
+        assert_eq!(field("a: [x, ~, 'y z']"), expected);
+    }
+
+    #[test]
+    fn what_is_nested_deeper_is_something_else_and_the_next_field_is_itself() {
+        for yaml in ["a: {b: c}\nz: 1", "a: [[b]]\nz: 1", "a:\n  - b: {c: [d]}\nz: 1"] {
+            let fields = parse(yaml).unwrap();
+            assert_eq!(fields, [("a".to_owned(), Value::Other), ("z".to_owned(), scalar("1"))], "{yaml}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_mapping_says_where() {
+        for (yaml, line) in
+            [("text", 2), ("- a", 2), ("a: [", 3), ("a: 1\nb: : 2\n", 3), ("[a]: 1", 2), ("\n\na: *x", 4)]
+        {
+            let fault = parse(yaml).unwrap_err();
+            assert!(fault.starts_with(&format!("line {line}: ")), "{yaml:?}: {fault}");
+        }
+    }
+
+    #[test]
+    fn aliases_are_refused_so_that_no_bomb_goes_off() {
+        let mut bomb = "a0: &a0 [x, x]\n".to_owned();
+        for n in 1..30 {
+            bomb += &format!("a{n}: &a{n} [*a{}, *a{}]\n", n - 1, n - 1);
+        }
+        assert!(parse(&bomb).unwrap_err().contains("aliases are not allowed"));
+    }
+
+    #[test]
+    fn deep_nesting_is_an_error_or_passed_over_but_never_a_crash() {
+        for yaml in ["[", "{", "{a: [", "- ", "? ", "a: "] {
+            let _ = parse(&format!("a: {}", yaml.repeat(60_000 / yaml.len())));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(yaml in "([a-z\\[\\]{}:,'\"|>&*!?%@`#~ \\n\\t-]|\\PC){0,80}") {
+            let _ = parse(&yaml);
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! A provider of a folder of Markdown notes.
+//!
+//! Notes are `.md` files. Their front matter becomes title, description and annotations; whatever else lies in the
+//! folder is served as it is. The `README.md` beside this crate is for those who use it; `place` says what a path names,
+//! `front_matter` what a note may say of itself, `folder` what the folder shows, and `changes` what a token knows.
+
+mod changes;
+mod collection;
+mod folder;
+mod front_matter;
+mod index;
+mod note;
+mod place;
+mod settings;
+
+use collection::Field;
+use folder::{Folder, Item, Kind};
+use mcp_provider::{
+    Argument, Changes, Completion, Config, Contents, Entry, Failure, Info, Page, Provider, Result, Template, export,
+    keyset, log,
+};
+use place::Place;
+use settings::Settings;
+
+const FILE_TEMPLATE: &str = "{+path}";
+const TAG_TEMPLATE: &str = "tag/{tag}";
+const LANG_TEMPLATE: &str = "lang/{lang}";
+
+/// A folder of notes.
+#[derive(Debug)]
+pub struct Notes {
+    folder: Folder,
+    max_file_bytes: u64,
+}
+
+impl Provider for Notes {
+    fn describe() -> Info {
+        Info::new("notes", env!("CARGO_PKG_VERSION"))
+            .title("A folder of notes")
+            .description(
+                "Markdown notes and their attachments, each at its path in the folder. `tag/{tag}` and `lang/{lang}` list \
+                 the notes with a tag and in a language, `tag` and `lang` all there are. What lies in a real folder named \
+                 `tag`, `lang` or `file` is at `file/…`.",
+            )
+            .watches(true)
+    }
+
+    fn open(config: &Config) -> Result<Self> {
+        let settings = Settings::parse(config)?;
+        Ok(Self { folder: Folder::open(&settings.dir)?, max_file_bytes: settings.max_file_bytes })
+    }
+
+    /// Without a parent: every file at any depth, in order of path.
+    fn list(&self, parent: Option<&str>, cursor: Option<&str>, limit: usize) -> Result<Page> {
+        match parent.map(Place::parse).transpose()? {
+            None => self.list_names(self.folder.files()?, cursor, limit),
+            Some(place) => self.list_place(&place, cursor, limit),
+        }
+    }
+
+    fn read(&self, path: &str) -> Result<Vec<Contents>> {
+        let place = Place::parse(path)?;
+        if let Place::Item(names) = &place {
+            let item = self.folder.look(names)?;
+            if item.kind == Kind::File {
+                return Ok(vec![note::read(&self.folder, &item, self.max_file_bytes)?]);
+            }
+        }
+        let page = self.list_place(&place, None, index::MOST_LINES)?;
+        Ok(vec![index::index(self.entry_of(&place)?, &page.entries, page.next_cursor.is_some())])
+    }
+
+    fn stat(&self, path: &str) -> Result<Entry> {
+        let place = Place::parse(path)?;
+        match collection_of(&place) {
+            Some((field, value)) if !collection::is_in_use(&self.folder, field, value)? => Err(Failure::NotFound),
+            _ => self.entry_of(&place),
+        }
+    }
+
+    fn templates(&self) -> Vec<Template> {
+        vec![
+            Template::new(FILE_TEMPLATE, "file")
+                .title("A note or attachment")
+                .description("`path` is its path in the folder, or that of a folder."),
+            Template::new(TAG_TEMPLATE, "tag")
+                .title("Notes by tag")
+                .description("`tag` is a tag of their front matter."),
+            Template::new(LANG_TEMPLATE, "lang")
+                .title("Notes by language")
+                .description("`lang` is the language of their front matter, such as `ja` or `en-GB`."),
+        ]
+    }
+
+    fn complete(&self, template: &str, argument: &Argument, _: &[Argument]) -> Result<Completion> {
+        let field = match template {
+            TAG_TEMPLATE => Field::Tags,
+            LANG_TEMPLATE => Field::Language,
+            _ => {
+                let files = self.folder.files()?.into_iter().map(|names| Place::Item(names).template_value());
+                return Ok(Completion::of(files.flatten(), &argument.value));
+            }
+        };
+        let mut values: Vec<(String, usize)> = collection::values(&self.folder, field)?.into_iter().collect();
+        values.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        Ok(Completion::of(values.into_iter().map(|(value, _)| value), &argument.value))
+    }
+
+    fn changes(&self, watched: &[String], since: Option<&str>) -> Result<Changes> {
+        changes::changes(&self.folder, watched, since)
+    }
+}
+
+impl Notes {
+    fn list_place(&self, place: &Place, cursor: Option<&str>, limit: usize) -> Result<Page> {
+        if let Some((field, value)) = collection_of(place) {
+            return self.list_collection(field, value, cursor, limit);
+        }
+        match place {
+            Place::Tags => self.list_values(Field::Tags, cursor, limit),
+            Place::Languages => self.list_values(Field::Language, cursor, limit),
+            Place::Item(names) if self.folder.look(names)?.kind == Kind::Folder => {
+                self.list_names(self.folder.children(names)?, cursor, limit)
+            }
+            _ => Err(Failure::invalid("expected the path of a folder or a collection to list, found that of a file")),
+        }
+    }
+
+    fn list_names(&self, names: Vec<String>, cursor: Option<&str>, limit: usize) -> Result<Page> {
+        keyset::page(names, cursor, limit, String::as_str)?.try_map(|names| Ok(self.entry_for_listing(&names)))
+    }
+
+    fn list_collection(&self, field: Field, value: &str, cursor: Option<&str>, limit: usize) -> Result<Page> {
+        let page = keyset::scan(&self.folder.files()?, cursor, limit, String::as_str, |names| {
+            let is_in = collection::has(&self.folder, field, value, names);
+            Ok(if is_in { self.entry_for_listing(names) } else { None })
+        })?;
+        // A collection is there as long as something is in it.
+        if cursor.is_none() && page.entries.is_empty() { Err(Failure::NotFound) } else { Ok(page) }
+    }
+
+    fn list_values(&self, field: Field, cursor: Option<&str>, limit: usize) -> Result<Page> {
+        let values = collection::values(&self.folder, field)?;
+        let page = keyset::page(values.into_keys(), cursor, limit, String::as_str)?;
+        Ok(page.map(|value| collection::entry(field, &value)))
+    }
+
+    fn entry_of(&self, place: &Place) -> Result<Entry> {
+        Ok(match place {
+            Place::Item(names) => self.item_entry(&self.folder.look(names)?)?,
+            Place::Tags => collection::all_entry(Field::Tags),
+            Place::Languages => collection::all_entry(Field::Language),
+            Place::Tag(tag) => collection::entry(Field::Tags, tag),
+            Place::Language(language) => collection::entry(Field::Language, language),
+        })
+    }
+
+    /// What cannot be had is left out of a listing, so that it does not fail the rest.
+    fn entry_for_listing(&self, names: &str) -> Option<Entry> {
+        let item = self.folder.look_for_listing(names)?;
+        self.item_entry(&item).inspect_err(|failure| log::warn!("{names:?} is left out: {failure}")).ok()
+    }
+
+    fn item_entry(&self, item: &Item) -> Result<Entry> {
+        match item.kind {
+            Kind::File => note::entry(&self.folder, item),
+            Kind::Folder => Ok(folder_entry(item)),
+        }
+    }
+}
+
+fn folder_entry(folder: &Item) -> Entry {
+    let name = if folder.names.is_empty() { "notes" } else { folder.name() };
+    let entry = Entry::directory(Place::Item(folder.names.clone()).path(), name).subscribable();
+    match folder.modified {
+        Some(modified) => entry.last_modified(modified),
+        None => entry,
+    }
+}
+
+/// The field and the value that a collection of notes is about.
+fn collection_of(place: &Place) -> Option<(Field, &str)> {
+    match place {
+        Place::Tag(tag) => Some((Field::Tags, tag)),
+        Place::Language(language) => Some((Field::Language, language)),
+        _ => None,
+    }
+}
+
+export!(Notes);

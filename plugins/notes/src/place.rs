@@ -1,0 +1,156 @@
+//! What a path names.
+//!
+//! | path | place |
+//! |---|---|
+//! | the empty path | the folder of notes |
+//! | `tag`, `lang` | the tags and the languages in use |
+//! | `tag/{tag}`, `lang/{lang}` | the notes with that tag, in that language |
+//! | `file/tag/…`, `file/lang/…`, `file/file/…` | what lies in a real folder of that name, or the folder itself |
+//! | anything else | the file or folder of that name |
+//!
+//! So every file has one path, which is its own unless its first name is one of the three words. A hidden name, at
+//! whatever level, names nothing.
+
+use mcp_provider::{Failure, Result, path};
+
+const TAG: &str = "tag";
+const LANG: &str = "lang";
+/// What stands before the path of a file whose first name is one of the words.
+const FILE: &str = "file";
+
+/// What a path names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// A file or folder, by its names below the folder of notes, separated by `/`; the folder itself has none.
+    Item(String),
+    /// All tags.
+    Tags,
+    /// The notes with a tag.
+    Tag(String),
+    /// All languages.
+    Languages,
+    /// The notes in a language.
+    Language(String),
+}
+
+impl Place {
+    /// What this path names, whether or not it is there.
+    pub(crate) fn parse(path: &str) -> Result<Self> {
+        let (first, rest) = match path.split_once('/') {
+            Some((first, rest)) => (first, Some(rest)),
+            None => (path, None),
+        };
+        match (path::decode_segment(first)?.as_str(), rest) {
+            (TAG, None) => Ok(Self::Tags),
+            (TAG, Some(tag)) => Ok(Self::Tag(path::decode_segment(tag)?)),
+            (LANG, None) => Ok(Self::Languages),
+            (LANG, Some(language)) => Ok(Self::Language(path::decode_segment(language)?)),
+            (FILE, rest) => {
+                let names = path::decode(rest.unwrap_or_default())?;
+                if is_reserved(&names) { Self::item(names) } else { Err(Failure::NotFound) }
+            }
+            _ => Self::item(path::decode(path)?),
+        }
+    }
+
+    fn item(names: String) -> Result<Self> {
+        if names.split('/').any(is_hidden) { Err(Failure::NotFound) } else { Ok(Self::Item(names)) }
+    }
+
+    /// Its path.
+    pub(crate) fn path(&self) -> String {
+        match self {
+            Self::Item(names) if is_reserved(names) => format!("{FILE}/{}", path::encode(names)),
+            Self::Item(names) => path::encode(names),
+            Self::Tags => TAG.to_owned(),
+            Self::Tag(tag) => format!("{TAG}/{}", path::encode_segment(tag)),
+            Self::Languages => LANG.to_owned(),
+            Self::Language(language) => format!("{LANG}/{}", path::encode_segment(language)),
+        }
+    }
+}
+
+impl Place {
+    /// The value of `{+path}` that gives its path, if there is one: RFC 6570 (section 3.2.3) leaves some characters as they
+    /// are that mean something else in a path.
+    pub(crate) fn template_value(&self) -> Option<String> {
+        let value = path::decode(&self.path()).ok()?;
+        (!value.contains(['?', '#', '[', ']', '%'])).then_some(value)
+    }
+}
+
+/// Whether a name is left out, as those that begin with a dot are.
+pub(crate) fn is_hidden(name: &str) -> bool {
+    name.starts_with('.')
+}
+
+/// Whether a tag or language can be a segment of a path: dots alone would be read as a step.
+pub(crate) fn is_expressible(name: &str) -> bool {
+    !matches!(name, "" | "." | "..") && !name.contains('\0')
+}
+
+fn is_reserved(names: &str) -> bool {
+    matches!(names.split('/').next(), Some(TAG | LANG | FILE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn item(names: &str) -> Place {
+        Place::Item(names.to_owned())
+    }
+
+    #[test]
+    fn a_file_has_its_own_path() {
+        assert_eq!(Place::parse("guide/a%20b.md"), Ok(item("guide/a b.md")));
+        assert_eq!(item("guide/a b.md").path(), "guide/a%20b.md");
+        assert_eq!(Place::parse(""), Ok(item("")));
+    }
+
+    #[test]
+    fn collections_are_found_by_their_word() {
+        assert_eq!(Place::parse("tag"), Ok(Place::Tags));
+        assert_eq!(Place::parse("tag/a%2Fb"), Ok(Place::Tag("a/b".to_owned())));
+        assert_eq!(Place::parse("lang/ja"), Ok(Place::Language("ja".to_owned())));
+        assert!(matches!(Place::parse("tag/a/b"), Err(Failure::InvalidRequest(_))));
+    }
+
+    #[test]
+    fn a_real_folder_with_the_name_of_a_collection_is_not_shadowed() {
+        for (names, path) in [("tag", "file/tag"), ("lang/x.md", "file/lang/x.md"), ("file/y", "file/file/y")] {
+            assert_eq!(item(names).path(), path);
+            assert_eq!(Place::parse(path), Ok(item(names)));
+        }
+    }
+
+    #[test]
+    fn a_file_has_no_second_path() {
+        for path in ["file", "file/guide/a.md", "file/tagged"] {
+            assert_eq!(Place::parse(path), Err(Failure::NotFound), "{path}");
+        }
+        assert!(matches!(Place::parse("guide//a.md"), Err(Failure::InvalidRequest(_))));
+        assert!(matches!(Place::parse("guide/"), Err(Failure::InvalidRequest(_))));
+    }
+
+    #[test]
+    fn a_hidden_name_names_nothing_at_any_level() {
+        for path in [".git", "a/.b/c.md", "file/tag/.x", "%2Egit"] {
+            assert_eq!(Place::parse(path), Err(Failure::NotFound), "{path}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_place_comes_back_from_its_path(
+            names in proptest::collection::vec("tag|lang|file|[^/\0.][^/\0]{0,6}", 0..4), tag in "[^\0]{1,6}",
+        ) {
+            let places =
+                [item(&names.join("/")), Place::Tags, Place::Tag(tag.clone()), Place::Languages, Place::Language(tag)];
+            for place in places {
+                prop_assert_eq!(Place::parse(&place.path()), Ok(place));
+            }
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! What the plugin's config says.
+
+use mcp_provider::{Config, Failure, Result};
+use std::path::PathBuf;
+
+const DIR: &str = "dir";
+const MAX_FILE_BYTES: &str = "max-file-bytes";
+
+/// What the plugin's config says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// The folder of notes, as the grant names it to the guest.
+    pub(crate) dir: PathBuf,
+    /// The largest file that is read whole, in bytes.
+    pub(crate) max_file_bytes: u64,
+}
+
+impl Settings {
+    /// Reads the config; an unknown key is a fault, since it is most likely a known one misspelt.
+    pub(crate) fn parse(config: &Config) -> Result<Self> {
+        if let Some(unknown) = config.keys().find(|key| ![DIR, MAX_FILE_BYTES].contains(key)) {
+            return Err(Failure::internal(format!(
+                "config key `{unknown}` is unknown; expected `{DIR}` or `{MAX_FILE_BYTES}`"
+            )));
+        }
+        Ok(Self {
+            dir: config.get(DIR).unwrap_or("/notes").into(),
+            max_file_bytes: config.parse(MAX_FILE_BYTES)?.unwrap_or(16 * 1024 * 1024),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_is_at_notes_unless_the_config_says_otherwise() {
+        assert_eq!(Settings::parse(&Config::default()).unwrap().dir, PathBuf::from("/notes"));
+        let config = Config::from_pairs([(DIR, "/n"), (MAX_FILE_BYTES, "5")]);
+        assert_eq!(Settings::parse(&config), Ok(Settings { dir: "/n".into(), max_file_bytes: 5 }));
+    }
+
+    #[test]
+    fn an_unknown_or_malformed_key_is_a_fault_for_the_log() {
+        for pair in [("dirr", "/n"), (MAX_FILE_BYTES, "much")] {
+            assert!(matches!(Settings::parse(&Config::from_pairs([pair])), Err(Failure::Internal(_))));
+        }
+    }
+}

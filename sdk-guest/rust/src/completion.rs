@@ -1,0 +1,72 @@
+//! Values that complete a variable of a template.
+
+/// A variable of a template and a value for it, neither of them percent-encoded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Argument {
+    /// The variable's name.
+    pub name: String,
+    /// Its value, or the beginning of one.
+    pub value: String,
+}
+
+impl Argument {
+    /// A variable and its value.
+    pub fn new(name: impl Into<String>, value: impl Into<String>) -> Self {
+        Self { name: name.into(), value: value.into() }
+    }
+}
+
+/// Values that complete an argument. The default is that nothing does.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Completion {
+    /// The best first, not percent-encoded.
+    pub values: Vec<String>,
+    /// How many there are in all, where that is known.
+    pub total: Option<u32>,
+    /// Whether there are more than `values` has.
+    pub has_more: bool,
+}
+
+impl Completion {
+    /// How many values clients are shown.
+    pub const MOST: usize = 100;
+
+    /// Those of `candidates` that begin with `typed`, at most [`MOST`](Self::MOST) of them, in the order they come in.
+    ///
+    /// ```
+    /// use mcp_provider::Completion;
+    ///
+    /// let completion = Completion::of(["main", "master", "next"], "ma");
+    /// assert_eq!(completion.values, ["main", "master"]);
+    /// ```
+    pub fn of<S: Into<String> + AsRef<str>>(candidates: impl IntoIterator<Item = S>, typed: &str) -> Self {
+        let mut fitting = candidates.into_iter().filter(|candidate| candidate.as_ref().starts_with(typed));
+        let values: Vec<String> = fitting.by_ref().take(Self::MOST).map(Into::into).collect();
+        let total = values.len().saturating_add(fitting.count());
+        Self { has_more: total > values.len(), total: u32::try_from(total).ok(), values }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_begins_with_the_typed_text_completes_it() {
+        let completion = Completion::of(vec!["b".to_owned(), "ab".to_owned(), "a".to_owned()], "a");
+        assert_eq!(completion.values, ["ab", "a"]);
+        assert_eq!((completion.total, completion.has_more), (Some(2), false));
+    }
+
+    #[test]
+    fn more_than_clients_are_shown_are_counted_but_not_given() {
+        let completion = Completion::of((0..250).map(|n| format!("v{n}")), "v");
+        assert_eq!(completion.values.len(), Completion::MOST);
+        assert_eq!((completion.total, completion.has_more), (Some(250), true));
+    }
+
+    #[test]
+    fn nothing_that_fits_is_an_empty_answer() {
+        assert_eq!(Completion::of(["a"], "z"), Completion { total: Some(0), ..Completion::default() });
+    }
+}

@@ -1,0 +1,240 @@
+//! The exports of the contract, for any provider.
+
+use super::bindings::exports::mcp_host::provider::resource_provider as wit;
+use crate::{Argument, Config, Failure, PathTemplate, Provider, Result, Template};
+use std::cell::OnceCell;
+
+/// How many templates a page has.
+const TEMPLATES_PER_PAGE: usize = 100;
+
+/// Where an instance of a component keeps its provider. `export!` implements it with a thread-local, since a static cannot
+/// be generic.
+pub trait Instance {
+    /// The provider's type.
+    type Provider: Provider;
+
+    /// Answers with the provider, which is opened if that has not been done.
+    ///
+    /// # Errors
+    ///
+    /// What `open` or `answer` fail with.
+    fn with<T>(answer: impl FnOnce(&Self::Provider) -> Result<T>) -> Result<T>;
+}
+
+/// Answers with the provider in `opened`; one that is not there yet is opened with the config, which is asked for only
+/// then. A failure leaves nothing behind, so that the next call tries again.
+///
+/// # Errors
+///
+/// What `config`, `open` or `answer` fail with.
+pub fn with<P: Provider, T>(
+    opened: &OnceCell<P>,
+    config: impl FnOnce() -> Result<Config>,
+    answer: impl FnOnce(&P) -> Result<T>,
+) -> Result<T> {
+    if let Some(provider) = opened.get() {
+        return answer(provider);
+    }
+    #[cfg(target_family = "wasm")]
+    crate::log::install();
+    let provider = P::open(&config()?)?;
+    answer(opened.get_or_init(|| provider))
+}
+
+impl<I: Instance> wit::Guest for I {
+    fn describe() -> wit::ProviderInfo {
+        I::Provider::describe().into()
+    }
+
+    fn list_entries(
+        parent: Option<String>,
+        cursor: Option<String>,
+        limit: u32,
+    ) -> std::result::Result<wit::Page, wit::Failure> {
+        let limit = usize::try_from(limit.max(1)).unwrap_or(usize::MAX);
+        answer(I::with(|provider| provider.list(parent.as_deref(), cursor.as_deref(), limit)))
+    }
+
+    fn list_templates(cursor: Option<String>) -> std::result::Result<wit::TemplatePage, wit::Failure> {
+        answer(I::with(|provider| template_page(provider.templates(), cursor.as_deref())))
+    }
+
+    fn read(path: String) -> std::result::Result<Vec<wit::Contents>, wit::Failure> {
+        let contents = I::with(|provider| provider.read(&path)).map_err(wit::Failure::from)?;
+        Ok(contents.into_iter().map(Into::into).collect())
+    }
+
+    fn stat(path: String) -> std::result::Result<wit::Entry, wit::Failure> {
+        answer(I::with(|provider| provider.stat(&path)))
+    }
+
+    fn complete(
+        template: String,
+        argument: wit::Argument,
+        known: Vec<wit::Argument>,
+    ) -> std::result::Result<wit::Completion, wit::Failure> {
+        let argument = Argument::from(argument);
+        let known: Vec<Argument> = known.into_iter().map(Into::into).collect();
+        answer(I::with(|provider| {
+            check_variable(&provider.templates(), &template, &argument.name)?;
+            provider.complete(&template, &argument, &known)
+        }))
+    }
+
+    fn changes(watched: Vec<String>, since: Option<String>) -> std::result::Result<wit::ChangeSet, wit::Failure> {
+        answer(I::with(|provider| provider.changes(&watched, since.as_deref())))
+    }
+}
+
+fn answer<T, W: From<T>>(result: Result<T>) -> std::result::Result<W, wit::Failure> {
+    result.map(W::from).map_err(wit::Failure::from)
+}
+
+/// A page of templates. The cursor is how many came before: they are the provider's own, and few.
+fn template_page(templates: Vec<Template>, cursor: Option<&str>) -> Result<wit::TemplatePage> {
+    let count = templates.len();
+    let start = match cursor {
+        None => 0,
+        Some(cursor) => cursor
+            .parse()
+            .ok()
+            .filter(|start| (1..=count).contains(start))
+            .ok_or_else(|| Failure::invalid("expected a cursor that this provider gave out"))?,
+    };
+    let end = start.saturating_add(TEMPLATES_PER_PAGE).min(count);
+    Ok(wit::TemplatePage {
+        templates: templates.into_iter().skip(start).take(TEMPLATES_PER_PAGE).map(Into::into).collect(),
+        next_cursor: (end < count).then(|| end.to_string()),
+    })
+}
+
+fn check_variable(templates: &[Template], template: &str, variable: &str) -> Result<()> {
+    if !templates.iter().any(|known| known.path_template == template) {
+        return Err(Failure::invalid(format!("expected one of this provider's templates, found {template:?}")));
+    }
+    // A template that the SDK cannot match has variables all the same; its provider must know them.
+    match PathTemplate::parse(template) {
+        Ok(parsed) if parsed.variables().all(|known| known != variable) => {
+            let known: Vec<&str> = parsed.variables().collect();
+            Err(Failure::invalid(format!(
+                "expected a variable of {template:?} ({}), found {variable:?}",
+                known.join(", ")
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::wit::Guest;
+    use super::*;
+    use crate::{Completion, Contents, Entry, Info, Page};
+    use std::cell::Cell;
+
+    thread_local! {
+        static OPENED: Cell<u32> = const { Cell::new(0) };
+    }
+
+    struct Sample;
+
+    impl Provider for Sample {
+        fn describe() -> Info {
+            Info::new("sample", "1.0.0")
+        }
+
+        fn open(_: &Config) -> Result<Self> {
+            OPENED.set(OPENED.get().saturating_add(1));
+            if OPENED.get() == 1 { Err(Failure::unavailable("not yet")) } else { Ok(Self) }
+        }
+
+        fn list(&self, parent: Option<&str>, cursor: Option<&str>, limit: usize) -> Result<Page> {
+            assert_eq!((parent, cursor), (None, Some("c")));
+            Ok(Page::last((0..limit).map(|n| Entry::new(n.to_string(), "n"))))
+        }
+
+        fn read(&self, path: &str) -> Result<Vec<Contents>> {
+            if path == "odd" {
+                return Ok(vec![Contents::text(Entry::new("other", "other"), "")]);
+            }
+            Ok(vec![Contents::text(Entry::new(path, path), "text")])
+        }
+
+        fn templates(&self) -> Vec<Template> {
+            (0..150).map(|n| Template::new(format!("{n}/{{var}}"), "t")).collect()
+        }
+
+        fn complete(&self, _: &str, argument: &Argument, known: &[Argument]) -> Result<Completion> {
+            assert_eq!(known, [Argument::new("other", "x")]);
+            Ok(Completion::of(["value"], &argument.value))
+        }
+    }
+
+    // Natively this exports nothing, but must compile.
+    crate::export!(Sample);
+
+    struct Kept;
+    crate::__instance!(Kept, Sample, || Ok(Config::default()));
+
+    fn opened() {
+        while Kept::stat("x".to_owned()).is_err() {}
+    }
+
+    fn argument(name: &str, value: &str) -> wit::Argument {
+        wit::Argument { name: name.to_owned(), value: value.to_owned() }
+    }
+
+    #[test]
+    fn a_failed_open_fails_its_call_only_and_is_tried_again_and_a_good_one_is_kept() {
+        OPENED.set(0);
+        assert!(matches!(Kept::read("a".to_owned()), Err(wit::Failure::Unavailable(_))));
+        assert!(Kept::read("a".to_owned()).is_ok());
+        assert!(Kept::read("a".to_owned()).is_ok());
+        assert_eq!(OPENED.get(), 2);
+    }
+
+    #[test]
+    fn a_limit_of_zero_is_taken_for_one() {
+        opened();
+        assert_eq!(Kept::list_entries(None, Some("c".to_owned()), 0).unwrap().entries.len(), 1);
+        assert_eq!(Kept::list_entries(None, Some("c".to_owned()), 3).unwrap().entries.len(), 3);
+    }
+
+    #[test]
+    fn stat_is_the_entry_that_reading_gives_for_that_path() {
+        opened();
+        assert_eq!(Kept::stat("a".to_owned()).unwrap().size, Some(4));
+        assert!(matches!(Kept::stat("odd".to_owned()), Err(wit::Failure::Internal(_))));
+    }
+
+    #[test]
+    fn templates_come_in_pages() {
+        opened();
+        let first = Kept::list_templates(None).unwrap();
+        assert_eq!((first.templates.len(), first.next_cursor.as_deref()), (100, Some("100")));
+        let last = Kept::list_templates(first.next_cursor).unwrap();
+        assert_eq!((last.templates.len(), last.next_cursor), (50, None));
+        for cursor in ["", "x", "0", "-1", "151"] {
+            let page = Kept::list_templates(Some(cursor.to_owned()));
+            assert!(matches!(page, Err(wit::Failure::InvalidRequest(_))), "{cursor}");
+        }
+    }
+
+    #[test]
+    fn completing_an_unknown_template_or_variable_is_an_invalid_request() {
+        opened();
+        let complete = |template: &str, name: &str| {
+            Kept::complete(template.to_owned(), argument(name, "va"), vec![argument("other", "x")])
+        };
+        assert_eq!(complete("1/{var}", "var").unwrap().values, ["value"]);
+        assert!(matches!(complete("none/{var}", "var"), Err(wit::Failure::InvalidRequest(_))));
+        assert!(matches!(complete("1/{var}", "none"), Err(wit::Failure::InvalidRequest(_))));
+    }
+
+    #[test]
+    fn a_provider_that_watches_nothing_says_that_nothing_changes() {
+        opened();
+        let changes = Kept::changes(vec!["a".to_owned()], None).unwrap();
+        assert!(changes.changed.is_empty() && !changes.listing_changed);
+    }
+}

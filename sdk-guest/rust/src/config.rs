@@ -1,0 +1,97 @@
+//! What the administrator says to a provider: the `config` table of the plugin.
+
+use crate::{Failure, Result};
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::str::FromStr;
+
+/// The `config` table of the plugin, as `mcp-host.toml` has it: strings as they stand, other values as JSON text.
+///
+/// ```
+/// use mcp_provider::Config;
+///
+/// // config = { rev = "main", depth = 3 }
+/// let config = Config::from_pairs([("rev", "main"), ("depth", "3")]);
+/// assert_eq!(config.get("rev"), Some("main"));
+/// assert_eq!(config.parse::<u32>("depth")?, Some(3));
+/// assert_eq!(config.parse::<u32>("width")?, None);
+/// # Ok::<(), mcp_provider::Failure>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Config(BTreeMap<String, String>);
+
+impl Config {
+    /// A config made by hand, for tests.
+    pub fn from_pairs<K: Into<String>, V: Into<String>>(pairs: impl IntoIterator<Item = (K, V)>) -> Self {
+        Self(pairs.into_iter().map(|(key, value)| (key.into(), value.into())).collect())
+    }
+
+    /// What the config says for this key.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.0.get(key).map(String::as_str)
+    }
+
+    /// What the config says for this key, as a number, a truth value or whatever else is written as one word.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::Internal`], which names the key, when the value is no such thing.
+    pub fn parse<T>(&self, key: &str) -> Result<Option<T>>
+    where
+        T: FromStr,
+        T::Err: Display,
+    {
+        let Some(value) = self.get(key) else {
+            return Ok(None);
+        };
+        value.parse().map(Some).map_err(|error| fault::<T>(key, value, &error))
+    }
+
+    /// What the config says for this key, as JSON: for lists and tables.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::Internal`], which names the key, when the value is no JSON.
+    pub fn json(&self, key: &str) -> Result<Option<serde_json::Value>> {
+        let Some(value) = self.get(key) else {
+            return Ok(None);
+        };
+        serde_json::from_str(value).map(Some).map_err(|error| fault::<serde_json::Value>(key, value, &error))
+    }
+
+    /// All keys, in order.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+}
+
+fn fault<T>(key: &str, value: &str, error: &dyn Display) -> Failure {
+    let kind = std::any::type_name::<T>().rsplit("::").next().unwrap_or_default();
+    Failure::Internal(format!("config key `{key}`: expected {kind}, found {value:?}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_that_does_not_parse_is_an_internal_failure_that_names_its_key() {
+        let config = Config::from_pairs([("depth", "deep")]);
+        let Err(Failure::Internal(fault)) = config.parse::<u32>("depth") else { panic!("expected a fault") };
+        assert_eq!(fault, "config key `depth`: expected u32, found \"deep\": invalid digit found in string");
+    }
+
+    #[test]
+    fn lists_and_tables_come_as_json() {
+        let config = Config::from_pairs([("dirs", r#"["a","b"]"#), ("bad", "[")]);
+        assert_eq!(config.json("dirs"), Ok(Some(serde_json::json!(["a", "b"]))));
+        assert_eq!(config.json("none"), Ok(None));
+        assert!(matches!(config.json("bad"), Err(Failure::Internal(_))));
+    }
+
+    #[test]
+    fn keys_come_in_order() {
+        let config = Config::from_pairs([("b", ""), ("a", "")]);
+        assert_eq!(config.keys().collect::<Vec<_>>(), ["a", "b"]);
+    }
+}

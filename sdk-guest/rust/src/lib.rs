@@ -1,0 +1,114 @@
+//! Write providers of MCP resources in Rust.
+//!
+//! A *provider* makes data readable: files, notes, rows of a database. It is a WebAssembly component; `mcp-host` runs it in
+//! a sandbox and serves its resources to clients of the Model Context Protocol. This crate is what an author of one needs: the
+//! trait [`Provider`], builders for what it answers with, and [`export!`] that makes the component.
+//!
+//! # A whole provider
+//!
+//! ```
+//! use mcp_provider::{Config, Contents, Entry, Failure, Info, Page, Provider, Result, export};
+//!
+//! struct Greetings {
+//!     name: String,
+//! }
+//!
+//! impl Provider for Greetings {
+//!     fn describe() -> Info {
+//!         Info::new("greetings", "1.0.0").description("`hello` greets whom the config key `name` names.")
+//!     }
+//!
+//!     fn open(config: &Config) -> Result<Self> {
+//!         Ok(Self { name: config.get("name").unwrap_or("world").to_owned() })
+//!     }
+//!
+//!     fn list(&self, _parent: Option<&str>, _cursor: Option<&str>, _limit: usize) -> Result<Page> {
+//!         Ok(Page::last([Entry::new("hello", "hello").mime_type("text/plain")]))
+//!     }
+//!
+//!     fn read(&self, path: &str) -> Result<Vec<Contents>> {
+//!         match path {
+//!             "hello" => {
+//!                 let entry = Entry::new("hello", "hello").mime_type("text/plain");
+//!                 Ok(vec![Contents::text(entry, format!("Hello, {}!", self.name))])
+//!             }
+//!             _ => Err(Failure::NotFound),
+//!         }
+//!     }
+//! }
+//!
+//! export!(Greetings);
+//!
+//! // Natively a provider is a type like any other, and is tested like one.
+//! let greetings = Greetings::open(&Config::from_pairs([("name", "Ada")]))?;
+//! assert_eq!(greetings.read("hello")?[0].as_text(), Some("Hello, Ada!"));
+//! # Ok::<(), Failure>(())
+//! ```
+//!
+//! In a crate of type `cdylib`, `cargo build --release --target wasm32-wasip2` makes the component, and three lines of
+//! `mcp-host.toml` serve it:
+//!
+//! ```toml
+//! [[plugin]]
+//! name = "greetings"
+//! component = "target/wasm32-wasip2/release/greetings.wasm"
+//! mount = "greetings:///"
+//! config = { name = "Ada" }
+//! ```
+//!
+//! # What it may use
+//!
+//! The standard library works as far as the administrator grants: files below granted directories at their guest paths,
+//! clocks, random numbers. There is no network but through `wasi:http`, no threads, and no state from call to call that
+//! could be counted on (see [`Provider`]). Logs go through [`log`], config comes as [`Config`].
+//!
+//! # Parts
+//!
+//! - What a provider answers with: [`Entry`], [`Contents`], [`Page`], [`Template`], [`Completion`], [`Changes`],
+//!   [`Info`]; and when it cannot: [`Failure`].
+//! - Paths: [`path`] encodes and decodes names, [`PathTemplate`] takes paths apart.
+//! - Help: [`mime`] tells types from names, [`keyset`] makes pages.
+
+mod changes;
+mod completion;
+#[doc(hidden)]
+mod component;
+mod config;
+mod contents;
+mod entry;
+mod export;
+mod failure;
+mod icon;
+mod info;
+pub mod keyset;
+pub mod log;
+pub mod mime;
+mod page;
+pub mod path;
+mod path_template;
+mod priority;
+mod provider;
+mod template;
+mod timestamp;
+
+pub use changes::Changes;
+pub use completion::{Argument, Completion};
+pub use config::Config;
+pub use contents::{Body, Contents};
+pub use entry::Entry;
+pub use failure::{Failure, Result, Retry};
+pub use icon::{Icon, Role, Theme};
+pub use info::Info;
+pub use page::Page;
+pub use path_template::{Captures, PathTemplate, TemplateError};
+pub use provider::Provider;
+pub use template::Template;
+pub use timestamp::Timestamp;
+
+/// What the code that [`export!`] makes refers to. It may change at any time.
+#[doc(hidden)]
+pub mod __private {
+    #[cfg(target_family = "wasm")]
+    pub use crate::component::config;
+    pub use crate::component::{Instance, bindings, with};
+}

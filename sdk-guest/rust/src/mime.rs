@@ -1,0 +1,145 @@
+//! MIME types of files, from their names.
+//!
+//! The crate `mime_guess` knows the registered ones. What it takes for something else than the file is in practice (a
+//! TypeScript source, for a video), and the names that say it without an extension, are in the tables here.
+
+/// By extension, where the registry's answer misleads.
+const BY_EXTENSION: &[(&str, &str)] = &[
+    ("c", "text/x-c"),
+    ("cjs", "text/javascript"),
+    ("cpp", "text/x-c++"),
+    ("cts", "text/typescript"),
+    ("dart", "text/x-dart"),
+    ("ex", "text/x-elixir"),
+    ("exs", "text/x-elixir"),
+    ("go", "text/x-go"),
+    ("h", "text/x-c"),
+    ("hpp", "text/x-c++"),
+    ("hs", "text/x-haskell"),
+    ("java", "text/x-java"),
+    ("jsx", "text/jsx"),
+    ("kt", "text/x-kotlin"),
+    ("lock", "text/plain"),
+    ("lua", "text/x-lua"),
+    ("mjs", "text/javascript"),
+    ("mts", "text/typescript"),
+    ("php", "text/x-php"),
+    ("pl", "text/x-perl"),
+    ("proto", "text/x-protobuf"),
+    ("py", "text/x-python"),
+    ("pyi", "text/x-python"),
+    ("rb", "text/x-ruby"),
+    ("scala", "text/x-scala"),
+    ("sh", "text/x-shellscript"),
+    ("swift", "text/x-swift"),
+    ("toml", "application/toml"),
+    ("ts", "text/typescript"),
+    ("tsx", "text/tsx"),
+    ("vue", "text/x-vue"),
+    ("wit", "text/x-wit"),
+    ("yaml", "application/yaml"),
+    ("yml", "application/yaml"),
+    ("zig", "text/x-zig"),
+];
+
+/// By whole name, where there is no extension to go by.
+const BY_NAME: &[(&str, &str)] = &[
+    (".editorconfig", "text/plain"),
+    (".gitattributes", "text/plain"),
+    (".gitignore", "text/plain"),
+    (".gitmodules", "text/plain"),
+    ("authors", "text/plain"),
+    ("changelog", "text/plain"),
+    ("codeowners", "text/plain"),
+    ("copying", "text/plain"),
+    ("dockerfile", "text/x-dockerfile"),
+    ("license", "text/plain"),
+    ("makefile", "text/x-makefile"),
+    ("notice", "text/plain"),
+    ("readme", "text/plain"),
+];
+
+/// The MIME type that a file's name suggests, or none. Case does not matter, and folders in front of the name do not either.
+///
+/// ```
+/// use mcp_provider::mime;
+///
+/// assert_eq!(mime::from_name("docs/index.md"), Some("text/markdown"));
+/// assert_eq!(mime::from_name("main.ts"), Some("text/typescript"));
+/// assert_eq!(mime::from_name("data.unheard-of"), None);
+/// ```
+pub fn from_name(name: &str) -> Option<&'static str> {
+    let name = name.rsplit('/').next()?.to_ascii_lowercase();
+    if let Some(found) = look_up(BY_NAME, &name) {
+        return Some(found);
+    }
+    let (stem, extension) = name.rsplit_once('.')?;
+    if stem.is_empty() {
+        return None;
+    }
+    look_up(BY_EXTENSION, extension).or_else(|| mime_guess::from_ext(extension).first_raw())
+}
+
+fn look_up(table: &[(&str, &'static str)], key: &str) -> Option<&'static str> {
+    let index = table.binary_search_by_key(&key, |(name, _)| name).ok()?;
+    table.get(index).map(|(_, mime)| *mime)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tables_are_sorted_so_that_all_of_them_is_found() {
+        for table in [BY_EXTENSION, BY_NAME] {
+            assert!(table.is_sorted_by(|a, b| a.0 < b.0));
+        }
+    }
+
+    #[test]
+    fn the_files_that_providers_meet_most_have_the_type_that_one_expects() {
+        for (name, expected) in [
+            ("a.md", "text/markdown"),
+            ("a.rs", "text/x-rust"),
+            ("a.ts", "text/typescript"),
+            ("a.tsx", "text/tsx"),
+            ("a.js", "text/javascript"),
+            ("a.json", "application/json"),
+            ("a.toml", "application/toml"),
+            ("a.yaml", "application/yaml"),
+            ("a.yml", "application/yaml"),
+            ("a.py", "text/x-python"),
+            ("a.txt", "text/plain"),
+            ("a.html", "text/html"),
+            ("a.css", "text/css"),
+            ("a.csv", "text/csv"),
+            ("a.svg", "image/svg+xml"),
+            ("a.png", "image/png"),
+            ("a.pdf", "application/pdf"),
+            ("a.tar.gz", "application/gzip"),
+            ("Cargo.lock", "text/plain"),
+            ("Makefile", "text/x-makefile"),
+            ("dir/LICENSE", "text/plain"),
+        ] {
+            assert_eq!(from_name(name), Some(expected), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_case_of_a_name_does_not_matter() {
+        assert_eq!(from_name("README.MD"), Some("text/markdown"));
+    }
+
+    #[test]
+    fn a_hidden_file_is_not_taken_for_its_extension() {
+        assert_eq!(from_name(".md"), None);
+        assert_eq!(from_name(".gitignore"), Some("text/plain"));
+    }
+
+    #[test]
+    fn a_name_that_says_nothing_has_no_type() {
+        for name in ["", "file", "file.", "dir.md/file", "a.unheard-of"] {
+            assert_eq!(from_name(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Encoding and decoding of paths.
+//!
+//! A path is the relative part of a URI (RFC 3986, section 3.3): segments separated by `/`, with everything outside
+//! the unreserved and sub-delimiter characters, `:` and `@` percent-encoded. Names may be any bytes but NUL, in any
+//! script; they come back from decoding as they went into encoding. What is decoded is checked, because a path that reads
+//! differently to the host and to a file system is a way around access rules: no encoded slash, no NUL, no `.` or `..`
+//! and no empty segment.
+//!
+//! ```
+//! use mcp_provider::path;
+//!
+//! let encoded = path::encode("日本/50% off?.md");
+//! assert_eq!(encoded, "%E6%97%A5%E6%9C%AC/50%25%20off%3F.md");
+//! assert_eq!(path::decode(&encoded)?, "日本/50% off?.md");
+//! # Ok::<(), mcp_provider::Failure>(())
+//! ```
+
+use crate::{Failure, Result};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
+
+/// Everything but `pchar` of RFC 3986 without its percent-encoded form.
+const NOT_IN_A_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'!')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'*')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b';')
+    .remove(b'=')
+    .remove(b':')
+    .remove(b'@');
+
+/// The same, with the separator of segments left as it is.
+const NOT_IN_A_PATH: &AsciiSet = &NOT_IN_A_SEGMENT.remove(b'/');
+
+/// One name as one segment: a slash in it is encoded.
+pub fn encode_segment(name: impl AsRef<[u8]>) -> String {
+    percent_encode(name.as_ref(), NOT_IN_A_SEGMENT).to_string()
+}
+
+/// A path of names separated by `/`, each as a segment.
+pub fn encode(names: impl AsRef<[u8]>) -> String {
+    percent_encode(names.as_ref(), NOT_IN_A_PATH).to_string()
+}
+
+/// The name that one segment stands for.
+///
+/// # Errors
+///
+/// As [`decode_segment_bytes`], and when the name is no UTF-8.
+pub fn decode_segment(segment: &str) -> Result<String> {
+    utf8(decode_segment_bytes(segment)?)
+}
+
+/// The name that one segment stands for, in whatever bytes.
+///
+/// # Errors
+///
+/// [`Failure::InvalidRequest`] when it has a slash, a query or a malformed or NUL percent-encoding.
+pub fn decode_segment_bytes(segment: &str) -> Result<Vec<u8>> {
+    if segment.contains('/') {
+        return Err(Failure::invalid("expected a single path segment, found several"));
+    }
+    decode_part(segment)
+}
+
+/// The names that a path stands for, separated by `/`. The empty path is the empty name.
+///
+/// # Errors
+///
+/// As [`decode_bytes`], and when a name is no UTF-8.
+pub fn decode(path: &str) -> Result<String> {
+    utf8(decode_bytes(path)?)
+}
+
+/// The names that a path stands for, in whatever bytes, separated by `/`.
+///
+/// # Errors
+///
+/// [`Failure::InvalidRequest`] when the path begins or ends with a slash, has an empty, `.` or `..` segment, an encoded
+/// slash, a query, or a malformed or NUL percent-encoding.
+pub fn decode_bytes(path: &str) -> Result<Vec<u8>> {
+    if path.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut names = Vec::with_capacity(path.len());
+    for segment in path.split('/') {
+        let name = decode_part(segment)?;
+        match name.as_slice() {
+            b"" => return Err(Failure::invalid("expected a path without empty segments")),
+            b"." | b".." => {
+                return Err(Failure::invalid("expected a path without `.` and `..` segments"));
+            }
+            name if name.contains(&b'/') => {
+                return Err(Failure::invalid("expected no encoded slash in this path"));
+            }
+            name => {
+                if !names.is_empty() {
+                    names.push(b'/');
+                }
+                names.extend_from_slice(name);
+            }
+        }
+    }
+    Ok(names)
+}
+
+/// A path and its query, where it has one.
+///
+/// ```
+/// assert_eq!(mcp_provider::path::split_query("log/main?limit=3"), ("log/main", Some("limit=3")));
+/// ```
+pub fn split_query(path: &str) -> (&str, Option<&str>) {
+    path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)))
+}
+
+/// The bytes behind the percent-encodings of a part of a path or query; an encoded slash is let through.
+pub(crate) fn decode_part(part: &str) -> Result<Vec<u8>> {
+    if part.contains(['?', '#']) {
+        return Err(Failure::invalid("expected a path without a query or fragment"));
+    }
+    let malformed = |rest: &str| !rest.bytes().take(2).eq(rest.bytes().take(2).filter(u8::is_ascii_hexdigit));
+    if part.split('%').skip(1).any(|rest| rest.len() < 2 || malformed(rest)) {
+        return Err(Failure::invalid("expected two hexadecimal digits after each `%`"));
+    }
+    let bytes: Vec<u8> = percent_decode_str(part).collect();
+    if bytes.contains(&0) {
+        return Err(Failure::invalid("expected a path without NUL"));
+    }
+    Ok(bytes)
+}
+
+fn utf8(bytes: Vec<u8>) -> Result<String> {
+    String::from_utf8(bytes).map_err(|_| Failure::invalid("expected a path that is UTF-8 once decoded"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_segment_keeps_what_a_uri_allows_and_encodes_the_rest() {
+        assert_eq!(encode_segment("a-b._~!$&'()*+,;=:@"), "a-b._~!$&'()*+,;=:@");
+        assert_eq!(encode_segment("a/b"), "a%2Fb");
+        assert_eq!(encode_segment("日"), "%E6%97%A5");
+        assert_eq!(encode_segment(b"\xff\n\""), "%FF%0A%22");
+    }
+
+    #[test]
+    fn a_path_keeps_its_slashes() {
+        assert_eq!(encode("a b/c#d"), "a%20b/c%23d");
+    }
+
+    #[test]
+    fn a_path_with_dots_is_refused_encoded_or_not() {
+        for path in ["..", "a/../b", "./a", "%2e%2E/a", "a/%2e"] {
+            assert!(matches!(decode(path), Err(Failure::InvalidRequest(_))), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_a_file_system_would_read_as_another_is_refused() {
+        for path in ["/a", "a/", "a//b", "a%2Fb", "a%2fb", "a%00", "a?b", "a#b"] {
+            assert!(matches!(decode(path), Err(Failure::InvalidRequest(_))), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_malformed_percent_encoding_is_refused() {
+        for path in ["%", "a%2", "%zz", "%%41", "%2", "%é"] {
+            assert!(matches!(decode(path), Err(Failure::InvalidRequest(_))), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_segment_may_stand_for_a_name_with_a_slash_but_not_hold_one() {
+        assert_eq!(decode_segment("feature%2Fx"), Ok("feature/x".to_owned()));
+        assert!(decode_segment("feature/x").is_err());
+    }
+
+    #[test]
+    fn a_name_that_is_no_text_comes_back_as_bytes_only() {
+        assert_eq!(decode_bytes("a/%FF"), Ok(b"a/\xff".to_vec()));
+        assert!(matches!(decode("a/%FF"), Err(Failure::InvalidRequest(_))));
+    }
+
+    #[test]
+    fn the_empty_path_is_the_empty_name() {
+        assert_eq!(decode(""), Ok(String::new()));
+    }
+
+    proptest! {
+        #[test]
+        fn a_name_comes_back_as_it_went(name in proptest::collection::vec(1..=u8::MAX, 0..40)) {
+            prop_assert_eq!(decode_segment_bytes(&encode_segment(&name)), Ok(name));
+        }
+
+        #[test]
+        fn names_come_back_as_they_went(names in proptest::collection::vec("[^/\0.][^/\0]{0,8}", 1..5)) {
+            let path = names.join("/");
+            prop_assert_eq!(decode(&encode(&path)), Ok(path));
+        }
+
+        #[test]
+        fn what_is_encoded_has_only_characters_of_a_path(name in ".*") {
+            let encoded = encode(&name);
+            prop_assert!(encoded.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/%".contains(&byte)));
+        }
+
+        #[test]
+        fn decoding_never_panics_and_never_yields_dots(path in ".*") {
+            if let Ok(names) = decode(&path) {
+                prop_assert!(names.is_empty() || names.split('/').all(|name| !matches!(name, "" | "." | "..")));
+            }
+        }
+    }
+}
