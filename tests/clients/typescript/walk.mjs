@@ -1,0 +1,147 @@
+// One full pass over an MCP server with the official TypeScript SDK's client.
+//
+//   node walk.mjs [--stateless] http URL
+//   node walk.mjs [--stateless] stdio COMMAND ARGUMENT…
+//
+// It connects (by `initialize`; with --stateless by the revision 2026-07-28), pings where the revision has a ping, walks all pages
+// of the resources and of the templates, reads one text and one blob, completes an argument of a template, and reads what
+// does not exist. On success it prints one line of JSON, the same as ../python/walk.py does, and ends with exit code 0:
+//
+//   client, sdk          "typescript" and the version of the SDK
+//   transport, revision  "http" or "stdio", and the protocol revision agreed on
+//   server               { name, version }
+//   pinged               whether the revision has a ping, which was answered
+//   pages, resources     how many pages the listing had, and the URIs of all of them in order
+//   templates            the URI templates of all pages in order
+//   text, blob           { uri, mimeType, size } of what was read, the size in bytes after decoding; null if there is none
+//   completion           { template, argument, values } of the first variable that gives any values for ""; null if none does
+//   unknown              { uri, code } of the read of what does not exist
+//
+// Anything else that the server answers, a wrong error code among it, goes to stderr with exit code 1.
+
+import { readFile } from "node:fs/promises";
+import { Client, ProtocolError, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
+import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
+
+const STATELESS = "2026-07-28";
+
+// How many resources are read, at most, in search of a text and a blob.
+const MOST_READS = 40;
+
+async function main() {
+  const words = process.argv.slice(2);
+  const stateless = words[0] === "--stateless" && words.shift() !== undefined;
+  const [transport, target, ...rest] = words;
+  if (!["http", "stdio"].includes(transport) || target === undefined) {
+    throw new Error("usage: walk.mjs [--stateless] http URL | stdio COMMAND ARGUMENT…");
+  }
+  const mode = stateless ? { pin: STATELESS } : "legacy";
+  const client = new Client({ name: "walk", version: "0.1.0" }, { versionNegotiation: { mode } });
+  await client.connect(
+    transport === "http"
+      ? new StreamableHTTPClientTransport(new URL(target))
+      : new StdioClientTransport({ command: target, args: rest, env: process.env }),
+  );
+  try {
+    const summary = { client: "typescript", sdk: await sdkVersion(), transport, ...(await walk(client)) };
+    console.log(JSON.stringify(summary));
+  } finally {
+    await client.close();
+  }
+}
+
+async function walk(client) {
+  const revision = client.getNegotiatedProtocolVersion();
+  const { name, version } = client.getServerVersion() ?? {};
+  const pinged = revision < STATELESS;
+  if (pinged) await client.ping();
+
+  const listing = await pages(client, "resources/list", "resources");
+  const templates = await pages(client, "resources/templates/list", "resourceTemplates");
+  return {
+    revision,
+    server: { name, version },
+    pinged,
+    pages: listing.pages,
+    resources: listing.items.map((resource) => resource.uri),
+    templates: templates.items.map((template) => template.uriTemplate),
+    ...(await read(client, listing.items)),
+    completion: await complete(client, templates.items),
+    unknown: await unknown(client, listing.items, revision),
+  };
+}
+
+// All pages of a listing. The SDK's own methods gather them, but do not say how many there were.
+async function pages(client, method, key) {
+  const items = [];
+  let count = 0;
+  let cursor;
+  do {
+    const page = await client.request({ method, params: cursor === undefined ? {} : { cursor } });
+    items.push(...page[key]);
+    count += 1;
+    cursor = page.nextCursor;
+  } while (cursor !== undefined);
+  return { items, pages: count };
+}
+
+// One text and one blob, looked for where the MIME types promise them.
+async function read(client, resources) {
+  const found = { text: null, blob: null };
+  const isText = (resource) => (resource.mimeType ?? "text/plain").startsWith("text/");
+  const likely = [resources.find(isText), ...resources.filter((resource) => !isText(resource)), ...resources];
+  for (const resource of likely.filter(Boolean).slice(0, MOST_READS)) {
+    if (found.text && found.blob) break;
+    const { contents } = await client.readResource({ uri: resource.uri });
+    if (contents.length === 0) throw new Error(`${resource.uri} has no contents`);
+    for (const { uri, mimeType, text, blob } of contents) {
+      if (text !== undefined) found.text ??= { uri, mimeType, size: Buffer.byteLength(text) };
+      if (blob !== undefined) found.blob ??= { uri, mimeType, size: Buffer.from(blob, "base64").length };
+    }
+  }
+  return found;
+}
+
+async function complete(client, templates) {
+  for (const { uriTemplate } of templates) {
+    for (const name of variables(uriTemplate)) {
+      const { completion } = await client.complete({
+        ref: { type: "ref/resource", uri: uriTemplate },
+        argument: { name, value: "" },
+      });
+      if (completion.values.length > 0) {
+        return { template: uriTemplate, argument: name, values: completion.values };
+      }
+    }
+  }
+  return null;
+}
+
+// The variables of an RFC 6570 template.
+function variables(template) {
+  const expressions = [...template.matchAll(/\{[+#./;?&]?([^}]*)\}/g)];
+  return expressions.flatMap(([, names]) => names.split(",").map((name) => name.replace(/(\*|:\d+)$/, "")));
+}
+
+// A read of what does not exist must fail, with -32002 in the session-based revisions and with -32602 since.
+async function unknown(client, resources, revision) {
+  const uri = `${resources[0]?.uri ?? "nothing:///"}.no-such-resource`;
+  const expected = revision < STATELESS ? -32002 : -32602;
+  try {
+    await client.readResource({ uri });
+  } catch (error) {
+    if (ProtocolError.isInstance(error) && error.code === expected) return { uri, code: error.code };
+    throw new Error(`reading ${uri} should fail with ${expected}, found ${error.code}: ${error.message}`);
+  }
+  throw new Error(`reading ${uri} should fail with ${expected}, and succeeded`);
+}
+
+async function sdkVersion() {
+  const manifest = new URL("node_modules/@modelcontextprotocol/client/package.json", import.meta.url);
+  return JSON.parse(await readFile(manifest, "utf8")).version;
+}
+
+main().catch((error) => {
+  console.error(error);
+  process.exitCode = 1;
+});

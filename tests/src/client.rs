@@ -1,0 +1,164 @@
+//! The official Rust client, with what tests ask of it in one word each.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use rmcp::model::{
+    ArgumentInfo, ClientCapabilities, ClientConfig, ClientRequest, CompleteRequestParams, CompletionContext,
+    CompletionInfo, ErrorData, Implementation, ListResourcesResult, PaginatedRequestParams, PingRequest,
+    ReadResourceRequestParams, Reference, Resource, ResourceContents, ResourceTemplate,
+};
+use rmcp::service::{Peer, RunningService};
+use rmcp::transport::IntoTransport;
+use rmcp::{ClientLifecycleMode, ClientServiceExt, RoleClient, ServiceError};
+use tokio::time::timeout;
+
+use crate::{PATIENCE, Revision};
+
+/// More pages than any test has: a listing that goes on longer never ends.
+const MAX_PAGES: usize = 500;
+
+/// A client that has met its server.
+#[derive(Debug)]
+pub struct Client {
+    service: RunningService<RoleClient, ClientConfig>,
+}
+
+impl Client {
+    /// Meets a server in that revision.
+    pub(crate) async fn connect<T, E, A>(transport: T, revision: Revision) -> Self
+    where
+        T: IntoTransport<RoleClient, E, A>,
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        let lifecycle = if revision.has_initialize() {
+            ClientLifecycleMode::Initialize
+        } else {
+            ClientLifecycleMode::Discover { preferred_versions: vec![revision.clone()] }
+        };
+        let config = ClientConfig::new(ClientCapabilities::default(), Implementation::new("tests", "1.0.0"))
+            .with_protocol_version(revision);
+        let service = patiently(config.serve_with_lifecycle(transport, lifecycle)).await;
+        Self { service: service.expect("the server answers") }
+    }
+
+    /// The client itself.
+    pub fn peer(&self) -> &Peer<RoleClient> {
+        self.service.peer()
+    }
+
+    /// One page of the resources.
+    pub async fn page(&self, cursor: Option<&str>) -> Result<ListResourcesResult, ErrorData> {
+        answered(patiently(self.peer().list_resources(after(cursor))).await)
+    }
+
+    /// All pages of the resources.
+    pub async fn pages(&self) -> Vec<ListResourcesResult> {
+        let mut pages = vec![self.page(None).await.expect("the first page")];
+        while let Some(cursor) = pages.last().and_then(|page| page.next_cursor.clone()) {
+            assert!(pages.len() < MAX_PAGES, "the listing does not end");
+            pages.push(self.page(Some(&cursor)).await.expect("a further page"));
+        }
+        pages
+    }
+
+    /// All resources.
+    pub async fn resources(&self) -> Vec<Resource> {
+        self.pages().await.into_iter().flat_map(|page| page.resources).collect()
+    }
+
+    /// The URIs of all resources.
+    pub async fn uris(&self) -> Vec<String> {
+        self.resources().await.into_iter().map(|resource| resource.uri).collect()
+    }
+
+    /// All templates.
+    pub async fn templates(&self) -> Vec<ResourceTemplate> {
+        let mut templates = Vec::new();
+        let mut cursor = None;
+        for _ in 0..MAX_PAGES {
+            let page = patiently(self.peer().list_resource_templates(after(cursor.as_deref()))).await;
+            let page = answered(page).expect("a page of templates");
+            templates.extend(page.resource_templates);
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                return templates;
+            }
+        }
+        panic!("the listing of templates does not end")
+    }
+
+    /// Reads a resource.
+    pub async fn read(&self, uri: &str) -> Result<Vec<ResourceContents>, ErrorData> {
+        let result = patiently(self.peer().read_resource(ReadResourceRequestParams::new(uri))).await;
+        answered(result).map(|result| result.contents)
+    }
+
+    /// Reads a resource that has one content, whatever kind it is of.
+    pub async fn bytes(&self, uri: &str) -> Vec<u8> {
+        let contents = self.read(uri).await.unwrap_or_else(|error| panic!("{uri}: {error:?}"));
+        assert_eq!(contents.len(), 1, "{uri} has one content");
+        body(&contents[0])
+    }
+
+    /// Reads a resource that has one content, which is text.
+    pub async fn text(&self, uri: &str) -> String {
+        match self.read(uri).await.as_deref() {
+            Ok([ResourceContents::TextResourceContents { text, .. }]) => text.clone(),
+            other => panic!("{uri} should be one text, not {other:?}"),
+        }
+    }
+
+    /// Reads a resource that cannot be read.
+    pub async fn refusal(&self, uri: &str) -> ErrorData {
+        self.read(uri).await.expect_err(uri)
+    }
+
+    /// Completes a variable of a template, when others have values already.
+    pub async fn complete(
+        &self,
+        template: &str,
+        (name, value): (&str, &str),
+        known: &[(&str, &str)],
+    ) -> Result<CompletionInfo, ErrorData> {
+        let argument = ArgumentInfo::new(name, value);
+        let known = known.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let request = CompleteRequestParams::new(Reference::for_resource(template), argument)
+            .with_context(CompletionContext::with_arguments(known));
+        answered(patiently(self.peer().complete(request)).await).map(|result| result.completion)
+    }
+
+    /// Pings the server, which only the revisions with sessions have.
+    pub async fn ping(&self) -> Result<(), ErrorData> {
+        let ping = ClientRequest::PingRequest(PingRequest::default());
+        answered(patiently(self.peer().send_request(ping)).await).map(drop)
+    }
+
+    /// Says goodbye.
+    pub(crate) async fn close(self) {
+        patiently(self.service.cancel()).await.expect("the client ends");
+    }
+}
+
+/// The bytes of a content.
+pub fn body(contents: &ResourceContents) -> Vec<u8> {
+    match contents {
+        ResourceContents::TextResourceContents { text, .. } => text.clone().into_bytes(),
+        ResourceContents::BlobResourceContents { blob, .. } => STANDARD.decode(blob).expect("a blob is base64"),
+        other => panic!("neither text nor blob: {other:?}"),
+    }
+}
+
+async fn patiently<T>(answer: impl Future<Output = T>) -> T {
+    timeout(PATIENCE, answer).await.expect("the server answers in time")
+}
+
+fn answered<T>(answer: Result<T, ServiceError>) -> Result<T, ErrorData> {
+    answer.map_err(|error| match error {
+        ServiceError::McpError(error) => error,
+        other => panic!("no answer, but {other:?}"),
+    })
+}
+
+fn after(cursor: Option<&str>) -> Option<PaginatedRequestParams> {
+    cursor.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor.to_owned())))
+}

@@ -1,0 +1,60 @@
+//! `mcp-host` as a command that runs to its end.
+
+use std::ffi::OsStr;
+use std::process::{ExitStatus, Stdio};
+
+use serde_json::Value;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use crate::{PATIENCE, artefacts};
+
+/// `mcp-host`, not started yet, with an environment that holds nothing of the one who runs the tests.
+pub fn host_command() -> Command {
+    let mut command = Command::new(artefacts::host());
+    command.env_clear().env("HOME", "/nonexistent").env("XDG_CACHE_HOME", artefacts::user_cache());
+    command.current_dir("/").kill_on_drop(true);
+    command
+}
+
+/// Runs `mcp-host` with those arguments, its standard output being a pipe.
+pub async fn run<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Output {
+    let mut command = host_command();
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output = timeout(PATIENCE, command.output()).await.expect("`mcp-host` ends").expect("`mcp-host` starts");
+    Output { status: output.status, stdout: output.stdout, stderr: String::from_utf8_lossy(&output.stderr).into_owned() }
+}
+
+/// What a command left behind.
+#[derive(Debug)]
+pub struct Output {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Its standard output.
+    pub stdout: Vec<u8>,
+    /// Its standard error.
+    pub stderr: String,
+}
+
+impl Output {
+    /// Its exit code.
+    pub fn code(&self) -> i32 {
+        self.status.code().unwrap_or_else(|| panic!("it was ended by a signal: {}\n{}", self.status, self.stderr))
+    }
+
+    /// The same, after a check that it succeeded.
+    pub fn success(self) -> Self {
+        assert_eq!(self.code(), 0, "{}\n{}", self.text(), self.stderr);
+        self
+    }
+
+    /// Its standard output as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
+    /// Its standard output as one JSON value.
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.stdout).unwrap_or_else(|error| panic!("{error}: {}\n{}", self.text(), self.stderr))
+    }
+}

@@ -1,0 +1,190 @@
+//! Writing an `mcp-host.toml` for one test.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+use toml::{Table, Value};
+
+use crate::artefacts;
+
+/// A config that is being put together.
+#[derive(Debug, Default)]
+#[must_use]
+pub struct ConfigFile {
+    server: Table,
+    plugins: Vec<Plugin>,
+    rules: Vec<Rule>,
+    /// Text behind all else, for what is not valid.
+    more: String,
+}
+
+/// A config in a directory of its own, which goes away with it. The state that a host keeps lies there too: servers that
+/// are started with the same config one after the other are the same host.
+#[derive(Debug)]
+pub struct WrittenConfig {
+    dir: TempDir,
+}
+
+impl ConfigFile {
+    /// A config with nothing but its directories.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets a key of `[server]`.
+    pub fn server(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.server.insert(key.to_owned(), value.into());
+        self
+    }
+
+    /// How many resources a page has.
+    pub fn page_size(self, size: i64) -> Self {
+        self.server("page-size", size)
+    }
+
+    /// One more plugin.
+    pub fn plugin(mut self, plugin: Plugin) -> Self {
+        self.plugins.push(plugin);
+        self
+    }
+
+    /// One more rule.
+    pub fn rule(mut self, rule: Rule) -> Self {
+        self.rules.push(rule);
+        self
+    }
+
+    /// Everybody may do everything, also over HTTP.
+    pub fn open(self) -> Self {
+        self.rule(Rule::of("*").allow(["**"]))
+    }
+
+    /// Adds text that stands at the end of the file.
+    pub fn text(mut self, text: &str) -> Self {
+        self.more.push_str(text);
+        self
+    }
+
+    /// Writes it.
+    pub fn write(mut self) -> WrittenConfig {
+        let dir = tempfile::tempdir().expect("a directory for the config");
+        self.server.insert("cache".to_owned(), text(&artefacts::cache()));
+        self.server.insert("state".to_owned(), text(&dir.path().join("state")));
+        let mut file = Table::new();
+        file.insert("server".to_owned(), self.server.into());
+        file.insert("plugin".to_owned(), self.plugins.into_iter().map(|plugin| plugin.0).collect::<Vec<_>>().into());
+        file.insert("rule".to_owned(), self.rules.into_iter().map(|rule| rule.0).collect::<Vec<_>>().into());
+        let toml = toml::to_string(&file).expect("a table is TOML");
+        fs::write(dir.path().join("mcp-host.toml"), toml + &self.more).expect("the config can be written");
+        WrittenConfig { dir }
+    }
+}
+
+impl WrittenConfig {
+    /// Its file.
+    pub fn path(&self) -> PathBuf {
+        self.dir.path().join("mcp-host.toml")
+    }
+
+    /// Its directory.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+}
+
+/// One `[[plugin]]`.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Plugin(Table);
+
+impl Plugin {
+    /// A plugin with no config, no grants and the default limits.
+    pub fn new(name: &str, component: &Path, mount: &str) -> Self {
+        let mut table = Table::new();
+        table.insert("name".to_owned(), name.into());
+        table.insert("component".to_owned(), text(component));
+        table.insert("mount".to_owned(), mount.into());
+        Self(table)
+    }
+
+    /// The provider `git` on that repository, mounted at `git://NAME/`.
+    pub fn git(name: &str, repository: &Path) -> Self {
+        Self::new(name, &artefacts::component("git"), &format!("git://{name}/")).dir(repository, "/repo")
+    }
+
+    /// The provider `notes` on that folder, mounted at `notes://NAME/`.
+    pub fn notes(name: &str, folder: &Path) -> Self {
+        Self::new(name, &artefacts::component("notes"), &format!("notes://{name}/")).dir(folder, "/notes")
+    }
+
+    /// The guest `unruly`, mounted at `unruly://NAME/`.
+    pub fn unruly(name: &str) -> Self {
+        Self::new(name, &artefacts::fixture("unruly"), &format!("unruly://{name}/"))
+    }
+
+    /// Says something to the provider.
+    pub fn config(self, key: &str, value: impl Into<Value>) -> Self {
+        self.with("config", key, value.into())
+    }
+
+    /// Sets a limit.
+    pub fn limit(self, key: &str, value: impl Into<Value>) -> Self {
+        self.with("limits", key, value.into())
+    }
+
+    /// Grants a directory, to be read.
+    pub fn dir(mut self, host: &Path, guest: &str) -> Self {
+        let mut grant = Table::new();
+        grant.insert("host".to_owned(), text(host));
+        grant.insert("guest".to_owned(), guest.into());
+        let grants = self.0.entry("grants").or_insert_with(|| Table::new().into());
+        let dirs = grants.as_table_mut().expect("grants are a table").entry("dirs").or_insert_with(|| Vec::<Value>::new().into());
+        dirs.as_array_mut().expect("directories are a list").push(grant.into());
+        self
+    }
+
+    fn with(mut self, table: &str, key: &str, value: Value) -> Self {
+        let table = self.0.entry(table).or_insert_with(|| Table::new().into());
+        table.as_table_mut().expect("it is a table").insert(key.to_owned(), value);
+        self
+    }
+}
+
+/// One `[[rule]]`.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Rule(Table);
+
+impl Rule {
+    /// A rule about one principal.
+    pub fn of(principal: &str) -> Self {
+        let mut table = Table::new();
+        table.insert("principals".to_owned(), vec![principal].into());
+        Self(table)
+    }
+
+    /// What it allows.
+    pub fn allow<const N: usize>(self, globs: [&str; N]) -> Self {
+        self.with("allow", globs)
+    }
+
+    /// What it denies.
+    pub fn deny<const N: usize>(self, globs: [&str; N]) -> Self {
+        self.with("deny", globs)
+    }
+
+    /// Which operations it is about.
+    pub fn operations<const N: usize>(self, operations: [&str; N]) -> Self {
+        self.with("operations", operations)
+    }
+
+    fn with<const N: usize>(mut self, key: &str, texts: [&str; N]) -> Self {
+        self.0.insert(key.to_owned(), texts.to_vec().into());
+        self
+    }
+}
+
+fn text(path: &Path) -> Value {
+    path.to_str().expect("the tests' paths are UTF-8").into()
+}

@@ -1,0 +1,115 @@
+//! Repositories made with the real `git`, and what it says of them.
+
+use std::cell::Cell;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::Folder;
+
+/// When the first commit was made, in seconds since 1970; each further one is a minute later.
+const FIRST_COMMIT: u32 = 1_738_398_600;
+
+/// A repository with a work tree, made the same way every time: the same files give the same object ids.
+#[derive(Debug)]
+pub struct GitRepo {
+    folder: Folder,
+    commits: Cell<u32>,
+    /// Where its `.git`, or the bare repository, is.
+    dir: PathBuf,
+}
+
+impl GitRepo {
+    /// An empty repository whose branch is `main`.
+    pub fn empty() -> Self {
+        Self::init(&["--initial-branch=main"])
+    }
+
+    /// An empty repository, made by `git init` with those arguments.
+    pub fn init(arguments: &[&str]) -> Self {
+        let folder = Folder::with_files::<&str, &str>([]);
+        let repo = Self { dir: folder.path().to_owned(), commits: Cell::new(0), folder };
+        repo.git([&["init", "--quiet"], arguments].concat());
+        repo
+    }
+
+    /// A repository with those files in one commit.
+    pub fn with_files<N: AsRef<Path>, B: AsRef<[u8]>>(files: impl IntoIterator<Item = (N, B)>) -> Self {
+        let repo = Self::empty();
+        for (name, bytes) in files {
+            repo.folder.write(name, bytes);
+        }
+        repo.commit("first");
+        repo
+    }
+
+    /// A bare copy of this one, as `git clone --bare` with those arguments makes it.
+    pub fn bare_clone(&self, arguments: &[&str]) -> Self {
+        let folder = Folder::with_files::<&str, &str>([]);
+        let dir = folder.path().join("bare.git");
+        let from = format!("file://{}", self.dir.display());
+        let clone = Self { folder, dir, commits: Cell::new(0) };
+        let mut command = clone.command_in(clone.folder.path());
+        command.args(["clone", "--quiet", "--bare"]).args(arguments).arg(from).arg(&clone.dir);
+        run(command);
+        clone
+    }
+
+    /// What is granted to a plugin: the work tree, or the bare repository.
+    pub fn path(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The files of the work tree.
+    pub fn files(&self) -> &Folder {
+        &self.folder
+    }
+
+    /// Commits everything in the work tree, a minute after the commit before, and gives the commit's id.
+    pub fn commit(&self, message: &str) -> String {
+        self.commits.update(|commits| commits + 1);
+        self.git(["add", "--all"]);
+        self.git(["commit", "--quiet", "--allow-empty", "--message", message]);
+        self.line(["rev-parse", "HEAD"])
+    }
+
+    /// Runs `git` and gives its standard output.
+    pub fn git<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Vec<u8> {
+        let mut command = self.command_in(&self.dir);
+        command.args(arguments);
+        run(command)
+    }
+
+    /// Runs `git` and gives its standard output as one line of text.
+    pub fn line<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> String {
+        String::from_utf8(self.git(arguments)).expect("git says UTF-8").trim_end().to_owned()
+    }
+
+    /// Runs `git` and gives its standard output cut at the NULs that `-z` writes.
+    pub fn records<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Vec<Vec<u8>> {
+        let output = self.git(arguments);
+        output.split(|byte| *byte == 0).filter(|record| !record.is_empty()).map(<[u8]>::to_vec).collect()
+    }
+
+    fn command_in(&self, dir: &Path) -> Command {
+        let mut command = Command::new("git");
+        command.current_dir(dir).env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.envs([
+            ("GIT_CONFIG_GLOBAL", "/dev/null"),
+            ("GIT_CONFIG_NOSYSTEM", "1"),
+            ("GIT_AUTHOR_NAME", "Ada Lovelace"),
+            ("GIT_AUTHOR_EMAIL", "ada@example.com"),
+            ("GIT_AUTHOR_DATE", "2025-01-12T15:00:58+09:00"),
+            ("GIT_COMMITTER_NAME", "Grace Hopper"),
+            ("GIT_COMMITTER_EMAIL", "grace@example.com"),
+        ]);
+        command.env("GIT_COMMITTER_DATE", format!("{} +0000", FIRST_COMMIT + 60 * self.commits.get()));
+        command
+    }
+}
+
+fn run(mut command: Command) -> Vec<u8> {
+    let output = command.output().expect("`git` is installed");
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}

@@ -1,0 +1,155 @@
+//! A server that speaks streamable HTTP on loopback.
+
+use reqwest::header::{ACCEPT, CONTENT_TYPE};
+use reqwest::{RequestBuilder, Response};
+use rmcp::transport::StreamableHttpClientTransport;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::log::Log;
+use crate::process::{Ended, Process};
+use crate::wire::{self, Answer};
+use crate::{Client, PATIENCE, Revision, WrittenConfig, host_command};
+
+/// A server on a port of its own choice.
+#[derive(Debug)]
+pub struct Http {
+    process: Process,
+    stdout: Log,
+    url: String,
+}
+
+impl Http {
+    /// Starts a server, and waits until it listens.
+    pub async fn start(config: &WrittenConfig) -> Self {
+        let mut command = host_command();
+        command.args(["serve", "--http", "127.0.0.1:0", "--config"]).arg(config.path());
+        let (process, _, stdout) = Process::start(command);
+        let stdout = Log::of(stdout);
+        let line = process.stderr().line_with("listening on http://").await;
+        let url = line.split_whitespace().find(|word| word.starts_with("http://")).expect("the line has the URL");
+        Self { process, stdout, url: url.trim_end_matches(['.', ',']).to_owned() }
+    }
+
+    /// The URL of its MCP endpoint.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The URL of another path.
+    pub fn url_of(&self, path: &str) -> String {
+        format!("{}{path}", self.url.trim_end_matches("/mcp"))
+    }
+
+    /// An official client that has met it in that revision.
+    pub async fn client(&self, revision: Revision) -> Client {
+        Client::connect(StreamableHttpClientTransport::from_uri(self.url.as_str()), revision).await
+    }
+
+    /// Requests written by hand, in that revision.
+    pub async fn wire(&self, revision: Revision) -> HttpWire {
+        let mut wire = HttpWire { client: plain_client(), url: self.url.clone(), revision, session: None, last_id: 0 };
+        if wire.revision.has_initialize() {
+            let hello = wire::request(&wire.revision, 0, "initialize", wire::hello(&wire.revision));
+            let response = send(wire.post(&hello)).await;
+            let session = response.headers().get("mcp-session-id").expect("a session has an id");
+            wire.session = Some(session.to_str().expect("it is ASCII").to_owned());
+            let answer = answer(response).await;
+            assert_eq!(answer.result()["protocolVersion"], wire.revision.as_str());
+            assert_eq!(send(wire.post(&wire::initialized())).await.status(), 202);
+        }
+        wire
+    }
+
+    /// The first line of its log that contains that text, as soon as there is one.
+    pub async fn log_line(&self, wanted: &str) -> String {
+        self.process.stderr().line_with(wanted).await
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        self.process.signal(signal);
+    }
+
+    /// Ends it as service managers do, in order.
+    pub async fn end(self) -> Ended {
+        self.signal(Signal::TERM);
+        self.ended().await
+    }
+
+    /// Waits for its end in order. All that it says, it says in its log.
+    pub async fn ended(self) -> Ended {
+        let ended = self.process.ended().await.in_order();
+        assert_eq!(self.stdout.whole().await, "", "standard output is for protocol only");
+        ended
+    }
+}
+
+/// HTTP requests written by hand.
+#[derive(Debug)]
+pub struct HttpWire {
+    client: reqwest::Client,
+    url: String,
+    revision: Revision,
+    session: Option<String>,
+    last_id: u64,
+}
+
+impl HttpWire {
+    /// Sends a request and reads its answer.
+    pub async fn request(&mut self, method: &str, params: Value) -> Answer {
+        let request = self.prepared(method, params);
+        answer(send(request).await).await
+    }
+
+    /// A request with all that it must have, which may still be changed.
+    pub fn prepared(&mut self, method: &str, params: Value) -> RequestBuilder {
+        self.last_id += 1;
+        let message = wire::request(&self.revision, self.last_id, method, params);
+        self.post(&message)
+    }
+
+    /// Any message, with the headers that belong to it.
+    pub fn post(&self, message: &Value) -> RequestBuilder {
+        let mut request = self
+            .client
+            .post(&self.url)
+            .header(ACCEPT, "application/json, text/event-stream")
+            .header(CONTENT_TYPE, "application/json")
+            .body(message.to_string());
+        let method = message["method"].as_str().unwrap_or_default();
+        if method != "initialize" {
+            request = request.header("MCP-Protocol-Version", self.revision.as_str());
+        }
+        if let Some(session) = &self.session {
+            request = request.header("Mcp-Session-Id", session);
+        }
+        if !self.revision.has_initialize() {
+            request = request.header("Mcp-Method", method);
+            if let Some(uri) = message["params"]["uri"].as_str() {
+                request = request.header("Mcp-Name", uri);
+            }
+        }
+        request
+    }
+}
+
+/// Sends a request.
+pub(crate) async fn send(request: RequestBuilder) -> Response {
+    timeout(PATIENCE, request.send()).await.expect("an answer in time").expect("the server answers")
+}
+
+/// The answer in a response, whether it is plain JSON or the last event of a stream.
+async fn answer(response: Response) -> Answer {
+    let status = Some(response.status().as_u16());
+    let text = timeout(PATIENCE, response.text()).await.expect("a body in time").expect("a body");
+    let events = text.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
+    let json = events.filter(|data| !data.is_empty()).last().unwrap_or(&text);
+    Answer { status, message: serde_json::from_str(json).unwrap_or_else(|_| json!({ "body": text })) }
+}
+
+/// A client that keeps no connection: a server that ends would wait for it.
+fn plain_client() -> reqwest::Client {
+    reqwest::Client::builder().pool_max_idle_per_host(0).no_proxy().build().expect("a client")
+}

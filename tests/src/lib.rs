@@ -1,0 +1,59 @@
+//! The harness of the end-to-end tests: the real binary, real components, real clients.
+//!
+//! A test writes a [`ConfigFile`], starts a server with it, [`Stdio`] or [`Http`], talks to it as an MCP client does, and
+//! ends it:
+//!
+//! ```no_run
+//! # use mcp_host_tests::{ConfigFile, GitRepo, Plugin, Stdio};
+//! # async fn test() {
+//! let repo = GitRepo::with_files([("README.md", "hello")]);
+//! let config = ConfigFile::new().plugin(Plugin::git("demo", repo.path())).write();
+//! let server = Stdio::start(&config).await;
+//! assert_eq!(server.client().text("git://demo/blob/HEAD/README.md").await, "hello");
+//! server.end().await;
+//! # }
+//! ```
+//!
+//! It promises that nothing outlives a test: servers that were not ended fail the test and are killed by their process id,
+//! and everything is written to directories that go away. Only compiled components stay, in `target/test-cache`. Nothing
+//! waits for a span of time: a wait is for a condition, and gives up after [`PATIENCE`].
+//!
+//! Like any assertion, a harness fails by panicking.
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a harness fails by panicking"
+)]
+
+mod artefacts;
+mod client;
+mod command;
+mod config;
+mod folder;
+mod git;
+mod http;
+mod log;
+mod process;
+mod stdio;
+mod wire;
+
+pub use artefacts::{client_program, component, fixture, host};
+pub use client::{Client, body};
+pub use command::{Output, host_command, run};
+pub use config::{ConfigFile, Plugin, Rule, WrittenConfig};
+pub use folder::Folder;
+pub use git::GitRepo;
+pub use http::{Http, HttpWire};
+pub use process::Ended;
+pub use rmcp::model::ProtocolVersion as Revision;
+pub use stdio::{Stdio, StdioWire};
+pub use wire::Answer;
+
+/// How long a test waits for what must happen: so long that only a hang reaches it.
+pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// The revisions that the host speaks, oldest first. All but the last begin with `initialize`.
+pub const REVISIONS: [Revision; 3] = [Revision::V_2025_06_18, Revision::V_2025_11_25, Revision::V_2026_07_28];

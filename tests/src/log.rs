@@ -1,0 +1,57 @@
+//! What a process says on a stream, line by line, to be waited for.
+
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use crate::PATIENCE;
+
+/// The text of a stream so far. It is read all the time, so that the process never waits for us.
+#[derive(Clone, Debug)]
+pub(crate) struct Log {
+    text: watch::Receiver<String>,
+}
+
+impl Log {
+    /// Reads that stream to its end.
+    pub(crate) fn of(stream: impl AsyncRead + Unpin + Send + 'static) -> Self {
+        let (sender, text) = watch::channel(String::new());
+        tokio::spawn(async move {
+            let mut lines = BufReader::new(stream).split(b'\n');
+            while let Ok(Some(line)) = lines.next_segment().await {
+                sender.send_modify(|text| {
+                    text.push_str(&String::from_utf8_lossy(&line));
+                    text.push('\n');
+                });
+            }
+        });
+        Self { text }
+    }
+
+    /// The text so far.
+    pub(crate) fn so_far(&self) -> String {
+        self.text.borrow().clone()
+    }
+
+    /// The first line that contains that text, as soon as there is one.
+    pub(crate) async fn line_with(&self, wanted: &str) -> String {
+        let mut text = self.text.clone();
+        let found = timeout(PATIENCE, text.wait_for(|text| find(text, wanted).is_some())).await;
+        match found {
+            Ok(Ok(text)) => find(&text, wanted).unwrap_or_default(),
+            Ok(Err(_)) => panic!("it ended without saying {wanted:?}, but:\n{}", self.so_far()),
+            Err(_) => panic!("it did not say {wanted:?} within {PATIENCE:?}, but:\n{}", self.so_far()),
+        }
+    }
+
+    /// The whole text, once the stream has ended.
+    pub(crate) async fn whole(mut self) -> String {
+        let end = async { while self.text.changed().await.is_ok() {} };
+        timeout(PATIENCE, end).await.expect("the stream of a process that ended ends too");
+        self.so_far()
+    }
+}
+
+fn find(text: &str, wanted: &str) -> Option<String> {
+    text.lines().find(|line| line.contains(wanted)).map(str::to_owned)
+}

@@ -1,0 +1,78 @@
+//! A server process, from its start to its end in order.
+
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::time::timeout;
+
+use crate::PATIENCE;
+use crate::log::Log;
+
+/// A server that runs. One that is dropped without having been ended fails the test.
+#[derive(Debug)]
+pub(crate) struct Process {
+    child: Child,
+    stderr: Log,
+    has_ended: bool,
+}
+
+/// How a server ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Its exit code; none if a signal ended it.
+    pub code: Option<i32>,
+    /// All that it said on standard error.
+    pub log: String,
+}
+
+impl Process {
+    /// Starts the command with pipes for all standard streams.
+    pub(crate) fn start(mut command: Command) -> (Self, ChildStdin, ChildStdout) {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        let mut child = command.spawn().expect("`mcp-host` starts");
+        let stdin = child.stdin.take().expect("it is a pipe");
+        let stdout = child.stdout.take().expect("it is a pipe");
+        let stderr = Log::of(child.stderr.take().expect("it is a pipe"));
+        (Self { child, stderr, has_ended: false }, stdin, stdout)
+    }
+
+    /// What it says on standard error.
+    pub(crate) fn stderr(&self) -> &Log {
+        &self.stderr
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        let id = self.child.id().and_then(|id| Pid::from_raw(id.cast_signed())).expect("it still runs");
+        kill_process(id, signal).expect("a process may signal its child");
+    }
+
+    /// Waits until it ends by itself, as it must once it was told to or its input is closed.
+    pub(crate) async fn ended(mut self) -> Ended {
+        let status = timeout(PATIENCE, self.child.wait()).await;
+        let Ok(status) = status else { panic!("it did not end within {PATIENCE:?}, but said:\n{}", self.stderr.so_far()) };
+        self.has_ended = true;
+        let code = status.expect("a child can be waited for").code();
+        Ended { code, log: self.stderr.clone().whole().await }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the server said:\n{}", self.stderr.so_far());
+        } else {
+            assert!(self.has_ended, "a test must end its server");
+        }
+    }
+}
+
+impl Ended {
+    /// The same, after a check that it ended in order and without a word that no log should have.
+    pub fn in_order(self) -> Self {
+        assert_eq!(self.code, Some(0), "{}", self.log);
+        assert!(!self.log.contains("panicked at"), "{}", self.log);
+        self
+    }
+}

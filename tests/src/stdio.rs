@@ -1,0 +1,143 @@
+//! A server that speaks over its standard streams, as desktop clients start it.
+
+use rustix::process::Signal;
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{ChildStdin, ChildStdout};
+use tokio::time::timeout;
+
+use crate::process::{Ended, Process};
+use crate::wire::{self, Answer};
+use crate::{Client, PATIENCE, Revision, WrittenConfig, host_command};
+
+/// A server with the official client at its standard streams.
+#[derive(Debug)]
+pub struct Stdio {
+    process: Process,
+    client: Client,
+}
+
+impl Stdio {
+    /// Starts a server and meets it in the newest revision that has sessions.
+    pub async fn start(config: &WrittenConfig) -> Self {
+        Self::start_in(config, Revision::LATEST_WITH_INITIALIZE).await
+    }
+
+    /// Starts a server and meets it in that revision.
+    pub async fn start_in(config: &WrittenConfig, revision: Revision) -> Self {
+        let (process, stdin, stdout) = spawn(config);
+        let client = Client::connect((stdout, stdin), revision).await;
+        Self { process, client }
+    }
+
+    /// Its client.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The first line of its log that contains that text, as soon as there is one.
+    pub async fn log_line(&self, wanted: &str) -> String {
+        self.process.stderr().line_with(wanted).await
+    }
+
+    /// Closes its standard input, as a client that goes away does, and waits for its end in order.
+    pub async fn end(self) -> Ended {
+        self.client.close().await;
+        self.process.ended().await.in_order()
+    }
+}
+
+/// A server whose standard streams are written and read line by line.
+#[derive(Debug)]
+pub struct StdioWire {
+    process: Process,
+    stdin: Option<ChildStdin>,
+    lines: Lines<BufReader<ChildStdout>>,
+    revision: Revision,
+    last_id: u64,
+}
+
+impl StdioWire {
+    /// Starts a server and says hello in that revision, if it begins so.
+    pub async fn start(config: &WrittenConfig, revision: Revision) -> Self {
+        let (process, stdin, stdout) = spawn(config);
+        let lines = BufReader::new(stdout).lines();
+        let mut wire = Self { process, stdin: Some(stdin), lines, revision, last_id: 0 };
+        if wire.revision.has_initialize() {
+            let answer = wire.request("initialize", wire::hello(&wire.revision)).await;
+            assert_eq!(answer.result()["protocolVersion"], wire.revision.as_str());
+            wire.send(&wire::initialized()).await;
+        }
+        wire
+    }
+
+    /// Sends a request and waits for its answer. What comes before that is for others, and dropped.
+    pub async fn request(&mut self, method: &str, params: Value) -> Answer {
+        let id = self.ask(method, params).await;
+        self.answer(id).await
+    }
+
+    /// Sends a request, and gives its id.
+    pub async fn ask(&mut self, method: &str, params: Value) -> u64 {
+        self.last_id += 1;
+        let request = wire::request(&self.revision, self.last_id, method, params);
+        self.send(&request).await;
+        self.last_id
+    }
+
+    /// Waits for the answer to that request.
+    pub async fn answer(&mut self, id: u64) -> Answer {
+        loop {
+            let message = self.message().await.expect("an answer before the end");
+            if message["id"] == id {
+                return Answer { status: None, message };
+            }
+        }
+    }
+
+    /// Sends a message.
+    pub async fn send(&mut self, message: &Value) {
+        self.send_line(&message.to_string()).await;
+    }
+
+    /// Sends a line, whatever it is.
+    pub async fn send_line(&mut self, line: &str) {
+        let stdin = self.stdin.as_mut().expect("it is still open");
+        stdin.write_all(format!("{line}\n").as_bytes()).await.expect("the server reads");
+    }
+
+    /// The next message; none at the end. Everything on standard output must be one.
+    pub async fn message(&mut self) -> Option<Value> {
+        let line = timeout(PATIENCE, self.lines.next_line()).await.expect("a line in time").expect("a line of UTF-8")?;
+        let message: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
+        assert_eq!(message["jsonrpc"], "2.0", "{line}");
+        Some(message)
+    }
+
+    /// Sends the server a signal.
+    pub fn signal(&self, signal: Signal) {
+        self.process.signal(signal);
+    }
+
+    /// The first line of its log that contains that text, as soon as there is one.
+    pub async fn log_line(&self, wanted: &str) -> String {
+        self.process.stderr().line_with(wanted).await
+    }
+
+    /// Closes the server's standard input.
+    pub fn close(&mut self) {
+        self.stdin = None;
+    }
+
+    /// Reads what is left to read, and waits for the end in order.
+    pub async fn ended(mut self) -> Ended {
+        while self.message().await.is_some() {}
+        self.process.ended().await.in_order()
+    }
+}
+
+fn spawn(config: &WrittenConfig) -> (Process, ChildStdin, ChildStdout) {
+    let mut command = host_command();
+    command.args(["serve", "--stdio", "--config"]).arg(config.path());
+    Process::start(command)
+}

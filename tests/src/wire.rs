@@ -1,0 +1,57 @@
+//! JSON-RPC as it is on the wire, for what no client library would send or show.
+
+use serde_json::{Value, json};
+
+use crate::Revision;
+
+/// An answer as it came.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The HTTP status; none over stdio.
+    pub status: Option<u16>,
+    /// The message.
+    pub message: Value,
+}
+
+impl Answer {
+    /// Its result, which it must have.
+    pub fn result(&self) -> &Value {
+        self.message.get("result").unwrap_or_else(|| panic!("expected a result, found {self:?}"))
+    }
+
+    /// Its error, which it must have.
+    pub fn error(&self) -> &Value {
+        self.message.get("error").unwrap_or_else(|| panic!("expected an error, found {self:?}"))
+    }
+
+    /// The code of its error.
+    pub fn code(&self) -> i64 {
+        self.error()["code"].as_i64().unwrap_or_else(|| panic!("an error has a code: {self:?}"))
+    }
+}
+
+/// A request as that revision has it: without sessions, each says for itself which revision it is of.
+pub(crate) fn request(revision: &Revision, id: u64, method: &str, mut params: Value) -> Value {
+    if !revision.has_initialize() {
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": revision.as_str(),
+            "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/clientInfo": { "name": "tests", "version": "1.0.0" },
+        });
+    }
+    json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
+}
+
+/// The parameters of `initialize`.
+pub(crate) fn hello(revision: &Revision) -> Value {
+    json!({
+        "protocolVersion": revision.as_str(),
+        "capabilities": {},
+        "clientInfo": { "name": "tests", "version": "1.0.0" },
+    })
+}
+
+/// The notification behind `initialize`.
+pub(crate) fn initialized() -> Value {
+    json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })
+}

@@ -1,0 +1,127 @@
+//! Runs cargo and other tools: quietly while all goes well, with all they said when it does not.
+
+use std::{
+    io::{BufReader, Read},
+    process::{Command, Stdio},
+    thread,
+};
+
+use anyhow::{Context, Result, bail};
+use cargo_metadata::{Artifact, Message, Metadata};
+
+use crate::progress::{Progress, Step};
+
+/// How much of a tool's output a failure shows, from its end, in lines.
+const SHOWN_LINES: usize = 200;
+
+/// What a command would be typed as, for messages.
+pub(crate) fn shown(command: &Command) -> String {
+    let program = command.get_program();
+    let name = std::path::Path::new(program).file_name().unwrap_or(program);
+    let words: Vec<_> = std::iter::once(name).chain(command.get_args()).map(|word| word.to_string_lossy()).collect();
+    words.join(" ")
+}
+
+/// Runs a tool to its end and gives back what it wrote to stdout.
+///
+/// # Errors
+///
+/// When it cannot be started, or fails: then the error carries the end of what it wrote to either stream.
+pub(crate) fn capture(command: &mut Command) -> Result<String> {
+    let name = shown(command);
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run `{name}`"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = [output.stdout, output.stderr].concat();
+    bail!("`{name}` failed ({}):\n{}", output.status, tail(&said))
+}
+
+/// The packages of the cargo workspace in the directory that `cargo` runs in, without their dependencies.
+pub(crate) fn metadata(mut cargo: Command) -> Result<Metadata> {
+    let text = capture(cargo.args(["metadata", "--no-deps", "--format-version=1"]))?;
+    serde_json::from_str(&text).context("`cargo metadata` printed what is not its format")
+}
+
+/// Runs `cargo build …` and gives back what it built or found up to date.
+///
+/// `cargo` comes with its arguments, all but those about its output. Its own output is shown when it fails, or as it comes
+/// when `progress` is verbose.
+pub(crate) fn build(mut cargo: Command, progress: &Progress, step: &mut Step) -> Result<Vec<Artifact>> {
+    let name = shown(&cargo);
+    cargo.arg("--message-format=json-render-diagnostics");
+    if progress.is_terminal() && !progress.is_verbose() {
+        cargo.arg("--color=always");
+    }
+    let stderr = if progress.is_verbose() { Stdio::inherit() } else { Stdio::piped() };
+    let mut child = cargo
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(stderr)
+        .spawn()
+        .with_context(|| format!("cannot run `{name}`"))?;
+    let said = child.stderr.take().map(|mut stderr| {
+        thread::spawn(move || {
+            let mut said = Vec::new();
+            // What was read before a broken pipe is still worth showing.
+            let _ = stderr.read_to_end(&mut said);
+            said
+        })
+    });
+
+    let mut artifacts = Vec::new();
+    let mut compiled = 0_usize;
+    let stdout = child.stdout.take().context("cargo's output is not piped")?;
+    for message in Message::parse_stream(BufReader::new(stdout)) {
+        let message = message.with_context(|| format!("cannot read the output of `{name}`"))?;
+        if let Message::CompilerArtifact(artifact) = message {
+            if !artifact.fresh {
+                compiled = compiled.saturating_add(1);
+                step.at(format!("{compiled} compiled, last {}", artifact.target.name));
+            }
+            artifacts.push(artifact);
+        }
+    }
+
+    let status = child.wait().with_context(|| format!("cannot wait for `{name}`"))?;
+    let said = said.and_then(|reader| reader.join().ok()).unwrap_or_default();
+    if !status.success() {
+        bail!("`{name}` failed ({status})\n{}", tail(&said));
+    }
+    Ok(artifacts)
+}
+
+/// Runs a command whose output is the point, and says whether it succeeded.
+pub(crate) fn pass_through(command: &mut Command) -> Result<bool> {
+    let name = shown(command);
+    let status = command.stdin(Stdio::null()).status().with_context(|| format!("cannot run `{name}`"))?;
+    Ok(status.success())
+}
+
+/// The last lines of what a tool said.
+fn tail(said: &[u8]) -> String {
+    let text = String::from_utf8_lossy(said);
+    let lines: Vec<_> = text.trim_end().lines().collect();
+    let cut = lines.len().saturating_sub(SHOWN_LINES);
+    lines.get(cut..).unwrap_or_default().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_shown_as_it_would_be_typed() {
+        let mut command = Command::new("/opt/rust/bin/cargo");
+        command.args(["build", "--release"]);
+        assert_eq!(shown(&command), "cargo build --release");
+    }
+
+    #[test]
+    fn only_the_end_of_a_long_output_is_shown() {
+        let said: String = (0..SHOWN_LINES + 5).map(|line| format!("{line}\n")).collect();
+        let shown = tail(said.as_bytes());
+        assert!(shown.starts_with("5\n"), "{shown}");
+        assert_eq!(shown.lines().count(), SHOWN_LINES);
+    }
+}

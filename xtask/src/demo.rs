@@ -1,0 +1,140 @@
+//! `cargo xtask demo`: the whole path from a config to a client, on this repository itself.
+//!
+//! It builds the providers and the host, serves `examples/demo.toml` on loopback, has a client list and read over HTTP, and
+//! goes on serving until it is interrupted (with `--once` it ends there). The host is always ended in order: asked first,
+//! and killed only when it does not answer.
+
+mod host;
+
+use std::{
+    io,
+    net::{SocketAddr, TcpListener},
+    path::PathBuf,
+    process::Command,
+};
+
+use anyhow::{Context, Result, ensure};
+use cargo_metadata::Artifact;
+use clap::Args;
+
+use self::host::{Ended, Host};
+use crate::{cargo, plugins::Plugins, progress::Progress, workspace::Workspace};
+
+/// Where `examples/demo.toml` listens.
+const ADDRESS: &str = "127.0.0.1:8321";
+
+/// Any free port of loopback.
+const ANY_PORT: &str = "127.0.0.1:0";
+
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// End once the client has read, instead of serving on
+    #[arg(long)]
+    once: bool,
+
+    /// Where to listen [default: 127.0.0.1:8321, or any free port when that is taken]
+    #[arg(long, value_name = "ADDR")]
+    http: Option<SocketAddr>,
+}
+
+impl Demo {
+    /// Runs the demo.
+    pub(crate) fn run(&self, workspace: &Workspace, progress: &Progress) -> Result<()> {
+        Plugins::default().run(workspace, progress)?;
+        let programs = build(workspace, progress)?;
+        if let Some(lack) = lack_of_history(workspace) {
+            progress.say(&lack);
+        }
+
+        let mut serve = Command::new(&programs.host);
+        serve.args(["serve", "--config", "examples/demo.toml", "--http", &self.address(progress)?]);
+        serve.current_dir(workspace.root());
+        progress.say(&format!("\n$ {} {}", workspace.shown(&programs.host), arguments(&serve)));
+        let mut host = Host::start(serve)?;
+        let url = host.url()?;
+
+        let mut walk = Command::new(&programs.client);
+        walk.arg(&url).current_dir(workspace.root());
+        progress.say(&format!("\n$ {} {}", workspace.shown(&programs.client), arguments(&walk)));
+        let walked = cargo::pass_through(&mut walk)?;
+        ensure!(walked, "the client failed; its message is above, and the host's own are before it");
+
+        if self.once {
+            return host.end();
+        }
+        progress.say(&format!("\nserving at {url} for any MCP client, until interrupted (Ctrl-C)"));
+        match host.wait()? {
+            Ended::Asked => Ok(()),
+            Ended::ByItself(status) => {
+                anyhow::bail!("the host ended by itself ({status}); its last messages are above")
+            }
+        }
+    }
+
+    fn address(&self, progress: &Progress) -> Result<String> {
+        if let Some(address) = self.http {
+            return Ok(address.to_string());
+        }
+        match TcpListener::bind(ADDRESS) {
+            Ok(_) => Ok(ADDRESS.to_owned()),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                progress.say(&format!("{ADDRESS} is taken: listening on another port"));
+                Ok(ANY_PORT.to_owned())
+            }
+            Err(error) => Err(error).with_context(|| format!("cannot listen on {ADDRESS}")),
+        }
+    }
+}
+
+/// The programs of the demo.
+struct Programs {
+    host: PathBuf,
+    client: PathBuf,
+}
+
+/// Builds the whole workspace, so that dependencies get the features that they have in its tests, and are built once.
+fn build(workspace: &Workspace, progress: &Progress) -> Result<Programs> {
+    let mut step = progress.step("building the host (a few minutes the first time)");
+    let mut command = workspace.cargo(workspace.root());
+    command.args(["build", "--workspace"]);
+    let artifacts = cargo::build(command, progress, &mut step)?;
+    let programs = Programs { host: program(&artifacts, "mcp-host")?, client: program(&artifacts, "walk")? };
+    step.done(&format!("built {}", workspace.shown(&programs.host)));
+    Ok(programs)
+}
+
+fn program(artifacts: &[Artifact], name: &str) -> Result<PathBuf> {
+    artifacts
+        .iter()
+        .filter(|artifact| artifact.target.is_bin() && artifact.target.name == name)
+        .find_map(|artifact| artifact.executable.clone().map(Into::into))
+        .with_context(|| format!("the build of the workspace gave no program `{name}`"))
+}
+
+/// Says why this copy of the repository has no history to serve, if it has none.
+fn lack_of_history(workspace: &Workspace) -> Option<String> {
+    let git = workspace.root().join(".git");
+    let why = if git.is_dir() {
+        return None;
+    } else if git.is_file() {
+        format!("{} is a link to a repository elsewhere, outside of what the demo grants", git.display())
+    } else {
+        format!("there is no {}: this copy was not made by `git clone`", git.display())
+    };
+    Some(format!("no git history will be served, only the notes: {why}; run the demo in a clone to see both"))
+}
+
+fn arguments(command: &Command) -> String {
+    command.get_args().map(|argument| argument.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_config_listens_where_the_demo_does() {
+        let config = include_str!("../../examples/demo.toml");
+        assert!(config.contains(&format!("http = \"{ADDRESS}\"")), "{config}");
+    }
+}

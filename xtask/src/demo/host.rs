@@ -1,0 +1,209 @@
+//! The host as a child process: started, heard, ended in order.
+//!
+//! What the host writes to stderr is passed on as it comes. The host is in a process group of its own, so that an interrupt
+//! at the terminal reaches this program alone, which passes exactly one on.
+
+use std::{
+    io::{BufRead, BufReader},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// How long the host may take until it listens: components are compiled the first time.
+const START: Duration = Duration::from_secs(120);
+
+/// How long the host may take to answer what is in flight and end.
+const END: Duration = Duration::from_secs(30);
+
+/// What the host says when it listens, followed by the URL.
+const LISTENING: &str = "listening on ";
+
+/// What happens while the host runs.
+#[derive(Debug)]
+enum Event {
+    Listening(String),
+    Interrupted,
+    /// Its stderr is closed: it ended.
+    Ended,
+}
+
+/// How it came to an end.
+#[derive(Debug)]
+pub(super) enum Ended {
+    /// In order, because it was asked to.
+    Asked,
+    /// Unasked.
+    ByItself(ExitStatus),
+}
+
+/// A running host. Dropped without [`Host::end`] or [`Host::wait`], it is killed.
+#[derive(Debug)]
+pub(super) struct Host {
+    child: Child,
+    events: Receiver<Event>,
+}
+
+impl Host {
+    /// Starts the host.
+    pub(super) fn start(mut command: Command) -> Result<Self> {
+        let (sender, events) = mpsc::channel();
+        let interrupted = sender.clone();
+        ctrlc::set_handler(move || {
+            // Nobody listens any more once the demo is over.
+            let _ = interrupted.send(Event::Interrupted);
+        })
+        .context("cannot handle interrupts")?;
+
+        own_process_group(&mut command);
+        command.stdin(Stdio::null()).stderr(Stdio::piped());
+        let mut child =
+            command.spawn().with_context(|| format!("cannot run {}", command.get_program().to_string_lossy()))?;
+        if let Some(stderr) = child.stderr.take() {
+            thread::spawn(move || hear(BufReader::new(stderr), &sender));
+        }
+        Ok(Self { child, events })
+    }
+
+    /// Waits until the host listens, and gives the URL of its MCP endpoint.
+    pub(super) fn url(&mut self) -> Result<String> {
+        match self.events.recv_timeout(START) {
+            Ok(Event::Listening(url)) => Ok(url),
+            Ok(Event::Interrupted) => {
+                self.ask_to_end()?;
+                bail!("interrupted before the host was ready")
+            }
+            Ok(Event::Ended) | Err(RecvTimeoutError::Disconnected) => {
+                let status = self.child.wait()?;
+                bail!("the host ended before it listened ({status}); its messages are above")
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                bail!("the host did not say `{LISTENING}URL` within {} s", START.as_secs())
+            }
+        }
+    }
+
+    /// Waits for an interrupt, passes it on and waits for the end; or for an end that comes by itself.
+    pub(super) fn wait(mut self) -> Result<Ended> {
+        loop {
+            match self.events.recv() {
+                Ok(Event::Listening(_)) => {}
+                Ok(Event::Interrupted) => return self.end().map(|()| Ended::Asked),
+                Ok(Event::Ended) | Err(_) => return Ok(Ended::ByItself(self.child.wait()?)),
+            }
+        }
+    }
+
+    /// Asks the host to end, and waits until it did.
+    ///
+    /// # Errors
+    ///
+    /// When it does not end in time (a second interrupt cuts that short), or with a failure.
+    pub(super) fn end(mut self) -> Result<()> {
+        self.ask_to_end()?;
+        loop {
+            match self.events.recv_timeout(END) {
+                Ok(Event::Listening(_)) => {}
+                Ok(Event::Interrupted) => bail!("interrupted again: the host was killed"),
+                Ok(Event::Ended) | Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {
+                    bail!("the host did not end within {} s of being asked to, and was killed", END.as_secs())
+                }
+            }
+        }
+        let status = self.child.wait()?;
+        ensure!(status.success(), "the host was asked to end and failed ({status})");
+        Ok(())
+    }
+
+    #[cfg(unix)]
+    fn ask_to_end(&mut self) -> Result<()> {
+        use nix::{
+            sys::signal::{Signal, kill},
+            unistd::Pid,
+        };
+        if self.child.try_wait()?.is_none() {
+            let pid = i32::try_from(self.child.id()).context("the host's process id is out of range")?;
+            kill(Pid::from_raw(pid), Signal::SIGTERM).context("cannot ask the host to end")?;
+        }
+        Ok(())
+    }
+
+    /// Without signals there is no asking.
+    #[cfg(not(unix))]
+    fn ask_to_end(&mut self) -> Result<()> {
+        self.child.kill().context("cannot end the host")
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        // Both fail when it ended already, which is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(unix)]
+fn own_process_group(command: &mut Command) {
+    std::os::unix::process::CommandExt::process_group(command, 0);
+}
+
+#[cfg(not(unix))]
+fn own_process_group(_command: &mut Command) {}
+
+/// Passes on what the host says, and reports where it listens and that it ended.
+fn hear(stderr: impl BufRead, events: &Sender<Event>) {
+    for line in stderr.lines().map_while(Result::ok) {
+        eprintln!("{line}");
+        if let Some(url) = listening(&line) {
+            let _ = events.send(Event::Listening(url.to_owned()));
+        }
+    }
+    let _ = events.send(Event::Ended);
+}
+
+/// The URL in the line that says where the host listens, in whatever form of log.
+fn listening(line: &str) -> Option<&str> {
+    let (_, url) = line.split_once(LISTENING)?;
+    let url = url.split(|c: char| c.is_whitespace() || c.is_control() || c == '"').next()?;
+    url.starts_with("http://").then_some(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_url_is_found_in_a_line_of_the_log() {
+        let line = "2026-01-02T03:04:05Z  INFO mcp_host::server: listening on http://127.0.0.1:8321/mcp plugins=2";
+        assert_eq!(listening(line), Some("http://127.0.0.1:8321/mcp"));
+    }
+
+    #[test]
+    fn the_url_is_found_in_colours_and_in_json() {
+        assert_eq!(listening("\u{1b}[2mlistening on http://[::1]:1/mcp\u{1b}[0m"), Some("http://[::1]:1/mcp"));
+        assert_eq!(listening(r#"{"message":"listening on http://[::1]:1/mcp","n":2}"#), Some("http://[::1]:1/mcp"));
+    }
+
+    #[test]
+    fn other_lines_are_not_taken_for_it() {
+        assert_eq!(listening("listening on stdio"), None);
+        assert_eq!(listening("not listening"), None);
+    }
+
+    #[test]
+    fn what_the_host_says_is_reported_in_order() {
+        let (sender, events) = mpsc::channel();
+        hear("starting\nlistening on http://127.0.0.1:1/mcp\n".as_bytes(), &sender);
+        drop(sender);
+        let events: Vec<_> = events.iter().collect();
+        assert!(
+            matches!(events.as_slice(), [Event::Listening(url), Event::Ended] if url == "http://127.0.0.1:1/mcp"),
+            "{events:?}"
+        );
+    }
+}

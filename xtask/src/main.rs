@@ -1,0 +1,74 @@
+//! The tasks of this repository: `cargo xtask plugins`, `demo`, `test` and their parts.
+//!
+//! Every task starts from a fresh clone: it installs and builds what it needs first, does nothing that is done already,
+//! and shows what it is at. It writes into the repository's `target/` only, except that the guest toolchain's fallback
+//! may install packages of the distribution ([`toolchain`]). Everything that a task says of itself goes to stderr.
+//!
+//! A task that cannot go on ends with exit code 1 and says what is missing, where it looked and what to do.
+
+mod cargo;
+mod clients;
+mod demo;
+mod plugins;
+mod progress;
+mod test;
+mod toolchain;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::{demo::Demo, plugins::Plugins, progress::Progress, test::Test, workspace::Workspace};
+
+/// Tasks of this repository.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Args)]
+struct Common {
+    /// Pass on all that cargo and other tools print, not only when they fail
+    #[arg(long, short, global = true)]
+    verbose: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Build the providers into target/plugins/NAME.wasm
+    Plugins(Plugins),
+    /// Build everything, serve this repository's git history and some notes, and show a client reading them
+    Demo(Demo),
+    /// Run all that must pass, or a part of it
+    Test(Test),
+    /// Install the official TypeScript and Python clients that the tests drive the host with, into target/clients
+    Clients,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let progress = Progress::new(cli.common.verbose);
+    match run(cli.task, &progress) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            progress.say(&format!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task, progress: &Progress) -> anyhow::Result<()> {
+    let workspace = Workspace::find()?;
+    match task {
+        Task::Plugins(task) => task.run(&workspace, progress).map(drop),
+        Task::Demo(task) => task.run(&workspace, progress),
+        Task::Test(task) => task.run(&workspace, progress),
+        Task::Clients => clients::install(&workspace, progress),
+    }
+}

@@ -1,0 +1,182 @@
+//! `cargo xtask plugins`: builds every provider of the guest workspace.
+//!
+//! A package of `plugins/Cargo.toml` is a provider when its manifest says so:
+//!
+//! ```toml
+//! [package.metadata.mcp-host]
+//! plugin = "git"          # ends up as target/plugins/git.wasm
+//! # or, of a guest that only tests need:
+//! fixture = "traps"       # ends up as target/plugins/fixtures/traps.wasm
+//! ```
+//!
+//! All are built by one run of cargo. A component is replaced only when its bytes changed, and at once, so that a
+//! running host never sees half of one.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail};
+use cargo_metadata::{Artifact, Metadata, Package, PackageId};
+use clap::Args;
+use serde::Deserialize;
+
+use crate::{
+    cargo,
+    progress::Progress,
+    toolchain::{self, TARGET},
+    workspace::Workspace,
+};
+
+/// The key below `[package.metadata]`.
+const METADATA_KEY: &str = "mcp-host";
+
+#[derive(Debug, Default, Args)]
+pub(crate) struct Plugins {
+    /// Also build the guests that only tests need, into target/plugins/fixtures
+    #[arg(long)]
+    pub(crate) fixtures: bool,
+}
+
+impl Plugins {
+    /// Builds the providers and says where they are.
+    pub(crate) fn run(&self, workspace: &Workspace, progress: &Progress) -> Result<()> {
+        let metadata = cargo::metadata(workspace.cargo(&workspace.guests()))?;
+        let providers = discover(&metadata, self.fixtures)?;
+        let toolchain = toolchain::ensure(workspace, progress)?;
+
+        let names: Vec<_> = providers.iter().map(|provider| provider.name.as_str()).collect();
+        let mut step = progress.step(format!("building {}", names.join(", ")));
+        let mut command = workspace.cargo(&workspace.guests());
+        command.args(["build", "--release", "--target", TARGET]);
+        for provider in &providers {
+            command.args(["--package", provider.package.as_str()]);
+        }
+        toolchain.configure(&mut command)?;
+        let artifacts = cargo::build(command, progress, &mut step)?;
+
+        let mut changed = Vec::new();
+        for provider in &providers {
+            let component = component(&artifacts, provider)?;
+            let installed = workspace.target().join("plugins").join(provider.file());
+            if install(component, &installed)? {
+                changed.push(workspace.shown(&installed).to_string());
+            }
+        }
+        step.done(&match changed.as_slice() {
+            [] => format!("{} up to date in target/plugins, by {toolchain}", counted(providers.len())),
+            changed => format!("built {}, by {toolchain}", changed.join(", ")),
+        });
+        Ok(())
+    }
+}
+
+/// A package of the guest workspace that makes a component.
+#[derive(Debug, PartialEq, Eq)]
+struct Provider {
+    package: String,
+    id: PackageId,
+    name: String,
+    fixture: bool,
+}
+
+impl Provider {
+    /// Its file below `target/plugins`.
+    fn file(&self) -> PathBuf {
+        let folder = if self.fixture { "fixtures" } else { "" };
+        Path::new(folder).join(format!("{}.wasm", self.name))
+    }
+}
+
+/// What a manifest says about itself below `[package.metadata.mcp-host]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "lowercase")]
+enum Mark {
+    Plugin(String),
+    Fixture(String),
+}
+
+/// Finds the providers of a workspace, ordered by their files, those for tests only when `fixtures` says so.
+fn discover(metadata: &Metadata, fixtures: bool) -> Result<Vec<Provider>> {
+    let mut providers = BTreeMap::new();
+    for package in metadata.workspace_packages() {
+        let Some(provider) = provider(package)? else { continue };
+        if provider.fixture && !fixtures {
+            continue;
+        }
+        let file = provider.file();
+        if let Some(other) = providers.insert(file.clone(), provider) {
+            bail!("both {} and {} would be target/plugins/{}", other.package, package.name, file.display());
+        }
+    }
+    if providers.is_empty() {
+        bail!("no package of plugins/Cargo.toml has a [package.metadata.{METADATA_KEY}] with plugin = \"NAME\"");
+    }
+    Ok(providers.into_values().collect())
+}
+
+fn provider(package: &Package) -> Result<Option<Provider>> {
+    let Some(mark) = package.metadata.get(METADATA_KEY) else { return Ok(None) };
+    let mark: Mark = Deserialize::deserialize(mark).with_context(|| {
+        format!(
+            "{}: expected plugin = \"NAME\" or fixture = \"NAME\" in [package.metadata.{METADATA_KEY}]",
+            package.manifest_path
+        )
+    })?;
+    let (name, fixture) = match mark {
+        Mark::Plugin(name) => (name, false),
+        Mark::Fixture(name) => (name, true),
+    };
+    if name.is_empty() || !name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-') {
+        bail!(
+            "{}: [package.metadata.{METADATA_KEY}] expects a name of the letters a–z, digits and `-`, found {name:?}",
+            package.manifest_path
+        );
+    }
+    Ok(Some(Provider { package: package.name.to_string(), id: package.id.clone(), name, fixture }))
+}
+
+/// The component among what cargo built for a provider.
+fn component<'a>(artifacts: &'a [Artifact], provider: &Provider) -> Result<&'a Path> {
+    artifacts
+        .iter()
+        .filter(|artifact| artifact.package_id == provider.id)
+        .flat_map(|artifact| &artifact.filenames)
+        .find(|file| file.extension() == Some("wasm"))
+        .map(|file| file.as_std_path())
+        .with_context(|| {
+            format!(
+                "package {} is marked as a provider but its build gives no component: its Cargo.toml wants \
+                 [lib] crate-type = [\"cdylib\", \"rlib\"]",
+                provider.package
+            )
+        })
+}
+
+/// Copies `from` to `to` unless their bytes are the same, and says whether it did.
+fn install(from: &Path, to: &Path) -> Result<bool> {
+    let new = fs::read(from).with_context(|| format!("cannot read {}", from.display()))?;
+    if fs::read(to).is_ok_and(|old| old == new) {
+        return Ok(false);
+    }
+    let write = || {
+        if let Some(folder) = to.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        // Beside its place, so that the rename stays within one file system.
+        let aside = to.with_extension(format!("{}.new", std::process::id()));
+        fs::write(&aside, &new)?;
+        fs::rename(&aside, to)
+    };
+    write().with_context(|| format!("cannot write {}", to.display()))?;
+    Ok(true)
+}
+
+fn counted(providers: usize) -> String {
+    format!("{providers} {}", if providers == 1 { "provider" } else { "providers" })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,123 @@
+//! What a person sees of long work.
+//!
+//! On a terminal each step is a spinner with what is being done and for how long; elsewhere (a log, CI) it is a plain line
+//! when it starts, one now and then while it lasts, and one when it is done. All of it goes to stderr.
+
+use std::{
+    io::IsTerminal,
+    time::{Duration, Instant},
+};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// How often the spinner turns.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How often a step that lasts says so where there is no spinner.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(20);
+
+/// Shows steps, and knows how much is wanted.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    terminal: bool,
+    verbose: bool,
+}
+
+impl Progress {
+    /// Progress on stderr; `verbose` is whether the output of tools is passed on as it comes.
+    pub(crate) fn new(verbose: bool) -> Self {
+        Self { terminal: std::io::stderr().is_terminal(), verbose }
+    }
+
+    /// Whether a person watches.
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.terminal
+    }
+
+    /// Whether the output of tools is passed on as it comes.
+    pub(crate) fn is_verbose(&self) -> bool {
+        self.verbose
+    }
+
+    /// Prints one message.
+    pub(crate) fn say(&self, message: &str) {
+        eprintln!("{message}");
+    }
+
+    /// Starts a step, such as `building the host`.
+    pub(crate) fn step(&self, title: impl Into<String>) -> Step {
+        let title = title.into();
+        let bar = (self.terminal && !self.verbose).then(|| {
+            let bar = ProgressBar::new_spinner();
+            if let Ok(style) = ProgressStyle::with_template("{spinner:.cyan} {prefix} {wide_msg:.dim} {elapsed}") {
+                bar.set_style(style);
+            }
+            bar.set_prefix(title.clone());
+            bar.enable_steady_tick(TICK);
+            bar
+        });
+        if bar.is_none() {
+            eprintln!("{title} …");
+        }
+        let now = Instant::now();
+        Step { title, bar, started: now, spoke: now }
+    }
+}
+
+/// One step under way. Dropped without [`Step::done`], it leaves no line behind on a terminal.
+#[derive(Debug)]
+pub(crate) struct Step {
+    title: String,
+    bar: Option<ProgressBar>,
+    started: Instant,
+    spoke: Instant,
+}
+
+impl Step {
+    /// Says what the step is at.
+    pub(crate) fn at(&mut self, detail: impl Into<String>) {
+        match &self.bar {
+            Some(bar) => bar.set_message(detail.into()),
+            None if self.spoke.elapsed() >= SIGN_OF_LIFE => {
+                self.spoke = Instant::now();
+                eprintln!("{} … {} ({})", self.title, detail.into(), seconds(self.started.elapsed()));
+            }
+            None => {}
+        }
+    }
+
+    /// Ends the step with what came of it, and the time that it took.
+    pub(crate) fn done(self, outcome: &str) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+        eprintln!("{outcome} ({})", seconds(self.started.elapsed()));
+    }
+}
+
+impl Drop for Step {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// A time as people read it: `0.4 s`, `1 min 32 s`.
+fn seconds(time: Duration) -> String {
+    match time.as_secs() {
+        0..60 => format!("{:.1} s", time.as_secs_f64()),
+        whole => format!("{} min {} s", whole / 60, whole % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_people_read_them() {
+        assert_eq!(seconds(Duration::from_millis(430)), "0.4 s");
+        assert_eq!(seconds(Duration::from_secs(92)), "1 min 32 s");
+    }
+}

@@ -1,0 +1,64 @@
+//! `cargo xtask test`: all that must pass.
+//!
+//! Two parts, each of which can be run by itself: `guests`, the providers and their SDK, natively; and `host`, everything of
+//! the host's workspace, with the components and the clients that its tests drive. The output is cargo's own, and its
+//! `test result` lines come last.
+
+use anyhow::{Result, ensure};
+use clap::{Args, ValueEnum};
+
+use crate::{cargo, clients, plugins::Plugins, progress::Progress, workspace::Workspace};
+
+#[derive(Debug, Args)]
+pub(crate) struct Test {
+    /// The part to run; both by default
+    part: Option<Part>,
+
+    /// What to pass on to `cargo test`, such as a test's name
+    #[arg(last = true)]
+    arguments: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// The guest workspace, natively
+    Guests,
+    /// The host's workspace: unit tests, doctests, end to end
+    Host,
+}
+
+impl Test {
+    /// Runs the tests; a part that fails does not keep the other from running.
+    pub(crate) fn run(&self, workspace: &Workspace, progress: &Progress) -> Result<()> {
+        let parts = self.part.map_or_else(|| vec![Part::Guests, Part::Host], |part| vec![part]);
+        let mut failed = Vec::new();
+        for part in parts {
+            let passed = match part {
+                Part::Guests => self.guests(workspace, progress)?,
+                Part::Host => self.host(workspace, progress)?,
+            };
+            if !passed {
+                failed.push(match part {
+                    Part::Guests => "the guests' tests",
+                    Part::Host => "the host's tests",
+                });
+            }
+        }
+        ensure!(failed.is_empty(), "{} failed; what failed is above", failed.join(" and "));
+        Ok(())
+    }
+
+    fn guests(&self, workspace: &Workspace, progress: &Progress) -> Result<bool> {
+        progress.say("testing the guests, natively");
+        let mut command = workspace.cargo(&workspace.guests());
+        cargo::pass_through(command.args(["test", "--workspace", "--no-fail-fast"]).args(&self.arguments))
+    }
+
+    fn host(&self, workspace: &Workspace, progress: &Progress) -> Result<bool> {
+        Plugins { fixtures: true }.run(workspace, progress)?;
+        clients::install(workspace, progress)?;
+        progress.say("testing the host");
+        let mut command = workspace.cargo(workspace.root());
+        cargo::pass_through(command.args(["test", "--workspace", "--no-fail-fast"]).args(&self.arguments))
+    }
+}

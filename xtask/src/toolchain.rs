@@ -1,0 +1,126 @@
+//! What compiles the guests: a Rust toolchain with the standard library of `wasm32-wasip2`.
+//!
+//! Rustup has it, and `rustup target add` is all that most machines need ([`rustup`]). Where rustup cannot download, Debian's
+//! own packages do ([`distribution`]): its compiler builds the standard library from its sources along with the guests. The
+//! choice is made anew by each run and costs nothing once made: rustup's when it is there, else what an earlier
+//! fallback left, else try the one and then the other. `MCP_HOST_GUEST_TOOLCHAIN` forces one.
+
+mod apt;
+mod distribution;
+mod rustup;
+mod wasi_libc;
+
+use std::{env, fmt, process::Command};
+
+use anyhow::{Result, anyhow, bail};
+
+use self::distribution::Overlay;
+use crate::{progress::Progress, workspace::Workspace};
+
+/// What guests are compiled for.
+pub(crate) const TARGET: &str = "wasm32-wasip2";
+
+/// Forces one toolchain: `rustup` or `distribution`.
+const CHOICE_VARIABLE: &str = "MCP_HOST_GUEST_TOOLCHAIN";
+
+/// A toolchain that can compile guests.
+#[derive(Debug)]
+pub(crate) enum Toolchain {
+    /// Rustup's compiler and its standard library of the target.
+    Rustup,
+    /// The distribution's compiler, which builds the standard library too.
+    Distribution(Overlay),
+}
+
+impl Toolchain {
+    /// Makes a `cargo build --target wasm32-wasip2` use it.
+    pub(crate) fn configure(&self, cargo: &mut Command) -> Result<()> {
+        match self {
+            Self::Rustup => Ok(()),
+            Self::Distribution(overlay) => overlay.configure(cargo),
+        }
+    }
+}
+
+impl fmt::Display for Toolchain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Rustup => "rustup's toolchain",
+            Self::Distribution(_) => "the distribution's toolchain",
+        })
+    }
+}
+
+/// Gives a toolchain for guests, and installs what is missing of it.
+///
+/// # Errors
+///
+/// When none can be had: the error tells for each way why, and what to do.
+pub(crate) fn ensure(workspace: &Workspace, progress: &Progress) -> Result<Toolchain> {
+    match Choice::from_environment()? {
+        Choice::Rustup => {
+            rustup::ensure(workspace, progress)?;
+            Ok(Toolchain::Rustup)
+        }
+        Choice::Distribution => Ok(Toolchain::Distribution(distribution::ensure(workspace, progress)?)),
+        Choice::Either => either(workspace, progress),
+    }
+}
+
+fn either(workspace: &Workspace, progress: &Progress) -> Result<Toolchain> {
+    if rustup::is_installed(workspace)? {
+        return Ok(Toolchain::Rustup);
+    }
+    if let Some(overlay) = distribution::installed(workspace) {
+        return Ok(Toolchain::Distribution(overlay));
+    }
+    let Err(by_rustup) = rustup::ensure(workspace, progress) else { return Ok(Toolchain::Rustup) };
+    progress.say(&format!("{by_rustup:#}\nfalling back to the distribution's packages"));
+    distribution::ensure(workspace, progress).map(Toolchain::Distribution).map_err(|by_distribution| {
+        anyhow!(
+            "there is no toolchain to compile the providers for {TARGET} with, and two ways to one failed:\n\n\
+             1. rustup: {by_rustup:#}\n\n\
+             2. the distribution's packages: {by_distribution:#}\n\n\
+             Do either what 2 says, or run `rustup target add {TARGET}` where there is a network; then try again."
+        )
+    })
+}
+
+/// Which toolchain is wanted.
+#[derive(Debug, PartialEq, Eq)]
+enum Choice {
+    Either,
+    Rustup,
+    Distribution,
+}
+
+impl Choice {
+    fn from_environment() -> Result<Self> {
+        Self::parse(&env::var_os(CHOICE_VARIABLE).unwrap_or_default().to_string_lossy())
+    }
+
+    fn parse(value: &str) -> Result<Self> {
+        match value {
+            "" => Ok(Self::Either),
+            "rustup" => Ok(Self::Rustup),
+            "distribution" => Ok(Self::Distribution),
+            other => {
+                bail!("{CHOICE_VARIABLE} expects `rustup` or `distribution`, found `{other}`; unset it to try both")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_toolchain_can_be_forced_and_no_other_word_is_taken() {
+        assert_eq!(Choice::parse("").unwrap(), Choice::Either);
+        assert_eq!(Choice::parse("rustup").unwrap(), Choice::Rustup);
+        assert_eq!(Choice::parse("distribution").unwrap(), Choice::Distribution);
+        let error = Choice::parse("debian").unwrap_err().to_string();
+        assert!(error.contains("expects `rustup` or `distribution`, found `debian`"), "{error}");
+    }
+}

@@ -1,0 +1,202 @@
+//! The fallback without rustup's downloads: Debian's compiler, which builds the standard library from its sources.
+//!
+//! It takes four things, each from where it can be had:
+//!
+//! | what | whence |
+//! |---|---|
+//! | `rustc` and the library's sources, of one version | Debian's packages `rustc-web` and `rust-web-src`, installed |
+//! | the C library of the target | Debian's package `wasi-libc`, unpacked ([`wasi_libc`]) |
+//! | the linkers `wasm-component-ld` and `rust-lld` | rustup's toolchain, which has them for every host |
+//! | cargo | rustup's toolchain, with `-Zbuild-std` |
+//!
+//! They meet in a *sysroot overlay*: a folder that looks like Debian's sysroot, by links, and has the target's C library
+//! besides. It is made once, in `target/guest-toolchain`, and put into place by one rename, so that it is whole or not there.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::{TARGET, apt, apt::Release, rustup, wasi_libc};
+use crate::{cargo, progress::Progress, workspace::Workspace};
+
+/// Debian's compiler.
+const RUSTC: &str = "/usr/bin/rustc";
+
+/// Debian's sysroot, as far as the compiler's own files go.
+const RUSTLIB: &str = "/usr/lib/rustlib";
+
+/// The packages with the compiler and with the sources of its standard library.
+const PACKAGES: [&str; 2] = ["rustc-web", "rust-web-src"];
+
+/// The linker that makes a component.
+const LINKER: &str = "wasm-component-ld";
+
+/// The oldest compiler that the guests build with, as major and minor version.
+const OLDEST: &str = env!("CARGO_PKG_RUST_VERSION");
+
+/// The toolchain that the fallback puts together.
+#[derive(Debug)]
+pub(crate) struct Overlay {
+    sysroot: PathBuf,
+    linkers: PathBuf,
+}
+
+impl Overlay {
+    /// Makes a `cargo build --target wasm32-wasip2` use it.
+    pub(super) fn configure(&self, cargo: &mut Command) -> Result<()> {
+        let linkers = [self.linkers.clone(), self.linkers.join("gcc-ld")];
+        let path = env::var_os("PATH").unwrap_or_default();
+        let path = env::join_paths(linkers.into_iter().chain(env::split_paths(&path)))
+            .context("a folder of the toolchain has a `:` in its name, which PATH cannot have")?;
+        let sysroot = toml_string(&format!("--sysroot={}", self.sysroot.display()));
+        cargo
+            .arg("-Zbuild-std=std,panic_abort")
+            // Not by a variable: that one splits at blanks, which a path may have. Those that win over it go.
+            .arg(format!("--config=target.{TARGET}.rustflags=[{sysroot}]"))
+            .env_remove("RUSTFLAGS")
+            .env_remove("CARGO_ENCODED_RUSTFLAGS")
+            .env("RUSTC", RUSTC)
+            .env("RUSTC_BOOTSTRAP", "1")
+            .env("PATH", path);
+        Ok(())
+    }
+}
+
+/// What an earlier run left, if all of it is still there.
+pub(super) fn installed(workspace: &Workspace) -> Option<Overlay> {
+    let sysroot = sysroot(workspace);
+    (sysroot.is_dir() && compiler().is_ok()).then_some(())?;
+    Some(Overlay { sysroot, linkers: linkers(workspace).ok()? })
+}
+
+/// Puts the toolchain together, and installs what is missing of it.
+pub(super) fn ensure(workspace: &Workspace, progress: &Progress) -> Result<Overlay> {
+    if let Some(overlay) = installed(workspace) {
+        return Ok(overlay);
+    }
+    let linkers = linkers(workspace)?;
+    let release = Release::of_this_system()?;
+    if let Err(missing) = compiler() {
+        progress.say(&format!("the guest toolchain misses Debian's compiler: {missing:#}"));
+        apt::install(&PACKAGES, "the compiler for the providers and the sources of its standard library", progress)?;
+        compiler().with_context(|| format!("{} are installed, but are not enough", PACKAGES.join(" and ")))?;
+    }
+
+    let sysroot = sysroot(workspace);
+    if !sysroot.is_dir() {
+        let mut step = progress.step("unpacking the C library of the target (package wasi-libc, not installed)");
+        let scratch = workspace.target().join("guest-toolchain/wasi-libc");
+        let library = wasi_libc::unpack(&release, &scratch, &mut step)?;
+        build(&library, &sysroot)?;
+        fs::remove_dir_all(&scratch).with_context(|| format!("cannot remove {}", scratch.display()))?;
+        step.done(&format!("made the sysroot of the target in {}", workspace.shown(&sysroot)));
+    }
+    Ok(Overlay { sysroot, linkers })
+}
+
+fn sysroot(workspace: &Workspace) -> PathBuf {
+    workspace.target().join("guest-toolchain/sysroot")
+}
+
+/// Checks that Debian's compiler and the sources of its library are there and new enough.
+fn compiler() -> Result<()> {
+    ensure!(Path::new(RUSTC).is_file(), "there is no {RUSTC}");
+    let sources = Path::new(RUSTLIB).join("src/rust/library/std/Cargo.toml");
+    ensure!(sources.is_file(), "there is no {}", sources.display());
+    let said = cargo::capture(Command::new(RUSTC).arg("--version"))?;
+    let found = minor_version(said.split_whitespace().nth(1).unwrap_or_default());
+    match (found, minor_version(OLDEST)) {
+        (Some(found), Some(oldest)) if found >= oldest => Ok(()),
+        _ => bail!("expected {RUSTC} of version {OLDEST} or newer, found {}", said.trim()),
+    }
+}
+
+/// `1.96.0` as numbers, without the last.
+fn minor_version(text: &str) -> Option<(u32, u32)> {
+    let mut numbers = text.split('.').map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+/// The folder of the linkers.
+fn linkers(workspace: &Workspace) -> Result<PathBuf> {
+    let folder = rustup::tools(workspace)?;
+    ensure!(
+        folder.join(LINKER).is_file(),
+        "the linker {LINKER} is not in {}; it comes with rustup's toolchains, so install Rust by rustup",
+        folder.display()
+    );
+    Ok(folder)
+}
+
+/// Makes the overlay beside its place and moves it there.
+fn build(library: &Path, sysroot: &Path) -> Result<()> {
+    let aside = sysroot.with_extension("new");
+    if aside.exists() {
+        fs::remove_dir_all(&aside)?;
+    }
+    let rustlib = aside.join("lib/rustlib");
+    let own = rustlib.join(TARGET).join("lib/self-contained");
+    fs::create_dir_all(&own).with_context(|| format!("cannot make {}", own.display()))?;
+    for entry in fs::read_dir(RUSTLIB).with_context(|| format!("cannot read {RUSTLIB}"))?.flatten() {
+        link(&entry.path(), &rustlib.join(entry.file_name()))?;
+    }
+    for file in fs::read_dir(library)?.flatten() {
+        if file.path().is_file() {
+            fs::copy(file.path(), own.join(file.file_name()))?;
+        }
+    }
+    fs::rename(&aside, sysroot).with_context(|| format!("cannot put {} into place", sysroot.display()))
+}
+
+#[cfg(unix)]
+fn link(to: &Path, at: &Path) -> Result<()> {
+    std::os::unix::fs::symlink(to, at).with_context(|| format!("cannot link {} to {}", at.display(), to.display()))
+}
+
+#[cfg(not(unix))]
+fn link(to: &Path, _at: &Path) -> Result<()> {
+    bail!("{} is of a Debian system, and this is none", to.display())
+}
+
+/// A TOML string: JSON's escapes are among those of TOML.
+fn toml_string(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_compared_as_numbers() {
+        assert_eq!(minor_version("1.96.0"), Some((1, 96)));
+        assert!(minor_version("1.100.0") > minor_version("1.96"));
+        assert_eq!(minor_version("nightly"), None);
+    }
+
+    #[test]
+    fn a_sysroot_with_blanks_in_its_path_reaches_the_compiler_whole() {
+        let overlay = Overlay { sysroot: "/a b/\"c\"".into(), linkers: "/rust/bin".into() };
+        let mut command = Command::new("cargo");
+        overlay.configure(&mut command).unwrap();
+        let arguments: Vec<_> = command.get_args().map(|argument| argument.to_string_lossy()).collect();
+        assert!(
+            arguments.contains(&r#"--config=target.wasm32-wasip2.rustflags=["--sysroot=/a b/\"c\""]"#.into()),
+            "{arguments:?}"
+        );
+    }
+
+    #[test]
+    fn the_linkers_come_first_in_the_path() {
+        let overlay = Overlay { sysroot: "/sysroot".into(), linkers: "/rust/bin".into() };
+        let mut command = Command::new("cargo");
+        overlay.configure(&mut command).unwrap();
+        let path = command.get_envs().find(|(name, _)| *name == "PATH").and_then(|(_, value)| value).unwrap();
+        let first: Vec<_> = env::split_paths(path).take(2).collect();
+        assert_eq!(first, [PathBuf::from("/rust/bin"), "/rust/bin/gcc-ld".into()]);
+    }
+}
