@@ -1,7 +1,7 @@
 //! The command line: the façade without a client, and the way to start the server.
 //!
-//! Each command is a module with the same two things: `Args`, what can be written behind its name, and `Args::run`, what
-//! it does. The rest is shared:
+//! Each command is a module with the same two things: `Args`, what can be written behind its name, and `Args::run`,
+//! what it does. The rest is shared:
 //!
 //! | module | what it decides |
 //! |---|---|
@@ -11,8 +11,8 @@
 //! | `escape` | what of a provider's text a terminal may see |
 //! | `failure` | why a command failed, what to do, and the exit code |
 //!
-//! Exit codes: 0 when all went well, 1 when something that was asked for could not be done, 2 when the command line or the
-//! config is wrong. A reader of standard output that goes away early is no failure.
+//! Exit codes: 0 when all went well, 1 when something that was asked for could not be done, 2 when the command line or
+//! the config is wrong. A reader of standard output that goes away early is no failure.
 //!
 //! Nothing here knows how anything is done: a command asks the library and shows the answer.
 
@@ -46,8 +46,8 @@ use self::failure::Failure;
 
 /// Runs the command that this process was started with.
 ///
-/// Wrong usage ends the process with exit code 2, `--help` and `--version` with 0. The `main` that calls this begins with
-/// [`run_compiler`](crate::plugin::run_compiler).
+/// Wrong usage ends the process with exit code 2, `--help` and `--version` with 0. The `main` that calls this begins
+/// with [`run_compiler`](crate::plugin::run_compiler).
 pub fn main() -> ExitCode {
     let Arguments { common, command } = Arguments::parse();
     let context = Context::new(&common);

@@ -127,7 +127,7 @@ impl Config {
             Err(error) => {
                 let (text, at) = (String::from_utf8_lossy(&bytes), error.valid_up_to());
                 let problem = Problem::new("the file is not UTF-8", "save the file as UTF-8").at(at..at);
-                Err(ConfigError::new(file, &text, vec![problem], 0))
+                Err(ConfigError::new(file, &text, problem))
             }
         }
     }
@@ -144,13 +144,11 @@ impl Config {
         if text.len() > Self::LARGEST_FILE {
             return Err(too_large(file));
         }
-        let document = syntax::parse(text).map_err(|problems| ConfigError::new(file, text, problems, 0))?;
+        let document = syntax::parse(text).map_err(|problems| ConfigError::new(file, text, problems))?;
         let scope = Scope::new(text, file.parent().unwrap_or(Path::new("")), environment);
-        let config = Table::read(&scope, document.get_ref(), Self::from_table);
-        match scope.into_problems() {
-            (problems, _) if problems.is_empty() => Ok(config),
-            (problems, left_out) => Err(ConfigError::new(file, text, problems, left_out)),
-        }
+        let config = Table::outermost(&scope, document.get_ref(), Self::from_table);
+        let problems = scope.into_problems();
+        if problems.is_empty() { Ok(config) } else { Err(ConfigError::new(file, text, problems)) }
     }
 
     fn from_table(table: &mut Table<'_>) -> Self {
@@ -183,10 +181,10 @@ fn unreadable(file: &Path, error: &io::Error) -> ConfigError {
         ErrorKind::IsADirectory => Problem::new("this is a directory", "name the file in it: `mcp-host.toml`"),
         _ => Problem::new(format!("the file cannot be read: {error}"), "name a file that the host may read"),
     };
-    ConfigError::new(file, "", vec![problem], 0)
+    ConfigError::new(file, "", problem)
 }
 
 fn too_large(file: &Path) -> ConfigError {
     let message = format!("the file has more than {} bytes", Config::LARGEST_FILE);
-    ConfigError::new(file, "", vec![Problem::new(message, "a config is far smaller: is this another file?")], 0)
+    ConfigError::new(file, "", Problem::new(message, "a config is far smaller: is this another file?"))
 }

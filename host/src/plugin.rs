@@ -32,6 +32,7 @@ mod limits;
 mod loader;
 mod progress;
 mod sandbox;
+mod state;
 
 use std::path::Path as FilePath;
 use std::sync::Arc;
@@ -39,12 +40,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Semaphore;
 
+use self::bindings::contract;
 use self::bindings::logging::Level;
-use self::bindings::{ProviderPre, contract};
 use self::engine::Engine;
 use self::guest_log::GuestLog;
+use self::instance::Caller;
 use self::loader::{Loaded, Loader};
-use self::sandbox::{Sandbox, State};
+use self::sandbox::Sandbox;
 use crate::config;
 use crate::resource::{Argument, Completion, Contents, Entry, EntryTemplate};
 use crate::uri::{Mount, Path};
@@ -96,14 +98,16 @@ impl Plugins {
         Plugin {
             name,
             mount: config.mount.clone(),
-            limits: config.limits.clone(),
             info: Info::default(),
-            provider: loaded.provider.clone(),
-            sandbox: Sandbox::new(config, log.clone()),
-            calls: Arc::new(Semaphore::new(config.limits.concurrency.get())),
+            caller: Arc::new(Caller {
+                engine: self.engine.clone(),
+                provider: loaded.provider.clone(),
+                sandbox: Sandbox::new(config, log.clone()),
+                limits: config.limits.clone(),
+                places: Arc::new(Semaphore::new(config.limits.concurrency.get())),
+            }),
             log,
             faults: AtomicU64::new(0),
-            engine: self.engine.clone(),
         }
     }
 }
@@ -112,16 +116,11 @@ impl Plugins {
 pub struct Plugin {
     name: Arc<str>,
     mount: Mount,
-    limits: config::Limits,
     info: Info,
-    provider: ProviderPre<State>,
-    sandbox: Sandbox,
-    /// Places for calls.
-    calls: Arc<Semaphore>,
+    caller: Arc<Caller>,
     log: Arc<GuestLog>,
-    /// How often the provider broke the contract.
+    /// How often the provider was at fault.
     faults: AtomicU64,
-    engine: Arc<Engine>,
 }
 
 impl Plugin {

@@ -2,6 +2,7 @@
 //!
 //! `ui/invalid/NAME.err` is the message for `ui/invalid/NAME.toml`. After a change that is meant,
 //! `UPDATE_GOLDEN=1 cargo test --test config_errors` writes them anew, for review.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests may fail as loudly as tests")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

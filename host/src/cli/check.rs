@@ -1,7 +1,7 @@
 //! `check`: would the config serve all that it names?
 //!
-//! Every plugin is loaded as `serve` would: its component is read, compiled if need be, linked, and asked to describe itself
-//! with the plugin's grants and limits. Nothing is served, and nothing is written but compiled components.
+//! Every plugin is loaded as `serve` would: its component is read, compiled if need be, linked, and asked to describe
+//! itself with the plugin's grants and limits. Nothing is served, and nothing is written but compiled components.
 
 use std::path::Path;
 

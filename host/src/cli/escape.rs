@@ -1,9 +1,9 @@
 //! What of a provider's text a terminal may see.
 //!
 //! Providers are not trusted, and a terminal obeys what it is shown: it can be made to rename its window, to overwrite
-//! what stands above, to type. So control characters (C0, DEL and C1) are shown as what they are, `\u{1b}`, and so are the
-//! characters that turn the reading direction of what follows (Unicode UAX #9, explicit formatting), with which a name can
-//! be made to look like another. All other text, in whatever script, stays as it is.
+//! what stands above, to type. So control characters (C0, DEL and C1) are shown as what they are, `\u{1b}`, and so are
+//! the characters that turn the reading direction of what follows (Unicode UAX #9, explicit formatting), with which a
+//! name can be made to look like another. All other text, in whatever script, stays as it is.
 
 use std::borrow::Cow;
 use std::fmt::Write;

@@ -19,8 +19,8 @@ pub(super) enum Format {
 
 /// Reads a filter: levels, each for everything or, as `TARGET=LEVEL`, for one part.
 ///
-/// The protocol library logs every request, and every error that a client can provoke: unless its level is named, only what
-/// is wrong with itself is logged.
+/// The protocol library logs every request, and every error that a client can provoke: unless its level is named, only
+/// what is wrong with itself is logged.
 pub(super) fn filter(text: &str) -> Result<Targets, String> {
     text.split(',').try_fold(Targets::new().with_target("rmcp", LevelFilter::ERROR), |targets, part| {
         Ok(match part.split_once('=') {

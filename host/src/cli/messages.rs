@@ -1,8 +1,8 @@
 //! Standard error: whatever is not a result.
 //!
-//! Errors, warnings, notes, the log and progress all go through one [`Messages`], so that a line never lands in the middle
-//! of a progress bar. Bars are drawn on a terminal only. Foreign text is escaped here, whatever standard error is: logs are
-//! read on terminals in the end.
+//! Errors, warnings, notes, the log and progress all go through one [`Messages`], so that a line never lands in the
+//! middle of a progress bar. Bars are drawn on a terminal only. Foreign text is escaped here, whatever standard error
+//! is: logs are read on terminals in the end.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;

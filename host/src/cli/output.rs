@@ -1,8 +1,8 @@
 //! Standard output: results, and nothing else.
 //!
-//! This is the one place that writes to it (but for `serve --stdio`, where it is the protocol's). What is printed here is
-//! buffered, so a write of any size is cheap; [`Output::flush`] at the end of a result makes sure that it got out. A reader
-//! that goes away, as `head` does, is an error of the kind [`BrokenPipe`](std::io::ErrorKind::BrokenPipe), which
+//! This is the one place that writes to it (but for `serve --stdio`, where it is the protocol's). What is printed here
+//! is buffered, so a write of any size is cheap; [`Output::flush`] at the end of a result makes sure that it got out. A
+//! reader that goes away, as `head` does, is an error of the kind [`BrokenPipe`](std::io::ErrorKind::BrokenPipe), which
 //! [`Failure`](super::failure::Failure) knows to be none.
 
 use std::io::{self, BufWriter, IsTerminal, Write};

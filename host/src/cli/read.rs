@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | text | shown, with control characters escaped | the bytes as they are |
 //! | binary | refused | the bytes as they are |
-//! | several formats of the resource | all text, each under a line with its URI and type | the first, which is the preferred one |
+//! | several formats of the resource | all text, each under its URI and type | the first, the preferred one |
 //! | contents of what is below the resource | the same | refused, because only one can go |
 //!
 //! With `--json` it is the MCP result object, everywhere.

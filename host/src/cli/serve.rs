@@ -54,8 +54,8 @@ impl Args {
         } else {
             if std::io::stdin().is_terminal() {
                 context.messages.note(
-                    "this speaks MCP over standard input and output, and is for a client to start; to serve over \
-                     HTTP, use `--http 127.0.0.1:8080`, or write `http = \"127.0.0.1:8080\"` under `[server]` in the config",
+                    "this speaks MCP over standard input and output, and is for a client to start; to serve over HTTP, \
+                     use `--http 127.0.0.1:8080`, or write `http = \"127.0.0.1:8080\"` under `[server]` in the config",
                 );
             }
             server::serve_stdio(host, shutdown).await?;

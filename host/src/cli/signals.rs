@@ -4,8 +4,8 @@ use std::io;
 
 use tokio_util::sync::CancellationToken;
 
-/// A token that is cancelled by the first signal to end. A second signal ends the process at once, with the exit code that
-/// shells give to a process that the signal ended.
+/// A token that is cancelled by the first signal to end. A second signal ends the process at once, with the exit code
+/// that shells give to a process that the signal ended.
 ///
 /// # Errors
 ///

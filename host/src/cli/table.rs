@@ -1,7 +1,8 @@
 //! Columns: what is listed, one thing a row.
 //!
-//! On a terminal they have headings; for a program, which knows what it asked for, they are plain rows. Either way a row is
-//! one line, the text of a provider is escaped, and a column never gets narrower from one page of a listing to the next.
+//! On a terminal they have headings; for a program, which knows what it asked for, they are plain rows. Either way a
+//! row is one line, the text of a provider is escaped, and a column never gets narrower from one page of a listing to
+//! the next.
 
 use std::io;
 

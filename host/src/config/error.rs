@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet, normalize_untrusted_str};
 
 /// How many problems one error shows. Whoever has more has made one mistake many times.
-pub(super) const MOST_PROBLEMS: usize = 100;
+const MOST_PROBLEMS: usize = 100;
 
 /// How many characters of a value a message repeats.
 const MOST_QUOTED: usize = 60;
@@ -105,6 +105,33 @@ impl Problem {
     }
 }
 
+/// Problems as they are found: the first [`MOST_PROBLEMS`], and how many more there were.
+#[derive(Debug, Default)]
+pub(super) struct Problems {
+    kept: Vec<Problem>,
+    left_out: usize,
+}
+
+impl Problems {
+    pub(super) fn push(&mut self, problem: Problem) {
+        if self.kept.len() < MOST_PROBLEMS {
+            self.kept.push(problem);
+        } else {
+            self.left_out = self.left_out.saturating_add(1);
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+}
+
+impl From<Problem> for Problems {
+    fn from(problem: Problem) -> Self {
+        Self { kept: vec![problem], left_out: 0 }
+    }
+}
+
 /// A config that cannot be used, with everything that is wrong with it.
 ///
 /// Its `Display` and its `Debug` are [`render`](Self::render) in the plain look.
@@ -117,8 +144,9 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    /// Puts the problems into the order of the file. `left_out` is how many there are beyond them.
-    pub(super) fn new(file: &Path, text: &str, mut problems: Vec<Problem>, left_out: usize) -> Self {
+    /// Puts the problems into the order of the file.
+    pub(super) fn new(file: &Path, text: &str, problems: impl Into<Problems>) -> Self {
+        let Problems { kept: mut problems, left_out } = problems.into();
         for problem in &mut problems {
             for mark in problem.mark.iter_mut().chain(&mut problem.beside) {
                 mark.span = within(text, &mark.span);
@@ -199,12 +227,16 @@ pub(super) trait Advice: std::error::Error {
 
 /// A piece of the file for a message: in backticks, on one line, and not too long.
 pub(super) fn quote(text: &str) -> String {
-    let line = text.lines().next().unwrap_or_default();
-    let mut short: String = line.chars().take(MOST_QUOTED).collect();
+    format!("`{}`", short(text))
+}
+
+/// A piece of the file for a message: on one line, and not too long.
+pub(super) fn short(text: &str) -> String {
+    let mut short: String = text.lines().next().unwrap_or_default().chars().take(MOST_QUOTED).collect();
     if short.len() < text.len() {
         short.push('…');
     }
-    format!("`{short}`")
+    short
 }
 
 /// The span, moved to character boundaries of the text.

@@ -5,23 +5,24 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, Error};
 
-use super::error::{Problem, quote};
+use super::error::{Problem, Problems, quote, short};
 
 /// Parses a document, or says why it is none: at most once for each line.
-pub(super) fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, Vec<Problem>> {
+pub(super) fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, Problems> {
     let (document, mut errors) = DeTable::parse_recoverable(text);
     if errors.is_empty() {
         return Ok(document);
     }
     errors.sort_by_key(|error| span(error, text).start);
-    let mut problems = Vec::new();
-    let mut last = None;
+    let mut problems = Problems::default();
+    let mut next_line = 0;
     for error in &errors {
-        let line = line_around(text, span(error, text).start);
-        if last.as_ref() != Some(&line) {
+        let start = span(error, text).start;
+        if start >= next_line {
+            let line = line_around(text, start);
             problems.push(unquoted(error, text, &line).unwrap_or_else(|| explain(error, text)));
+            next_line = line.end.saturating_add(1);
         }
-        last = Some(line);
         // What follows an open bracket is read as if it stood inside: more errors there say nothing.
         if error.message().contains("array") || error.message().contains("inline table") {
             break;
@@ -41,7 +42,7 @@ fn unquoted(error: &Error, text: &str, line: &Range<usize>) -> Option<Problem> {
     if span(error, text).start < start {
         return None;
     }
-    let help = format!("put text in quotes: `{} = \"{value}\"`", key.trim());
+    let help = format!("put text in quotes: `{} = \"{}\"`", short(key.trim()), short(value));
     Some(Problem::new(format!("{} is not a TOML value", quote(value)), help).at(start..start.checked_add(value.len())?))
 }
 

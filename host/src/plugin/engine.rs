@@ -13,9 +13,8 @@ use wasmtime::component::Linker;
 use wasmtime::{Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 use super::EngineError;
-use super::bindings;
 use super::epoch::Ticker;
-use super::sandbox::State;
+use super::state::{self, State};
 
 /// Instances alive at once over all plugins. A call beyond that waits for its turn, as it does when its plugin is busy.
 const MAX_INSTANCES: u32 = 256;
@@ -49,7 +48,7 @@ impl Engine {
             tracing::warn!(%error, "no address space for an instance pool: every call will map its own memory, which is slower");
             wasmtime::Engine::new(&code_settings()).map_err(|error| EngineError::Start(error.to_string()))
         })?;
-        let linker = bindings::linker(&wasmtime).map_err(|error| EngineError::Start(format!("{error:#}")))?;
+        let linker = state::linker(&wasmtime).map_err(|error| EngineError::Start(format!("{error:#}")))?;
         Ok(Self {
             ticker: Ticker::start(wasmtime.clone())?,
             instances: Arc::new(Semaphore::new(MAX_INSTANCES as usize)),

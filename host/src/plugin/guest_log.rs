@@ -15,8 +15,7 @@ use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use tokio::io::AsyncWrite;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 
-use super::bindings::logging::{self, Level};
-use super::sandbox::State;
+use super::bindings::logging::Level;
 
 /// Bytes of one line that are kept.
 const MAX_LINE: usize = 1024;
@@ -97,15 +96,6 @@ fn clip(line: &str) -> String {
         }
     }
     shown
-}
-
-impl logging::Host for State {
-    fn log(&mut self, level: Level, context: String, message: String) -> wasmtime::Result<()> {
-        for line in message.lines() {
-            self.log.line(level, &context, line);
-        }
-        Ok(())
-    }
 }
 
 /// A standard stream of a guest.

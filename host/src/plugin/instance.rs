@@ -1,24 +1,41 @@
 //! One call: a place, an instance, the guest's code under its limits, and what became of it.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
-use wasmtime::Store;
+use wasmtime::{Store, UpdateDeadline};
 
 use super::Plugin;
 use super::bindings::ProviderPre;
 use super::bindings::contract::{self, Guest};
+use super::engine::Engine;
+use super::epoch::TICK;
 use super::fault::Fault;
-use super::limits::{self, OutOfCpu};
-use super::sandbox::State;
+use super::limits::OutOfCpu;
+use super::sandbox::Sandbox;
+use super::state::State;
 use crate::config::Limits;
+
+/// What a reply may carry beyond its limit in bytes: the metadata around the content.
+const REPLY_SLACK: usize = 1 << 20;
 
 /// What a call answers: the trap that ended it, or the provider's own word.
 type Answer<T> = wasmtime::Result<Result<T, contract::Failure>>;
 /// A call under way.
 type Running<'a, T> = Pin<Box<dyn Future<Output = Answer<T>> + Send + 'a>>;
+
+/// All that a call needs, shared by the calls of one plugin.
+pub(super) struct Caller {
+    pub(super) engine: Arc<Engine>,
+    pub(super) provider: ProviderPre<State>,
+    pub(super) sandbox: Sandbox,
+    pub(super) limits: Limits,
+    /// Places for calls.
+    pub(super) places: Arc<Semaphore>,
+}
 
 impl Plugin {
     /// Calls the provider in a fresh instance. Dropping the future ends the call.
@@ -27,35 +44,25 @@ impl Plugin {
         T: Send + 'static,
         F: for<'a> FnOnce(&'a Guest, &'a mut Store<State>) -> Running<'a, T> + Send + 'static,
     {
-        let answer = self.attempt(run).await;
+        let answer = self.caller.clone().call(run).await;
         if let Err(fault) = &answer {
             self.note(function, fault);
         }
         answer
     }
+}
 
-    async fn attempt<T, F>(&self, run: F) -> Result<T, Fault>
+impl Caller {
+    async fn call<T, F>(self: Arc<Self>, run: F) -> Result<T, Fault>
     where
         T: Send + 'static,
         F: for<'a> FnOnce(&'a Guest, &'a mut Store<State>) -> Running<'a, T> + Send + 'static,
     {
+        let engine = self.engine.clone();
         let places = self.places().await?;
-        let state = self.sandbox.state().map_err(|error| Fault::Grant(error.to_string()))?;
-        let mut store = Store::new(self.engine.wasmtime(), state);
-        limits::arm(&mut store, &self.limits);
-        let provider = self.provider.clone();
-        let limits = self.limits.clone();
-        let deadline = limits.deadline.duration();
-        let running = self.engine.ticker.run();
-        let task = self.engine.spawn(async move {
-            let answer = timeout(deadline, drive(&provider, &mut store, run)).await;
-            let answer = answer
-                .map_err(|_| Fault::Deadline(deadline))
-                .and_then(|answer| answer.map_err(|error| classify(&error, &store, &limits)))
-                .and_then(|answer| answer.map_err(Fault::from));
-            // The places are free again only when the memory is.
-            drop(store);
-            drop(running);
+        let task = engine.spawn(async move {
+            let answer = self.run(run).await;
+            // The places are free again only now that the memory is.
             drop(places);
             answer
         });
@@ -66,39 +73,71 @@ impl Plugin {
     async fn places(&self) -> Result<[OwnedSemaphorePermit; 2], Fault> {
         let wait = self.limits.wait.duration();
         let both = async {
-            let own = place(&self.calls).await?;
+            let own = place(&self.places).await?;
             let pool = place(&self.engine.instances).await?;
             Ok([own, pool])
         };
         timeout(wait, both).await.unwrap_or(Err(Fault::Busy(wait)))
     }
+
+    async fn run<T, F>(&self, run: F) -> Result<T, Fault>
+    where
+        F: for<'a> FnOnce(&'a Guest, &'a mut Store<State>) -> Running<'a, T>,
+    {
+        let state = self.sandbox.state().map_err(|error| Fault::Grant(error.to_string()))?;
+        let _epoch_moves = self.engine.ticker.run();
+        let mut store = Store::new(self.engine.wasmtime(), state);
+        arm(&mut store, &self.limits);
+        let deadline = self.limits.deadline.duration();
+        let answer = timeout(deadline, self.drive(&mut store, run)).await;
+        answer
+            .map_err(|_| Fault::Deadline(deadline))
+            .and_then(|answer| answer.map_err(|error| self.classify(&error, store.data())))
+            .and_then(|answer| answer.map_err(Fault::from))
+    }
+
+    async fn drive<T, F>(&self, store: &mut Store<State>, run: F) -> Answer<T>
+    where
+        F: for<'a> FnOnce(&'a Guest, &'a mut Store<State>) -> Running<'a, T>,
+    {
+        let instance = self.provider.instantiate_async(&mut *store).await?;
+        run(instance.mcp_host_provider_resource_provider(), store).await
+    }
+
+    /// What ended the guest.
+    fn classify(&self, error: &wasmtime::Error, state: &State) -> Fault {
+        if error.downcast_ref::<OutOfCpu>().is_some() {
+            return Fault::Cpu(self.limits.cpu.duration());
+        }
+        if state.memory.refused() {
+            return Fault::Memory(self.limits.memory.bytes());
+        }
+        let message = format!("{error:#}");
+        // wasmtime has no type for this error.
+        if message.contains("fuel allocated for hostcalls has been exhausted") {
+            return Fault::Reply(self.limits.reply.bytes());
+        }
+        Fault::Trap(message)
+    }
 }
 
-async fn place(semaphore: &std::sync::Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Fault> {
+async fn place(semaphore: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Fault> {
     // Only a closed semaphore refuses, and none of these is ever closed.
     semaphore.clone().acquire_owned().await.map_err(|_| Fault::Busy(Duration::ZERO))
 }
 
-async fn drive<T, F>(provider: &ProviderPre<State>, store: &mut Store<State>, run: F) -> Answer<T>
-where
-    F: for<'a> FnOnce(&'a Guest, &'a mut Store<State>) -> Running<'a, T>,
-{
-    let instance = provider.instantiate_async(&mut *store).await?;
-    run(instance.mcp_host_provider_resource_provider(), store).await
-}
-
-/// What ended the guest.
-fn classify(error: &wasmtime::Error, store: &Store<State>, limits: &Limits) -> Fault {
-    if error.downcast_ref::<OutOfCpu>().is_some() {
-        return Fault::Cpu(limits.cpu.duration());
-    }
-    if store.data().memory.refused() {
-        return Fault::Memory(limits.memory.bytes());
-    }
-    let message = format!("{error:#}");
-    // wasmtime has no type for this error.
-    if message.contains("fuel allocated for hostcalls has been exhausted") {
-        return Fault::Reply(limits.reply.bytes());
-    }
-    Fault::Trap(message)
+/// Puts a store under the limits, for one call.
+fn arm(store: &mut Store<State>, limits: &Limits) {
+    store.limiter(|state| &mut state.memory);
+    let reply = usize::try_from(limits.reply.bytes()).unwrap_or(usize::MAX);
+    store.set_hostcall_fuel(reply.saturating_add(REPLY_SLACK));
+    let mut ticks = limits.cpu.duration().as_millis().div_ceil(TICK.as_millis());
+    store.set_epoch_deadline(1);
+    store.epoch_deadline_callback(move |_| {
+        if ticks == 0 {
+            return Err(OutOfCpu.into());
+        }
+        ticks = ticks.saturating_sub(1);
+        Ok(UpdateDeadline::Yield(1))
+    });
 }

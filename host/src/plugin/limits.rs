@@ -1,23 +1,18 @@
 //! What a call may use up while it runs: memory, tables and CPU time.
 //!
 //! Memory is counted per plugin, over all its instances, and refused rather than trapped on: a guest that handles a failed
-//! allocation goes on. CPU time is counted in ticks of the engine's epoch during which the guest ran.
+//! allocation goes on. CPU time is counted in ticks of the engine's epoch: one for each millisecond that the guest runs, and
+//! one for each call to the host that it waits longer for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use wasmtime::{ResourceLimiter, Store, UpdateDeadline};
-
-use super::epoch::TICK;
-use super::sandbox::State;
-use crate::config::Limits;
+use wasmtime::ResourceLimiter;
 
 /// Elements in all tables that one instance may have.
 const MAX_TABLE_ELEMENTS: usize = 60_000;
 /// Handles of one kind (files, streams) that one instance may hold.
 pub(super) const MAX_HANDLES: usize = 1024;
-/// What a reply may carry beyond its limit in bytes: the metadata around the content.
-const REPLY_SLACK: usize = 1 << 20;
 
 /// The memory of one plugin, shared by all its instances.
 #[derive(Debug)]
@@ -103,22 +98,6 @@ impl ResourceLimiter for MemoryMeter {
 #[derive(Debug, thiserror::Error)]
 #[error("out of CPU time")]
 pub(super) struct OutOfCpu;
-
-/// Puts a store under the limits, for one call.
-pub(super) fn arm(store: &mut Store<State>, limits: &Limits) {
-    store.limiter(|state| &mut state.memory);
-    let reply = usize::try_from(limits.reply.bytes()).unwrap_or(usize::MAX);
-    store.set_hostcall_fuel(reply.saturating_add(REPLY_SLACK));
-    let mut ticks = limits.cpu.duration().as_millis().div_ceil(TICK.as_millis());
-    store.set_epoch_deadline(1);
-    store.epoch_deadline_callback(move |_| {
-        ticks = ticks.saturating_sub(1);
-        if ticks == 0 {
-            return Err(OutOfCpu.into());
-        }
-        Ok(UpdateDeadline::Yield(1))
-    });
-}
 
 #[cfg(test)]
 mod tests {

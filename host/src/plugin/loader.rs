@@ -16,7 +16,7 @@ use super::cache::Cache;
 use super::compiler::Compiler;
 use super::digest::Digest;
 use super::engine::Engine;
-use super::sandbox::State;
+use super::state::State;
 use super::{LoadError, Progress};
 
 /// Loads components for one engine.

@@ -10,11 +10,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use wasmtime::component::ResourceTable;
-use wasmtime_wasi::{FsPerms, WasiCtx, WasiCtxView, WasiView};
+use wasmtime_wasi::{FsPerms, WasiCtx};
 use wasmtime_wasi_config::WasiConfigVariables;
 
 use super::guest_log::{GuestLog, GuestStream};
 use super::limits::{MAX_HANDLES, MemoryBudget, MemoryMeter};
+use super::state::State;
 use crate::config::{self, DirGrant, GuestPath, Mode};
 
 /// Random bytes that a guest may ask for at once.
@@ -78,20 +79,5 @@ impl Sandbox {
             memory: MemoryMeter::new(self.memory.clone()),
             log: self.log.clone(),
         })
-    }
-}
-
-/// What the host keeps for one instance.
-pub(super) struct State {
-    wasi: WasiCtx,
-    table: ResourceTable,
-    pub(super) config: Arc<WasiConfigVariables>,
-    pub(super) memory: MemoryMeter,
-    pub(super) log: Arc<GuestLog>,
-}
-
-impl WasiView for State {
-    fn ctx(&mut self) -> WasiCtxView<'_> {
-        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
     }
 }

@@ -4,22 +4,25 @@
 //! (DNS rebinding; MCP 2025-11-25, "Transports", "Security Warning").
 
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::get;
 use axum::serve::ListenerExt;
-use http_body_util::BodyExt;
+use http_body::{Frame, SizeHint};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::ServeError;
 use super::handler::{Face, Handler};
@@ -93,13 +96,35 @@ async fn identify(mut request: Request, next: Next) -> Response {
 
 /// Counts a request as in flight until its answer has been sent. Streams that a client opens to wait on do not count.
 async fn track(State(requests): State<TaskTracker>, request: Request, next: Next) -> Response {
-    let is_request = request.method() == axum::http::Method::POST;
-    let token = is_request.then(|| requests.token());
-    let response = next.run(request).await;
-    response.map(|body| {
-        Body::new(body.map_frame(move |frame| {
-            let _in_flight = &token;
-            frame
-        }))
-    })
+    if request.method() != axum::http::Method::POST {
+        return next.run(request).await;
+    }
+    let in_flight = requests.token();
+    next.run(request).await.map(|body| Body::new(Answer { body, _in_flight: in_flight }))
+}
+
+/// The body of an answer: the request is in flight until this is dropped.
+struct Answer {
+    body: Body,
+    _in_flight: TaskTrackerToken,
+}
+
+impl HttpBody for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }

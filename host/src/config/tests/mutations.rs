@@ -79,8 +79,8 @@ fn mutate(text: &str, mutations: &[Mutation]) -> String {
     let mut characters: Vec<char> = text.chars().collect();
     for mutation in mutations {
         let (Mutation::Insert(at, _) | Mutation::Remove(at, _) | Mutation::Repeat(at, _)) = mutation;
-        let at = at.index(characters.len() + 1);
-        let upto = |length: &usize| characters.len().min(at + length);
+        let at = at.index(characters.len().saturating_add(1));
+        let upto = |length: &usize| characters.len().min(at.saturating_add(*length));
         let (end, replacement): (usize, Vec<char>) = match mutation {
             Mutation::Insert(_, text) => (at, text.chars().collect()),
             Mutation::Remove(_, length) => (upto(length), Vec::new()),
@@ -101,7 +101,7 @@ fn texts() -> Vec<String> {
 fn read(text: &str) {
     let Err(error) = Config::parse_in(text, Path::new("tests/ui/valid/mutated.toml"), &environment()) else { return };
     assert!(!error.problems().is_empty());
-    let lines = text.lines().count() + 1;
+    let lines = text.lines().count().saturating_add(1);
     for problem in error.problems() {
         assert!(!problem.message().is_empty() && !problem.help().is_empty());
         assert!(problem.position().is_none_or(|place| (1..=lines).contains(&place.line) && place.column >= 1));
@@ -163,8 +163,6 @@ proptest! {
 
 #[test]
 fn a_file_with_countless_mistakes_is_answered_with_some() {
-    let text = "a = 1\n".repeat(10) + &(0..50_000).map(|key| format!("k{key} = 1\n")).collect::<String>();
-    read(&text);
     let keys: String = (0..50_000).map(|key| format!("k{key} = 1\n")).collect();
     let error = Config::parse_in(&keys, Path::new("mcp-host.toml"), &environment()).unwrap_err();
     assert_eq!(error.problems().len(), 100);

@@ -1,0 +1,79 @@
+//! What a call costs: the same answer from a sandboxed provider and from a map in this process.
+//!
+//! `cargo bench -p mcp-resource-host`; with `-- --quick` for a first look, with `-- read` for a part. Every request is timed
+//! in three [`Way`]s in the same run, with one caller and with as many as there are processors, and the table at the
+//! end sets them in ratio. Nothing is asserted about time. What the figures are depends on the machine; the ratios are in
+//! `docs/performance.md`.
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a benchmark fails by panicking, and prints what it finds"
+)]
+
+mod ratios;
+mod setup;
+mod ways;
+
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use criterion::{Criterion, Throughput};
+
+use self::ratios::Ratios;
+use self::ways::{Request, Way};
+
+fn main() {
+    mcp_resource_host::plugin::run_compiler();
+    let runtime = tokio::runtime::Runtime::new().expect("threads for the callers");
+    let kept = setup::Kept::new();
+    let host = runtime.block_on(setup::host(&kept));
+    let requests = setup::requests();
+    let ways = runtime.block_on(ways::all(host, &requests));
+    let mut criterion = Criterion::default()
+        .sample_size(20)
+        .warm_up_time(Duration::from_millis(300))
+        .measurement_time(Duration::from_millis(1500))
+        .configure_from_args();
+    let mut ratios = Ratios::default();
+    let processors = available_parallelism().map_or(1, usize::from);
+    for callers in [1, processors] {
+        for request in &requests {
+            let row = format!("{request}, callers: {callers}");
+            let mut group = criterion.benchmark_group(&row);
+            group.throughput(Throughput::Elements(1));
+            for way in &ways {
+                group.bench_function(way.name(), |bencher| {
+                    bencher.iter_custom(|calls| {
+                        let took = runtime.block_on(timed(way, request, callers, calls));
+                        ratios.record(&row, way.name(), took, calls);
+                        took
+                    });
+                });
+            }
+            group.finish();
+        }
+    }
+    criterion.final_summary();
+    print!("{ratios}");
+}
+
+/// How long so many calls take when so many callers share them, each asking again as soon as it has its answer.
+async fn timed(way: &Way, request: &Request, callers: usize, calls: u64) -> Duration {
+    let callers = callers as u64;
+    let start = std::time::Instant::now();
+    let shares = (0..callers).map(|caller| {
+        let share = calls / callers + u64::from(caller < calls % callers);
+        let (way, request) = (way.clone(), request.clone());
+        tokio::spawn(async move {
+            for _ in 0..share {
+                way.answer(&request).await;
+            }
+        })
+    });
+    for share in shares.collect::<Vec<_>>() {
+        share.await.expect("no call fails");
+    }
+    start.elapsed()
+}

@@ -1,0 +1,64 @@
+//! A host with the provider `sizes`, and what it is asked for.
+
+use std::path::Path;
+use std::process::Command;
+
+use mcp_resource_host::Host;
+use mcp_resource_host::config::{Config, Plugin};
+use tempfile::TempDir;
+
+use crate::ways::Request;
+
+/// Resources that there are to list: some pages.
+const COUNT: usize = 1000;
+
+/// Where the host keeps things: the state goes away with it, compiled components stay.
+pub(crate) struct Kept {
+    state: TempDir,
+}
+
+impl Kept {
+    pub(crate) fn new() -> Self {
+        Self { state: tempfile::tempdir().expect("a directory for the state") }
+    }
+}
+
+/// The requests that are timed.
+pub(crate) fn requests() -> Vec<Request> {
+    let sizes = [("1 KiB", 1 << 10), ("64 KiB", 64 << 10), ("1 MiB", 1 << 20)];
+    let reads = ["text", "blob"].into_iter().flat_map(|kind| {
+        sizes.map(|(size, bytes)| Request::Read {
+            uri: format!("sizes:///{kind}/{bytes}"),
+            what: format!("read {size} of {kind}"),
+        })
+    });
+    reads.chain([Request::List]).collect()
+}
+
+/// A host with one plugin and the limits that plugins have by default.
+pub(crate) async fn host(kept: &Kept) -> Host {
+    build_fixtures();
+    let component = root().join("target/plugins/fixtures/sizes.wasm");
+    let name = "sizes".parse().expect("a name");
+    let mut plugin = Plugin::new(name, component, "sizes:///".parse().expect("a mount"));
+    plugin.config.insert("count".to_owned(), COUNT.to_string());
+    let mut config = Config::new().plugin(plugin).expect("there is one plugin");
+    config.server.cache = Some(Path::new(env!("CARGO_TARGET_TMPDIR")).join("components"));
+    config.server.state = Some(kept.state.path().to_owned());
+    let host = Host::start(config).await.expect("the host starts");
+    for plugin in host.plugins() {
+        assert!(plugin.error.is_none(), "{plugin:?}");
+    }
+    host
+}
+
+/// Builds the guests that are made to test and measure with. It takes a second when there is nothing to do.
+fn build_fixtures() {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let built = Command::new(cargo).args(["xtask", "plugins", "--fixtures"]).current_dir(root()).status();
+    assert!(built.is_ok_and(|status| status.success()), "`cargo xtask plugins --fixtures` failed");
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the host lies in a folder of the repository")
+}

@@ -1,0 +1,112 @@
+//! [`Table`]: one table of the file, while it is read.
+
+use std::ops::Range;
+
+use toml::de::DeTable;
+
+use super::node::Key;
+use super::{FromNode, Node, Scope};
+use crate::config::error::{Problem, quote};
+use crate::config::suggest::{closest, did_you_mean, list};
+
+/// A table that is being read.
+pub(in crate::config) struct Table<'a> {
+    scope: &'a Scope<'a>,
+    entries: &'a DeTable<'a>,
+    span: Range<usize>,
+    path: String,
+    known: Vec<&'static str>,
+    /// Keys that must be there and are not, with a value that would be right.
+    missing: Vec<(&'static str, String)>,
+}
+
+impl<'a> Table<'a> {
+    /// Reads the file's outermost table.
+    pub(in crate::config) fn outermost<T>(
+        scope: &'a Scope<'a>,
+        entries: &'a DeTable<'a>,
+        read: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        Self::read(scope, entries, 0..0, String::new(), read)
+    }
+
+    /// Reads a table with `read`; then reports the keys that it did not ask for, and those that it missed.
+    pub(super) fn read<T>(
+        scope: &'a Scope<'a>,
+        entries: &'a DeTable<'a>,
+        span: Range<usize>,
+        path: String,
+        read: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        let mut table = Self { scope, entries, span, path, known: Vec::new(), missing: Vec::new() };
+        let value = read(&mut table);
+        table.finish();
+        value
+    }
+
+    /// The value of a key that must be there.
+    pub(in crate::config) fn required<T: FromNode>(&mut self, key: &'static str) -> Option<T> {
+        let node = self.node(key);
+        if node.is_none() {
+            self.missing.push((key, T::example()));
+        }
+        T::from_node(&node?)
+    }
+
+    /// The value of a key that may be there.
+    pub(in crate::config) fn optional<T: FromNode>(&mut self, key: &'static str) -> Option<T> {
+        T::from_node(&self.node(key)?)
+    }
+
+    /// The value of a key that has a default.
+    pub(in crate::config) fn or_default<T: FromNode + Default>(&mut self, key: &'static str) -> T {
+        self.optional(key).unwrap_or_default()
+    }
+
+    /// Reports a problem with the file as a whole.
+    pub(in crate::config) fn report(&self, problem: Problem) {
+        self.scope.report(problem);
+    }
+
+    /// Whether there is such a key.
+    pub(in crate::config) fn has(&self, key: &str) -> bool {
+        self.entries.contains_key(key)
+    }
+
+    /// Whether a key that nobody knows looks like this one. Only after all others have been read.
+    pub(in crate::config) fn has_misspelt(&self, key: &str) -> bool {
+        self.unknown().any(|written| closest(written.get_ref(), [key]).is_some())
+    }
+
+    /// Reports a problem with the table as a whole.
+    pub(in crate::config) fn problem(&self, message: impl Into<String>, help: impl Into<String>) {
+        self.scope.report(Problem::new(message, help).at(self.span.clone()));
+    }
+
+    /// How messages call it: `plugin.limits`.
+    pub(in crate::config) fn path(&self) -> &str {
+        &self.path
+    }
+
+    fn node(&mut self, key: &'static str) -> Option<Node<'a>> {
+        self.known.push(key);
+        self.entries.get_key_value(key).map(|entry| Node::entry(self.scope, &self.path, entry))
+    }
+
+    fn unknown(&self) -> impl Iterator<Item = &'a Key<'a>> {
+        self.entries.keys().filter(|key| !self.known.contains(&key.get_ref().as_ref()))
+    }
+
+    fn finish(&self) {
+        for key in self.unknown() {
+            let place = if self.path.is_empty() { String::new() } else { format!(" in `{}`", self.path) };
+            let message = format!("unknown key {}{place}", quote(key.get_ref()));
+            let known = self.known.iter().copied();
+            let help = format!("the keys that may stand here are {}", list(known.clone()));
+            self.report(did_you_mean(Problem::new(message, help).at(key.span()), key.get_ref(), known));
+        }
+        for (key, example) in self.missing.iter().filter(|(key, _)| !self.has_misspelt(key)) {
+            self.problem(format!("`{}` has no `{key}`", self.path), format!("add `{key} = {example}`"));
+        }
+    }
+}

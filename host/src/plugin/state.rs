@@ -1,0 +1,44 @@
+//! What the host keeps for one instance, and what a component may import because of it.
+
+use std::sync::Arc;
+
+use wasmtime::component::{HasSelf, Linker, ResourceTable};
+use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
+use wasmtime_wasi_config::{WasiConfig, WasiConfigVariables};
+
+use super::bindings::logging::{self, Level};
+use super::guest_log::GuestLog;
+use super::limits::MemoryMeter;
+
+/// What the host keeps for one instance: the grants of its call, opened.
+pub(super) struct State {
+    pub(super) wasi: WasiCtx,
+    pub(super) table: ResourceTable,
+    pub(super) config: Arc<WasiConfigVariables>,
+    pub(super) memory: MemoryMeter,
+    pub(super) log: Arc<GuestLog>,
+}
+
+impl WasiView for State {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+    }
+}
+
+impl logging::Host for State {
+    fn log(&mut self, level: Level, context: String, message: String) -> wasmtime::Result<()> {
+        for line in message.lines() {
+            self.log.line(level, &context, line);
+        }
+        Ok(())
+    }
+}
+
+/// Everything that a component may import: WASI 0.2 with nothing granted, its configuration, and the log.
+pub(super) fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<State>> {
+    let mut linker = Linker::new(engine);
+    wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
+    wasmtime_wasi_config::add_to_linker(&mut linker, |state: &mut State| WasiConfig::from(&*state.config))?;
+    logging::add_to_linker::<_, HasSelf<State>>(&mut linker, |state| state)?;
+    Ok(linker)
+}
