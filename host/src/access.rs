@@ -43,18 +43,28 @@ impl Access {
 
     /// Whether that principal may do that with that resource.
     pub fn allows(&self, who: &Principal, operation: Operation, uri: &Uri) -> bool {
-        let text = uri.as_str();
-        self.decide(who, operation, text.split('?').next().unwrap_or(text))
+        self.rules(who).is_some_and(|rules| rules.allow(operation, without_query(uri)))
+    }
+
+    /// Whether a rule denies that principal that, whatever others allow: for what only begins as that URI does, so that
+    /// nobody can say yet whether it is allowed.
+    pub fn denies(&self, who: &Principal, operation: Operation, uri: &Uri) -> bool {
+        self.rules(who).is_none_or(|rules| rules.deny(operation, without_query(uri)))
     }
 
     /// Whether that principal may see, or complete, that template.
     pub fn allows_template(&self, who: &Principal, operation: Operation, template: &Template) -> bool {
-        self.decide(who, operation, template.as_str())
+        self.rules(who).is_some_and(|rules| rules.allow(operation, template.as_str()))
     }
 
-    fn decide(&self, who: &Principal, operation: Operation, subject: &str) -> bool {
-        self.rules.get(who.name()).is_some_and(|rules| rules.decide(operation, subject))
+    fn rules(&self, who: &Principal) -> Option<&Rules> {
+        self.rules.get(who.name())
     }
+}
+
+fn without_query(uri: &Uri) -> &str {
+    let text = uri.as_str();
+    text.split('?').next().unwrap_or(text)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::catalog::{Catalog, Entries, PageRequest, Slot, Templates};
 use crate::config::{Config, Operation};
 use crate::plugin::LoadError;
 use crate::resource::{Argument, Completion, Contents, Entry, EntryTemplate, Error, Listing};
-use crate::uri::{Mount, Path, RouteError, Router, Uri};
+use crate::uri::{Mount, Path, RouteError, Router, Template, Uri};
 
 pub use self::builder::{Builder, StartError};
 pub use self::dirs::Dirs;
@@ -134,10 +134,30 @@ impl Host {
             return Err(not_found());
         }
         let plugin = slot.loaded()?;
-        plugin
-            .complete(routed.path_template(), request.argument, request.known)
+        let asked = (request.argument.clone(), request.known.clone());
+        let mut completion = plugin
+            .complete(routed.path_template(), asked.0, asked.1)
             .await
-            .map_err(|fault| fault.answer(plugin.name(), template))
+            .map_err(|fault| fault.answer(plugin.name(), template))?;
+        let offered = completion.values.len();
+        completion.values.retain(|value| self.may_know(who, &routed, &request, value));
+        if completion.values.len() < offered {
+            completion.total = None;
+        }
+        Ok(completion)
+    }
+
+    /// Whether a value that completes a template tells the principal of nothing that does not exist for it.
+    fn may_know(&self, who: &Principal, template: &Template, request: &CompleteRequest<'_>, value: &str) -> bool {
+        let known = || request.known.iter().map(|one| (one.name.as_str(), one.value.as_str()));
+        let completed = (request.argument.name.as_str(), value);
+        let expanded = template.expand(known().chain([completed]));
+        let Some(routed) = expanded.and_then(|uri| self.router.route(&uri).ok()) else { return true };
+        let is_whole = template.variables().all(|name| name == completed.0 || known().any(|(known, _)| known == name));
+        match is_whole {
+            true => self.access.allows(who, Operation::Read, &routed.uri),
+            false => !self.access.denies(who, Operation::Read, &routed.uri),
+        }
     }
 
     fn page_request<'a>(&self, who: &'a Principal, cursor: Option<&'a str>) -> PageRequest<'a> {

@@ -21,9 +21,17 @@ impl Rules {
     }
 
     /// Whether that operation on that URI or template is allowed.
-    pub(super) fn decide(&self, operation: Operation, subject: &str) -> bool {
-        let rules = || self.speaking.iter().filter(|rule| rule.operations.contains(&operation));
-        let one_of = |globs: &[UriGlob]| globs.iter().any(|glob| glob.matches(subject));
-        !rules().any(|rule| one_of(&rule.deny)) && (self.otherwise || rules().any(|rule| one_of(&rule.allow)))
+    pub(super) fn allow(&self, operation: Operation, subject: &str) -> bool {
+        !self.deny(operation, subject) && (self.otherwise || self.any(operation, subject, |rule| &rule.allow))
+    }
+
+    /// Whether a rule denies it.
+    pub(super) fn deny(&self, operation: Operation, subject: &str) -> bool {
+        self.any(operation, subject, |rule| &rule.deny)
+    }
+
+    fn any(&self, operation: Operation, subject: &str, globs: impl Fn(&Rule) -> &[UriGlob]) -> bool {
+        let mut rules = self.speaking.iter().filter(|rule| rule.operations.contains(&operation));
+        rules.any(|rule| globs(rule).iter().any(|glob| glob.matches(subject)))
     }
 }

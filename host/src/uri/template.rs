@@ -10,7 +10,9 @@
 //! `iri-string` decides what is a template. It must be asked with care: version 0.7 panics on the text `%€`, and when
 //! it lists the variables of `{x:99999}`. Both are refused before they get there.
 
+use iri_string::spec::UriSpec;
 use iri_string::template::UriTemplateStr;
+use iri_string::template::simple_context::SimpleContext;
 
 use super::MAX_URI_LEN;
 use super::error::{CharacterError, PathError, TemplateError};
@@ -59,6 +61,18 @@ impl Template {
             }
             is_new
         })
+    }
+
+    /// The URI, or the beginning of one, that the template expands to with those values (RFC 6570, section 3). Variables
+    /// without a value expand to nothing.
+    #[must_use]
+    pub fn expand<'a>(&self, values: impl IntoIterator<Item = (&'a str, &'a str)>) -> Option<String> {
+        let mut context = SimpleContext::new();
+        for (name, value) in values {
+            context.insert(name, value);
+        }
+        let template = UriTemplateStr::new(&self.text).ok()?;
+        template.expand::<UriSpec, _>(&context).ok().map(|expanded| expanded.to_string())
     }
 }
 

@@ -163,10 +163,10 @@ proptest! {
 
 #[test]
 fn a_file_with_countless_mistakes_is_answered_with_some() {
-    let keys: String = (0..50_000).map(|key| format!("k{key} = 1\n")).collect();
+    let keys: String = (0..1000).map(|key| format!("k{key} = 1\n")).collect();
     let error = Config::parse_in(&keys, Path::new("mcp-host.toml"), &environment()).unwrap_err();
     assert_eq!(error.problems().len(), 100);
-    assert!(error.to_string().ends_with("mcp-host.toml: 50001 problems, of which the first 100 are shown"));
+    assert!(error.to_string().ends_with("mcp-host.toml: 1001 problems, of which the first 100 are shown"));
 }
 
 #[test]
