@@ -34,6 +34,7 @@ mod read;
 mod serve;
 mod signals;
 mod table;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -69,6 +70,7 @@ fn run(command: Command, context: &Context) -> Result<(), Failure> {
             Command::Inspect(args) => args.run(context).await,
             Command::List(args) => args.run(context).await,
             Command::Read(args) => args.run(context).await,
+            Command::Watch(args) => args.run(context).await,
             Command::Completions(args) => args.run(context),
         }
     });

@@ -7,12 +7,15 @@
 mod builder;
 mod dirs;
 
+use std::sync::Arc;
+
 use crate::access::{Access, Principal};
 use crate::catalog::{Catalog, Entries, PageRequest, Slot, Templates};
 use crate::config::{Config, Operation};
-use crate::plugin::LoadError;
+use crate::plugin::{Fault, LoadError};
 use crate::resource::{Argument, Completion, Contents, Entry, EntryTemplate, Error, Listing};
 use crate::uri::{Mount, Path, RouteError, Router, Template, Uri};
+use crate::watch::{Hub, Subscriber};
 
 pub use self::builder::{Builder, StartError};
 pub use self::dirs::Dirs;
@@ -29,7 +32,8 @@ pub struct Host {
     /// From mounts to places in `slots`.
     router: Router<usize>,
     catalog: Catalog,
-    access: Access,
+    access: Arc<Access>,
+    watches: Arc<Hub>,
 }
 
 /// How a plugin is.
@@ -160,21 +164,68 @@ impl Host {
         }
     }
 
+    /// A subscriber that is told of nothing yet.
+    pub fn subscriber(&self, who: &Principal) -> Subscriber {
+        self.watches.subscriber(who)
+    }
+
+    /// Whether any plugin can tell what changes.
+    pub fn is_watching(&self) -> bool {
+        self.watches.is_watching()
+    }
+
+    /// Whether a URI is one, and a plugin owns it.
+    pub fn serves(&self, uri: &str) -> bool {
+        self.router.route(uri).is_ok()
+    }
+
+    /// Subscribes to a resource. When this returns, every change from then on is told at least once.
+    pub async fn subscribe(&self, subscriber: &Subscriber, uri: &str) -> Result<(), Error> {
+        let who = subscriber.principal();
+        let target = self.resolve(who, Operation::Subscribe, uri)?;
+        if !self.access.allows(who, Operation::Read, &target.uri) {
+            return Err(Error::NotFound { uri: uri.to_owned() });
+        }
+        let plugin = target.slot.loaded()?;
+        let answer = |fault: Fault| fault.answer(plugin.name(), uri);
+        let entry = plugin.stat(&target.path).await.map_err(answer)?;
+        if !entry.subscribable {
+            return Err(Error::InvalidRequest { message: format!("{uri} cannot be subscribed to") });
+        }
+        self.watches.subscribe(subscriber, uri, target.place, &target.uri, &target.path).await.map_err(answer)
+    }
+
+    /// Takes a subscription back. That there is none is no error.
+    pub fn unsubscribe(&self, subscriber: &Subscriber, uri: &str) -> Result<(), Error> {
+        let routed = self.router.route(uri).map_err(|error| refused(&error, uri))?;
+        subscriber.unsubscribe(&routed.uri);
+        Ok(())
+    }
+
     fn page_request<'a>(&self, who: &'a Principal, cursor: Option<&'a str>) -> PageRequest<'a> {
         PageRequest { principal: who, scope: "", cursor, size: self.config.server.page_size.get() }
     }
 
     /// Where a URI leads, if it is one and the principal may do that there.
     fn resolve(&self, who: &Principal, operation: Operation, uri: &str) -> Result<Target<'_>, Error> {
-        let routed = self.router.route(uri).map_err(|error| refused(&error, uri))?;
+        let routed = self.router.route(uri).map_err(|error| match error.mount() {
+            // That there is such a mount is nothing that everyone may know.
+            Some(mount) if !self.may_enter(who, operation, mount) => Error::NotFound { uri: uri.to_owned() },
+            _ => refused(&error, uri),
+        })?;
         let slot = self.slots.get(*routed.target).filter(|_| self.access.allows(who, operation, &routed.uri));
         let slot = slot.ok_or_else(|| Error::NotFound { uri: uri.to_owned() })?;
-        Ok(Target { slot, uri: routed.uri, path: routed.path })
+        Ok(Target { place: *routed.target, slot, uri: routed.uri, path: routed.path })
+    }
+
+    fn may_enter(&self, who: &Principal, operation: Operation, mount: &Mount) -> bool {
+        mount.compose("").is_ok_and(|root| self.access.allows(who, operation, &root.uri))
     }
 }
 
 /// Where a URI leads.
 struct Target<'a> {
+    place: usize,
     slot: &'a Slot,
     uri: Uri,
     path: Path,

@@ -48,7 +48,7 @@
 //! | [`cli`] | the command `mcp-host` |
 //! | [`server`] | MCP over stdio and HTTP |
 //! | [`Host`] | the façade: list, read, complete, each for a principal |
-//! | `catalog`, [`access`] | merged listings and cursors; who may do what |
+//! | `catalog`, `watch`, [`access`] | merged listings and cursors; changes and subscriptions; who may do what |
 //! | [`plugin`] | components in their sandboxes, called under limits |
 //! | [`config`], [`uri`], [`resource`] | the file; mounts and URIs; the domain's own types |
 //!
@@ -68,6 +68,8 @@ pub mod resource;
 #[cfg(feature = "server")]
 pub mod server;
 pub mod uri;
+mod watch;
 
 pub use catalog::{CursorKey, KeyError};
 pub use host::{Builder, CompleteRequest, Dirs, Host, ListRequest, StartError, Status};
+pub use watch::{Subscriber, Update};

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | calls at once | a semaphore for the plugin (`limits.concurrency`) and one for the whole pool; waiting is bounded by `limits.wait` |
 //! | wall clock | a timeout around the call, instantiation included (`limits.deadline`) |
-//! | CPU time | the engine's epoch, a tick of 1 ms at a time (`limits.cpu`) |
+//! | CPU time | the time that the call is polled; the engine's epoch has the guest look at it every millisecond (`limits.cpu`) |
 //! | memory | a budget that all instances of the plugin share (`limits.memory`) |
 //! | reply | what the host copies out of the guest (`limits.reply`) |
 //! | log | an allowance of bytes a minute (`limits.log`) |
@@ -20,6 +20,7 @@ mod bindings;
 mod cache;
 mod compiler;
 mod convert;
+mod cpu;
 mod digest;
 mod engine;
 mod epoch;
@@ -52,7 +53,7 @@ use crate::resource::{Argument, Completion, Contents, Entry, EntryTemplate};
 use crate::uri::{Mount, Path};
 
 pub use self::compiler::{CompileError, Compiler, run_compiler};
-pub use self::convert::Page;
+pub use self::convert::{ChangeSet, Page};
 pub use self::digest::Digest;
 pub use self::error::{EngineError, LoadError};
 pub use self::fault::Fault;
@@ -202,6 +203,23 @@ impl Plugin {
             })
             .await?;
         Ok(convert::completion(completion))
+    }
+
+    /// Tells which of the watched paths changed since a token of an earlier answer; without one, where to start from.
+    pub async fn changes(&self, watched: &[Path], since: Option<&str>) -> Result<ChangeSet, Fault> {
+        let paths: Vec<_> = watched.iter().map(ToString::to_string).collect();
+        let since = since.map(str::to_owned);
+        let changes = self
+            .call("changes", move |guest, store| {
+                Box::pin(async move { guest.call_changes(store, &paths, since.as_deref()).await })
+            })
+            .await?;
+        self.change_set(changes).inspect_err(|fault| self.note("changes", fault))
+    }
+
+    /// The directories of the machine that it was granted.
+    pub fn directories(&self) -> impl Iterator<Item = &FilePath> {
+        self.caller.sandbox.directories()
     }
 
     async fn describe(&self) -> Result<Info, Fault> {

@@ -12,11 +12,18 @@ mod client_log;
 mod error;
 mod handler;
 mod http;
+mod live;
 mod stdio;
 pub mod wire;
 
+use std::time::Duration;
+
 pub use self::http::serve_http;
 pub use self::stdio::serve_stdio;
+
+/// The longest that requests in flight are waited for when the server ends. The limits of plugins end them sooner; a client
+/// that does not read its answers does not.
+const MAX_DRAIN: Duration = Duration::from_secs(30);
 
 /// Why serving ended otherwise than in order.
 #[derive(Debug, thiserror::Error)]

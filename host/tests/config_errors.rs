@@ -63,6 +63,26 @@ fn problems_come_in_the_order_of_the_file() {
     assert_eq!(error.problems()[0].position(), Some(Position { line: 3, column: 8 }));
 }
 
+/// The blocks of that language in the documentation, in their order.
+fn documented(language: &str) -> Vec<String> {
+    let documentation = fs::read_to_string("../docs/config.md").unwrap();
+    let beginning = format!("```{language}\n");
+    let blocks = documentation.split(&beginning).skip(1);
+    blocks.map(|block| block.split("```").next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn the_example_in_the_documentation_is_right() {
+    Config::parse(&documented("toml")[0], Path::new("tests/ui/valid/mcp-host.toml")).unwrap();
+}
+
+#[test]
+fn the_mistakes_in_the_documentation_are_answered_as_it_says() {
+    let error = Config::parse(&documented("toml")[1], Path::new("tests/ui/valid/mcp-host.toml")).unwrap_err();
+    let shown = error.to_string().replace("tests/ui/valid/", "");
+    assert_eq!(format!("{shown}\n"), documented("text")[0]);
+}
+
 #[test]
 fn a_file_that_is_not_there_is_said_to_be_missing() {
     assert_eq!(
@@ -122,4 +142,41 @@ fn values_from_elsewhere_are_never_shown() {
         assert_eq!(error.problems().len(), 2, "the key, and the component that is missing: {error}");
         assert!(!format!("{error} {error:?} {}", error.render(Look::Coloured)).contains("hunter2"), "{error}");
     }
+}
+
+#[test]
+fn the_file_of_a_value_holds_one_small_text() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("mcp-host.toml");
+    fs::write(directory.path().join("a.wasm"), "").unwrap();
+    let plugin = "name = 'a'\ncomponent = 'a.wasm'\nmount = 'a://b/'\ngrants.env.A = { file = 'value' }\n";
+    fs::write(&file, format!("[[plugin]]\n{plugin}")).unwrap();
+    for (value, message) in [
+        (vec![b'x'; 65537], "the file has more than 65536 bytes"),
+        (vec![0xff], "the file cannot be read: stream did not contain valid UTF-8"),
+        (vec![b'x', 0], "the value of a variable cannot hold a NUL"),
+    ] {
+        fs::write(directory.path().join("value"), value).unwrap();
+        assert_eq!(error(&file).problems()[0].message(), message);
+    }
+    fs::write(directory.path().join("value"), vec![b'x'; 65536]).unwrap();
+    assert!(Config::load(&file).is_ok());
+}
+
+#[test]
+fn without_a_home_there_is_no_path_below_it() {
+    let text = "[[plugin]]\nname = 'a'\ncomponent = '~/a.wasm'\nmount = 'a://b/'\n";
+    let error = Config::parse_in(text, Path::new("mcp-host.toml"), &Environment::empty()).unwrap_err();
+    assert_eq!(error.problems()[0].message(), "`~` stands for the home directory, and there is none");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_variable_that_is_not_text_is_a_mistake() {
+    use std::os::unix::ffi::OsStrExt;
+
+    let environment = Environment::empty().variable("A", std::ffi::OsStr::from_bytes(b"\xff"));
+    let text = "[server]\ncursor-key = { env = 'A' }\n";
+    let error = Config::parse_in(text, Path::new("mcp-host.toml"), &environment).unwrap_err();
+    assert_eq!(error.problems()[0].message(), "the variable `A` is not UTF-8");
 }

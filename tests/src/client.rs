@@ -133,6 +133,14 @@ impl Client {
         answered(patiently(self.peer().send_request(ping)).await).map(drop)
     }
 
+    /// Asks for log messages from warnings upwards, which only the revisions with sessions have.
+    #[expect(deprecated, reason = "those revisions are still served")]
+    pub async fn ask_for_warnings(&self) -> Result<(), ErrorData> {
+        use rmcp::model::{LoggingLevel, SetLevelRequestParams};
+        let level = SetLevelRequestParams::new(LoggingLevel::Warning);
+        answered(patiently(self.peer().set_level(level)).await)
+    }
+
     /// Says goodbye.
     pub(crate) async fn close(self) {
         patiently(self.service.cancel()).await.expect("the client ends");

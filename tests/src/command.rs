@@ -1,8 +1,11 @@
 //! `mcp-host` as a command that runs to its end.
 
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read;
 use std::process::{ExitStatus, Stdio};
 
+use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use serde_json::Value;
 use tokio::process::Command;
 use tokio::time::timeout;
@@ -22,7 +25,34 @@ pub async fn run<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Out
     let mut command = host_command();
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let output = timeout(PATIENCE, command.output()).await.expect("`mcp-host` ends").expect("`mcp-host` starts");
-    Output { status: output.status, stdout: output.stdout, stderr: String::from_utf8_lossy(&output.stderr).into_owned() }
+    Output {
+        status: output.status,
+        stdout: output.stdout,
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// Runs `mcp-host` with those arguments, its standard output being a terminal, which shows what is written to it.
+pub async fn run_on_terminal<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Output {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
+    let ours = openpt(flags).and_then(|ours| grantpt(&ours).and_then(|()| unlockpt(&ours)).map(|()| ours));
+    let ours = ours.expect("a pseudoterminal");
+    let theirs = ioctl_tiocgptpeer(&ours, flags).expect("its other end");
+    let mut command = host_command();
+    command.args(arguments).stdin(Stdio::null()).stdout(theirs).stderr(Stdio::piped());
+    let child = command.spawn().expect("`mcp-host` starts");
+    // The terminal hangs up when nobody has its other end any more, and so must not we.
+    drop(command);
+    let screen = tokio::task::spawn_blocking(move || {
+        let (mut terminal, mut screen) = (File::from(ours), Vec::new());
+        // A terminal that hangs up is an error to read from, behind all that was written.
+        let _ = terminal.read_to_end(&mut screen);
+        screen
+    });
+    let output =
+        timeout(PATIENCE, child.wait_with_output()).await.expect("`mcp-host` ends").expect("it can be waited for");
+    let stdout = screen.await.expect("the terminal can be read");
+    Output { status: output.status, stdout, stderr: String::from_utf8_lossy(&output.stderr).into_owned() }
 }
 
 /// What a command left behind.

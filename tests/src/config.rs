@@ -139,7 +139,11 @@ impl Plugin {
         grant.insert("host".to_owned(), text(host));
         grant.insert("guest".to_owned(), guest.into());
         let grants = self.0.entry("grants").or_insert_with(|| Table::new().into());
-        let dirs = grants.as_table_mut().expect("grants are a table").entry("dirs").or_insert_with(|| Vec::<Value>::new().into());
+        let dirs = grants
+            .as_table_mut()
+            .expect("grants are a table")
+            .entry("dirs")
+            .or_insert_with(|| Vec::<Value>::new().into());
         dirs.as_array_mut().expect("directories are a list").push(grant.into());
         self
     }

@@ -39,7 +39,12 @@ impl Http {
 
     /// The URL of another path.
     pub fn url_of(&self, path: &str) -> String {
-        format!("{}{path}", self.url.trim_end_matches("/mcp"))
+        format!("http://{}{path}", self.address())
+    }
+
+    /// Where it listens: address and port.
+    pub fn address(&self) -> &str {
+        self.url.trim_start_matches("http://").trim_end_matches("/mcp")
     }
 
     /// An official client that has met it in that revision.
@@ -144,8 +149,8 @@ pub(crate) async fn send(request: RequestBuilder) -> Response {
 async fn answer(response: Response) -> Answer {
     let status = Some(response.status().as_u16());
     let text = timeout(PATIENCE, response.text()).await.expect("a body in time").expect("a body");
-    let events = text.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
-    let json = events.filter(|data| !data.is_empty()).last().unwrap_or(&text);
+    let mut events = text.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
+    let json = events.rfind(|data| !data.is_empty()).unwrap_or(&text);
     Answer { status, message: serde_json::from_str(json).unwrap_or_else(|_| json!({ "body": text })) }
 }
 

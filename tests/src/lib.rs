@@ -42,7 +42,7 @@ mod wire;
 
 pub use artefacts::{client_program, component, fixture, host};
 pub use client::{Client, body};
-pub use command::{Output, host_command, run};
+pub use command::{Output, host_command, run, run_on_terminal};
 pub use config::{ConfigFile, Plugin, Rule, WrittenConfig};
 pub use folder::Folder;
 pub use git::GitRepo;

@@ -108,7 +108,8 @@ impl StdioWire {
 
     /// The next message; none at the end. Everything on standard output must be one.
     pub async fn message(&mut self) -> Option<Value> {
-        let line = timeout(PATIENCE, self.lines.next_line()).await.expect("a line in time").expect("a line of UTF-8")?;
+        let line =
+            timeout(PATIENCE, self.lines.next_line()).await.expect("a line in time").expect("a line of UTF-8")?;
         let message: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
         assert_eq!(message["jsonrpc"], "2.0", "{line}");
         Some(message)
@@ -130,9 +131,14 @@ impl StdioWire {
     }
 
     /// Reads what is left to read, and waits for the end in order.
-    pub async fn ended(mut self) -> Ended {
+    pub async fn ended(self) -> Ended {
+        self.ended_somehow().await.in_order()
+    }
+
+    /// Reads what is left to read, and waits for the end, in order or not.
+    pub async fn ended_somehow(mut self) -> Ended {
         while self.message().await.is_some() {}
-        self.process.ended().await.in_order()
+        self.process.ended().await
     }
 }
 

@@ -1,10 +1,8 @@
 //! Runs cargo and other tools: quietly while all goes well, with all they said when it does not.
 
-use std::{
-    io::{BufReader, Read},
-    process::{Command, Stdio},
-    thread,
-};
+use std::io::{BufReader, Read};
+use std::process::{Command, Stdio};
+use std::thread;
 
 use anyhow::{Context, Result, bail};
 use cargo_metadata::{Artifact, Message, Metadata};

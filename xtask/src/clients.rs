@@ -8,16 +8,16 @@
 //! Versions are locked in the sources. A stamp beside each installation names what it was made from, so that it is made anew
 //! only when that changes.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use sha2::{Digest, Sha256};
 
-use crate::{cargo, progress::Progress, workspace::Workspace};
+use crate::cargo;
+use crate::progress::Progress;
+use crate::workspace::Workspace;
 
 /// The oldest Node.js that the TypeScript client runs on.
 const OLDEST_NODE: u32 = 20;

@@ -6,25 +6,29 @@
 
 mod host;
 
-use std::{
-    io,
-    net::{SocketAddr, TcpListener},
-    path::PathBuf,
-    process::Command,
-};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use cargo_metadata::Artifact;
 use clap::Args;
 
 use self::host::{Ended, Host};
-use crate::{cargo, plugins::Plugins, progress::Progress, workspace::Workspace};
+use crate::cargo;
+use crate::plugins::Plugins;
+use crate::progress::Progress;
+use crate::workspace::Workspace;
 
 /// Where `examples/demo.toml` listens.
 const ADDRESS: &str = "127.0.0.1:8321";
 
 /// Any free port of loopback.
 const ANY_PORT: &str = "127.0.0.1:0";
+
+/// What the client reads besides one resource of each plugin: the latest commits.
+const HISTORY: &str = "git://mcp-host/log/HEAD?limit=3";
 
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
@@ -42,8 +46,9 @@ impl Demo {
     pub(crate) fn run(&self, workspace: &Workspace, progress: &Progress) -> Result<()> {
         Plugins::default().run(workspace, progress)?;
         let programs = build(workspace, progress)?;
-        if let Some(lack) = lack_of_history(workspace) {
-            progress.say(&lack);
+        let lack = lack_of_history(workspace);
+        if let Some(lack) = &lack {
+            progress.say(lack);
         }
 
         let mut serve = Command::new(&programs.host);
@@ -55,6 +60,9 @@ impl Demo {
 
         let mut walk = Command::new(&programs.client);
         walk.arg(&url).current_dir(workspace.root());
+        if lack.is_none() {
+            walk.arg(HISTORY);
+        }
         progress.say(&format!("\n$ {} {}", workspace.shown(&programs.client), arguments(&walk)));
         let walked = cargo::pass_through(&mut walk)?;
         ensure!(walked, "the client failed; its message is above, and the host's own are before it");
@@ -92,11 +100,14 @@ struct Programs {
     client: PathBuf,
 }
 
-/// Builds the whole workspace, so that dependencies get the features that they have in its tests, and are built once.
+/// Builds the programs of the whole workspace.
+///
+/// `--examples` asks for no more than that, since there are none, but it has cargo count in what tests depend on when it
+/// chooses the features of dependencies. So a `cargo test` that follows finds all of them built.
 fn build(workspace: &Workspace, progress: &Progress) -> Result<Programs> {
     let mut step = progress.step("building the host (a few minutes the first time)");
     let mut command = workspace.cargo(workspace.root());
-    command.args(["build", "--workspace"]);
+    command.args(["build", "--workspace", "--bins", "--examples"]);
     let artifacts = cargo::build(command, progress, &mut step)?;
     let programs = Programs { host: program(&artifacts, "mcp-host")?, client: program(&artifacts, "walk")? };
     step.done(&format!("built {}", workspace.shown(&programs.host)));

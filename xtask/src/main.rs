@@ -19,7 +19,11 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{demo::Demo, plugins::Plugins, progress::Progress, test::Test, workspace::Workspace};
+use crate::demo::Demo;
+use crate::plugins::Plugins;
+use crate::progress::Progress;
+use crate::test::Test;
+use crate::workspace::Workspace;
 
 /// Tasks of this repository.
 #[derive(Debug, Parser)]

@@ -12,23 +12,19 @@
 //! All are built by one run of cargo. A component is replaced only when its bytes changed, and at once, so that a
 //! running host never sees half of one.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use cargo_metadata::{Artifact, Metadata, Package, PackageId};
 use clap::Args;
 use serde::Deserialize;
 
-use crate::{
-    cargo,
-    progress::Progress,
-    toolchain::{self, TARGET},
-    workspace::Workspace,
-};
+use crate::cargo;
+use crate::progress::Progress;
+use crate::toolchain::{self, TARGET};
+use crate::workspace::Workspace;
 
 /// The key below `[package.metadata]`.
 const METADATA_KEY: &str = "mcp-host";

@@ -3,10 +3,8 @@
 //! On a terminal each step is a spinner with what is being done and for how long; elsewhere (a log, CI) it is a plain line
 //! when it starts, one now and then while it lasts, and one when it is done. All of it goes to stderr.
 
-use std::{
-    io::IsTerminal,
-    time::{Duration, Instant},
-};
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 

@@ -7,7 +7,10 @@
 use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
 
-use crate::{cargo, clients, plugins::Plugins, progress::Progress, workspace::Workspace};
+use crate::plugins::Plugins;
+use crate::progress::Progress;
+use crate::workspace::Workspace;
+use crate::{cargo, clients};
 
 #[derive(Debug, Args)]
 pub(crate) struct Test {

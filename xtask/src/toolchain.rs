@@ -10,12 +10,14 @@ mod distribution;
 mod rustup;
 mod wasi_libc;
 
-use std::{env, fmt, process::Command};
+use std::process::Command;
+use std::{env, fmt};
 
 use anyhow::{Result, anyhow, bail};
 
 use self::distribution::Overlay;
-use crate::{progress::Progress, workspace::Workspace};
+use crate::progress::Progress;
+use crate::workspace::Workspace;
 
 /// What guests are compiled for.
 pub(crate) const TARGET: &str = "wasm32-wasip2";

@@ -1,10 +1,8 @@
 //! Where things are: the repository, its `target/`, and the cargo that drives both workspaces.
 
-use std::{
-    env,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 

@@ -1,9 +1,9 @@
 //! What a call costs: the same answer from a sandboxed provider and from a map in this process.
 //!
-//! `cargo bench -p mcp-resource-host`; with `-- --quick` for a first look, with `-- read` for a part. Every request is timed
-//! in three [`Way`]s in the same run, with one caller and with as many as there are processors, and the table at the
-//! end sets them in ratio. Nothing is asserted about time. What the figures are depends on the machine; the ratios are in
-//! `docs/performance.md`.
+//! `cargo bench -p mcp-resource-host`; with `-- --quick` for a first look, with `-- read` for a part. Every request is
+//! timed in three [`Way`]s in the same run, with one caller and with as many as there are processors, and the table at
+//! the end sets them in ratio. Nothing is asserted about time. What the figures are depends on the machine; the ratios
+//! are in `docs/performance.md`.
 #![allow(
     clippy::arithmetic_side_effects,
     clippy::expect_used,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use comfy_table::{Table, presets};
+use comfy_table::{CellAlignment, Table, presets};
 
 /// What was timed, in the order in which it first was.
 #[derive(Default)]
@@ -54,6 +54,9 @@ impl fmt::Display for Ratios {
             let more = native.zip(host).map(|(native, host)| host - native);
             let name = row.name.clone();
             table.add_row([name, shown(native), shown(thread), shown(host), shown(ratio), shown(more)]);
+        }
+        for column in table.column_iter_mut().skip(1) {
+            column.set_cell_alignment(CellAlignment::Right);
         }
         writeln!(
             f,

@@ -38,8 +38,8 @@ impl fmt::Display for Request {
 pub(crate) enum Way {
     /// A map from URIs to the host's own types, in this process; an answer is a copy. The least that any server does.
     Native(Arc<Native>),
-    /// The same, on the threads of another runtime and back: what keeping callers apart from a busy provider costs with no
-    /// sandbox at all.
+    /// The same, on the threads of another runtime and back: what keeping callers apart from a busy provider costs with
+    /// no sandbox at all.
     Thread(Arc<Native>, Arc<Runtime>),
     /// The façade: routing, access, a fresh instance of the provider, and the checks of what it answers.
     Host(Arc<Host>),

@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use tracing_subscriber::filter::Targets;
 
 use super::colour::When;
-use super::{check, completions, inspect, list, logging, read, serve};
+use super::{check, completions, inspect, list, logging, read, serve, watch};
 use crate::access::Principal;
 
 const EXAMPLES: &str = "\
@@ -66,6 +66,7 @@ pub(super) enum Command {
     Inspect(inspect::Args),
     List(list::Args),
     Read(read::Args),
+    Watch(watch::Args),
     Completions(completions::Args),
 }
 

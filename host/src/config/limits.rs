@@ -5,7 +5,7 @@ use super::reader::{FromNode, Node};
 use super::size::{GIB, KIB, MIB, Size};
 use super::time::{MINUTE, SECOND, Time};
 
-/// How much memory one call may use.
+/// How much memory a plugin may use.
 pub type Memory = Size<MIB, { 64 * MIB }, { 4 * GIB }>;
 /// How long one call may compute.
 pub type Cpu = Time<1, SECOND, { 10 * MINUTE }>;
@@ -26,8 +26,8 @@ pub type Log = Size<KIB, { 64 * KIB }, { 16 * MIB }>;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// The memory of one call: all linear memories and tables of its instance together. 64 MiB unless set; 1 MiB to
-    /// 4 GiB.
+    /// The memory of all calls that are under way, together: what the guests themselves allocate. 64 MiB unless set; 1 MiB
+    /// to 4 GiB.
     pub memory: Memory,
     /// The CPU time of one call. 1 s unless set; 1 ms to 10 min.
     pub cpu: Cpu,
@@ -38,7 +38,7 @@ pub struct Limits {
     /// How long a call waits when `concurrency` is reached, before it is refused. 1 s unless set; at most 1 min. With 0 it
     /// is refused at once.
     pub wait: Wait,
-    /// The bytes of one answer, before it is encoded. 16 MiB unless set; 1 KiB to 256 MiB.
+    /// The bytes of one answer, as the provider hands it over. 16 MiB unless set; 1 KiB to 256 MiB.
     pub reply: Reply,
     /// The bytes of log, standard output and standard error in a minute, of all calls together. 64 KiB unless set; 1 KiB
     /// to 16 MiB. What is more is dropped, and counted.

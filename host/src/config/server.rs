@@ -30,8 +30,8 @@ pub struct Server {
     pub cache: Option<PathBuf>,
     /// Where lasting state is kept. Without it: the user's state directory.
     pub state: Option<PathBuf>,
-    /// What cursors are sealed with, for replicas that must continue each other's listings. Without it every process makes
-    /// a key of its own.
+    /// What cursors are sealed with, for replicas that must continue each other's listings. Without it: a key that is made
+    /// once and kept in the state directory.
     pub cursor_key: Option<Secret<[u8; 32]>>,
 }
 

@@ -1,5 +1,7 @@
 //! Starting a host: the engine, the plugins, the key, the rules.
 
+use std::sync::Arc;
+
 use futures::future::join_all;
 
 use super::{Dirs, Host, Status};
@@ -8,6 +10,7 @@ use crate::catalog::{Catalog, CursorKey, KeyError, Slot};
 use crate::config::{self, Config};
 use crate::plugin::{self, Compiler, LoadError, Plugin, Plugins, Progress};
 use crate::uri::{Overlap, Router};
+use crate::watch::Hub;
 
 /// Why a host does not start.
 #[derive(Debug, thiserror::Error)]
@@ -67,7 +70,10 @@ impl Builder {
         let router = Router::new(declared.iter().enumerate().map(|(place, plugin)| (plugin.mount.clone(), place)))?;
         let loaded = join_all(declared.iter().map(|plugin| plugins.load(plugin))).await;
         let (slots, statuses) = declared.iter().zip(loaded).map(|(plugin, loaded)| taken_in(plugin, loaded)).unzip();
-        Ok(Host { access: Access::new(&config.rules), catalog: Catalog::new(&key), router, slots, statuses, config })
+        let slots: Vec<Slot> = slots;
+        let access = Arc::new(Access::new(&config.rules));
+        let watches = Hub::new(slots.iter().map(|slot| slot.plugin.as_ref()), access.clone());
+        Ok(Host { catalog: Catalog::new(&key), access, watches, router, slots, statuses, config })
     }
 }
 

@@ -18,6 +18,8 @@ use crate::uri::Path;
 
 /// What keys of `meta` begin with that are the host's.
 const HOST_PREFIX: &str = "mcp-host/";
+/// The longest token that a provider may give, in bytes.
+const MAX_TOKEN: usize = 65536;
 /// The longest cursor that a provider may give, in bytes.
 const MAX_CURSOR: usize = 4096;
 
@@ -30,7 +32,37 @@ pub struct Page<T> {
     pub next_cursor: Option<String>,
 }
 
+/// What changed since a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangeSet {
+    /// What to ask with next time.
+    pub token: String,
+    /// Those of the watched paths that changed.
+    pub changed: Vec<Path>,
+    /// Whether what is listed changed.
+    pub listing_changed: bool,
+    /// In how long the provider thinks that it makes sense to ask again.
+    pub poll_after: Option<Duration>,
+}
+
 impl Plugin {
+    pub(super) fn change_set(&self, changes: contract::ChangeSet) -> Result<ChangeSet, Fault> {
+        if changes.token.len() > MAX_TOKEN {
+            let length = changes.token.len();
+            return Err(Fault::Contract(format!("its token has {length} bytes; {MAX_TOKEN} are allowed")));
+        }
+        let changed = changes.changed.iter().filter_map(|path| {
+            let located = self.mount.compose(path);
+            located.map(|located| located.path).map_err(|error| self.provider_fault(&error.to_string())).ok()
+        });
+        Ok(ChangeSet {
+            changed: changed.collect(),
+            token: changes.token,
+            listing_changed: changes.listing_changed,
+            poll_after: changes.poll_after_ms.map(Duration::from_millis),
+        })
+    }
+
     pub(super) fn page(&self, page: contract::Page, asked: Option<&str>) -> Result<Page<Entry>, Fault> {
         let items = page.entries.into_iter().filter_map(|entry| {
             self.entry(entry).inspect_err(|fault| self.provider_fault(&format!("an entry was left out: {fault}"))).ok()

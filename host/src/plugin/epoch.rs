@@ -1,7 +1,7 @@
 //! The clock behind CPU limits: while guests run, a thread of its own moves the engine's epoch on once a millisecond.
 //!
-//! A guest checks the epoch at every function entry and loop turn. When it has moved, the guest is charged one tick, yields
-//! to its neighbours, and is ended once its ticks are spent. The thread sleeps while nothing runs: an idle host wakes up for
+//! A guest checks the epoch at every function entry and loop turn. When it has moved, the guest yields to its neighbours, or
+//! is ended if it has used up its CPU time. The thread sleeps while nothing runs: an idle host wakes up for
 //! nothing.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use super::EngineError;
 
-/// How long a guest runs before it yields, and the unit that its CPU time is counted in.
-pub(super) const TICK: Duration = Duration::from_millis(1);
+/// How long a guest runs before it yields.
+const TICK: Duration = Duration::from_millis(1);
 
 /// Drives the epoch of one engine.
 pub(super) struct Ticker {

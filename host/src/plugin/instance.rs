@@ -11,10 +11,9 @@ use wasmtime::{Store, UpdateDeadline};
 use super::Plugin;
 use super::bindings::ProviderPre;
 use super::bindings::contract::{self, Guest};
+use super::cpu::{CpuClock, OutOfCpu};
 use super::engine::Engine;
-use super::epoch::TICK;
 use super::fault::Fault;
-use super::limits::OutOfCpu;
 use super::sandbox::Sandbox;
 use super::state::State;
 use crate::config::Limits;
@@ -87,9 +86,10 @@ impl Caller {
         let state = self.sandbox.state().map_err(|error| Fault::Grant(error.to_string()))?;
         let _epoch_moves = self.engine.ticker.run();
         let mut store = Store::new(self.engine.wasmtime(), state);
-        arm(&mut store, &self.limits);
+        let clock = Arc::new(CpuClock::default());
+        arm(&mut store, &self.limits, clock.clone());
         let deadline = self.limits.deadline.duration();
-        let answer = timeout(deadline, self.drive(&mut store, run)).await;
+        let answer = timeout(deadline, clock.time(self.drive(&mut store, run))).await;
         answer
             .map_err(|_| Fault::Deadline(deadline))
             .and_then(|answer| answer.map_err(|error| self.classify(&error, store.data())))
@@ -127,17 +127,14 @@ async fn place(semaphore: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Fault
 }
 
 /// Puts a store under the limits, for one call.
-fn arm(store: &mut Store<State>, limits: &Limits) {
+fn arm(store: &mut Store<State>, limits: &Limits, clock: Arc<CpuClock>) {
     store.limiter(|state| &mut state.memory);
     let reply = usize::try_from(limits.reply.bytes()).unwrap_or(usize::MAX);
     store.set_hostcall_fuel(reply.saturating_add(REPLY_SLACK));
-    let mut ticks = limits.cpu.duration().as_millis().div_ceil(TICK.as_millis());
+    let most = limits.cpu.duration();
     store.set_epoch_deadline(1);
-    store.epoch_deadline_callback(move |_| {
-        if ticks == 0 {
-            return Err(OutOfCpu.into());
-        }
-        ticks = ticks.saturating_sub(1);
-        Ok(UpdateDeadline::Yield(1))
+    store.epoch_deadline_callback(move |_| match clock.used() > most {
+        true => Err(OutOfCpu.into()),
+        false => Ok(UpdateDeadline::Yield(1)),
     });
 }

@@ -1,8 +1,7 @@
-//! What a call may use up while it runs: memory, tables and CPU time.
+//! What a call may hold while it runs: memory and tables.
 //!
 //! Memory is counted per plugin, over all its instances, and refused rather than trapped on: a guest that handles a failed
-//! allocation goes on. CPU time is counted in ticks of the engine's epoch: one for each millisecond that the guest runs, and
-//! one for each call to the host that it waits longer for.
+//! allocation goes on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -93,11 +92,6 @@ impl ResourceLimiter for MemoryMeter {
         Ok(desired <= MAX_TABLE_ELEMENTS)
     }
 }
-
-/// The guest has run for longer than its plugin's `limits.cpu`.
-#[derive(Debug, thiserror::Error)]
-#[error("out of CPU time")]
-pub(super) struct OutOfCpu;
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,7 @@
 //! of the machine: no `..`, link or absolute path leads out of it.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use wasmtime::component::ResourceTable;
@@ -53,6 +53,11 @@ impl Sandbox {
             memory: MemoryBudget::new(plugin.limits.memory.bytes()),
             log,
         }
+    }
+
+    /// The directories of the machine that are granted.
+    pub(super) fn directories(&self) -> impl Iterator<Item = &Path> {
+        self.dirs.values().map(|grant| grant.host.as_path())
     }
 
     /// The context of one call.

@@ -3,16 +3,19 @@
 use std::sync::Arc;
 
 use rmcp::model::{
-    CacheScope, CompleteRequestParams, CompleteResult, CustomRequest, CustomResult, ErrorCode, Implementation,
-    JsonObject, ListResourceTemplatesResult, ListResourcesResult, PaginatedRequestParams, ProtocolVersion,
-    ReadResourceRequestParams, ReadResourceResponse, Reference, ServerCapabilities, ServerConfig,
+    CacheScope, CompleteRequestParams, CompleteResult, CustomRequest, CustomResult, ErrorCode, Extensions,
+    Implementation, JsonObject, ListResourceTemplatesResult, ListResourcesResult, PaginatedRequestParams,
+    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, Reference, ServerCapabilities, ServerConfig,
     SetLevelRequestMethod,
 };
-use rmcp::service::RequestContext;
+use rmcp::model::{SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams};
+use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
+use tokio_util::sync::CancellationToken;
 
 use super::client_log::ClientLog;
 use super::error::to_rpc;
+use super::live::{self, Session};
 use super::wire;
 use crate::access::Principal;
 use crate::host::{CompleteRequest, Host, ListRequest};
@@ -33,11 +36,14 @@ pub(super) struct Handler {
     info: Arc<ServerConfig>,
     face: Face,
     log: ClientLog,
+    session: Session,
+    /// Fires when the server is to end: streams that a client waits on end then.
+    ending: CancellationToken,
 }
 
 impl Handler {
-    pub(super) fn new(host: Arc<Host>, info: Arc<ServerConfig>, face: Face) -> Self {
-        Self { host, info, face, log: ClientLog::default() }
+    pub(super) fn new(host: Arc<Host>, info: Arc<ServerConfig>, face: Face, ending: CancellationToken) -> Self {
+        Self { host, info, face, log: ClientLog::default(), session: Session::default(), ending }
     }
 
     /// What this server says of itself.
@@ -45,6 +51,12 @@ impl Handler {
         let server = &host.config().server;
         let mut capabilities = ServerCapabilities::builder().enable_resources().enable_completions().build();
         capabilities.logging = Some(JsonObject::new());
+        if let Some(resources) = &mut capabilities.resources
+            && host.is_watching()
+        {
+            resources.subscribe = Some(true);
+            resources.list_changed = Some(true);
+        }
         let mut implementation = Implementation::new(server.name.as_str(), env!("CARGO_PKG_VERSION"));
         implementation.title = server.title.clone();
         let mut info = ServerConfig::new(capabilities).with_server_info(implementation);
@@ -53,10 +65,13 @@ impl Handler {
     }
 
     fn principal(&self, context: &RequestContext<RoleServer>) -> Result<Principal, ErrorData> {
+        self.principal_of(&context.extensions)
+    }
+
+    fn principal_of(&self, extensions: &Extensions) -> Result<Principal, ErrorData> {
         match self.face {
             Face::Stdio => Ok(Principal::LOCAL),
-            Face::Http => context
-                .extensions
+            Face::Http => extensions
                 .get::<axum::http::request::Parts>()
                 .and_then(|parts| parts.extensions.get::<Principal>())
                 .cloned()
@@ -161,6 +176,41 @@ impl ServerHandler for Handler {
         Ok(())
     }
 
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        if self.host.is_watching()
+            && let Ok(who) = self.principal_of(&context.extensions)
+        {
+            self.session.watch_listing(&self.host, &who, &context.peer).await;
+        }
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let who = self.principal(&context)?;
+        self.session.subscribe(&self.host, &who, &context.peer, &request.uri).await
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.session.unsubscribe(&self.host, &request.uri).await
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        self.host.is_watching().then(|| live::accepted(&self.host, requested))
+    }
+
+    async fn listen(&self, stream: SubscriptionContext) -> Result<(), ErrorData> {
+        let who = self.principal(stream.request_context())?;
+        live::listen(&self.host, &who, stream, &self.ending).await;
+        Ok(())
+    }
+
     async fn on_custom_request(
         &self,
         request: CustomRequest,
@@ -177,6 +227,7 @@ impl ServerHandler for Handler {
             "logging/setLevel" => {
                 "expected params `{\"level\": string}`, one of debug, info, notice, warning, error, critical, alert, emergency"
             }
+            "resources/subscribe" | "resources/unsubscribe" => "expected params `{\"uri\": string}`",
             "resources/list" | "resources/templates/list" => "expected params `{\"cursor\"?: string}`",
             "initialize" => {
                 "expected params `{\"protocolVersion\": string, \"capabilities\": object, \"clientInfo\": object}`"

@@ -24,8 +24,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::ServeError;
 use super::handler::{Face, Handler};
+use super::{MAX_DRAIN, ServeError};
 use crate::access::Principal;
 use crate::host::Host;
 
@@ -42,14 +42,12 @@ const ORIGINS: [&str; 6] = [
 ];
 /// How long a session lives with nothing asked. A client that only waits for notifications is quiet for long.
 const SESSION_IDLE: Duration = Duration::from_hours(24);
-/// The longest that requests in flight are waited for when the server ends; the limits of plugins end them sooner.
-const MAX_DRAIN: Duration = Duration::from_secs(60);
 
 /// Serves HTTP clients on that listener until `shutdown` fires; requests in flight are answered first.
 pub async fn serve_http(host: Arc<Host>, listener: TcpListener, shutdown: CancellationToken) -> Result<(), ServeError> {
     let streams = CancellationToken::new();
     let requests = TaskTracker::new();
-    let service = mcp_service(host, streams.clone());
+    let service = mcp_service(host, streams.clone(), shutdown.clone());
     let app = Router::new()
         .route_service(ENDPOINT, service)
         .layer(middleware::from_fn_with_state(requests.clone(), track))
@@ -76,7 +74,11 @@ pub async fn serve_http(host: Arc<Host>, listener: TcpListener, shutdown: Cancel
     served.map_err(ServeError::Transport)
 }
 
-fn mcp_service(host: Arc<Host>, streams: CancellationToken) -> StreamableHttpService<Handler, LocalSessionManager> {
+fn mcp_service(
+    host: Arc<Host>,
+    streams: CancellationToken,
+    ending: CancellationToken,
+) -> StreamableHttpService<Handler, LocalSessionManager> {
     let mut sessions = LocalSessionManager::default();
     sessions.session_config.keep_alive = Some(SESSION_IDLE);
     let config = StreamableHttpServerConfig::default()
@@ -84,7 +86,7 @@ fn mcp_service(host: Arc<Host>, streams: CancellationToken) -> StreamableHttpSer
         .with_allowed_origins(ORIGINS)
         .with_cancellation_token(streams);
     let info = Handler::info(&host);
-    let handler = move || Ok::<_, io::Error>(Handler::new(host.clone(), info.clone(), Face::Http));
+    let handler = move || Ok::<_, io::Error>(Handler::new(host.clone(), info.clone(), Face::Http, ending.clone()));
     StreamableHttpService::new(handler, Arc::new(sessions), config)
 }
 

@@ -15,8 +15,8 @@ use rmcp::{RoleServer, ServiceExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use super::ServeError;
 use super::handler::{Face, Handler};
+use super::{MAX_DRAIN, ServeError};
 use crate::host::Host;
 
 /// Requests that are worked on at once.
@@ -25,8 +25,9 @@ const MAX_IN_FLIGHT: usize = 64;
 /// Serves one client over stdio until it closes its end, or until `shutdown` fires; requests in flight are answered first.
 pub async fn serve_stdio(host: Arc<Host>, shutdown: CancellationToken) -> Result<(), ServeError> {
     let info = Handler::info(&host);
-    let handler = Handler::new(host, info, Face::Stdio);
-    let service = match handler.serve(Orderly::new(shutdown)).await {
+    let ending = CancellationToken::new();
+    let handler = Handler::new(host, info, Face::Stdio, ending.clone());
+    let service = match handler.serve(Orderly::new(shutdown, ending)).await {
         Ok(service) => service,
         // A client that goes away, or a signal, before anything was asked.
         Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => return Ok(()),
@@ -42,26 +43,31 @@ pub async fn serve_stdio(host: Arc<Host>, shutdown: CancellationToken) -> Result
 struct Orderly {
     inner: AsyncRwTransport<RoleServer, StdioReader, StdioWriter>,
     shutdown: CancellationToken,
+    /// Fires when nothing more is read: what is in flight is to come to its end.
+    ending: CancellationToken,
     in_flight: Arc<Semaphore>,
     /// Requests that were taken and are to be answered.
     taken: HashMap<RequestId, OwnedSemaphorePermit>,
 }
 
 impl Orderly {
-    fn new(shutdown: CancellationToken) -> Self {
+    fn new(shutdown: CancellationToken, ending: CancellationToken) -> Self {
         let (read, write) = stdio_pipes();
         Self {
             inner: AsyncRwTransport::new(read, write),
             shutdown,
+            ending,
             in_flight: Arc::new(Semaphore::new(MAX_IN_FLIGHT)),
             taken: HashMap::new(),
         }
     }
 
-    /// Waits until everything that was taken has been answered.
+    /// Waits until everything that was taken has been answered, within bounds.
     async fn all_answered(&self) {
         let all = u32::try_from(MAX_IN_FLIGHT).unwrap_or(u32::MAX);
-        let _all = self.in_flight.acquire_many(all).await;
+        if tokio::time::timeout(MAX_DRAIN, self.in_flight.acquire_many(all)).await.is_err() {
+            tracing::warn!("ending with requests unanswered");
+        }
     }
 }
 
@@ -114,6 +120,7 @@ impl Transport<RoleServer> for Orderly {
             Some(_) => {}
             None => {
                 drop(permit);
+                self.ending.cancel();
                 self.all_answered().await;
             }
         }

@@ -1,9 +1,10 @@
 //! One file, as an entry and as content.
 
 use crate::folder::{Folder, Item};
-use crate::front_matter::{FIRST_BYTES, FrontMatter, MOST_BYTES};
+use crate::front_matter::{FrontMatter, MOST_BYTES, READ_BYTES};
 use crate::place::Place;
 use mcp_provider::{Contents, Entry, Failure, Result, mime};
+use std::io::Read;
 
 /// The MIME type of what has front matter.
 const MARKDOWN: &str = "text/markdown";
@@ -13,13 +14,19 @@ pub(crate) fn is_note(names: &str) -> bool {
     mime::from_name(names) == Some(MARKDOWN)
 }
 
-/// What a note says of itself. Of the file, only as much is read as front matter may take.
+/// What a note says of itself. Of the file, no more is read than it takes to know, in as few reads as can be: each costs a
+/// call to the host.
 pub(crate) fn front_matter(folder: &Folder, names: &str) -> Result<FrontMatter> {
-    let first = folder.head(names, FIRST_BYTES)?;
-    let is_all = u64::try_from(first.len()).is_ok_and(|bytes| bytes < FIRST_BYTES);
-    match FrontMatter::parse_beginning(&first, is_all) {
-        Some(front_matter) => Ok(front_matter),
-        None => Ok(FrontMatter::parse_beginning(&folder.head(names, MOST_BYTES)?, true).unwrap_or_default()),
+    let mut file = folder.file(names)?.take(MOST_BYTES);
+    let mut beginning = Vec::new();
+    let mut buffer = [0; READ_BYTES];
+    loop {
+        let read = file.read(&mut buffer)?;
+        beginning.extend_from_slice(buffer.get(..read).unwrap_or_default());
+        // Whether a short read is the end is known only by another; usually it is not needed.
+        if let Some(front_matter) = FrontMatter::parse_beginning(&beginning, read == 0) {
+            return Ok(front_matter);
+        }
     }
 }
 
@@ -31,13 +38,17 @@ pub(crate) fn entry(folder: &Folder, file: &Item) -> Result<Entry> {
 
 /// A file with its content, whole and unchanged.
 pub(crate) fn read(folder: &Folder, file: &Item, most: u64) -> Result<Contents> {
-    // One byte more tells whether there are more than were allowed, although the file may grow meanwhile.
-    let bytes = folder.head(&file.names, most.saturating_add(1))?;
-    if u64::try_from(bytes.len()).map_or(true, |bytes| bytes > most) {
-        return Err(Failure::denied(format!(
-            "the file has {} bytes, and this folder serves files of at most {most}",
-            file.size.max(most.saturating_add(1))
-        )));
+    let too_large = |size: u64| {
+        Failure::denied(format!("the file has {size} bytes, and this folder serves files of at most {most}"))
+    };
+    if file.size > most {
+        return Err(too_large(file.size));
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(file.size).unwrap_or_default().saturating_add(1));
+    // One byte more tells whether it has grown beyond the limit meanwhile.
+    folder.file(&file.names)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    if u64::try_from(bytes.len()).is_ok_and(|size| size > most) {
+        return Err(too_large(most.saturating_add(1)));
     }
     let mut entry = plain_entry(file);
     if is_note(&file.names) {

@@ -84,12 +84,11 @@ async def read(client: Client, resources: list) -> dict:
     """One text and one blob, looked for where the MIME types promise them."""
     found = {"text": None, "blob": None}
 
-    def is_text(resource) -> bool:
-        return (resource.mime_type or "text/plain").startswith("text/")
+    def of(kinds: str) -> list:
+        return [resource for resource in resources if re.search(kinds, resource.mime_type or "")]
 
-    texts = [resource for resource in resources if is_text(resource)]
-    others = [resource for resource in resources if not is_text(resource)]
-    for resource in [*texts[:1], *others, *resources][:MOST_READS]:
+    binary = of(r"^(image|audio|video|font)/|^application/(octet-stream|pdf|zip|gzip|wasm)$")
+    for resource in [*of("^text/")[:1], *binary, *resources][:MOST_READS]:
         if all(found.values()):
             break
         result = await client.read_resource(resource.uri)

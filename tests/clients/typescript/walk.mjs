@@ -20,7 +20,7 @@
 // Anything else that the server answers, a wrong error code among it, goes to stderr with exit code 1.
 
 import { readFile } from "node:fs/promises";
-import { Client, ProtocolError, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
+import { Client, ResourceNotFoundError, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 
 const STATELESS = "2026-07-28";
@@ -37,20 +37,32 @@ async function main() {
   }
   const mode = stateless ? { pin: STATELESS } : "legacy";
   const client = new Client({ name: "walk", version: "0.1.0" }, { versionNegotiation: { mode } });
-  await client.connect(
+  const connection =
     transport === "http"
       ? new StreamableHTTPClientTransport(new URL(target))
-      : new StdioClientTransport({ command: target, args: rest, env: process.env }),
-  );
+      : new StdioClientTransport({ command: target, args: rest, env: process.env });
+  await client.connect(connection);
   try {
-    const summary = { client: "typescript", sdk: await sdkVersion(), transport, ...(await walk(client)) };
+    const codes = errorCodes(connection);
+    const summary = { client: "typescript", sdk: await sdkVersion(), transport, ...(await walk(client, codes)) };
     console.log(JSON.stringify(summary));
   } finally {
     await client.close();
   }
 }
 
-async function walk(client) {
+// The codes of all errors from now on, as they are on the wire: the SDK gives every resource that is not found the same.
+function errorCodes(connection) {
+  const codes = [];
+  const hear = connection.onmessage;
+  connection.onmessage = (message, ...rest) => {
+    if (message.error) codes.push(message.error.code);
+    return hear.call(connection, message, ...rest);
+  };
+  return codes;
+}
+
+async function walk(client, codes) {
   const revision = client.getNegotiatedProtocolVersion();
   const { name, version } = client.getServerVersion() ?? {};
   const pinged = revision < STATELESS;
@@ -67,7 +79,7 @@ async function walk(client) {
     templates: templates.items.map((template) => template.uriTemplate),
     ...(await read(client, listing.items)),
     completion: await complete(client, templates.items),
-    unknown: await unknown(client, listing.items, revision),
+    unknown: await unknown(client, codes, listing.items, revision),
   };
 }
 
@@ -88,9 +100,10 @@ async function pages(client, method, key) {
 // One text and one blob, looked for where the MIME types promise them.
 async function read(client, resources) {
   const found = { text: null, blob: null };
-  const isText = (resource) => (resource.mimeType ?? "text/plain").startsWith("text/");
-  const likely = [resources.find(isText), ...resources.filter((resource) => !isText(resource)), ...resources];
-  for (const resource of likely.filter(Boolean).slice(0, MOST_READS)) {
+  const of = (kinds) => resources.filter(({ mimeType }) => kinds.test(mimeType ?? ""));
+  const binary = of(/^(image|audio|video|font)\/|^application\/(octet-stream|pdf|zip|gzip|wasm)$/);
+  const likely = [...of(/^text\//).slice(0, 1), ...binary, ...resources];
+  for (const resource of likely.slice(0, MOST_READS)) {
     if (found.text && found.blob) break;
     const { contents } = await client.readResource({ uri: resource.uri });
     if (contents.length === 0) throw new Error(`${resource.uri} has no contents`);
@@ -124,14 +137,15 @@ function variables(template) {
 }
 
 // A read of what does not exist must fail, with -32002 in the session-based revisions and with -32602 since.
-async function unknown(client, resources, revision) {
+async function unknown(client, codes, resources, revision) {
   const uri = `${resources[0]?.uri ?? "nothing:///"}.no-such-resource`;
   const expected = revision < STATELESS ? -32002 : -32602;
   try {
     await client.readResource({ uri });
   } catch (error) {
-    if (ProtocolError.isInstance(error) && error.code === expected) return { uri, code: error.code };
-    throw new Error(`reading ${uri} should fail with ${expected}, found ${error.code}: ${error.message}`);
+    const code = codes.at(-1);
+    if (ResourceNotFoundError.isInstance(error) && code === expected) return { uri, code };
+    throw new Error(`reading ${uri} should fail with ${expected}, found ${code}: ${error.message}`);
   }
   throw new Error(`reading ${uri} should fail with ${expected}, and succeeded`);
 }

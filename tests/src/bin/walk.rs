@@ -1,27 +1,28 @@
-//! Walks through an MCP server over streamable HTTP and prints what it sees: who it is, the first page of its resources, its
-//! templates, and one resource read.
+//! Walks through an MCP server over streamable HTTP and prints what it sees: who it is, the first of its resources, its
+//! templates, and some content.
 //!
-//! `walk URL [URI]` reads URI, or else the first Markdown or other text of the page. It ends with exit code 1 when any answer is
-//! an error, or the server has nothing to read.
+//! `walk URL [URI…]` reads one resource of every place that the server has resources at, and each URI. It ends with exit code 1
+//! when any answer is an error, or there is nothing to read.
 
-use std::{
-    env,
-    io::{self, Write},
-    process::ExitCode,
-};
+use std::collections::BTreeMap;
+use std::env;
+use std::io::{self, Write};
+use std::process::ExitCode;
 
-use anyhow::{Context, Result};
-use rmcp::{
-    ServiceExt,
-    model::{ReadResourceRequestParams, Resource, ResourceContents, ServerPeerInfo},
-    transport::StreamableHttpClientTransport,
-};
+use anyhow::{Context, Result, bail};
+use rmcp::ServiceExt;
+use rmcp::model::{PaginatedRequestParams, ReadResourceRequestParams, Resource, ResourceContents, ServerPeerInfo};
+use rmcp::service::{Peer, RoleClient};
+use rmcp::transport::StreamableHttpClientTransport;
 
-/// How many resources are printed, of the page that the server gave.
-const SHOWN_RESOURCES: usize = 12;
+/// How many pages of a listing are asked for.
+const MOST_PAGES: usize = 20;
+
+/// How many resources of a place are printed.
+const SHOWN_RESOURCES: usize = 6;
 
 /// How many lines of a text are printed.
-const SHOWN_LINES: usize = 12;
+const SHOWN_LINES: usize = 6;
 
 /// How much of a line is printed, in characters.
 const SHOWN_WIDTH: usize = 110;
@@ -30,10 +31,10 @@ const SHOWN_WIDTH: usize = 110;
 async fn main() -> ExitCode {
     let mut arguments = env::args().skip(1);
     let Some(url) = arguments.next() else {
-        eprintln!("usage: walk URL [URI]");
+        eprintln!("usage: walk URL [URI…]");
         return ExitCode::from(2);
     };
-    match walk(&url, arguments.next()).await {
+    match walk(&url, arguments).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -42,7 +43,7 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn walk(url: &str, uri: Option<String>) -> Result<()> {
+async fn walk(url: &str, uris: impl Iterator<Item = String>) -> Result<()> {
     let mut out = io::stdout();
     let transport = StreamableHttpClientTransport::from_uri(url);
     let client = ().serve(transport).await.with_context(|| format!("cannot connect to {url}"))?;
@@ -50,40 +51,72 @@ async fn walk(url: &str, uri: Option<String>) -> Result<()> {
         writeln!(out, "connected to {}", introduction(&server))?;
     }
 
-    let page = client.list_resources(None).await.context("resources/list failed")?;
-    let more = if page.next_cursor.is_some() { ", and there are more pages" } else { "" };
-    writeln!(out, "\nresources/list: {} on the first page{more}", page.resources.len())?;
-    for resource in page.resources.iter().take(SHOWN_RESOURCES) {
-        writeln!(out, "  {}", described(resource))?;
-    }
-    if page.resources.len() > SHOWN_RESOURCES {
-        writeln!(out, "  …")?;
-    }
+    let places = list(client.peer(), &mut out).await?;
 
     let templates = client.list_resource_templates(None).await.context("resources/templates/list failed")?;
-    writeln!(out, "\nresources/templates/list:")?;
+    writeln!(out, "\nresources/templates/list")?;
     for template in &templates.resource_templates {
         writeln!(out, "  {}  {}", template.uri_template, template.title.as_deref().unwrap_or(&template.name))?;
     }
 
-    let uri = uri.or_else(|| choose(&page.resources)).context("the server lists no resource to read")?;
-    let read = client
-        .read_resource(ReadResourceRequestParams::new(&uri))
-        .await
-        .with_context(|| format!("resources/read of {uri} failed"))?;
-    writeln!(out, "\nresources/read: {uri}")?;
-    for contents in &read.contents {
-        show(&mut out, contents)?;
+    let uris: Vec<_> = places.values().filter_map(|resources| choose(resources)).chain(uris).collect();
+    if uris.is_empty() {
+        bail!("the server lists no resource to read");
+    }
+    for uri in uris {
+        let read = client.read_resource(ReadResourceRequestParams::new(&uri)).await;
+        let read = read.with_context(|| format!("resources/read of {uri} failed"))?;
+        writeln!(out, "\nresources/read {uri}")?;
+        for contents in &read.contents {
+            show(&mut out, contents)?;
+        }
     }
     client.cancel().await.context("cannot close the session")?;
     Ok(())
 }
 
+/// Lists what there is, page by page, and prints the first of it, by the places that it is at.
+async fn list(server: &Peer<RoleClient>, out: &mut impl Write) -> Result<BTreeMap<String, Vec<Resource>>> {
+    let mut places = BTreeMap::<_, Vec<Resource>>::new();
+    let mut cursor = None;
+    let mut pages = 0_usize;
+    while pages < MOST_PAGES {
+        let asked = PaginatedRequestParams::default().with_cursor(cursor);
+        let page = server.list_resources(Some(asked)).await.context("resources/list failed")?;
+        pages = pages.saturating_add(1);
+        for resource in page.resources {
+            places.entry(place(&resource.uri).to_owned()).or_default().push(resource);
+        }
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            break;
+        }
+    }
+
+    let more = if cursor.is_some() { " and there are more" } else { "" };
+    writeln!(out, "\nresources/list, {} {}{more}", pages, if pages == 1 { "page" } else { "pages" })?;
+    for (place, resources) in &places {
+        writeln!(out, "  {} at {place}", resources.len())?;
+        for resource in resources.iter().take(SHOWN_RESOURCES) {
+            writeln!(out, "    {}", described(resource))?;
+        }
+        if resources.len() > SHOWN_RESOURCES {
+            writeln!(out, "    …")?;
+        }
+    }
+    Ok(places)
+}
+
+/// Scheme and authority of a URI.
+fn place(uri: &str) -> &str {
+    let end = uri.match_indices('/').nth(2).map_or(uri.len(), |(slash, _)| slash);
+    uri.get(..end).unwrap_or(uri)
+}
+
 fn introduction(server: &ServerPeerInfo) -> String {
-    let name = server
-        .server_info
-        .as_ref()
-        .map_or_else(|| "a server without a name".to_owned(), |info| format!("{} {}", info.name, info.version));
+    let info = server.server_info.as_ref();
+    let name =
+        info.map_or_else(|| "a server without a name".to_owned(), |info| format!("{} {}", info.name, info.version));
     format!("{name}, MCP {}", server.protocol_version)
 }
 
@@ -94,10 +127,11 @@ fn described(resource: &Resource) -> String {
     cut(&format!("{}  ({kind}{size}){title}", resource.uri))
 }
 
-/// The most telling resource of a page: Markdown before other text, text before the rest.
+/// The most telling resource of some: a README before other Markdown, that before other text, text before the rest.
 fn choose(resources: &[Resource]) -> Option<String> {
     let of = |kind: &str| resources.iter().find(|r| r.mime_type.as_deref().is_some_and(|mime| mime.starts_with(kind)));
-    let chosen = of("text/markdown").or_else(|| of("text/")).or_else(|| resources.first());
+    let readme = resources.iter().find(|resource| resource.name == "README.md");
+    let chosen = readme.or_else(|| of("text/markdown")).or_else(|| of("text/")).or_else(|| resources.first());
     chosen.map(|resource| resource.uri.clone())
 }
 
@@ -107,11 +141,10 @@ fn show(out: &mut impl Write, contents: &ResourceContents) -> io::Result<()> {
             for line in text.lines().take(SHOWN_LINES) {
                 writeln!(out, "  │ {}", cut(line))?;
             }
-            let left = text.lines().count().saturating_sub(SHOWN_LINES);
-            if left > 0 {
-                writeln!(out, "  │ … and {left} lines more")?;
+            match text.lines().count().saturating_sub(SHOWN_LINES) {
+                0 => Ok(()),
+                left => writeln!(out, "  │ … and {left} more lines"),
             }
-            Ok(())
         }
         ResourceContents::BlobResourceContents { mime_type, blob, .. } => {
             let kind = mime_type.as_deref().unwrap_or("binary");
@@ -123,7 +156,12 @@ fn show(out: &mut impl Write, contents: &ResourceContents) -> io::Result<()> {
 
 /// One line, without what a terminal would take for commands, and no longer than fits.
 fn cut(line: &str) -> String {
-    let mut characters = line.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c });
+    let fit = |c: char| match c {
+        '\t' => ' ',
+        c if c.is_control() => '\u{fffd}',
+        c => c,
+    };
+    let mut characters = line.chars().map(fit);
     let mut short: String = characters.by_ref().take(SHOWN_WIDTH).collect();
     if characters.next().is_some() {
         short.push('…');

@@ -3,13 +3,11 @@
 //! What the host writes to stderr is passed on as it comes. The host is in a process group of its own, so that an interrupt
 //! at the terminal reaches this program alone, which passes exactly one on.
 
-use std::{
-    io::{BufRead, BufReader},
-    process::{Child, Command, ExitStatus, Stdio},
-    sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
-    thread,
-    time::Duration,
-};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -121,13 +119,11 @@ impl Host {
 
     #[cfg(unix)]
     fn ask_to_end(&mut self) -> Result<()> {
-        use nix::{
-            sys::signal::{Signal, kill},
-            unistd::Pid,
-        };
+        use rustix::process::{Pid, Signal, kill_process};
+
         if self.child.try_wait()?.is_none() {
-            let pid = i32::try_from(self.child.id()).context("the host's process id is out of range")?;
-            kill(Pid::from_raw(pid), Signal::SIGTERM).context("cannot ask the host to end")?;
+            let id = Pid::from_raw(self.child.id().cast_signed()).context("the host's process id is out of range")?;
+            kill_process(id, Signal::TERM).context("cannot ask the host to end")?;
         }
         Ok(())
     }

@@ -1,10 +1,13 @@
 //! Packages of a Debian system.
 
-use std::{fs, path::Path, process::Command};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{cargo, progress::Progress};
+use crate::cargo;
+use crate::progress::Progress;
 
 /// A Debian system, as `/etc/os-release` describes it.
 #[derive(Debug, PartialEq, Eq)]

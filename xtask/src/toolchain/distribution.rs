@@ -12,16 +12,17 @@
 //! They meet in a *sysroot overlay*: a folder that looks like Debian's sysroot, by links, and has the target's C library
 //! besides. It is made once, in `target/guest-toolchain`, and put into place by one rename, so that it is whole or not there.
 
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::{TARGET, apt, apt::Release, rustup, wasi_libc};
-use crate::{cargo, progress::Progress, workspace::Workspace};
+use super::apt::Release;
+use super::{TARGET, apt, rustup, wasi_libc};
+use crate::cargo;
+use crate::progress::Progress;
+use crate::workspace::Workspace;
 
 /// Debian's compiler.
 const RUSTC: &str = "/usr/bin/rustc";

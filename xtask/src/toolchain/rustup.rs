@@ -1,15 +1,15 @@
 //! The target by rustup.
 
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
 
 use anyhow::{Context, Result};
 
 use super::TARGET;
-use crate::{cargo, progress::Progress, workspace::Workspace};
+use crate::cargo;
+use crate::progress::Progress;
+use crate::workspace::Workspace;
 
 /// Whether the compiler in use has the target's standard library.
 ///
@@ -30,9 +30,7 @@ pub(super) fn ensure(workspace: &Workspace, progress: &Progress) -> Result<()> {
     let mut rustup = Command::new("rustup");
     // Rustup adds a backtrace to the reason of a failure where this is set.
     rustup.args(["target", "add", TARGET]).current_dir(workspace.guests()).env("RUST_BACKTRACE", "0");
-    cargo::capture(&mut rustup).with_context(|| {
-        format!("rustup cannot install the target {TARGET} (it needs to reach its download server)")
-    })?;
+    cargo::capture(&mut rustup).with_context(|| format!("rustup cannot install the target {TARGET}"))?;
     step.done(&format!("installed the target {TARGET} by rustup"));
     Ok(())
 }

@@ -5,16 +5,16 @@
 //! copy of the machine's own apt sources with the release's name replaced, and package lists apart from the
 //! machine's, all below one folder of ours.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::{TARGET, apt::Release};
-use crate::{cargo, progress::Step};
+use super::TARGET;
+use super::apt::Release;
+use crate::cargo;
+use crate::progress::Step;
 
 /// The first release that has the target in its package, and its version.
 const FIRST: (&str, u32) = ("trixie", 13);

@@ -6,13 +6,13 @@
 //! and pipes are not there; opening a pipe could wait forever.
 
 mod confine;
+mod directory;
 mod walk;
 
 use crate::place::is_hidden;
 use confine::Confined;
 use mcp_provider::{Failure, Result, log};
 use std::fs::{self, File};
-use std::io::Read;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -23,6 +23,17 @@ pub(crate) enum Kind {
     File,
     /// A folder.
     Folder,
+}
+
+impl Kind {
+    /// What the folder shows it as; none of what is neither.
+    fn of(metadata: &fs::Metadata) -> Option<Self> {
+        match metadata {
+            file if file.is_file() => Some(Self::File),
+            folder if folder.is_dir() => Some(Self::Folder),
+            _ => None,
+        }
+    }
 }
 
 /// A file or folder, as it is now.
@@ -73,11 +84,7 @@ impl Folder {
     /// What these names stand for.
     pub(crate) fn look(&self, names: &str) -> Result<Item> {
         let metadata = fs::metadata(self.0.resolve(names)?)?;
-        let kind = match metadata.file_type() {
-            kind if kind.is_file() => Kind::File,
-            kind if kind.is_dir() => Kind::Folder,
-            _ => return Err(Failure::NotFound),
-        };
+        let kind = Kind::of(&metadata).ok_or(Failure::NotFound)?;
         Ok(Item { names: names.to_owned(), kind, size: metadata.len(), modified: metadata.modified().ok() })
     }
 
@@ -86,11 +93,9 @@ impl Folder {
         self.look(names).inspect_err(|failure| log::warn!("{names:?} is left out: {failure}")).ok()
     }
 
-    /// The first bytes of a file, at most `most`.
-    pub(crate) fn head(&self, names: &str, most: u64) -> Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        File::open(self.0.resolve(names)?)?.take(most).read_to_end(&mut bytes)?;
-        Ok(bytes)
+    /// Opens a file.
+    pub(crate) fn file(&self, names: &str) -> Result<File> {
+        Ok(File::open(self.0.resolve(names)?)?)
     }
 
     /// Every file at any depth, in order of names. Links to folders are not followed, so that none is seen twice.
@@ -100,10 +105,7 @@ impl Folder {
 
     /// The names of what is directly in a folder, in order.
     pub(crate) fn children(&self, names: &str) -> Result<Vec<String>> {
-        let mut children = Vec::new();
-        for (child, _) in walk::entries(&self.0, names)? {
-            children.push(child);
-        }
+        let mut children: Vec<String> = walk::children(&self.0, names)?.into_iter().map(|(names, _)| names).collect();
         children.sort_unstable();
         Ok(children)
     }

@@ -14,8 +14,8 @@ use split::Split;
 /// How much of a file is searched for front matter, in bytes.
 pub(crate) const MOST_BYTES: u64 = 64 * 1024;
 
-/// How much of a file is read at first; most front matter ends well within.
-pub(crate) const FIRST_BYTES: u64 = 4 * 1024;
+/// How much of a file is read at once; most front matter ends well within.
+pub(crate) const READ_BYTES: usize = 4 * 1024;
 
 /// What a note says of itself.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, clippy::unwrap_used, reason = "a harness of tests, of which not every one needs all of it")]
 
-use mcp_provider::{Config, Contents, Entry, Page, Provider, Result};
+use mcp_provider::{Changes, Config, Contents, Entry, Page, Provider, Result};
 use notes_provider::Notes;
 use serde_json::Value;
 use std::fs;
@@ -79,6 +79,11 @@ impl Fixture {
                 None => return Ok(paths),
             }
         }
+    }
+
+    /// What changed since a token.
+    pub(crate) fn changes(&self, watched: &[String], since: Option<&str>) -> Changes {
+        self.notes.changes(watched, since).unwrap()
     }
 
     /// The faults that a note's entry tells of.

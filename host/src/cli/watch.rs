@@ -1,0 +1,95 @@
+//! `watch`: what changes, as clients are told of it.
+
+use anyhow::Context as _;
+use serde_json::json;
+
+use super::arguments::Asker;
+use super::context::Context;
+use super::failure::Failure;
+use super::output::Output;
+use super::{escape, signals};
+use crate::watch::Update;
+
+const EXAMPLES: &str = "\
+It goes on until it is interrupted.
+
+Examples:
+  mcp-host watch notes:///welcome.md     print its URI whenever it changes
+  mcp-host watch --listing               print a line whenever what is listed changes
+  mcp-host watch notes:///a.md --json    a JSON object a line, for programs";
+
+/// Watch resources, and print what changes as clients are told of it
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    /// The resources
+    #[arg(value_name = "URI", required_unless_present = "listing")]
+    uris: Vec<String>,
+
+    /// Also what is listed
+    #[arg(long)]
+    listing: bool,
+
+    #[command(flatten)]
+    asker: Asker,
+
+    /// Print JSON lines: `{"method": …, "params": {"uri": …}}`, the notifications that clients get
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    pub(super) async fn run(self, context: &Context) -> Result<(), Failure> {
+        let shutdown = signals::shutdown().context("cannot listen to signals")?;
+        let host = context.host().await?;
+        let subscriber = host.subscriber(&self.asker.principal);
+        for uri in &self.uris {
+            host.subscribe(&subscriber, uri).await?;
+        }
+        if self.listing {
+            subscriber.watch_listing();
+        }
+        context.messages.note("watching; interrupt to end");
+        let mut output = context.output();
+        while let Some(update) = shutdown.run_until_cancelled(subscriber.next()).await {
+            print(&update, self.json, &mut output)?;
+            output.flush()?;
+        }
+        Ok(())
+    }
+}
+
+fn print(update: &Update, json: bool, output: &mut Output<'_>) -> std::io::Result<()> {
+    match (update, json) {
+        (Update::Resource(uri), true) => {
+            output.json(&json!({ "method": "notifications/resources/updated", "params": { "uri": uri } }))
+        }
+        (Update::Listing, true) => output.json(&json!({ "method": "notifications/resources/list_changed" })),
+        (Update::Resource(uri), false) => output.line(&format!("updated {}", escape::line(uri))),
+        (Update::Listing, false) => output.line("listing changed"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::output::Destination;
+    use super::*;
+
+    fn printed(update: &Update, json: bool) -> String {
+        let mut bytes = Vec::new();
+        let mut output = Output::to(&mut bytes, Destination::Pipe);
+        print(update, json, &mut output).unwrap();
+        output.flush().unwrap();
+        drop(output);
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn an_update_is_a_line_for_people_and_a_notification_for_programs() {
+        let update = Update::Resource("notes:///a.md".to_owned());
+        assert_eq!(printed(&update, false), "updated notes:///a.md\n");
+        let expected = "{\"method\":\"notifications/resources/updated\",\"params\":{\"uri\":\"notes:///a.md\"}}\n";
+        assert_eq!(printed(&update, true), expected);
+        assert_eq!(printed(&Update::Listing, false), "listing changed\n");
+    }
+}

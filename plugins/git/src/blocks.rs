@@ -1,0 +1,258 @@
+//! Files read in pieces, wherever they are needed.
+//!
+//! Packs and their indexes may be larger than the memory of a provider, and mapping a file into memory is not to be had
+//! in a component: it would be read as a whole. So they are read in blocks of [`BLOCK`] bytes, of which a
+//! [`BlockCache`] keeps the most recent, for all files together, within [`CACHED`] bytes. What a read costs depends on
+//! what is read, and not on the size of the file.
+
+use crate::error::{Error, Result};
+use crate::files;
+use clru::{CLruCache, CLruCacheConfig, WeightScale};
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::io::{self, BufRead, Read, Seek, SeekFrom};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+/// How many bytes are read at once, at offsets that are multiples of it.
+pub(crate) const BLOCK: usize = 16 * 1024;
+
+/// How many bytes of blocks are kept.
+const CACHED: NonZeroUsize = NonZeroUsize::new(2 * 1024 * 1024).unwrap();
+
+/// A block by its file and its number in it.
+type Key = (u32, u64);
+
+struct ByLength;
+
+impl WeightScale<Key, Rc<[u8]>> for ByLength {
+    fn weight(&self, _: &Key, block: &Rc<[u8]>) -> usize {
+        block.len()
+    }
+}
+
+type Blocks = CLruCache<Key, Rc<[u8]>, std::hash::RandomState, ByLength>;
+
+/// The most recently used blocks of all files that were opened with it.
+pub(crate) struct BlockCache {
+    blocks: RefCell<Blocks>,
+    files: Cell<u32>,
+    bytes_read: Cell<u64>,
+}
+
+impl BlockCache {
+    /// A cache that is empty.
+    pub(crate) fn new() -> Rc<Self> {
+        let blocks = CLruCache::with_config(CLruCacheConfig::new(CACHED).with_scale(ByLength));
+        Rc::new(Self { blocks: RefCell::new(blocks), files: Cell::new(0), bytes_read: Cell::new(0) })
+    }
+
+    /// How many bytes were read from files so far.
+    #[cfg(test)]
+    pub(crate) fn bytes_read(&self) -> u64 {
+        self.bytes_read.get()
+    }
+}
+
+/// A file that is read in blocks. It is taken to stay as it is while it is open, as packs and indexes do.
+pub(crate) struct BlockFile {
+    path: PathBuf,
+    file: RefCell<File>,
+    size: u64,
+    key: u32,
+    cache: Rc<BlockCache>,
+}
+
+impl BlockFile {
+    /// Opens a file; none where there is no such file.
+    pub(crate) fn open(path: &Path, cache: &Rc<BlockCache>) -> Result<Option<Self>> {
+        let Some((file, size)) = files::open(path)? else { return Ok(None) };
+        let key = cache.files.get();
+        cache.files.set(key.wrapping_add(1));
+        Ok(Some(Self { path: path.to_owned(), file: RefCell::new(file), size, key, cache: Rc::clone(cache) }))
+    }
+
+    /// Where the file is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How many bytes it has.
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The number by which the cache tells its files apart.
+    pub(crate) fn key(&self) -> u32 {
+        self.key
+    }
+
+    /// The file is damaged in this way.
+    pub(crate) fn corrupt(&self, fault: impl ToString) -> Error {
+        Error::corrupt(self.path.display(), fault)
+    }
+
+    /// The bytes from `offset` on, as far as the block goes that it lies in: at least one, but none at the end.
+    pub(crate) fn piece(&self, offset: u64) -> Result<Piece> {
+        if offset >= self.size {
+            return Ok(Piece { block: Rc::from([]), start: 0 });
+        }
+        let block = BLOCK as u64;
+        // `BLOCK` is not zero, and what remains is less than it.
+        let number = offset.checked_div(block).unwrap_or_default();
+        let start = offset.checked_rem(block).and_then(|rest| usize::try_from(rest).ok()).unwrap_or_default();
+        Ok(Piece { block: self.block(number)?, start })
+    }
+
+    /// Fills `buffer` from `offset` on.
+    pub(crate) fn read_exact(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.reader(offset).read_exact(buffer).map_err(|error| Error::io(&self.path, error))
+    }
+
+    /// The four bytes at `offset` as a number in network order.
+    pub(crate) fn u32(&self, offset: u64) -> Result<u32> {
+        let mut bytes = [0; 4];
+        self.read_exact(offset, &mut bytes)?;
+        Ok(u32::from_be_bytes(bytes))
+    }
+
+    /// The eight bytes at `offset` as a number in network order.
+    pub(crate) fn u64(&self, offset: u64) -> Result<u64> {
+        let mut bytes = [0; 8];
+        self.read_exact(offset, &mut bytes)?;
+        Ok(u64::from_be_bytes(bytes))
+    }
+
+    /// All that follows `offset`.
+    pub(crate) fn reader(&self, offset: u64) -> Reader<'_> {
+        Reader { file: self, offset, piece: Piece { block: Rc::from([]), start: 0 } }
+    }
+
+    fn block(&self, number: u64) -> Result<Rc<[u8]>> {
+        let key = (self.key, number);
+        if let Some(block) = self.cache.blocks.borrow_mut().get(&key) {
+            return Ok(Rc::clone(block));
+        }
+        let offset = number.saturating_mul(BLOCK as u64);
+        let length = self.size.saturating_sub(offset).min(BLOCK as u64);
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or(BLOCK)];
+        let mut file = self.file.borrow_mut();
+        file.seek(SeekFrom::Start(offset))
+            .and_then(|_| file.read_exact(&mut bytes))
+            .map_err(|error| Error::io(&self.path, error))?;
+        self.cache.bytes_read.set(self.cache.bytes_read.get().saturating_add(length));
+        let block: Rc<[u8]> = Rc::from(bytes);
+        // A block is far lighter than what the cache may hold, so it is always taken.
+        let _ = self.cache.blocks.borrow_mut().put_with_weight(key, Rc::clone(&block));
+        Ok(block)
+    }
+}
+
+/// Some consecutive bytes of a file.
+pub(crate) struct Piece {
+    block: Rc<[u8]>,
+    start: usize,
+}
+
+impl std::ops::Deref for Piece {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.block.get(self.start..).unwrap_or_default()
+    }
+}
+
+/// The bytes of a file from an offset on.
+pub(crate) struct Reader<'f> {
+    file: &'f BlockFile,
+    offset: u64,
+    piece: Piece,
+}
+
+impl BufRead for Reader<'_> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        if self.piece.is_empty() {
+            self.piece = self.file.piece(self.offset).map_err(|error| match error {
+                Error::Io { source, .. } => source,
+                error => io::Error::new(io::ErrorKind::InvalidData, error.to_string()),
+            })?;
+        }
+        Ok(&self.piece)
+    }
+
+    fn consume(&mut self, amount: usize) {
+        self.piece.start = self.piece.start.saturating_add(amount);
+        self.offset = self.offset.saturating_add(amount as u64);
+    }
+}
+
+impl Read for Reader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let amount = self.fill_buf()?.read(buffer)?;
+        self.consume(amount);
+        Ok(amount)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(content: &[u8]) -> (tempfile::TempDir, BlockFile, Rc<BlockCache>) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, content).unwrap();
+        let cache = BlockCache::new();
+        let file = BlockFile::open(&path, &cache).unwrap().unwrap();
+        (dir, file, cache)
+    }
+
+    fn counting(length: usize) -> Vec<u8> {
+        (0..length).map(|n| (n % 251) as u8).collect()
+    }
+
+    #[test]
+    fn bytes_are_read_across_blocks() {
+        let content = counting(3 * BLOCK + 5);
+        let (_dir, file, _) = file(&content);
+        let mut bytes = vec![0; BLOCK + 7];
+        file.read_exact(BLOCK as u64 - 3, &mut bytes).unwrap();
+        assert_eq!(bytes, content[BLOCK - 3..2 * BLOCK + 4]);
+        let mut rest = Vec::new();
+        file.reader(2).read_to_end(&mut rest).unwrap();
+        assert_eq!(rest, content[2..]);
+    }
+
+    #[test]
+    fn a_file_costs_the_blocks_that_are_read_and_each_once() {
+        let (_dir, file, cache) = file(&counting(64 * BLOCK));
+        for _ in 0..10 {
+            file.u32(17 * BLOCK as u64 + 100).unwrap();
+            file.u64(40 * BLOCK as u64).unwrap();
+        }
+        assert_eq!(cache.bytes_read(), 2 * BLOCK as u64);
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let (_dir, file, cache) = file(&vec![0; 4 * CACHED.get()]);
+        io::copy(&mut file.reader(0), &mut io::sink()).unwrap();
+        assert!(cache.blocks.borrow().weight() <= CACHED.get());
+    }
+
+    #[test]
+    fn reading_beyond_the_end_is_damage() {
+        let (_dir, file, _) = file(b"12345");
+        assert!(matches!(file.u32(2), Err(Error::Corrupt { .. })));
+        assert!(matches!(file.u32(u64::MAX), Err(Error::Corrupt { .. })));
+        assert!(file.piece(5).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_file_that_shrinks_while_it_is_open_is_damage() {
+        let (dir, file, _) = file(&counting(100));
+        std::fs::write(dir.path().join("file"), b"short").unwrap();
+        assert!(matches!(file.u32(0), Err(Error::Corrupt { .. })));
+    }
+}

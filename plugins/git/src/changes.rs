@@ -1,0 +1,234 @@
+//! What changed since a token.
+//!
+//! A token holds a digest of all refs and, for each watched path, a digest of the object that the path stood for. A
+//! path changed when it stands for another object now, or for none. While the refs are the same, no name can stand for
+//! something else, and nothing is looked up. When so many paths are watched that a token cannot hold them, it holds one
+//! digest of all, and each of them is said to have changed when that did.
+
+use crate::error::Result;
+use crate::paths::Address;
+use crate::provider::default_tree;
+use crate::repo::Repository;
+use crate::settings::Settings;
+use bstr::{BStr, BString};
+use gix_hash::ObjectId;
+use mcp_provider::Changes;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// What a token begins with: the version of what follows.
+const VERSION: &str = "1";
+
+/// For how many paths a token has room, which may have 65536 bytes.
+const MOST_PATHS: usize = 1900;
+
+/// What a token holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Token {
+    refs: u64,
+    listing: u64,
+    paths: Paths,
+}
+
+/// The states of what is watched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Paths {
+    /// By the digest of the path.
+    Each(HashMap<u64, u64>),
+    /// All together.
+    All(u64),
+}
+
+/// What a revision stands for.
+struct Ids {
+    /// The object itself, which may be a tag.
+    id: ObjectId,
+    /// The tree that it leads to.
+    tree: ObjectId,
+}
+
+/// Which of the watched paths changed since a token, and whether the default listing did.
+pub(crate) fn changes(
+    repository: &Repository,
+    settings: &Settings,
+    watched: &[String],
+    since: Option<&str>,
+) -> Result<Changes> {
+    let before = since.map(Token::parse);
+    let known = before.as_ref().and_then(Option::as_ref);
+    let refs = repository.refs().digest()?;
+    let same_refs = known.is_some_and(|known| known.refs == refs);
+    let listing = match known {
+        Some(known) if same_refs => known.listing,
+        _ => digest(&listing_state(repository, settings)),
+    };
+    let mut revs = HashMap::new();
+    let mut states = Vec::with_capacity(watched.len());
+    for path in watched {
+        let key = digest(path);
+        let old = known.and_then(|known| known.paths.of(key));
+        let state = match old {
+            Some(old) if same_refs && depends_on_refs_only(path) => old,
+            _ => digest(&state(repository, path, &mut revs)),
+        };
+        states.push((key, old, state));
+    }
+    let paths = match states.len() {
+        0..=MOST_PATHS => Paths::Each(states.iter().map(|(key, _, state)| (*key, *state)).collect()),
+        _ => Paths::All(digest(&states.iter().map(|(key, _, state)| (key, state)).collect::<Vec<_>>())),
+    };
+    let token = Token { refs, listing, paths };
+    let text = token.to_string();
+    Ok(match before {
+        None => Changes::none(text),
+        Some(None) => Changes::all(text, watched),
+        Some(Some(known)) => {
+            let changed = |old: &Option<u64>, state: &u64| match (&known.paths, old) {
+                (Paths::All(_), _) => known.paths != token.paths,
+                (_, Some(old)) => old != state,
+                // Watched only since: what it stood for then is not known, but it can have changed only if refs did.
+                (_, None) => !same_refs,
+            };
+            let changes =
+                if known.listing == listing { Changes::none(text) } else { Changes::none(text).listing_changed() };
+            let pairs = watched.iter().zip(&states);
+            let changed = pairs.filter(|(_, (_, old, state))| changed(old, state)).map(|(path, _)| path);
+            changed.fold(changes, |changes, path| changes.changed(path.as_str()))
+        }
+    })
+}
+
+/// What the default listing goes by.
+fn listing_state(repository: &Repository, settings: &Settings) -> String {
+    match default_tree(repository, settings) {
+        Ok(tree) => tree.map(|tree| tree.to_string()).unwrap_or_default(),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// What a path stands for. What its revision stands for is kept in `revs`: most of what is watched is of the same few.
+fn state(repository: &Repository, path: &str, revs: &mut HashMap<BString, Result<Ids, String>>) -> String {
+    let address = match Address::parse(path) {
+        Ok(address) => address,
+        Err(failure) => return failure.to_string(),
+    };
+    let Some(rev) = address.rev() else { return refs_state(repository) };
+    let ids = revs.entry(rev.to_owned()).or_insert_with(|| ids(repository, rev).map_err(|error| error.to_string()));
+    match (&address, ids) {
+        (_, Err(error)) => error.clone(),
+        (Address::Blob { path, .. } | Address::Tree { path, .. }, Ok(Ids { tree, .. })) => {
+            match repository.entry(*tree, path.as_ref()) {
+                Ok(entry) => entry.map(|entry| format!("{:o} {}", entry.mode, entry.id)).unwrap_or_default(),
+                Err(error) => error.to_string(),
+            }
+        }
+        // The tag, not only the commit that it points to: it is shown with it.
+        (Address::Commit { .. } | Address::Log { .. } | Address::Refs, Ok(Ids { id, .. })) => id.to_string(),
+    }
+}
+
+/// What all refs stand for, however they are kept.
+fn refs_state(repository: &Repository) -> String {
+    let refs = repository.refs();
+    let head = refs.resolve("HEAD".into()).map(|head| head.map(|head| head.id));
+    match (head, refs.list()) {
+        (Ok(head), Ok(list)) => {
+            let targets: Vec<_> = list.refs.iter().map(|reference| (&reference.name, &reference.target)).collect();
+            digest(&(head, targets)).to_string()
+        }
+        (Err(error), _) | (_, Err(error)) => error.to_string(),
+    }
+}
+
+fn ids(repository: &Repository, rev: &BStr) -> Result<Ids> {
+    let id = repository.rev(rev)?.id;
+    Ok(Ids { id, tree: repository.tree_of(id)? })
+}
+
+/// Whether a path can come to stand for something else only when a ref does: the beginning of an id may become
+/// ambiguous, and an object may appear.
+fn depends_on_refs_only(path: &str) -> bool {
+    let Ok(address) = Address::parse(path) else { return true };
+    !address.rev().is_some_and(|rev| rev.iter().all(u8::is_ascii_hexdigit))
+}
+
+impl Paths {
+    fn of(&self, key: u64) -> Option<u64> {
+        match self {
+            Self::Each(states) => states.get(&key).copied(),
+            Self::All(_) => None,
+        }
+    }
+}
+
+impl Token {
+    fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split('.');
+        let number = |part: Option<&str>| u64::from_str_radix(part?, 16).ok();
+        if parts.next() != Some(VERSION) {
+            return None;
+        }
+        let (refs, listing) = (number(parts.next())?, number(parts.next())?);
+        let states = parts.next()?;
+        let paths = match states.strip_prefix('*') {
+            Some(all) => Paths::All(number(Some(all))?),
+            None => {
+                let states = states.as_bytes().chunks(32).map(|pair| {
+                    let (key, state) = std::str::from_utf8(pair).ok()?.split_at_checked(16)?;
+                    Some((number(Some(key))?, number(Some(state))?))
+                });
+                Paths::Each(states.collect::<Option<_>>()?)
+            }
+        };
+        Some(Self { refs, listing, paths })
+    }
+}
+
+impl std::fmt::Display for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{VERSION}.{:016x}.{:016x}.", self.refs, self.listing)?;
+        match &self.paths {
+            Paths::All(all) => write!(f, "*{all:016x}"),
+            Paths::Each(states) => {
+                let mut states: Vec<_> = states.iter().collect();
+                states.sort_unstable();
+                states.iter().try_for_each(|(key, state)| write!(f, "{key:016x}{state:016x}"))
+            }
+        }
+    }
+}
+
+/// A digest that is the same in every instance.
+fn digest(value: &(impl Hash + ?Sized)) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_comes_back_as_it_went() {
+        let each = Paths::Each(HashMap::from([(1, 2), (u64::MAX, 0)]));
+        for paths in [each, Paths::Each(HashMap::new()), Paths::All(7)] {
+            let token = Token { refs: 3, listing: u64::MAX, paths };
+            assert_eq!(Token::parse(&token.to_string()), Some(token));
+        }
+    }
+
+    #[test]
+    fn what_is_no_token_of_ours_is_told_from_one() {
+        for text in ["", "1", "2.0.0.", "1.x.0.", "1.0.0.123", "1.0.0.*", "1.0.0.\u{e9}", "1.0.0"] {
+            assert_eq!(Token::parse(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_largest_token_fits() {
+        let states = (0..MOST_PATHS as u64).map(|n| (n, n)).collect();
+        let token = Token { refs: 0, listing: 0, paths: Paths::Each(states) };
+        assert!(token.to_string().len() <= 65536);
+    }
+}

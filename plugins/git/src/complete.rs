@@ -1,0 +1,80 @@
+//! Completion of revisions and paths.
+
+use crate::error::{Error, Result};
+use crate::paths;
+use crate::repo::Repository;
+use crate::settings::Settings;
+use bstr::{BStr, ByteSlice};
+use mcp_provider::{Argument, Completion};
+
+/// How many entries of a directory are looked at.
+const MOST_ENTRIES: usize = 100_000;
+
+/// The values that complete a variable of one of our templates.
+pub(crate) fn complete(
+    repository: &Repository,
+    settings: &Settings,
+    template: &str,
+    argument: &Argument,
+    known: &[Argument],
+) -> Result<Completion> {
+    let typed = argument.value.as_str();
+    match argument.name.as_str() {
+        "rev" => Ok(Completion::of(revisions(repository, settings)?, typed)),
+        "path" => {
+            let rev = known.iter().find(|known| known.name == "rev").map(|known| known.value.as_str());
+            let rev = rev.map_or_else(|| settings.default_rev(), Into::into);
+            match names(repository, rev.as_ref(), template, typed) {
+                Ok(names) => Ok(Completion::of(names, typed)),
+                // Nothing completes what leads nowhere.
+                Err(Error::NotFound | Error::Ambiguous { .. }) => Ok(Completion::of(Vec::<String>::new(), typed)),
+                Err(error) => Err(error),
+            }
+        }
+        _ => Ok(Completion::default()),
+    }
+}
+
+/// The names of all revisions that have one: the default first, then branches, tags, and what is remote. Each stands
+/// for what it is shown as: a branch that a tag hides comes with `heads/` before it.
+fn revisions(repository: &Repository, settings: &Settings) -> Result<Vec<String>> {
+    let list = repository.refs().list()?;
+    let names: Vec<&str> = list.refs.iter().filter_map(|reference| reference.name.to_str().ok()).collect();
+    let below = |prefix: &'static str| names.iter().filter_map(move |name| name.strip_prefix(prefix));
+    let default = settings.default_rev().to_string();
+    let mut revisions = vec![default.clone()];
+    revisions.extend((default != "HEAD").then(|| "HEAD".to_owned()));
+    let is_tag = |name: &str| names.binary_search(&format!("refs/tags/{name}").as_str()).is_ok();
+    let branch = |name: &str| if is_tag(name) { format!("heads/{name}") } else { name.to_owned() };
+    revisions.extend(below("refs/heads/").map(branch).filter(|name| *name != default));
+    revisions.extend(below("refs/tags/").map(str::to_owned).filter(|name| *name != default));
+    revisions.extend(below("refs/remotes/").map(str::to_owned).filter(|name| *name != default));
+    Ok(revisions)
+}
+
+/// What stands in the directory that was typed so far and begins with the rest of it. Directories end with a slash.
+fn names(repository: &Repository, rev: &BStr, template: &str, typed: &str) -> Result<Vec<String>> {
+    let (directory, beginning) = match typed.rsplit_once('/') {
+        // No path begins with a slash.
+        Some(("", _)) => return Err(Error::NotFound),
+        Some((directory, rest)) => (directory, rest),
+        None => ("", typed),
+    };
+    let prefix = typed.strip_suffix(beginning).unwrap_or_default();
+    let tree = repository.tree_of(repository.rev(rev)?.id)?;
+    let found =
+        repository.entry(tree, directory.into())?.filter(|found| found.mode.is_tree()).ok_or(Error::NotFound)?;
+    let directories_only = template == paths::TREE;
+    let mut names = Vec::new();
+    for entry in repository.entries(&found.id)?.take(MOST_ENTRIES) {
+        let entry = entry?;
+        let is_tree = entry.mode.is_tree();
+        match entry.name.to_str() {
+            Ok(name) if name.starts_with(beginning) && (is_tree || !directories_only) => {
+                names.push(format!("{prefix}{name}{}", if is_tree { "/" } else { "" }));
+            }
+            _ => {}
+        }
+    }
+    Ok(names)
+}

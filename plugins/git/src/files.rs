@@ -1,0 +1,115 @@
+//! Files of the repository, opened with care.
+//!
+//! A repository is somebody else's data: a file may be a directory, a pipe that never answers, or a gigabyte where a
+//! line is due. Only regular files are opened, and what is read whole has a bound.
+
+use crate::error::{Error, Result};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::Path;
+
+/// Opens a regular file and tells its size; none where there is no such file.
+///
+/// The kind is asked before the file is opened, because opening a pipe waits for its other end.
+pub(crate) fn open(path: &Path) -> Result<Option<(File, u64)>> {
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() => metadata,
+        Ok(_) => return Ok(None),
+        Err(error) if is_absent(&error) => return Ok(None),
+        Err(error) => return Err(Error::io(path, error)),
+    };
+    match File::open(path) {
+        Ok(file) => Ok(Some((file, metadata.len()))),
+        Err(error) if is_absent(&error) => Ok(None),
+        Err(error) => Err(Error::io(path, error)),
+    }
+}
+
+/// Reads a file of at most `most` bytes; none where there is no such file.
+pub(crate) fn read(path: &Path, most: u64) -> Result<Option<Vec<u8>>> {
+    let Some((file, size)) = open(path)? else { return Ok(None) };
+    if size > most {
+        return Err(Error::corrupt(path.display(), format!("it has {size} bytes, expected at most {most}")));
+    }
+    // One read of all it has. Git replaces such files as a whole and never writes into one, so it has no more by now.
+    let mut bytes = vec![0; usize::try_from(size).unwrap_or_default()];
+    (&file).read_exact(&mut bytes).map_err(|error| Error::io(path, error))?;
+    Ok(Some(bytes))
+}
+
+/// Whether there is a directory at this path, or a link to one.
+pub(crate) fn is_directory(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.is_dir())
+}
+
+/// Something in a directory.
+pub(crate) struct Listed {
+    /// Its name.
+    pub(crate) name: String,
+    /// Whether it is a directory itself, and no link to one.
+    pub(crate) is_directory: bool,
+}
+
+/// What is in a directory and has a name that is text, in no order; nothing where there is no such directory.
+pub(crate) fn list(path: &Path) -> Result<Vec<Listed>> {
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if is_absent(&error) => return Ok(Vec::new()),
+        Err(error) => return Err(Error::io(path, error)),
+    };
+    // What cannot be told, or whose name is no text, is not of git's making.
+    let listed = entries.filter_map(|entry| {
+        let entry = entry.ok()?;
+        let is_directory = entry.file_type().ok()?.is_dir();
+        Some(Listed { name: entry.file_name().into_string().ok()?, is_directory })
+    });
+    Ok(listed.collect())
+}
+
+/// Whether an error only says that there is nothing.
+pub(crate) fn is_absent(error: &io::Error) -> bool {
+    use io::ErrorKind;
+    matches!(
+        error.kind(),
+        ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidFilename | ErrorKind::InvalidInput
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_no_file_and_nothing_is_no_error() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(open(dir.path()).unwrap().is_none());
+        assert!(open(&dir.path().join("none")).unwrap().is_none());
+        assert!(list(&dir.path().join("none")).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_path_through_a_file_leads_nowhere() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("a"), "").unwrap();
+        assert!(open(&dir.path().join("a/b")).unwrap().is_none());
+        assert!(list(&dir.path().join("a")).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_file_beyond_its_bound_is_refused_before_it_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("HEAD");
+        fs::write(&path, "12345").unwrap();
+        assert_eq!(read(&path, 5).unwrap().unwrap(), b"12345");
+        assert!(matches!(read(&path, 4), Err(Error::Corrupt { .. })));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_pipe_is_not_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        assert!(open(&path).unwrap().is_none());
+    }
+}

@@ -1,0 +1,170 @@
+//! The history of a revision, newest first, as `git log` goes through it.
+//!
+//! Of the commits that are known to belong to it, the one with the latest commit date comes next; of several with the
+//! same date the one that was met first. With a path, history is simplified as `git log -- PATH` does by default: a
+//! commit that has at the path what one of its parents has is not shown and only that parent is followed; a commit that
+//! differs there from all its parents is shown, and all are followed. The path is one file or directory, taken as it
+//! stands; renames are not followed.
+
+use crate::error::{Error, Result};
+use crate::repo::Repository;
+use bstr::{BString, ByteSlice};
+use gix_hash::{ObjectId, oid};
+use gix_object::tree::EntryMode;
+use gix_object::{CommitRef, Kind};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::rc::Rc;
+
+/// How many commits are gone through for one answer: with a path, most of them may not be shown.
+const MOST_COMMITS: usize = 50_000;
+
+/// How many parents a commit has at most: a few, and some hundred where somebody wanted to see what happens.
+const MOST_PARENTS: usize = 1000;
+
+/// A commit of the history.
+pub(crate) struct Commit {
+    /// Its id.
+    pub(crate) id: ObjectId,
+    /// What it holds.
+    pub(crate) data: Rc<Vec<u8>>,
+}
+
+/// What stands at the path in one commit.
+type AtPath = Option<(EntryMode, ObjectId)>;
+
+/// What a commit is taken apart to, to go on from it.
+struct Node {
+    tree: ObjectId,
+    parents: Vec<ObjectId>,
+    date: i64,
+}
+
+/// Goes through the history of a commit.
+pub(crate) struct History<'r> {
+    repository: &'r Repository,
+    path: Option<BString>,
+    shallow: HashSet<ObjectId>,
+    /// The commits to come: the latest date first, then the first met.
+    queue: BinaryHeap<(i64, Reverse<usize>, ObjectId)>,
+    /// Those that are or were in the queue.
+    met: HashSet<ObjectId>,
+    /// What is known of commits in the queue.
+    nodes: HashMap<ObjectId, Node>,
+    at_path: HashMap<ObjectId, AtPath>,
+    gone_through: usize,
+}
+
+impl<'r> History<'r> {
+    /// The history of a commit; with a path, what of it changed what stands there.
+    pub(crate) fn new(repository: &'r Repository, commit: ObjectId, path: Option<BString>) -> Result<Self> {
+        let mut history = Self {
+            repository,
+            path,
+            shallow: repository.shallow()?,
+            queue: BinaryHeap::new(),
+            met: HashSet::new(),
+            nodes: HashMap::new(),
+            at_path: HashMap::new(),
+            gone_through: 0,
+        };
+        history.meet(commit)?;
+        Ok(history)
+    }
+
+    /// Whether there are commits behind those that came so far. With a path, none of them need have changed what stands
+    /// there. It also ends before them when [`MOST_COMMITS`] were gone through.
+    pub(crate) fn goes_on(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    fn next_commit(&mut self) -> Result<Option<Commit>> {
+        while self.gone_through < MOST_COMMITS
+            && let Some((_, _, id)) = self.queue.pop()
+        {
+            self.gone_through = self.gone_through.saturating_add(1);
+            let Some(node) = self.nodes.remove(&id) else { continue };
+            let (shown, parents) = self.simplified(id, &node)?;
+            for parent in parents {
+                self.meet(parent)?;
+            }
+            if shown {
+                let data = self.repository.odb.get(&id, Kind::Commit)?;
+                return Ok(Some(Commit { id, data }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a commit is shown, and which of its parents are followed.
+    fn simplified(&mut self, id: ObjectId, node: &Node) -> Result<(bool, Vec<ObjectId>)> {
+        if self.path.is_none() {
+            return Ok((true, node.parents.clone()));
+        }
+        let here = match self.at_path.remove(&id) {
+            Some(here) => here,
+            None => self.look_up(node.tree)?,
+        };
+        for parent in &node.parents {
+            let there = match self.at_path.get(parent) {
+                Some(there) => *there,
+                None => {
+                    let tree = match self.nodes.get(parent) {
+                        Some(node) => node.tree,
+                        None => self.node(parent)?.tree,
+                    };
+                    let there = self.look_up(tree)?;
+                    // Unless the parent was gone through before its child, which odd dates can bring about.
+                    if !self.met.contains(parent) || self.nodes.contains_key(parent) {
+                        self.at_path.insert(*parent, there);
+                    }
+                    there
+                }
+            };
+            if here == there {
+                return Ok((false, vec![*parent]));
+            }
+        }
+        Ok((here.is_some() || !node.parents.is_empty(), node.parents.clone()))
+    }
+
+    fn look_up(&self, tree: ObjectId) -> Result<AtPath> {
+        let path = self.path.as_ref().map(|path| path.as_bstr()).unwrap_or_default();
+        Ok(self.repository.entry(tree, path)?.map(|entry| (entry.mode, entry.id)))
+    }
+
+    /// Puts a commit into the queue, the first time that it is met.
+    fn meet(&mut self, id: ObjectId) -> Result<()> {
+        if self.met.insert(id) {
+            let node = self.node(&id)?;
+            self.queue.push((node.date, Reverse(self.met.len()), id));
+            self.nodes.insert(id, node);
+        }
+        Ok(())
+    }
+
+    fn node(&self, id: &oid) -> Result<Node> {
+        let data = self.repository.odb.get(id, Kind::Commit)?;
+        let commit = decode(&data, id, self.repository.hash())?;
+        // A commit whose date cannot be told is as old as can be, as for git.
+        let date = commit.committer().map(|committer| committer.seconds()).unwrap_or_default();
+        if commit.parents.len() > MOST_PARENTS {
+            return Err(Error::corrupt(format!("commit {id}"), format!("it has more than {MOST_PARENTS} parents")));
+        }
+        let parents = if self.shallow.contains(id) { Vec::new() } else { commit.parents().collect() };
+        Ok(Node { tree: commit.tree(), parents, date })
+    }
+}
+
+impl Iterator for History<'_> {
+    type Item = Result<Commit>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_commit().transpose()
+    }
+}
+
+/// Takes a commit apart.
+pub(crate) fn decode<'d>(data: &'d [u8], id: &oid, hash: gix_hash::Kind) -> Result<CommitRef<'d>> {
+    CommitRef::from_bytes(data, hash).map_err(|error| Error::corrupt(format!("commit {id}"), error))
+}

@@ -1,0 +1,99 @@
+//! Other directories of objects that a repository borrows from (`objects/info/alternates`, see `gitrepository-layout`).
+//!
+//! An alternate that lies outside of what the plugin was granted cannot be opened. It is left out with a warning,
+//! because what is served may well be complete without it.
+
+use crate::error::Result;
+use crate::files;
+use std::path::{Component, Path, PathBuf};
+
+/// How many bytes of a list of alternates are read.
+const MOST_BYTES: u64 = 64 * 1024;
+
+/// How many directories of objects there may be: far more than anyone has.
+const MOST: usize = 64;
+
+/// The directories that a directory of objects borrows from, those that they borrow from, and so on, each once.
+pub(crate) fn alternates(objects: &Path) -> Result<Vec<PathBuf>> {
+    let mut known = vec![plain(objects)];
+    let mut all = Vec::new();
+    let mut next = 0usize;
+    let mut directory = objects.to_owned();
+    loop {
+        let list = files::read(&directory.join("info/alternates"), MOST_BYTES)?.unwrap_or_default();
+        for line in list.split(|byte| *byte == b'\n').filter(|line| !line.is_empty() && !line.starts_with(b"#")) {
+            let Some(alternate) = usable(&directory, line) else { continue };
+            let plain = plain(&alternate);
+            if all.len() < MOST && !known.contains(&plain) {
+                known.push(plain);
+                all.push(alternate);
+            }
+        }
+        match all.get(next) {
+            Some(path) => directory.clone_from(path),
+            None => return Ok(all),
+        }
+        next = next.saturating_add(1);
+    }
+}
+
+fn usable(directory: &Path, line: &[u8]) -> Option<PathBuf> {
+    let shown = line.escape_ascii();
+    // A path with odd characters stands in quotes there, as C has them.
+    let line = match line.strip_prefix(b"\"") {
+        Some(_) => gix_quote::ansi_c::undo(line.into()).ok()?.0.into_owned(),
+        None => line.into(),
+    };
+    let path = std::str::from_utf8(&line).ok().map(|path| directory.join(path));
+    match path.filter(|path| files::is_directory(path)) {
+        Some(path) => Some(path),
+        None => {
+            log::warn!("objects borrowed from {shown} are not to be had: that directory is not granted, or not there");
+            None
+        }
+    }
+}
+
+/// The path without steps back and forth, by which two are told apart.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir if plain.file_name().is_some() => drop(plain.pop()),
+            Component::CurDir => {}
+            component => plain.push(component),
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn objects(root: &Path, name: &str, alternates: &str) -> PathBuf {
+        let objects = root.join(name);
+        fs::create_dir_all(objects.join("info")).unwrap();
+        fs::write(objects.join("info/alternates"), alternates).unwrap();
+        objects
+    }
+
+    #[test]
+    fn alternates_are_followed_from_one_to_the_next_and_each_is_taken_once() {
+        let root = tempfile::tempdir().unwrap();
+        let first = objects(root.path(), "first", "# borrowed\n../second\n\"../thi\\162d\"\n");
+        objects(root.path(), "second", &format!("{}\n", root.path().join("third").display()));
+        objects(root.path(), "third", "../third\n../first\n");
+        let all = alternates(&first).unwrap();
+        let names: Vec<_> = all.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
+        assert_eq!(names, ["second", "third"]);
+    }
+
+    #[test]
+    fn an_alternate_that_is_not_to_be_had_is_left_out() {
+        let root = tempfile::tempdir().unwrap();
+        let first = objects(root.path(), "first", "/nowhere/objects\n");
+        assert!(alternates(&first).unwrap().is_empty());
+    }
+}

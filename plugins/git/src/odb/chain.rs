@@ -1,0 +1,214 @@
+//! Reading a packed object: the chain of deltas from it down to a base that is stored whole, and up again.
+//!
+//! Two versions are in memory at once, and the delta between them is applied as it is inflated. A chain has at most
+//! [`DEEPEST`] deltas, which is git's own bound; one that goes in a circle is longer than that. Small versions are kept
+//! for the next object, as neighbours in history share most of their chains.
+
+use crate::error::{Error, Result};
+use crate::odb::delta::{self, Sizes};
+use crate::odb::inflate;
+use crate::odb::pack::{Pack, PackData};
+use clru::{CLruCache, CLruCacheConfig, WeightScale};
+use gix_hash::{ObjectId, oid};
+use gix_object::Kind;
+use gix_pack::data::entry::Header;
+use std::cell::RefCell;
+use std::io::BufReader;
+use std::num::NonZeroUsize;
+use std::rc::Rc;
+
+/// How many deltas a chain has at most.
+pub(crate) const DEEPEST: usize = 4095;
+
+/// How many bytes of versions are kept, of which each has at most [`KEPT_EACH`].
+const KEPT: NonZeroUsize = NonZeroUsize::new(4 * 1024 * 1024).unwrap();
+const KEPT_EACH: usize = 128 * 1024;
+
+/// How many bytes of a delta are inflated at once.
+const BUFFER: usize = 4096;
+
+/// What an object is and what it holds.
+#[derive(Debug, Clone)]
+pub(crate) struct Object {
+    /// What it is.
+    pub(crate) kind: Kind,
+    /// What it holds.
+    pub(crate) data: Rc<Vec<u8>>,
+}
+
+/// Where a base may stand that is named by its id.
+pub(crate) enum Base {
+    /// In a pack, at an offset.
+    Packed(Rc<Pack>, u64),
+    /// Elsewhere: it has been read.
+    Read(Object),
+}
+
+/// Finds a base that a delta names by its id; the pack is the one that the delta stands in.
+pub(crate) type FindBase<'a> = &'a dyn Fn(&Rc<Pack>, &oid) -> Result<Option<Base>>;
+
+struct ByLength;
+
+impl WeightScale<(u32, u64), Object> for ByLength {
+    fn weight(&self, _: &(u32, u64), object: &Object) -> usize {
+        object.data.len()
+    }
+}
+
+/// Reads packed objects, and keeps small ones.
+pub(crate) struct Chains {
+    kept: RefCell<CLruCache<(u32, u64), Object, std::hash::RandomState, ByLength>>,
+    most: u64,
+}
+
+/// A step of the way down: a delta, and where it stands.
+struct Step {
+    pack: Rc<Pack>,
+    offset: u64,
+}
+
+impl Chains {
+    /// Reads objects of at most so many bytes each.
+    pub(crate) fn new(most: u64) -> Self {
+        let kept = CLruCache::with_config(CLruCacheConfig::new(KEPT).with_scale(ByLength));
+        Self { kept: RefCell::new(kept), most }
+    }
+
+    /// The object at an offset of a pack.
+    pub(crate) fn object(&self, id: &oid, pack: Rc<Pack>, offset: u64, find: FindBase<'_>) -> Result<Object> {
+        let mut steps = Vec::new();
+        let mut object = self.descend(id, pack, offset, find, &mut steps)?;
+        while let Some(step) = steps.pop() {
+            object = self.ascend(id, &step, &object)?;
+        }
+        Ok(object)
+    }
+
+    /// How many bytes the object at an offset of a pack has. A delta says so in its first bytes, whatever its base.
+    pub(crate) fn size(pack: &Pack, offset: u64) -> Result<u64> {
+        let data = data(pack)?;
+        let entry = data.entry(offset)?;
+        if entry.header.is_base() {
+            return Ok(entry.decompressed_size);
+        }
+        let sizes = Sizes::read(&mut data.content(&entry)).map_err(|error| data.fault(offset, error))?;
+        Ok(sizes.result)
+    }
+
+    /// What the object at an offset of a pack is: what the base is that its chain ends at.
+    pub(crate) fn kind(pack: Rc<Pack>, offset: u64, find: FindBase<'_>) -> Result<Kind> {
+        let mut step = Step { pack, offset };
+        for _ in 0..=DEEPEST {
+            let header = data(&step.pack)?.entry(step.offset)?.header;
+            if let Some(kind) = header.as_kind() {
+                return Ok(kind);
+            }
+            match below(&step, header, find)? {
+                Base::Packed(pack, offset) => step = Step { pack, offset },
+                Base::Read(object) => return Ok(object.kind),
+            }
+        }
+        Err(too_deep(&step))
+    }
+
+    /// Goes down from an object to the first version that is stored whole, or kept, and notes the deltas on the way.
+    fn descend(
+        &self,
+        id: &oid,
+        pack: Rc<Pack>,
+        offset: u64,
+        find: FindBase<'_>,
+        steps: &mut Vec<Step>,
+    ) -> Result<Object> {
+        let mut step = Step { pack, offset };
+        loop {
+            let data = data(&step.pack)?;
+            if let Some(object) = self.kept.borrow_mut().get(&(data.key(), step.offset)) {
+                return Ok(object.clone());
+            }
+            let entry = data.entry(step.offset)?;
+            if let Some(kind) = entry.header.as_kind() {
+                self.affordable(id, entry.decompressed_size)?;
+                let stream = data.content(&entry).into_source();
+                let bytes =
+                    inflate::all(stream, entry.decompressed_size).map_err(|error| data.fault(step.offset, error))?;
+                return Ok(self.keep(&step, kind, bytes, data.key()));
+            }
+            if steps.len() >= DEEPEST {
+                return Err(too_deep(&step));
+            }
+            let base = below(&step, entry.header, find)?;
+            steps.push(step);
+            match base {
+                Base::Packed(pack, offset) => step = Step { pack, offset },
+                Base::Read(object) => return Ok(object),
+            }
+        }
+    }
+
+    /// Applies one delta.
+    fn ascend(&self, id: &oid, step: &Step, base: &Object) -> Result<Object> {
+        let data = data(&step.pack)?;
+        let entry = data.entry(step.offset)?;
+        let mut delta = BufReader::with_capacity(BUFFER, data.content(&entry));
+        let sizes = Sizes::read(&mut delta).map_err(|error| data.fault(step.offset, error))?;
+        self.affordable(id, sizes.result)?;
+        let bytes = delta::apply(&base.data, sizes, &mut delta).map_err(|error| data.fault(step.offset, error))?;
+        Ok(self.keep(step, base.kind, bytes, data.key()))
+    }
+
+    fn keep(&self, step: &Step, kind: Kind, bytes: Vec<u8>, key: u32) -> Object {
+        let object = Object { kind, data: Rc::new(bytes) };
+        if object.data.len() <= KEPT_EACH {
+            // It is lighter than what may be kept, so it is always taken.
+            let _ = self.kept.borrow_mut().put_with_weight((key, step.offset), object.clone());
+        }
+        object
+    }
+
+    fn affordable(&self, id: &oid, size: u64) -> Result<()> {
+        affordable(id, size, self.most)
+    }
+}
+
+/// Refuses what is larger than may be held in memory.
+pub(crate) fn affordable(id: &oid, size: u64, most: u64) -> Result<()> {
+    if size <= most {
+        return Ok(());
+    }
+    Err(Error::TooLarge {
+        what: format!("object {id}, or a version that it is stored as a difference from,"),
+        size,
+        limit: most,
+        help: "the plugin's config `max-blob` and its memory limit decide",
+    })
+}
+
+/// What a delta is against.
+fn below(step: &Step, header: Header, find: FindBase<'_>) -> Result<Base> {
+    match header {
+        Header::OfsDelta { base_distance } => {
+            let offset = Header::verified_base_pack_offset(step.offset, base_distance);
+            let offset = offset.ok_or_else(|| corrupt(step, "its base lies outside of the pack"))?;
+            Ok(Base::Packed(Rc::clone(&step.pack), offset))
+        }
+        Header::RefDelta { base_id } => find(&step.pack, &base_id)?.ok_or_else(|| missing(step, base_id)),
+        Header::Blob | Header::Tree | Header::Commit | Header::Tag => Err(corrupt(step, "it is no delta")),
+    }
+}
+
+fn data(pack: &Pack) -> Result<PackData<'_>> {
+    pack.data()?.ok_or_else(|| Error::corrupt(pack.stem().display(), "the pack is not there any more"))
+}
+
+fn missing(step: &Step, base: ObjectId) -> Error {
+    corrupt(step, format!("its base {base} is missing"))
+}
+
+fn too_deep(step: &Step) -> Error {
+    corrupt(step, format!("more than {DEEPEST} deltas lead to it, or a circle of them"))
+}
+
+fn corrupt(step: &Step, fault: impl ToString) -> Error {
+    Error::corrupt(format!("{} at byte {}", step.pack.stem().with_extension("pack").display(), step.offset), fault)
+}

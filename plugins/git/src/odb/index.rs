@@ -1,0 +1,104 @@
+//! The index of one pack: which object stands where in it.
+//!
+//! Versions 1 and 2 of `gitformat-pack`, read in place. What the index says is checked where it is used; its own
+//! checksum is not, because that would mean to read all of it.
+
+use crate::blocks::{BlockCache, BlockFile};
+use crate::error::{Error, Result};
+use crate::odb::table::{FAN_OUT, IdTable};
+use gix_hash::{Kind, ObjectId, Prefix, oid};
+use std::path::Path;
+use std::rc::Rc;
+
+/// What a version 2 index begins with; version 1 has none, and begins with its fan-out table.
+const MAGIC: u32 = 0xff74_4f63;
+
+/// In a 32-bit offset: the rest is a number in the table of 64-bit offsets.
+const LARGE: u32 = 1 << 31;
+
+/// The index of one pack.
+pub(crate) struct Index {
+    file: BlockFile,
+    table: IdTable,
+    offsets: Offsets,
+}
+
+/// Where an index keeps the offsets.
+enum Offsets {
+    /// Before each id.
+    Before,
+    /// In tables of their own, at these places.
+    Tables { small: u64, large: u64 },
+}
+
+impl Index {
+    /// Opens an index; none where there is no such file.
+    pub(crate) fn open(path: &Path, cache: &Rc<BlockCache>, hash: Kind) -> Result<Option<Self>> {
+        let Some(file) = BlockFile::open(path, cache)? else { return Ok(None) };
+        let ids = hash.len_in_bytes() as u64;
+        let index = if file.u32(0)? == MAGIC {
+            match file.u32(4)? {
+                2 => Self::version_2(file, hash, ids)?,
+                version => return Err(file.corrupt(format!("it has version {version}, expected 1 or 2"))),
+            }
+        } else {
+            Self::version_1(file, hash, ids)?
+        };
+        Ok(Some(index))
+    }
+
+    fn version_1(file: BlockFile, hash: Kind, id: u64) -> Result<Self> {
+        let count = file.u32(FAN_OUT.saturating_sub(4))?;
+        let stride = id.saturating_add(4);
+        let table = IdTable { fan_out: 0, ids: FAN_OUT.saturating_add(4), stride, count, hash };
+        let size = FAN_OUT.saturating_add(stride.saturating_mul(count.into())).saturating_add(id.saturating_mul(2));
+        Self { file, table, offsets: Offsets::Before }.of_at_least(size)
+    }
+
+    fn version_2(file: BlockFile, hash: Kind, id: u64) -> Result<Self> {
+        let fan_out = 8u64;
+        let ids = fan_out.saturating_add(FAN_OUT);
+        let count = file.u32(ids.saturating_sub(4))?;
+        let all = |each: u64| each.saturating_mul(count.into());
+        // The checksums of the objects stand between ids and offsets.
+        let small = ids.saturating_add(all(id)).saturating_add(all(4));
+        let large = small.saturating_add(all(4));
+        let table = IdTable { fan_out, ids, stride: id, count, hash };
+        let size = large.saturating_add(id.saturating_mul(2));
+        Self { file, table, offsets: Offsets::Tables { small, large } }.of_at_least(size)
+    }
+
+    fn of_at_least(self, size: u64) -> Result<Self> {
+        match self.file.size() < size {
+            true => {
+                let (found, count) = (self.file.size(), self.table.count);
+                Err(self.file.corrupt(format!("it has {found} bytes, expected {size} or more for {count} objects")))
+            }
+            false => Ok(self),
+        }
+    }
+
+    /// The offset of an object in the pack.
+    pub(crate) fn offset(&self, id: &oid) -> Result<Option<u64>> {
+        let Some(position) = self.table.position(&self.file, id)? else { return Ok(None) };
+        let at = |table: u64, each: u64| table.saturating_add(each.saturating_mul(position.into()));
+        let offset = match self.offsets {
+            Offsets::Before => self.file.u32(at(FAN_OUT, self.table.stride))?.into(),
+            Offsets::Tables { small, large } => large_or_small(&self.file, self.file.u32(at(small, 4))?, large)?,
+        };
+        Ok(Some(offset))
+    }
+
+    /// The objects whose ids begin with a prefix, until `take` has had enough and returns false.
+    pub(crate) fn beginning_with(&self, prefix: &Prefix, take: impl FnMut(ObjectId) -> bool) -> Result<()> {
+        self.table.beginning_with(&self.file, prefix, take)
+    }
+}
+
+/// The offset that 32 bits stand for: itself, or an entry of the table of 64-bit offsets at `large`.
+pub(crate) fn large_or_small(file: &BlockFile, offset: u32, large: u64) -> Result<u64, Error> {
+    match offset & LARGE {
+        0 => Ok(offset.into()),
+        _ => file.u64(large.saturating_add(u64::from(offset & !LARGE).saturating_mul(8))),
+    }
+}

@@ -1,0 +1,213 @@
+//! The objects of a repository: found by id or by the beginning of one, told about, read.
+//!
+//! Objects are loose or in packs, here or in a directory that the repository borrows from. Every object that is read is
+//! checked against its id, so that what is served is what was asked for, whatever an index says. None is read that has
+//! more bytes than the [`Odb`] was opened for, nor any that is stored as a difference from such.
+
+mod alternates;
+mod chain;
+mod delta;
+mod index;
+mod inflate;
+mod loose;
+mod midx;
+mod pack;
+mod packs;
+mod table;
+
+use crate::blocks::BlockCache;
+use crate::error::{Error, Result};
+use chain::{Base, Chains};
+pub(crate) use chain::{Object, affordable};
+use gix_hash::{ObjectId, Prefix, oid};
+use gix_object::Kind;
+use loose::Loose;
+use pack::Pack;
+use packs::Packs;
+use std::cell::OnceCell;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+/// The objects of a repository.
+pub(crate) struct Odb {
+    hash: gix_hash::Kind,
+    own: Directory,
+    borrowed: OnceCell<Vec<Directory>>,
+    blocks: Rc<BlockCache>,
+    chains: Chains,
+    most: u64,
+}
+
+/// A directory of objects.
+struct Directory {
+    path: PathBuf,
+    packs: Packs,
+}
+
+/// Where an object is.
+enum Place {
+    Packed(Rc<Pack>, u64),
+    Loose(Box<Loose>),
+}
+
+/// Objects that a short id may stand for.
+#[derive(Debug, Default)]
+pub(crate) struct Candidates {
+    /// Some of them, in order.
+    pub(crate) ids: BTreeSet<ObjectId>,
+    /// Whether there are others.
+    pub(crate) more: bool,
+}
+
+impl Odb {
+    /// The objects in a directory, with ids of this kind, of at most so many bytes each.
+    pub(crate) fn new(objects: PathBuf, blocks: &Rc<BlockCache>, hash: gix_hash::Kind, most: u64) -> Self {
+        let own = Directory::new(objects, blocks, hash);
+        let (borrowed, blocks) = (OnceCell::new(), Rc::clone(blocks));
+        Self { hash, own, borrowed, blocks, chains: Chains::new(most), most }
+    }
+
+    /// What kind of ids the objects have.
+    pub(crate) fn hash(&self) -> gix_hash::Kind {
+        self.hash
+    }
+
+    /// How many bytes an object has, without reading it.
+    pub(crate) fn size(&self, id: &oid) -> Result<Option<u64>> {
+        Ok(match self.place(id)? {
+            Some(Place::Packed(pack, offset)) => Some(Chains::size(&pack, offset)?),
+            Some(Place::Loose(loose)) => Some(loose.size),
+            None => None,
+        })
+    }
+
+    /// What an object is, without reading it.
+    pub(crate) fn kind(&self, id: &oid) -> Result<Option<Kind>> {
+        if id.is_empty_tree() {
+            return Ok(Some(Kind::Tree));
+        }
+        Ok(match self.place(id)? {
+            Some(Place::Packed(pack, offset)) => Some(Chains::kind(pack, offset, &|pack, id| self.base(pack, id))?),
+            Some(Place::Loose(loose)) => Some(loose.kind),
+            None => None,
+        })
+    }
+
+    /// Reads an object; none where it is not there.
+    pub(crate) fn find(&self, id: &oid) -> Result<Option<Object>> {
+        // Git knows it without having it.
+        if id.is_empty_tree() {
+            return Ok(Some(Object { kind: Kind::Tree, data: Rc::default() }));
+        }
+        let object = match self.place(id)? {
+            Some(Place::Packed(pack, offset)) => {
+                self.chains.object(id, pack, offset, &|pack, id| self.base(pack, id))?
+            }
+            Some(Place::Loose(loose)) => self.loose(id, *loose)?,
+            None => return Ok(None),
+        };
+        let found = gix_object::compute_hash(self.hash, object.kind, &object.data)
+            .map_err(|error| Error::corrupt(format!("object {id}"), error))?;
+        if *found != *id {
+            return Err(Error::corrupt(format!("object {id}"), format!("its content is that of {found}")));
+        }
+        Ok(Some(object))
+    }
+
+    /// Reads an object that another names, and that must be of this kind.
+    pub(crate) fn get(&self, id: &oid, kind: Kind) -> Result<Rc<Vec<u8>>> {
+        let object = self.find(id)?.ok_or_else(|| Error::Missing(id.to_owned()))?;
+        if object.kind != kind {
+            return Err(Error::corrupt(format!("object {id}"), format!("it is a {}, expected a {kind}", object.kind)));
+        }
+        Ok(object.data)
+    }
+
+    /// The objects whose ids begin with a prefix, at most so many.
+    pub(crate) fn beginning_with(&self, prefix: &Prefix, most: usize) -> Result<Candidates> {
+        let mut candidates = Candidates::default();
+        let mut take = |id| {
+            if candidates.ids.len() < most || candidates.ids.contains(&id) {
+                candidates.ids.insert(id);
+            } else {
+                candidates.more = true;
+            }
+            !candidates.more
+        };
+        for directory in [&self.own].into_iter().chain(self.borrowed()?) {
+            directory.packs.beginning_with(prefix, &mut take)?;
+            loose::beginning_with(&directory.path, prefix, self.hash, &mut take)?;
+        }
+        Ok(candidates)
+    }
+
+    fn place(&self, id: &oid) -> Result<Option<Place>> {
+        if let Some(place) = self.place_as_known(id)? {
+            return Ok(Some(place));
+        }
+        // It may have been packed in the meantime.
+        for directory in [&self.own].into_iter().chain(self.borrowed()?) {
+            directory.packs.scan()?;
+        }
+        self.place_as_known(id)
+    }
+
+    fn place_as_known(&self, id: &oid) -> Result<Option<Place>> {
+        if let Some(place) = self.own.place(id)? {
+            return Ok(Some(place));
+        }
+        for directory in self.borrowed()? {
+            if let Some(place) = directory.place(id)? {
+                return Ok(Some(place));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The directories that the repository borrows from, which are looked for when an object is not in its own.
+    fn borrowed(&self) -> Result<&[Directory]> {
+        if self.borrowed.get().is_none() {
+            let paths = alternates::alternates(&self.own.path)?;
+            let directories = paths.into_iter().map(|path| Directory::new(path, &self.blocks, self.hash)).collect();
+            return Ok(self.borrowed.get_or_init(|| directories));
+        }
+        Ok(self.borrowed.get().map(Vec::as_slice).unwrap_or_default())
+    }
+
+    /// The base of a delta in a pack. It is looked for there first: elsewhere, the delta may stand for its own base.
+    fn base(&self, pack: &Rc<Pack>, id: &oid) -> Result<Option<Base>> {
+        if let Some(offset) = pack.index()?.map_or(Ok(None), |index| index.offset(id))? {
+            return Ok(Some(Base::Packed(Rc::clone(pack), offset)));
+        }
+        Ok(match self.place(id)? {
+            Some(Place::Packed(pack, offset)) => Some(Base::Packed(pack, offset)),
+            Some(Place::Loose(loose)) => Some(Base::Read(self.loose(id, *loose)?)),
+            None => None,
+        })
+    }
+
+    fn loose(&self, id: &oid, loose: Loose) -> Result<Object> {
+        affordable(id, loose.size, self.most)?;
+        Ok(Object { kind: loose.kind, data: Rc::new(loose.content()?) })
+    }
+}
+
+impl Directory {
+    fn new(path: PathBuf, blocks: &Rc<BlockCache>, hash: gix_hash::Kind) -> Self {
+        let packs = Packs::new(path.join("pack"), blocks, hash);
+        Self { path, packs }
+    }
+
+    /// Where an object is in this directory. What is wrong with a pack matters only when it is nowhere else.
+    fn place(&self, id: &oid) -> Result<Option<Place>> {
+        let packed = self.packs.find(id);
+        if let Ok(Some((pack, offset))) = packed {
+            return Ok(Some(Place::Packed(pack, offset)));
+        }
+        match Loose::open(&self.path, id)? {
+            Some(loose) => Ok(Some(Place::Loose(Box::new(loose)))),
+            None => packed.map(|_| None),
+        }
+    }
+}

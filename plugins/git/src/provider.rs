@@ -1,0 +1,108 @@
+//! The provider: each call is taken to the part that answers it.
+
+use crate::error::{Error, Result};
+use crate::paths::{self, Address};
+use crate::repo::Repository;
+use crate::settings::Settings;
+use crate::{changes, complete, list, view};
+use mcp_provider::{Argument, Changes, Completion, Config, Contents, Entry, Failure, Info, Page, Provider, Template};
+
+/// A git repository, served.
+pub struct Git {
+    settings: Settings,
+    repository: Repository,
+}
+
+impl Provider for Git {
+    fn describe() -> Info {
+        Info::new("git", env!("CARGO_PKG_VERSION"))
+            .title("Git repository")
+            .description(
+                "A git repository at any revision. `blob/REV/PATH` is a file and `tree/REV/PATH` a directory of it, \
+                 `commit/REV` a commit with its diff, `log/REV?path=PATH&limit=N` a history, `refs` all branches and \
+                 tags. REV is `HEAD`, a branch, a tag or the id of a commit (its beginning will do); slashes in it \
+                 are percent-encoded, as in `blob/feature%2Fx/README.md`.",
+            )
+            .watches(true)
+    }
+
+    fn open(config: &Config) -> Result<Self, Failure> {
+        let settings = Settings::read(config)?;
+        let repository = Repository::open(&settings.dir, settings.max_object())?;
+        Ok(Self { settings, repository })
+    }
+
+    fn list(&self, parent: Option<&str>, cursor: Option<&str>, limit: usize) -> Result<Page, Failure> {
+        let Some(parent) = parent else {
+            return Ok(list::default_files(&self.repository, &self.settings, cursor, limit)?);
+        };
+        match Address::parse(parent)? {
+            Address::Tree { rev, path } => {
+                Ok(list::children(&self.repository, rev.as_ref(), path.as_ref(), cursor, limit)?)
+            }
+            _ => {
+                // What does not exist is not found, rather than not listable.
+                self.stat(parent)?;
+                Err(Failure::invalid(format!("expected a directory, {} or tree/{{rev}}, as the parent", paths::TREE)))
+            }
+        }
+    }
+
+    fn read(&self, path: &str) -> Result<Vec<Contents>, Failure> {
+        let mut contents = view::read(&self.repository, &self.settings, &Address::parse(path)?)?;
+        contents.entry.path = path.to_owned();
+        Ok(vec![contents])
+    }
+
+    fn stat(&self, path: &str) -> Result<Entry, Failure> {
+        let mut entry = view::stat(&self.repository, &Address::parse(path)?)?;
+        entry.path = path.to_owned();
+        Ok(entry)
+    }
+
+    fn templates(&self) -> Vec<Template> {
+        let rev = "`rev` is `HEAD`, a branch, a tag or the id of a commit";
+        vec![
+            Template::new(paths::BLOB, "blob")
+                .title("A file at a revision")
+                .description(format!("The content of a file. {rev}; `path` is the file's path from the root.")),
+            Template::new(paths::TREE, "tree")
+                .title("A directory at a revision")
+                .description(format!("What is in a directory. {rev}; `path` is the directory's, empty for the root."))
+                .mime_type("inode/directory"),
+            Template::new(paths::COMMIT, "commit")
+                .title("A commit")
+                .description(format!("Who changed what and why, with the diff to the first parent. {rev}."))
+                .mime_type(view::COMMIT),
+            Template::new(paths::LOG, "log")
+                .title("The history of a revision")
+                .description(format!(
+                    "Its commits, newest first, one a line: id, date, author, subject. {rev}; with `path`, those that \
+                     changed what stands there; `limit` is how many, 50 if it is left out and at most 1000."
+                ))
+                .mime_type("text/plain"),
+        ]
+    }
+
+    fn complete(&self, template: &str, argument: &Argument, known: &[Argument]) -> Result<Completion, Failure> {
+        Ok(complete::complete(&self.repository, &self.settings, template, argument, known)?)
+    }
+
+    fn changes(&self, watched: &[String], since: Option<&str>) -> Result<Changes, Failure> {
+        Ok(changes::changes(&self.repository, &self.settings, watched, since)?)
+    }
+}
+
+/// The files of what is listed first: none while there is no commit yet.
+pub(crate) fn default_tree(repository: &Repository, settings: &Settings) -> Result<Option<gix_hash::ObjectId>> {
+    let rev = settings.default_rev();
+    match repository.rev(rev.as_ref()).and_then(|rev| repository.tree_of(rev.id)) {
+        Ok(tree) => Ok(Some(tree)),
+        Err(Error::NotFound) if repository.refs().resolve("HEAD".into())?.is_none() => Ok(None),
+        Err(Error::NotFound) => Err(Error::Unsupported(format!(
+            "the revision {rev} whose files the plugin is to list is no branch, tag or commit of the repository; \
+             its config `rev` decides"
+        ))),
+        Err(error) => Err(error),
+    }
+}

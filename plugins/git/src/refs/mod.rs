@@ -1,0 +1,273 @@
+//! Refs: branches, tags and the other names of objects.
+//!
+//! A ref is a file below `refs/`, or else a line of `packed-refs` ([`packed`]). It names an object, or another ref.
+//! Names are checked by git's own rules (`git check-ref-format`) before a file is looked for, so none leads out of the
+//! repository.
+
+mod list;
+mod packed;
+mod state;
+
+use crate::blocks::BlockCache;
+use crate::error::{Error, Result};
+use crate::files;
+use crate::repo::Layout;
+use bstr::{BStr, BString, ByteSlice};
+use gix_hash::{Kind, ObjectId};
+use packed::PackedRefs;
+use std::cell::OnceCell;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+/// How many refs may lead from one to the next, which is git's own bound.
+const MOST_STEPS: usize = 5;
+
+/// How many bytes of a ref's file are read.
+const MOST_BYTES: u64 = 64 * 1024;
+
+/// What git tries for a name, in this order (`gitrevisions`).
+const RULES: [(&str, &str); 6] = [
+    ("", ""),
+    ("refs/", ""),
+    ("refs/tags/", ""),
+    ("refs/heads/", ""),
+    ("refs/remotes/", ""),
+    ("refs/remotes/", "/HEAD"),
+];
+
+/// What each worktree has for itself, beside `HEAD` and its like.
+const OF_THE_WORKTREE: [&str; 3] = ["refs/bisect/", "refs/worktree/", "refs/rewritten/"];
+
+/// What a ref names.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Target {
+    /// An object.
+    Object(ObjectId),
+    /// Another ref.
+    Symbolic(BString),
+}
+
+/// A ref.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Reference {
+    /// Its full name.
+    pub(crate) name: BString,
+    /// What it names.
+    pub(crate) target: Target,
+    /// What the tag points to that it names, where that is known without reading the tag.
+    pub(crate) peeled: Option<ObjectId>,
+}
+
+/// What a ref comes to, after all refs that lead to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Resolved {
+    /// The full name of the last ref.
+    pub(crate) name: BString,
+    /// The object.
+    pub(crate) id: ObjectId,
+    /// What the object points to, where it is known to be a tag.
+    pub(crate) peeled: Option<ObjectId>,
+}
+
+/// The refs of a repository. They are read when asked for; only the file `packed-refs` stays the same for one value.
+pub(crate) struct Refs<'r> {
+    layout: &'r Layout,
+    blocks: &'r Rc<BlockCache>,
+    hash: Kind,
+    packed: OnceCell<Option<PackedRefs>>,
+}
+
+impl<'r> Refs<'r> {
+    /// The refs of a repository.
+    pub(crate) fn new(layout: &'r Layout, blocks: &'r Rc<BlockCache>, hash: Kind) -> Self {
+        Self { layout, blocks, hash, packed: OnceCell::new() }
+    }
+
+    /// The ref that git takes a short or full name for, and what it comes to.
+    pub(crate) fn of_short_name(&self, name: &BStr) -> Result<Option<Resolved>> {
+        for (before, after) in RULES {
+            let full: BString = [before.as_bytes(), name, after.as_bytes()].concat().into();
+            if is_valid(full.as_ref())
+                && let Some(resolved) = self.resolve(full.as_ref())?
+            {
+                return Ok(Some(resolved));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What the ref with this full name comes to; none where it, or one that it leads to, is not there.
+    pub(crate) fn resolve(&self, name: &BStr) -> Result<Option<Resolved>> {
+        let mut name = name.to_owned();
+        for _ in 0..=MOST_STEPS {
+            let Some(reference) = self.find(name.as_ref())? else { return Ok(None) };
+            match reference.target {
+                Target::Object(id) => return Ok(Some(Resolved { name, id, peeled: reference.peeled })),
+                Target::Symbolic(next) => name = next,
+            }
+        }
+        Err(Error::corrupt(
+            format!("ref {name}"),
+            format!("more than {MOST_STEPS} refs lead to it, or a circle of them"),
+        ))
+    }
+
+    /// The ref with this full name.
+    pub(crate) fn find(&self, name: &BStr) -> Result<Option<Reference>> {
+        if !is_valid(name) {
+            return Ok(None);
+        }
+        if let Some(bytes) = self.path(name).map_or(Ok(None), |path| files::read(&path, MOST_BYTES))? {
+            return self.parse(name, &bytes).map(Some);
+        }
+        self.packed()?.map_or(Ok(None), |packed| packed.find(name))
+    }
+
+    /// The ref that a file's content says.
+    fn parse(&self, name: &BStr, content: &[u8]) -> Result<Reference> {
+        let damaged = |fault: &dyn ToString| Error::corrupt(format!("ref {name}"), fault.to_string());
+        let full = gix_ref::FullName::try_from(name).map_err(|error| damaged(&error))?;
+        let reference = gix_ref::file::loose::Reference::try_from_path(full, content, self.hash)
+            .map_err(|error| damaged(&error))?;
+        let target = match reference.target {
+            gix_ref::Target::Object(id) if id.kind() == self.hash => Target::Object(id),
+            gix_ref::Target::Object(_) => return Err(damaged(&"it names an id of another kind")),
+            gix_ref::Target::Symbolic(next) if is_valid(next.as_bstr()) => Target::Symbolic(next.into_inner()),
+            gix_ref::Target::Symbolic(next) => {
+                return Err(damaged(&format!("it names the ref {next}, which cannot be one")));
+            }
+        };
+        Ok(Reference { name: name.to_owned(), target, peeled: None })
+    }
+
+    fn packed(&self) -> Result<Option<&PackedRefs>> {
+        if self.packed.get().is_none() {
+            let packed = PackedRefs::open(&self.layout.common_dir, self.blocks, self.hash)?;
+            return Ok(self.packed.get_or_init(|| packed).as_ref());
+        }
+        Ok(self.packed.get().and_then(Option::as_ref))
+    }
+
+    /// The file of a ref, where its name can be that of a file.
+    fn path(&self, name: &BStr) -> Option<PathBuf> {
+        Some(self.directory(name).join(name.to_str().ok()?))
+    }
+
+    fn directory(&self, name: &BStr) -> &Path {
+        let shared =
+            name.starts_with_str("refs/") && !OF_THE_WORKTREE.iter().any(|prefix| name.starts_with_str(prefix));
+        if shared { &self.layout.common_dir } else { &self.layout.git_dir }
+    }
+}
+
+/// Whether this can be the full name of a ref: below `refs/`, or one like `HEAD`.
+pub(crate) fn is_valid(name: &BStr) -> bool {
+    let upper = |byte: &u8| byte.is_ascii_uppercase() || *byte == b'_';
+    (name.starts_with_str("refs/") || name.iter().all(upper)) && gix_validate::reference::name(name).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    const ID: &str = "1234567890123456789012345678901234567890";
+
+    struct Fixture {
+        dir: tempfile::TempDir,
+        layout: Layout,
+        blocks: Rc<BlockCache>,
+    }
+
+    fn fixture(files: &[(&str, &str)]) -> Fixture {
+        let dir = tempfile::tempdir().unwrap();
+        for (path, content) in files {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        }
+        let layout = Layout { git_dir: dir.path().to_owned(), common_dir: dir.path().to_owned() };
+        Fixture { dir, layout, blocks: BlockCache::new() }
+    }
+
+    impl Fixture {
+        fn refs(&self) -> Refs<'_> {
+            Refs::new(&self.layout, &self.blocks, Kind::Sha1)
+        }
+
+        fn name_of(&self, short: &str) -> Option<String> {
+            self.refs().of_short_name(short.into()).unwrap().map(|resolved| resolved.name.to_string())
+        }
+    }
+
+    #[test]
+    fn a_name_is_looked_for_in_the_order_that_git_has() {
+        let all = ["refs/x", "refs/tags/x", "refs/heads/x", "refs/remotes/x", "refs/remotes/x/HEAD"];
+        let fixture = fixture(&[]);
+        for name in all.iter().rev() {
+            let path = fixture.dir.path().join(name);
+            // After the first round, a directory stands where the file is to be.
+            let _ = fs::remove_dir_all(&path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, ID).unwrap();
+            assert_eq!(fixture.name_of("x").as_deref(), Some(*name));
+        }
+    }
+
+    #[test]
+    fn a_name_that_escapes_is_no_ref_and_its_file_is_not_looked_for() {
+        let fixture = fixture(&[("HEAD", ID), ("config", ID), ("objects/x", ID), ("refs/heads/ok", ID)]);
+        for name in
+            ["config", "objects/x", "../x", "refs/../config", "refs/heads/../../config", "heads/ok/", "/", "", "a\0b"]
+        {
+            assert_eq!(fixture.name_of(name), None, "{name:?}");
+        }
+        assert_eq!(fixture.name_of("HEAD").as_deref(), Some("HEAD"));
+        assert_eq!(fixture.name_of("heads/ok").as_deref(), Some("refs/heads/ok"));
+    }
+
+    #[test]
+    fn refs_that_lead_out_of_the_repository_are_damage() {
+        for target in ["../../etc/passwd", "refs/../config", "config", "/etc/passwd"] {
+            let fixture = fixture(&[("HEAD", &format!("ref: {target}\n")), ("config", ID)]);
+            assert!(matches!(fixture.refs().resolve("HEAD".into()), Err(Error::Corrupt { .. })), "{target}");
+        }
+    }
+
+    #[test]
+    fn refs_that_lead_in_a_circle_are_damage_and_five_steps_are_fine() {
+        let circle = fixture(&[("HEAD", "ref: refs/heads/a"), ("refs/heads/a", "ref: HEAD")]);
+        assert!(matches!(circle.refs().resolve("HEAD".into()), Err(Error::Corrupt { .. })));
+        let steps: Vec<_> = (0..6).map(|n| (format!("refs/s/{n}"), format!("ref: refs/s/{}", n + 1))).collect();
+        let mut files: Vec<_> = steps.iter().map(|(path, target)| (path.as_str(), target.as_str())).collect();
+        files.push(("refs/s/6", ID));
+        let steps = fixture(&files);
+        assert!(steps.refs().resolve("refs/s/1".into()).unwrap().is_some());
+        assert!(steps.refs().resolve("refs/s/0".into()).is_err());
+    }
+
+    #[test]
+    fn a_branch_that_is_not_born_yet_comes_to_nothing() {
+        let fixture = fixture(&[("HEAD", "ref: refs/heads/main\n")]);
+        assert_eq!(fixture.refs().resolve("HEAD".into()).unwrap(), None);
+    }
+
+    #[test]
+    fn garbage_in_a_ref_is_damage() {
+        for garbage in ["", "\n", "12345\n", "not a ref\n", "ref:\n", "ref: \n"] {
+            let fixture = fixture(&[("refs/heads/a", garbage)]);
+            assert!(matches!(fixture.refs().find("refs/heads/a".into()), Err(Error::Corrupt { .. })), "{garbage:?}");
+        }
+        let long = format!("{ID}{ID}");
+        assert!(fixture(&[("refs/heads/a", &long)]).refs().find("refs/heads/a".into()).is_err());
+    }
+
+    #[test]
+    fn a_loose_ref_hides_the_packed_one() {
+        let other = ID.replace('1', "2");
+        let packed = format!("# pack-refs with: sorted \n{other} refs/heads/a\n{other} refs/heads/b\n");
+        let fixture = fixture(&[("packed-refs", &packed), ("refs/heads/a", ID)]);
+        let id = |name: &str| fixture.refs().of_short_name(name.into()).unwrap().unwrap().id.to_string();
+        assert_eq!((id("a"), id("b")), (ID.to_owned(), other));
+    }
+}

@@ -1,0 +1,260 @@
+//! The refs in the file `packed-refs`.
+//!
+//! There may be hundreds of thousands of them. The file is sorted by name, and says so, and a ref is looked up by
+//! binary search without reading all of it; only where it does not say so (git before 2012) it is read from the start.
+
+use crate::blocks::{BlockCache, BlockFile};
+use crate::error::{Error, Result};
+use crate::refs::{Reference, Target};
+use bstr::{BStr, BString, ByteSlice};
+use gix_hash::Kind;
+use std::cmp::Ordering;
+use std::io::{self, BufRead, Read};
+use std::path::Path;
+use std::rc::Rc;
+
+/// How long a line is at most: an id and a name, which git itself holds to the length of a path.
+const LONGEST_LINE: u64 = 8 * 1024;
+
+/// The file `packed-refs`.
+pub(crate) struct PackedRefs {
+    file: BlockFile,
+    hash: Kind,
+    /// Where the first ref stands, behind the header.
+    start: u64,
+    sorted: bool,
+}
+
+impl PackedRefs {
+    /// Opens the file in a directory; none where there is no such file.
+    pub(crate) fn open(common_dir: &Path, cache: &Rc<BlockCache>, hash: Kind) -> Result<Option<Self>> {
+        let Some(file) = BlockFile::open(&common_dir.join("packed-refs"), cache)? else { return Ok(None) };
+        let mut packed = Self { file, hash, start: 0, sorted: false };
+        let header = packed.line(0)?;
+        if header.starts_with(b"#") {
+            packed.start = header.len() as u64;
+            packed.sorted = header.trim_end().split_str(" ").any(|word| word == b"sorted");
+        }
+        Ok(Some(packed))
+    }
+
+    /// The ref with this name.
+    pub(crate) fn find(&self, name: &BStr) -> Result<Option<Reference>> {
+        let mut at = if self.sorted { self.not_before(name)? } else { self.start };
+        while at < self.file.size() {
+            let line = self.line(at)?;
+            at = at.saturating_add(line.len() as u64);
+            match name_of(&line).map(|found| found.cmp(name)) {
+                Some(Ordering::Equal) => return self.parse(line.as_ref(), at).map(Some),
+                Some(Ordering::Greater) if self.sorted => break,
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// All refs, in the order of the file. One that is damaged comes as an error, and the next after it.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Result<Reference>> + '_ {
+        let mut at = self.start;
+        std::iter::from_fn(move || {
+            while at < self.file.size() {
+                let line = match self.line(at) {
+                    Ok(line) => line,
+                    Err(error) => {
+                        at = self.file.size();
+                        return Some(Err(error));
+                    }
+                };
+                at = at.saturating_add(line.len() as u64);
+                if !line.starts_with(b"^") && !line.trim().is_empty() {
+                    return Some(self.parse(line.as_ref(), at));
+                }
+            }
+            None
+        })
+    }
+
+    /// All its bytes.
+    pub(crate) fn bytes(&self) -> impl BufRead + '_ {
+        self.file.reader(0)
+    }
+
+    /// Where a line begins such that no earlier one has this name.
+    fn not_before(&self, name: &BStr) -> Result<u64> {
+        let (mut start, mut end) = (self.start, self.file.size());
+        // Lines are searched, but only bytes can be counted: both bounds are beginnings of lines.
+        while start < end {
+            let line_start = self.line_start(start.midpoint(end), start)?;
+            let line = self.line(line_start)?;
+            let next = line_start.saturating_add(line.len() as u64);
+            match name_of(&line) {
+                Some(found) if found < name => start = next,
+                Some(_) => end = line_start,
+                // The id that a tag points to belongs to the line before.
+                None if line_start > start => {
+                    let before = self.line_start(line_start.saturating_sub(1), start)?;
+                    match name_of(&self.line(before)?) {
+                        Some(found) if found < name => start = next,
+                        _ => end = before,
+                    }
+                }
+                None => start = next,
+            }
+        }
+        Ok(start)
+    }
+
+    /// The beginning of the line that `at` lies in, which begins no earlier than `least`.
+    fn line_start(&self, at: u64, least: u64) -> Result<u64> {
+        let from = at.saturating_sub(LONGEST_LINE).max(least);
+        let mut before = vec![0; usize::try_from(at.saturating_sub(from)).unwrap_or_default()];
+        self.file.read_exact(from, &mut before)?;
+        match before.rfind_byte(b'\n') {
+            Some(newline) => Ok(from.saturating_add(newline as u64).saturating_add(1)),
+            None if from == least => Ok(least),
+            None => Err(self.too_long()),
+        }
+    }
+
+    /// The line that begins at `at`, with its newline; empty at the end of the file.
+    fn line(&self, at: u64) -> Result<BString> {
+        let mut line = Vec::new();
+        let read = self.file.reader(at).take(LONGEST_LINE).read_until(b'\n', &mut line);
+        read.map_err(|error| self.io(error))?;
+        if line.len() as u64 == LONGEST_LINE {
+            return Err(self.too_long());
+        }
+        Ok(line.into())
+    }
+
+    /// The ref in a line; what its tag points to stands in the line after, at `next`.
+    fn parse(&self, line: &BStr, next: u64) -> Result<Reference> {
+        let mut record = line.to_vec();
+        if !record.ends_with(b"\n") {
+            record.push(b'\n');
+        }
+        let peeled = self.line(next)?;
+        if peeled.starts_with(b"^") {
+            record.extend_from_slice(&peeled);
+            if !peeled.ends_with(b"\n") {
+                record.push(b'\n');
+            }
+        }
+        let mut records = gix_ref::packed::Iter::new(&record, self.hash).map_err(|error| self.file.corrupt(error))?;
+        match records.next() {
+            Some(Ok(record)) => Ok(Reference {
+                name: record.name.as_bstr().to_owned(),
+                target: Target::Object(record.target()),
+                peeled: record.object.map(|_| record.object()),
+            }),
+            Some(Err(error)) => Err(self.file.corrupt(error)),
+            None => Err(self.file.corrupt(format!("expected a ref, found {:?}", line.as_bstr()))),
+        }
+    }
+
+    fn too_long(&self) -> Error {
+        self.file.corrupt(format!("a line is longer than {LONGEST_LINE} bytes"))
+    }
+
+    fn io(&self, error: io::Error) -> Error {
+        Error::io(self.file.path(), error)
+    }
+}
+
+/// The name in a line `ID NAME`.
+fn name_of(line: &[u8]) -> Option<&BStr> {
+    let line = line.trim_end_with(|c| c == '\n' || c == '\r');
+    line.split_once_str(" ").filter(|_| !line.starts_with(b"^")).map(|(_, name)| name.as_bstr())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gix_hash::ObjectId;
+
+    fn packed(content: &str) -> (tempfile::TempDir, PackedRefs) {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("packed-refs"), content).unwrap();
+        let packed = PackedRefs::open(dir.path(), &BlockCache::new(), Kind::Sha1).unwrap().unwrap();
+        (dir, packed)
+    }
+
+    fn id(n: usize) -> String {
+        format!("{n:040x}")
+    }
+
+    fn many(sorted: &str) -> String {
+        let mut content = format!("# pack-refs with: peeled fully-peeled {sorted}\n");
+        for n in 0..3000 {
+            content += &format!("{} refs/tags/v{n:05}\n", id(n));
+            if n % 3 == 0 {
+                content += &format!("^{}\n", id(n + 100_000));
+            }
+        }
+        content
+    }
+
+    #[test]
+    fn every_ref_is_found_sorted_or_not() {
+        for sorted in ["sorted ", ""] {
+            let (_dir, packed) = packed(&many(sorted));
+            assert_eq!(packed.sorted, !sorted.is_empty());
+            for n in (0..3000).step_by(if sorted.is_empty() { 500 } else { 1 }) {
+                let found = packed.find(format!("refs/tags/v{n:05}").as_str().into()).unwrap().unwrap();
+                assert_eq!(found.target, Target::Object(ObjectId::from_hex(id(n).as_bytes()).unwrap()));
+                assert_eq!(found.peeled.map(|id| id.to_string()), (n % 3 == 0).then(|| id(n + 100_000)));
+            }
+            for absent in ["refs/heads/a", "refs/tags/v", "refs/tags/v00000a", "refs/tags/v02999a", "refs/zzz"] {
+                assert_eq!(packed.find(absent.into()).unwrap(), None, "{absent}");
+            }
+        }
+    }
+
+    #[test]
+    fn looking_one_up_reads_a_few_blocks_and_listing_reads_all() {
+        let cache = BlockCache::new();
+        let dir = tempfile::tempdir().unwrap();
+        let mut content = "# pack-refs with: peeled fully-peeled sorted \n".to_owned();
+        (0..50_000).for_each(|n| content += &format!("{} refs/heads/b{n:06}\n", id(n)));
+        std::fs::write(dir.path().join("packed-refs"), &content).unwrap();
+        let packed = PackedRefs::open(dir.path(), &cache, Kind::Sha1).unwrap().unwrap();
+        assert!(packed.find("refs/heads/b031415".into()).unwrap().is_some());
+        assert!(cache.bytes_read() < content.len() as u64 / 10, "{} of {}", cache.bytes_read(), content.len());
+        assert_eq!(packed.iter().filter(Result::is_ok).count(), 50_000);
+    }
+
+    #[test]
+    fn a_damaged_line_does_not_hide_those_after_it() {
+        let content = format!("{} refs/heads/a\nnonsense\n{} refs/heads/b\n", id(1), id(2));
+        let (_dir, packed) = packed(&content);
+        let found: Vec<_> = packed.iter().map(|found| found.ok().map(|found| found.name.to_string())).collect();
+        assert_eq!(found, [Some("refs/heads/a".to_owned()), None, Some("refs/heads/b".to_owned())]);
+        assert!(packed.find("refs/heads/b".into()).unwrap().is_some());
+    }
+
+    #[test]
+    fn an_empty_file_and_a_last_line_without_an_end_are_fine() {
+        assert_eq!(packed("").1.find("refs/heads/a".into()).unwrap(), None);
+        let (_dir, packed) = packed(&format!("{} refs/heads/a", id(1)));
+        assert!(packed.find("refs/heads/a".into()).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_line_without_end_is_damage_and_not_read_on() {
+        let (_dir, packed) = packed(&format!("# pack-refs with: sorted \n{}", "x".repeat(100_000)));
+        assert!(matches!(packed.find("refs/heads/a".into()), Err(Error::Corrupt { .. })));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn whatever_stands_in_the_file_it_never_panics(
+            content in "[ \\^a-f0-9refs/\n#]{0,400}",
+            sorted in proptest::bool::ANY,
+        ) {
+            let header = if sorted { "# pack-refs with: sorted \n" } else { "" };
+            let (_dir, packed) = packed(&format!("{header}{content}"));
+            let _ = packed.find("refs/heads/a".into());
+            packed.iter().for_each(drop);
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Which format a repository has, as its config says.
+//!
+//! A repository of version 1 lists in `extensions.*` what one must understand to read it (`gitrepository-layout`,
+//! "repository format version"). What is not understood is refused, as git refuses it. Nothing else of the config is
+//! read: it may name programs to run and files to include, and neither is done.
+
+use crate::error::{Error, Result};
+use crate::files;
+use gix_config::File;
+use gix_config::file::Metadata;
+use gix_hash::Kind;
+use std::path::Path;
+
+/// How many bytes of config are read.
+const MOST_BYTES: u64 = 1024 * 1024;
+
+/// Extensions that make no difference to who only reads.
+const HARMLESS: [&str; 6] =
+    ["noop", "noop-v1", "preciousobjects", "partialclone", "worktreeconfig", "relativeworktrees"];
+
+/// What kind of ids a repository has, whose config is in this directory.
+pub(crate) fn hash(common_dir: &Path) -> Result<Kind> {
+    let path = common_dir.join("config");
+    let bytes = files::read(&path, MOST_BYTES)?.unwrap_or_default();
+    let config = File::from_bytes_no_includes(&bytes, Metadata::api(), Default::default())
+        .map_err(|error| Error::corrupt(path.display(), error))?;
+    let version = config
+        .integer("core.repositoryformatversion")
+        .map_err(|error| Error::corrupt(path.display(), error))?
+        .unwrap_or_default();
+    if !matches!(version, 0 | 1) {
+        return Err(unsupported(&format!("repository format version {version}")));
+    }
+    let mut hash = Kind::Sha1;
+    for section in config.sections_by_name("extensions").into_iter().flatten() {
+        for name in section.value_names() {
+            let name = name.to_string().to_ascii_lowercase();
+            let value = section.value(&name).unwrap_or_default().to_string();
+            match (name.as_str(), value.as_str()) {
+                ("objectformat", "sha1") => hash = Kind::Sha1,
+                ("objectformat", "sha256") => hash = Kind::Sha256,
+                ("refstorage", "files") => {}
+                ("refstorage", "reftable") => {
+                    return Err(unsupported("refs in reftables; `git refs migrate` changes that"));
+                }
+                (name, _) if HARMLESS.contains(&name) => {}
+                // Before version 1, extensions had no meaning.
+                _ if version == 0 => {}
+                (name, value) => return Err(unsupported(&format!("the extension {name} = {value}"))),
+            }
+        }
+    }
+    Ok(hash)
+}
+
+fn unsupported(what: &str) -> Error {
+    Error::Unsupported(format!("the repository uses {what}, which is not supported"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hash_of(config: &str) -> Result<Kind> {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("config"), config).unwrap();
+        hash(dir.path())
+    }
+
+    #[test]
+    fn the_ids_are_sha1_unless_the_config_says_otherwise() {
+        assert_eq!(hash(tempfile::tempdir().unwrap().path()).unwrap(), Kind::Sha1);
+        assert_eq!(hash_of("[core]\n\tbare = true\n").unwrap(), Kind::Sha1);
+        let sha256 = "[core]\n\trepositoryformatversion = 1\n[Extensions]\n\tobjectFormat = sha256\n";
+        assert_eq!(hash_of(sha256).unwrap(), Kind::Sha256);
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused_by_name() {
+        let with =
+            |extension: &str| hash_of(&format!("[core]\n\trepositoryformatversion = 1\n[extensions]\n\t{extension}\n"));
+        assert!(with("refstorage = reftable").unwrap_err().to_string().contains("reftable"));
+        assert!(with("brandNew = 7").unwrap_err().to_string().contains("brandnew = 7"));
+        assert!(with("objectformat = sha512").is_err());
+        assert!(with("worktreeConfig").is_ok());
+        assert!(hash_of("[core]\n\trepositoryformatversion = 2\n").is_err());
+        assert!(hash_of("[extensions]\n\tbrandnew = 7\n").is_ok());
+    }
+
+    #[test]
+    fn includes_are_not_followed_and_what_is_no_config_is_damage() {
+        assert_eq!(hash_of("[include]\n\tpath = /dev/zero\n").unwrap(), Kind::Sha1);
+        assert!(matches!(hash_of("[core\n"), Err(Error::Corrupt { .. })));
+    }
+}

@@ -1,0 +1,157 @@
+//! Where the parts of a repository are.
+//!
+//! A directory is taken for a repository when it is one itself (bare), has one in `.git`, or has a file `.git` that
+//! names one, as submodules and linked worktrees do. A linked worktree has a `HEAD` of its own and shares the rest with
+//! the repository that its file `commondir` names (`gitrepository-layout`). Nothing above the directory is looked at:
+//! what was granted is all there is. Absolute paths that git wrote hold only when the directory is granted under its
+//! own path.
+
+use crate::error::{Error, Result};
+use crate::files;
+use std::path::{Path, PathBuf};
+
+/// How many bytes a file has at most that names a directory.
+const MOST_BYTES: u64 = 8 * 1024;
+
+/// How many bytes of the list of shallow commits are read.
+const MOST_SHALLOW: u64 = 16 * 1024 * 1024;
+
+/// Where the parts of a repository are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// What belongs to this worktree: `HEAD`.
+    pub(crate) git_dir: PathBuf,
+    /// What all worktrees share: objects, branches, tags, config. The same, unless this is a linked worktree.
+    pub(crate) common_dir: PathBuf,
+}
+
+impl Layout {
+    /// Finds the repository in a directory.
+    pub(crate) fn find(dir: &Path) -> Result<Self> {
+        let dot_git = dir.join(".git");
+        let git_dir = match std::fs::metadata(&dot_git) {
+            Ok(found) if found.is_dir() => dot_git,
+            Ok(_) => named(&dot_git, "gitdir: ")?.map(|path| dir.join(path)).unwrap_or(dot_git),
+            Err(_) => dir.to_owned(),
+        };
+        let common_dir = match named(&git_dir.join("commondir"), "")? {
+            Some(path) => git_dir.join(path),
+            None => git_dir.clone(),
+        };
+        let layout = Self { git_dir, common_dir };
+        match layout.missing() {
+            None => Ok(layout),
+            Some(_) if !files::is_directory(dir) => Err(none(
+                dir,
+                "there is no such directory; grant the plugin the repository's directory under this path, or set its \
+                 config `dir` to the path of the grant",
+            )),
+            Some(part) => Err(none(
+                dir,
+                &format!(
+                    "{} is not there; what `.git` and `commondir` name must lie in a granted directory, and absolute \
+                     paths must be granted as they stand",
+                    part.display()
+                ),
+            )),
+        }
+    }
+
+    /// The directory of objects.
+    pub(crate) fn objects(&self) -> PathBuf {
+        self.common_dir.join("objects")
+    }
+
+    /// The list of the commits at which the history was cut off: empty where it was not.
+    pub(crate) fn shallow(&self) -> Result<Vec<u8>> {
+        Ok(files::read(&self.shallow_path(), MOST_SHALLOW)?.unwrap_or_default())
+    }
+
+    /// Where that list is.
+    pub(crate) fn shallow_path(&self) -> PathBuf {
+        self.common_dir.join("shallow")
+    }
+
+    /// A part that every repository has and that is not there.
+    fn missing(&self) -> Option<PathBuf> {
+        let head = self.git_dir.join("HEAD");
+        // `HEAD` may be a link to nothing yet, in very old repositories.
+        if std::fs::symlink_metadata(&head).is_err() {
+            return Some(head);
+        }
+        Some(self.objects()).filter(|objects| !files::is_directory(objects))
+    }
+}
+
+fn none(dir: &Path, why: &str) -> Error {
+    Error::NoRepository { dir: dir.to_owned(), why: why.to_owned() }
+}
+
+/// The path that a file consists of, behind a prefix; none where there is no such file.
+fn named(file: &Path, prefix: &str) -> Result<Option<PathBuf>> {
+    let Some(bytes) = files::read(file, MOST_BYTES)? else { return Ok(None) };
+    let text = String::from_utf8(bytes).map_err(|_| Error::corrupt(file.display(), "it is no text"))?;
+    match text.strip_prefix(prefix).map(|path| path.trim_end_matches(['\n', '\r'])) {
+        Some(path) if !path.is_empty() => Ok(Some(path.into())),
+        _ => Err(Error::corrupt(file.display(), format!("expected `{prefix}` and a path"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn repository(dir: &Path) {
+        fs::create_dir_all(dir.join("objects")).unwrap();
+        fs::create_dir_all(dir.join("refs")).unwrap();
+        fs::write(dir.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+    }
+
+    #[test]
+    fn a_bare_repository_and_one_with_a_work_tree_are_both_found() {
+        let dir = tempfile::tempdir().unwrap();
+        repository(dir.path());
+        assert_eq!(Layout::find(dir.path()).unwrap().git_dir, dir.path());
+        let dir = tempfile::tempdir().unwrap();
+        repository(&dir.path().join(".git"));
+        assert_eq!(Layout::find(dir.path()).unwrap().git_dir, dir.path().join(".git"));
+    }
+
+    #[test]
+    fn a_linked_worktree_shares_all_but_its_head() {
+        let dir = tempfile::tempdir().unwrap();
+        repository(&dir.path().join("main"));
+        let own = dir.path().join("main/worktrees/linked");
+        fs::create_dir_all(&own).unwrap();
+        fs::write(own.join("HEAD"), "").unwrap();
+        fs::write(own.join("commondir"), "../..\n").unwrap();
+        let worktree = dir.path().join("linked");
+        fs::create_dir(&worktree).unwrap();
+        fs::write(worktree.join(".git"), "gitdir: ../main/worktrees/linked\n").unwrap();
+        let layout = Layout::find(&worktree).unwrap();
+        assert_eq!(layout.git_dir, worktree.join("../main/worktrees/linked"));
+        assert_eq!(layout.common_dir, layout.git_dir.join("../.."));
+    }
+
+    #[test]
+    fn what_is_missing_is_named_with_what_helps() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = Layout::find(dir.path()).unwrap_err().to_string();
+        assert!(error.contains("HEAD is not there"), "{error}");
+        let error = Layout::find(&dir.path().join("none")).unwrap_err().to_string();
+        assert!(error.contains("grant the plugin"), "{error}");
+        fs::write(dir.path().join(".git"), "gitdir: /nowhere/at/all\n").unwrap();
+        let error = Layout::find(dir.path()).unwrap_err().to_string();
+        assert!(error.contains("/nowhere/at/all/HEAD is not there"), "{error}");
+    }
+
+    #[test]
+    fn a_dot_git_file_that_names_nothing_is_damaged() {
+        let dir = tempfile::tempdir().unwrap();
+        for content in ["", "gitdir: \n", "somewhere\n"] {
+            fs::write(dir.path().join(".git"), content).unwrap();
+            assert!(matches!(Layout::find(dir.path()), Err(Error::Corrupt { .. })), "{content:?}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! A repository, opened to be read.
+
+mod format;
+mod layout;
+
+use crate::blocks::BlockCache;
+use crate::error::{Error, Result};
+use crate::odb::Odb;
+use crate::refs::Refs;
+use gix_hash::ObjectId;
+pub(crate) use layout::Layout;
+use std::collections::HashSet;
+use std::path::Path;
+use std::rc::Rc;
+
+/// A repository, opened to be read.
+///
+/// It stays open from call to call where the host reuses an instance. Objects never change, so what is known of them is
+/// kept; refs and the rest are read anew each time.
+pub(crate) struct Repository {
+    layout: Layout,
+    blocks: Rc<BlockCache>,
+    /// Its objects.
+    pub(crate) odb: Odb,
+}
+
+impl Repository {
+    /// Opens the repository in a directory, to read objects of at most so many bytes.
+    pub(crate) fn open(dir: &Path, most: u64) -> Result<Self> {
+        let layout = Layout::find(dir)?;
+        let hash = format::hash(&layout.common_dir)?;
+        let blocks = BlockCache::new();
+        let odb = Odb::new(layout.objects(), &blocks, hash, most);
+        Ok(Self { layout, blocks, odb })
+    }
+
+    /// What kind of ids its objects have.
+    pub(crate) fn hash(&self) -> gix_hash::Kind {
+        self.odb.hash()
+    }
+
+    /// Its refs, as they are now.
+    pub(crate) fn refs(&self) -> Refs<'_> {
+        Refs::new(&self.layout, &self.blocks, self.hash())
+    }
+
+    /// The commits at which its history was cut off, as they are now: their parents are not here.
+    pub(crate) fn shallow(&self) -> Result<HashSet<ObjectId>> {
+        let list = self.layout.shallow()?;
+        let lines = list.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
+        let damaged = |error| Error::corrupt(self.layout.shallow_path().display(), error);
+        lines.map(|line| ObjectId::from_hex(line).map_err(damaged)).collect()
+    }
+
+    /// How many bytes of packs, indexes and packed refs were read so far.
+    #[cfg(test)]
+    pub(crate) fn bytes_read(&self) -> u64 {
+        self.blocks.bytes_read()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gix_object::Kind;
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+
+    /// A repository with one pack of blobs that do not compress, and their ids.
+    fn large(dir: &Path, blobs: usize, each: usize) -> Vec<ObjectId> {
+        let git = |args: &[&str]| {
+            let mut git = Command::new("git");
+            git.arg("-C").arg(dir).args(["-c", "core.compression=0"]).args(args);
+            git.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
+            git
+        };
+        assert!(git(&["init", "--quiet", "--bare"]).status().unwrap().success());
+        let mut import = git(&["fast-import", "--quiet", "--force", "--export-marks=marks"]);
+        let mut import = import.stdin(Stdio::piped()).current_dir(dir).spawn().unwrap();
+        let mut stdin = std::io::BufWriter::new(import.stdin.take().unwrap());
+        let mut state = 1u64;
+        for blob in 1..=blobs {
+            write!(stdin, "blob\nmark :{blob}\ndata {each}\n").unwrap();
+            for _ in 0..each / 8 {
+                // An xorshift generator: quick, and as good as random to a compressor.
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                stdin.write_all(&state.to_le_bytes()).unwrap();
+            }
+            writeln!(stdin).unwrap();
+        }
+        drop(stdin);
+        assert!(import.wait().unwrap().success());
+        let marks = std::fs::read_to_string(dir.join("marks")).unwrap();
+        let mut ids: Vec<_> = marks.lines().map(|line| line.split_once(' ').unwrap()).collect();
+        ids.sort_unstable_by_key(|(mark, _)| mark.trim_start_matches(':').parse::<usize>().unwrap());
+        ids.into_iter().map(|(_, id)| ObjectId::from_hex(id.as_bytes()).unwrap()).collect()
+    }
+
+    #[test]
+    fn reading_an_object_costs_what_it_holds_and_not_what_the_pack_does() {
+        let dir = tempfile::tempdir().unwrap();
+        let ids = large(dir.path(), 2000, 16 * 1024);
+        for id in [ids[0], ids[1234], ids[1999]] {
+            let repository = Repository::open(dir.path(), 1 << 20).unwrap();
+            assert_eq!(repository.odb.size(&id).unwrap(), Some(16 * 1024));
+            assert_eq!(repository.odb.get(&id, Kind::Blob).unwrap().len(), 16 * 1024);
+            let read = repository.bytes_read();
+            assert!(read <= 128 * 1024, "{read} bytes were read");
+        }
+    }
+}

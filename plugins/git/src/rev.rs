@@ -1,0 +1,108 @@
+//! Revisions: what a name or an id in a path stands for.
+//!
+//! A revision is a full id, the name of a ref, or the beginning of an id, tried in this order, which is git's
+//! (`gitrevisions`). Operators such as `main~2` are no names, so they stand for nothing.
+
+use crate::error::{Error, Result};
+use crate::repo::Repository;
+use bstr::{BStr, BString, ByteSlice};
+use gix_hash::{ObjectId, Prefix, oid};
+use gix_object::{Kind, TagRefIter};
+use std::rc::Rc;
+
+/// How many objects an ambiguous id is told to stand for.
+const MOST_CANDIDATES: usize = 10;
+
+/// How many tags may lead from one to the next.
+const MOST_TAGS: usize = 32;
+
+/// What a revision stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Rev {
+    /// The object, which may be a tag.
+    pub(crate) id: ObjectId,
+    /// Whether the revision is a full id, and so will never stand for another object.
+    pub(crate) is_full_id: bool,
+    /// The full name of the ref, where it is one.
+    pub(crate) name: Option<BString>,
+}
+
+impl Repository {
+    /// What a revision stands for.
+    pub(crate) fn rev(&self, rev: &BStr) -> Result<Rev> {
+        let is_hex = rev.iter().all(u8::is_ascii_hexdigit);
+        if is_hex && rev.len() == self.hash().len_in_hex() {
+            let id = ObjectId::from_hex(rev).map_err(|_| Error::NotFound)?;
+            return Ok(Rev { id, is_full_id: true, name: None });
+        }
+        if let Some(resolved) = self.refs().of_short_name(rev)? {
+            return Ok(Rev { id: resolved.id, is_full_id: false, name: Some(resolved.name) });
+        }
+        if is_hex && rev.len() < self.hash().len_in_hex() {
+            return Ok(Rev { id: self.beginning_with(rev)?, is_full_id: false, name: None });
+        }
+        Err(Error::NotFound)
+    }
+
+    /// The commit that an object is, or that a tag leads to.
+    pub(crate) fn commit_of(&self, id: ObjectId) -> Result<ObjectId> {
+        match self.peel(id, |_| {})? {
+            (id, Kind::Commit) => Ok(id),
+            _ => Err(Error::NotFound),
+        }
+    }
+
+    /// The tree that an object is, or that a commit or tag leads to.
+    pub(crate) fn tree_of(&self, id: ObjectId) -> Result<ObjectId> {
+        match self.peel(id, |_| {})? {
+            (id, Kind::Tree) => Ok(id),
+            (id, Kind::Commit) => self.tree_of_commit(&id),
+            _ => Err(Error::NotFound),
+        }
+    }
+
+    /// The tree of a commit.
+    pub(crate) fn tree_of_commit(&self, id: &oid) -> Result<ObjectId> {
+        let data = self.odb.get(id, Kind::Commit)?;
+        let tree = gix_object::CommitRefIter::from_bytes(&data, self.hash()).tree_id();
+        tree.map_err(|error| Error::corrupt(format!("commit {id}"), error))
+    }
+
+    /// Follows tags to what is none, and says what that is. What the tags on the way hold is shown to
+    /// `on_the_way`.
+    pub(crate) fn peel(&self, id: ObjectId, mut on_the_way: impl FnMut(Rc<Vec<u8>>)) -> Result<(ObjectId, Kind)> {
+        let mut at = id;
+        for _ in 0..=MOST_TAGS {
+            let kind = match self.odb.kind(&at)? {
+                Some(kind) => kind,
+                // The first is what the client asked for, the others are what the repository says.
+                None if at == id => return Err(Error::NotFound),
+                None => return Err(Error::Missing(at)),
+            };
+            if kind != Kind::Tag {
+                return Ok((at, kind));
+            }
+            let data = self.odb.get(&at, Kind::Tag)?;
+            let target = TagRefIter::from_bytes(&data, self.hash()).target_id();
+            let target = target.map_err(|error| Error::corrupt(format!("tag {at}"), error))?;
+            on_the_way(data);
+            at = target;
+        }
+        Err(Error::corrupt(format!("tag {id}"), format!("it leads to more than {MOST_TAGS} tags")))
+    }
+
+    fn beginning_with(&self, hex: &BStr) -> Result<ObjectId> {
+        let prefix = hex.to_str().ok().and_then(|hex| Prefix::from_hex(hex).ok()).ok_or(Error::NotFound)?;
+        let candidates = self.odb.beginning_with(&prefix, MOST_CANDIDATES)?;
+        let mut ids = candidates.ids.iter();
+        match (ids.next(), ids.next()) {
+            (None, _) => Err(Error::NotFound),
+            (Some(id), None) => Ok(*id),
+            _ => Err(Error::Ambiguous {
+                prefix: hex.to_string(),
+                candidates: candidates.ids.iter().map(ToString::to_string).collect(),
+                more: candidates.more,
+            }),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Trees: the directories of a revision.
+//!
+//! A tree is read as the bytes it is, entry by entry, because one may have tens of thousands. Their order is git's: by
+//! name, where a directory counts as if its name ended with `/`, so that whole paths come out in the order of their
+//! bytes. Entries that no path can name are passed over: an empty name, `.`, `..`, or a name with a slash, all of which
+//! git refuses to make, and paths beyond [`LONGEST`].
+
+mod diff;
+mod walk;
+
+use crate::error::{Error, Result};
+use crate::repo::Repository;
+use bstr::{BStr, BString, ByteSlice};
+pub(crate) use diff::{Change, Side};
+use gix_hash::{Kind, ObjectId, oid};
+use gix_object::TreeRefIter;
+use gix_object::tree::EntryMode;
+use std::rc::Rc;
+pub(crate) use walk::{Files, comes_after};
+
+/// How many bytes a path has at most. Percent-encoded it fits into a cursor, even if that takes three times as many.
+pub(crate) const LONGEST: usize = 1300;
+
+/// An entry of a tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// Its name.
+    pub(crate) name: BString,
+    /// What it is: a file, executable or not, a link, a directory, a submodule.
+    pub(crate) mode: EntryMode,
+    /// The object; of a submodule a commit, which is elsewhere.
+    pub(crate) id: ObjectId,
+}
+
+/// Goes through the entries of one tree.
+#[derive(Clone)]
+pub(crate) struct Entries {
+    id: ObjectId,
+    data: Rc<Vec<u8>>,
+    at: usize,
+    hash: Kind,
+    /// What the last entry that was wanted is compared by.
+    last: Option<BString>,
+}
+
+impl Entries {
+    /// What the next entry is compared by: its name, with a slash behind it where it is a directory.
+    pub(crate) fn key(entry: &Entry) -> BString {
+        let mut key = entry.name.clone();
+        if entry.mode.is_tree() {
+            key.push(b'/');
+        }
+        key
+    }
+
+    /// The next entry for which `wanted` holds; only of this one the name is copied. Each must come after the one
+    /// before it: listings and diffs rely on it.
+    pub(crate) fn next_where(&mut self, mut wanted: impl FnMut(&BStr, EntryMode) -> bool) -> Result<Option<Entry>> {
+        loop {
+            let mut entries = TreeRefIter::from_bytes(self.data.get(self.at..).unwrap_or_default(), self.hash);
+            let Some(entry) = entries.next() else { return Ok(None) };
+            let entry = entry.map_err(|error| Error::corrupt(format!("tree {}", self.id), error))?;
+            self.at = entries.offset_to_next_entry(&self.data);
+            if can_be_named(entry.filename) && wanted(entry.filename, entry.mode) {
+                let (name, mode, id) = (entry.filename.to_owned(), entry.mode, entry.oid.to_owned());
+                let entry = Entry { name, mode, id };
+                let key = Self::key(&entry);
+                if self.last.as_ref().is_some_and(|last| *last >= key) {
+                    return Err(Error::corrupt(format!("tree {}", self.id), format!("{key:?} is out of order")));
+                }
+                self.last = Some(key);
+                return Ok(Some(entry));
+            }
+        }
+    }
+}
+
+impl Iterator for Entries {
+    type Item = Result<Entry>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_where(|_, _| true).transpose()
+    }
+}
+
+fn can_be_named(name: &BStr) -> bool {
+    !matches!(name.as_bytes(), b"" | b"." | b"..") && !name.contains(&b'/')
+}
+
+impl Repository {
+    /// The entries of a tree.
+    pub(crate) fn entries(&self, tree: &oid) -> Result<Entries> {
+        let data = self.odb.get(tree, gix_object::Kind::Tree)?;
+        Ok(Entries { id: tree.to_owned(), data, at: 0, hash: self.hash(), last: None })
+    }
+
+    /// The entry at a path below a tree. The empty path is the tree itself.
+    pub(crate) fn entry(&self, tree: ObjectId, path: &BStr) -> Result<Option<Entry>> {
+        let mode = gix_object::tree::EntryKind::Tree.into();
+        let mut entry = Entry { name: BString::default(), mode, id: tree };
+        if path.is_empty() {
+            return Ok(Some(entry));
+        }
+        for name in path.split_str("/") {
+            if !entry.mode.is_tree() {
+                return Ok(None);
+            }
+            match self.entries(&entry.id)?.next_where(|other, _| other == name)? {
+                Some(found) => entry = found,
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(entry))
+    }
+}

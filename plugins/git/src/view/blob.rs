@@ -1,0 +1,79 @@
+//! Files, links and submodules.
+//!
+//! A file is served as it is stored: no filters, no end-of-line conversion, and a pointer of Git LFS as the text that
+//! it is. A link is served as the path that it leads to, and never followed. A submodule is served as the line that git
+//! shows for it in diffs.
+
+use crate::error::{Error, Result};
+use crate::odb::affordable;
+use crate::present;
+use crate::repo::Repository;
+use crate::rev::Rev;
+use crate::tree;
+use bstr::BStr;
+use gix_object::Kind;
+use mcp_provider::{Contents, Entry};
+use std::rc::Rc;
+
+/// What a pointer of Git LFS begins with.
+const LFS: &[u8] = b"version https://git-lfs.github.com/spec/v1\n";
+
+/// How many bytes a pointer of Git LFS has at most, by its specification.
+const MOST_LFS: u64 = 1024;
+
+/// A file, link or submodule at a path of a revision.
+pub(crate) fn read(repository: &Repository, most: u64, rev: &BStr, path: &BStr) -> Result<Contents> {
+    let (resolved, found) = find(repository, rev, path)?;
+    if found.mode.is_commit() {
+        let entry = present::entry(rev, &resolved, path, &found, None);
+        return Ok(Contents::text(entry, submodule(&found)));
+    }
+    let size = size(repository, &found)?;
+    affordable(&found.id, size, most)?;
+    let entry = present::entry(rev, &resolved, path, &found, Some(size));
+    let data = repository.odb.get(&found.id, Kind::Blob)?;
+    let data = Rc::try_unwrap(data).unwrap_or_else(|shared| shared.to_vec());
+    let is_pointer = data.starts_with(LFS);
+    let mut contents = Contents::bytes(entry, data);
+    let is_text = contents.as_text().is_some();
+    match contents.entry.mime_type {
+        Some(_) if !is_pointer => {}
+        _ if is_text => contents.entry.mime_type = Some("text/plain".to_owned()),
+        Some(_) => {}
+        None => contents.entry.mime_type = Some("application/octet-stream".to_owned()),
+    }
+    Ok(contents)
+}
+
+/// The same without the content, of which no more is read than might be a pointer of Git LFS.
+pub(crate) fn stat(repository: &Repository, rev: &BStr, path: &BStr) -> Result<Entry> {
+    let (resolved, found) = find(repository, rev, path)?;
+    if found.mode.is_commit() {
+        return Ok(present::entry(rev, &resolved, path, &found, Some(submodule(&found).len() as u64)));
+    }
+    let size = size(repository, &found)?;
+    let mut entry = present::entry(rev, &resolved, path, &found, Some(size));
+    let may_be_pointer = found.mode.is_blob() && (LFS.len() as u64..=MOST_LFS).contains(&size);
+    if may_be_pointer && repository.odb.get(&found.id, Kind::Blob)?.starts_with(LFS) {
+        entry.mime_type = Some("text/plain".to_owned());
+    }
+    Ok(entry)
+}
+
+/// What a submodule is shown as, here and in diffs.
+pub(crate) fn submodule(found: &tree::Entry) -> String {
+    format!("Subproject commit {}\n", found.id)
+}
+
+fn find(repository: &Repository, rev: &BStr, path: &BStr) -> Result<(Rev, tree::Entry)> {
+    let resolved = repository.rev(rev)?;
+    let tree = repository.tree_of(resolved.id)?;
+    match repository.entry(tree, path)? {
+        Some(found) if !found.mode.is_tree() => Ok((resolved, found)),
+        _ => Err(Error::NotFound),
+    }
+}
+
+fn size(repository: &Repository, found: &tree::Entry) -> Result<u64> {
+    present::size(&repository.odb, found)?.ok_or(Error::Missing(found.id))
+}

@@ -1,0 +1,108 @@
+//! The part of a diff that is about one file, as `git diff --full-index --no-renames` writes it.
+
+use crate::error::Result;
+use crate::repo::Repository;
+use crate::tree::{Change, Entry, Side};
+use crate::view::blob;
+use crate::view::hunks::hunks;
+use crate::view::text::quoted;
+use bstr::{BStr, ByteSlice};
+use gix_hash::ObjectId;
+use std::fmt::Write;
+use std::rc::Rc;
+
+/// How many bytes a file may have to be compared line by line.
+const MOST_FILE: u64 = 1024 * 1024;
+
+/// In how many bytes from its beginning on a file must have no NUL to be taken for text.
+const LOOKED_AT: usize = 8000;
+
+/// What a side of a change holds, as far as a diff is concerned.
+enum Content {
+    Text(Rc<Vec<u8>>),
+    Binary,
+    /// With its size.
+    TooLarge(u64),
+    Missing,
+}
+
+/// What is said about one file.
+pub(crate) fn patch(repository: &Repository, change: &Change) -> Result<String> {
+    let file_type = |side: &Side| side.mode.value() & 0o170_000;
+    match (&change.before, &change.after) {
+        // One kind of thing in the place of another: as git does, the one goes and the other comes.
+        (Some(before), Some(after)) if file_type(before) != file_type(after) => {
+            let path = change.path.as_bstr();
+            Ok(one(repository, path, Some(before), None)? + &one(repository, path, None, Some(after))?)
+        }
+        (before, after) => one(repository, change.path.as_ref(), before.as_ref(), after.as_ref()),
+    }
+}
+
+fn one(repository: &Repository, path: &BStr, before: Option<&Side>, after: Option<&Side>) -> Result<String> {
+    let (old, new) = (quoted("a/", path), quoted("b/", path));
+    let mut text = format!("diff --git {old} {new}\n");
+    let mode = |side: &Side| format!("{:06o}", side.mode.value());
+    let same_mode = match (before, after) {
+        (None, Some(after)) => heading(&mut text, "new file mode", &mode(after)),
+        (Some(before), None) => heading(&mut text, "deleted file mode", &mode(before)),
+        (Some(before), Some(after)) if before.mode != after.mode => {
+            heading(&mut text, "old mode", &mode(before));
+            heading(&mut text, "new mode", &mode(after))
+        }
+        (before, _) => before.map(mode),
+    };
+    let id = |side: Option<&Side>| side.map_or_else(|| repository.hash().null(), |side| side.id);
+    if id(before) == id(after) {
+        return Ok(text);
+    }
+    let behind = same_mode.map_or_else(String::new, |mode| format!(" {mode}"));
+    // Writing to a string does not fail.
+    let _ = writeln!(text, "index {}..{}{behind}", id(before), id(after));
+    let old = if before.is_some() { old } else { "/dev/null".to_owned() };
+    let new = if after.is_some() { new } else { "/dev/null".to_owned() };
+    let differ = |why: &str| format!("Binary files {old} and {new} differ{why}\n");
+    match (content(repository, before)?, content(repository, after)?) {
+        (Content::Text(before), Content::Text(after)) => {
+            let hunks = hunks(&before, &after);
+            if !hunks.is_empty() {
+                // A tab ends a name with spaces, so that tools can tell where it ends.
+                let tab = if path.contains(&b' ') { "\t" } else { "" };
+                let end = |name: &str| if name == "/dev/null" { String::new() } else { tab.to_owned() };
+                let _ = write!(text, "--- {old}{}\n+++ {new}{}\n{hunks}", end(&old), end(&new));
+            }
+        }
+        (Content::TooLarge(size), _) | (_, Content::TooLarge(size)) => {
+            text += &differ(&format!(" (not compared line by line: {size} bytes, at most {MOST_FILE} are)"));
+        }
+        (Content::Missing, _) | (_, Content::Missing) => {
+            text += &differ(" (not compared line by line: the repository lacks the content)");
+        }
+        (Content::Binary, _) | (_, Content::Binary) => text += &differ(""),
+    }
+    Ok(text)
+}
+
+/// Writes a line about a mode, after which none belongs to the line of the index.
+fn heading(text: &mut String, what: &str, mode: &str) -> Option<String> {
+    // Writing to a string does not fail.
+    let _ = writeln!(text, "{what} {mode}");
+    None
+}
+
+fn content(repository: &Repository, side: Option<&Side>) -> Result<Content> {
+    let Some(side) = side else { return Ok(Content::Text(Rc::default())) };
+    if side.mode.is_commit() {
+        let entry = Entry { name: Default::default(), mode: side.mode, id: side.id };
+        return Ok(Content::Text(Rc::new(blob::submodule(&entry).into_bytes())));
+    }
+    let id: ObjectId = side.id;
+    match repository.odb.size(&id)? {
+        None => return Ok(Content::Missing),
+        Some(size) if size > MOST_FILE => return Ok(Content::TooLarge(size)),
+        Some(_) => {}
+    }
+    let data = repository.odb.get(&id, gix_object::Kind::Blob)?;
+    let is_binary = data.get(..LOOKED_AT).unwrap_or(&data).contains(&0);
+    Ok(if is_binary { Content::Binary } else { Content::Text(data) })
+}

@@ -1,0 +1,152 @@
+//! Text that is made up to a bound, and how names and people appear in it.
+
+use bstr::{BStr, ByteSlice};
+use gix_date::time::format::ISO8601_STRICT;
+use gix_object::bstr::BStr as GixBStr;
+use std::fmt::Write;
+
+/// Text that is made up to a bound.
+///
+/// What does not fit any more is left out as a whole, with all that comes after it, so that the text never ends within
+/// a line or a hunk.
+pub(crate) struct Text {
+    text: String,
+    most: usize,
+    left_out: usize,
+}
+
+impl Text {
+    /// Text of at most so many bytes.
+    pub(crate) fn new(most: usize) -> Self {
+        Self { text: String::new(), most, left_out: 0 }
+    }
+
+    /// Adds a part, if it fits.
+    pub(crate) fn push(&mut self, part: &str) {
+        if self.left_out == 0 && self.text.len().saturating_add(part.len()) <= self.most {
+            self.text.push_str(part);
+        } else {
+            self.left_out = self.left_out.saturating_add(1);
+        }
+    }
+
+    /// How many parts were left out.
+    pub(crate) fn left_out(&self) -> usize {
+        self.left_out
+    }
+
+    /// The text.
+    pub(crate) fn into_string(self) -> String {
+        self.text
+    }
+}
+
+/// A path as git shows it: in quotes, as C has them, when it has a quote, a backslash or a control character, but with
+/// letters of all scripts as they are (`core.quotePath = false`). Bytes that are no text appear as octal numbers.
+pub(crate) fn quoted(before: &str, path: &BStr) -> String {
+    let mut quoted = String::with_capacity(path.len().saturating_add(before.len()));
+    let mut odd = false;
+    for (start, end, char) in path.char_indices() {
+        let bytes = path.get(start..end).unwrap_or_default();
+        let is_no_text = char == char::REPLACEMENT_CHARACTER && bytes != "\u{fffd}".as_bytes();
+        let escape = match char {
+            '"' => "\\\"",
+            '\\' => "\\\\",
+            '\u{7}' => "\\a",
+            '\u{8}' => "\\b",
+            '\t' => "\\t",
+            '\n' => "\\n",
+            '\u{b}' => "\\v",
+            '\u{c}' => "\\f",
+            '\r' => "\\r",
+            char if char.is_ascii_control() || is_no_text => {
+                // Writing to a string does not fail.
+                for byte in bytes {
+                    let _ = write!(quoted, "\\{byte:03o}");
+                }
+                odd = true;
+                continue;
+            }
+            char => {
+                quoted.push(char);
+                continue;
+            }
+        };
+        quoted.push_str(escape);
+        odd = true;
+    }
+    if odd { format!("\"{before}{quoted}\"") } else { format!("{before}{quoted}") }
+}
+
+/// Text of a repository on one line: bytes that are no text become replacement characters, control characters spaces.
+pub(crate) fn line(text: &[u8]) -> String {
+    text.to_str_lossy().chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
+}
+
+/// Who, and when, as a signature says: the name, the address, the time.
+pub(crate) struct Person {
+    /// The name.
+    pub(crate) name: String,
+    /// The address.
+    pub(crate) email: String,
+    /// The time, where one can be made out.
+    pub(crate) time: Option<gix_date::Time>,
+}
+
+impl Person {
+    /// What the raw text of a signature says.
+    pub(crate) fn parse(raw: &GixBStr) -> Self {
+        match gix_actor::SignatureRef::from_bytes(raw) {
+            Ok(signature) => {
+                let signature = signature.trim();
+                let time = signature.time().ok();
+                Self { name: line(signature.name), email: line(signature.email), time }
+            }
+            Err(_) => Self { name: line(raw), email: String::new(), time: None },
+        }
+    }
+
+    /// The time with its offset, as `git log --date=iso-strict` shows it.
+    pub(crate) fn date(&self) -> String {
+        self.time.map_or_else(|| "unknown".to_owned(), iso)
+    }
+}
+
+/// A time as an ISO 8601 timestamp with its offset, which is `Z` for UTC.
+pub(crate) fn iso(time: gix_date::Time) -> String {
+    let text = time.format_or_unix(ISO8601_STRICT);
+    text.strip_suffix("+00:00").map_or(text.clone(), |utc| format!("{utc}Z"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_ends_where_the_first_part_does_not_fit() {
+        let mut text = Text::new(5);
+        ["abc", "def", "g"].into_iter().for_each(|part| text.push(part));
+        assert_eq!((text.left_out(), text.into_string()), (2, "abc".to_owned()));
+    }
+
+    #[test]
+    fn only_odd_names_are_quoted() {
+        assert_eq!(quoted("a/", "日本 x.md".into()), "a/日本 x.md");
+        assert_eq!(quoted("a/", "say \"hi\"\n\\".into()), r#""a/say \"hi\"\n\\""#);
+        assert_eq!(quoted("", b"\x01\xff\xef\xbf\xbd\x7f".as_bstr()), "\"\\001\\377\u{fffd}\\177\"");
+    }
+
+    #[test]
+    fn a_signature_that_is_none_is_shown_as_a_name() {
+        let person = Person::parse("Ada Lovelace".into());
+        assert_eq!((person.name.as_str(), person.email.as_str()), ("Ada Lovelace", ""));
+        assert_eq!(person.date(), "unknown");
+        let person = Person::parse("Ada <ada@example.com> 0 +0000".into());
+        assert_eq!((person.email.as_str(), person.date().as_str()), ("ada@example.com", "1970-01-01T00:00:00Z"));
+    }
+
+    #[test]
+    fn a_time_that_no_calendar_has_is_shown_as_a_number() {
+        assert_eq!(iso(gix_date::Time::new(i64::MAX, 0)), i64::MAX.to_string());
+    }
+}

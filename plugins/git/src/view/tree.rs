@@ -1,0 +1,44 @@
+//! Directories, as `git ls-tree` shows them: mode, kind, id and name of each entry, one a line.
+
+use crate::error::{Error, Result};
+use crate::present;
+use crate::repo::Repository;
+use crate::rev::Rev;
+use crate::tree;
+use crate::view::text::{Text, quoted};
+use bstr::BStr;
+use mcp_provider::{Contents, Entry};
+
+/// A directory of a revision.
+pub(crate) fn read(repository: &Repository, rev: &BStr, path: &BStr) -> Result<Contents> {
+    let (resolved, found) = find(repository, rev, path)?;
+    let mut text = Text::new(super::MOST_TEXT);
+    for entry in repository.entries(&found.id)? {
+        let tree::Entry { name, mode, id } = entry?;
+        let kind = if mode.is_tree() {
+            "tree"
+        } else if mode.is_commit() {
+            "commit"
+        } else {
+            "blob"
+        };
+        text.push(&format!("{:06o} {kind} {id}\t{}\n", mode.value(), quoted("", name.as_ref())));
+    }
+    let entry = present::entry(rev, &resolved, path, &found, None).mime_type("text/plain");
+    Ok(super::cut(entry, text))
+}
+
+/// The same without the content.
+pub(crate) fn stat(repository: &Repository, rev: &BStr, path: &BStr) -> Result<Entry> {
+    let (resolved, found) = find(repository, rev, path)?;
+    Ok(present::entry(rev, &resolved, path, &found, None))
+}
+
+fn find(repository: &Repository, rev: &BStr, path: &BStr) -> Result<(Rev, tree::Entry)> {
+    let resolved = repository.rev(rev)?;
+    let tree = repository.tree_of(resolved.id)?;
+    match repository.entry(tree, path)? {
+        Some(found) if found.mode.is_tree() => Ok((resolved, found)),
+        _ => Err(Error::NotFound),
+    }
+}

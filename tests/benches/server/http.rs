@@ -1,0 +1,88 @@
+//! A client over HTTP/1.1 that costs little: one connection that is kept, no parsing of answers.
+
+use std::net::SocketAddr;
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use rmcp::model::ProtocolVersion;
+use tokio::net::TcpStream;
+
+use crate::question::{self, Question};
+
+/// How much of an answer is kept to be shown should it be an error.
+const BEGINNING: usize = 1024;
+
+/// A connection to a server, and the session on it where the revision has them.
+pub(crate) struct HttpClient {
+    sender: SendRequest<Full<Bytes>>,
+    address: SocketAddr,
+    revision: ProtocolVersion,
+    session: Option<String>,
+    last_id: u64,
+}
+
+impl HttpClient {
+    /// Connects, and opens a session if the revision begins so.
+    pub(crate) async fn connect(address: SocketAddr, revision: ProtocolVersion) -> Self {
+        let stream = TcpStream::connect(address).await.expect("the server listens");
+        stream.set_nodelay(true).expect("TCP_NODELAY can be set");
+        let (sender, connection) = handshake(TokioIo::new(stream)).await.expect("a connection");
+        tokio::spawn(connection);
+        let mut client = Self { sender, address, revision, session: None, last_id: 0 };
+        if client.revision.has_initialize() {
+            let response = client.post(question::initialize(&client.revision), None).await;
+            let session = response.headers().get("mcp-session-id").expect("a session has an id");
+            client.session = Some(session.to_str().expect("it is ASCII").to_owned());
+            client.drain(response).await;
+            let response = client.post(question::initialized(), None).await;
+            client.drain(response).await;
+        }
+        client
+    }
+
+    /// Asks, and reads the answer to its end.
+    pub(crate) async fn ask(&mut self, question: &Question) {
+        self.last_id += 1;
+        let response = self.post(question.message(self.last_id, &self.revision), Some(question)).await;
+        let (size, beginning) = self.drain(response).await;
+        question.check(size, &beginning);
+    }
+
+    async fn post(&mut self, message: String, question: Option<&Question>) -> Response<Incoming> {
+        let mut request = Request::post("/mcp")
+            .header("host", self.address.to_string())
+            .header("content-type", "application/json")
+            .header("accept", "application/json, text/event-stream")
+            .header("mcp-protocol-version", self.revision.as_str());
+        if let Some(session) = &self.session {
+            request = request.header("mcp-session-id", session);
+        }
+        if let Some(question) = question.filter(|_| !self.revision.has_initialize()) {
+            request = request.header("mcp-method", question.method);
+            if let Some(uri) = &question.uri {
+                request = request.header("mcp-name", uri);
+            }
+        }
+        let request = request.body(Full::new(message.into())).expect("a request");
+        self.sender.ready().await.expect("the connection is kept");
+        self.sender.send_request(request).await.expect("an answer")
+    }
+
+    /// Reads a body: its size, and how it begins.
+    async fn drain(&self, response: Response<Incoming>) -> (usize, Vec<u8>) {
+        let status = response.status();
+        let (mut size, mut beginning) = (0, Vec::new());
+        let mut body = response.into_body();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.expect("a whole body");
+            let Some(data) = frame.data_ref() else { continue };
+            size += data.len();
+            beginning.extend(data.iter().take(BEGINNING.saturating_sub(beginning.len())));
+        }
+        assert!(status.is_success(), "{status}: {}", String::from_utf8_lossy(&beginning));
+        (size, beginning)
+    }
+}

@@ -1,0 +1,104 @@
+//! Load: so many clients, each asking again as soon as it has its answer.
+
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+
+use crate::http::HttpClient;
+use crate::pipe::PipeClient;
+use crate::question::Question;
+
+/// A client of either kind.
+pub(crate) enum Client {
+    Http(HttpClient),
+    Pipe(PipeClient),
+}
+
+impl Client {
+    /// Asks, and waits for the whole answer.
+    pub(crate) async fn ask(&mut self, question: &Question) {
+        match self {
+            Self::Http(client) => client.ask(question).await,
+            Self::Pipe(client) => client.ask(question).await,
+        }
+    }
+}
+
+/// What was found under load.
+#[derive(Default)]
+pub(crate) struct Sample {
+    /// How long each request took, in order once [`Sample::add`] has been called.
+    latencies: Vec<Duration>,
+    /// For how long there was load.
+    took: Duration,
+    /// What the server used of the processors meanwhile.
+    cpu: Duration,
+}
+
+/// Lets the clients ask for as long as `span`.
+pub(crate) async fn apply(clients: &mut Vec<Client>, question: &Question, span: Duration) -> Sample {
+    let start = Instant::now();
+    let mut tasks = JoinSet::new();
+    for mut client in clients.drain(..) {
+        let question = question.clone();
+        tasks.spawn(async move {
+            let mut latencies = Vec::new();
+            while start.elapsed() < span {
+                let asked = Instant::now();
+                client.ask(&question).await;
+                latencies.push(asked.elapsed());
+            }
+            (client, latencies)
+        });
+    }
+    let mut sample = Sample::default();
+    while let Some(done) = tasks.join_next().await {
+        let (client, latencies) = done.expect("a client gets its answers");
+        clients.push(client);
+        sample.latencies.extend(latencies);
+    }
+    sample.took = start.elapsed();
+    sample
+}
+
+impl Sample {
+    /// The same, with what the server used of the processors.
+    pub(crate) fn with_cpu(self, cpu: Duration) -> Self {
+        Self { cpu, ..self }
+    }
+
+    /// Adds another sample of the same.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.latencies.extend(other.latencies);
+        self.latencies.sort_unstable();
+        self.took += other.took;
+        self.cpu += other.cpu;
+    }
+
+    /// Requests per second.
+    pub(crate) fn rate(&self) -> f64 {
+        self.count() / self.took.as_secs_f64()
+    }
+
+    /// The latency that so much of all requests did not exceed, 0.99 say.
+    pub(crate) fn percentile(&self, part: f64) -> Duration {
+        percentile(&self.latencies, part)
+    }
+
+    /// What the server used of the processors for one request.
+    pub(crate) fn cpu(&self) -> Duration {
+        self.cpu.div_f64(self.count())
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "nobody counts that many requests")]
+    fn count(&self) -> f64 {
+        self.latencies.len().max(1) as f64
+    }
+}
+
+/// The value that so much of all, in order, do not exceed.
+#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index")]
+pub(crate) fn percentile(sorted: &[Duration], part: f64) -> Duration {
+    let index = (sorted.len() as f64 * part) as usize;
+    sorted.get(index.min(sorted.len().saturating_sub(1))).copied().unwrap_or_default()
+}

@@ -1,0 +1,55 @@
+//! What requests cost from end to end: the real binary, as users run it, beside a server made with rmcp alone.
+//!
+//! `cargo bench -p mcp-host-tests`; with `-- --quick` for a first look, with `-- packs` for a part. The parts:
+//!
+//! | part | what it measures | the baseline, in the same run |
+//! |---|---|---|
+//! | [`requests`] | requests per second, latency, CPU time; over HTTP and stdio | [`native`]: the same data, no wasm |
+//! | [`start`] | from the start of the process to the first answer | the start of [`native`] |
+//! | [`packs`] | reading out of git packs of 1 MiB to 1 GiB: time, memory | the smallest pack; `git cat-file` |
+//!
+//! It builds what it measures first. Nothing is asserted about time: what a figure is depends on the machine. What the
+//! ratios are is in `docs/performance.md`.
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a benchmark fails by panicking, and prints what it finds"
+)]
+
+mod http;
+mod load;
+mod native;
+mod options;
+mod pack;
+mod packs;
+mod pipe;
+mod prepare;
+mod process;
+mod question;
+mod requests;
+mod start;
+mod table;
+
+use self::options::{Options, Part};
+
+fn main() {
+    native::serve_if_asked();
+    let options = Options::parse();
+    prepare::everything();
+    println!("{}", prepare::machine());
+    // One thread: what the load takes of the processors, the servers do not have.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        for part in &options.parts {
+            match part {
+                Part::Requests => requests::run(&options).await,
+                Part::Start => start::run(&options).await,
+                Part::Packs => packs::run(&options).await,
+            }
+        }
+    });
+}

@@ -1,0 +1,151 @@
+//! The baseline: a server made with rmcp alone, as one would write it without a host.
+//!
+//! It has the same resources as the guest `sizes`, ready in a map, and speaks over the same transports with the same
+//! settings. It is this very program, started anew with an argument.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+use axum::serve::ListenerExt;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use rmcp::model::{
+    CacheScope, ErrorCode, ListResourcesResult, PaginatedRequestParams, ReadResourceRequestParams,
+    ReadResourceResponse, ReadResourceResult, Resource, ResourceContents, ServerCapabilities, ServerConfig,
+};
+use rmcp::service::RequestContext;
+use rmcp::transport::io::stdio_pipes;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
+use tokio::net::TcpListener;
+
+/// Makes this program serve over HTTP, on a port that it tells on standard error as the host does.
+pub(crate) const HTTP: &str = "--native-http";
+/// Makes this program serve over its standard streams.
+pub(crate) const STDIO: &str = "--native-stdio";
+
+/// Resources on a page, which is the host's default.
+const PAGE: usize = 100;
+/// Resources that there are to list.
+pub(crate) const COUNT: usize = 1000;
+
+/// Serves and ends the process, if it was started for that.
+pub(crate) fn serve_if_asked() {
+    let asked = std::env::args().nth(1);
+    let runtime = || tokio::runtime::Runtime::new().expect("a runtime");
+    match asked.as_deref() {
+        Some(HTTP) => runtime().block_on(serve_http()),
+        Some(STDIO) => runtime().block_on(serve_stdio()),
+        _ => return,
+    }
+    std::process::exit(0);
+}
+
+async fn serve_stdio() {
+    let service = Arc::new(Native::new()).serve(stdio_pipes()).await.expect("a client");
+    service.waiting().await.expect("the client goes away");
+}
+
+async fn serve_http() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let native = Arc::new(Native::new());
+    let service = StreamableHttpService::new(
+        move || Ok::<_, io::Error>(native.clone()),
+        Arc::new(LocalSessionManager::default()),
+        StreamableHttpServerConfig::default().with_json_response(true),
+    );
+    eprintln!("listening on http://{}/mcp", listener.local_addr().expect("an address"));
+    let listener = listener.tap_io(|tcp| tcp.set_nodelay(true).expect("TCP_NODELAY can be set"));
+    axum::serve(listener, axum::Router::new().route_service("/mcp", service))
+        .await
+        .expect("it serves until it is killed");
+}
+
+enum Body {
+    Text(String),
+    Blob(Vec<u8>),
+}
+
+struct Native {
+    bodies: HashMap<String, Body>,
+    resources: Vec<Resource>,
+}
+
+impl Native {
+    fn new() -> Self {
+        let sizes = [1 << 10, 64 << 10, 1 << 20];
+        let texts = sizes.map(|size| (format!("sizes:///text/{size}"), Body::Text(text(size))));
+        let blobs = sizes.map(|size| (format!("sizes:///blob/{size}"), Body::Blob(blob(size))));
+        let resources = (0..COUNT).map(|size| {
+            let mut resource = Resource::new(format!("sizes:///text/{size}"), size.to_string());
+            resource.title = Some("Text of a known size".to_owned());
+            resource.mime_type = Some("text/plain".to_owned());
+            resource.size = Some(size as u64);
+            resource
+        });
+        Self { bodies: texts.into_iter().chain(blobs).collect(), resources: resources.collect() }
+    }
+}
+
+/// What the guest `sizes` makes of a size.
+fn text(size: usize) -> String {
+    const LINE: &str = "0123456789 abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXY\n";
+    let mut text = LINE.repeat(size.div_ceil(LINE.len()));
+    text.truncate(size);
+    text
+}
+
+/// What the guest `sizes` makes of a size.
+fn blob(size: usize) -> Vec<u8> {
+    (0..=u8::MAX).cycle().take(size).collect()
+}
+
+impl ServerHandler for Native {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_resources().build())
+    }
+
+    async fn list_resources(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let cursor = request.and_then(|request| request.cursor);
+        let start = cursor.and_then(|cursor| cursor.parse().ok()).unwrap_or(0).min(self.resources.len());
+        let end = (start + PAGE).min(self.resources.len());
+        let mut result = ListResourcesResult::with_all_items(self.resources[start..end].to_vec());
+        result.next_cursor = (end < self.resources.len()).then(|| end.to_string());
+        Ok(result)
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let uri = request.uri;
+        let contents = match self.bodies.get(&uri) {
+            Some(Body::Text(text)) => ResourceContents::TextResourceContents {
+                uri,
+                mime_type: Some("text/plain".to_owned()),
+                text: text.clone(),
+                meta: None,
+            },
+            Some(Body::Blob(bytes)) => ResourceContents::BlobResourceContents {
+                uri,
+                mime_type: None,
+                blob: STANDARD.encode(bytes),
+                meta: None,
+            },
+            None => return Err(ErrorData::new(ErrorCode::RESOURCE_NOT_FOUND, "there is no such resource", None)),
+        };
+        let result = ReadResourceResult::new(vec![contents]);
+        // Hints for caches came with the revision that has no sessions.
+        Ok(match context.protocol_version().is_some_and(|revision| !revision.has_initialize()) {
+            true => result.with_ttl_ms(0).with_cache_scope(CacheScope::Private).into(),
+            false => result.into(),
+        })
+    }
+}

@@ -1,0 +1,101 @@
+//! A server process: the host or the baseline, over HTTP or over its standard streams.
+
+use std::net::SocketAddr;
+use std::process::Stdio;
+use std::time::Duration;
+
+use mcp_host_tests::{WrittenConfig, host_command};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+
+use crate::native;
+
+/// What is started.
+#[derive(Clone, Copy)]
+pub(crate) enum Program<'a> {
+    /// The baseline.
+    Native,
+    /// The real binary, with that config.
+    Host(&'a WrittenConfig),
+}
+
+/// A server that runs. It is killed when it is dropped.
+pub(crate) struct Server {
+    child: Child,
+}
+
+impl Program<'_> {
+    /// Starts it over HTTP, and waits until it listens.
+    pub(crate) async fn over_http(self) -> (Server, SocketAddr) {
+        let mut command = match self {
+            Self::Native => this_program(native::HTTP),
+            Self::Host(config) => host(config, &["--http", "127.0.0.1:0"]),
+        };
+        let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+        let mut said = BufReader::new(child.stderr.take().expect("it is a pipe")).lines();
+        let address = loop {
+            let line = said.next_line().await.expect("text").expect("it says where it listens");
+            if let Some((_, behind)) = line.split_once("listening on http://") {
+                break behind.split('/').next().and_then(|address| address.parse().ok()).expect("an address");
+            }
+            eprintln!("{line}");
+        };
+        tokio::spawn(async move {
+            while let Ok(Some(line)) = said.next_line().await {
+                eprintln!("{line}");
+            }
+        });
+        (Server { child }, address)
+    }
+
+    /// Starts it over its standard streams.
+    pub(crate) fn over_stdio(self) -> (Server, ChildStdin, ChildStdout) {
+        let mut command = match self {
+            Self::Native => this_program(native::STDIO),
+            Self::Host(config) => host(config, &["--stdio"]),
+        };
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+        (Server { child }, stdin.expect("it is a pipe"), stdout.expect("it is a pipe"))
+    }
+}
+
+fn this_program(argument: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("a program knows its own file"));
+    command.arg(argument).env_clear().kill_on_drop(true);
+    command
+}
+
+fn host(config: &WrittenConfig, face: &[&str]) -> Command {
+    let mut command = host_command();
+    command.args(["serve", "--log", "error", "--config"]).arg(config.path()).args(face);
+    command
+}
+
+impl Server {
+    /// What it has used of the processors so far, in steps of 10 ms on most systems.
+    pub(crate) fn cpu_time(&self) -> Duration {
+        let stat = self.proc("stat");
+        // utime and stime, behind the name in brackets, which may have spaces (proc_pid_stat(5)).
+        let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
+        let ticks: u64 = fields.filter_map(|field| field.parse::<u64>().ok()).sum();
+        Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
+    }
+
+    /// The most memory that it has had, in bytes.
+    pub(crate) fn peak_memory(&self) -> u64 {
+        let status = self.proc("status");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
+        line.split_whitespace().next().and_then(|kibibytes| kibibytes.parse::<u64>().ok()).unwrap_or(0) << 10
+    }
+
+    /// Ends it, however busy it is.
+    pub(crate) async fn end(mut self) {
+        self.child.kill().await.expect("a process may kill its child");
+    }
+
+    fn proc(&self, file: &str) -> String {
+        let id = self.child.id().expect("it still runs");
+        std::fs::read_to_string(format!("/proc/{id}/{file}")).unwrap_or_default()
+    }
+}

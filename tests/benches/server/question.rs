@@ -1,0 +1,70 @@
+//! What is asked of a server, as it is on the wire.
+
+use rmcp::model::ProtocolVersion;
+use serde_json::{Value, json};
+
+/// A request that is asked again and again.
+#[derive(Clone, Debug)]
+pub(crate) struct Question {
+    /// What it is, for people.
+    pub(crate) what: &'static str,
+    pub(crate) method: &'static str,
+    /// The resource that it is about; none for a listing.
+    pub(crate) uri: Option<String>,
+    /// How many bytes an answer has at least: more than any error.
+    pub(crate) least: usize,
+}
+
+impl Question {
+    /// Reads a resource of at least so many bytes.
+    pub(crate) fn read(what: &'static str, uri: &str, least: usize) -> Self {
+        Self { what, method: "resources/read", uri: Some(uri.to_owned()), least }
+    }
+
+    /// Lists the first page, in at least so many bytes.
+    pub(crate) fn list(what: &'static str, least: usize) -> Self {
+        Self { what, method: "resources/list", uri: None, least }
+    }
+
+    /// The request with that id, in that revision.
+    pub(crate) fn message(&self, id: u64, revision: &ProtocolVersion) -> String {
+        let mut params = self.uri.as_ref().map_or_else(|| json!({}), |uri| json!({ "uri": uri }));
+        if !revision.has_initialize() {
+            params["_meta"] = json!({
+                "io.modelcontextprotocol/protocolVersion": revision.as_str(),
+                "io.modelcontextprotocol/clientCapabilities": {},
+            });
+        }
+        json!({ "jsonrpc": "2.0", "id": id, "method": self.method, "params": params }).to_string()
+    }
+
+    /// Takes an answer, of which the beginning says whether it is one.
+    pub(crate) fn check(&self, size: usize, beginning: &[u8]) {
+        let said = || String::from_utf8_lossy(beginning);
+        assert!(size >= self.least, "{}: expected {} bytes at least, found {size}: {}", self.what, self.least, said());
+    }
+}
+
+/// The first request of a session.
+pub(crate) fn initialize(revision: &ProtocolVersion) -> String {
+    let params = json!({
+        "protocolVersion": revision.as_str(),
+        "capabilities": {},
+        "clientInfo": { "name": "bench", "version": "1.0.0" },
+    });
+    json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params }).to_string()
+}
+
+/// What follows it.
+pub(crate) fn initialized() -> String {
+    json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }).to_string()
+}
+
+/// The id of an answer.
+pub(crate) fn id_of(answer: &str) -> Option<u64> {
+    // Only the beginning is looked at: parsing a large answer would cost more than the server's part in it.
+    let head = answer.get(..64.min(answer.len())).unwrap_or_default();
+    let behind = head.split_once("\"id\":")?.1;
+    let digits = behind.split(|c: char| !c.is_ascii_digit()).next()?;
+    digits.parse().ok().or_else(|| serde_json::from_str::<Value>(answer).ok()?["id"].as_u64())
+}

@@ -1,0 +1,98 @@
+//! A provider of resources of known sizes, to measure with.
+//!
+//! | path | reads as |
+//! |---|---|
+//! | `text/1024` | so many bytes of text, in lines of 64 |
+//! | `blob/1024` | so many bytes, each value in turn |
+//!
+//! It lists as many `text/0`, `text/1` and so on as the config key `count` says, none without it. It computes as little
+//! as it can, so that what is measured is what lies around it.
+
+use mcp_provider::{Config, Contents, Entry, Failure, Info, Page, Provider, Result, export};
+
+/// One line of text, line feed included.
+const LINE: &str = "0123456789 abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXY\n";
+
+/// The largest resource.
+const LARGEST: usize = 16 << 20;
+
+struct Sizes {
+    count: usize,
+}
+
+impl Provider for Sizes {
+    fn describe() -> Info {
+        Info::new("sizes", env!("CARGO_PKG_VERSION")).description("Resources of known sizes.")
+    }
+
+    fn open(config: &Config) -> Result<Self> {
+        Ok(Self { count: config.parse("count")?.unwrap_or(0) })
+    }
+
+    fn list(&self, _parent: Option<&str>, cursor: Option<&str>, limit: usize) -> Result<Page> {
+        let start = cursor.map_or(Ok(0), |cursor| cursor.parse().map_err(|_| Failure::invalid("expected a number")))?;
+        let end = self.count.min(limit.saturating_add(start));
+        let entries = (start..end).map(|size| text_entry(size).size(size as u64)).collect();
+        Ok(Page { entries, next_cursor: (end < self.count).then(|| end.to_string()) })
+    }
+
+    fn read(&self, path: &str) -> Result<Vec<Contents>> {
+        let (kind, size) = path.split_once('/').ok_or(Failure::NotFound)?;
+        let size: usize = size.parse().ok().filter(|size| *size <= LARGEST).ok_or(Failure::NotFound)?;
+        match kind {
+            "text" => Ok(vec![Contents::text(text_entry(size), text(size))]),
+            "blob" => Ok(vec![Contents::blob(Entry::new(path, size.to_string()), blob(size))]),
+            _ => Err(Failure::NotFound),
+        }
+    }
+}
+
+fn text_entry(size: usize) -> Entry {
+    Entry::new(format!("text/{size}"), size.to_string()).title("Text of a known size").mime_type("text/plain")
+}
+
+fn text(size: usize) -> String {
+    let mut text = LINE.repeat(size.div_ceil(LINE.len()));
+    text.truncate(size);
+    text
+}
+
+fn blob(size: usize) -> Vec<u8> {
+    let values: Vec<u8> = (0..=u8::MAX).collect();
+    let mut blob = values.repeat(size.div_ceil(values.len()));
+    blob.truncate(size);
+    blob
+}
+
+export!(Sizes);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sizes(count: &str) -> Sizes {
+        Sizes::open(&Config::from_pairs([("count", count)])).unwrap()
+    }
+
+    #[test]
+    fn a_resource_has_the_size_that_its_path_says() {
+        for size in [0, 1, 63, 64, 65, 255, 256, 257, 1 << 20] {
+            for kind in ["text", "blob"] {
+                let contents = sizes("0").read(&format!("{kind}/{size}")).unwrap();
+                assert_eq!(contents[0].as_bytes().len(), size, "{kind}");
+            }
+        }
+        for path in ["", "text", "text/x", "text/99999999999", "other/1"] {
+            assert_eq!(sizes("0").read(path), Err(Failure::NotFound), "{path}");
+        }
+    }
+
+    #[test]
+    fn pages_follow_one_another_without_gaps() {
+        let first = sizes("5").list(None, None, 3).unwrap();
+        let second = sizes("5").list(None, first.next_cursor.as_deref(), 3).unwrap();
+        let paths: Vec<_> = first.entries.iter().chain(&second.entries).map(|entry| entry.path.as_str()).collect();
+        assert_eq!(paths, ["text/0", "text/1", "text/2", "text/3", "text/4"]);
+        assert_eq!(second.next_cursor, None);
+    }
+}

@@ -1,0 +1,74 @@
+//! Pages of listings, most of which break the contract.
+
+use mcp_provider::{Entry, Failure, Icon, Page, Result, Timestamp, keyset};
+
+/// The page of that name; none, if there is no such one.
+pub(crate) fn page(name: &str, count: usize, cursor: Option<&str>, limit: usize) -> Option<Result<Page>> {
+    match name {
+        "many" => Some(many(count, cursor, limit)),
+        "paths" => Some(Ok(Page::last(PATHS.map(|path| Entry::new(path, "path"))))),
+        "hints" => Some(Ok(Page::last([hints()]))),
+        "huge" => Some(Ok(Page::last((0..4096).map(|n| Entry::new(n.to_string(), "x".repeat(1024)))))),
+        "same-cursor" => Some(Ok(one("again", Some("again".to_owned())))),
+        "long-cursor" => Some(Ok(one("once", Some("x".repeat(5000))))),
+        "endless" => Some(turn(cursor).map(|turn| one(&format!("turn-{turn}"), Some(turn.to_string())))),
+        "endless-empty" => {
+            Some(turn(cursor).map(|turn| Page { entries: Vec::new(), next_cursor: Some(turn.to_string()) }))
+        }
+        "no-such-cursor" => Some(match cursor {
+            None => Ok(one("first", Some("forgotten".to_owned()))),
+            Some(_) => Err(Failure::invalid("this cursor means nothing to me")),
+        }),
+        _ => None,
+    }
+}
+
+/// Paths that leave the mount, are none, or only look as if they did.
+const PATHS: [&str; 14] = [
+    "good",
+    "../escape",
+    "%2e%2E/escape",
+    "a/../../escape",
+    "/absolute",
+    "//host/absolute",
+    "a/..//b",
+    "frag#ment",
+    "nul%00",
+    "half%2",
+    "back\\slash",
+    "with space",
+    "ünencoded",
+    "git://demo/README.md",
+];
+
+/// `item-0000`, `item-0001` and so on, in as many pages as there are asked for.
+fn many(count: usize, cursor: Option<&str>, limit: usize) -> Result<Page> {
+    let names: Vec<String> = (0..count).map(|n| format!("item-{n:04}")).collect();
+    Ok(keyset::page(&names, cursor, limit, |name| name)?.map(|name| Entry::new(name.as_str(), name.as_str())))
+}
+
+/// An entry all of whose hints are wrong.
+fn hints() -> Entry {
+    let icon = |src: &str| Icon::new(src);
+    let mut entry = Entry::new("good", "good")
+        .mime_type("no type at all")
+        .last_modified(Timestamp::from("the day before yesterday"))
+        .icon(icon("javascript:alert(1)"))
+        .icon(icon("http://example.com/plain.png"))
+        .icon(icon("https://example.com/good.png"))
+        .meta("mcp-host/missing", "a lie")
+        .meta("example.com/kept", 1);
+    // The builder would bring it into bounds.
+    entry.priority = Some(7.0);
+    entry
+}
+
+fn one(name: &str, next_cursor: Option<String>) -> Page {
+    Page { entries: vec![Entry::new(name, name)], next_cursor }
+}
+
+/// How often the listing has been asked to go on, and once more.
+fn turn(cursor: Option<&str>) -> Result<u64> {
+    let turn: u64 = cursor.unwrap_or("0").parse().map_err(|_| Failure::invalid("expected a number"))?;
+    Ok(turn.saturating_add(1))
+}

@@ -1,0 +1,182 @@
+//! Access: what a principal may not see does not exist for it.
+
+use mcp_host_tests::{ConfigFile, GitRepo, Http, Plugin, Revision, Rule, Stdio, run};
+use rmcp::model::ErrorCode;
+
+fn repo() -> GitRepo {
+    GitRepo::with_files([(".env", "SECRET=1"), ("README.md", "hello"), ("deep/er/.env", "SECRET=2"), ("z.txt", "z")])
+}
+
+/// Spellings of the URI of `.env`, all of which mean the same (RFC 3986, section 6.2.2).
+const SPELLINGS: [&str; 7] = [
+    "git://repo/blob/main/.env",
+    "git://repo/blob/main/%2eenv",
+    "git://repo/blob/main/%2Eenv",
+    "git://repo/blob/main/.%65%6E%76",
+    "GIT://REPO/blob/main/.env",
+    "git://repo/blob/main/x/../.env",
+    "git://repo/blob/./main/%2e/.env",
+];
+
+#[tokio::test]
+async fn over_http_nothing_is_there_without_a_rule() {
+    let repo = repo();
+    let config = ConfigFile::new().plugin(Plugin::git("repo", repo.path())).write();
+    let server = Http::start(&config).await;
+    for revision in [Revision::V_2025_11_25, Revision::V_2026_07_28] {
+        let client = server.client(revision.clone()).await;
+        assert!(client.resources().await.is_empty());
+        assert!(client.templates().await.is_empty());
+        let uri = "git://repo/blob/main/README.md";
+        let (hidden, unknown) = (client.refusal(uri).await, client.refusal("nobody://repo/x").await);
+        assert_eq!(hidden.code, unknown.code, "hidden looks like not there");
+        assert_eq!(hidden.message.replace(uri, ""), unknown.message.replace("nobody://repo/x", ""));
+        assert_eq!(hidden.data.unwrap()["uri"], uri);
+        client.complete("git://repo/blob/{rev}/{+path}", ("rev", ""), &[]).await.unwrap_err();
+    }
+    server.end().await;
+}
+
+#[tokio::test]
+async fn what_stands_behind_a_mount_cannot_be_told_from_nothing_by_any_answer() {
+    let repo = repo();
+    let config = ConfigFile::new().plugin(Plugin::git("repo", repo.path())).write();
+    let server = Http::start(&config).await;
+    let client = server.client(Revision::V_2025_11_25).await;
+    for path in ["", "blob/main/README.md", "no-such-shape", "blob/main/..%2f", "../x", "a/../../x", "%2e%2e/x", "a%00"]
+    {
+        let there = client.refusal(&format!("git://repo/{path}")).await;
+        // As long as the other, so that positions in messages are the same.
+        let nowhere = client.refusal(&format!("git://none/{path}")).await;
+        assert_eq!(there.code, nowhere.code, "{path:?}: {there:?}, {nowhere:?}");
+        assert_eq!(there.message.replace("repo", "none"), nowhere.message, "{path:?}");
+    }
+    server.end().await;
+}
+
+#[tokio::test]
+async fn over_stdio_everything_is_there_without_a_rule() {
+    let repo = repo();
+    let config = ConfigFile::new().plugin(Plugin::git("repo", repo.path())).write();
+    let server = Stdio::start(&config).await;
+    assert_eq!(server.client().resources().await.len(), 4);
+    assert_eq!(server.client().text(SPELLINGS[0]).await, "SECRET=1");
+    server.end().await;
+}
+
+#[tokio::test]
+async fn deny_wins_over_allow_in_every_spelling() {
+    let repo = repo();
+    let config = ConfigFile::new()
+        .plugin(Plugin::git("repo", repo.path()))
+        .rule(Rule::of("anonymous").deny(["**/.env"]))
+        .rule(Rule::of("anonymous").allow(["git://repo/**", "git://repo/blob/main/.env"]))
+        .write();
+    let server = Http::start(&config).await;
+    let client = server.client(Revision::V_2025_11_25).await;
+    let uris = client.uris().await;
+    assert_eq!(uris.len(), 2, "{uris:?}");
+    assert!(uris.iter().all(|uri| !uri.contains("env")), "{uris:?}");
+    for uri in SPELLINGS {
+        let error = client.refusal(uri).await;
+        assert_eq!(error.code, ErrorCode(-32002), "{uri}: {error:?}");
+    }
+    for uri in ["git://repo/blob/main/deep/er/.env", "git://repo/blob/HEAD/.env", "git://repo/blob/main/.env?x"] {
+        assert!(client.read(uri).await.is_err(), "{uri}");
+    }
+    assert_eq!(client.text("git://repo/blob/main/README.md").await, "hello");
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_rule_that_denies_holds_for_local_as_well() {
+    let repo = repo();
+    let config =
+        ConfigFile::new().plugin(Plugin::git("repo", repo.path())).rule(Rule::of("*").deny(["**/.env"])).write();
+    let server = Stdio::start(&config).await;
+    assert_eq!(server.client().resources().await.len(), 2);
+    for uri in SPELLINGS {
+        assert_eq!(server.client().refusal(uri).await.code, ErrorCode(-32002), "{uri}");
+    }
+    server.end().await;
+}
+
+#[tokio::test]
+async fn each_operation_is_decided_by_itself() {
+    let repo = repo();
+    let config = ConfigFile::new()
+        .plugin(Plugin::git("repo", repo.path()))
+        .rule(Rule::of("anonymous").allow(["**"]).operations(["list", "templates"]))
+        .write();
+    let server = Http::start(&config).await;
+    let client = server.client(Revision::V_2025_11_25).await;
+    assert_eq!(client.resources().await.len(), 4);
+    assert!(!client.templates().await.is_empty());
+    assert_eq!(client.refusal("git://repo/blob/main/README.md").await.code, ErrorCode(-32002));
+    client.complete("git://repo/blob/{rev}/{+path}", ("rev", ""), &[]).await.unwrap_err();
+    server.end().await;
+}
+
+#[tokio::test]
+async fn what_is_hidden_is_neither_listed_below_its_parent_nor_completed() {
+    let repo = repo();
+    let config = ConfigFile::new()
+        .plugin(Plugin::git("repo", repo.path()))
+        .rule(Rule::of("anonymous").allow(["**"]).deny(["**/.env", "git://repo/tree/main/deep/**"]))
+        .write();
+    let path = config.path();
+    let list = async |uri: &str| {
+        run(["list", uri, "--all", "--json", "--as", "anonymous", "--config", path.to_str().unwrap()]).await
+    };
+    let root = list("git://repo/tree/main").await.success().json();
+    let uris: Vec<_> = root["resources"].as_array().unwrap().iter().map(|one| one["uri"].as_str().unwrap()).collect();
+    assert_eq!(uris, ["git://repo/blob/main/README.md", "git://repo/tree/main/deep", "git://repo/blob/main/z.txt"]);
+    let hidden = list("git://repo/tree/main/deep/er").await;
+    assert_eq!(hidden.code(), 1);
+    assert!(hidden.stderr.contains("there is no resource"), "{}", hidden.stderr);
+
+    let server = Http::start(&config).await;
+    let client = server.client(Revision::V_2025_11_25).await;
+    let complete = async |value: &str| {
+        client.complete("git://repo/blob/{rev}/{+path}", ("path", value), &[("rev", "main")]).await.unwrap().values
+    };
+    assert_eq!(complete("REA").await, ["README.md"]);
+    assert!(complete(".e").await.is_empty());
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_page_is_full_although_much_is_hidden() {
+    let many = Plugin::unruly("many").config("list", "many").config("count", 300);
+    let config = ConfigFile::new()
+        .page_size(10)
+        .plugin(many)
+        .rule(Rule::of("anonymous").allow(["unruly://many/item-000*"]))
+        .rule(Rule::of("anonymous").allow(["unruly://many/item-02*"]))
+        .write();
+    let server = Http::start(&config).await;
+    let pages = server.client(Revision::V_2025_11_25).await.pages().await;
+    let sizes: Vec<_> = pages.iter().map(|page| page.resources.len()).collect();
+    assert_eq!(sizes.iter().sum::<usize>(), 110);
+    assert!(sizes[..sizes.len() - 1].iter().all(|size| *size == 10), "{sizes:?}");
+    server.end().await;
+}
+
+#[tokio::test]
+async fn the_command_line_sees_what_the_principal_sees() {
+    let repo = repo();
+    let config = ConfigFile::new()
+        .plugin(Plugin::git("repo", repo.path()))
+        .rule(Rule::of("anonymous").allow(["**/*.md"]))
+        .write();
+    let path = config.path();
+    let path = path.to_str().unwrap();
+    let listed = run(["list", "--json", "--as", "anonymous", "--config", path]).await.success().json();
+    assert_eq!(listed["resources"].as_array().unwrap().len(), 1);
+    let uri = listed["resources"][0]["uri"].as_str().unwrap();
+    assert_eq!(run(["read", uri, "--as", "anonymous", "--config", path]).await.success().text(), "hello");
+    let refused = run(["read", "git://repo/blob/main/z.txt", "--as", "anonymous", "--config", path]).await;
+    assert_eq!(refused.code(), 1);
+    assert!(refused.stderr.contains("there is no resource"), "{}", refused.stderr);
+    run(["read", "git://repo/blob/main/z.txt", "--config", path]).await.success();
+}

@@ -1,0 +1,220 @@
+//! The command line: results on standard output, everything else on standard error, and exit codes.
+
+use std::process::Stdio;
+
+use mcp_host_tests::{
+    ConfigFile, Folder, GitRepo, Output, Plugin, Revision, StdioWire, WrittenConfig, component, host_command, run,
+    run_on_terminal,
+};
+use serde_json::{Value, json};
+
+const BINARY: &[u8] = b"\x00\x01\xff\xfe";
+
+struct Served {
+    _repo: GitRepo,
+    config: WrittenConfig,
+}
+
+fn served() -> Served {
+    let files = [("README.md", b"# Hello\n".as_slice()), ("logo.png", BINARY), ("escape.txt", b"a\x1b[2Jb\n")];
+    let repo = GitRepo::with_files(files);
+    let config = ConfigFile::new().page_size(2).plugin(Plugin::git("repo", repo.path())).write();
+    Served { _repo: repo, config }
+}
+
+impl Served {
+    fn arguments(&self, arguments: &[&str]) -> Vec<String> {
+        let mut all: Vec<_> = arguments.iter().map(ToString::to_string).collect();
+        all.extend(["--config".to_owned(), self.config.path().to_str().unwrap().to_owned()]);
+        all
+    }
+
+    async fn run(&self, arguments: &[&str]) -> Output {
+        run(self.arguments(arguments)).await
+    }
+
+    async fn on_terminal(&self, arguments: &[&str]) -> Output {
+        run_on_terminal(self.arguments(arguments)).await
+    }
+}
+
+#[tokio::test]
+async fn check_loads_everything_and_leaves_nothing_behind() {
+    let served = served();
+    let checked = served.run(&["check"]).await.success();
+    assert!(checked.text().contains("git://repo/") && checked.text().contains("ok"), "{}", checked.text());
+    let report = served.run(&["check", "--json"]).await.success().json();
+    assert_eq!(report["plugins"][0]["name"], "repo");
+    assert_eq!(report["plugins"][0]["provider"]["name"], "git");
+    assert_eq!(report["plugins"][0]["error"], Value::Null);
+    assert!(!served.config.dir().join("state").exists());
+}
+
+#[tokio::test]
+async fn inspect_needs_no_config_and_grants_nothing() {
+    let file = component("git");
+    let inspected = run(["inspect", file.to_str().unwrap()]).await.success().text();
+    assert!(
+        inspected.contains("sha256:") && inspected.contains("mcp-host:provider/resource-provider@0.1.0"),
+        "{inspected}"
+    );
+    let report = run(["inspect", file.to_str().unwrap(), "--json"]).await.success().json();
+    assert_eq!(report["provider"]["name"], "git");
+    assert_eq!(report["size"], file.metadata().unwrap().len());
+    assert!(
+        report["imports"].as_array().unwrap().iter().any(|name| name.as_str().unwrap().starts_with("wasi:filesystem/"))
+    );
+}
+
+/// The result without its cursor, which is never the same twice; and whether there was one.
+fn without_cursor(mut result: Value) -> (Value, bool) {
+    let cursor = result.as_object_mut().unwrap().remove("nextCursor");
+    (result, cursor.is_some_and(|cursor| cursor.is_string()))
+}
+
+#[tokio::test]
+async fn json_is_the_result_object_of_the_protocol() {
+    let served = served();
+    let mut wire = StdioWire::start(&served.config, Revision::V_2025_11_25).await;
+    let page = wire.request("resources/list", json!({})).await;
+    let listed = served.run(&["list", "--json"]).await.success().json();
+    assert_eq!(without_cursor(listed), without_cursor(page.result().clone()));
+    let templates = wire.request("resources/templates/list", json!({})).await;
+    let listed = served.run(&["list", "--templates", "--json"]).await.success().json();
+    assert_eq!(without_cursor(listed), without_cursor(templates.result().clone()));
+    for file in ["README.md", "logo.png"] {
+        let uri = format!("git://repo/blob/main/{file}");
+        let read = wire.request("resources/read", json!({ "uri": &uri })).await;
+        assert_eq!(&served.run(&["read", &uri, "--json"]).await.success().json(), read.result());
+    }
+    wire.close();
+    wire.ended().await;
+}
+
+#[tokio::test]
+async fn a_listing_goes_on_with_its_cursor_and_to_the_end_with_all() {
+    let served = served();
+    let first = served.run(&["list"]).await.success();
+    assert_eq!(first.text().lines().count(), 2, "{}", first.text());
+    let cursor = first.stderr.split("--cursor ").nth(1).unwrap().split('`').next().unwrap();
+    let second = served.run(&["list", "--cursor", cursor]).await.success();
+    assert_eq!(second.text().lines().count(), 1);
+    let all = served.run(&["list", "--all"]).await.success();
+    assert_eq!(all.text().lines().count(), 3);
+    let forged = served.run(&["list", "--cursor", "forged"]).await;
+    assert_eq!(forged.code(), 1);
+    assert!(forged.stderr.contains("cursor"), "{}", forged.stderr);
+}
+
+#[tokio::test]
+async fn what_is_read_goes_to_a_pipe_or_a_file_byte_for_byte() {
+    let served = served();
+    assert_eq!(served.run(&["read", "git://repo/blob/main/README.md"]).await.success().stdout, b"# Hello\n");
+    assert_eq!(served.run(&["read", "git://repo/blob/main/logo.png"]).await.success().stdout, BINARY);
+    assert_eq!(served.run(&["read", "git://repo/blob/main/escape.txt"]).await.success().stdout, b"a\x1b[2Jb\n");
+    let file = served.config.dir().join("saved");
+    let read =
+        served.run(&["read", "git://repo/blob/main/logo.png", "--output", file.to_str().unwrap()]).await.success();
+    assert_eq!(read.stdout, b"");
+    assert_eq!(std::fs::read(&file).unwrap(), BINARY);
+}
+
+#[tokio::test]
+async fn a_terminal_gets_text_without_control_characters_and_never_binary() {
+    let served = served();
+    let refused = served.on_terminal(&["read", "git://repo/blob/main/logo.png"]).await;
+    assert_eq!((refused.code(), refused.text().as_str()), (1, ""));
+    assert!(refused.stderr.contains("is binary") && refused.stderr.contains("--output FILE"), "{}", refused.stderr);
+    let shown = served.on_terminal(&["read", "git://repo/blob/main/escape.txt"]).await.success();
+    assert_eq!(shown.text(), "a\\u{1b}[2Jb\r\n");
+    let listed = served.on_terminal(&["list", "--color", "never"]).await.success();
+    assert!(listed.text().contains("git://repo/blob/HEAD/README.md"), "{}", listed.text());
+    assert!(!listed.text().contains('\u{1b}'));
+}
+
+#[tokio::test]
+async fn exit_codes_tell_what_cannot_be_done_from_what_is_wrong() {
+    let served = served();
+    for (arguments, code, said) in [
+        (["read", "git://repo/blob/main/nothing"].as_slice(), 1, "there is no resource"),
+        (&["read", "git://elsewhere/x"], 1, "there is no resource"),
+        (&["read", "README.md"], 1, "does not begin with a scheme"),
+        (&["list", "git://repo/blob/main/README.md"], 1, "expected a directory"),
+        (&["list", "git://repo/tree/main/nothing"], 1, "there is no resource"),
+        (&["read"], 2, "required"),
+        (&["nonsense"], 2, "unrecognized subcommand"),
+        (&["list", "--as", "root"], 2, "local, anonymous"),
+        (&["serve", "--stdio", "--http", "127.0.0.1:0"], 2, "cannot be used with"),
+    ] {
+        let ended = served.run(arguments).await;
+        assert_eq!(ended.code(), code, "{arguments:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains(said), "{arguments:?}: {}", ended.stderr);
+        assert_eq!(ended.text(), "", "{arguments:?}");
+    }
+}
+
+#[tokio::test]
+async fn mistakes_in_the_config_name_file_and_line_and_what_to_write() {
+    let good = component("git");
+    let plugin = |mount: &str| format!("[[plugin]]\nname = \"repo\"\ncomponent = {good:?}\nmount = \"{mount}\"\n");
+    for (text, line, said) in [
+        ("[server]\npagesize = 5\n".to_owned(), 2, "page-size"),
+        ("[server]\npage-size = 0\n".to_owned(), 2, "1"),
+        ("[server]\nhttp = \"0.0.0.0:80\"\n".to_owned(), 2, "127.0.0.1:80"),
+        (format!("{}limits = {{ memory = \"lots\" }}\n", plugin("git://repo/")), 5, "64MiB"),
+        (plugin("git:repo"), 4, "mount"),
+        (plugin("git://repo/") + &plugin("git://repo/x/").replace("\"repo\"", "\"other\""), 8, "overlap"),
+        ("[[rule]]\nprincipals = [\"root\"]\nallow = [\"**\"]\n".to_owned(), 2, "anonymous"),
+        ("this is no TOML\n".to_owned(), 1, "TOML"),
+    ] {
+        let folder = Folder::with_files([("team.toml", text.as_bytes())]);
+        let file = folder.path().join("team.toml");
+        for command in ["check", "serve", "list"] {
+            let ended = run([command, "--config", file.to_str().unwrap()]).await;
+            assert_eq!((ended.code(), ended.text().as_str()), (2, ""), "{text}");
+            assert!(ended.stderr.contains(&format!("team.toml:{line}:")), "{text}\n{}", ended.stderr);
+            assert!(ended.stderr.contains(said), "{text}\n{}", ended.stderr);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_config_that_is_not_there_is_named() {
+    let ended = run(["check", "--config", "/nowhere/mcp-host.toml"]).await;
+    assert_eq!(ended.code(), 2);
+    assert!(ended.stderr.contains("/nowhere/mcp-host.toml"), "{}", ended.stderr);
+}
+
+#[tokio::test]
+async fn a_reader_that_goes_away_early_is_no_failure() {
+    let many = Plugin::unruly("many").config("list", "many").config("count", 9999);
+    let config = ConfigFile::new().page_size(1000).plugin(many).write();
+    let mut command = host_command();
+    command.args(["list", "--all", "--config"]).arg(config.path()).stdin(Stdio::null());
+    let (read, write) = std::io::pipe().unwrap();
+    let child = command.stdout(write).stderr(Stdio::piped()).spawn().unwrap();
+    drop((command, read));
+    let output = child.wait_with_output().await.unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("panicked"));
+}
+
+#[tokio::test]
+async fn completions_are_given_for_shells() {
+    for shell in ["bash", "zsh", "fish"] {
+        let completions = run(["completions", shell]).await.success();
+        assert!(completions.text().contains("mcp-host"), "{shell}");
+    }
+}
+
+#[tokio::test]
+async fn the_log_goes_to_standard_error_as_wished() {
+    let served = served();
+    let uri = "git://repo/blob/main/README.md";
+    let quiet = served.run(&["read", uri, "--log", "off"]).await.success();
+    assert_eq!(quiet.stderr, "");
+    let json = served.run(&["read", uri, "--log", "debug", "--log-format", "json"]).await.success();
+    for line in json.stderr.lines() {
+        assert!(serde_json::from_str::<Value>(line).is_ok_and(|event| event.is_object()), "{line}");
+    }
+}

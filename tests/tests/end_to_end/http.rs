@@ -1,0 +1,147 @@
+//! Streamable HTTP beyond what a client library does: who gets in, and what other requests get.
+
+use mcp_host_tests::{ConfigFile, GitRepo, Http, Plugin, Revision, WrittenConfig, run};
+use reqwest::{Client, Method, StatusCode};
+use serde_json::json;
+
+/// A server, and what must be there as long as it is.
+async fn server() -> ((GitRepo, WrittenConfig), Http) {
+    let repo = GitRepo::with_files([("README.md", "hello")]);
+    let config = ConfigFile::new().plugin(Plugin::git("repo", repo.path())).open().write();
+    let server = Http::start(&config).await;
+    ((repo, config), server)
+}
+
+#[tokio::test]
+async fn the_health_of_the_server_can_be_asked() {
+    let (_sources, server) = server().await;
+    let health = reqwest::get(server.url_of("/healthz")).await.unwrap();
+    assert_eq!((health.status(), health.text().await.unwrap().as_str()), (StatusCode::OK, "ok\n"));
+    server.end().await;
+}
+
+#[tokio::test]
+async fn requests_that_other_sites_make_are_refused() {
+    let (_sources, server) = server().await;
+    for revision in [Revision::V_2025_11_25, Revision::V_2026_07_28] {
+        let mut wire = server.wire(revision).await;
+        for (header, value) in [
+            ("origin", "https://evil.example"),
+            ("origin", "http://localhost.evil.example"),
+            ("origin", "null"),
+            ("host", "evil.example"),
+            ("host", "localhost.evil.example:80"),
+        ] {
+            let request = wire.prepared("resources/list", json!({})).header(header, value);
+            let status = request.send().await.unwrap().status();
+            assert_eq!(status, StatusCode::FORBIDDEN, "{header}: {value}");
+        }
+        for origin in [server.url_of(""), "http://localhost:3000".to_owned()] {
+            let request = wire.prepared("resources/list", json!({})).header("origin", &origin);
+            assert_eq!(request.send().await.unwrap().status(), StatusCode::OK, "{origin}");
+        }
+    }
+    server.end().await;
+}
+
+#[tokio::test]
+async fn other_paths_and_methods_have_their_status() {
+    let (_sources, server) = server().await;
+    let client = Client::new();
+    for (method, path, status) in [
+        (Method::GET, "/", StatusCode::NOT_FOUND),
+        (Method::POST, "/", StatusCode::NOT_FOUND),
+        (Method::GET, "/mcp/", StatusCode::NOT_FOUND),
+        (Method::GET, "/mcp", StatusCode::NOT_ACCEPTABLE),
+        (Method::DELETE, "/mcp", StatusCode::BAD_REQUEST),
+        (Method::POST, "/healthz", StatusCode::METHOD_NOT_ALLOWED),
+        (Method::PUT, "/mcp", StatusCode::METHOD_NOT_ALLOWED),
+        (Method::PATCH, "/mcp", StatusCode::METHOD_NOT_ALLOWED),
+    ] {
+        let found = client.request(method.clone(), server.url_of(path)).send().await.unwrap().status();
+        assert_eq!(found, status, "{method} {path}");
+    }
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_session_ends_when_its_client_deletes_it() {
+    let (_sources, server) = server().await;
+    let mut wire = server.wire(Revision::V_2025_11_25).await;
+    let mut session = wire.prepared("ping", json!({})).build().unwrap();
+    *session.method_mut() = Method::DELETE;
+    let deleted = Client::new().execute(session).await.unwrap();
+    assert!(deleted.status().is_success(), "{}", deleted.status());
+    let after = wire.prepared("resources/list", json!({})).send().await.unwrap();
+    assert_eq!(after.status(), StatusCode::NOT_FOUND);
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_session_that_was_never_opened_is_not_found() {
+    let (_sources, server) = server().await;
+    let mut wire = server.wire(Revision::V_2025_11_25).await;
+    let mut request = wire.prepared("resources/list", json!({})).build().unwrap();
+    request.headers_mut().insert("mcp-session-id", "00000000-0000-0000-0000-000000000000".parse().unwrap());
+    assert_eq!(Client::new().execute(request).await.unwrap().status(), StatusCode::NOT_FOUND);
+    server.end().await;
+}
+
+#[tokio::test]
+async fn bodies_that_are_no_messages_are_refused_and_the_server_goes_on() {
+    let (_sources, server) = server().await;
+    let mut wire = server.wire(Revision::V_2026_07_28).await;
+    for body in ["", "not JSON", "[]", "[1]", "null", "{}", "\u{0}"] {
+        let status = wire.prepared("resources/list", json!({})).body(body).send().await.unwrap().status();
+        assert!(status.is_client_error(), "{body:?}: {status}");
+    }
+    let large = wire.prepared("resources/list", json!({})).body(" ".repeat(8 << 20)).send().await;
+    assert!(large.is_err() || large.is_ok_and(|large| large.status().is_client_error()));
+    assert_eq!(wire.request("resources/list", json!({})).await.status, Some(200));
+    server.end().await;
+}
+
+#[tokio::test]
+async fn an_address_that_is_taken_or_not_loopback_is_an_error_at_once() {
+    let (_sources, server) = server().await;
+    let config = ConfigFile::new().write();
+    let path = config.path();
+    let path = path.to_str().unwrap();
+    let refused = run(["serve", "--http", server.address(), "--config", path]).await;
+    assert_eq!(refused.code(), 1);
+    assert!(refused.stderr.contains("cannot listen on") && refused.stderr.contains("port 0"), "{}", refused.stderr);
+    let refused = run(["serve", "--http", "0.0.0.0:0", "--config", path]).await;
+    assert_eq!(refused.code(), 2);
+    assert!(refused.stderr.contains("can be reached from other machines"), "{}", refused.stderr);
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_client_that_hangs_up_ends_its_request() {
+    let slow = Plugin::unruly("slow").limit("deadline", "60s").limit("concurrency", 1).limit("wait", "30s");
+    let config = ConfigFile::new().plugin(slow).open().write();
+    let server = Http::start(&config).await;
+    let mut wire = server.wire(Revision::V_2026_07_28).await;
+    let request = wire.prepared("resources/read", json!({ "uri": "unruly://slow/slow?ms=50000" }));
+    let asking = tokio::spawn(request.send());
+    server.log_line("a slow read has begun").await;
+    asking.abort();
+    // There is one place for a call: it is free only because the first one was ended.
+    let read = wire.request("resources/read", json!({ "uri": "unruly://slow/good" })).await;
+    assert_eq!(read.result()["contents"][0]["text"], "good");
+    server.end().await;
+}
+
+#[tokio::test]
+async fn many_requests_at_once_are_all_answered() {
+    let (_sources, server) = server().await;
+    let mut wire = server.wire(Revision::V_2026_07_28).await;
+    let requests: Vec<_> = (0..100)
+        .map(|_| wire.prepared("resources/read", json!({ "uri": "git://repo/blob/main/README.md" })))
+        .map(|request| tokio::spawn(async move { request.send().await.unwrap().status() }))
+        .collect();
+    for request in requests {
+        assert_eq!(request.await.unwrap(), StatusCode::OK);
+    }
+    server.end().await;
+}

@@ -1,0 +1,202 @@
+//! Who subscribes is told of changes: in sessions, on the streams of 2026-07-28, and on the command line.
+
+use std::process::Stdio as Pipe;
+
+use mcp_host_tests::{
+    ConfigFile, Folder, GitRepo, Http, PATIENCE, Plugin, Revision, Rule, StdioWire, component, host_command,
+};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader, Lines};
+use tokio::time::timeout;
+
+const UPDATED: &str = "notifications/resources/updated";
+const LISTING: &str = "notifications/resources/list_changed";
+const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
+const SESSIONS: [Revision; 2] = [Revision::V_2025_06_18, Revision::V_2025_11_25];
+
+fn notes() -> (Folder, ConfigFile) {
+    let folder = Folder::with_files([("a.md", "a"), ("b.md", "b"), ("secret/c.md", "c")]);
+    let config = ConfigFile::new().plugin(Plugin::notes("n", folder.path()));
+    (folder, config)
+}
+
+/// The URI of the next update; what else comes is passed over.
+async fn updated(wire: &mut StdioWire) -> String {
+    notification(wire, UPDATED).await["params"]["uri"].as_str().unwrap().to_owned()
+}
+
+async fn notification(wire: &mut StdioWire, method: &str) -> Value {
+    loop {
+        let message = wire.message().await.expect("a notification before the end");
+        if message["method"] == method {
+            return message;
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_change_after_a_subscription_is_told() {
+    let (folder, config) = notes();
+    let config = config.write();
+    for revision in SESSIONS {
+        let mut wire = StdioWire::start(&config, revision).await;
+        wire.request("resources/subscribe", json!({ "uri": "notes://n/a.md" })).await.result();
+        for round in 0..3 {
+            folder.write("a.md", "longer and ".repeat(round + 2));
+            assert_eq!(updated(&mut wire).await, "notes://n/a.md");
+        }
+        wire.close();
+        wire.ended().await;
+    }
+}
+
+#[tokio::test]
+async fn an_update_names_the_resource_as_it_was_subscribed_to() {
+    let (folder, config) = notes();
+    let config = config.write();
+    let mut wire = StdioWire::start(&config, Revision::V_2025_11_25).await;
+    wire.request("resources/subscribe", json!({ "uri": "NOTES://n/./%61.md" })).await.result();
+    folder.write("a.md", "changed");
+    assert_eq!(updated(&mut wire).await, "NOTES://n/./%61.md");
+    wire.close();
+    wire.ended().await;
+}
+
+#[tokio::test]
+async fn after_an_unsubscription_nothing_more_is_told() {
+    let (folder, config) = notes();
+    let config = config.write();
+    let mut wire = StdioWire::start(&config, Revision::V_2025_11_25).await;
+    for uri in ["notes://n/a.md", "notes://n/b.md"] {
+        wire.request("resources/subscribe", json!({ "uri": uri })).await.result();
+    }
+    wire.request("resources/unsubscribe", json!({ "uri": "notes://n/a.md" })).await.result();
+    folder.write("a.md", "changed first");
+    folder.write("b.md", "changed second");
+    assert_eq!(updated(&mut wire).await, "notes://n/b.md");
+    wire.close();
+    wire.ended().await;
+}
+
+#[tokio::test]
+async fn a_session_is_told_when_what_is_listed_changes() {
+    let (folder, config) = notes();
+    let config = config.write();
+    let mut wire = StdioWire::start(&config, Revision::V_2025_11_25).await;
+    // A subscription is answered when a round has been made, so the listing is known from here on.
+    wire.request("resources/subscribe", json!({ "uri": "notes://n/a.md" })).await.result();
+    folder.write("new.md", "new");
+    notification(&mut wire, LISTING).await;
+    wire.close();
+    wire.ended().await;
+}
+
+#[tokio::test]
+async fn commits_are_told_to_those_who_watch_a_branch() {
+    let repo = GitRepo::with_files([("a.txt", "one")]);
+    let config = ConfigFile::new().plugin(Plugin::git("g", repo.path())).write();
+    let mut wire = StdioWire::start(&config, Revision::V_2025_11_25).await;
+    for uri in ["git://g/blob/HEAD/a.txt", "git://g/refs"] {
+        wire.request("resources/subscribe", json!({ "uri": uri })).await.result();
+    }
+    std::fs::write(repo.path().join("a.txt"), "two").unwrap();
+    repo.git(["commit", "--all", "--message", "second"]);
+    let mut told = [updated(&mut wire).await, updated(&mut wire).await];
+    told.sort();
+    assert_eq!(told, ["git://g/blob/HEAD/a.txt", "git://g/refs"]);
+    wire.close();
+    wire.ended().await;
+}
+
+#[tokio::test]
+async fn what_is_not_there_or_cannot_be_watched_or_is_denied_cannot_be_subscribed_to() {
+    let (_folder, config) = notes();
+    let hello = Plugin::new("hello", &component("hello"), "hello:///");
+    let denied = Rule::of("local").deny(["**/secret/**"]);
+    let config = config.plugin(hello).rule(denied).write();
+    let mut wire = StdioWire::start(&config, Revision::V_2025_11_25).await;
+    for (uri, code) in [
+        ("notes://n/none.md", -32002),
+        ("notes://n/secret/c.md", -32002),
+        ("other://n/a.md", -32002),
+        ("hello:///world", -32602),
+        ("no uri", -32602),
+    ] {
+        let answer = wire.request("resources/subscribe", json!({ "uri": uri })).await;
+        assert_eq!(answer.code(), code, "{uri}: {answer:?}");
+    }
+    wire.close();
+    wire.ended().await;
+}
+
+#[tokio::test]
+async fn a_stream_over_stdio_is_acknowledged_and_told_until_it_is_cancelled() {
+    let (folder, config) = notes();
+    let config = config.write();
+    let mut wire = StdioWire::start(&config, Revision::V_2026_07_28).await;
+    let wanted = json!({ "notifications": { "resourceSubscriptions": ["notes://n/a.md", "other://x/"] } });
+    let id = wire.ask("subscriptions/listen", wanted).await;
+    let acknowledged = notification(&mut wire, ACKNOWLEDGED).await;
+    assert_eq!(acknowledged["params"]["notifications"], json!({ "resourceSubscriptions": ["notes://n/a.md"] }));
+    // Told once as soon as it counts; from then on for each change.
+    for content in [None, Some("changed"), Some("changed again")] {
+        if let Some(content) = content {
+            folder.write("a.md", content);
+        }
+        let told = notification(&mut wire, UPDATED).await;
+        assert_eq!(told["params"]["uri"], "notes://n/a.md");
+        assert_eq!(told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], id);
+    }
+    wire.close();
+    wire.ended().await;
+}
+
+#[tokio::test]
+async fn a_stream_over_http_is_told_and_ends_in_order_with_the_server() {
+    let (folder, config) = notes();
+    let config = config.open().write();
+    let server = Http::start(&config).await;
+    let mut wire = server.wire(Revision::V_2026_07_28).await;
+    let wanted = json!({ "notifications": { "resourceSubscriptions": ["notes://n/a.md"] } });
+    let mut stream = wire.prepared("subscriptions/listen", wanted).send().await.unwrap();
+    let mut seen = String::new();
+    for (awaited, then) in [(ACKNOWLEDGED, None), (UPDATED, Some("changed")), (UPDATED, None)] {
+        while !seen.contains(awaited) {
+            let chunk = timeout(PATIENCE, stream.chunk()).await.unwrap().unwrap();
+            seen.push_str(std::str::from_utf8(&chunk.expect("the stream goes on")).unwrap());
+        }
+        seen = seen.split_once(awaited).unwrap().1.to_owned();
+        if let Some(content) = then {
+            folder.write("a.md", content);
+        }
+    }
+    server.signal(Signal::TERM);
+    while let Some(chunk) = timeout(PATIENCE, stream.chunk()).await.unwrap().unwrap() {
+        seen.push_str(std::str::from_utf8(&chunk).unwrap());
+    }
+    assert!(seen.contains("\"result\""), "a graceful end is a result: {seen}");
+    server.ended().await;
+}
+
+#[tokio::test]
+async fn the_command_line_prints_updates_until_it_is_interrupted() {
+    let (folder, config) = notes();
+    let config = config.write();
+    let mut command = host_command();
+    command.args(["watch", "notes://n/a.md", "--json", "--config"]).arg(config.path());
+    let mut child = command.stdout(Pipe::piped()).stderr(Pipe::piped()).spawn().unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    while !next_line(&mut said).await.contains("watching") {}
+    folder.write("a.md", "changed");
+    let mut printed = BufReader::new(child.stdout.take().unwrap()).lines();
+    let update: Value = serde_json::from_str(&next_line(&mut printed).await).unwrap();
+    assert_eq!(update, json!({ "method": UPDATED, "params": { "uri": "notes://n/a.md" } }));
+    let id = rustix::process::Pid::from_raw(child.id().unwrap().try_into().unwrap()).unwrap();
+    rustix::process::kill_process(id, Signal::INT).unwrap();
+    assert!(timeout(PATIENCE, child.wait()).await.unwrap().unwrap().success());
+}
+
+async fn next_line(lines: &mut Lines<BufReader<impl AsyncRead + Unpin>>) -> String {
+    timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap().expect("a line before the end")
+}

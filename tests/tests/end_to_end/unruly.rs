@@ -1,0 +1,272 @@
+//! Guests that trap, hang, hoard, flood and lie, beside good ones that are served all the same.
+
+use mcp_host_tests::{Client, ConfigFile, GitRepo, Plugin, Revision, Stdio, StdioWire, fixture};
+use rmcp::model::{ErrorCode, ErrorData};
+use serde_json::{Value, json};
+
+/// What no client may read: words from inside a guest, of its toolchain, of this machine.
+const INSIDE: [&str; 9] =
+    ["/very/secret", "backtrace", "wasm", "unreachable", "panicked", ".rs", "/work", "/tmp", "/repo"];
+
+/// The unruly guest under limits that are quickly reached, but for those on time: how much of that anything takes is the
+/// machine's affair.
+fn unruly(name: &str) -> Plugin {
+    let limits = [("memory", "16MiB"), ("reply", "2MiB"), ("log", "8KiB"), ("cpu", "10s"), ("deadline", "30s")];
+    limits.into_iter().fold(Plugin::unruly(name), |plugin, (key, value)| plugin.limit(key, value))
+}
+
+/// A good plugin on each side of the bad one.
+fn between_good_ones(repo: &GitRepo, bad: Plugin) -> ConfigFile {
+    let good = |name: &str| Plugin::new(name, &fixture("unruly"), &format!("good://{name}/"));
+    let many = |name: &str| good(name).config("list", "many").config("count", 2);
+    ConfigFile::new().plugin(many("a")).plugin(bad).plugin(Plugin::git("demo", repo.path())).plugin(many("z"))
+}
+
+fn repo() -> GitRepo {
+    GitRepo::with_files([("README.md", "hello")])
+}
+
+/// Everything that a client got to read: nothing of it is from inside.
+fn assert_discreet(text: &str) {
+    let inside = INSIDE.iter().find(|inside| text.to_lowercase().contains(*inside));
+    assert_eq!(inside, None, "{text}");
+}
+
+/// What that listing says of the plugin `bad`; and that it has all that the good ones have.
+async fn listed_beside(list: &str) -> Option<Value> {
+    let repo = repo();
+    let bad = match list {
+        "loop" => unruly("bad").limit("cpu", "50ms"),
+        "sleep" => unruly("bad").limit("deadline", "200ms"),
+        _ => unruly("bad"),
+    };
+    let config = between_good_ones(&repo, bad.config("list", list)).write();
+    let server = Stdio::start(&config).await;
+    let page = server.client().page(None).await.unwrap();
+    server.end().await;
+    let good = page.resources.iter().filter(|resource| !resource.uri.starts_with("unruly:"));
+    let good: Vec<_> = good.map(|resource| resource.uri.as_str()).collect();
+    assert_eq!(good.len(), 5, "{list}: {good:?}");
+    let page = serde_json::to_value(&page).unwrap();
+    assert_discreet(&page.to_string());
+    let missing = page["_meta"]["mcp-host/missing"].as_array()?;
+    assert_eq!(missing.len(), 1, "{list}: {missing:?}");
+    assert_eq!(missing[0]["plugin"], "bad");
+    Some(missing[0]["reason"].clone())
+}
+
+#[tokio::test]
+async fn a_plugin_that_does_not_list_is_missing_and_the_reason_is_in_plain_words() {
+    let failed = "it failed; the server's log says why";
+    for (list, reason) in [
+        ("trap", failed),
+        ("panic", failed),
+        ("recurse", failed),
+        ("internal", failed),
+        ("loop", "it used up its CPU time"),
+        ("sleep", "it took too long"),
+        ("grow", "it ran out of memory"),
+        ("unavailable", "the well is dry"),
+        ("long-cursor", failed),
+    ] {
+        assert_eq!(listed_beside(list).await, Some(json!(reason)), "{list}");
+    }
+}
+
+#[tokio::test]
+async fn a_listing_that_is_too_large_is_missing() {
+    let reason = listed_beside("huge").await.unwrap();
+    assert_eq!(reason, "its answer is larger than the 2.0 MiB allowed");
+}
+
+#[tokio::test]
+async fn a_plugin_that_only_makes_noise_is_listed() {
+    for list in ["flood-log", "flood-stdout"] {
+        assert_eq!(listed_beside(list).await, None, "{list}");
+    }
+}
+
+async fn refusal(client: &Client, path: &str) -> ErrorData {
+    let error = client.refusal(&format!("unruly://{path}")).await;
+    assert_discreet(&serde_json::to_string(&error).unwrap());
+    error
+}
+
+#[tokio::test]
+async fn a_read_that_fails_is_an_error_of_its_kind_and_the_next_read_is_answered() {
+    let repo = repo();
+    let frugal = unruly("frugal").limit("cpu", "50ms");
+    let hurried = unruly("hurried").limit("deadline", "200ms");
+    let config = between_good_ones(&repo, unruly("bad")).plugin(frugal).plugin(hurried).write();
+    let server = Stdio::start(&config).await;
+    let client = server.client();
+    let internal = json!({ "kind": "internal", "plugin": "bad" });
+    let unavailable = |plugin: &str| json!({ "kind": "unavailable", "plugin": plugin });
+    for (path, data) in [
+        ("bad/trap", &internal),
+        ("bad/panic", &internal),
+        ("bad/recurse", &internal),
+        ("bad/internal", &internal),
+        ("bad/foreign", &internal),
+        ("bad/nothing", &internal),
+        ("frugal/loop", &unavailable("frugal")),
+        ("hurried/sleep", &unavailable("hurried")),
+        ("bad/grow", &unavailable("bad")),
+        ("bad/large", &unavailable("bad")),
+        ("bad/unavailable", &json!({ "kind": "unavailable", "plugin": "bad", "retryAfterMs": 7000 })),
+    ] {
+        let error = refusal(client, path).await;
+        assert_eq!((error.code, error.data.as_ref()), (ErrorCode::INTERNAL_ERROR, Some(data)), "{path}: {error:?}");
+        assert_eq!(client.text("unruly://bad/good").await, "good", "after {path}");
+        assert_eq!(client.text("git://demo/blob/main/README.md").await, "hello", "after {path}");
+    }
+    server.end().await;
+}
+
+#[tokio::test]
+async fn what_a_provider_says_to_the_client_reaches_it() {
+    let config = ConfigFile::new().plugin(unruly("bad")).write();
+    let server = Stdio::start(&config).await;
+    let invalid = refusal(server.client(), "bad/invalid").await;
+    assert_eq!((invalid.code, invalid.data.as_ref()), (ErrorCode::INVALID_PARAMS, None));
+    assert!(invalid.message.contains("expected another path"), "{}", invalid.message);
+    let denied = refusal(server.client(), "bad/denied").await;
+    assert_eq!((denied.code, denied.data), (ErrorCode::INVALID_PARAMS, Some(json!({ "kind": "denied" }))));
+    assert!(denied.message.contains("the keeper says no"), "{}", denied.message);
+    assert!(refusal(server.client(), "bad/unavailable").await.message.contains("the well is dry"));
+    server.end().await;
+}
+
+#[tokio::test]
+async fn why_a_guest_failed_is_in_the_log_under_its_plugins_name() {
+    let config = ConfigFile::new().plugin(unruly("bad").limit("cpu", "50ms")).write();
+    let server = Stdio::start(&config).await;
+    for path in ["bad/internal", "bad/panic", "bad/loop"] {
+        refusal(server.client(), path).await;
+    }
+    let log = server.end().await.log;
+    for said in ["failed: the secret is at /very/secret/place", "panicked at", "ran for longer than `limits.cpu`"] {
+        let line = log.lines().find(|line| line.contains(said));
+        assert!(line.is_some_and(|line| line.contains("bad")), "{said}:\n{log}");
+    }
+}
+
+#[tokio::test]
+async fn paths_that_leave_the_mount_are_left_out_and_the_others_are_listed() {
+    let repo = repo();
+    let config = between_good_ones(&repo, unruly("bad").config("list", "paths")).write();
+    let server = Stdio::start(&config).await;
+    let uris = server.client().uris().await;
+    let bad: Vec<_> = uris.iter().filter(|uri| uri.starts_with("unruly:")).collect();
+    assert_eq!(bad, ["unruly://bad/good", "unruly://bad/git://demo/README.md"]);
+    assert_eq!(uris.len(), 7, "{uris:?}");
+    let log = server.end().await.log;
+    assert!(log.contains("`../escape` is refused"), "{log}");
+}
+
+#[tokio::test]
+async fn hints_that_are_wrong_are_dropped_and_the_entry_stays() {
+    let config = ConfigFile::new().plugin(unruly("bad").config("list", "hints")).write();
+    let mut wire = StdioWire::start(&config, Revision::V_2025_11_25).await;
+    let listed = wire.request("resources/list", json!({})).await;
+    assert_eq!(
+        listed.result()["resources"],
+        json!([{
+            "uri": "unruly://bad/good",
+            "name": "good",
+            "icons": [{ "src": "https://example.com/good.png" }],
+            "_meta": { "example.com/kept": 1 },
+        }])
+    );
+    assert_eq!(listed.result().get("_meta"), None, "a provider cannot speak for the host");
+    wire.close();
+    wire.ended().await;
+}
+
+#[tokio::test]
+async fn what_the_sdk_would_not_let_a_guest_do_is_caught_as_well() {
+    let config = ConfigFile::new().plugin(Plugin::new("raw", &fixture("raw"), "raw://raw/")).write();
+    let server = Stdio::start(&config).await;
+    let client = server.client();
+    let resources = client.resources().await;
+    assert_eq!((resources.len(), resources[0].meta.as_ref()), (1, None), "metadata that is no JSON is dropped");
+    assert_eq!(client.text("raw://raw/good").await, "good");
+    let error = client.refusal("raw://raw/not-utf8").await;
+    assert_eq!(error.data.unwrap(), json!({ "kind": "internal", "plugin": "raw" }));
+    let log = server.end().await.log;
+    assert!(log.contains("is not UTF-8"), "{log}");
+}
+
+#[tokio::test]
+async fn a_cursor_that_leads_back_ends_that_plugins_part_of_the_listing() {
+    let repo = repo();
+    let config = between_good_ones(&repo, unruly("bad").config("list", "same-cursor")).page_size(3).write();
+    let server = Stdio::start(&config).await;
+    let pages = server.client().pages().await;
+    let uris: Vec<_> = pages.iter().flat_map(|page| &page.resources).map(|resource| resource.uri.as_str()).collect();
+    assert_eq!(uris.iter().filter(|uri| uri.starts_with("unruly:")).count(), 1, "{uris:?}");
+    assert_eq!(uris.iter().filter(|uri| !uri.starts_with("unruly:")).count(), 5, "{uris:?}");
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_cursor_that_its_provider_disowns_ends_the_listing_of_that_client_with_an_invalid_cursor() {
+    let config = ConfigFile::new().page_size(1).plugin(unruly("bad").config("list", "no-such-cursor")).write();
+    let server = Stdio::start(&config).await;
+    let first = server.client().page(None).await.unwrap();
+    let error = server.client().page(first.next_cursor.as_deref()).await.unwrap_err();
+    assert_eq!(error.code, ErrorCode::INVALID_PARAMS);
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_listing_that_never_ends_is_given_in_bounded_pages() {
+    for list in ["endless", "endless-empty"] {
+        let config = ConfigFile::new().page_size(10).plugin(unruly("bad").config("list", list)).write();
+        let server = Stdio::start(&config).await;
+        let mut cursor = None;
+        for _ in 0..3 {
+            let page = server.client().page(cursor.as_deref()).await.unwrap();
+            assert_eq!(page.resources.len(), if list == "endless" { 10 } else { 0 });
+            cursor = page.next_cursor;
+            assert!(cursor.is_some());
+        }
+        server.end().await;
+    }
+}
+
+#[tokio::test]
+async fn slow_reads_of_one_plugin_do_not_hold_up_another() {
+    let repo = repo();
+    let slow = unruly("slow").limit("concurrency", 2).limit("wait", "0s");
+    let config = ConfigFile::new().plugin(slow).plugin(Plugin::git("demo", repo.path())).write();
+    let mut wire = StdioWire::start(&config, Revision::V_2025_11_25).await;
+    let read = |uri: &str| json!({ "uri": uri });
+    let first = wire.ask("resources/read", read("unruly://slow/slow?ms=1500")).await;
+    let second = wire.ask("resources/read", read("unruly://slow/slow?ms=1500")).await;
+    let quick = wire.ask("resources/read", read("git://demo/blob/main/README.md")).await;
+    // Messages are taken in order, so what is answered first did not wait for what was asked before.
+    assert_eq!(wire.answer(quick).await.result()["contents"][0]["text"], "hello");
+    let third = wire.request("resources/read", read("unruly://slow/slow?ms=1")).await;
+    assert_eq!(third.error()["data"], json!({ "kind": "unavailable", "plugin": "slow", "retryAfterMs": 1000 }));
+    for id in [first, second] {
+        assert_eq!(wire.answer(id).await.result()["contents"][0]["text"], "slow");
+    }
+    wire.close();
+    wire.ended().await;
+}
+
+#[tokio::test]
+async fn floods_of_log_and_output_are_cut_and_what_was_dropped_is_told() {
+    let config = ConfigFile::new().plugin(unruly("bad")).write();
+    let mut wire = StdioWire::start(&config, Revision::V_2025_11_25).await;
+    for path in ["flood-log", "flood-stdout"] {
+        let read = wire.request("resources/read", json!({ "uri": format!("unruly://bad/{path}") })).await;
+        assert_eq!(read.result()["contents"][0]["text"], "survived", "{path}");
+    }
+    wire.close();
+    // Every line on standard output was a message: `StdioWire` would not have read on otherwise.
+    let log = wire.ended().await.log;
+    assert!(log.contains("logs more than `limits.log` allows"), "{log}");
+    assert!(log.len() < 200 << 10, "{} bytes of log", log.len());
+}
