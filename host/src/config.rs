@@ -100,24 +100,33 @@ impl Config {
         Self::default()
     }
 
-    /// Adds a plugin, unless its name or its mount clashes with one that is there.
+    /// Adds a plugin.
+    ///
+    /// # Errors
+    ///
+    /// Its name is that of a plugin that is there, or its mount overlaps with one's.
     pub fn plugin(mut self, plugin: Plugin) -> Result<Self, Clash> {
         self.plugins.add(plugin)?;
         Ok(self)
     }
 
     /// Adds a rule.
+    #[must_use]
     pub fn rule(mut self, rule: Rule) -> Self {
         self.rules.push(rule);
         self
     }
 
     /// Reads a config file, with the variables and the home directory of this process.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or has mistakes: all of them are in the error.
     pub fn load(file: &Path) -> Result<Self, ConfigError> {
         Self::load_in(file, &Environment::of_process())
     }
 
-    /// Reads a config file.
+    /// Reads a config file with an environment of the caller's. Fails like [`load`](Self::load).
     pub fn load_in(file: &Path, environment: &Environment) -> Result<Self, ConfigError> {
         let bytes = read(file).map_err(|error| unreadable(file, &error))?;
         match str::from_utf8(&bytes) {
@@ -135,11 +144,15 @@ impl Config {
     /// Parses a config, with the variables and the home directory of this process.
     ///
     /// `file` is what messages call it; relative paths start from its directory. It need not exist.
+    ///
+    /// # Errors
+    ///
+    /// The text has mistakes: all of them are in the error.
     pub fn parse(text: &str, file: &Path) -> Result<Self, ConfigError> {
         Self::parse_in(text, file, &Environment::of_process())
     }
 
-    /// Parses a config. `file` is as in [`parse`](Self::parse).
+    /// Parses a config with an environment of the caller's. Otherwise like [`parse`](Self::parse).
     pub fn parse_in(text: &str, file: &Path, environment: &Environment) -> Result<Self, ConfigError> {
         if text.len() > Self::LARGEST_FILE {
             return Err(too_large(file));

@@ -156,7 +156,7 @@ impl Host {
         let known = || request.known.iter().map(|one| (one.name.as_str(), one.value.as_str()));
         let completed = (request.argument.name.as_str(), value);
         let expanded = template.expand(known().chain([completed]));
-        let Some(routed) = expanded.and_then(|uri| self.router.route(&uri).ok()) else { return true };
+        let Ok(routed) = self.router.route(&expanded) else { return true };
         let is_whole = template.variables().all(|name| name == completed.0 || known().any(|(known, _)| known == name));
         match is_whole {
             true => self.access.allows(who, Operation::Read, &routed.uri),

@@ -45,7 +45,7 @@ use self::bindings::contract;
 use self::bindings::logging::Level;
 use self::engine::Engine;
 use self::guest_log::GuestLog;
-use self::instance::Caller;
+use self::instance::{Caller, Turn};
 use self::loader::{Loaded, Loader};
 use self::sandbox::Sandbox;
 use crate::config;
@@ -149,7 +149,7 @@ impl Plugin {
     pub async fn list(&self, parent: Option<&Path>, cursor: Option<&str>, limit: u32) -> Result<Page<Entry>, Fault> {
         let (parent, asked) = (parent.map(ToString::to_string), cursor.map(str::to_owned));
         let page = self
-            .call("list-entries", move |guest, store| {
+            .call("list-entries", Turn::Client, move |guest, store| {
                 Box::pin(
                     async move { guest.call_list_entries(store, parent.as_deref(), asked.as_deref(), limit).await },
                 )
@@ -162,7 +162,7 @@ impl Plugin {
     pub async fn templates(&self, cursor: Option<&str>) -> Result<Page<EntryTemplate>, Fault> {
         let asked = cursor.map(str::to_owned);
         let page = self
-            .call("list-templates", move |guest, store| {
+            .call("list-templates", Turn::Client, move |guest, store| {
                 Box::pin(async move { guest.call_list_templates(store, asked.as_deref()).await })
             })
             .await?;
@@ -173,7 +173,9 @@ impl Plugin {
     pub async fn read(&self, path: &Path) -> Result<Vec<Contents>, Fault> {
         let asked = path.to_string();
         let contents = self
-            .call("read", move |guest, store| Box::pin(async move { guest.call_read(store, &asked).await }))
+            .call("read", Turn::Client, move |guest, store| {
+                Box::pin(async move { guest.call_read(store, &asked).await })
+            })
             .await?;
         self.contents(contents, path).inspect_err(|fault| self.note("read", fault))
     }
@@ -182,7 +184,9 @@ impl Plugin {
     pub async fn stat(&self, path: &Path) -> Result<Entry, Fault> {
         let asked = path.to_string();
         let entry = self
-            .call("stat", move |guest, store| Box::pin(async move { guest.call_stat(store, &asked).await }))
+            .call("stat", Turn::Client, move |guest, store| {
+                Box::pin(async move { guest.call_stat(store, &asked).await })
+            })
             .await?;
         self.stat_entry(entry, path).inspect_err(|fault| self.note("stat", fault))
     }
@@ -198,7 +202,7 @@ impl Plugin {
         let argument = wit_argument(argument);
         let known: Vec<_> = known.into_iter().map(wit_argument).collect();
         let completion = self
-            .call("complete", move |guest, store| {
+            .call("complete", Turn::Client, move |guest, store| {
                 Box::pin(async move { guest.call_complete(store, &template, &argument, &known).await })
             })
             .await?;
@@ -210,7 +214,7 @@ impl Plugin {
         let paths: Vec<_> = watched.iter().map(ToString::to_string).collect();
         let since = since.map(str::to_owned);
         let changes = self
-            .call("changes", move |guest, store| {
+            .call("changes", Turn::Watch, move |guest, store| {
                 Box::pin(async move { guest.call_changes(store, &paths, since.as_deref()).await })
             })
             .await?;
@@ -224,7 +228,9 @@ impl Plugin {
 
     async fn describe(&self) -> Result<Info, Fault> {
         let info = self
-            .call("describe", |guest, store| Box::pin(async move { Ok(Ok(guest.call_describe(store).await?)) }))
+            .call("describe", Turn::Client, |guest, store| {
+                Box::pin(async move { Ok(Ok(guest.call_describe(store).await?)) })
+            })
             .await?;
         Ok(info.into())
     }

@@ -38,6 +38,7 @@ mod http;
 mod log;
 mod process;
 mod stdio;
+mod template;
 mod wire;
 
 pub use artefacts::{client_program, component, fixture, host};
@@ -50,6 +51,7 @@ pub use http::{Http, HttpWire};
 pub use process::Ended;
 pub use rmcp::model::ProtocolVersion as Revision;
 pub use stdio::{Stdio, StdioWire};
+pub use template::reserved_expansion;
 pub use wire::Answer;
 
 /// How long a test waits for what must happen: so long that only a hang reaches it.

@@ -55,6 +55,8 @@ pub struct StdioWire {
     lines: Lines<BufReader<ChildStdout>>,
     revision: Revision,
     last_id: u64,
+    /// Answers that came while another one was waited for.
+    early: Vec<Value>,
 }
 
 impl StdioWire {
@@ -62,7 +64,7 @@ impl StdioWire {
     pub async fn start(config: &WrittenConfig, revision: Revision) -> Self {
         let (process, stdin, stdout) = spawn(config);
         let lines = BufReader::new(stdout).lines();
-        let mut wire = Self { process, stdin: Some(stdin), lines, revision, last_id: 0 };
+        let mut wire = Self { process, stdin: Some(stdin), lines, revision, last_id: 0, early: Vec::new() };
         if wire.revision.has_initialize() {
             let answer = wire.request("initialize", wire::hello(&wire.revision)).await;
             assert_eq!(answer.result()["protocolVersion"], wire.revision.as_str());
@@ -71,7 +73,7 @@ impl StdioWire {
         wire
     }
 
-    /// Sends a request and waits for its answer. What comes before that is for others, and dropped.
+    /// Sends a request and waits for its answer.
     pub async fn request(&mut self, method: &str, params: Value) -> Answer {
         let id = self.ask(method, params).await;
         self.answer(id).await
@@ -85,13 +87,17 @@ impl StdioWire {
         self.last_id
     }
 
-    /// Waits for the answer to that request.
+    /// Waits for the answer to that request. Other answers that come first are kept for those who wait for them.
     pub async fn answer(&mut self, id: u64) -> Answer {
+        if let Some(place) = self.early.iter().position(|message| message["id"] == id) {
+            return Answer { status: None, message: self.early.swap_remove(place) };
+        }
         loop {
             let message = self.message().await.expect("an answer before the end");
             if message["id"] == id {
                 return Answer { status: None, message };
             }
+            self.early.push(message);
         }
     }
 

@@ -33,12 +33,14 @@ impl Environment {
     }
 
     /// Adds a variable, or sets it anew.
+    #[must_use]
     pub fn variable(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.variables.insert(name.into(), value.into());
         self
     }
 
     /// Sets the directory that `~` stands for.
+    #[must_use]
     pub fn home(mut self, directory: impl Into<PathBuf>) -> Self {
         self.home = Some(directory.into());
         self

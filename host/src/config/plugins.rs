@@ -54,7 +54,11 @@ impl Clash {
 }
 
 impl Plugins {
-    /// Adds a plugin, unless it clashes with one that is there.
+    /// Adds a plugin.
+    ///
+    /// # Errors
+    ///
+    /// It clashes with one that is there, and is not added.
     pub fn add(&mut self, plugin: Plugin) -> Result<(), Clash> {
         if let Some(clash) = self.0.iter().flat_map(|earlier| Clash::between(&plugin, earlier)).next() {
             return Err(clash);

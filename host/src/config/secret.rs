@@ -10,7 +10,7 @@ use super::paths::ExistingFile;
 use super::reader::{FromNode, Node};
 
 /// The most that a file of a value may hold, in bytes.
-const LARGEST_FILE: u64 = 64 * 1024;
+const LARGEST_FILE: usize = 64 * 1024;
 
 /// A value that neither `Debug` nor any message shows.
 #[derive(Clone, PartialEq, Eq)]
@@ -93,7 +93,7 @@ impl FromNode for ValueFile {
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let path = ExistingFile::from_node(node)?.0;
         let (message, help) = match read(&path) {
-            Ok(text) if text.len() as u64 > LARGEST_FILE => (
+            Ok(text) if text.len() > LARGEST_FILE => (
                 format!("the file has more than {LARGEST_FILE} bytes"),
                 "write the path of a file that holds the value only",
             ),
@@ -108,8 +108,9 @@ impl FromNode for ValueFile {
 }
 
 fn read(path: &Path) -> io::Result<String> {
+    let most = u64::try_from(LARGEST_FILE).unwrap_or(u64::MAX).saturating_add(1);
     let mut text = String::new();
-    File::open(path)?.take(LARGEST_FILE.saturating_add(1)).read_to_string(&mut text)?;
+    File::open(path)?.take(most).read_to_string(&mut text)?;
     Ok(text)
 }
 

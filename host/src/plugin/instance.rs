@@ -26,6 +26,15 @@ type Answer<T> = wasmtime::Result<Result<T, contract::Failure>>;
 /// A call under way.
 type Running<'a, T> = Pin<Box<dyn Future<Output = Answer<T>> + Send + 'a>>;
 
+/// Whom a call is for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Turn {
+    /// A client: it takes one of the plugin's places.
+    Client,
+    /// The plugin's watcher, which makes one call at a time: it takes no client's place.
+    Watch,
+}
+
 /// All that a call needs, shared by the calls of one plugin.
 pub(super) struct Caller {
     pub(super) engine: Arc<Engine>,
@@ -38,12 +47,12 @@ pub(super) struct Caller {
 
 impl Plugin {
     /// Calls the provider in a fresh instance. Dropping the future ends the call.
-    pub(super) async fn call<T, F>(&self, function: &'static str, run: F) -> Result<T, Fault>
+    pub(super) async fn call<T, F>(&self, function: &'static str, turn: Turn, run: F) -> Result<T, Fault>
     where
         T: Send + 'static,
         F: for<'a> FnOnce(&'a Guest, &'a mut Store<State>) -> Running<'a, T> + Send + 'static,
     {
-        let answer = self.caller.clone().call(run).await;
+        let answer = self.caller.clone().call(turn, run).await;
         if let Err(fault) = &answer {
             self.note(function, fault);
         }
@@ -52,13 +61,13 @@ impl Plugin {
 }
 
 impl Caller {
-    async fn call<T, F>(self: Arc<Self>, run: F) -> Result<T, Fault>
+    async fn call<T, F>(self: Arc<Self>, turn: Turn, run: F) -> Result<T, Fault>
     where
         T: Send + 'static,
         F: for<'a> FnOnce(&'a Guest, &'a mut Store<State>) -> Running<'a, T> + Send + 'static,
     {
         let engine = self.engine.clone();
-        let places = self.places().await?;
+        let places = self.places(turn).await?;
         let task = engine.spawn(async move {
             let answer = self.run(run).await;
             // The places are free again only now that the memory is.
@@ -69,12 +78,14 @@ impl Caller {
     }
 
     /// A place in the plugin and one in the pool.
-    async fn places(&self) -> Result<[OwnedSemaphorePermit; 2], Fault> {
+    async fn places(&self, turn: Turn) -> Result<(Option<OwnedSemaphorePermit>, OwnedSemaphorePermit), Fault> {
         let wait = self.limits.wait.duration();
         let both = async {
-            let own = place(&self.places).await?;
-            let pool = place(&self.engine.instances).await?;
-            Ok([own, pool])
+            let own = match turn {
+                Turn::Client => Some(place(&self.places).await?),
+                Turn::Watch => None,
+            };
+            Ok((own, place(&self.engine.instances).await?))
         };
         timeout(wait, both).await.unwrap_or(Err(Fault::Busy(wait)))
     }

@@ -8,6 +8,7 @@ use rmcp::model::{
     ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, Reference, ServerCapabilities, ServerConfig,
     SetLevelRequestMethod,
 };
+use rmcp::model::{ListPromptsRequestMethod, ListPromptsResult, ListToolsRequestMethod, ListToolsResult};
 use rmcp::model::{SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams};
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -159,6 +160,22 @@ impl ServerHandler for Handler {
         };
         let completion = unless_cancelled(&context, self.host.complete(&who, request)).await?;
         Ok(wire::complete_result(completion))
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListToolsRequestMethod>())
+    }
+
+    async fn list_prompts(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListPromptsRequestMethod>())
     }
 
     #[allow(deprecated, reason = "the revisions that have it are still served")]

@@ -43,6 +43,9 @@ const ORIGINS: [&str; 6] = [
 /// How long a session lives with nothing asked. A client that only waits for notifications is quiet for long.
 const SESSION_IDLE: Duration = Duration::from_hours(24);
 
+/// How long connections are given to close once nothing is in flight: one whose request never comes whole would never do.
+const MAX_CLOSE: Duration = Duration::from_secs(1);
+
 /// Serves HTTP clients on that listener until `shutdown` fires; requests in flight are answered first.
 pub async fn serve_http(host: Arc<Host>, listener: TcpListener, shutdown: CancellationToken) -> Result<(), ServeError> {
     let streams = CancellationToken::new();
@@ -68,10 +71,14 @@ pub async fn serve_http(host: Arc<Host>, listener: TcpListener, shutdown: Cancel
         }
         // What is open now waits for notifications, which do not come any more.
         streams.cancel();
+        tokio::time::sleep(MAX_CLOSE).await;
+        tracing::debug!("ending with connections open that have not asked anything");
     };
     let serving = axum::serve(listener, app).with_graceful_shutdown(shutdown.cancelled_owned()).into_future();
-    let (served, ()) = tokio::join!(serving, drain);
-    served.map_err(ServeError::Transport)
+    tokio::select! {
+        served = serving => served.map_err(ServeError::Transport),
+        () = drain => Ok(()),
+    }
 }
 
 fn mcp_service(

@@ -7,18 +7,43 @@
 //! What an expression expands to is up to whoever expands it: a value may be `..` or empty. What comes of that is
 //! routed like any other URI, and refused if it leaves the mount.
 //!
-//! `iri-string` decides what is a template. It must be asked with care: version 0.7 panics on the text `%€`, and when
-//! it lists the variables of `{x:99999}`. Both are refused before they get there.
+//! `iri-string` decides what is a template. It must be asked with care: it panics on a template such as `%€`, and on
+//! listing the variables of `{x:99999}`, so both are refused before they get there; and on expanding `{+x}` with a value that
+//! is not ASCII, so expanding is done here.
 
-use iri_string::spec::UriSpec;
+use std::collections::BTreeMap;
+
 use iri_string::template::UriTemplateStr;
-use iri_string::template::simple_context::SimpleContext;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::MAX_URI_LEN;
 use super::error::{CharacterError, PathError, TemplateError};
 use super::mount::Mount;
 use super::normal::{self, Case};
 use super::text::is_text;
+
+/// All but the unreserved characters.
+const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+/// All but the unreserved and the reserved characters (RFC 3986, section 2.2).
+const RESERVED: &AsciiSet = &UNRESERVED
+    .remove(b':')
+    .remove(b'/')
+    .remove(b'?')
+    .remove(b'#')
+    .remove(b'[')
+    .remove(b']')
+    .remove(b'@')
+    .remove(b'!')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'*')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b';')
+    .remove(b'=');
 
 /// A valid URI template (RFC 6570) below a mount, which stands for many resources.
 ///
@@ -64,16 +89,39 @@ impl Template {
     }
 
     /// The URI, or the beginning of one, that the template expands to with those values (RFC 6570, section 3). Variables
-    /// without a value expand to nothing.
+    /// without a value expand to nothing. A value is text, not percent-encoded: its `%` is encoded like anything else.
     #[must_use]
-    pub fn expand<'a>(&self, values: impl IntoIterator<Item = (&'a str, &'a str)>) -> Option<String> {
-        let mut context = SimpleContext::new();
-        for (name, value) in values {
-            context.insert(name, value);
-        }
-        let template = UriTemplateStr::new(&self.text).ok()?;
-        template.expand::<UriSpec, _>(&context).ok().map(|expanded| expanded.to_string())
+    pub fn expand<'a>(&self, values: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+        let values: BTreeMap<&str, &str> = values.into_iter().collect();
+        let expanded = pieces(&self.text).map(|piece| match piece {
+            Piece::Literal(literal) => literal.to_owned(),
+            Piece::Expression(expression) => expand(expression, &values),
+        });
+        expanded.collect()
     }
+}
+
+/// Expands one expression (RFC 6570, section 3.2; the table is that of appendix A).
+fn expand(expression: &str, values: &BTreeMap<&str, &str>) -> String {
+    let (first, separator, is_named) = match expression.chars().next() {
+        Some('+') => ("", ",", false),
+        Some('.') => (".", ".", false),
+        Some('/') => ("/", "/", false),
+        Some(';') => (";", ";", true),
+        Some('?') => ("?", "&", true),
+        Some('&') => ("&", "&", true),
+        _ => ("", ",", false),
+    };
+    let encoded = if expression.starts_with('+') { RESERVED } else { UNRESERVED };
+    let given = variables(expression).filter_map(|(name, prefix)| {
+        let value = values.get(name)?;
+        let length = prefix.and_then(|prefix| prefix.parse().ok()).unwrap_or(usize::MAX);
+        let value: String = value.chars().take(length).collect();
+        let value = utf8_percent_encode(&value, encoded);
+        Some(if is_named { format!("{name}={value}") } else { value.to_string() })
+    });
+    let given: Vec<_> = given.collect();
+    if given.is_empty() { String::new() } else { [first, &given.join(separator)].concat() }
 }
 
 impl Mount {

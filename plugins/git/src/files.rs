@@ -6,7 +6,7 @@
 use crate::error::{Error, Result};
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
 /// Opens a regular file and tells its size; none where there is no such file.
 ///
@@ -66,6 +66,26 @@ pub(crate) fn list(path: &Path) -> Result<Vec<Listed>> {
     Ok(listed.collect())
 }
 
+/// The path that something in a directory names. Steps back from a grant lead nowhere in a sandbox, even where they would
+/// lead to another grant: then the path is taken without them.
+pub(crate) fn from(directory: &Path, path: &Path) -> PathBuf {
+    let joined = directory.join(path);
+    if fs::metadata(&joined).is_ok() { joined } else { plain(&joined) }
+}
+
+/// The path without steps back and forth.
+pub(crate) fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir if plain.file_name().is_some() => drop(plain.pop()),
+            Component::CurDir => {}
+            component => plain.push(component),
+        }
+    }
+    plain
+}
+
 /// Whether an error only says that there is nothing.
 pub(crate) fn is_absent(error: &io::Error) -> bool {
     use io::ErrorKind;
@@ -102,6 +122,25 @@ mod tests {
         fs::write(&path, "12345").unwrap();
         assert_eq!(read(&path, 5).unwrap().unwrap(), b"12345");
         assert!(matches!(read(&path, 4), Err(Error::Corrupt { .. })));
+    }
+
+    #[test]
+    fn a_path_without_steps_back_and_forth_is_the_same_place() {
+        for (path, expected) in [("/repo/../main/.git", "/main/.git"), ("a/./b/../../c", "c"), ("../../a", "../../a")] {
+            assert_eq!(plain(Path::new(path)), Path::new(expected), "{path}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_step_back_that_leads_nowhere_is_taken_on_paper() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("far/away")).unwrap();
+        fs::write(root.path().join("file"), "").unwrap();
+        std::os::unix::fs::symlink("far/away", root.path().join("grant")).unwrap();
+        assert_eq!(from(&root.path().join("grant"), Path::new("../file")), root.path().join("file"));
+        let really = root.path().join("grant/../away");
+        assert_eq!(from(&root.path().join("grant"), Path::new("../away")), really);
     }
 
     #[cfg(unix)]

@@ -20,6 +20,7 @@
     reason = "a benchmark fails by panicking, and prints what it finds"
 )]
 
+mod cat_file;
 mod http;
 mod load;
 mod native;

@@ -60,6 +60,6 @@ impl Options {
 
     /// How often each file of a pack is read.
     pub(crate) fn reads(&self) -> usize {
-        if self.quick { 50 } else { 500 }
+        if self.quick { 50 } else { 300 }
     }
 }

@@ -1,32 +1,33 @@
 //! Reading out of git packs of any size: how long it takes, and in how much memory.
 //!
-//! The provider `git` reads through the host, over stdio, with `limits.memory = "64MiB"`. Beside it, `git cat-file
-//! --batch` answers the same: one native process that keeps the pack mapped. The memory that a read takes is found by
-//! lowering the limit until no answer comes.
+//! The provider `git` reads through the host, over stdio, with `limits.memory = "64MiB"`. Hosts on all packs run all the
+//! time and are asked in turn, so that what else the machine does hits all of them. Beside them, `git cat-file --batch`
+//! answers the same. The memory that a request takes is found by lowering the limit until no answer comes.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
 use mcp_host_tests::{ConfigFile, Plugin, WrittenConfig};
 use rmcp::model::ProtocolVersion;
 
+use crate::cat_file::CatFile;
 use crate::load::percentile;
 use crate::options::Options;
-use crate::pack::{self, Pack, SMALL};
+use crate::pack::{Pack, SMALL};
 use crate::pipe::PipeClient;
-use crate::process::Program;
+use crate::process::{Program, Server};
 use crate::question::Question;
 use crate::table;
 
-/// Sizes of the packs, in MiB.
+/// Sizes of the packs, in MiB. The first is what the others are set in ratio to.
 const SIZES: [usize; 3] = [1, 64, 1024];
+/// The limit that is in force while time is measured, in MiB.
+const LIMIT: usize = 64;
 /// Limits that are tried, in MiB, from above.
-const LIMITS: [usize; 7] = [64, 32, 16, 8, 4, 3, 2];
+const LIMITS: [usize; 7] = [LIMIT, 32, 16, 8, 4, 3, 2];
 const HEADER: [&str; 8] = [
+    "request",
     "pack MiB",
     "objects",
-    "request",
     "median ms",
     "p99 ms",
     "ratio to 1 MiB",
@@ -36,69 +37,110 @@ const HEADER: [&str; 8] = [
 
 /// Measures all sizes.
 pub(crate) async fn run(options: &Options) {
-    let mut rows = Vec::new();
-    let mut baselines = Vec::new();
-    let mut peaks = Vec::new();
+    let mut subjects = Vec::new();
     for size in SIZES {
-        let pack = Pack::of(size);
-        let (bytes, objects) = pack.size();
-        let config = config(&pack, 64);
-        let (server, stdin, stdout) = Program::Host(&config).over_stdio();
-        let client = PipeClient::connect(stdin, stdout, ProtocolVersion::V_2025_11_25).await;
-        assert!(client.answer(&small()).await.contains(SMALL.trim_end()), "the file has its text");
-        for (place, (question, object)) in questions().into_iter().enumerate() {
-            let times = times(&client, &question, options.reads()).await;
-            let median = percentile(&times, 0.5);
-            if baselines.len() == place {
-                baselines.push(median);
-            }
-            let native = object.map(|object| native_times(&pack, object, options.reads()));
+        subjects.push(Subject::open(size).await);
+    }
+    let mut rows = Vec::new();
+    for asked in questions() {
+        let mut baseline = None;
+        let measured = times(&mut subjects, &asked, options.reads()).await;
+        for (subject, times) in subjects.iter().zip(measured) {
+            let median = percentile(&times.host, 0.5);
+            let baseline = *baseline.get_or_insert(median);
+            let least = least_memory(&subject.pack, &asked.question).await;
             rows.push(vec![
-                table::mebibytes(bytes),
-                objects.to_string(),
-                question.what.to_owned(),
+                asked.question.what.to_owned(),
+                table::mebibytes(subject.bytes),
+                subject.objects.to_string(),
                 table::millis(median),
-                table::millis(percentile(&times, 0.99)),
-                table::ratio(median.as_secs_f64(), baselines[place].as_secs_f64()),
-                native.map_or_else(|| "–".to_owned(), |times| table::millis(percentile(&times, 0.5))),
-                least_memory(&pack, &question).await.map_or_else(|| "more than 64".to_owned(), |mib| mib.to_string()),
+                table::millis(percentile(&times.host, 0.99)),
+                table::ratio(median.as_secs_f64(), baseline.as_secs_f64()),
+                asked.object.map_or_else(|| "–".to_owned(), |_| table::millis(percentile(&times.git, 0.5))),
+                least.map_or_else(|| format!("more than {LIMIT}"), |mebibytes| mebibytes.to_string()),
             ]);
         }
-        peaks.push(format!("{} MiB ({size} MiB)", table::mebibytes(server.peak_memory())));
-        server.end().await;
     }
     table::print("Git packs, with `limits.memory = \"64MiB\"`", &HEADER, rows);
+    let mut peaks = Vec::new();
+    for subject in subjects {
+        peaks.push(format!("{} MiB", table::mebibytes(subject.server.peak_memory())));
+        subject.server.end().await;
+        subject.git.end();
+    }
     println!("\nPeak memory of the whole host process, by pack: {}.", peaks.join(", "));
+}
+
+/// What is asked of a pack.
+struct Asked {
+    question: Question,
+    /// What `git` is asked in its place.
+    object: Option<&'static str>,
+}
+
+fn questions() -> [Asked; 3] {
+    let history = Question::read("read history.txt", "git://pack/blob/HEAD/history.txt", 5000);
+    [
+        Asked { question: small(), object: Some("HEAD:small.txt") },
+        Asked { question: history, object: Some("HEAD:history.txt") },
+        Asked { question: Question::list("list the first page", 1000), object: None },
+    ]
 }
 
 fn small() -> Question {
     Question::read("read small.txt", "git://pack/blob/HEAD/small.txt", SMALL.len())
 }
 
-/// What is asked, and which object `git` is asked for in its place.
-fn questions() -> [(Question, Option<&'static str>); 3] {
-    let history = Question::read("read history.txt", "git://pack/blob/HEAD/history.txt", 5000);
-    [
-        (small(), Some("HEAD:small.txt")),
-        (history, Some("HEAD:history.txt")),
-        (Question::list("list the first page", 1000), None),
-    ]
+/// A pack, and who reads it.
+struct Subject {
+    pack: Pack,
+    bytes: u64,
+    objects: u64,
+    server: Server,
+    client: PipeClient,
+    git: CatFile,
+    /// It goes away with this.
+    _config: WrittenConfig,
 }
 
-fn config(pack: &Pack, mebibytes: usize) -> WrittenConfig {
-    let plugin = Plugin::git("pack", pack.path()).limit("memory", format!("{mebibytes}MiB"));
-    ConfigFile::new().open().plugin(plugin).write()
-}
-
-async fn times(client: &PipeClient, question: &Question, number: usize) -> Vec<Duration> {
-    let mut times = Vec::new();
-    for _ in 0..number {
-        let asked = Instant::now();
-        client.ask(question).await;
-        times.push(asked.elapsed());
+impl Subject {
+    async fn open(size: usize) -> Self {
+        let pack = Pack::of(size);
+        let (bytes, objects) = pack.size();
+        let config = config(&pack, LIMIT);
+        let (server, client) = host(&config).await;
+        assert!(client.answer(&small()).await.contains(SMALL.trim_end()), "the file has its text");
+        let git = CatFile::start(&pack);
+        Self { pack, bytes, objects, server, client, git, _config: config }
     }
-    times.sort_unstable();
-    times
+}
+
+/// How long each read of one subject took, in order.
+#[derive(Clone, Default)]
+struct Times {
+    host: Vec<Duration>,
+    git: Vec<Duration>,
+}
+
+async fn times(subjects: &mut [Subject], asked: &Asked, number: usize) -> Vec<Times> {
+    let mut all = vec![Times::default(); subjects.len()];
+    for _ in 0..number {
+        for (subject, times) in subjects.iter_mut().zip(&mut all) {
+            let start = Instant::now();
+            subject.client.ask(&asked.question).await;
+            times.host.push(start.elapsed());
+            if let Some(object) = asked.object {
+                let start = Instant::now();
+                subject.git.read(object);
+                times.git.push(start.elapsed());
+            }
+        }
+    }
+    for times in &mut all {
+        times.host.sort_unstable();
+        times.git.sort_unstable();
+    }
+    all
 }
 
 /// The lowest of the limits with which an answer comes.
@@ -106,8 +148,7 @@ async fn least_memory(pack: &Pack, question: &Question) -> Option<usize> {
     let mut least = None;
     for limit in LIMITS {
         let config = config(pack, limit);
-        let (server, stdin, stdout) = Program::Host(&config).over_stdio();
-        let client = PipeClient::connect(stdin, stdout, ProtocolVersion::V_2025_11_25).await;
+        let (server, client) = host(&config).await;
         let answer = client.answer(question).await;
         server.end().await;
         if answer.contains("\"error\"") || answer.len() < question.least {
@@ -118,49 +159,12 @@ async fn least_memory(pack: &Pack, question: &Question) -> Option<usize> {
     least
 }
 
-/// How long `git cat-file --batch` takes.
-fn native_times(pack: &Pack, object: &str, number: usize) -> Vec<Duration> {
-    let mut native = CatFile::start(pack);
-    let mut times: Vec<_> = (0..number)
-        .map(|_| {
-            let asked = Instant::now();
-            native.read(object);
-            asked.elapsed()
-        })
-        .collect();
-    times.sort_unstable();
-    native.end();
-    times
+fn config(pack: &Pack, mebibytes: usize) -> WrittenConfig {
+    let plugin = Plugin::git("pack", pack.path()).limit("memory", format!("{mebibytes}MiB"));
+    ConfigFile::new().open().plugin(plugin).write()
 }
 
-/// `git cat-file --batch`, one process for all reads.
-struct CatFile {
-    child: Child,
-    stdin: ChildStdin,
-    stdout: BufReader<ChildStdout>,
-}
-
-impl CatFile {
-    fn start(pack: &Pack) -> Self {
-        let mut command = pack::git(pack.path());
-        command.args(["cat-file", "--batch"]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("git runs");
-        let stdin = child.stdin.take().expect("it is a pipe");
-        let stdout = BufReader::new(child.stdout.take().expect("it is a pipe"));
-        Self { child, stdin, stdout }
-    }
-
-    fn read(&mut self, object: &str) {
-        writeln!(self.stdin, "{object}").expect("git reads");
-        let mut head = String::new();
-        self.stdout.read_line(&mut head).expect("git answers");
-        let size: usize = head.trim_end().rsplit(' ').next().and_then(|size| size.parse().ok()).expect("a size");
-        let mut content = vec![0; size + 1];
-        self.stdout.read_exact(&mut content).expect("the content");
-    }
-
-    fn end(mut self) {
-        drop(self.stdin);
-        self.child.wait().expect("git ends");
-    }
+async fn host(config: &WrittenConfig) -> (Server, PipeClient) {
+    let (server, stdin, stdout) = Program::Host(config).over_stdio();
+    (server, PipeClient::connect(stdin, stdout, ProtocolVersion::V_2025_11_25).await)
 }

@@ -140,19 +140,6 @@ async fn parameters_that_are_wrong_are_told_from_methods_that_are_unknown() {
 }
 
 #[tokio::test]
-async fn a_cursor_that_is_no_text_is_refused_rather_than_taken_for_none() {
-    let repo = repo();
-    let config = ConfigFile::new().plugin(Plugin::git("demo", repo.path())).write();
-    let mut wire = StdioWire::start(&config, Revision::V_2025_11_25).await;
-    for (method, cursor) in [("resources/list", json!(5)), ("resources/templates/list", json!({}))] {
-        let answer = wire.request(method, json!({ "cursor": cursor })).await;
-        assert_eq!(answer.code(), INVALID, "{method}: {answer:?}");
-    }
-    wire.close();
-    wire.ended().await;
-}
-
-#[tokio::test]
 async fn a_template_that_is_not_there_cannot_be_completed() {
     let repo = repo();
     let config = ConfigFile::new().plugin(Plugin::git("demo", repo.path())).write();

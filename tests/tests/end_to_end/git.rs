@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use futures::future::join_all;
-use mcp_host_tests::{Client, ConfigFile, Folder, GitRepo, Plugin, Stdio, body, run};
+use mcp_host_tests::{Client, ConfigFile, Folder, GitRepo, Plugin, Stdio, body, reserved_expansion, run};
 use rmcp::model::{ErrorCode, ResourceContents};
 
 /// Names that somebody's parser, shell or URI library has stumbled over.
@@ -126,6 +126,31 @@ async fn every_file_with_a_hostile_name_is_listed_and_read_as_git_has_it() {
     assert_eq!(files(&repo, "HEAD").len(), HOSTILE.len() + 4);
     assert_same_listing(server.client(), &repo).await;
     assert_same_files(server.client(), &repo, "HEAD").await;
+    server.end().await;
+}
+
+#[tokio::test]
+async fn paths_are_completed_to_what_the_template_makes_the_right_uri_of() {
+    let repo = GitRepo::with_files(HOSTILE.map(|name| (Path::new(OsStr::from_bytes(name)), name)));
+    let config = served(&repo).write();
+    let server = Stdio::start(&config).await;
+    let client = server.client();
+    let complete = async |typed: &str| {
+        client.complete("git://repo/blob/{rev}/{+path}", ("path", typed), &[("rev", "main")]).await.unwrap().values
+    };
+    let mut files = Vec::new();
+    for value in complete("").await {
+        match value.ends_with('/') {
+            true => files.extend(complete(&value).await),
+            false => files.push(value),
+        }
+    }
+    assert!(files.len() > HOSTILE.len() / 2, "{files:?}");
+    for value in files.iter().filter(|value| !value.ends_with('/')) {
+        let uri = format!("git://repo/blob/main/{}", reserved_expansion(value));
+        let read = client.read(&uri).await.unwrap_or_else(|error| panic!("{value:?}: {error:?}"));
+        assert!(HOSTILE.contains(&&*body(&read[0])), "{value:?}");
+    }
     server.end().await;
 }
 

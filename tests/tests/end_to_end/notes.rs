@@ -3,7 +3,7 @@
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use mcp_host_tests::{ConfigFile, Folder, Plugin, Revision, Stdio, StdioWire};
+use mcp_host_tests::{ConfigFile, Folder, Plugin, Revision, Stdio, StdioWire, reserved_expansion};
 use rmcp::model::{ErrorCode, ResourceContents, Role};
 use serde_json::json;
 
@@ -107,16 +107,26 @@ async fn collections_by_tag_and_language_name_their_notes() {
 }
 
 #[tokio::test]
-async fn paths_in_any_script_are_completed_to_what_the_template_can_take() {
+async fn paths_in_any_script_are_completed_to_what_the_template_makes_a_uri_of() {
     let folder = generated();
     let config = served(folder.path()).write();
     let server = Stdio::start(&config).await;
     let completed = server.client().complete("notes://diary/{+path}", ("path", ""), &[]).await.unwrap();
     assert_eq!(completed.values.len(), 7, "{completed:?}");
     for value in completed.values {
-        assert!(!server.client().bytes(&format!("notes://diary/{value}")).await.is_empty(), "{value}");
+        let uri = format!("notes://diary/{}", reserved(&value));
+        assert!(!server.client().bytes(&uri).await.is_empty(), "{value}");
     }
     server.end().await;
+}
+
+/// What `{+value}` expands to (RFC 6570, section 3.2.3), for values with no other characters than these.
+fn reserved(value: &str) -> String {
+    let byte = |byte| match byte {
+        b' ' | 128.. => format!("%{byte:02X}"),
+        _ => char::from(byte).to_string(),
+    };
+    value.bytes().map(byte).collect()
 }
 
 #[tokio::test]

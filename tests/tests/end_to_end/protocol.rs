@@ -179,7 +179,9 @@ async fn methods_that_2026_07_28_removed_are_unknown_over_stdio() {
     let repo = repo();
     let config = served(&repo).write();
     let mut wire = StdioWire::start(&config, Revision::V_2026_07_28).await;
-    for (method, params) in unknown_methods() {
+    wire.request("server/discover", json!({})).await.result();
+    // The SDK answers a `ping` itself while a client over stdio may still turn out to be an older one.
+    for (method, params) in unknown_methods().into_iter().filter(|(method, _)| *method != "ping") {
         let answer = wire.request(method, params).await;
         assert_eq!(answer.code(), -32601, "{method}: {answer:?}");
     }

@@ -236,21 +236,24 @@ async fn a_listing_that_never_ends_is_given_in_bounded_pages() {
 }
 
 #[tokio::test]
-async fn slow_reads_of_one_plugin_do_not_hold_up_another() {
+async fn slow_reads_of_one_plugin_hold_up_neither_another_nor_those_who_would_wait() {
     let repo = repo();
     let slow = unruly("slow").limit("concurrency", 2).limit("wait", "0s");
     let config = ConfigFile::new().plugin(slow).plugin(Plugin::git("demo", repo.path())).write();
     let mut wire = StdioWire::start(&config, Revision::V_2025_11_25).await;
     let read = |uri: &str| json!({ "uri": uri });
-    let first = wire.ask("resources/read", read("unruly://slow/slow?ms=1500")).await;
-    let second = wire.ask("resources/read", read("unruly://slow/slow?ms=1500")).await;
-    let quick = wire.ask("resources/read", read("git://demo/blob/main/README.md")).await;
-    // Messages are taken in order, so what is answered first did not wait for what was asked before.
-    assert_eq!(wire.answer(quick).await.result()["contents"][0]["text"], "hello");
-    let third = wire.request("resources/read", read("unruly://slow/slow?ms=1")).await;
+    let mut under_way = Vec::new();
+    for path in ["slow?ms=25001", "slow?ms=25002"] {
+        under_way.push(wire.ask("resources/read", read(&format!("unruly://slow/{path}"))).await);
+        wire.log_line(&format!("a slow read has begun: {path}")).await;
+    }
+    let quick = wire.request("resources/read", read("git://demo/blob/main/README.md")).await;
+    assert_eq!(quick.result()["contents"][0]["text"], "hello");
+    let third = wire.request("resources/read", read("unruly://slow/good")).await;
     assert_eq!(third.error()["data"], json!({ "kind": "unavailable", "plugin": "slow", "retryAfterMs": 1000 }));
-    for id in [first, second] {
-        assert_eq!(wire.answer(id).await.result()["contents"][0]["text"], "slow");
+    for id in under_way {
+        wire.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }))
+            .await;
     }
     wire.close();
     wire.ended().await;

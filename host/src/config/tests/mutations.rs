@@ -99,7 +99,6 @@ fn texts() -> Vec<String> {
 
 /// Reads it as if it stood beside the valid ones, and shows every error.
 fn read(text: &str) {
-    let t = std::time::Instant::now();
     let Err(error) = Config::parse_in(text, Path::new("tests/ui/valid/mutated.toml"), &environment()) else { return };
     assert!(!error.problems().is_empty());
     let lines = text.lines().count().saturating_add(1);
@@ -110,20 +109,12 @@ fn read(text: &str) {
     assert!(error.render(Look::Plain).starts_with("error: "));
     assert!(error.render(Look::Coloured).contains("\u{1b}["));
     let shown = error.to_string();
-    if t.elapsed().as_micros() > 0 {
-        eprintln!("SLOW {:?} {text:?}", t.elapsed());
-    }
     assert!(!shown.contains(['\u{1b}', '\u{202e}', '\0', '\r']), "{shown:?}");
     assert!(!shown.contains("from a variable") && !shown.contains("from a file"));
 }
 
 fn config() -> ProptestConfig {
-    ProptestConfig {
-        cases: 300000,
-        rng_seed: RngSeed::Fixed(7),
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    }
+    ProptestConfig { cases: 1000, rng_seed: RngSeed::Fixed(1), failure_persistence: None, ..ProptestConfig::default() }
 }
 
 proptest! {

@@ -95,6 +95,26 @@ fn what_is_no_template_is_refused() {
 }
 
 #[test]
+fn a_template_is_expanded_by_rfc_6570() {
+    let expand = |path: &str, values: &[(&str, &str)]| {
+        let template = mount("git://linux/").compose_template(path).unwrap();
+        template.expand(values.iter().copied()).strip_prefix("git://linux/").unwrap().to_owned()
+    };
+    let values = [("rev", "feature/x"), ("path", "docs/日本 語.md"), ("limit", "3"), ("empty", "")];
+    for (path, expanded) in [
+        ("blob/{rev}/{+path}", "blob/feature%2Fx/docs/%E6%97%A5%E6%9C%AC%20%E8%AA%9E.md"),
+        ("log/{rev}{?path,limit}", "log/feature%2Fx?path=docs%2F%E6%97%A5%E6%9C%AC%20%E8%AA%9E.md&limit=3"),
+        ("a?x{&limit}", "a?x&limit=3"),
+        ("a{/rev,limit}", "a/feature%2Fx/3"),
+        ("a{.limit}{;empty}", "a.3;empty="),
+        ("{rev:4}", "feat"),
+        ("a{?none}{none}", "a"),
+    ] {
+        assert_eq!(expand(path, &values), expanded, "{path}");
+    }
+}
+
+#[test]
 fn the_variables_of_a_template_are_told_once_each_and_in_order() {
     let template = mount("git://linux/").compose_template("a{b}{+c,b:3}{?d*,%41}{c}").expect("a template");
     assert_eq!(template.variables().collect::<Vec<_>>(), ["b", "c", "d", "%41"]);

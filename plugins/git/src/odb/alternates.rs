@@ -5,7 +5,7 @@
 
 use crate::error::Result;
 use crate::files;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 /// How many bytes of a list of alternates are read.
 const MOST_BYTES: u64 = 64 * 1024;
@@ -15,7 +15,7 @@ const MOST: usize = 64;
 
 /// The directories that a directory of objects borrows from, those that they borrow from, and so on, each once.
 pub(crate) fn alternates(objects: &Path) -> Result<Vec<PathBuf>> {
-    let mut known = vec![plain(objects)];
+    let mut known = vec![files::plain(objects)];
     let mut all = Vec::new();
     let mut next = 0usize;
     let mut directory = objects.to_owned();
@@ -23,7 +23,7 @@ pub(crate) fn alternates(objects: &Path) -> Result<Vec<PathBuf>> {
         let list = files::read(&directory.join("info/alternates"), MOST_BYTES)?.unwrap_or_default();
         for line in list.split(|byte| *byte == b'\n').filter(|line| !line.is_empty() && !line.starts_with(b"#")) {
             let Some(alternate) = usable(&directory, line) else { continue };
-            let plain = plain(&alternate);
+            let plain = files::plain(&alternate);
             if all.len() < MOST && !known.contains(&plain) {
                 known.push(plain);
                 all.push(alternate);
@@ -44,7 +44,7 @@ fn usable(directory: &Path, line: &[u8]) -> Option<PathBuf> {
         Some(_) => gix_quote::ansi_c::undo(line.into()).ok()?.0.into_owned(),
         None => line.into(),
     };
-    let path = std::str::from_utf8(&line).ok().map(|path| directory.join(path));
+    let path = std::str::from_utf8(&line).ok().map(|path| files::from(directory, Path::new(path)));
     match path.filter(|path| files::is_directory(path)) {
         Some(path) => Some(path),
         None => {
@@ -52,19 +52,6 @@ fn usable(directory: &Path, line: &[u8]) -> Option<PathBuf> {
             None
         }
     }
-}
-
-/// The path without steps back and forth, by which two are told apart.
-fn plain(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::ParentDir if plain.file_name().is_some() => drop(plain.pop()),
-            Component::CurDir => {}
-            component => plain.push(component),
-        }
-    }
-    plain
 }
 
 #[cfg(test)]

@@ -29,6 +29,9 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::rc::Rc;
 
+/// How many bytes a commit or tag has at most. One with a longer message was made to do harm.
+const MOST_MESSAGE: usize = 4 * 1024 * 1024;
+
 /// The objects of a repository.
 pub(crate) struct Odb {
     hash: gix_hash::Kind,
@@ -120,6 +123,9 @@ impl Odb {
         let object = self.find(id)?.ok_or_else(|| Error::Missing(id.to_owned()))?;
         if object.kind != kind {
             return Err(Error::corrupt(format!("object {id}"), format!("it is a {}, expected a {kind}", object.kind)));
+        }
+        if matches!(kind, Kind::Commit | Kind::Tag) && object.data.len() > MOST_MESSAGE {
+            return Err(Error::corrupt(format!("{kind} {id}"), format!("it has {} bytes", object.data.len())));
         }
         Ok(object.data)
     }

@@ -31,11 +31,11 @@ impl Layout {
         let dot_git = dir.join(".git");
         let git_dir = match std::fs::metadata(&dot_git) {
             Ok(found) if found.is_dir() => dot_git,
-            Ok(_) => named(&dot_git, "gitdir: ")?.map(|path| dir.join(path)).unwrap_or(dot_git),
+            Ok(_) => named(&dot_git, "gitdir: ")?.map_or(dot_git, |path| files::from(dir, &path)),
             Err(_) => dir.to_owned(),
         };
         let common_dir = match named(&git_dir.join("commondir"), "")? {
-            Some(path) => git_dir.join(path),
+            Some(path) => files::from(&git_dir, &path),
             None => git_dir.clone(),
         };
         let layout = Self { git_dir, common_dir };

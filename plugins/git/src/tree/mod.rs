@@ -84,7 +84,7 @@ impl Iterator for Entries {
 }
 
 fn can_be_named(name: &BStr) -> bool {
-    !matches!(name.as_bytes(), b"" | b"." | b"..") && !name.contains(&b'/')
+    !matches!(name.as_bytes(), b"" | b"." | b"..") && !name.contains(&b'/') && name.len() <= LONGEST
 }
 
 impl Repository {

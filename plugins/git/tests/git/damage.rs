@@ -238,7 +238,7 @@ fn a_bomb_of_directories_is_refused_and_a_bomb_of_files_is_paged() {
 #[test]
 fn a_zip_bomb_is_read_no_further_than_its_header_says() {
     let repo = Repo::new();
-    // A gigabyte of zeros in a loose object: a megabyte on disk.
+    // Zeros, of which a loose object takes a thousandth on disk.
     let bomb = vec![0; 64 << 20];
     let id = String::from_utf8(repo.git_with(["hash-object", "-w", "--stdin"], &bomb)).unwrap().trim().to_owned();
     let root = tree(&repo, &[("100644", "bomb", &id)]);

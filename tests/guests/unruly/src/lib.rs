@@ -50,7 +50,7 @@ impl Provider for Unruly {
         if let Some(captures) = PathTemplate::parse("slow{?ms}")?.matches(path) {
             let ms = captures.get("ms").and_then(|ms| ms.parse().ok()).unwrap_or(0);
             // Whoever waits for this line knows that the read is under way.
-            log::info!("a slow read has begun");
+            log::info!("a slow read has begun: {path}");
             std::thread::sleep(Duration::from_millis(ms));
             return Ok(vec![Contents::text(Entry::new(path, "slow"), "slow")]);
         }
