@@ -29,6 +29,8 @@ const MAX_WASM_STACK: usize = 512 << 10;
 const ASYNC_STACK_SIZE: usize = 2 << 20;
 /// How much of a memory slot stays mapped for the next instance: resetting it is cheaper than mapping it anew.
 const KEEP_RESIDENT: usize = 2 << 20;
+/// The same for table slots.
+const TABLE_KEEP_RESIDENT: usize = 64 << 10;
 
 /// Compiles nothing and knows no plugin: it runs what `loader` brings.
 pub(super) struct Engine {
@@ -103,6 +105,7 @@ fn pooled() -> wasmtime::Result<wasmtime::Engine> {
         .max_core_instance_size(MAX_INSTANCE_SIZE)
         .table_elements(MAX_TABLE_ELEMENTS)
         .linear_memory_keep_resident(KEEP_RESIDENT)
+        .table_keep_resident(TABLE_KEEP_RESIDENT)
         .pagemap_scan(Enabled::Auto);
     let mut config = code_settings();
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));

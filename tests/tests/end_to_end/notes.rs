@@ -114,19 +114,10 @@ async fn paths_in_any_script_are_completed_to_what_the_template_makes_a_uri_of()
     let completed = server.client().complete("notes://diary/{+path}", ("path", ""), &[]).await.unwrap();
     assert_eq!(completed.values.len(), 7, "{completed:?}");
     for value in completed.values {
-        let uri = format!("notes://diary/{}", reserved(&value));
+        let uri = format!("notes://diary/{}", reserved_expansion(&value));
         assert!(!server.client().bytes(&uri).await.is_empty(), "{value}");
     }
     server.end().await;
-}
-
-/// What `{+value}` expands to (RFC 6570, section 3.2.3), for values with no other characters than these.
-fn reserved(value: &str) -> String {
-    let byte = |byte| match byte {
-        b' ' | 128.. => format!("%{byte:02X}"),
-        _ => char::from(byte).to_string(),
-    };
-    value.bytes().map(byte).collect()
 }
 
 #[tokio::test]
