@@ -1,6 +1,9 @@
 //! One handler for every revision and both transports.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+
+use futures::FutureExt;
 
 use rmcp::model::{
     CacheScope, CompleteRequestParams, CompleteResult, CustomRequest, CustomResult, ErrorCode, Extensions,
@@ -86,13 +89,18 @@ fn is_stateless(context: &RequestContext<RoleServer>) -> bool {
     context.protocol_version().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
 }
 
-/// Runs a request until it is answered or the client cancels it; the guest's call ends with it.
+/// Runs a request until it is answered or the client cancels it; the guest's call ends with it. A fault of the host itself
+/// stays in its request, and is answered too.
 async fn unless_cancelled<T>(
     context: &RequestContext<RoleServer>,
     request: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, ErrorData> {
+    let request = AssertUnwindSafe(request).catch_unwind();
     tokio::select! {
-        answer = request => answer.map_err(|error| to_rpc(&error)),
+        answer = request => match answer {
+            Ok(answer) => answer.map_err(|error| to_rpc(&error)),
+            Err(_panic) => Err(ErrorData::internal_error("the server failed; its log says why", None)),
+        },
         () = context.ct.cancelled() => Err(ErrorData::internal_error("the request was cancelled", None)),
     }
 }

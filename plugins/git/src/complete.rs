@@ -52,6 +52,12 @@ fn revisions(repository: &Repository, settings: &Settings) -> Result<Vec<String>
     Ok(revisions)
 }
 
+/// Whether `{+path}` makes the right path of a name: what means something in a URI it takes over as it stands (RFC 6570,
+/// section 3.2.3). Files with other names are found by listing.
+fn is_expandable(name: &str) -> bool {
+    !name.contains(['%', '?', '#', '[', ']'])
+}
+
 /// What stands in the directory that was typed so far and begins with the rest of it. Directories end with a slash.
 fn names(repository: &Repository, rev: &BStr, template: &str, typed: &str) -> Result<Vec<String>> {
     let (directory, beginning) = match typed.rsplit_once('/') {
@@ -70,7 +76,7 @@ fn names(repository: &Repository, rev: &BStr, template: &str, typed: &str) -> Re
         let entry = entry?;
         let is_tree = entry.mode.is_tree();
         match entry.name.to_str() {
-            Ok(name) if name.starts_with(beginning) && (is_tree || !directories_only) => {
+            Ok(name) if name.starts_with(beginning) && is_expandable(name) && (is_tree || !directories_only) => {
                 names.push(format!("{prefix}{name}{}", if is_tree { "/" } else { "" }));
             }
             _ => {}
