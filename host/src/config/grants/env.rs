@@ -1,0 +1,91 @@
+//! Variables, secret or not: `grants.env`.
+//!
+//! A table from names to values. The provider sees these variables and none of the host's own; an empty table, the default,
+//! gives it none.
+//!
+//! | value | means |
+//! |---|---|
+//! | `"text"` | that text |
+//! | `{ env = "NAME" }` | the value of a variable of the host, which must be set |
+//! | `{ file = "PATH" }` | the text of a file of at most 64 KiB, without one line break at its end |
+//!
+//! A name is not empty and has no `=` and no control character; a value has no NUL. Values are read once, with the config, and
+//! no message shows them.
+//!
+//! ```
+//! use mcp_resource_host::config::{Plugin, Secret};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut notes = Plugin::new("notes".parse()?, "notes.wasm", "notes:///".parse()?);
+//! assert!(notes.grants.env.is_empty());
+//!
+//! let token = Secret::new("hunter2".to_owned());
+//! assert_eq!(format!("{token:?}"), "Secret(…)");
+//! notes.grants.env.insert("TOKEN".parse()?, token);
+//! # Ok(())
+//! # }
+//! ```
+
+use std::collections::BTreeMap;
+
+use toml::de::DeValue;
+
+use crate::config::error::{Advice, Problem};
+use crate::config::guest::EnvName;
+use crate::config::reader::{FromNode, Node};
+use crate::config::secret::{Elsewhere, Secret};
+
+/// The table of granted variables.
+pub(super) struct Env(pub(super) BTreeMap<EnvName, Secret<String>>);
+
+impl FromNode for Env {
+    const WHAT: &'static str = "a table of variables";
+
+    fn example() -> String {
+        "{ LANG = \"ja\", TOKEN = { env = \"MY_TOKEN\" } }".into()
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        let variables = node.entries::<Self>()?.into_iter().filter_map(|entry| {
+            let name = match entry.key.parse::<EnvName>() {
+                Ok(name) => Some(name),
+                Err(error) => {
+                    let problem = Problem::new(error.to_string(), error.advice(entry.key));
+                    node.scope.report(problem.at(entry.key_span.clone()));
+                    None
+                }
+            };
+            let value = EnvValue::from_node(&entry);
+            Some((name?, value?.0))
+        });
+        Some(Self(variables.collect()))
+    }
+}
+
+/// The value of a granted variable, wherever it stands.
+struct EnvValue(Secret<String>);
+
+impl FromNode for EnvValue {
+    const WHAT: &'static str = "a string, or a table with `env` or `file`";
+
+    fn example() -> String {
+        Elsewhere::example()
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        let value = match node.value {
+            DeValue::Table(_) => Elsewhere::from_node(node)?.0,
+            DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_) => {
+                let help = format!("put it in quotes: {}", node.assign(&format!("\"{}\"", node.written())));
+                node.problem("the value of a variable is text", help);
+                return None;
+            }
+            _ => node.string::<Self>()?.to_owned(),
+        };
+        if value.contains('\0') {
+            node.problem("the value of a variable cannot hold a NUL", "take the NUL out");
+            return None;
+        }
+        Some(Self(Secret::new(value)))
+    }
+}
