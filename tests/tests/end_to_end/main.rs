@@ -15,6 +15,7 @@ mod access;
 mod bad_input;
 mod broken;
 mod cli;
+mod crooked;
 mod cursors;
 mod git;
 mod http;
