@@ -141,6 +141,15 @@ async fn a_name_is_resolved_once_and_what_was_checked_is_connected_to() {
 }
 
 #[tokio::test]
+async fn what_is_below_a_wildcard_is_reached() {
+    let network = Arc::new(Network::new(&[&[PUBLIC]]).with_server(server(None).await));
+    let http = http(network.clone(), [grant("http://*.example.com")]);
+    assert_eq!(get(&http, "http://a.b.EXAMPLE.com/").await.unwrap(), "hello");
+    assert!(matches!(get(&http, "http://example.com/").await.unwrap_err(), Error::HttpRequestDenied));
+    assert_eq!(network.resolved(), ["a.b.example.com"]);
+}
+
+#[tokio::test]
 async fn a_name_that_leads_inside_is_connected_to_nowhere() {
     for address in ["127.0.0.1", "::1", "169.254.169.254", "fd00:ec2::254", "::ffff:10.0.0.1", "0.0.0.0"] {
         let network = Arc::new(Network::new(&[&[address]]).with_server(server(None).await));
