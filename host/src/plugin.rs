@@ -26,6 +26,7 @@ mod engine;
 mod epoch;
 mod error;
 mod fault;
+mod grants;
 mod guest_log;
 mod inspect;
 mod instance;
@@ -44,6 +45,7 @@ use tokio::sync::Semaphore;
 use self::bindings::contract;
 use self::bindings::logging::Level;
 use self::engine::Engine;
+use self::grants::http::Trust;
 use self::guest_log::GuestLog;
 use self::instance::{Caller, Turn};
 use self::loader::{Loaded, Loader};
@@ -63,6 +65,7 @@ pub use self::progress::Progress;
 /// The engine, and what loads plugins for it.
 pub struct Plugins {
     engine: Arc<Engine>,
+    trust: Arc<Trust>,
     loader: Loader,
 }
 
@@ -82,7 +85,7 @@ impl Plugins {
     pub fn start(compiler: Compiler, cache: &FilePath, progress: Progress) -> Result<Self, StartError> {
         let engine = Arc::new(Engine::start()?);
         let loader = Loader::new(engine.clone(), compiler, cache, progress)?;
-        Ok(Self { engine, loader })
+        Ok(Self { engine, trust: Arc::default(), loader })
     }
 
     /// Loads a plugin: its component is checked, linked, compiled if need be, and asked to describe itself.
@@ -103,7 +106,7 @@ impl Plugins {
             caller: Arc::new(Caller {
                 engine: self.engine.clone(),
                 provider: loaded.provider.clone(),
-                sandbox: Sandbox::new(config, log.clone()),
+                sandbox: Sandbox::new(config, self.trust.clone(), log.clone()),
                 limits: config.limits.clone(),
                 places: Arc::new(Semaphore::new(config.limits.concurrency.get())),
             }),

@@ -19,6 +19,7 @@ mod crooked;
 mod cursors;
 mod git;
 mod http;
+mod http_grant;
 mod lifecycle;
 mod notes;
 mod other_clients;
