@@ -31,8 +31,10 @@
 //!
 //! Bounded: a file of [`Config::LARGEST_FILE`] bytes, values as deep as the TOML parser goes (80).
 
+pub mod compile;
 mod count;
 mod cursor_key;
+mod digest;
 mod environment;
 mod error;
 mod glob;
@@ -60,7 +62,9 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
+pub use compile::Compile;
 pub use count::Count;
+pub use digest::{Digest, DigestError};
 pub use environment::Environment;
 pub use error::{ConfigError, Look, Position, Problem};
 pub use glob::{GlobError, UriGlob};

@@ -21,16 +21,18 @@ mod cache;
 mod compiler;
 mod convert;
 mod cpu;
-mod digest;
 mod engine;
 mod epoch;
 mod error;
 mod fault;
+mod file;
 mod guest_log;
 mod inspect;
 mod instance;
 mod limits;
 mod loader;
+mod missing;
+mod needs;
 mod progress;
 mod sandbox;
 mod state;
@@ -41,23 +43,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Semaphore;
 
-use self::bindings::contract;
 use self::bindings::logging::Level;
+use self::bindings::{ProviderPre, contract};
 use self::engine::Engine;
 use self::guest_log::GuestLog;
 use self::instance::{Caller, Turn};
-use self::loader::{Loaded, Loader};
+use self::loader::{Compiled, Loader};
 use self::sandbox::Sandbox;
-use crate::config;
+use self::state::State;
+use crate::config::{self, Digest};
 use crate::resource::{Argument, Completion, Contents, Entry, EntryTemplate};
 use crate::uri::{Mount, Path};
 
 pub use self::compiler::{CompileError, Compiler, run_compiler};
 pub use self::convert::{ChangeSet, Page};
-pub use self::digest::Digest;
 pub use self::error::{EngineError, LoadError};
 pub use self::fault::Fault;
 pub use self::inspect::{Info, Inspection};
+pub use self::missing::Missing;
+pub use self::needs::{Capability, Need, Needs, Standing};
 pub use self::progress::Progress;
 
 /// The engine, and what loads plugins for it.
@@ -78,31 +82,41 @@ pub enum StartError {
 }
 
 impl Plugins {
-    /// Starts the engine. Compiled components are kept in `cache`.
-    pub fn start(compiler: Compiler, cache: &FilePath, progress: Progress) -> Result<Self, StartError> {
+    /// Starts the engine. Components are compiled within `limits`, and compiled ones are kept in `cache`.
+    pub fn start(
+        compiler: Compiler,
+        limits: config::Compile,
+        cache: &FilePath,
+        progress: Progress,
+    ) -> Result<Self, StartError> {
         let engine = Arc::new(Engine::start()?);
-        let loader = Loader::new(engine.clone(), compiler, cache, progress)?;
+        let loader = Loader::new(engine.clone(), compiler, limits, cache, progress)?;
         Ok(Self { engine, loader })
     }
 
     /// Loads a plugin: its component is checked, linked, compiled if need be, and asked to describe itself.
     pub async fn load(&self, config: &config::Plugin) -> Result<Plugin, LoadError> {
-        let loaded = self.loader.load(&config.component).await?;
-        let mut plugin = self.assemble(config, &loaded);
+        let compiled = self.loader.load(config).await?;
+        let provider = self.loader.link(&config.component, &compiled)?;
+        let mut plugin = self.assemble(config, &compiled, provider);
         plugin.info = plugin.describe().await.map_err(LoadError::Describe)?;
         Ok(plugin)
     }
 
-    fn assemble(&self, config: &config::Plugin, loaded: &Loaded) -> Plugin {
+    fn assemble(&self, config: &config::Plugin, compiled: &Compiled, provider: ProviderPre<State>) -> Plugin {
+        let component = compiled.component.component_type();
+        let imports = component.imports(self.engine.wasmtime()).map(|(name, _)| name);
         let name: Arc<str> = config.name.as_str().into();
         let log = GuestLog::new(name.clone(), config.limits.log.bytes());
         Plugin {
             name,
             mount: config.mount.clone(),
+            digest: compiled.digest,
+            needs: Needs::of(imports, config),
             info: Info::default(),
             caller: Arc::new(Caller {
                 engine: self.engine.clone(),
-                provider: loaded.provider.clone(),
+                provider,
                 sandbox: Sandbox::new(config, log.clone()),
                 limits: config.limits.clone(),
                 places: Arc::new(Semaphore::new(config.limits.concurrency.get())),
@@ -117,6 +131,8 @@ impl Plugins {
 pub struct Plugin {
     name: Arc<str>,
     mount: Mount,
+    digest: Digest,
+    needs: Needs,
     info: Info,
     caller: Arc<Caller>,
     log: Arc<GuestLog>,
@@ -133,6 +149,16 @@ impl Plugin {
     /// The URI prefix that it owns.
     pub fn mount(&self) -> &Mount {
         &self.mount
+    }
+
+    /// What its component is, by its content.
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// What its component imports against what it is granted.
+    pub fn needs(&self) -> &Needs {
+        &self.needs
     }
 
     /// What its provider says of itself.

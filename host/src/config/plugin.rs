@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use super::digest::Digest;
 use super::error::{Advice, quote};
 use super::grants::Grants;
 use super::limits::Limits;
@@ -21,6 +22,8 @@ pub struct Plugin {
     pub name: PluginName,
     /// The component's file. One that a config file names exists.
     pub component: PathBuf,
+    /// What the component's file must be. Without it: whatever is there.
+    pub digest: Option<Digest>,
     /// The URI prefix that it owns. No two of a config overlap.
     pub mount: Mount,
     /// What the provider is told: strings as they stand, other values as JSON.
@@ -37,6 +40,7 @@ impl Plugin {
         Self {
             name,
             component: component.into(),
+            digest: None,
             mount,
             config: BTreeMap::new(),
             grants: Grants::default(),
@@ -56,13 +60,14 @@ impl FromNode for Plugin {
         node.table(|table| {
             let name = table.required("name");
             let component = table.required::<ExistingFile>("component");
+            let digest = table.optional("digest");
             let mount = table.required("mount");
             let config = table.optional("config").map(|Settings(settings)| settings).unwrap_or_default();
             let grants = table.or_default("grants");
             let limits = table.or_default("limits");
             // What is wrong with the component is reported; the rest is still worth comparing with other plugins.
             let component = component.map(|ExistingFile(path)| path).unwrap_or_default();
-            Some(Self { config, grants, limits, ..Self::new(name?, component, mount?) })
+            Some(Self { digest, config, grants, limits, ..Self::new(name?, component, mount?) })
         })
     }
 }
