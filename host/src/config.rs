@@ -68,7 +68,10 @@ pub use digest::{Digest, DigestError};
 pub use environment::Environment;
 pub use error::{ConfigError, Look, Position, Problem};
 pub use glob::{GlobError, UriGlob};
-pub use grants::{DirGrant, Grants, Mode};
+pub use grants::{
+    CredentialError, CredentialName, CredentialValue, DirGrant, Grants, Host, HostName, HttpGrant, HttpGrants, Mode,
+    Origin, OriginError, OriginPattern, OriginTwice, Roots, RootsError, Scheme,
+};
 pub use guest::{EnvName, EnvNameError, GuestPath, GuestPathError};
 pub use http::{HttpAddress, HttpAddressError};
 pub use limits::Limits;

@@ -2,6 +2,7 @@
 
 mod dirs;
 mod env;
+mod http;
 
 use std::collections::BTreeMap;
 
@@ -12,6 +13,10 @@ use super::reader::{FromNode, Node};
 use super::secret::Secret;
 
 pub use self::dirs::{DirGrant, Mode};
+pub use self::http::{
+    CredentialError, CredentialName, CredentialValue, Host, HostName, HttpGrant, HttpGrants, Origin, OriginError,
+    OriginPattern, OriginTwice, Roots, RootsError, Scheme,
+};
 
 /// What a plugin may use: `grants` of a `[[plugin]]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,6 +26,8 @@ pub struct Grants {
     pub dirs: BTreeMap<GuestPath, DirGrant>,
     /// Variables that the provider sees, with their values. It sees none of the host's own.
     pub env: BTreeMap<EnvName, Secret<String>>,
+    /// Web servers that it may send requests to.
+    pub http: HttpGrants,
 }
 
 impl FromNode for Grants {
@@ -35,6 +42,7 @@ impl FromNode for Grants {
             Some(Self {
                 dirs: table.optional("dirs").map(|Dirs(dirs)| dirs).unwrap_or_default(),
                 env: table.optional("env").map(|Env(env)| env).unwrap_or_default(),
+                http: table.or_default("http"),
             })
         })
     }
