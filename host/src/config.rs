@@ -69,8 +69,9 @@ pub use environment::Environment;
 pub use error::{ConfigError, Look, Position, Problem};
 pub use glob::{GlobError, UriGlob};
 pub use grants::{
-    CredentialError, CredentialName, CredentialValue, DirGrant, Grants, Host, HostName, HttpGrant, HttpGrants, Mode,
-    Origin, OriginError, OriginPattern, OriginTwice, Roots, RootsError, Scheme,
+    BucketKeys, BucketName, BucketNameError, BucketQuota, CredentialError, CredentialName, CredentialValue, DirGrant,
+    Grants, Host, HostName, HttpGrant, HttpGrants, KeyvalueGrant, Mode, Origin, OriginError, OriginPattern,
+    OriginTwice, Roots, RootsError, Scheme,
 };
 pub use guest::{EnvName, EnvNameError, GuestPath, GuestPathError};
 pub use http::{HttpAddress, HttpAddressError};
