@@ -18,8 +18,9 @@ use std::sync::Arc;
 use self::ahead::Ahead;
 use self::cursor::{Binding, Position, Sealer};
 use crate::access::Principal;
-use crate::plugin::{Fault, Plugin};
+use crate::plugin::{Fault, LoadError, Plugin};
 use crate::resource::{Error, Listing, Missing};
+use crate::uri::Mount;
 
 pub(crate) use self::source::{Entries, Kind, Source, Templates};
 
@@ -28,18 +29,17 @@ pub use self::key::{CursorKey, KeyError};
 /// Calls to providers that one page may take.
 const MAX_CALLS: usize = 64;
 
-/// A plugin as the catalog has it: loaded, or known only by name because it did not load.
-#[derive(Clone)]
+/// A plugin of the config: loaded, or not.
 pub(crate) struct Slot {
     pub(crate) name: String,
-    /// None if it did not load.
-    pub(crate) plugin: Option<Arc<Plugin>>,
+    pub(crate) mount: Mount,
+    pub(crate) plugin: Result<Arc<Plugin>, LoadError>,
 }
 
 impl Slot {
     /// The plugin, if it did load.
     pub(crate) fn loaded(&self) -> Result<&Plugin, Error> {
-        self.plugin.as_deref().ok_or_else(|| self.not_loaded())
+        self.plugin.as_deref().map_err(|_| self.not_loaded())
     }
 
     /// The answer to any request for a plugin that did not load.
@@ -155,9 +155,9 @@ fn answer(slot: &Slot, fault: Option<Fault>, uri: &str) -> Error {
 }
 
 fn missing(slot: &Slot, fault: Option<Fault>) -> Missing {
-    let reason = match answer(slot, fault, "") {
-        Error::Unavailable { reason, .. } => reason,
-        _ => "it failed; the server's log says why".to_owned(),
+    let (reason, retry_after) = match answer(slot, fault, "") {
+        Error::Unavailable { reason, retry_after, .. } => (reason, retry_after),
+        _ => ("it failed; the server's log says why".to_owned(), None),
     };
-    Missing { plugin: slot.name.clone(), reason }
+    Missing { plugin: slot.name.clone(), reason, retry_after }
 }

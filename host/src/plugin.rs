@@ -25,6 +25,7 @@ mod engine;
 mod epoch;
 mod error;
 mod fault;
+mod faults;
 mod file;
 mod guest_log;
 mod inspect;
@@ -37,15 +38,16 @@ mod progress;
 mod sandbox;
 mod state;
 
+use std::collections::BTreeMap;
 use std::path::Path as FilePath;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use self::bindings::logging::Level;
 use self::bindings::{ProviderPre, contract};
 use self::engine::Engine;
+use self::faults::Faults;
 use self::guest_log::GuestLog;
 use self::instance::{Caller, Turn};
 use self::loader::{Compiled, Loader};
@@ -58,7 +60,7 @@ use crate::uri::{Mount, Path};
 pub use self::compiler::{CompileError, Compiler, run_compiler};
 pub use self::convert::{ChangeSet, Page};
 pub use self::error::{EngineError, LoadError};
-pub use self::fault::Fault;
+pub use self::fault::{Fault, FaultKind};
 pub use self::inspect::{Info, Inspection};
 pub use self::missing::Missing;
 pub use self::needs::{Capability, Need, Needs, Standing};
@@ -109,7 +111,6 @@ impl Plugins {
         let name: Arc<str> = config.name.as_str().into();
         let log = GuestLog::new(name.clone(), config.limits.log.bytes());
         Plugin {
-            name,
             mount: config.mount.clone(),
             digest: compiled.digest,
             needs: Needs::of(imports, config),
@@ -117,12 +118,12 @@ impl Plugins {
             caller: Arc::new(Caller {
                 engine: self.engine.clone(),
                 provider,
-                sandbox: Sandbox::new(config, log.clone()),
+                sandbox: Sandbox::new(config, log),
                 limits: config.limits.clone(),
                 places: Arc::new(Semaphore::new(config.limits.concurrency.get())),
             }),
-            log,
-            faults: AtomicU64::new(0),
+            faults: Faults::new(name.clone(), config.limits.log.bytes()),
+            name,
         }
     }
 }
@@ -135,9 +136,7 @@ pub struct Plugin {
     needs: Needs,
     info: Info,
     caller: Arc<Caller>,
-    log: Arc<GuestLog>,
-    /// How often the provider was at fault.
-    faults: AtomicU64,
+    faults: Faults,
 }
 
 impl Plugin {
@@ -166,9 +165,14 @@ impl Plugin {
         &self.info
     }
 
-    /// How often its provider broke the contract: a path that leaves the mount, a hint that is invalid, a trap.
-    pub fn faults(&self) -> u64 {
-        self.faults.load(Ordering::Relaxed)
+    /// How often something went wrong with it since it was loaded, by kind. Kinds of which there was nothing are not in it.
+    pub fn faults(&self) -> BTreeMap<FaultKind, u64> {
+        self.faults.counts()
+    }
+
+    /// For how long it is still set aside because it kept failing; none if it is not.
+    pub fn set_aside(&self) -> Option<Duration> {
+        None
     }
 
     /// One page of its default listing, or of what is directly below `parent`. `limit` is a hint: a page may be longer.
@@ -181,7 +185,7 @@ impl Plugin {
                 )
             })
             .await?;
-        self.page(page, cursor).inspect_err(|fault| self.note("list-entries", fault))
+        self.page(page, cursor).inspect_err(|fault| self.faults.note("list-entries", fault))
     }
 
     /// One page of its templates.
@@ -192,7 +196,7 @@ impl Plugin {
                 Box::pin(async move { guest.call_list_templates(store, asked.as_deref()).await })
             })
             .await?;
-        self.template_page(page, cursor).inspect_err(|fault| self.note("list-templates", fault))
+        self.template_page(page, cursor).inspect_err(|fault| self.faults.note("list-templates", fault))
     }
 
     /// Reads a resource: at least one content. Those with other URIs than the one asked for are of what is below it.
@@ -203,7 +207,7 @@ impl Plugin {
                 Box::pin(async move { guest.call_read(store, &asked).await })
             })
             .await?;
-        self.contents(contents, path).inspect_err(|fault| self.note("read", fault))
+        self.contents(contents, path).inspect_err(|fault| self.faults.note("read", fault))
     }
 
     /// Tells about a resource without reading it.
@@ -214,7 +218,7 @@ impl Plugin {
                 Box::pin(async move { guest.call_stat(store, &asked).await })
             })
             .await?;
-        self.stat_entry(entry, path).inspect_err(|fault| self.note("stat", fault))
+        self.stat_entry(entry, path).inspect_err(|fault| self.faults.note("stat", fault))
     }
 
     /// Completes a variable of one of its path templates.
@@ -244,7 +248,7 @@ impl Plugin {
                 Box::pin(async move { guest.call_changes(store, &paths, since.as_deref()).await })
             })
             .await?;
-        self.change_set(changes).inspect_err(|fault| self.note("changes", fault))
+        self.change_set(changes).inspect_err(|fault| self.faults.note("changes", fault))
     }
 
     /// The directories of the machine that it was granted.
@@ -259,20 +263,6 @@ impl Plugin {
             })
             .await?;
         Ok(info.into())
-    }
-
-    /// Counts and logs what a provider did wrong.
-    fn provider_fault(&self, message: &str) {
-        self.faults.fetch_add(1, Ordering::Relaxed);
-        self.log.line(Level::Warn, "", message);
-    }
-
-    /// Counts and logs a call that failed, unless the failure is an answer.
-    fn note(&self, function: &str, fault: &Fault) {
-        if fault.is_worth_logging() {
-            self.faults.fetch_add(1, Ordering::Relaxed);
-            self.log.line(Level::Warn, function, &fault.to_string());
-        }
     }
 }
 

@@ -123,8 +123,7 @@ impl<'a> Tried<'a> {
         let state = match &self.state {
             State::NotLoaded(_) => Cell::bad("not loaded"),
             State::Fails(..) => Cell::bad("fails"),
-            State::Works(loaded, _) if loaded.faults() > 0 => Cell::doubtful(&counted(loaded.faults())),
-            State::Works(..) => Cell::good("ok"),
+            State::Works(loaded, _) => works(loaded.faults().into_values().sum()),
         };
         [
             Cell::whole(self.plugin.name.as_str()),
@@ -135,11 +134,12 @@ impl<'a> Tried<'a> {
     }
 }
 
-/// That it works, but for what its provider did wrong.
-fn counted(faults: u64) -> String {
+/// That it works, but for what its provider did wrong on the way.
+fn works(faults: u64) -> Cell {
     match faults {
-        1 => "ok, 1 fault".to_owned(),
-        _ => format!("ok, {faults} faults"),
+        0 => Cell::good("ok"),
+        1 => Cell::doubtful("ok, 1 fault"),
+        _ => Cell::doubtful(&format!("ok, {faults} faults")),
     }
 }
 

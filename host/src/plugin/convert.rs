@@ -53,7 +53,7 @@ impl Plugin {
         }
         let changed = changes.changed.iter().filter_map(|path| {
             let located = self.mount.compose(path);
-            located.map(|located| located.path).map_err(|error| self.provider_fault(&error.to_string())).ok()
+            located.map(|located| located.path).map_err(|error| self.faults.note_part(&error.to_string())).ok()
         });
         Ok(ChangeSet {
             changed: changed.collect(),
@@ -65,7 +65,9 @@ impl Plugin {
 
     pub(super) fn page(&self, page: contract::Page, asked: Option<&str>) -> Result<Page<Entry>, Fault> {
         let items = page.entries.into_iter().filter_map(|entry| {
-            self.entry(entry).inspect_err(|fault| self.provider_fault(&format!("an entry was left out: {fault}"))).ok()
+            self.entry(entry)
+                .inspect_err(|fault| self.faults.note_part(&format!("an entry was left out: {fault}")))
+                .ok()
         });
         Ok(Page { items: items.collect(), next_cursor: next_cursor(page.next_cursor, asked)? })
     }
@@ -77,7 +79,7 @@ impl Plugin {
     ) -> Result<Page<EntryTemplate>, Fault> {
         let items = page.templates.into_iter().filter_map(|template| {
             self.template(template)
-                .inspect_err(|fault| self.provider_fault(&format!("a template was left out: {fault}")))
+                .inspect_err(|fault| self.faults.note_part(&format!("a template was left out: {fault}")))
                 .ok()
         });
         Ok(Page { items: items.collect(), next_cursor: next_cursor(page.next_cursor, asked)? })
@@ -201,7 +203,7 @@ impl Plugin {
     }
 
     fn dropped<T>(&self, of: &str, what: &str, found: &str, expected: &str) -> Option<T> {
-        self.provider_fault(&format!(
+        self.faults.note_part(&format!(
             "{what} of `{}` dropped: expected {expected}, found `{}`",
             of.escape_debug(),
             found.escape_debug()

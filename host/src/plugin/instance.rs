@@ -54,7 +54,7 @@ impl Plugin {
     {
         let answer = self.caller.clone().call(turn, run).await;
         if let Err(fault) = &answer {
-            self.note(function, fault);
+            self.faults.note(function, fault);
         }
         answer
     }

@@ -137,6 +137,8 @@ impl Capability {
                 });
                 dirs.collect()
             }
+            Self::Http => grants.http.iter().map(|grant| grant.origin.to_string()).collect(),
+            Self::Keyvalue => grants.keyvalue.keys().map(ToString::to_string).collect(),
             Self::Variables => grants.env.keys().map(ToString::to_string).collect(),
             Self::Config => plugin.config.keys().cloned().collect(),
             _ => Vec::new(),
@@ -193,7 +195,7 @@ pub struct Need {
     pub capability: Capability,
     /// The interfaces that are imported, in order.
     pub imports: Vec<String>,
-    /// What is granted: directories as the provider sees them, names of variables, keys of settings.
+    /// What is granted: directories as the provider sees them, origins, buckets, names of variables, keys of settings.
     pub granted: Vec<String>,
     /// How both stand to each other.
     pub standing: Standing,
@@ -250,5 +252,104 @@ impl Needs {
     /// What is wrong with them: what is missing, and what is granted for nothing.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
         self.iter().filter_map(Need::warning)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{DirGrant, HttpGrant, KeyvalueGrant, Secret};
+
+    fn plugin() -> config::Plugin {
+        config::Plugin::new("web".parse().unwrap(), "web.wasm", "web://".parse().unwrap())
+    }
+
+    fn generous() -> config::Plugin {
+        let mut plugin = plugin();
+        plugin.config.insert("seeds".to_owned(), "[]".to_owned());
+        let grants = &mut plugin.grants;
+        grants.dirs.insert("/cache".parse().unwrap(), DirGrant { host: "/srv".into(), mode: Mode::ReadWrite });
+        grants.http.add(HttpGrant::new("https://docs.rs".parse().unwrap())).unwrap();
+        grants.keyvalue.insert("pages".parse().unwrap(), KeyvalueGrant::default());
+        grants.env.insert("TOKEN".parse().unwrap(), Secret::new("hunter2".to_owned()));
+        plugin
+    }
+
+    /// All that takes a grant.
+    const IMPORTS: [&str; 7] = [
+        "wasi:filesystem/types@0.2.6",
+        "wasi:filesystem/preopens@0.2.6",
+        "wasi:http/types@0.2.6",
+        "wasi:http/outgoing-handler@0.2.6",
+        "wasi:keyvalue/store@0.2.0-draft2",
+        "wasi:cli/environment@0.2.6",
+        "wasi:config/store@0.2.0-rc.1",
+    ];
+
+    fn standings<'a>(
+        imports: impl IntoIterator<Item = &'a str>,
+        plugin: &config::Plugin,
+    ) -> Vec<(&'static str, Standing)> {
+        let needs = Needs::of(imports.into_iter(), plugin);
+        needs.iter().map(|need| (need.capability.name(), need.standing)).collect()
+    }
+
+    #[test]
+    fn what_is_imported_and_granted_is_in_order() {
+        let needs = Needs::of(IMPORTS.into_iter(), &generous());
+        assert!(needs.iter().all(|need| need.standing == Standing::Granted), "{needs:?}");
+        assert_eq!(needs.warnings().count(), 0);
+        let granted: Vec<_> = needs.iter().flat_map(|need| need.granted.clone()).collect();
+        assert_eq!(granted, ["/cache (rw)", "https://docs.rs", "pages", "TOKEN", "seeds"]);
+        assert!(!format!("{needs:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn what_every_standard_library_imports_is_nothing_to_warn_of() {
+        let expected = [
+            ("directories", Standing::NotGranted),
+            ("http", Standing::Missing),
+            ("keyvalue", Standing::Missing),
+            ("variables", Standing::NotGranted),
+            ("config", Standing::NotGranted),
+        ];
+        assert_eq!(standings(IMPORTS, &plugin()), expected);
+        let warnings: Vec<_> = Needs::of(IMPORTS.into_iter(), &plugin()).warnings().collect();
+        assert_eq!(
+            warnings,
+            [
+                "it imports `wasi:http/outgoing-handler`, which is of no use without `grants.http`: every request will be \
+                 refused",
+                "it imports `wasi:keyvalue`, which is of no use without `grants.keyvalue`: no bucket can be opened"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_granted_and_not_imported_is_granted_for_nothing() {
+        let standings = standings([], &generous());
+        assert_eq!(standings.len(), 5);
+        assert!(standings.iter().all(|(_, standing)| *standing == Standing::ForNothing), "{standings:?}");
+        let warnings: Vec<_> = Needs::of([].into_iter(), &generous()).warnings().collect();
+        assert_eq!(warnings[0], "`grants.dirs` is granted for nothing: it does not import `wasi:filesystem`");
+    }
+
+    #[test]
+    fn types_of_requests_alone_send_none() {
+        let types = ["wasi:http/types@0.2.6"];
+        assert_eq!(standings(types, &plugin()), [("http", Standing::NotGranted)]);
+        assert!(standings(types, &generous()).contains(&("http", Standing::ForNothing)));
+    }
+
+    #[test]
+    fn clocks_and_the_like_need_no_grant_and_sockets_have_none() {
+        let imports = ["wasi:clocks/wall-clock@0.2.6", "wasi:cli/stderr@0.2.6", "wasi:sockets/tcp@0.2.6", "acme:a/b"];
+        let expected = [
+            ("sockets", Standing::Never),
+            ("clocks", Standing::Always),
+            ("streams", Standing::Always),
+            ("types", Standing::Always),
+        ];
+        assert_eq!(standings(imports, &plugin()), expected);
     }
 }

@@ -1,5 +1,6 @@
 //! What `check --json` prints.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Serialize;
@@ -31,8 +32,8 @@ struct Line<'a> {
     provider: Option<Provider<'a>>,
     /// How many are on the first page of its listing.
     listed: Option<usize>,
-    /// How often its provider broke the contract meanwhile.
-    faults: Option<u64>,
+    /// What went wrong with it meanwhile, by kind.
+    faults: Option<BTreeMap<&'static str, u64>>,
     needs: Option<Vec<Need<'a>>>,
     warnings: Vec<String>,
 }
@@ -61,7 +62,8 @@ impl<'a> Line<'a> {
             error: one.error(),
             provider: loaded.map(|loaded| loaded.info().into()),
             listed,
-            faults: loaded.map(|loaded| loaded.faults()),
+            faults: loaded
+                .map(|loaded| loaded.faults().into_iter().map(|(kind, count)| (kind.name(), count)).collect()),
             needs: loaded.map(|loaded| needs::report(loaded.needs())),
             warnings: one.warnings(),
         }
