@@ -104,6 +104,7 @@ fn follow(arguments: impl Iterator<Item = String>) -> Result<(), CompileError> {
         )
     })?;
     order.confine().map_err(invalid)?;
+    order::end_with_host();
     let code = compile(io::stdin().lock(), order.digest)?;
     let mut stdout = io::stdout().lock();
     stdout.write_all(&code).and_then(|()| stdout.flush()).map_err(invalid)

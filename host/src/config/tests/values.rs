@@ -53,10 +53,20 @@ fn the_server_section_is_read_whole() {
     assert_eq!(server.http.unwrap().socket(), ([127, 0, 0, 1], 8080).into());
     assert_eq!(server.page_size.get(), 50);
     assert_eq!(server.cache, Some(path("cache")));
+    assert_eq!(server.compile.memory.bytes(), 4 * GIB);
+    assert_eq!(server.compile.cpu.duration(), Duration::from_secs(300));
+    assert_eq!(server.compile.deadline.duration(), Duration::from_secs(90));
     assert_eq!(server.state, Some(path("home/state")));
     let mut key = [0; 32];
     key[31] = 0xff;
     assert_eq!(*server.cursor_key.unwrap().expose(), key);
+}
+
+#[test]
+fn a_component_is_pinned_by_its_digest_in_either_case() {
+    let config = valid("everything.toml");
+    assert_eq!(config.plugins[0].digest, Some(Digest::of(b"")));
+    assert_eq!(config.plugins[1].digest, None);
 }
 
 #[test]

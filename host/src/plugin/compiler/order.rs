@@ -1,6 +1,10 @@
 //! What a host asks the compiler's process to do, as that process's arguments.
 
 use std::io;
+use std::thread;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 
 use crate::config::{self, Digest};
 
@@ -49,6 +53,18 @@ impl Order {
         rlimit::Resource::FSIZE.set(LARGEST_CODE, LARGEST_CODE)?;
         rlimit::Resource::CORE.set(0, 0)
     }
+}
+
+/// Ends this process as soon as nobody listens to its standard error: whoever ordered is gone, and nothing else would end
+/// it before its limits do.
+pub(super) fn end_with_host() {
+    thread::spawn(|| {
+        let stderr = io::stderr();
+        // With no event to wait for it returns when the other end is closed.
+        let mut watched = [PollFd::new(&stderr, PollFlags::empty())];
+        while poll(&mut watched, None) == Err(Errno::INTR) {}
+        std::process::exit(1);
+    });
 }
 
 #[cfg(test)]
