@@ -27,6 +27,7 @@ mod error;
 mod fault;
 mod faults;
 mod file;
+mod grants;
 mod guest_log;
 mod inspect;
 mod instance;
@@ -48,6 +49,7 @@ use tokio::sync::Semaphore;
 use self::bindings::{ProviderPre, contract};
 use self::engine::Engine;
 use self::faults::Faults;
+use self::grants::http::Trust;
 use self::guest_log::GuestLog;
 use self::instance::{Caller, Turn};
 use self::loader::{Compiled, Loader};
@@ -69,6 +71,7 @@ pub use self::progress::Progress;
 /// The engine, and what loads plugins for it.
 pub struct Plugins {
     engine: Arc<Engine>,
+    trust: Arc<Trust>,
     loader: Loader,
 }
 
@@ -93,7 +96,7 @@ impl Plugins {
     ) -> Result<Self, StartError> {
         let engine = Arc::new(Engine::start()?);
         let loader = Loader::new(engine.clone(), compiler, limits, cache, progress)?;
-        Ok(Self { engine, loader })
+        Ok(Self { engine, trust: Arc::default(), loader })
     }
 
     /// Loads a plugin: its component is checked, linked, compiled if need be, and asked to describe itself.
@@ -118,7 +121,7 @@ impl Plugins {
             caller: Arc::new(Caller {
                 engine: self.engine.clone(),
                 provider,
-                sandbox: Sandbox::new(config, log),
+                sandbox: Sandbox::new(config, self.trust.clone(), log),
                 limits: config.limits.clone(),
                 places: Arc::new(Semaphore::new(config.limits.concurrency.get())),
             }),

@@ -1,7 +1,7 @@
 //! What a guest sees of the outside world: its grants, and nothing else.
 //!
 //! Every call gets a context of its own, made from the plugin's grants: its directories (opened anew, so that one that was
-//! replaced is the new one), its variables, its configuration, the log. Sockets refuse, arguments and standard input
+//! replaced is the new one), its variables, its way to the web, its configuration, the log. Sockets refuse, arguments and standard input
 //! are empty, clocks and random numbers are real. Files are reached through the capability of the directory, never by a path
 //! of the machine: no `..`, link or absolute path leads out of it.
 
@@ -13,6 +13,7 @@ use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{FsPerms, WasiCtx};
 use wasmtime_wasi_config::WasiConfigVariables;
 
+use super::grants::http::{Http, Trust};
 use super::guest_log::{GuestLog, GuestStream};
 use super::limits::{MAX_HANDLES, MemoryBudget, MemoryMeter};
 use super::state::State;
@@ -25,6 +26,7 @@ const MAX_RANDOM: u64 = 1 << 20;
 pub(super) struct Sandbox {
     dirs: BTreeMap<GuestPath, DirGrant>,
     variables: Vec<(String, String)>,
+    http: Arc<Http>,
     config: Arc<WasiConfigVariables>,
     memory: Arc<MemoryBudget>,
     log: Arc<GuestLog>,
@@ -40,7 +42,7 @@ pub(super) struct GrantError {
 
 impl Sandbox {
     /// The sandbox of that plugin.
-    pub(super) fn new(plugin: &config::Plugin, log: Arc<GuestLog>) -> Self {
+    pub(super) fn new(plugin: &config::Plugin, trust: Arc<Trust>, log: Arc<GuestLog>) -> Self {
         Self {
             dirs: plugin.grants.dirs.clone(),
             variables: plugin
@@ -49,6 +51,7 @@ impl Sandbox {
                 .iter()
                 .map(|(name, value)| (name.as_str().to_owned(), value.expose().clone()))
                 .collect(),
+            http: Http::new(&plugin.grants.http, &plugin.limits.http, trust, log.clone()),
             config: Arc::new(plugin.config.iter().map(|(key, value)| (key.clone(), value.clone())).collect()),
             memory: MemoryBudget::new(plugin.limits.memory.bytes()),
             log,
@@ -81,6 +84,7 @@ impl Sandbox {
             wasi: wasi.build(),
             table,
             config: self.config.clone(),
+            http: self.http.instance(),
             memory: MemoryMeter::new(self.memory.clone()),
             log: self.log.clone(),
         })
