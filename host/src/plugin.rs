@@ -40,7 +40,7 @@ mod sandbox;
 mod state;
 
 use std::collections::BTreeMap;
-use std::path::Path as FilePath;
+use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,6 +73,7 @@ pub struct Plugins {
     engine: Arc<Engine>,
     trust: Arc<Trust>,
     loader: Loader,
+    state: Option<PathBuf>,
 }
 
 /// Why [`Plugins::start`] failed.
@@ -96,7 +97,14 @@ impl Plugins {
     ) -> Result<Self, StartError> {
         let engine = Arc::new(Engine::start()?);
         let loader = Loader::new(engine.clone(), compiler, limits, cache, progress)?;
-        Ok(Self { engine, trust: Arc::default(), loader })
+        Ok(Self { engine, trust: Arc::default(), loader, state: None })
+    }
+
+    /// Keeps what plugins have in key-value buckets below that directory, which is made when one of them is used. Without it,
+    /// buckets are granted and fail.
+    #[must_use]
+    pub fn keeping_state_in(self, state: PathBuf) -> Self {
+        Self { state: Some(state), ..self }
     }
 
     /// Loads a plugin: its component is checked, linked, compiled if need be, and asked to describe itself.
@@ -121,7 +129,7 @@ impl Plugins {
             caller: Arc::new(Caller {
                 engine: self.engine.clone(),
                 provider,
-                sandbox: Sandbox::new(config, self.trust.clone(), log),
+                sandbox: Sandbox::new(config, self.state.as_deref(), self.trust.clone(), log),
                 limits: config.limits.clone(),
                 places: Arc::new(Semaphore::new(config.limits.concurrency.get())),
             }),

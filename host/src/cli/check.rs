@@ -2,7 +2,7 @@
 //!
 //! Every plugin is loaded as `serve` would, and then tried: its component is read, compiled if need be, linked, asked to
 //! describe itself and for the first page of its listing, with the plugin's grants and limits. Nothing is served, and nothing
-//! is written but compiled components.
+//! is written but compiled components and what a provider itself writes to a bucket.
 
 mod report;
 
@@ -45,8 +45,11 @@ impl Args {
         let config = context.config()?;
         let cache = Dirs::of(&config.server).cache()?;
         let limits = config.server.compile.clone();
-        let plugins =
+        let mut plugins =
             Plugins::start(Compiler::default(), limits, &cache, context.progress()).map_err(StartError::from)?;
+        if config.plugins.iter().any(|plugin| !plugin.grants.keyvalue.is_empty()) {
+            plugins = plugins.keeping_state_in(Dirs::of(&config.server).state()?);
+        }
         let tried = config.plugins.iter().map(|plugin| Tried::of(plugin, &plugins, &config));
         let mut all = join_all(tried).await;
         all.sort_by_key(|one| one.plugin.name.as_str());

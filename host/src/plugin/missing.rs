@@ -10,7 +10,7 @@ use semver::Version;
 use wasmtime::component::Component;
 use wasmtime::component::types::{ComponentInstance, ComponentItem};
 
-/// What a component may import: packages with their versions, and the interfaces of each.
+/// What a component may import: packages with their versions, and the interfaces of each. What `state` links.
 const HERE: &[(&str, &str, &[&str])] = &[
     (
         "wasi:cli",
@@ -31,7 +31,10 @@ const HERE: &[(&str, &str, &[&str])] = &[
     ("wasi:clocks", "0.2.12", &["monotonic-clock", "wall-clock"]),
     ("wasi:config", "0.2.0-rc.1", &["store"]),
     ("wasi:filesystem", "0.2.12", &["preopens", "types"]),
+    ("wasi:http", "0.2.12", &["outgoing-handler", "types"]),
     ("wasi:io", "0.2.12", &["error", "poll", "streams"]),
+    ("wasi:keyvalue", "0.2.0-draft", &["atomics", "batch", "store"]),
+    ("wasi:keyvalue", "0.2.0-draft2", &["atomics", "batch", "store"]),
     ("wasi:logging", "0.1.0-draft", &["logging"]),
     ("wasi:random", "0.2.12", &["insecure", "insecure-seed", "random"]),
     (
@@ -50,7 +53,7 @@ const MOST_SHOWN: usize = 20;
 pub struct Missing {
     /// Interfaces that this host knows nothing of.
     pub unknown: Vec<String>,
-    /// Interfaces that this host has in another version, with that version.
+    /// Interfaces that this host has in another version, with that version or those.
     pub other_version: Vec<(String, String)>,
     /// If all are here: how the first that does not fit differs, in the engine's words.
     pub differs: Option<String>,
@@ -71,7 +74,7 @@ impl Missing {
         for name in imports {
             match here(name) {
                 Here::Yes => {}
-                Here::InVersion(version) => missing.other_version.push((name.to_owned(), version.to_owned())),
+                Here::InVersion(version) => missing.other_version.push((name.to_owned(), version)),
                 Here::No => missing.unknown.push(name.to_owned()),
             }
         }
@@ -83,20 +86,21 @@ impl Missing {
 #[derive(Debug, PartialEq, Eq)]
 enum Here {
     Yes,
-    InVersion(&'static str),
+    InVersion(String),
     No,
 }
 
 fn here(import: &str) -> Here {
-    let (interface, version) = import.split_once('@').unwrap_or((import, ""));
-    let found = HERE.iter().find(|(package, _, interfaces)| {
+    let (interface, wanted) = import.split_once('@').unwrap_or((import, ""));
+    let found = HERE.iter().filter(|(package, _, interfaces)| {
         let name = interface.strip_prefix(package).and_then(|rest| rest.strip_prefix('/'));
         name.is_some_and(|name| interfaces.contains(&name))
     });
-    match found {
-        None => Here::No,
-        Some((_, here, _)) if is_compatible(version, here) => Here::Yes,
-        Some((_, here, _)) => Here::InVersion(here),
+    let versions: Vec<_> = found.map(|(_, version, _)| *version).collect();
+    match &versions[..] {
+        [] => Here::No,
+        versions if versions.iter().any(|version| is_compatible(wanted, version)) => Here::Yes,
+        versions => Here::InVersion(versions.join(" and ")),
     }
 }
 
@@ -193,11 +197,20 @@ mod tests {
 
     #[test]
     fn what_is_unknown_is_told_from_what_is_here_in_another_version() {
-        let imports = ["wasi:nn/tensor@0.2.0", "wasi:io/poll@0.3.0", "wasi:io/error@0.2.0", "f", "wasi:io/x@0.2.0"];
+        let imports = [
+            "wasi:nn/tensor@0.2.0",
+            "wasi:io/poll@0.3.0",
+            "wasi:io/error@0.2.0",
+            "f",
+            "wasi:io/x@0.2.0",
+            "wasi:keyvalue/store@0.2.0",
+        ];
         let missing = Missing::among(imports.into_iter());
         assert_eq!(missing.unknown, ["wasi:nn/tensor@0.2.0", "f", "wasi:io/x@0.2.0"]);
-        assert_eq!(missing.other_version, [("wasi:io/poll@0.3.0".to_owned(), "0.2.12".to_owned())]);
-        let shown = "`wasi:nn/tensor@0.2.0`, `f`, `wasi:io/x@0.2.0`, `wasi:io/poll@0.3.0` (here it is 0.2.12)";
+        let other = [("wasi:io/poll@0.3.0", "0.2.12"), ("wasi:keyvalue/store@0.2.0", "0.2.0-draft and 0.2.0-draft2")];
+        assert_eq!(missing.other_version, other.map(|(name, here)| (name.to_owned(), here.to_owned())));
+        let shown = "`wasi:nn/tensor@0.2.0`, `f`, `wasi:io/x@0.2.0`, `wasi:io/poll@0.3.0` (here it is 0.2.12), \
+                     `wasi:keyvalue/store@0.2.0` (here it is 0.2.0-draft and 0.2.0-draft2)";
         assert_eq!(missing.to_string(), shown);
     }
 
