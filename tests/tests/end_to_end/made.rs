@@ -1,15 +1,10 @@
-//! Components that no toolchain makes, and some that it does not make yet.
+//! Components that no toolchain makes, made on the spot.
 
 use wasm_encoder::{
     BlockType, CodeSection, Component, ComponentExportKind, ComponentExportSection, ComponentImportSection,
-    ComponentSectionId, ComponentTypeRef, ComponentTypeSection, Function, FunctionSection, InstanceType, Module,
-    ModuleSection, NestedComponentSection, PrimitiveValType, RawSection, TypeSection, ValType,
+    ComponentSection, ComponentSectionId, ComponentTypeRef, ComponentTypeSection, CustomSection, Function,
+    FunctionSection, InstanceType, Module, ModuleSection, PrimitiveValType, RawSection, TypeSection, ValType,
 };
-
-/// A component from its text.
-pub(crate) fn wat(text: &str) -> Vec<u8> {
-    wat::parse_str(text).unwrap()
-}
 
 /// A component that imports instances with those names, each with one function.
 pub(crate) fn importing<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Vec<u8> {
@@ -21,19 +16,6 @@ pub(crate) fn importing<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Ve
     let mut imports = ComponentImportSection::new();
     for name in names {
         imports.import(name.as_ref(), ComponentTypeRef::Instance(0));
-    }
-    let mut component = Component::new();
-    component.section(&types).section(&imports);
-    component.finish()
-}
-
-/// A component that imports so many instances without anything in them, which are satisfied by nothing.
-pub(crate) fn importing_nothing(count: usize) -> Vec<u8> {
-    let mut types = ComponentTypeSection::new();
-    types.instance(&InstanceType::new());
-    let mut imports = ComponentImportSection::new();
-    for index in 0..count {
-        imports.import(&format!("acme:many/i{index}"), ComponentTypeRef::Instance(0));
     }
     let mut component = Component::new();
     component.section(&types).section(&imports);
@@ -62,27 +44,25 @@ pub(crate) fn nested(depth: usize) -> Vec<u8> {
     })
 }
 
-/// A component of a few kilobytes on which a compiler works for minutes: every local changes in every one of many loops,
-/// each in the other.
-pub(crate) fn slow_to_compile(locals: u32, loops: u32) -> Vec<u8> {
+/// A component of a few kilobytes on which a compiler works for minutes, or takes gigabytes for: every local changes in
+/// each of many loops, one in the other.
+pub(crate) fn hard_to_compile(locals: u32, loops: u32) -> Vec<u8> {
     let mut types = TypeSection::new();
     types.ty().function([], []);
     let mut functions = FunctionSection::new();
     functions.function(0);
     let mut function = Function::new([(locals, ValType::I32)]);
-    {
-        let mut code = function.instructions();
-        for _ in 0..loops {
-            code.loop_(BlockType::Empty);
-        }
-        for local in 0..locals {
-            code.local_get((local + 1) % locals).i32_const(1).i32_add().local_set(local);
-        }
-        for depth in 0..loops {
-            code.local_get(depth % locals).br_if(0).end();
-        }
-        code.end();
+    let mut instructions = function.instructions();
+    for _ in 0..loops {
+        instructions.loop_(BlockType::Empty);
     }
+    for local in 0..locals {
+        instructions.local_get((local + 1) % locals).i32_const(1).i32_add().local_set(local);
+    }
+    for depth in 0..loops {
+        instructions.local_get(depth % locals).br_if(0).end();
+    }
+    instructions.end();
     let mut code = CodeSection::new();
     code.function(&function);
     let mut module = Module::new();
@@ -92,9 +72,8 @@ pub(crate) fn slow_to_compile(locals: u32, loops: u32) -> Vec<u8> {
     component.finish()
 }
 
-/// A component with so many bytes of nothing in it.
-pub(crate) fn padded(bytes: usize) -> Vec<u8> {
-    let mut component = Component::new();
-    component.section(&wasm_encoder::CustomSection { name: "padding".into(), data: vec![0; bytes].into() });
-    component.finish()
+/// The same component as another file: with more in it that means nothing.
+pub(crate) fn padded(mut component: Vec<u8>, padding: &[u8]) -> Vec<u8> {
+    CustomSection { name: "padding".into(), data: padding.into() }.append_to_component(&mut component);
+    component
 }
