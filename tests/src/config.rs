@@ -148,18 +148,33 @@ impl Plugin {
         self
     }
 
+    /// Grants an origin.
+    pub fn origin(self, origin: &str) -> Self {
+        self.http(origin.into())
+    }
+
+    /// Grants what an entry of `grants.http` says.
+    pub fn http(self, grant: Value) -> Self {
+        self.granted("http", grant)
+    }
+
     /// Grants a directory, to be read.
-    pub fn dir(mut self, host: &Path, guest: &str) -> Self {
+    pub fn dir(self, host: &Path, guest: &str) -> Self {
         let mut grant = Table::new();
         grant.insert("host".to_owned(), text(host));
         grant.insert("guest".to_owned(), guest.into());
+        self.granted("dirs", grant.into())
+    }
+
+    /// One more entry in the list of those grants.
+    fn granted(mut self, list: &str, grant: Value) -> Self {
         let grants = self.0.entry("grants").or_insert_with(|| Table::new().into());
-        let dirs = grants
+        let list = grants
             .as_table_mut()
             .expect("grants are a table")
-            .entry("dirs")
+            .entry(list)
             .or_insert_with(|| Vec::<Value>::new().into());
-        dirs.as_array_mut().expect("directories are a list").push(grant.into());
+        list.as_array_mut().expect("these grants are a list").push(grant);
         self
     }
 

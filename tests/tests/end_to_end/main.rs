@@ -17,6 +17,7 @@ mod broken;
 mod cli;
 mod cursors;
 mod git;
+mod heavy;
 mod http;
 mod inspect;
 mod lifecycle;
