@@ -19,6 +19,7 @@ mod cursors;
 mod git;
 mod heavy;
 mod http;
+mod http_grant;
 mod inspect;
 mod lifecycle;
 mod made;

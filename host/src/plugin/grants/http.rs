@@ -29,6 +29,8 @@ mod connect;
 mod exchange;
 mod failure;
 mod headers;
+#[cfg(test)]
+mod tests;
 mod trust;
 
 use std::collections::BTreeMap;
