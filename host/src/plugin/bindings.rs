@@ -18,6 +18,6 @@ mod generated {
     });
 }
 
-pub(super) use generated::PluginPre as ProviderPre;
 pub(super) use generated::exports::mcp_host::provider::resource_provider as contract;
 pub(super) use generated::wasi::logging::logging;
+pub(super) use generated::{Plugin as Provider, PluginPre as ProviderPre};

@@ -1,6 +1,6 @@
 //! What a guest sees of the outside world: its grants, and nothing else.
 //!
-//! Every call gets a context of its own, made from the plugin's grants: its directories (opened anew, so that one that was
+//! Every instance gets a context of its own, made from the plugin's grants: its directories (opened anew, so that one that was
 //! replaced is the new one), its variables, its configuration, the log. Sockets refuse, arguments and standard input
 //! are empty, clocks and random numbers are real. Files are reached through the capability of the directory, never by a path
 //! of the machine: no `..`, link or absolute path leads out of it.
@@ -15,13 +15,14 @@ use wasmtime_wasi_config::WasiConfigVariables;
 
 use super::guest_log::{GuestLog, GuestStream};
 use super::limits::{MAX_HANDLES, MemoryBudget, MemoryMeter};
+use super::pool::Pool;
 use super::state::State;
 use crate::config::{self, DirGrant, GuestPath, Mode};
 
 /// Random bytes that a guest may ask for at once.
 const MAX_RANDOM: u64 = 1 << 20;
 
-/// One plugin's grants, ready to be turned into the context of a call.
+/// One plugin's grants, ready to be turned into the context of an instance.
 pub(super) struct Sandbox {
     dirs: BTreeMap<GuestPath, DirGrant>,
     variables: Vec<(String, String)>,
@@ -39,8 +40,8 @@ pub(super) struct GrantError {
 }
 
 impl Sandbox {
-    /// The sandbox of that plugin.
-    pub(super) fn new(plugin: &config::Plugin, log: Arc<GuestLog>) -> Self {
+    /// The sandbox of that plugin, whose idle instances are in that pool, if it has one.
+    pub(super) fn new(plugin: &config::Plugin, log: Arc<GuestLog>, pool: Option<&Arc<Pool>>) -> Self {
         Self {
             dirs: plugin.grants.dirs.clone(),
             variables: plugin
@@ -50,7 +51,7 @@ impl Sandbox {
                 .map(|(name, value)| (name.as_str().to_owned(), value.expose().clone()))
                 .collect(),
             config: Arc::new(plugin.config.iter().map(|(key, value)| (key.clone(), value.clone())).collect()),
-            memory: MemoryBudget::new(plugin.limits.memory.bytes()),
+            memory: MemoryBudget::new(plugin.limits.memory.bytes(), pool),
             log,
         }
     }
@@ -60,7 +61,7 @@ impl Sandbox {
         self.dirs.values().map(|grant| grant.host.as_path())
     }
 
-    /// The context of one call.
+    /// The context of one instance.
     pub(super) fn state(&self) -> Result<State, GrantError> {
         let mut wasi = WasiCtx::builder();
         wasi.envs(&self.variables)
