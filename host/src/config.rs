@@ -41,6 +41,7 @@ mod glob;
 mod grants;
 mod guest;
 mod http;
+pub mod instances;
 pub mod limits;
 mod paths;
 mod plugin;
@@ -75,6 +76,7 @@ pub use grants::{
 };
 pub use guest::{EnvName, EnvNameError, GuestPath, GuestPathError};
 pub use http::{HttpAddress, HttpAddressError};
+pub use instances::Instances;
 pub use limits::Limits;
 pub use plugin::{Plugin, PluginName, PluginNameError};
 pub use plugins::{Clash, Plugins};

@@ -16,8 +16,10 @@
 //! A trap, a timeout, a limit or a panic ends that call alone and is a typed [`Fault`]. A caller that goes away takes its call
 //! with it.
 
+mod admission;
 mod bindings;
 mod cache;
+mod caller;
 mod compiler;
 mod convert;
 mod cpu;
@@ -29,30 +31,34 @@ mod faults;
 mod file;
 mod grants;
 mod guest_log;
+mod health;
 mod inspect;
 mod instance;
 mod limits;
 mod loader;
 mod missing;
 mod needs;
+mod pool;
 mod progress;
 mod sandbox;
+mod seats;
 mod state;
 
 use std::collections::BTreeMap;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tokio::sync::Semaphore;
-
+use self::admission::{Admission, Turn};
 use self::bindings::{ProviderPre, contract};
+use self::caller::Caller;
 use self::engine::Engine;
 use self::faults::Faults;
 use self::grants::http::Trust;
 use self::guest_log::GuestLog;
-use self::instance::{Caller, Turn};
+use self::health::Health;
 use self::loader::{Compiled, Loader};
+use self::pool::Pool;
 use self::sandbox::Sandbox;
 use self::state::State;
 use crate::config::{self, Digest};
@@ -121,6 +127,7 @@ impl Plugins {
         let imports = component.imports(self.engine.wasmtime()).map(|(name, _)| name);
         let name: Arc<str> = config.name.as_str().into();
         let log = GuestLog::new(name.clone(), config.limits.log.bytes());
+        let pool = Pool::of(config, &self.engine);
         Plugin {
             mount: config.mount.clone(),
             digest: compiled.digest,
@@ -129,10 +136,12 @@ impl Plugins {
             caller: Arc::new(Caller {
                 engine: self.engine.clone(),
                 provider,
-                sandbox: Sandbox::new(config, self.state.as_deref(), self.trust.clone(), log),
+                sandbox: Sandbox::new(config, self.state.as_deref(), self.trust.clone(), log, pool.as_ref()),
                 limits: config.limits.clone(),
-                places: Arc::new(Semaphore::new(config.limits.concurrency.get())),
+                admission: Admission::new(&config.limits),
+                pool,
             }),
+            health: Health::default(),
             faults: Faults::new(name.clone(), config.limits.log.bytes()),
             name,
         }
@@ -147,6 +156,7 @@ pub struct Plugin {
     needs: Needs,
     info: Info,
     caller: Arc<Caller>,
+    health: Health,
     faults: Faults,
 }
 
@@ -183,53 +193,59 @@ impl Plugin {
 
     /// For how long it is still set aside because it kept failing; none if it is not.
     pub fn set_aside(&self) -> Option<Duration> {
-        None
+        self.health.set_aside(Instant::now())
     }
 
     /// One page of its default listing, or of what is directly below `parent`. `limit` is a hint: a page may be longer.
     pub async fn list(&self, parent: Option<&Path>, cursor: Option<&str>, limit: u32) -> Result<Page<Entry>, Fault> {
         let (parent, asked) = (parent.map(ToString::to_string), cursor.map(str::to_owned));
-        let page = self
-            .call("list-entries", Turn::Client, move |guest, store| {
+        self.call(
+            "list-entries",
+            Turn::Client,
+            move |guest, store| {
                 Box::pin(
                     async move { guest.call_list_entries(store, parent.as_deref(), asked.as_deref(), limit).await },
                 )
-            })
-            .await?;
-        self.page(page, cursor).inspect_err(|fault| self.faults.note("list-entries", fault))
+            },
+            |plugin, page| plugin.page(page, cursor),
+        )
+        .await
     }
 
     /// One page of its templates.
     pub async fn templates(&self, cursor: Option<&str>) -> Result<Page<EntryTemplate>, Fault> {
         let asked = cursor.map(str::to_owned);
-        let page = self
-            .call("list-templates", Turn::Client, move |guest, store| {
-                Box::pin(async move { guest.call_list_templates(store, asked.as_deref()).await })
-            })
-            .await?;
-        self.template_page(page, cursor).inspect_err(|fault| self.faults.note("list-templates", fault))
+        self.call(
+            "list-templates",
+            Turn::Client,
+            move |guest, store| Box::pin(async move { guest.call_list_templates(store, asked.as_deref()).await }),
+            |plugin, page| plugin.template_page(page, cursor),
+        )
+        .await
     }
 
     /// Reads a resource: at least one content. Those with other URIs than the one asked for are of what is below it.
     pub async fn read(&self, path: &Path) -> Result<Vec<Contents>, Fault> {
         let asked = path.to_string();
-        let contents = self
-            .call("read", Turn::Client, move |guest, store| {
-                Box::pin(async move { guest.call_read(store, &asked).await })
-            })
-            .await?;
-        self.contents(contents, path).inspect_err(|fault| self.faults.note("read", fault))
+        self.call(
+            "read",
+            Turn::Client,
+            move |guest, store| Box::pin(async move { guest.call_read(store, &asked).await }),
+            |plugin, contents| plugin.contents(contents, path),
+        )
+        .await
     }
 
     /// Tells about a resource without reading it.
     pub async fn stat(&self, path: &Path) -> Result<Entry, Fault> {
         let asked = path.to_string();
-        let entry = self
-            .call("stat", Turn::Client, move |guest, store| {
-                Box::pin(async move { guest.call_stat(store, &asked).await })
-            })
-            .await?;
-        self.stat_entry(entry, path).inspect_err(|fault| self.faults.note("stat", fault))
+        self.call(
+            "stat",
+            Turn::Client,
+            move |guest, store| Box::pin(async move { guest.call_stat(store, &asked).await }),
+            |plugin, entry| plugin.stat_entry(entry, path),
+        )
+        .await
     }
 
     /// Completes a variable of one of its path templates.
@@ -242,24 +258,36 @@ impl Plugin {
         let template = template.to_owned();
         let argument = wit_argument(argument);
         let known: Vec<_> = known.into_iter().map(wit_argument).collect();
-        let completion = self
-            .call("complete", Turn::Client, move |guest, store| {
-                Box::pin(async move { guest.call_complete(store, &template, &argument, &known).await })
-            })
-            .await?;
-        Ok(convert::completion(completion))
+        self.call(
+            "complete",
+            Turn::Client,
+            move |guest, store| Box::pin(async move { guest.call_complete(store, &template, &argument, &known).await }),
+            |plugin, completion| plugin.completion(completion),
+        )
+        .await
     }
 
     /// Tells which of the watched paths changed since a token of an earlier answer; without one, where to start from.
     pub async fn changes(&self, watched: &[Path], since: Option<&str>) -> Result<ChangeSet, Fault> {
         let paths: Vec<_> = watched.iter().map(ToString::to_string).collect();
         let since = since.map(str::to_owned);
-        let changes = self
-            .call("changes", Turn::Watch, move |guest, store| {
-                Box::pin(async move { guest.call_changes(store, &paths, since.as_deref()).await })
-            })
-            .await?;
-        self.change_set(changes).inspect_err(|fault| self.faults.note("changes", fault))
+        self.call(
+            "changes",
+            Turn::Host,
+            move |guest, store| Box::pin(async move { guest.call_changes(store, &paths, since.as_deref()).await }),
+            Self::change_set,
+        )
+        .await
+    }
+
+    /// How many items a listing of its may have over all its pages (`limits.listing`).
+    pub(crate) fn most_listed(&self) -> usize {
+        self.caller.limits.listing.get()
+    }
+
+    /// Takes note that a listing of its was given up.
+    pub(crate) fn give_up_listing(&self, fault: &Fault) {
+        self.faults.note("list-entries", fault);
     }
 
     /// The directories of the machine that it was granted.
@@ -268,12 +296,13 @@ impl Plugin {
     }
 
     async fn describe(&self) -> Result<Info, Fault> {
-        let info = self
-            .call("describe", Turn::Client, |guest, store| {
-                Box::pin(async move { Ok(Ok(guest.call_describe(store).await?)) })
-            })
-            .await?;
-        Ok(info.into())
+        self.call(
+            "describe",
+            Turn::Client,
+            |guest, store| Box::pin(async move { Ok(Ok(guest.call_describe(store).await?)) }),
+            |_, info| Ok(info.into()),
+        )
+        .await
     }
 }
 

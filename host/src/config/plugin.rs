@@ -8,6 +8,7 @@ use std::str::FromStr;
 use super::digest::Digest;
 use super::error::{Advice, quote};
 use super::grants::Grants;
+use super::instances::Instances;
 use super::limits::Limits;
 use super::paths::ExistingFile;
 use super::reader::{FromNode, Node};
@@ -32,10 +33,12 @@ pub struct Plugin {
     pub grants: Grants,
     /// What it may use up.
     pub limits: Limits,
+    /// Whether its instances serve more than one call. Each call gets a fresh one unless set.
+    pub instances: Option<Instances>,
 }
 
 impl Plugin {
-    /// A plugin with no config, no grants and the default limits.
+    /// A plugin with no config, no grants, the default limits and a fresh instance for each call.
     pub fn new(name: PluginName, component: impl Into<PathBuf>, mount: Mount) -> Self {
         Self {
             name,
@@ -45,6 +48,7 @@ impl Plugin {
             config: BTreeMap::new(),
             grants: Grants::default(),
             limits: Limits::default(),
+            instances: None,
         }
     }
 }
@@ -65,9 +69,10 @@ impl FromNode for Plugin {
             let config = table.optional("config").map(|Settings(settings)| settings).unwrap_or_default();
             let grants = table.or_default("grants");
             let limits = table.or_default("limits");
+            let instances = table.optional("instances");
             // What is wrong with the component is reported; the rest is still worth comparing with other plugins.
             let component = component.map(|ExistingFile(path)| path).unwrap_or_default();
-            Some(Self { digest, config, grants, limits, ..Self::new(name?, component, mount?) })
+            Some(Self { digest, config, grants, limits, instances, ..Self::new(name?, component, mount?) })
         })
     }
 }

@@ -71,7 +71,7 @@ pub enum Fault {
     Listing(usize),
     /// A listing leads from page to page with nothing on them.
     #[error("{0} pages of its listing in a row had nothing on them")]
-    Barren(u32),
+    Barren(usize),
     /// The guest trapped.
     #[error("trapped: {0}")]
     Trap(String),

@@ -13,7 +13,7 @@ use super::grants::keyvalue::{self, Keyvalue, KeyvalueView};
 use super::guest_log::GuestLog;
 use super::limits::MemoryMeter;
 
-/// What the host keeps for one instance: the grants of its call, opened.
+/// What the host keeps for one instance: its grants, opened.
 pub(super) struct State {
     pub(super) wasi: WasiCtx,
     pub(super) table: ResourceTable,

@@ -36,8 +36,11 @@ fn the_default_limits_are_those_of_the_documentation() {
     assert_eq!(limits.cpu.duration(), Duration::from_secs(1));
     assert_eq!(limits.deadline.duration(), Duration::from_secs(5));
     assert_eq!(limits.concurrency.get(), 8);
+    assert_eq!(limits.queue.get(), 64);
     assert_eq!(limits.wait.duration(), Duration::from_secs(1));
+    assert_eq!(limits.rate.get(), 10_000);
     assert_eq!(limits.reply.bytes(), 16 * MIB);
+    assert_eq!((limits.items.get(), limits.listing.get()), (10_000, 1_000_000));
     assert_eq!(limits.log.bytes(), 64 * KIB);
     assert_eq!((limits.http.concurrency.get(), limits.http.rate.get()), (4, 60));
     assert_eq!((limits.http.headers.bytes(), limits.http.body.bytes()), (64 * KIB, 16 * MIB));
@@ -147,6 +150,18 @@ fn limits_are_read_as_people_write_them() {
     assert_eq!((limits.http.concurrency.get(), limits.http.rate.get()), (64, 1));
     assert_eq!((limits.http.headers.bytes(), limits.http.body.bytes()), (KIB, 256 * MIB));
     assert_eq!(limits.http.time.duration(), Duration::from_secs(120));
+    assert_eq!((limits.queue.get(), limits.rate.get()), (0, 5));
+    assert_eq!((limits.items.get(), limits.listing.get()), (1000, 50_000));
+}
+
+#[test]
+fn instances_are_fresh_unless_it_says_otherwise() {
+    assert_eq!(valid("minimal.toml").plugins[0].instances, None);
+    let [defaults, chosen] = &*valid("everything.toml").plugins else { panic!("two plugins") };
+    let defaults = defaults.instances.as_ref().unwrap();
+    let shown = |one: &Instances| (one.reuse.get(), one.idle.duration(), one.keep.get());
+    assert_eq!(shown(defaults), (128, Duration::from_secs(30), 4));
+    assert_eq!(shown(chosen.instances.as_ref().unwrap()), (16, Duration::from_secs(300), 1));
 }
 
 #[test]
