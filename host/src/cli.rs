@@ -27,6 +27,7 @@ mod inspect;
 mod list;
 mod logging;
 mod messages;
+mod needs;
 mod output;
 mod progress;
 mod provider;

@@ -123,6 +123,12 @@ impl Plugin {
         Self::new(name, &artefacts::fixture("unruly"), &format!("unruly://{name}/"))
     }
 
+    /// Pins the component.
+    pub fn digest(mut self, digest: &str) -> Self {
+        self.0.insert("digest".to_owned(), digest.into());
+        self
+    }
+
     /// Says something to the provider.
     pub fn config(self, key: &str, value: impl Into<Value>) -> Self {
         self.with("config", key, value.into())
@@ -131,6 +137,15 @@ impl Plugin {
     /// Sets a limit.
     pub fn limit(self, key: &str, value: impl Into<Value>) -> Self {
         self.with("limits", key, value.into())
+    }
+
+    /// Grants a variable.
+    pub fn variable(mut self, name: &str, value: &str) -> Self {
+        let grants = self.0.entry("grants").or_insert_with(|| Table::new().into());
+        let variables = grants.as_table_mut().expect("grants are a table").entry("env");
+        let variables = variables.or_insert_with(|| Table::new().into());
+        variables.as_table_mut().expect("variables are a table").insert(name.to_owned(), value.into());
+        self
     }
 
     /// Grants an origin.

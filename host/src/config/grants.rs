@@ -3,11 +3,13 @@
 mod dirs;
 mod env;
 mod http;
+mod keyvalue;
 
 use std::collections::BTreeMap;
 
 use self::dirs::Dirs;
 use self::env::Env;
+use self::keyvalue::Keyvalue;
 use super::guest::{EnvName, GuestPath};
 use super::reader::{FromNode, Node};
 use super::secret::Secret;
@@ -17,6 +19,7 @@ pub use self::http::{
     CredentialError, CredentialName, CredentialValue, Host, HostName, HttpGrant, HttpGrants, Origin, OriginError,
     OriginPattern, OriginTwice, Roots, RootsError, Scheme,
 };
+pub use self::keyvalue::{BucketKeys, BucketName, BucketNameError, BucketQuota, KeyvalueGrant};
 
 /// What a plugin may use: `grants` of a `[[plugin]]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,6 +31,8 @@ pub struct Grants {
     pub env: BTreeMap<EnvName, Secret<String>>,
     /// Web servers that it may send requests to.
     pub http: HttpGrants,
+    /// Key-value buckets, by the name that the provider opens.
+    pub keyvalue: BTreeMap<BucketName, KeyvalueGrant>,
 }
 
 impl FromNode for Grants {
@@ -43,6 +48,7 @@ impl FromNode for Grants {
                 dirs: table.optional("dirs").map(|Dirs(dirs)| dirs).unwrap_or_default(),
                 env: table.optional("env").map(|Env(env)| env).unwrap_or_default(),
                 http: table.or_default("http"),
+                keyvalue: table.optional("keyvalue").map(|Keyvalue(buckets)| buckets).unwrap_or_default(),
             })
         })
     }

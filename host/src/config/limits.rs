@@ -17,10 +17,18 @@ pub type Cpu = Time<1, SECOND, { 10 * MINUTE }>;
 pub type Deadline = Time<10, { 5 * SECOND }, { 10 * MINUTE }>;
 /// How many calls may be under way at once.
 pub type Concurrency = Count<1, 8, 1024>;
+/// How many calls may wait for a place.
+pub type Queue = Count<0, 64, 10_000>;
 /// How long a call may wait until there is a place for it.
 pub type Wait = Time<0, SECOND, MINUTE>;
+/// How many calls may be made in a second.
+pub type Rate = Count<1, 10_000, 1_000_000>;
 /// How large one answer may be.
 pub type Reply = Size<KIB, { 16 * MIB }, { 256 * MIB }>;
+/// How many items one answer may have.
+pub type Items = Count<1, 10_000, 1_000_000>;
+/// How many entries a listing may have, over all its pages.
+pub type Listing = Count<1, 1_000_000, 1_000_000_000>;
 /// How much may be logged in a minute.
 pub type Log = Size<KIB, { 64 * KIB }, { 16 * MIB }>;
 
@@ -39,11 +47,21 @@ pub struct Limits {
     pub deadline: Deadline,
     /// The calls at once. 8 unless set; 1 to 1024.
     pub concurrency: Concurrency,
-    /// How long a call waits when `concurrency` is reached, before it is refused. 1 s unless set; at most 1 min. With 0 it
-    /// is refused at once.
+    /// The calls that wait when `concurrency` is reached; more are refused at once. 64 unless set; 0 to 10000.
+    pub queue: Queue,
+    /// How long a call waits in the queue, before it is refused. 1 s unless set; at most 1 min. With 0 it is refused at
+    /// once.
     pub wait: Wait,
+    /// The calls in a second, which may all come at once. 10000 unless set; 1 to 1000000.
+    pub rate: Rate,
     /// The bytes of one answer, as the provider hands it over. 16 MiB unless set; 1 KiB to 256 MiB.
     pub reply: Reply,
+    /// The items of one answer: entries or templates of a page, contents of a read, changes, completions. 10000 unless set; 1
+    /// to 1000000.
+    pub items: Items,
+    /// The entries of one listing over all its pages, as the provider hands them over: what comes behind is left out.
+    /// 1000000 unless set; 1 to 1000000000.
+    pub listing: Listing,
     /// The bytes of log, standard output and standard error in a minute, of all calls together. 64 KiB unless set; 1 KiB
     /// to 16 MiB. What is more is dropped, and counted.
     pub log: Log,
@@ -65,8 +83,12 @@ impl FromNode for Limits {
                 cpu: table.or_default("cpu"),
                 deadline: table.or_default("deadline"),
                 concurrency: table.or_default("concurrency"),
+                queue: table.or_default("queue"),
                 wait: table.or_default("wait"),
+                rate: table.or_default("rate"),
                 reply: table.or_default("reply"),
+                items: table.or_default("items"),
+                listing: table.or_default("listing"),
                 log: table.or_default("log"),
                 http: table.or_default("http"),
             })

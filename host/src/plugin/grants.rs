@@ -7,4 +7,5 @@
 //! them.
 
 pub(super) mod http;
+pub(super) mod keyvalue;
 mod notice;

@@ -1,9 +1,9 @@
 //! What a guest sees of the outside world: its grants, and nothing else.
 //!
-//! Every call gets a context of its own, made from the plugin's grants: its directories (opened anew, so that one that was
-//! replaced is the new one), its variables, its way to the web, its configuration, the log. Sockets refuse, arguments and standard input
-//! are empty, clocks and random numbers are real. Files are reached through the capability of the directory, never by a path
-//! of the machine: no `..`, link or absolute path leads out of it.
+//! Every instance gets a context of its own, made from the plugin's grants: its directories (opened anew, so that one that was
+//! replaced is the new one), its variables, its way to the web, its buckets, its configuration, the log. Sockets refuse,
+//! arguments and standard input are empty, clocks and random numbers are real. Files are reached through the capability of
+//! the directory, never by a path of the machine: no `..`, link or absolute path leads out of it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,20 +14,23 @@ use wasmtime_wasi::{FsPerms, WasiCtx};
 use wasmtime_wasi_config::WasiConfigVariables;
 
 use super::grants::http::{Http, Trust};
+use super::grants::keyvalue::Keyvalue;
 use super::guest_log::{GuestLog, GuestStream};
 use super::limits::{MAX_HANDLES, MemoryBudget, MemoryMeter};
+use super::pool::Pool;
 use super::state::State;
 use crate::config::{self, DirGrant, GuestPath, Mode};
 
 /// Random bytes that a guest may ask for at once.
 const MAX_RANDOM: u64 = 1 << 20;
 
-/// One plugin's grants, ready to be turned into the context of a call.
+/// One plugin's grants, ready to be turned into the context of an instance.
 pub(super) struct Sandbox {
     dirs: BTreeMap<GuestPath, DirGrant>,
     variables: Vec<(String, String)>,
     http: Arc<Http>,
     config: Arc<WasiConfigVariables>,
+    keyvalue: Arc<Keyvalue>,
     memory: Arc<MemoryBudget>,
     log: Arc<GuestLog>,
 }
@@ -41,8 +44,15 @@ pub(super) struct GrantError {
 }
 
 impl Sandbox {
-    /// The sandbox of that plugin.
-    pub(super) fn new(plugin: &config::Plugin, trust: Arc<Trust>, log: Arc<GuestLog>) -> Self {
+    /// The sandbox of that plugin, which keeps what must last below `state` and whose idle instances are in that pool, if it has
+    /// one.
+    pub(super) fn new(
+        plugin: &config::Plugin,
+        state: Option<&Path>,
+        trust: Arc<Trust>,
+        log: Arc<GuestLog>,
+        pool: Option<&Arc<Pool>>,
+    ) -> Self {
         Self {
             dirs: plugin.grants.dirs.clone(),
             variables: plugin
@@ -53,7 +63,8 @@ impl Sandbox {
                 .collect(),
             http: Http::new(&plugin.grants.http, &plugin.limits.http, trust, log.clone()),
             config: Arc::new(plugin.config.iter().map(|(key, value)| (key.clone(), value.clone())).collect()),
-            memory: MemoryBudget::new(plugin.limits.memory.bytes()),
+            keyvalue: Arc::new(Keyvalue::new(plugin, state, log.clone())),
+            memory: MemoryBudget::new(plugin.limits.memory.bytes(), pool),
             log,
         }
     }
@@ -63,7 +74,7 @@ impl Sandbox {
         self.dirs.values().map(|grant| grant.host.as_path())
     }
 
-    /// The context of one call.
+    /// The context of one instance.
     pub(super) fn state(&self) -> Result<State, GrantError> {
         let mut wasi = WasiCtx::builder();
         wasi.envs(&self.variables)
@@ -85,6 +96,7 @@ impl Sandbox {
             table,
             config: self.config.clone(),
             http: self.http.instance(),
+            keyvalue: self.keyvalue.clone(),
             memory: MemoryMeter::new(self.memory.clone()),
             log: self.log.clone(),
         })
