@@ -22,6 +22,7 @@ mod heavy;
 mod http;
 mod http_grant;
 mod inspect;
+mod keyvalue;
 mod lifecycle;
 mod made;
 mod notes;

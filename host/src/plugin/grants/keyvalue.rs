@@ -58,7 +58,7 @@ use wasmtime::component::{HasData, Linker, ResourceTable};
 use self::database::{Database, Place};
 use self::error::StoreError;
 use self::refusals::Refusals;
-use self::store::{Page, Seen, Start};
+use self::store::{Found, Page, Seen, Start};
 use crate::config;
 use crate::plugin::guest_log::GuestLog;
 use crate::plugin::state::State;
@@ -175,7 +175,7 @@ impl Keyvalue {
         self.run(move |database| store::swap(database, cas, value)).await
     }
 
-    async fn get_many(&self, bucket: Bucket, keys: Vec<String>) -> Result<Vec<Option<(String, Vec<u8>)>>, StoreError> {
+    async fn get_many(&self, bucket: Bucket, keys: Vec<String>) -> Result<Vec<Found>, StoreError> {
         self.run(move |database| store::get_many(database, &bucket, keys)).await
     }
 
