@@ -64,7 +64,7 @@ pub use count::Count;
 pub use environment::Environment;
 pub use error::{ConfigError, Look, Position, Problem};
 pub use glob::{GlobError, UriGlob};
-pub use grants::{DirGrant, Grants, Mode};
+pub use grants::{BucketKeys, BucketName, BucketNameError, BucketQuota, DirGrant, Grants, KeyvalueGrant, Mode};
 pub use guest::{EnvName, EnvNameError, GuestPath, GuestPathError};
 pub use http::{HttpAddress, HttpAddressError};
 pub use limits::Limits;

@@ -98,6 +98,15 @@ fn variables_are_granted_with_their_values() {
 }
 
 #[test]
+fn buckets_are_granted_with_their_quotas() {
+    let config = valid("everything.toml");
+    let buckets = config.plugins[0].grants.keyvalue.iter();
+    let granted: Vec<_> = buckets.map(|(name, grant)| (name.as_str(), grant.quota.bytes(), grant.keys.get())).collect();
+    assert_eq!(granted, [("pages", 64 * MIB, 100_000), ("tokens", MIB, 100)]);
+    assert!(config.plugins[1].grants.keyvalue.is_empty());
+}
+
+#[test]
 fn limits_are_read_as_people_write_them() {
     let config = valid("everything.toml");
     let limits = &config.plugins[0].limits;
