@@ -77,18 +77,14 @@ impl Address {
         &self.authority
     }
 
-    /// Its path and query behind the host's slash.
-    pub(crate) fn below_host(&self) -> &str {
-        self.rest.strip_prefix('/').unwrap_or(&self.rest)
-    }
-
     /// What programs call it: the last segment of its path, or its host.
     pub(crate) fn name(&self) -> String {
         let (path, _) = path::split_query(&self.rest);
         let last = path.rsplit('/').find(|segment| !segment.is_empty());
-        last.map_or_else(|| self.authority.clone(), |segment| {
-            path::decode_segment(segment).unwrap_or_else(|_| segment.to_owned())
-        })
+        last.map_or_else(
+            || self.authority.clone(),
+            |segment| path::decode_segment(segment).unwrap_or_else(|_| segment.to_owned()),
+        )
     }
 
     /// Where a reference in this page leads, as a `Location` or a link: none if it is no page of the web. A reference to
@@ -174,7 +170,9 @@ mod tests {
 
     #[test]
     fn a_page_has_one_path_whether_or_not_the_usual_port_is_written() {
-        for (path, expected) in [("docs.rs:443/a", "docs.rs/a"), ("plain.example:80", "plain.example/"), ("a.b", "a.b/")] {
+        for (path, expected) in
+            [("docs.rs:443/a", "docs.rs/a"), ("plain.example:80", "plain.example/"), ("a.b", "a.b/")]
+        {
             assert_eq!(parse(path).unwrap().path(), expected);
         }
         assert_eq!(parse("docs.rs:80/a").unwrap().path(), "docs.rs:80/a");
@@ -182,7 +180,21 @@ mod tests {
 
     #[test]
     fn what_begins_with_no_host_is_an_invalid_request() {
-        for path in ["", "/", "?q", "me@docs.rs/", "a b/", "a%2eb/", ":80/", "h:/", "h:x/", "h:99999/", "[::1/", "[x]/", "a..b/"] {
+        for path in [
+            "",
+            "/",
+            "?q",
+            "me@docs.rs/",
+            "a b/",
+            "a%2eb/",
+            ":80/",
+            "h:/",
+            "h:x/",
+            "h:99999/",
+            "[::1/",
+            "[x]/",
+            "a..b/",
+        ] {
             assert!(matches!(Address::parse(path, &plain()), Err(Failure::InvalidRequest(_))), "{path}");
         }
         assert_eq!(parse(&format!("docs.rs/{}", "x".repeat(9000))), None);
@@ -190,9 +202,12 @@ mod tests {
 
     #[test]
     fn its_name_is_its_last_segment_or_its_host() {
-        for (path, name) in
-            [("docs.rs/serde/a%20b.html?q", "a b.html"), ("docs.rs/serde/", "serde"), ("docs.rs/", "docs.rs"), ("h/%ff", "%ff")]
-        {
+        for (path, name) in [
+            ("docs.rs/serde/a%20b.html?q", "a b.html"),
+            ("docs.rs/serde/", "serde"),
+            ("docs.rs/", "docs.rs"),
+            ("h/%ff", "%ff"),
+        ] {
             assert_eq!(parse(path).unwrap().name(), name);
         }
     }

@@ -10,11 +10,9 @@ const HOST: &str = "host";
 
 /// The pages of the web.
 pub(crate) fn templates() -> Vec<Template> {
-    vec![
-        Template::new(TEMPLATE, "page")
-            .title("A page of the web")
-            .description("`host` is the host, with a port where it has one, and `path` is path and query. `https` is assumed."),
-    ]
+    vec![Template::new(TEMPLATE, "page").title("A page of the web").description(
+        "`host` is the host, with a port where it has one, and `path` is path and query. `https` is assumed.",
+    )]
 }
 
 /// Completes a variable with the hosts that are listed, or the paths of one of them.

@@ -40,7 +40,12 @@ impl HttpCache {
     /// # Errors
     ///
     /// [`Failure::Internal`] when the config makes no sense.
-    pub fn with(config: &Config, origin: Box<dyn Origin>, store: Box<dyn Store>, clock: Box<dyn Clock>) -> Result<Self> {
+    pub fn with(
+        config: &Config,
+        origin: Box<dyn Origin>,
+        store: Box<dyn Store>,
+        clock: Box<dyn Clock>,
+    ) -> Result<Self> {
         let settings = Settings::parse(config)?;
         Ok(Self { cache: Cache::new(origin, store, clock, &settings), settings })
     }

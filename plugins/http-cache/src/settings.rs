@@ -15,17 +15,8 @@ const MAX_BODY_BYTES: &str = "max-body-bytes";
 const MAX_STALE_SECONDS: &str = "max-stale-seconds";
 const CHECK_SECONDS: &str = "check-seconds";
 const TIMEOUT_MS: &str = "timeout-ms";
-const KEYS: [&str; 9] = [
-    SEEDS,
-    SITEMAPS,
-    PLAIN_HTTP,
-    FORMATS,
-    BUCKET,
-    MAX_BODY_BYTES,
-    MAX_STALE_SECONDS,
-    CHECK_SECONDS,
-    TIMEOUT_MS,
-];
+const KEYS: [&str; 9] =
+    [SEEDS, SITEMAPS, PLAIN_HTTP, FORMATS, BUCKET, MAX_BODY_BYTES, MAX_STALE_SECONDS, CHECK_SECONDS, TIMEOUT_MS];
 
 /// A form in which a page of HTML is offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,7 +80,8 @@ impl Settings {
         Ok(Self {
             seeds: pages(SEEDS, "/")?,
             sitemaps: pages(SITEMAPS, "/sitemap.xml")?,
-            formats: list(config, FORMATS)?.map_or_else(|| Ok(vec![Format::Markdown, Format::Html]), |f| formats(&f))?,
+            formats: list(config, FORMATS)?
+                .map_or_else(|| Ok(vec![Format::Markdown, Format::Html]), |f| formats(&f))?,
             bucket: config.get(BUCKET).unwrap_or("pages").to_owned(),
             max_body: config.parse(MAX_BODY_BYTES)?.unwrap_or(8 * 1024 * 1024),
             max_stale: seconds(MAX_STALE_SECONDS, 7 * 24 * 60 * 60)?,
@@ -103,9 +95,9 @@ impl Settings {
 /// A list of strings.
 fn list(config: &Config, key: &str) -> Result<Option<Vec<String>>> {
     let Some(value) = config.json(key)? else { return Ok(None) };
-    let strings = value.as_array().and_then(|list| {
-        list.iter().map(|item| item.as_str().map(str::to_owned)).collect::<Option<Vec<String>>>()
-    });
+    let strings = value
+        .as_array()
+        .and_then(|list| list.iter().map(|item| item.as_str().map(str::to_owned)).collect::<Option<Vec<String>>>());
     strings.map(Some).ok_or_else(|| fault(key, "a list of strings", &value))
 }
 
@@ -113,8 +105,7 @@ fn list(config: &Config, key: &str) -> Result<Option<Vec<String>>> {
 fn address(key: &str, page: &str, rest: &str, plain: &PlainHosts) -> Result<Address> {
     let path = page.strip_prefix("https://").or_else(|| page.strip_prefix("http://")).unwrap_or(page);
     let whole = if path.contains('/') { path.to_owned() } else { format!("{path}{rest}") };
-    Address::parse(&whole, plain)
-        .map_err(|_| fault(key, "pages such as `docs.rs/serde/`", &Value::from(page)))
+    Address::parse(&whole, plain).map_err(|_| fault(key, "pages such as `docs.rs/serde/`", &Value::from(page)))
 }
 
 fn formats(names: &[String]) -> Result<Vec<Format>> {

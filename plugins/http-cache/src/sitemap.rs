@@ -88,10 +88,15 @@ fn named(xml: &str) -> Named {
             Event::End(tag) => match tag.local_name().as_ref() {
                 b"url" | b"sitemap" => inside = None,
                 b"loc" => {
-                    let url = url.take().map(|url| url.trim().to_owned()).filter(|url| !url.is_empty() && url.len() <= LONGEST);
+                    let url = url
+                        .take()
+                        .map(|url| url.trim().to_owned())
+                        .filter(|url| !url.is_empty() && url.len() <= LONGEST);
                     match (url, &inside) {
                         (Some(url), Some(Inside::Page)) if named.pages.len() < MOST_PAGES => named.pages.push(url),
-                        (Some(url), Some(Inside::Sitemap)) if named.sitemaps.len() < MOST_PAGES => named.sitemaps.push(url),
+                        (Some(url), Some(Inside::Sitemap)) if named.sitemaps.len() < MOST_PAGES => {
+                            named.sitemaps.push(url)
+                        }
                         _ => {}
                     }
                 }

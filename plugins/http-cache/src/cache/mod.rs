@@ -77,7 +77,12 @@ struct Step {
 }
 
 impl Cache {
-    pub(crate) fn new(origin: Box<dyn Origin>, store: Box<dyn Store>, clock: Box<dyn Clock>, settings: &Settings) -> Self {
+    pub(crate) fn new(
+        origin: Box<dyn Origin>,
+        store: Box<dyn Store>,
+        clock: Box<dyn Clock>,
+        settings: &Settings,
+    ) -> Self {
         Self {
             origin,
             store,
@@ -145,7 +150,11 @@ impl Cache {
             };
             at = next.ok_or_else(|| Failure::unavailable(format!("{} leads to no page of the web", at.url())))?;
             if way.contains(&at) {
-                return Err(Failure::unavailable(format!("{} is redirected in a circle, by {}", address.url(), at.url())));
+                return Err(Failure::unavailable(format!(
+                    "{} is redirected in a circle, by {}",
+                    address.url(),
+                    at.url()
+                )));
             }
             if way.len() > MOST_REDIRECTS {
                 return Err(Failure::unavailable(format!(
@@ -187,7 +196,9 @@ impl Cache {
         let sent = self.now();
         let answer = match self.send(&question) {
             Ok(answer) => answer,
-            Err(Trouble::Down(reason)) => return self.stand_in(at, usable, Retry::new(format!("{}: {reason}", at.url()))),
+            Err(Trouble::Down(reason)) => {
+                return self.stand_in(at, usable, Retry::new(format!("{}: {reason}", at.url())));
+            }
             Err(Trouble::Denied(reason)) => return Err(Failure::denied(format!("{}: {reason}", at.url()))),
             Err(trouble @ Trouble::TooLarge(_)) => return Err(Failure::denied(trouble.to_string())),
             Err(Trouble::Fault(fault)) => return Err(Failure::internal(format!("{}: {fault}", at.url()))),

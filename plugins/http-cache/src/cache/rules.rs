@@ -10,8 +10,8 @@
 
 use crate::clock::{after, millis, time};
 use http::header::{
-    ACCEPT, ACCEPT_ENCODING, AGE, CACHE_CONTROL, CONTENT_TYPE, DATE, ETAG, EXPIRES, LAST_MODIFIED, LOCATION, PRAGMA, SET_COOKIE,
-    USER_AGENT, VARY,
+    ACCEPT, ACCEPT_ENCODING, AGE, CACHE_CONTROL, CONTENT_TYPE, DATE, ETAG, EXPIRES, LAST_MODIFIED, LOCATION, PRAGMA,
+    SET_COOKIE, USER_AGENT, VARY,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use http_cache_semantics::{AfterResponse, BeforeRequest, CacheOptions, CachePolicy};
@@ -19,19 +19,8 @@ use serde::{Deserialize, Serialize};
 use std::time::{Duration, SystemTime};
 
 /// The headers of a response that matter here; the others are not kept.
-const KEPT: [HeaderName; 11] = [
-    AGE,
-    CACHE_CONTROL,
-    CONTENT_TYPE,
-    DATE,
-    ETAG,
-    EXPIRES,
-    LAST_MODIFIED,
-    LOCATION,
-    PRAGMA,
-    SET_COOKIE,
-    VARY,
-];
+const KEPT: [HeaderName; 11] =
+    [AGE, CACHE_CONTROL, CONTENT_TYPE, DATE, ETAG, EXPIRES, LAST_MODIFIED, LOCATION, PRAGMA, SET_COOKIE, VARY];
 
 /// The longest value of a header that is kept.
 const LONGEST_VALUE: usize = 4096;
@@ -96,11 +85,6 @@ impl Response {
         }
     }
 
-    /// Such as 200 or 404.
-    pub(crate) fn status(&self) -> u16 {
-        self.status
-    }
-
     /// When it came.
     pub(crate) fn received(&self) -> SystemTime {
         time(self.received)
@@ -111,9 +95,10 @@ impl Response {
         self.headers.iter().find(|(header, _)| header == name.as_str()).map(|(_, value)| value.as_str())
     }
 
-    /// Whether it may be kept at all.
+    /// Whether it may be kept at all, and could ever be of use.
     pub(crate) fn is_storable(&self) -> bool {
-        self.policy().is_storable()
+        let varies_by_anything = self.header(&VARY).is_some_and(|vary| vary.split(',').any(|name| name.trim() == "*"));
+        !varies_by_anything && self.policy().is_storable()
     }
 
     /// For how long it may be served without asking.
@@ -157,7 +142,13 @@ impl Response {
     }
 
     /// What it is after a 304 with these headers, which came in answer to `asked`.
-    pub(crate) fn validate(&self, asked: &HeaderMap, headers: &HeaderMap, sent: SystemTime, now: SystemTime) -> Validated {
+    pub(crate) fn validate(
+        &self,
+        asked: &HeaderMap,
+        headers: &HeaderMap,
+        sent: SystemTime,
+        now: SystemTime,
+    ) -> Validated {
         let confirming = response(StatusCode::NOT_MODIFIED, headers.clone());
         match self.policy().after_response(&request(asked.clone()), &confirming, now) {
             AfterResponse::Modified(..) => Validated::Other,
@@ -342,7 +333,7 @@ mod tests {
         for vary in ["*", "accept, *"] {
             let page = page(&[("cache-control", "max-age=60"), ("vary", vary), ("etag", "\"a\"")]);
             let Standing::Stale { matches, .. } = page.standing(at(1)) else { panic!("{vary}") };
-            assert!(!matches);
+            assert!(!matches && !page.is_storable());
         }
         assert_eq!(seconds(&page(&[("cache-control", "max-age=60"), ("vary", "Accept, Cookie")]), 0), 60);
     }
@@ -367,13 +358,14 @@ mod tests {
 
     #[test]
     fn a_304_brings_its_headers_and_leaves_the_others() {
-        let page = page(&[("etag", "\"a\""), ("cache-control", "max-age=1"), ("age", "1"), ("content-type", "text/html")]);
+        let page =
+            page(&[("etag", "\"a\""), ("cache-control", "max-age=1"), ("age", "1"), ("content-type", "text/html")]);
         let asked = request_headers();
         let confirming = headers(&[("etag", "\"a\""), ("cache-control", "max-age=60"), ("content-type", "text/plain")]);
         let Validated::Confirmed(page) = page.validate(&asked, &confirming, at(100), at(100)) else { panic!() };
         assert_eq!(seconds(&page, 110), 50);
         assert_eq!(page.header(&CONTENT_TYPE), Some("text/html"));
-        assert_eq!((page.header(&ETAG), page.status()), (Some("\"a\""), 200));
+        assert_eq!(page.header(&ETAG), Some("\"a\""));
     }
 
     #[test]
@@ -398,7 +390,8 @@ mod tests {
         assert_eq!(until("max-age=10"), Some(at(10) + day));
         assert_eq!(until("max-age=10, stale-if-error=20"), Some(at(30)));
         assert_eq!(until("max-age=10, stale-if-error=\"0\""), Some(at(10)));
-        for control in ["must-revalidate", "max-age=1, Proxy-Revalidate", "s-maxage=5", "no-cache", "stale-if-error=x"] {
+        for control in ["must-revalidate", "max-age=1, Proxy-Revalidate", "s-maxage=5", "no-cache", "stale-if-error=x"]
+        {
             assert_eq!(until(control), None, "{control}");
         }
     }

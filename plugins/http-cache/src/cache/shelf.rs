@@ -92,16 +92,12 @@ pub(crate) fn keep(store: &dyn Store, path: &str, head: &Head, body: Option<&[u8
         values.push((&body_key, body));
     }
     values.push((if head.content.is_some() { &page } else { &redirect }, &bytes));
-    for round in 0..=ROUNDS {
-        match store.put(&values) {
-            Ok(()) => return,
-            Err(StoreError::Failed(reason)) => return log::debug!("{path} is not kept: {reason}"),
-            Err(StoreError::Full(reason)) if round == ROUNDS => return log::warn!("{path} is not kept: {reason}"),
-            Err(StoreError::Full(_)) => {
-                if !make_room(store, path) {
-                    return log::warn!("{path} is not kept: it alone is more than the bucket holds");
-                }
-            }
+    let mut rounds = 0..ROUNDS;
+    while let Err(error) = store.put(&values) {
+        let is_worth_another =
+            matches!(error, StoreError::Full(_)) && rounds.next().is_some() && make_room(store, path);
+        if !is_worth_another {
+            return log::warn!("{path} is not kept: {error}");
         }
     }
 }
@@ -117,7 +113,8 @@ pub(crate) fn forget(store: &dyn Store, path: &str) {
 /// Takes away the redirect that was under a path which is now a page, or the other way round.
 pub(crate) fn forget_other(store: &dyn Store, path: &str, head: &Head) {
     if path.len() <= LONGEST_PATH {
-        let keys = if head.content.is_some() { vec![key(REDIRECT, path)] } else { vec![key(PAGE, path), key(BODY, path)] };
+        let keys =
+            if head.content.is_some() { vec![key(REDIRECT, path)] } else { vec![key(PAGE, path), key(BODY, path)] };
         said(store.remove(&keys.iter().map(String::as_str).collect::<Vec<_>>()));
     }
 }
@@ -139,7 +136,8 @@ fn make_room(store: &dyn Store, path: &str) -> bool {
 /// The keys of those pages and redirects that their origins were not asked about for longest; damaged ones before all.
 fn longest_unheard(store: &dyn Store, keys: &[&str]) -> Vec<String> {
     let values = said(store.get(keys)).unwrap_or_default();
-    let received = values.into_iter().map(|value| value.and_then(|bytes| Head::parse(&bytes)).map(|head| head.received()));
+    let received =
+        values.into_iter().map(|value| value.and_then(|bytes| Head::parse(&bytes)).map(|head| head.received()));
     let mut by_time: Vec<_> = received.zip(keys).collect();
     by_time.sort_unstable();
     let all = |key: &str| match key.strip_prefix(PAGE) {

@@ -119,9 +119,11 @@ impl<'a> Round<'a> {
     fn together(&self, paths: &BTreeSet<&str>, then: Option<Watch>) -> (Watch, Duration) {
         let HttpCache { cache, settings } = self.provider;
         let now = seconds(self.began);
-        let addresses: Vec<Address> = paths.iter().filter_map(|path| Address::parse(path, &settings.plain).ok()).collect();
+        let addresses: Vec<Address> =
+            paths.iter().filter_map(|path| Address::parse(path, &settings.plain).ok()).collect();
         if then.is_none_or(|then| then.next <= now) {
-            let mut kept: Vec<_> = addresses.iter().filter_map(|address| Some((cache.kept(address)?, address))).collect();
+            let mut kept: Vec<_> =
+                addresses.iter().filter_map(|address| Some((cache.kept(address)?, address))).collect();
             kept.retain(|(head, _)| head.response.ttl(self.began).is_zero());
             kept.sort_by_key(|(head, _)| head.received());
             for (_, address) in kept {
@@ -131,7 +133,9 @@ impl<'a> Round<'a> {
                 }
             }
         }
-        let states = addresses.iter().map(|address| cache.kept(address).and_then(|head| head.content).map(|content| content.digest));
+        let states = addresses
+            .iter()
+            .map(|address| cache.kept(address).and_then(|head| head.content).map(|content| content.digest));
         let state = hash(states.map(Option::unwrap_or_default));
         let next = then.map(|then| then.next).filter(|next| *next > now);
         let next = next.unwrap_or_else(|| now.saturating_add(NEXT_ROUND.as_secs()));
@@ -168,7 +172,8 @@ fn listing_state(provider: &HttpCache) -> u64 {
     let sitemaps: Vec<String> = settings.sitemaps.iter().map(Address::path).collect();
     let sitemaps: Vec<&str> = sitemaps.iter().map(String::as_str).collect();
     let sitemaps = shelf::heads(cache.store(), &sitemaps).into_iter();
-    let digests = sitemaps.map(|head| head.and_then(|head| head.content).map(|content| content.digest).unwrap_or_default());
+    let digests =
+        sitemaps.map(|head| head.and_then(|head| head.content).map(|content| content.digest).unwrap_or_default());
     hash(listed_without_sitemaps(provider).into_iter().chain(digests))
 }
 

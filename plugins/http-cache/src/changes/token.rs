@@ -49,7 +49,8 @@ impl Token {
         let watched = match (parts.next()?, parts.next()?) {
             ("each", "") => Watched::Each(BTreeMap::new()),
             ("each", pages) => {
-                let page = |page: &str| page.split_once(':').and_then(|(path, rest)| Some((number(path)?, watch(rest)?)));
+                let page =
+                    |page: &str| page.split_once(':').and_then(|(path, rest)| Some((number(path)?, watch(rest)?)));
                 Watched::Each(pages.split(',').map(page).collect::<Option<_>>()?)
             }
             ("all", all) => Watched::Together(watch(all)?),
@@ -117,7 +118,9 @@ mod tests {
 
     #[test]
     fn a_token_of_somebody_else_is_not_understood() {
-        for token in ["", "h1", "h0.1.each.", "h1.x.each.", "h1.1.each.1:1", "h1.1.all.1", "h1.1.some.1:1", "h1.1.all.1:1.1"] {
+        for token in
+            ["", "h1", "h0.1.each.", "h1.x.each.", "h1.1.each.1:1", "h1.1.all.1", "h1.1.some.1:1", "h1.1.all.1:1.1"]
+        {
             assert_eq!(Token::parse(token), None, "{token}");
         }
     }

@@ -51,7 +51,17 @@ impl MediaType {
     /// How a page of this type is served.
     pub(crate) fn kind(&self) -> Kind {
         const TEXTS: [&str; 12] = [
-            "json", "xml", "javascript", "ecmascript", "x-javascript", "yaml", "x-yaml", "toml", "sql", "x-sh", "x-ndjson",
+            "json",
+            "xml",
+            "javascript",
+            "ecmascript",
+            "x-javascript",
+            "yaml",
+            "x-yaml",
+            "toml",
+            "sql",
+            "x-sh",
+            "x-ndjson",
             "x-www-form-urlencoded",
         ];
         let (kind, subtype) = self.essence.split_once('/').unwrap_or_default();

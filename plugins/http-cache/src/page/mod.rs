@@ -39,7 +39,8 @@ pub(crate) fn announced(headers: &HeaderMap, name: &str) -> Content {
     let media = said(headers).unwrap_or_else(|| MediaType::guess(name, b""));
     let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.trim().parse().ok());
     // A page in another encoding has another size here.
-    let is_as_sent = media.kind() == Kind::Blob || media.charset.as_deref().is_none_or(|c| c.eq_ignore_ascii_case("utf-8"));
+    let is_as_sent =
+        media.kind() == Kind::Blob || media.charset.as_deref().is_none_or(|c| c.eq_ignore_ascii_case("utf-8"));
     Content {
         kind: media.kind(),
         mime: media.essence,

@@ -27,7 +27,12 @@ pub(crate) fn markdown(html: &str, url: &str) -> Markdown {
     let (beginning, rest) = html.split_at_checked(html.floor_char_boundary(MOST_BYTES)).unwrap_or((html, ""));
     let parsed = parse(beginning);
     let worth_reading = prune::prune(&parsed.document, url);
-    let options = Options { bullet_list_marker: BulletListMarker::Dash, ul_bullet_spacing: 1, ol_number_spacing: 1, ..Options::default() };
+    let options = Options {
+        bullet_list_marker: BulletListMarker::Dash,
+        ul_bullet_spacing: 1,
+        ol_number_spacing: 1,
+        ..Options::default()
+    };
     let converter = HtmlToMarkdown::builder().options(options).build();
     let mut text = converter.tree_to_markdown(&worth_reading).trim().to_owned();
     if !text.is_empty() {
@@ -82,7 +87,10 @@ mod tests {
 
     #[test]
     fn a_link_that_leads_nowhere_is_plain_text() {
-        assert_eq!(text("<a href='#x'>a</a> <a href='javascript:x()'>b</a> <a>c</a> <a href='data:,x'>d</a>"), "a b c d\n");
+        assert_eq!(
+            text("<a href='#x'>a</a> <a href='javascript:x()'>b</a> <a>c</a> <a href='data:,x'>d</a>"),
+            "a b c d\n"
+        );
         assert_eq!(text("x<img src='data:image/png;base64,AAAA'><img>"), "x\n");
         assert_eq!(text("<base href='//h/x/'><a href=y>z</a>"), "[z](https://h/x/y)\n");
     }

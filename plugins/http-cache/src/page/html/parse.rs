@@ -99,8 +99,7 @@ impl Bounded {
             self.is_too_deep.set(open.0.get() > MOST_OPEN);
         }
         // Those that hold text only go no deeper, and their text would become the page's.
-        const TEXT_ONLY: [&str; 8] =
-            ["script", "style", "title", "textarea", "iframe", "noframes", "noscript", "xmp"];
+        const TEXT_ONLY: [&str; 8] = ["script", "style", "title", "textarea", "iframe", "noframes", "noscript", "xmp"];
         self.is_too_deep.get() && !TEXT_ONLY.contains(&name)
     }
 }

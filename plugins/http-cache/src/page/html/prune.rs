@@ -18,8 +18,8 @@ pub(crate) const DEEPEST: usize = 100;
 /// What never says anything to a reader.
 const NOISE: [&str; 27] = [
     "script", "style", "noscript", "template", "iframe", "object", "embed", "applet", "svg", "canvas", "nav", "button",
-    "input", "select", "textarea", "datalist", "dialog", "audio", "video", "map", "menu", "head", "link", "meta", "base",
-    "frameset", "search",
+    "input", "select", "textarea", "datalist", "dialog", "audio", "video", "map", "menu", "head", "link", "meta",
+    "base", "frameset", "search",
 ];
 /// The same, for parts that a page marks by their role.
 const NOISE_ROLES: [&str; 6] = ["navigation", "search", "banner", "contentinfo", "menu", "dialog"];
