@@ -26,6 +26,7 @@ mod engine;
 mod epoch;
 mod error;
 mod fault;
+mod grants;
 mod guest_log;
 mod inspect;
 mod instance;
@@ -35,7 +36,7 @@ mod progress;
 mod sandbox;
 mod state;
 
-use std::path::Path as FilePath;
+use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -64,6 +65,7 @@ pub use self::progress::Progress;
 pub struct Plugins {
     engine: Arc<Engine>,
     loader: Loader,
+    state: Option<PathBuf>,
 }
 
 /// Why [`Plugins::start`] failed.
@@ -82,7 +84,14 @@ impl Plugins {
     pub fn start(compiler: Compiler, cache: &FilePath, progress: Progress) -> Result<Self, StartError> {
         let engine = Arc::new(Engine::start()?);
         let loader = Loader::new(engine.clone(), compiler, cache, progress)?;
-        Ok(Self { engine, loader })
+        Ok(Self { engine, loader, state: None })
+    }
+
+    /// Keeps what plugins have in key-value buckets below that directory, which is made when one of them is used. Without it,
+    /// buckets are granted and fail.
+    #[must_use]
+    pub fn keeping_state_in(self, state: PathBuf) -> Self {
+        Self { state: Some(state), ..self }
     }
 
     /// Loads a plugin: its component is checked, linked, compiled if need be, and asked to describe itself.
@@ -103,7 +112,7 @@ impl Plugins {
             caller: Arc::new(Caller {
                 engine: self.engine.clone(),
                 provider: loaded.provider.clone(),
-                sandbox: Sandbox::new(config, log.clone()),
+                sandbox: Sandbox::new(config, self.state.as_deref(), log.clone()),
                 limits: config.limits.clone(),
                 places: Arc::new(Semaphore::new(config.limits.concurrency.get())),
             }),

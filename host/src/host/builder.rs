@@ -64,7 +64,10 @@ impl Builder {
             Some(key) => CursorKey::new(*key.expose()),
             None => CursorKey::kept_in(&dirs.state()?)?,
         };
-        let plugins = Plugins::start(compiler, &dirs.cache()?, progress)?;
+        let mut plugins = Plugins::start(compiler, &dirs.cache()?, progress)?;
+        if config.plugins.iter().any(|plugin| !plugin.grants.keyvalue.is_empty()) {
+            plugins = plugins.keeping_state_in(dirs.state()?);
+        }
         let mut declared: Vec<_> = config.plugins.iter().collect();
         declared.sort_by_key(|plugin| plugin.name.as_str());
         let router = Router::new(declared.iter().enumerate().map(|(place, plugin)| (plugin.mount.clone(), place)))?;

@@ -1,7 +1,7 @@
 //! What a guest sees of the outside world: its grants, and nothing else.
 //!
 //! Every call gets a context of its own, made from the plugin's grants: its directories (opened anew, so that one that was
-//! replaced is the new one), its variables, its configuration, the log. Sockets refuse, arguments and standard input
+//! replaced is the new one), its variables, its buckets, its configuration, the log. Sockets refuse, arguments and standard input
 //! are empty, clocks and random numbers are real. Files are reached through the capability of the directory, never by a path
 //! of the machine: no `..`, link or absolute path leads out of it.
 
@@ -13,6 +13,7 @@ use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{FsPerms, WasiCtx};
 use wasmtime_wasi_config::WasiConfigVariables;
 
+use super::grants::keyvalue::Keyvalue;
 use super::guest_log::{GuestLog, GuestStream};
 use super::limits::{MAX_HANDLES, MemoryBudget, MemoryMeter};
 use super::state::State;
@@ -26,6 +27,7 @@ pub(super) struct Sandbox {
     dirs: BTreeMap<GuestPath, DirGrant>,
     variables: Vec<(String, String)>,
     config: Arc<WasiConfigVariables>,
+    keyvalue: Arc<Keyvalue>,
     memory: Arc<MemoryBudget>,
     log: Arc<GuestLog>,
 }
@@ -39,8 +41,8 @@ pub(super) struct GrantError {
 }
 
 impl Sandbox {
-    /// The sandbox of that plugin.
-    pub(super) fn new(plugin: &config::Plugin, log: Arc<GuestLog>) -> Self {
+    /// The sandbox of that plugin, which keeps what must last below `state`.
+    pub(super) fn new(plugin: &config::Plugin, state: Option<&Path>, log: Arc<GuestLog>) -> Self {
         Self {
             dirs: plugin.grants.dirs.clone(),
             variables: plugin
@@ -50,6 +52,7 @@ impl Sandbox {
                 .map(|(name, value)| (name.as_str().to_owned(), value.expose().clone()))
                 .collect(),
             config: Arc::new(plugin.config.iter().map(|(key, value)| (key.clone(), value.clone())).collect()),
+            keyvalue: Arc::new(Keyvalue::new(plugin, state, log.clone())),
             memory: MemoryBudget::new(plugin.limits.memory.bytes()),
             log,
         }
@@ -81,6 +84,7 @@ impl Sandbox {
             wasi: wasi.build(),
             table,
             config: self.config.clone(),
+            keyvalue: self.keyvalue.clone(),
             memory: MemoryMeter::new(self.memory.clone()),
             log: self.log.clone(),
         })

@@ -7,6 +7,7 @@ use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_config::{WasiConfig, WasiConfigVariables};
 
 use super::bindings::logging::{self, Level};
+use super::grants::keyvalue::{self, Keyvalue, KeyvalueView};
 use super::guest_log::GuestLog;
 use super::limits::MemoryMeter;
 
@@ -15,8 +16,16 @@ pub(super) struct State {
     pub(super) wasi: WasiCtx,
     pub(super) table: ResourceTable,
     pub(super) config: Arc<WasiConfigVariables>,
+    pub(super) keyvalue: Arc<Keyvalue>,
     pub(super) memory: MemoryMeter,
     pub(super) log: Arc<GuestLog>,
+}
+
+impl State {
+    /// The plugin's buckets, with this instance's handles.
+    pub(super) fn keyvalue(&mut self) -> KeyvalueView<'_> {
+        KeyvalueView { keyvalue: &self.keyvalue, table: &mut self.table }
+    }
 }
 
 impl WasiView for State {
@@ -34,11 +43,12 @@ impl logging::Host for State {
     }
 }
 
-/// Everything that a component may import: WASI 0.2 with nothing granted, its configuration, and the log.
+/// Everything that a component may import: WASI 0.2 with nothing granted, its configuration, its buckets, and the log.
 pub(super) fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<State>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
     wasmtime_wasi_config::add_to_linker(&mut linker, |state: &mut State| WasiConfig::from(&*state.config))?;
     logging::add_to_linker::<_, HasSelf<State>>(&mut linker, |state| state)?;
+    keyvalue::add_to_linker(&mut linker)?;
     Ok(linker)
 }
