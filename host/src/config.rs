@@ -64,7 +64,11 @@ pub use count::Count;
 pub use environment::Environment;
 pub use error::{ConfigError, Look, Position, Problem};
 pub use glob::{GlobError, UriGlob};
-pub use grants::{BucketKeys, BucketName, BucketNameError, BucketQuota, DirGrant, Grants, KeyvalueGrant, Mode};
+pub use grants::{
+    BucketKeys, BucketName, BucketNameError, BucketQuota, CredentialError, CredentialName, CredentialValue, DirGrant,
+    Grants, Host, HostName, HttpGrant, HttpGrants, KeyvalueGrant, Mode, Origin, OriginError, OriginPattern,
+    OriginTwice, Roots, RootsError, Scheme,
+};
 pub use guest::{EnvName, EnvNameError, GuestPath, GuestPathError};
 pub use http::{HttpAddress, HttpAddressError};
 pub use limits::Limits;

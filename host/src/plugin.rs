@@ -45,6 +45,7 @@ use tokio::sync::Semaphore;
 use self::bindings::contract;
 use self::bindings::logging::Level;
 use self::engine::Engine;
+use self::grants::http::Trust;
 use self::guest_log::GuestLog;
 use self::instance::{Caller, Turn};
 use self::loader::{Loaded, Loader};
@@ -64,6 +65,7 @@ pub use self::progress::Progress;
 /// The engine, and what loads plugins for it.
 pub struct Plugins {
     engine: Arc<Engine>,
+    trust: Arc<Trust>,
     loader: Loader,
     state: Option<PathBuf>,
 }
@@ -84,7 +86,7 @@ impl Plugins {
     pub fn start(compiler: Compiler, cache: &FilePath, progress: Progress) -> Result<Self, StartError> {
         let engine = Arc::new(Engine::start()?);
         let loader = Loader::new(engine.clone(), compiler, cache, progress)?;
-        Ok(Self { engine, loader, state: None })
+        Ok(Self { engine, trust: Arc::default(), loader, state: None })
     }
 
     /// Keeps what plugins have in key-value buckets below that directory, which is made when one of them is used. Without it,
@@ -112,7 +114,7 @@ impl Plugins {
             caller: Arc::new(Caller {
                 engine: self.engine.clone(),
                 provider: loaded.provider.clone(),
-                sandbox: Sandbox::new(config, self.state.as_deref(), log.clone()),
+                sandbox: Sandbox::new(config, self.state.as_deref(), self.trust.clone(), log.clone()),
                 limits: config.limits.clone(),
                 places: Arc::new(Semaphore::new(config.limits.concurrency.get())),
             }),

@@ -133,18 +133,47 @@ impl Plugin {
         self.with("limits", key, value.into())
     }
 
+    /// Grants an origin.
+    pub fn origin(self, origin: &str) -> Self {
+        self.http(origin.into())
+    }
+
+    /// Grants what an entry of `grants.http` says.
+    pub fn http(self, grant: Value) -> Self {
+        self.granted("http", grant)
+    }
+
     /// Grants a directory, to be read.
-    pub fn dir(mut self, host: &Path, guest: &str) -> Self {
+    pub fn dir(self, host: &Path, guest: &str) -> Self {
         let mut grant = Table::new();
         grant.insert("host".to_owned(), text(host));
         grant.insert("guest".to_owned(), guest.into());
+        self.granted("dirs", grant.into())
+    }
+
+    /// Grants a key-value bucket.
+    pub fn bucket(self, name: &str) -> Self {
+        self.granted("keyvalue", name.into())
+    }
+
+    /// Grants a key-value bucket with quotas of its own.
+    pub fn bucket_with(self, name: &str, quota: &str, keys: i64) -> Self {
+        let mut grant = Table::new();
+        grant.insert("bucket".to_owned(), name.into());
+        grant.insert("quota".to_owned(), quota.into());
+        grant.insert("keys".to_owned(), keys.into());
+        self.granted("keyvalue", grant.into())
+    }
+
+    /// One more entry in the list of those grants.
+    fn granted(mut self, list: &str, grant: Value) -> Self {
         let grants = self.0.entry("grants").or_insert_with(|| Table::new().into());
-        let dirs = grants
+        let list = grants
             .as_table_mut()
             .expect("grants are a table")
-            .entry("dirs")
+            .entry(list)
             .or_insert_with(|| Vec::<Value>::new().into());
-        dirs.as_array_mut().expect("directories are a list").push(grant.into());
+        list.as_array_mut().expect("these grants are a list").push(grant);
         self
     }
 

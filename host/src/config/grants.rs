@@ -2,6 +2,7 @@
 
 mod dirs;
 mod env;
+mod http;
 mod keyvalue;
 
 use std::collections::BTreeMap;
@@ -14,6 +15,10 @@ use super::reader::{FromNode, Node};
 use super::secret::Secret;
 
 pub use self::dirs::{DirGrant, Mode};
+pub use self::http::{
+    CredentialError, CredentialName, CredentialValue, Host, HostName, HttpGrant, HttpGrants, Origin, OriginError,
+    OriginPattern, OriginTwice, Roots, RootsError, Scheme,
+};
 pub use self::keyvalue::{BucketKeys, BucketName, BucketNameError, BucketQuota, KeyvalueGrant};
 
 /// What a plugin may use: `grants` of a `[[plugin]]`.
@@ -26,6 +31,8 @@ pub struct Grants {
     pub env: BTreeMap<EnvName, Secret<String>>,
     /// Key-value buckets, by the name that the provider opens.
     pub keyvalue: BTreeMap<BucketName, KeyvalueGrant>,
+    /// Web servers that it may send requests to.
+    pub http: HttpGrants,
 }
 
 impl FromNode for Grants {
@@ -41,6 +48,7 @@ impl FromNode for Grants {
                 dirs: table.optional("dirs").map(|Dirs(dirs)| dirs).unwrap_or_default(),
                 env: table.optional("env").map(|Env(env)| env).unwrap_or_default(),
                 keyvalue: table.optional("keyvalue").map(|Keyvalue(buckets)| buckets).unwrap_or_default(),
+                http: table.or_default("http"),
             })
         })
     }

@@ -1,9 +1,13 @@
 //! What a plugin may use up.
 
+mod http;
+
 use super::count::Count;
 use super::reader::{FromNode, Node};
 use super::size::{GIB, KIB, MIB, Size};
 use super::time::{MINUTE, SECOND, Time};
+
+pub use self::http::{HttpBody, HttpConcurrency, HttpHeaders, HttpLimits, HttpRate, HttpTime};
 
 /// How much memory a plugin may use.
 pub type Memory = Size<MIB, { 64 * MIB }, { 4 * GIB }>;
@@ -43,6 +47,8 @@ pub struct Limits {
     /// The bytes of log, standard output and standard error in a minute, of all calls together. 64 KiB unless set; 1 KiB
     /// to 16 MiB. What is more is dropped, and counted.
     pub log: Log,
+    /// What it may use up of the web.
+    pub http: HttpLimits,
 }
 
 impl FromNode for Limits {
@@ -62,6 +68,7 @@ impl FromNode for Limits {
                 wait: table.or_default("wait"),
                 reply: table.or_default("reply"),
                 log: table.or_default("log"),
+                http: table.or_default("http"),
             })
         })
     }

@@ -1,7 +1,8 @@
 //! What a guest sees of the outside world: its grants, and nothing else.
 //!
 //! Every call gets a context of its own, made from the plugin's grants: its directories (opened anew, so that one that was
-//! replaced is the new one), its variables, its buckets, its configuration, the log. Sockets refuse, arguments and standard input
+//! replaced is the new one), its variables, its way to the web, its buckets, its configuration, the log. Sockets refuse,
+//! arguments and standard input
 //! are empty, clocks and random numbers are real. Files are reached through the capability of the directory, never by a path
 //! of the machine: no `..`, link or absolute path leads out of it.
 
@@ -13,6 +14,7 @@ use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{FsPerms, WasiCtx};
 use wasmtime_wasi_config::WasiConfigVariables;
 
+use super::grants::http::{Http, Trust};
 use super::grants::keyvalue::Keyvalue;
 use super::guest_log::{GuestLog, GuestStream};
 use super::limits::{MAX_HANDLES, MemoryBudget, MemoryMeter};
@@ -26,6 +28,7 @@ const MAX_RANDOM: u64 = 1 << 20;
 pub(super) struct Sandbox {
     dirs: BTreeMap<GuestPath, DirGrant>,
     variables: Vec<(String, String)>,
+    http: Arc<Http>,
     config: Arc<WasiConfigVariables>,
     keyvalue: Arc<Keyvalue>,
     memory: Arc<MemoryBudget>,
@@ -42,7 +45,7 @@ pub(super) struct GrantError {
 
 impl Sandbox {
     /// The sandbox of that plugin, which keeps what must last below `state`.
-    pub(super) fn new(plugin: &config::Plugin, state: Option<&Path>, log: Arc<GuestLog>) -> Self {
+    pub(super) fn new(plugin: &config::Plugin, state: Option<&Path>, trust: Arc<Trust>, log: Arc<GuestLog>) -> Self {
         Self {
             dirs: plugin.grants.dirs.clone(),
             variables: plugin
@@ -51,6 +54,7 @@ impl Sandbox {
                 .iter()
                 .map(|(name, value)| (name.as_str().to_owned(), value.expose().clone()))
                 .collect(),
+            http: Http::new(&plugin.grants.http, &plugin.limits.http, trust, log.clone()),
             config: Arc::new(plugin.config.iter().map(|(key, value)| (key.clone(), value.clone())).collect()),
             keyvalue: Arc::new(Keyvalue::new(plugin, state, log.clone())),
             memory: MemoryBudget::new(plugin.limits.memory.bytes()),
@@ -84,6 +88,7 @@ impl Sandbox {
             wasi: wasi.build(),
             table,
             config: self.config.clone(),
+            http: self.http.instance(),
             keyvalue: self.keyvalue.clone(),
             memory: MemoryMeter::new(self.memory.clone()),
             log: self.log.clone(),

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use wasmtime::component::{HasSelf, Linker, ResourceTable};
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_config::{WasiConfig, WasiConfigVariables};
+use wasmtime_wasi_http::{WasiHttpCtxView, WasiHttpView};
 
 use super::bindings::logging::{self, Level};
+use super::grants::http::InstanceHttp;
 use super::grants::keyvalue::{self, Keyvalue, KeyvalueView};
 use super::guest_log::GuestLog;
 use super::limits::MemoryMeter;
@@ -16,6 +18,7 @@ pub(super) struct State {
     pub(super) wasi: WasiCtx,
     pub(super) table: ResourceTable,
     pub(super) config: Arc<WasiConfigVariables>,
+    pub(super) http: InstanceHttp,
     pub(super) keyvalue: Arc<Keyvalue>,
     pub(super) memory: MemoryMeter,
     pub(super) log: Arc<GuestLog>,
@@ -34,6 +37,12 @@ impl WasiView for State {
     }
 }
 
+impl WasiHttpView for State {
+    fn http(&mut self) -> WasiHttpCtxView<'_> {
+        self.http.view(&mut self.table)
+    }
+}
+
 impl logging::Host for State {
     fn log(&mut self, level: Level, context: String, message: String) -> wasmtime::Result<()> {
         for line in message.lines() {
@@ -43,10 +52,12 @@ impl logging::Host for State {
     }
 }
 
-/// Everything that a component may import: WASI 0.2 with nothing granted, its configuration, its buckets, and the log.
+/// Everything that a component may import: WASI 0.2 with HTTP and nothing granted, its configuration, its buckets, and the
+/// log.
 pub(super) fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<State>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
+    wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
     wasmtime_wasi_config::add_to_linker(&mut linker, |state: &mut State| WasiConfig::from(&*state.config))?;
     logging::add_to_linker::<_, HasSelf<State>>(&mut linker, |state| state)?;
     keyvalue::add_to_linker(&mut linker)?;

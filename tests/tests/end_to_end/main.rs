@@ -18,6 +18,7 @@ mod cli;
 mod cursors;
 mod git;
 mod http;
+mod http_cache;
 mod lifecycle;
 mod notes;
 mod other_clients;

@@ -39,6 +39,9 @@ fn the_default_limits_are_those_of_the_documentation() {
     assert_eq!(limits.wait.duration(), Duration::from_secs(1));
     assert_eq!(limits.reply.bytes(), 16 * MIB);
     assert_eq!(limits.log.bytes(), 64 * KIB);
+    assert_eq!((limits.http.concurrency.get(), limits.http.rate.get()), (4, 60));
+    assert_eq!((limits.http.headers.bytes(), limits.http.body.bytes()), (64 * KIB, 16 * MIB));
+    assert_eq!(limits.http.time.duration(), Duration::from_secs(10));
 }
 
 #[test]
@@ -107,6 +110,18 @@ fn buckets_are_granted_with_their_quotas() {
 }
 
 #[test]
+fn origins_are_granted_with_what_stands_beside_them() {
+    let config = valid("everything.toml");
+    let grants = |plugin: usize| config.plugins[plugin].grants.http.iter();
+    let origins: Vec<_> = grants(0).map(|grant| grant.origin.to_string()).collect();
+    assert_eq!(origins, ["http://[::1]:8080", "https://docs.rs", "https://*.example.com:8443"]);
+    assert!(grants(0).all(|grant| grant.headers.is_empty() && grant.ca.is_none()));
+    let [api] = grants(1).collect::<Vec<_>>()[..] else { panic!("one origin") };
+    let names: Vec<_> = api.headers.keys().map(CredentialName::as_str).collect();
+    assert_eq!((names, api.ca.is_some()), (vec!["authorization", "x-api-key"], true));
+}
+
+#[test]
 fn limits_are_read_as_people_write_them() {
     let config = valid("everything.toml");
     let limits = &config.plugins[0].limits;
@@ -119,6 +134,9 @@ fn limits_are_read_as_people_write_them() {
         (Duration::from_millis(250), Duration::from_secs(90))
     );
     assert_eq!((limits.concurrency.get(), limits.wait.duration()), (1, Duration::ZERO));
+    assert_eq!((limits.http.concurrency.get(), limits.http.rate.get()), (64, 1));
+    assert_eq!((limits.http.headers.bytes(), limits.http.body.bytes()), (KIB, 256 * MIB));
+    assert_eq!(limits.http.time.duration(), Duration::from_secs(120));
 }
 
 #[test]
