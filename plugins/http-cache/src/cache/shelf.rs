@@ -55,8 +55,12 @@ pub(crate) fn find(store: &dyn Store, path: &str, with_body: bool) -> Option<Kep
         if !with_body {
             return Some(Kept { head, body: None });
         }
-        let body = body.filter(|body| head.content.as_ref().is_some_and(|content| content.digest == digest(body)))?;
-        return Some(Kept { head, body: Some(body) });
+        let body = body.filter(|body| head.content.as_ref().is_some_and(|content| content.digest == digest(body)));
+        if body.is_none() {
+            // Nobody would notice that it may not be kept any more.
+            forget(store, path);
+        }
+        return body.map(|body| Kept { head, body: Some(body) });
     }
     let head = redirect.and_then(|bytes| Head::parse(&bytes)).filter(|head| head.location().is_some())?;
     Some(Kept { head, body: None })

@@ -35,7 +35,8 @@ async fn text_in_any_charset_is_utf_8_and_pictures_and_documents_are_bytes() {
     for (path, text) in [("/sjis", "日本"), ("/euc", "日本\n"), ("/latin", "café")] {
         assert_eq!(reader.contents(&uri(&origin, path)).await[0]["text"], text, "{path}");
     }
-    for (path, mime, blob) in [("/picture", "image/png", "iVBORw=="), ("/document", "application/pdf", "JVBERi0xLjc=")] {
+    for (path, mime, blob) in [("/picture", "image/png", "iVBORw=="), ("/document", "application/pdf", "JVBERi0xLjc=")]
+    {
         let contents = reader.contents(&uri(&origin, path)).await;
         assert_eq!((&contents[0]["mimeType"], &contents[0]["blob"]), (&mime.into(), &blob.into()), "{path}");
     }
@@ -45,7 +46,9 @@ async fn text_in_any_charset_is_utf_8_and_pictures_and_documents_are_bytes() {
 #[tokio::test]
 async fn html_nested_beyond_measure_is_read() {
     let origin = Origin::http().await;
-    for (path, tag) in [("/div", "div"), ("/list", "ul><li"), ("/quote", "blockquote"), ("/table", "table><tr><td"), ("/bold", "b")] {
+    for (path, tag) in
+        [("/div", "div"), ("/list", "ul><li"), ("/quote", "blockquote"), ("/table", "table><tr><td"), ("/bold", "b")]
+    {
         let html = format!("<p>before{}deep", format!("<{tag}>").repeat(20_000));
         origin.serve(path, Reply::ok("text/html", html));
     }

@@ -10,7 +10,8 @@ async fn seeds_and_what_is_kept_are_listed_and_nobody_is_asked_for_that() {
     let date = "Sun, 12 Jan 2025 15:00:58 GMT";
     let page = Reply::ok("text/html", "<title>The b</title>b").cache_control("max-age=3600").last_modified(date);
     origin.serve("/b", page);
-    let config = serving(web(&[&origin]).config("seeds", vec![uri(&origin, "/c").replace("web://", ""), host(&origin)]));
+    let config =
+        serving(web(&[&origin]).config("seeds", vec![uri(&origin, "/c").replace("web://", ""), host(&origin)]));
     let server = Stdio::start(&config).await;
     assert_eq!(server.client().uris().await, [uri(&origin, "/"), uri(&origin, "/c")]);
     assert!(origin.requests().is_empty());

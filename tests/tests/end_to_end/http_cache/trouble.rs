@@ -76,7 +76,9 @@ async fn servers_that_mean_harm_are_given_up_and_the_next_page_is_read() {
     origin.serve("/page", Reply::ok("text/plain", "one"));
     let config = serving(web(&[&origin]).config("timeout-ms", 500).config("max-body-bytes", 100_000));
     let mut reader = Reader::start(&config).await;
-    for (path, code) in [("/endless", -32602), ("/headers", -32603), ("/drip", -32603), ("/silent", -32603), ("/cut", -32603)] {
+    for (path, code) in
+        [("/endless", -32602), ("/headers", -32603), ("/drip", -32603), ("/silent", -32603), ("/cut", -32603)]
+    {
         let error = reader.error(&uri(&origin, path)).await;
         assert_eq!(error["code"], code, "{path}: {error}");
     }

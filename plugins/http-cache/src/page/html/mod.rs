@@ -103,6 +103,8 @@ mod tests {
             assert!(text.contains("before"), "{tag}");
         }
         assert!(text(&format!("{}deep inside{}", "<div>".repeat(300), "</div>".repeat(300))).contains("deep inside"));
+        let script = format!("{}<script>no()</script>yes", "<div>".repeat(300));
+        assert_eq!(text(&script), "yes\n");
     }
 
     #[test]

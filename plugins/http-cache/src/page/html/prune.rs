@@ -5,7 +5,7 @@
 //! reads the text alone. What lies deeper than [`DEEPEST`] becomes plain text, since what is made of the tree goes down it
 //! step by step.
 
-use super::parse::{attribute, name, text, walk};
+use super::parse::{attribute, name, walk};
 use crate::address::absolute;
 use html5ever::tendril::StrTendril;
 use markup5ever_rcdom::{Handle, Node, NodeData};
@@ -36,7 +36,7 @@ pub(crate) fn prune(document: &Handle, url: &str) -> Handle {
     let mut ahead = vec![Step { node: root.clone(), depth: 0, is_framed: main.is_none() }];
     while let Some(Step { node, depth, is_framed }) = ahead.pop() {
         if depth >= DEEPEST {
-            let text = StrTendril::from_slice(&text(&node));
+            let text = StrTendril::from_slice(&text_worth_reading(&node));
             *node.children.borrow_mut() = vec![Node::new(NodeData::Text { contents: RefCell::new(text) })];
             continue;
         }
@@ -73,6 +73,19 @@ fn is_kept(node: &Handle, is_framed: bool) -> bool {
         }
         _ => false,
     }
+}
+
+/// The text below a node, without what says nothing to a reader.
+fn text_worth_reading(root: &Handle) -> String {
+    let mut text = String::new();
+    let mut ahead = vec![Rc::clone(root)];
+    while let Some(node) = ahead.pop() {
+        if let NodeData::Text { contents } = &node.data {
+            text.push_str(&contents.borrow());
+        }
+        ahead.extend(node.children.borrow().iter().rev().filter(|child| is_kept(child, false)).map(Rc::clone));
+    }
+    text
 }
 
 fn is_hidden(node: &Handle) -> bool {
