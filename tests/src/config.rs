@@ -171,6 +171,20 @@ impl Plugin {
         self.granted("dirs", grant.into())
     }
 
+    /// Grants a key-value bucket.
+    pub fn bucket(self, name: &str) -> Self {
+        self.granted("keyvalue", name.into())
+    }
+
+    /// Grants a key-value bucket with quotas of its own.
+    pub fn bucket_with(self, name: &str, quota: &str, keys: i64) -> Self {
+        let mut grant = Table::new();
+        grant.insert("bucket".to_owned(), name.into());
+        grant.insert("quota".to_owned(), quota.into());
+        grant.insert("keys".to_owned(), keys.into());
+        self.granted("keyvalue", grant.into())
+    }
+
     /// One more entry in the list of those grants.
     fn granted(mut self, list: &str, grant: Value) -> Self {
         let grants = self.0.entry("grants").or_insert_with(|| Table::new().into());

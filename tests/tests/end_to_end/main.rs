@@ -20,6 +20,7 @@ mod cursors;
 mod git;
 mod heavy;
 mod http;
+mod http_cache;
 mod http_grant;
 mod inspect;
 mod keyvalue;
