@@ -12,6 +12,8 @@
 //! | memory | a budget that all instances of the plugin share (`limits.memory`) |
 //! | reply | what the host copies out of the guest (`limits.reply`) |
 //! | log | an allowance of bytes a minute (`limits.log`) |
+//! | handles, random bytes | what the host keeps for one instance by number (`limits.handles`); what it hands out at once (`limits.random`) |
+//! | files | permits for what one instance has open (`limits.files`); a quota for each directory that may be written |
 //!
 //! A trap, a timeout, a limit or a panic ends that call alone and is a typed [`Fault`]. A caller that goes away takes its call
 //! with it.
