@@ -12,7 +12,7 @@ use wasmtime::component::ResourceTable;
 use wasmtime_wasi::WasiCtx;
 use wasmtime_wasi_config::WasiConfigVariables;
 
-use super::grants::dirs::{Dirs, GrantError};
+use super::grants::dirs::{Dirs, GrantError, OpenFiles};
 use super::grants::http::{Http, Trust};
 use super::grants::keyvalue::Keyvalue;
 use super::guest_log::{GuestLog, GuestStream};
@@ -43,11 +43,12 @@ impl Sandbox {
         plugin: &config::Plugin,
         state: Option<&Path>,
         trust: Arc<Trust>,
+        open_files: OpenFiles,
         log: Arc<GuestLog>,
         pool: Option<&Arc<Pool>>,
     ) -> Self {
         Self {
-            dirs: Dirs::new(&plugin.grants.dirs, &plugin.limits, &log),
+            dirs: Dirs::new(&plugin.grants.dirs, &plugin.limits, open_files, &log),
             variables: plugin
                 .grants
                 .env

@@ -9,7 +9,7 @@
 //! | nothing but files and directories is opened, and no opening waits | [`open`]: looked at first, opened without blocking, looked at again |
 //! | a directory becomes no larger than its quota | [`ledger`]: charged before anything grows, measured when it seems full |
 //! | two grants are two file systems | nothing is linked or moved from one into the other, as between two disks |
-//! | files open at once, and the memory of their streams | [`files`]: permits, which the streams of a file share with it |
+//! | files open at once, of one instance and of all, and the memory of their streams | [`files`]: permits, which the streams of a file share with it |
 //! | a directory of any size can be listed | [`entries`]: read piece by piece; names that are not Unicode are skipped |
 //!
 //! Reads of files are wasmtime-wasi's own, unchanged.
@@ -47,13 +47,14 @@ use super::notice::Notice;
 use crate::config::{DirGrant, DirQuota, GuestPath, Limits, Mode};
 use crate::plugin::guest_log::GuestLog;
 
-pub(in crate::plugin) use self::files::{Files, FilesView};
+pub(in crate::plugin) use self::files::{Files, FilesView, OpenFiles};
 
 /// The directories of one plugin.
 pub(in crate::plugin) struct Dirs {
     granted: Vec<Granted>,
     /// Files and directories that an instance may have open at once.
     files: usize,
+    open_in_all: OpenFiles,
     log: Arc<GuestLog>,
     notices: Arc<Notices>,
 }
@@ -67,10 +68,11 @@ pub(in crate::plugin) struct GrantError {
 }
 
 impl Dirs {
-    /// The directories that are granted.
+    /// The directories that are granted to a plugin, which shares `open_in_all` with all others.
     pub(in crate::plugin) fn new(
         granted: &BTreeMap<GuestPath, DirGrant>,
         limits: &Limits,
+        open_in_all: OpenFiles,
         log: &Arc<GuestLog>,
     ) -> Self {
         let granted = granted.iter().map(|(guest, grant)| Granted {
@@ -84,6 +86,7 @@ impl Dirs {
         Self {
             granted: granted.collect(),
             files: limits.files.get(),
+            open_in_all,
             log: log.clone(),
             notices: Arc::new(Notices::new(log)),
         }
@@ -100,7 +103,8 @@ impl Dirs {
             .granted
             .iter()
             .map(|granted| granted.open(&self.log).map_err(|source| GrantError { dir: granted.host.clone(), source }));
-        Ok(Files::new(opened.collect::<Result<_, _>>()?, self.files, self.notices.clone()))
+        let preopens = opened.collect::<Result<_, _>>()?;
+        Ok(Files::new(preopens, self.files, self.open_in_all.clone(), self.notices.clone()))
     }
 }
 

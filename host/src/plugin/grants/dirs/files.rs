@@ -17,6 +17,8 @@ use crate::plugin::guest_log::GuestLog;
 
 /// Streams for each file that may be open: one to read it and one to write it.
 const STREAMS_PER_FILE: usize = 2;
+/// What every system allows a process.
+const LEAST_OPEN_FILES: u64 = 1024;
 
 /// A granted directory, as one instance has it open.
 #[derive(Debug)]
@@ -51,8 +53,22 @@ pub(super) struct Preopen {
     pub(super) root: Arc<Root>,
 }
 
-/// Lets one file, directory or listing be open.
-pub(super) type FilePermit = Arc<OwnedSemaphorePermit>;
+/// Files that all guests together may have open: a quarter of what the process may. A listing takes two of the process's, and
+/// the host itself needs some as well.
+#[derive(Clone, Debug)]
+pub(in crate::plugin) struct OpenFiles(Arc<Semaphore>);
+
+impl OpenFiles {
+    /// What the system allows this process.
+    pub(in crate::plugin) fn of_the_process() -> Self {
+        let most = rlimit::Resource::NOFILE.get_soft().unwrap_or(LEAST_OPEN_FILES);
+        let quarter = usize::try_from(most).unwrap_or(usize::MAX).checked_div(4).unwrap_or_default();
+        Self(Arc::new(Semaphore::new(quarter.min(Semaphore::MAX_PERMITS))))
+    }
+}
+
+/// Lets one file, directory or listing be open: in the instance, and in the process.
+pub(super) type FilePermit = Arc<[OwnedSemaphorePermit; 2]>;
 
 /// What a stream of a file keeps: the file, which is open for as long as the stream is, and the stream itself.
 pub(super) struct StreamPermits {
@@ -71,6 +87,7 @@ struct Held {
 /// The warnings about what an instance has open.
 pub(super) struct Notices {
     open: Notice,
+    open_in_all: Notice,
     streams: Notice,
     pub(super) names: Notice,
 }
@@ -79,7 +96,7 @@ impl Notices {
     /// Warnings in that log.
     pub(super) fn new(log: &Arc<GuestLog>) -> Self {
         let notice = || Notice::new(log.clone());
-        Self { open: notice(), streams: notice(), names: notice() }
+        Self { open: notice(), open_in_all: notice(), streams: notice(), names: notice() }
     }
 }
 
@@ -90,30 +107,36 @@ pub(in crate::plugin) struct Files {
     held: HashMap<u32, Held>,
     limit: usize,
     open: Arc<Semaphore>,
+    open_in_all: OpenFiles,
     streams: Arc<Semaphore>,
     pub(super) notices: Arc<Notices>,
 }
 
 impl Files {
     /// Nothing is open yet but the granted directories; `limit` files and directories may be.
-    pub(super) fn new(preopens: Vec<Preopen>, limit: usize, notices: Arc<Notices>) -> Self {
+    pub(super) fn new(preopens: Vec<Preopen>, limit: usize, open_in_all: OpenFiles, notices: Arc<Notices>) -> Self {
         let open = Arc::new(Semaphore::new(limit));
         let streams = Arc::new(Semaphore::new(limit.saturating_mul(STREAMS_PER_FILE)));
-        Self { preopens, held: HashMap::new(), limit, open, streams, notices }
+        Self { preopens, held: HashMap::new(), limit, open, open_in_all, streams, notices }
     }
 
     /// Room for one more file, directory or listing.
     pub(super) fn room(&self) -> FsResult<FilePermit> {
-        match self.open.clone().try_acquire_owned() {
-            Ok(permit) => Ok(Arc::new(permit)),
-            Err(_) => {
-                let limit = self.limit;
-                self.notices
-                    .open
-                    .give(format_args!("more files are to be open at once than `limits.files` ({limit}) allows"));
-                Err(ErrorCode::InsufficientMemory.into())
-            }
-        }
+        let Ok(own) = self.open.clone().try_acquire_owned() else {
+            let limit = self.limit;
+            self.notices
+                .open
+                .give(format_args!("`limits.files` ({limit}) does not let it have more files open at once"));
+            return Err(ErrorCode::InsufficientMemory.into());
+        };
+        let Ok(in_all) = self.open_in_all.0.clone().try_acquire_owned() else {
+            self.notices.open_in_all.give(
+                "all plugins together have as many files open as they may: a quarter of what the system allows the host \
+                 (`ulimit -n`)",
+            );
+            return Err(ErrorCode::InsufficientMemory.into());
+        };
+        Ok(Arc::new([own, in_all]))
     }
 
     /// Room for one more stream of that file.
@@ -122,9 +145,9 @@ impl Files {
         match self.streams.clone().try_acquire_owned() {
             Ok(stream) => Ok(StreamPermits { _file: held.permit.clone(), _stream: stream }),
             Err(_) => {
-                let limit = self.limit.saturating_mul(STREAMS_PER_FILE);
+                let (limit, streams) = (self.limit, STREAMS_PER_FILE);
                 self.notices.streams.give(format_args!(
-                    "more streams of files are to be open at once than twice `limits.files` ({limit})"
+                    "`limits.files` ({limit}) does not let it have more than {streams} times as many streams of files"
                 ));
                 Err(ErrorCode::InsufficientMemory.into())
             }
