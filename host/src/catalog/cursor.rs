@@ -120,7 +120,12 @@ pub(crate) mod fuzzing {
         let sealer = Sealer::new(&[7; 32]);
         let binding = Binding { kind: Kind::Entries, scope: "", principal: &Principal::LOCAL };
         assert_eq!(sealer.open(text, binding), Err(Error::InvalidCursor), "nobody sealed it");
-        let position = Position { plugin: "a".to_owned(), cursor: Some(text.to_owned()), skip: text.len() };
+        let position = Position {
+            plugin: "a".to_owned(),
+            cursor: Some(text.to_owned()),
+            skip: text.len(),
+            walked: Walked::default(),
+        };
         match sealer.seal(&position, binding) {
             // A longer one than a provider may give.
             Ok(sealed) if sealed.len() > MAX_LENGTH => {}

@@ -133,7 +133,7 @@ impl Capability {
             Self::Directories => {
                 let dirs = grants.dirs.iter().map(|(guest, grant)| match grant.mode {
                     Mode::ReadOnly => format!("{guest} (ro)"),
-                    Mode::ReadWrite => format!("{guest} (rw)"),
+                    Mode::ReadWrite { .. } => format!("{guest} (rw)"),
                 });
                 dirs.collect()
             }
@@ -268,7 +268,10 @@ mod tests {
         let mut plugin = plugin();
         plugin.config.insert("seeds".to_owned(), "[]".to_owned());
         let grants = &mut plugin.grants;
-        grants.dirs.insert("/cache".parse().unwrap(), DirGrant { host: "/srv".into(), mode: Mode::ReadWrite });
+        grants.dirs.insert(
+            "/cache".parse().unwrap(),
+            DirGrant { host: "/srv".into(), mode: Mode::ReadWrite { quota: Default::default() } },
+        );
         grants.http.add(HttpGrant::new("https://docs.rs".parse().unwrap())).unwrap();
         grants.keyvalue.insert("pages".parse().unwrap(), KeyvalueGrant::default());
         grants.env.insert("TOKEN".parse().unwrap(), Secret::new("hunter2".to_owned()));

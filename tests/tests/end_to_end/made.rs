@@ -28,7 +28,7 @@ pub(crate) fn exporting(count: usize) -> Vec<u8> {
     types.defined_type().primitive(PrimitiveValType::U8);
     let mut exports = ComponentExportSection::new();
     for index in 0..count {
-        exports.export(&format!("t{index}"), ComponentExportKind::Type, 0, None);
+        exports.export(format!("t{index}"), ComponentExportKind::Type, 0, None);
     }
     let mut component = Component::new();
     component.section(&types).section(&exports);
