@@ -31,7 +31,7 @@ pub(crate) use self::source::{Entries, Kind, Source, Templates};
 
 pub use self::key::{CursorKey, KeyError};
 
-#[cfg(any(test, fuzzing))]
+#[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use self::cursor::fuzzing;
 
 /// Calls to providers that one page may take.

@@ -62,7 +62,7 @@ mod catalog;
 #[cfg(feature = "server")]
 pub mod cli;
 pub mod config;
-#[cfg(any(test, fuzzing))]
+#[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod host;

@@ -111,7 +111,7 @@ impl Sealer {
 }
 
 /// What the fuzz target for cursors asserts.
-#[cfg(any(test, fuzzing))]
+#[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing {
     use super::*;
 
