@@ -140,7 +140,7 @@ async fn a_state_directory_that_cannot_be_used_matters_only_to_plugins_that_have
     assert!(reason.contains("the store of this plugin cannot be used"), "{reason}");
     assert_eq!(server.client().text("unruly://good/good").await, "good");
     let log = server.end().await.log;
-    assert!(log.contains("see that the directory can be written"), "{log}");
+    assert!(log.contains("see that the user who runs the host can write it"), "{log}");
 }
 
 #[tokio::test]

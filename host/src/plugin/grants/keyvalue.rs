@@ -106,7 +106,7 @@ pub struct Cas {
 
 impl Keyvalue {
     /// The buckets that the plugin is granted, kept below that state directory.
-    pub(in crate::plugin) fn new(plugin: &config::Plugin, state: Option<&Path>, log: Arc<GuestLog>) -> Self {
+    pub(in crate::plugin) fn new(plugin: &config::Plugin, state: Option<&Path>, log: &Arc<GuestLog>) -> Self {
         let quota = |grant: &config::KeyvalueGrant| Quota {
             bytes: grant.quota.bytes(),
             keys: u64::try_from(grant.keys.get()).unwrap_or(u64::MAX),
