@@ -133,7 +133,7 @@ impl Capability {
             Self::Directories => {
                 let dirs = grants.dirs.iter().map(|(guest, grant)| match grant.mode {
                     Mode::ReadOnly => format!("{guest} (ro)"),
-                    Mode::ReadWrite => format!("{guest} (rw)"),
+                    Mode::ReadWrite { .. } => format!("{guest} (rw)"),
                 });
                 dirs.collect()
             }
