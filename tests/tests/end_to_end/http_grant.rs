@@ -232,14 +232,14 @@ async fn an_exchange_ends_with_its_time_however_slowly_it_goes_on() {
     let origin = Origin::http().await;
     origin.serve("/drip", Reply::drip(Duration::from_millis(20)));
     origin.serve("/silent", Reply::silent());
-    let server = Stdio::start(&bounded(&origin, [("time", "300ms".into())])).await;
+    let server = Stdio::start(&bounded(&origin, [("time", "1s".into())])).await;
     assert_eq!(get(&server, &origin.url("/silent")).await, error("HttpResponseTimeout"));
     // The guest's own time counts only if it is less.
     let patient = ask(&server, "get", &origin.url("/silent"), "&connect=60000&first-byte=60000&pause=60000").await;
     assert_eq!(patient, error("HttpResponseTimeout"));
     let drip = get(&server, &origin.url("/drip")).await;
     assert!(drip["ended"].as_str().unwrap().contains("timeout"), "{drip}");
-    server.log_line("took longer than `limits.http.time` (300ms)").await;
+    server.log_line("took longer than `limits.http.time` (1s)").await;
     origin.until_idle().await;
     server.end().await;
 }
@@ -251,7 +251,7 @@ async fn a_guest_may_be_less_patient() {
     origin.serve("/pause", Reply::drip(Duration::from_secs(3600)));
     let server = Stdio::start(&bounded(&origin, [("time", "50s".into())])).await;
     assert_eq!(ask(&server, "get", &origin.url("/silent"), "&first-byte=50").await, error("ConnectionReadTimeout"));
-    let pause = ask(&server, "get", &origin.url("/pause"), "&pause=50").await;
+    let pause = ask(&server, "get", &origin.url("/pause"), "&pause=1000").await;
     assert_eq!((&pause["length"], &pause["ended"]), (&json!(1), &json!("connection read timeout")));
     origin.until_idle().await;
     server.end().await;

@@ -62,7 +62,7 @@ impl Tls {
     fn trusting(roots: RootCertStore) -> Result<Self, Failure> {
         let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
-            .map_err(|error| Failure::Tls(error.into()))?
+            .map_err(Failure::Tls)?
             .with_root_certificates(roots)
             .with_no_client_auth();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
