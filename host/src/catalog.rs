@@ -31,6 +31,9 @@ pub(crate) use self::source::{Entries, Kind, Source, Templates};
 
 pub use self::key::{CursorKey, KeyError};
 
+#[cfg(any(test, fuzzing))]
+pub(crate) use self::cursor::fuzzing;
+
 /// Calls to providers that one page may take.
 const MAX_CALLS: usize = 64;
 /// Pages of one plugin in a row that may have nothing on them.

@@ -62,6 +62,9 @@ mod catalog;
 #[cfg(feature = "server")]
 pub mod cli;
 pub mod config;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod host;
 pub mod plugin;
 pub mod resource;

@@ -129,6 +129,11 @@ impl Plugin {
         self
     }
 
+    /// The guest `keep`, mounted at `keep://NAME/`.
+    pub fn keep(name: &str) -> Self {
+        Self::new(name, &artefacts::fixture("keep"), &format!("keep://{name}/"))
+    }
+
     /// Says something to the provider.
     pub fn config(self, key: &str, value: impl Into<Value>) -> Self {
         self.with("config", key, value.into())
@@ -166,6 +171,20 @@ impl Plugin {
         self.granted("dirs", grant.into())
     }
 
+    /// Grants a key-value bucket.
+    pub fn bucket(self, name: &str) -> Self {
+        self.granted("keyvalue", name.into())
+    }
+
+    /// Grants a key-value bucket with quotas of its own.
+    pub fn bucket_with(self, name: &str, quota: &str, keys: i64) -> Self {
+        let mut grant = Table::new();
+        grant.insert("bucket".to_owned(), name.into());
+        grant.insert("quota".to_owned(), quota.into());
+        grant.insert("keys".to_owned(), keys.into());
+        self.granted("keyvalue", grant.into())
+    }
+
     /// One more entry in the list of those grants.
     fn granted(mut self, list: &str, grant: Value) -> Self {
         let grants = self.0.entry("grants").or_insert_with(|| Table::new().into());
@@ -175,6 +194,28 @@ impl Plugin {
             .entry(list)
             .or_insert_with(|| Vec::<Value>::new().into());
         list.as_array_mut().expect("these grants are a list").push(grant);
+        self
+    }
+
+    /// Grants a key-value bucket.
+    pub fn bucket(self, name: &str) -> Self {
+        self.keyvalue(name.into())
+    }
+
+    /// Grants a key-value bucket with quotas of its own.
+    pub fn bucket_with(self, name: &str, quota: &str, keys: i64) -> Self {
+        let mut grant = Table::new();
+        grant.insert("bucket".to_owned(), name.into());
+        grant.insert("quota".to_owned(), quota.into());
+        grant.insert("keys".to_owned(), keys.into());
+        self.keyvalue(grant.into())
+    }
+
+    fn keyvalue(mut self, grant: Value) -> Self {
+        let grants = self.0.entry("grants").or_insert_with(|| Table::new().into());
+        let grants = grants.as_table_mut().expect("grants are a table");
+        let buckets = grants.entry("keyvalue").or_insert_with(|| Vec::<Value>::new().into());
+        buckets.as_array_mut().expect("buckets are a list").push(grant);
         self
     }
 

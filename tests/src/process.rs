@@ -42,6 +42,15 @@ impl Process {
         &self.stderr
     }
 
+    /// The most memory that it has had at once so far, in bytes: Linux' `VmHWM`.
+    pub(crate) fn most_resident(&self) -> u64 {
+        let id = self.child.id().expect("it still runs");
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).expect("a process has a status");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("it has a peak");
+        let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number of kB");
+        kibibytes << 10
+    }
+
     /// Sends it a signal.
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(self.id(), signal).expect("a process may signal its child");

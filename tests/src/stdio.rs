@@ -35,6 +35,11 @@ impl Stdio {
         &self.client
     }
 
+    /// The most memory that the server has had at once so far, in bytes.
+    pub fn most_resident(&self) -> u64 {
+        self.process.most_resident()
+    }
+
     /// The first line of its log that contains that text, as soon as there is one.
     pub async fn log_line(&self, wanted: &str) -> String {
         self.process.stderr().line_with(wanted).await

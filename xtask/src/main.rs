@@ -1,4 +1,4 @@
-//! The tasks of this repository: `cargo xtask plugins`, `demo`, `test` and their parts.
+//! The tasks of this repository: `cargo xtask plugins`, `demo`, `test`, `fuzz` and their parts.
 //!
 //! Every task starts from a fresh clone: it installs and builds what it needs first, does nothing that is done already,
 //! and shows what it is at. It writes into the repository's `target/` only, except that the guest toolchain's fallback
@@ -9,6 +9,7 @@
 mod cargo;
 mod clients;
 mod demo;
+mod fuzz;
 mod plugins;
 mod progress;
 mod test;
@@ -20,6 +21,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use crate::demo::Demo;
+use crate::fuzz::Fuzz;
 use crate::plugins::Plugins;
 use crate::progress::Progress;
 use crate::test::Test;
@@ -51,6 +53,8 @@ enum Task {
     Demo(Demo),
     /// Run all that must pass, or a part of it
     Test(Test),
+    /// Feed what a fuzzer makes up to all that takes bytes of strangers
+    Fuzz(Fuzz),
     /// Install the official TypeScript and Python clients that the tests drive the host with, into target/clients
     Clients,
 }
@@ -73,6 +77,7 @@ fn run(task: Task, progress: &Progress) -> anyhow::Result<()> {
         Task::Plugins(task) => task.run(&workspace, progress).map(drop),
         Task::Demo(task) => task.run(&workspace, progress),
         Task::Test(task) => task.run(&workspace, progress),
+        Task::Fuzz(task) => task.run(&workspace, progress),
         Task::Clients => clients::install(&workspace, progress),
     }
 }

@@ -110,6 +110,26 @@ impl Sealer {
     }
 }
 
+/// What the fuzz target for cursors asserts.
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing {
+    use super::*;
+
+    /// What a client made up is refused, and what a provider gave comes back as it was.
+    pub(crate) fn cursor(text: &str) {
+        let sealer = Sealer::new(&[7; 32]);
+        let binding = Binding { kind: Kind::Entries, scope: "", principal: &Principal::LOCAL };
+        assert_eq!(sealer.open(text, binding), Err(Error::InvalidCursor), "nobody sealed it");
+        let position = Position { plugin: "a".to_owned(), cursor: Some(text.to_owned()), skip: text.len() };
+        match sealer.seal(&position, binding) {
+            // A longer one than a provider may give.
+            Ok(sealed) if sealed.len() > MAX_LENGTH => {}
+            Ok(sealed) => assert_eq!(sealer.open(&sealed, binding), Ok(position), "it comes back"),
+            Err(error) => assert_eq!(error, Error::InvalidCursor),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -63,7 +63,7 @@ impl Sandbox {
                 .collect(),
             http: Http::new(&plugin.grants.http, &plugin.limits.http, trust, log.clone()),
             config: Arc::new(plugin.config.iter().map(|(key, value)| (key.clone(), value.clone())).collect()),
-            keyvalue: Arc::new(Keyvalue::new(plugin, state, log.clone())),
+            keyvalue: Arc::new(Keyvalue::new(plugin, state, &log)),
             memory: MemoryBudget::new(plugin.limits.memory.bytes(), pool),
             log,
         }

@@ -67,6 +67,7 @@
 //! - What a provider answers with: [`Entry`], [`Contents`], [`Page`], [`Template`], [`Completion`], [`Changes`],
 //!   [`Info`]; and when it cannot: [`Failure`].
 //! - Paths: [`path`] encodes and decodes names, [`PathTemplate`] takes paths apart.
+//! - The web, with the feature `http`: the module `http` sends requests.
 //! - What must last: [`keyvalue`].
 //! - Help: [`mime`] tells types from names, [`keyset`] makes pages.
 
@@ -79,6 +80,8 @@ mod contents;
 mod entry;
 mod export;
 mod failure;
+#[cfg(feature = "http")]
+pub mod http;
 mod icon;
 mod info;
 pub mod keyset;

@@ -58,7 +58,7 @@ use wasmtime::component::{HasData, Linker, ResourceTable};
 use self::database::{Database, Place};
 use self::error::StoreError;
 use self::refusals::Refusals;
-use self::store::{Page, Seen, Start};
+use self::store::{Found, Page, Seen, Start};
 use crate::config;
 use crate::plugin::guest_log::GuestLog;
 use crate::plugin::state::State;
@@ -106,7 +106,7 @@ pub struct Cas {
 
 impl Keyvalue {
     /// The buckets that the plugin is granted, kept below that state directory.
-    pub(in crate::plugin) fn new(plugin: &config::Plugin, state: Option<&Path>, log: Arc<GuestLog>) -> Self {
+    pub(in crate::plugin) fn new(plugin: &config::Plugin, state: Option<&Path>, log: &Arc<GuestLog>) -> Self {
         let quota = |grant: &config::KeyvalueGrant| Quota {
             bytes: grant.quota.bytes(),
             keys: u64::try_from(grant.keys.get()).unwrap_or(u64::MAX),
@@ -175,7 +175,7 @@ impl Keyvalue {
         self.run(move |database| store::swap(database, cas, value)).await
     }
 
-    async fn get_many(&self, bucket: Bucket, keys: Vec<String>) -> Result<Vec<Option<(String, Vec<u8>)>>, StoreError> {
+    async fn get_many(&self, bucket: Bucket, keys: Vec<String>) -> Result<Vec<Found>, StoreError> {
         self.run(move |database| store::get_many(database, &bucket, keys)).await
     }
 

@@ -31,7 +31,7 @@ impl From<StoreError> for store::Error {
 
 impl store::Host for KeyvalueView<'_> {
     async fn open(&mut self, identifier: String) -> Result<Resource<Bucket>, StoreError> {
-        Ok(self.table.push(self.keyvalue.open(&identifier)?)?)
+        KeyvalueView::open(self, &identifier)
     }
 
     fn convert_error(&mut self, error: StoreError) -> wasmtime::Result<store::Error> {

@@ -10,6 +10,8 @@ use crate::plugin::state::State;
 
 /// The numbers that this draft knows.
 const NUMBERS: std::ops::RangeInclusive<i128> = i64::MIN as i128..=i64::MAX as i128;
+/// A version that no entry ever has.
+const NEVER: i64 = -1;
 
 pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     store::add_to_linker::<_, HasKeyvalue>(linker, State::keyvalue)?;
@@ -45,11 +47,22 @@ impl KeyvalueView<'_> {
     pub(super) fn bucket(&self, handle: &Resource<Bucket>) -> Result<Bucket, StoreError> {
         Ok(self.table.get(handle)?.clone())
     }
+
+    /// A handle for a granted bucket.
+    pub(super) fn open(&mut self, name: &str) -> Result<Resource<Bucket>, StoreError> {
+        let bucket = self.keyvalue.open(name)?;
+        self.handle(bucket)
+    }
+
+    /// A new handle, if the instance may hold one more.
+    fn handle<T: Send + 'static>(&mut self, value: T) -> Result<Resource<T>, StoreError> {
+        self.keyvalue.noted(self.table.push(value).map_err(StoreError::from))
+    }
 }
 
 impl store::Host for KeyvalueView<'_> {
     async fn open(&mut self, identifier: String) -> Result<Resource<Bucket>, StoreError> {
-        Ok(self.table.push(self.keyvalue.open(&identifier)?)?)
+        KeyvalueView::open(self, &identifier)
     }
 
     fn convert_error(&mut self, error: StoreError) -> wasmtime::Result<store::Error> {
@@ -99,7 +112,7 @@ impl atomics::Host for KeyvalueView<'_> {
         let cas = self.table.delete(cas).map_err(StoreError::from)?;
         match self.keyvalue.swap(cas, value).await? {
             Ok(()) => Ok(()),
-            Err(anew) => Err(SwapError::Failed(self.table.push(anew).map_err(StoreError::from)?)),
+            Err(anew) => Err(SwapError::Failed(self.handle(anew)?)),
         }
     }
 
@@ -114,7 +127,7 @@ impl atomics::Host for KeyvalueView<'_> {
 impl atomics::HostCas for KeyvalueView<'_> {
     async fn new(&mut self, bucket: Resource<Bucket>, key: String) -> Result<Resource<Cas>, StoreError> {
         let cas = self.keyvalue.remember(self.bucket(&bucket)?, key).await?;
-        Ok(self.table.push(cas)?)
+        self.handle(cas)
     }
 
     /// The value as it is now. If it is not the one that the handle remembers, the handle will never swap: its holder may have
@@ -133,9 +146,6 @@ impl atomics::HostCas for KeyvalueView<'_> {
         Ok(())
     }
 }
-
-/// A version that no entry ever has.
-const NEVER: i64 = -1;
 
 impl batch::Host for KeyvalueView<'_> {
     async fn get_many(

@@ -11,6 +11,8 @@ use super::error::StoreError;
 use super::{Bucket, Cas, MAX_KEY, MAX_KEYS, MAX_VALUE};
 
 type Result<T> = std::result::Result<T, StoreError>;
+/// A key with its value, where there is such a key.
+pub(super) type Found = Option<(String, Vec<u8>)>;
 
 /// The state of a key: the version of its entry, if there is one. Each write makes another.
 pub(super) type Seen = Option<i64>;
@@ -55,11 +57,7 @@ pub(super) fn seen(database: &Database, bucket: &Bucket, key: &str) -> Result<Se
 }
 
 /// The values of the keys, all as they were at one moment.
-pub(super) fn get_many(
-    database: &mut Database,
-    bucket: &Bucket,
-    keys: Vec<String>,
-) -> Result<Vec<Option<(String, Vec<u8>)>>> {
+pub(super) fn get_many(database: &mut Database, bucket: &Bucket, keys: Vec<String>) -> Result<Vec<Found>> {
     check_count(keys.len())?;
     let moment = database.connection.transaction_with_behavior(TransactionBehavior::Deferred)?;
     let mut room = MAX_VALUE;

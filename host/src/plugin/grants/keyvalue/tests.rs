@@ -337,11 +337,34 @@ fn a_page_of_the_file_that_is_damaged_is_an_error_of_the_database() {
     drop((database, state));
 }
 
-#[tokio::test]
-async fn a_bucket_that_is_not_granted_does_not_exist_and_one_without_a_place_fails() {
+fn granted(state: Option<&Path>) -> Keyvalue {
     let mut plugin = config::Plugin::new("web".parse().unwrap(), "web.wasm", "web://".parse().unwrap());
     plugin.grants.keyvalue.insert("pages".parse().unwrap(), config::KeyvalueGrant::default());
-    let keyvalue = Keyvalue::new(&plugin, None, GuestLog::new("web".into(), 1024));
+    Keyvalue::new(&plugin, state, &GuestLog::new("web".into(), 1024))
+}
+
+#[tokio::test]
+async fn a_handle_that_was_read_after_another_write_never_swaps() {
+    use super::bindings::newest::atomics::{Host, HostCas};
+
+    let state = tempfile::tempdir().unwrap();
+    let (keyvalue, mut table) = (granted(Some(state.path())), ResourceTable::new());
+    let mut view = KeyvalueView { keyvalue: &keyvalue, table: &mut table };
+    let pages = keyvalue.open("pages").unwrap();
+    let handle = view.open("pages").unwrap();
+    let cas = HostCas::new(&mut view, handle, "a".to_owned()).await.unwrap();
+    keyvalue.set(pages.clone(), "a".to_owned(), b"1".to_vec()).await.unwrap();
+    let read = view.current(wasmtime::component::Resource::new_borrow(cas.rep())).await.unwrap();
+    assert_eq!(read.unwrap(), b"1");
+    // Now the key is as it was when the handle was made, and not as it was when the handle was read.
+    keyvalue.delete(pages.clone(), "a".to_owned()).await.unwrap();
+    assert!(matches!(view.swap(cas, b"2".to_vec()).await, Err(host::SwapError::Failed(_))));
+    assert_eq!(keyvalue.get(pages, "a".to_owned()).await, Ok(None));
+}
+
+#[tokio::test]
+async fn a_bucket_that_is_not_granted_does_not_exist_and_one_without_a_place_fails() {
+    let keyvalue = granted(None);
     for name in ["", "Pages", "pages ", "other"] {
         assert_eq!(keyvalue.open(name).unwrap_err(), StoreError::NotGranted(name.to_owned()));
     }
@@ -352,9 +375,7 @@ async fn a_bucket_that_is_not_granted_does_not_exist_and_one_without_a_place_fai
 #[tokio::test]
 async fn a_store_that_was_mended_is_used_again_without_a_new_start() {
     let state = tempfile::tempdir().unwrap();
-    let mut plugin = config::Plugin::new("web".parse().unwrap(), "web.wasm", "web://".parse().unwrap());
-    plugin.grants.keyvalue.insert("pages".parse().unwrap(), config::KeyvalueGrant::default());
-    let keyvalue = Keyvalue::new(&plugin, Some(state.path()), GuestLog::new("web".into(), 1024));
+    let keyvalue = granted(Some(state.path()));
     let pages = keyvalue.open("pages").unwrap();
     fs::write(state.path().join("keyvalue"), "in the way").unwrap();
     assert!(matches!(keyvalue.get(pages.clone(), "a".to_owned()).await, Err(StoreError::Failed(_))));

@@ -1,0 +1,94 @@
+//! What fuzzers feed: one function for each way that bytes of strangers come in.
+//!
+//! Each takes any bytes, and returns; that it does, and that nothing it asserts is untrue, is what is tested. The fuzz
+//! targets of the repository's `fuzz/` call them with what a fuzzer makes up, and the tests below with its seeds and random
+//! bytes. The module is compiled for these two only.
+
+#![allow(clippy::expect_used, reason = "a test that cannot be set up fails")]
+
+use std::path::Path;
+use std::sync::LazyLock;
+
+use crate::catalog;
+use crate::config::{Config, Environment, Look, UriGlob};
+use crate::uri::{Mount, Router};
+
+/// Mounts of every kind: a host, a beginning of a path, no host, all hosts.
+static ROUTER: LazyLock<Router<()>> = LazyLock::new(|| {
+    let mounts = ["git://linux/", "files://h/a/", "notes:///", "web://"];
+    Router::new(mounts.map(|mount| (mount.parse().expect("a mount"), ()))).expect("they do not overlap")
+});
+
+/// A client's URI, a provider's path, a mount, a template, a glob.
+pub fn uri(data: &[u8]) {
+    let Ok(text) = str::from_utf8(data) else { return };
+    if let Ok(routed) = ROUTER.route(text) {
+        assert!(routed.uri.as_str().starts_with(routed.mount.as_str()), "a URI begins with its mount");
+        assert_eq!(ROUTER.route(routed.uri.as_str()), Ok(routed), "a routed URI is in its normal form");
+    }
+    for (mount, ()) in ROUTER.iter() {
+        if let Ok(located) = mount.compose(text) {
+            assert!(located.uri.as_str().starts_with(mount.as_str()), "no path leaves its mount");
+            let routed = ROUTER.route(located.uri.as_str()).map(|routed| (routed.mount, routed.path));
+            assert_eq!(routed, Ok((mount, located.path)), "composing and routing are inverse");
+        }
+        if let Ok(template) = mount.compose_template(text) {
+            let _ = template.expand([("a", text), ("path", "ü/%2e%2e")]);
+            assert_eq!(mount.compose_template(template.path_template()), Ok(template), "a template stays one");
+        }
+    }
+    if let Ok(mount) = text.parse::<Mount>() {
+        assert_eq!(mount.as_str().parse::<Mount>(), Ok(mount), "a mount is its own normal form");
+    }
+    if let Ok(glob) = text.parse::<UriGlob>() {
+        glob.matches(text);
+    }
+}
+
+/// A config file. What it refers to is not there, and there are no variables.
+pub fn config(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let nowhere = Path::new("/nonexistent/mcp-host.toml");
+    let Err(error) = Config::parse_in(&text, nowhere, &Environment::empty()) else { return };
+    assert!(!error.problems().is_empty(), "an error says what is wrong");
+    let shown = error.render(Look::Plain);
+    assert!(!shown.contains(['\u{1b}', '\u{202e}', '\0']), "what is shown is harmless to a terminal: {shown:?}");
+}
+
+/// A client's cursor: what nobody sealed is refused, and a provider's cursor comes back as it was.
+pub fn cursor(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    catalog::fuzzing::cursor(&text);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Target = fn(&[u8]);
+
+    const TARGETS: [(&str, Target); 3] = [("config", config), ("cursor", cursor), ("uri", uri)];
+
+    #[test]
+    fn no_seed_does_harm() {
+        for (name, target) in TARGETS {
+            let seeds = fs::read_dir(Path::new("../fuzz/seeds").join(name)).unwrap();
+            let seeds: Vec<_> = seeds.map(|seed| fs::read(seed.unwrap().path()).unwrap()).collect();
+            assert!(!seeds.is_empty(), "{name}");
+            seeds.iter().for_each(|seed| target(seed));
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn no_bytes_do_harm(data in prop::collection::vec(any::<u8>(), 0..200)) {
+            TARGETS.iter().for_each(|(_, target)| target(&data));
+        }
+    }
+}

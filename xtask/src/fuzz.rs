@@ -1,0 +1,114 @@
+//! `cargo xtask fuzz`: feeds what a fuzzer makes up to all that takes bytes of strangers.
+//!
+//! The targets are those of `fuzz/fuzz_targets`, each a function of the host's module `fuzzing`. The fuzzer is cargo-fuzz,
+//! which is installed into `target/tools`; what it finds interesting is kept in `target/fuzz/corpus` for the next run, and
+//! what does harm in `target/fuzz/artifacts`. Nothing of ours is unsafe, so no sanitizer is asked for, and the
+//! repository's own toolchain will do.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+
+use crate::cargo;
+use crate::progress::Progress;
+use crate::workspace::Workspace;
+
+/// The version of cargo-fuzz that the targets are run with.
+const CARGO_FUZZ: &str = "0.13.2";
+
+#[derive(Debug, Args)]
+pub(crate) struct Fuzz {
+    /// The targets to run; all by default
+    targets: Vec<String>,
+
+    /// How long to run each, in seconds
+    #[arg(long, default_value_t = 60)]
+    seconds: u32,
+}
+
+impl Fuzz {
+    /// Runs the targets one after the other; one that finds something does not keep the others from running.
+    pub(crate) fn run(&self, workspace: &Workspace, progress: &Progress) -> Result<()> {
+        let known = targets(&workspace.root().join("fuzz/fuzz_targets"))?;
+        let unknown: Vec<_> = self.targets.iter().filter(|target| !known.contains(target)).collect();
+        ensure!(unknown.is_empty(), "there is no fuzz target {unknown:?}; there are {}", known.join(", "));
+        let chosen = if self.targets.is_empty() { &known } else { &self.targets };
+
+        let fuzzer = installed(workspace, progress)?;
+        let mut failed = Vec::new();
+        for target in chosen {
+            progress.say(&format!("fuzzing {target} for {} s", self.seconds));
+            if !cargo::pass_through(&mut self.command(workspace, &fuzzer, target)?)? {
+                failed.push(target.as_str());
+            }
+        }
+        ensure!(
+            failed.is_empty(),
+            "{} failed; the input is in target/fuzz/artifacts, and what it did is above",
+            failed.join(" and ")
+        );
+        Ok(())
+    }
+
+    fn command(&self, workspace: &Workspace, fuzzer: &Path, target: &str) -> Result<Command> {
+        let kept = workspace.target().join("fuzz");
+        let [corpus, artifacts] = ["corpus", "artifacts"].map(|kind| kept.join(kind).join(target));
+        for dir in [&corpus, &artifacts] {
+            fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        }
+        // Instrumentation needs flags of the compiler that are unstable in name only.
+        let mut command = Command::new(fuzzer);
+        command.env("RUSTC_BOOTSTRAP", "1").current_dir(workspace.root());
+        command.args(["run", target]).arg(corpus).arg(workspace.root().join("fuzz/seeds").join(target));
+        command.args(["--fuzz-dir", "fuzz", "--sanitizer", "none", "--target-dir"]).arg(kept).arg("--");
+        command.arg(format!("-artifact_prefix={}/", artifacts.display()));
+        command.arg(format!("-max_total_time={}", self.seconds)).arg("-print_final_stats=1");
+        Ok(command)
+    }
+}
+
+/// The names of the targets, in their order.
+fn targets(folder: &Path) -> Result<Vec<String>> {
+    let files = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let mut names = Vec::new();
+    for file in files {
+        let file = file.with_context(|| format!("cannot read {}", folder.display()))?.path();
+        if let Some(name) = file.file_stem().filter(|_| file.extension().is_some_and(|extension| extension == "rs")) {
+            names.push(name.to_string_lossy().into_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// The program cargo-fuzz, installed unless it is there.
+fn installed(workspace: &Workspace, progress: &Progress) -> Result<PathBuf> {
+    let root = workspace.target().join("tools").join(format!("cargo-fuzz-{CARGO_FUZZ}"));
+    let program = root.join("bin").join(if cfg!(windows) { "cargo-fuzz.exe" } else { "cargo-fuzz" });
+    if !program.is_file() {
+        let step = progress.step("installing cargo-fuzz");
+        let mut command = workspace.cargo(workspace.root());
+        command.args(["install", "cargo-fuzz", "--locked", "--version", CARGO_FUZZ, "--root"]).arg(&root);
+        cargo::capture(command.arg("--target-dir").arg(root.join("build")))?;
+        step.done(format!("installed cargo-fuzz {CARGO_FUZZ} into target/tools").as_str());
+    }
+    Ok(program)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_target_of_the_repository_is_found() {
+        let workspace = Workspace::find().unwrap();
+        let names = targets(&workspace.root().join("fuzz/fuzz_targets")).unwrap();
+        let seeds = fs::read_dir(workspace.root().join("fuzz/seeds")).unwrap();
+        let mut seeded: Vec<_> = seeds.map(|dir| dir.unwrap().file_name().into_string().unwrap()).collect();
+        seeded.sort();
+        assert_eq!(names, seeded, "each has seeds");
+    }
+}
