@@ -71,7 +71,7 @@ pub use error::{ConfigError, Look, Position, Problem};
 pub use glob::{GlobError, UriGlob};
 pub use grants::{
     BucketKeys, BucketName, BucketNameError, BucketQuota, CredentialError, CredentialName, CredentialValue, DirGrant,
-    Grants, Host, HostName, HttpGrant, HttpGrants, KeyvalueGrant, Mode, Origin, OriginError, OriginPattern,
+    DirQuota, Grants, Host, HostName, HttpGrant, HttpGrants, KeyvalueGrant, Mode, Origin, OriginError, OriginPattern,
     OriginTwice, Roots, RootsError, Scheme,
 };
 pub use guest::{EnvName, EnvNameError, GuestPath, GuestPathError};

@@ -12,6 +12,8 @@
 //! | memory | a budget that all instances of the plugin share (`limits.memory`) |
 //! | reply | what the host copies out of the guest (`limits.reply`) |
 //! | log | an allowance of bytes a minute (`limits.log`) |
+//! | handles, random bytes | what the host keeps for one instance by number (`limits.handles`); what it hands out at once (`limits.random`) |
+//! | files | permits for what one instance has open (`limits.files`); a quota for each directory that may be written |
 //!
 //! A trap, a timeout, a limit or a panic ends that call alone and is a typed [`Fault`]. A caller that goes away takes its call
 //! with it.
@@ -54,6 +56,7 @@ use self::bindings::{ProviderPre, contract};
 use self::caller::Caller;
 use self::engine::Engine;
 use self::faults::Faults;
+use self::grants::dirs::OpenFiles;
 use self::grants::http::Trust;
 use self::guest_log::GuestLog;
 use self::health::Health;
@@ -78,6 +81,7 @@ pub use self::progress::Progress;
 pub struct Plugins {
     engine: Arc<Engine>,
     trust: Arc<Trust>,
+    open_files: OpenFiles,
     loader: Loader,
     state: Option<PathBuf>,
 }
@@ -103,7 +107,8 @@ impl Plugins {
     ) -> Result<Self, StartError> {
         let engine = Arc::new(Engine::start()?);
         let loader = Loader::new(engine.clone(), compiler, limits, cache, progress)?;
-        Ok(Self { engine, trust: Arc::default(), loader, state: None })
+        let open_files = OpenFiles::of_the_process();
+        Ok(Self { engine, trust: Arc::default(), open_files, loader, state: None })
     }
 
     /// Keeps what plugins have in key-value buckets below that directory, which is made when one of them is used. Without it,
@@ -136,7 +141,14 @@ impl Plugins {
             caller: Arc::new(Caller {
                 engine: self.engine.clone(),
                 provider,
-                sandbox: Sandbox::new(config, self.state.as_deref(), self.trust.clone(), log, pool.as_ref()),
+                sandbox: Sandbox::new(
+                    config,
+                    self.state.as_deref(),
+                    self.trust.clone(),
+                    self.open_files.clone(),
+                    log,
+                    pool.as_ref(),
+                ),
                 limits: config.limits.clone(),
                 admission: Admission::new(&config.limits),
                 pool,

@@ -165,9 +165,19 @@ impl Plugin {
 
     /// Grants a directory, to be read.
     pub fn dir(self, host: &Path, guest: &str) -> Self {
+        self.dir_with(host, guest, [])
+    }
+
+    /// Grants a directory, to be read and written, with a quota.
+    pub fn writable_dir(self, host: &Path, guest: &str, quota: &str) -> Self {
+        self.dir_with(host, guest, [("mode", "rw"), ("quota", quota)])
+    }
+
+    fn dir_with<const N: usize>(self, host: &Path, guest: &str, more: [(&str, &str); N]) -> Self {
         let mut grant = Table::new();
         grant.insert("host".to_owned(), text(host));
         grant.insert("guest".to_owned(), guest.into());
+        grant.extend(more.map(|(key, value)| (key.to_owned(), value.into())));
         self.granted("dirs", grant.into())
     }
 

@@ -14,7 +14,7 @@ use super::guest::{EnvName, GuestPath};
 use super::reader::{FromNode, Node};
 use super::secret::Secret;
 
-pub use self::dirs::{DirGrant, Mode};
+pub use self::dirs::{DirGrant, DirQuota, Mode};
 pub use self::http::{
     CredentialError, CredentialName, CredentialValue, Host, HostName, HttpGrant, HttpGrants, Origin, OriginError,
     OriginPattern, OriginTwice, Roots, RootsError, Scheme,

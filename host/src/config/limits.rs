@@ -31,6 +31,12 @@ pub type Items = Count<1, 10_000, 1_000_000>;
 pub type Listing = Count<1, 1_000_000, 1_000_000_000>;
 /// How much may be logged in a minute.
 pub type Log = Size<KIB, { 64 * KIB }, { 16 * MIB }>;
+/// How many handles of the host's an instance may hold at once.
+pub type Handles = Count<64, 1024, 65_536>;
+/// How many files and directories an instance may have open at once.
+pub type Files = Count<1, 128, 4096>;
+/// How many random bytes a guest may ask for at once.
+pub type Random = Size<KIB, MIB, { 64 * MIB }>;
 
 /// What a plugin may use up: `limits` of a `[[plugin]]`.
 ///
@@ -65,6 +71,13 @@ pub struct Limits {
     /// The bytes of log, standard output and standard error in a minute, of all calls together. 64 KiB unless set; 1 KiB
     /// to 16 MiB. What is more is dropped, and counted.
     pub log: Log,
+    /// The handles that one instance holds at once: open files, directories and requests, their streams, and all else that
+    /// the host keeps for it by number. 1024 unless set; 64 to 65536.
+    pub handles: Handles,
+    /// The files and directories that one instance has open at once. 128 unless set; 1 to 4096.
+    pub files: Files,
+    /// The random bytes that a guest gets at once. 1 MiB unless set; 1 KiB to 64 MiB.
+    pub random: Random,
     /// What it may use up of the web.
     pub http: HttpLimits,
 }
@@ -90,6 +103,9 @@ impl FromNode for Limits {
                 items: table.or_default("items"),
                 listing: table.or_default("listing"),
                 log: table.or_default("log"),
+                handles: table.or_default("handles"),
+                files: table.or_default("files"),
+                random: table.or_default("random"),
                 http: table.or_default("http"),
             })
         })

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use tokio::time::timeout;
 use wasmtime::Store;
+use wasmtime::component::ResourceTableError;
 
 use super::Plugin;
 use super::admission::{Admission, Place, Turn};
@@ -177,10 +178,19 @@ impl Caller {
         if state.memory.refused() {
             return Fault::Memory(self.limits.memory.bytes());
         }
+        if matches!(error.downcast_ref(), Some(ResourceTableError::Full)) {
+            return Fault::Handles(self.limits.handles.get());
+        }
         let message = format!("{error:#}");
-        // wasmtime has no type for this error.
+        // wasmtime has no types for these errors.
         if message.contains("fuel allocated for hostcalls has been exhausted") {
             return Fault::Reply(self.limits.reply.bytes());
+        }
+        if message.contains("store handle limit exceeded") {
+            return Fault::Handles(self.limits.handles.get());
+        }
+        if message.contains("requested len") {
+            return Fault::Random(self.limits.random.bytes());
         }
         Fault::Trap(message)
     }

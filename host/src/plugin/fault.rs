@@ -72,6 +72,12 @@ pub enum Fault {
     /// A listing leads from page to page with nothing on them.
     #[error("{0} pages of its listing in a row had nothing on them")]
     Barren(usize),
+    /// The guest held more handles than `limits.handles`.
+    #[error("wanted to hold more handles at once than `limits.handles` ({0}) allows")]
+    Handles(usize),
+    /// The guest asked for more random bytes at once than `limits.random`.
+    #[error("asked for more random bytes at once than `limits.random` ({}) allows", bytesize::ByteSize(*.0))]
+    Random(u64),
     /// The guest trapped.
     #[error("trapped: {0}")]
     Trap(String),
@@ -120,6 +126,8 @@ impl Fault {
                 None,
             ),
             Self::Barren(_) => unavailable("its listing leads on and on with nothing in it", None),
+            Self::Handles(_) => unavailable("it holds too much open at once", None),
+            Self::Random(_) => unavailable("it asked for too many random bytes at once", None),
             Self::Grant(_) => unavailable("a directory that it needs cannot be opened", None),
             Self::Internal(_) | Self::Trap(_) | Self::Contract(_) | Self::Host(_) => {
                 Error::Internal { plugin: plugin.to_owned() }
@@ -139,7 +147,14 @@ impl Fault {
     pub(super) fn is_failure(&self) -> bool {
         matches!(
             self,
-            Self::Deadline(_) | Self::Cpu(_) | Self::Memory(_) | Self::Trap(_) | Self::Contract(_) | Self::Host(_)
+            Self::Deadline(_)
+                | Self::Cpu(_)
+                | Self::Memory(_)
+                | Self::Handles(_)
+                | Self::Random(_)
+                | Self::Trap(_)
+                | Self::Contract(_)
+                | Self::Host(_)
         )
     }
 }

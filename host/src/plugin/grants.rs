@@ -6,6 +6,7 @@
 //! uses, and says so in the log, once a minute for each kind of refusal. `sandbox` puts a call's context together from all of
 //! them.
 
+pub(super) mod dirs;
 pub(super) mod http;
 pub(super) mod keyvalue;
 mod notice;

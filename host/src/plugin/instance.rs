@@ -78,6 +78,7 @@ impl Instance {
     fn arm(&mut self, limits: &Limits, clock: Arc<CpuClock>) {
         self.store.data_mut().memory.forgive();
         let reply = usize::try_from(limits.reply.bytes()).unwrap_or(usize::MAX);
+        self.store.set_max_component_handles(limits.handles.get());
         self.store.set_hostcall_fuel(reply.saturating_add(REPLY_SLACK));
         let most = limits.cpu.duration();
         self.store.set_epoch_deadline(1);

@@ -12,8 +12,6 @@ use super::pool::Pool;
 
 /// Elements in all tables that one instance may have.
 const MAX_TABLE_ELEMENTS: usize = 60_000;
-/// Handles of one kind (files, streams) that one instance may hold.
-pub(super) const MAX_HANDLES: usize = 1024;
 
 /// The memory of one plugin, shared by all its instances. Idle ones give way when a call needs more.
 pub(super) struct MemoryBudget {

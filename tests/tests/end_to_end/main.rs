@@ -17,6 +17,7 @@ mod broken;
 mod cli;
 mod crooked;
 mod cursors;
+mod directories;
 mod git;
 mod heavy;
 mod http;

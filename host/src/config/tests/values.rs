@@ -101,7 +101,11 @@ fn directories_are_granted_read_only_unless_it_says_otherwise() {
     assert_eq!(granted(0), [("/repo", path("src/linux"), Mode::ReadOnly)]);
     assert_eq!(
         granted(1),
-        [("/notes", path("notes"), Mode::ReadWrite), ("/shared", path("home/shared"), Mode::ReadOnly)]
+        [
+            ("/drafts", path("notes"), Mode::ReadWrite { quota: DirQuota::default() }),
+            ("/notes", path("notes"), Mode::ReadWrite { quota: "1.5GiB".parse().unwrap() }),
+            ("/shared", path("home/shared"), Mode::ReadOnly)
+        ]
     );
 }
 
@@ -147,6 +151,7 @@ fn limits_are_read_as_people_write_them() {
         (Duration::from_millis(250), Duration::from_secs(90))
     );
     assert_eq!((limits.concurrency.get(), limits.wait.duration()), (1, Duration::ZERO));
+    assert_eq!((limits.handles.get(), limits.files.get(), limits.random.bytes()), (2048, 16, 64 * KIB));
     assert_eq!((limits.http.concurrency.get(), limits.http.rate.get()), (64, 1));
     assert_eq!((limits.http.headers.bytes(), limits.http.body.bytes()), (KIB, 256 * MIB));
     assert_eq!(limits.http.time.duration(), Duration::from_secs(120));

@@ -27,6 +27,10 @@ pub enum FaultKind {
     Items,
     /// A listing did not end (`limits.listing`).
     Listing,
+    /// A guest held too many handles (`limits.handles`).
+    Handles,
+    /// A guest asked for too many random bytes at once (`limits.random`).
+    Random,
     /// A call came too soon (`limits.rate`).
     Rate,
     /// A call found the queue full (`limits.queue`).
@@ -43,7 +47,7 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// Every kind, in the order of its number.
-    pub(in crate::plugin) const ALL: [Self; 16] = [
+    pub(in crate::plugin) const ALL: [Self; 18] = [
         Self::Unavailable,
         Self::Internal,
         Self::Trap,
@@ -54,6 +58,8 @@ impl FaultKind {
         Self::Reply,
         Self::Items,
         Self::Listing,
+        Self::Handles,
+        Self::Random,
         Self::Rate,
         Self::Queue,
         Self::Wait,
@@ -75,6 +81,8 @@ impl FaultKind {
             Self::Reply => "reply",
             Self::Items => "items",
             Self::Listing => "listing",
+            Self::Handles => "handles",
+            Self::Random => "random",
             Self::Rate => "rate",
             Self::Queue => "queue",
             Self::Wait => "wait",
@@ -113,6 +121,8 @@ impl Fault {
             Self::Reply(_) => FaultKind::Reply,
             Self::Items { .. } => FaultKind::Items,
             Self::Listing(_) | Self::Barren(_) => FaultKind::Listing,
+            Self::Handles(_) => FaultKind::Handles,
+            Self::Random(_) => FaultKind::Random,
             Self::Trap(_) => FaultKind::Trap,
             Self::Contract(_) => FaultKind::Contract,
             Self::Grant(_) => FaultKind::Grant,
