@@ -93,7 +93,7 @@ impl Drop for Process {
 
 impl Ended {
     /// The same, after a check that it ended in order.
-    pub fn in_order(self) -> Self {
+    pub(crate) fn in_order(self) -> Self {
         assert_eq!(self.code, Some(0), "{}", self.log);
         self
     }

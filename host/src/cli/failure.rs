@@ -45,7 +45,7 @@ pub(super) enum Failure {
         all: usize,
     },
     /// `check --strict` found warnings.
-    #[error("{warnings} warnings, and `--strict` allows none")]
+    #[error("{warnings} {}, and `--strict` allows none", if *.warnings == 1 { "warning" } else { "warnings" })]
     Strict {
         /// How many.
         warnings: usize,

@@ -108,7 +108,18 @@ async fn what_is_granted_for_nothing_is_a_warning_and_with_strict_an_error() {
     assert!(lenient.text().contains(&format!("repo: {warning}\n")), "{}", lenient.text());
     let strict = check(&config, &["--strict"]).await;
     assert_eq!(strict.code(), 1);
-    assert!(strict.stderr.contains("1 warnings"), "{}", strict.stderr);
+    assert!(strict.stderr.contains("1 warning, and"), "{}", strict.stderr);
+}
+
+#[tokio::test]
+async fn what_is_imported_and_of_no_use_without_a_grant_is_missing() {
+    let fetch = || Plugin::new("web", &fixture("fetch"), "fetch://web/");
+    let warning = "it imports `wasi:http/outgoing-handler`, which is of no use without `grants.http`: \
+                   every request will be refused";
+    let report = checked(&ConfigFile::new().plugin(fetch()).write()).await;
+    assert_eq!((&need(&report, "http")["standing"], &report["warnings"]), (&json!("missing"), &json!([warning])));
+    let report = checked(&ConfigFile::new().plugin(fetch().origin("https://docs.rs")).write()).await;
+    assert_eq!((&need(&report, "http")["standing"], &report["warnings"]), (&json!("granted"), &json!([])));
 }
 
 #[tokio::test]

@@ -35,8 +35,8 @@ pub(crate) fn done(order: &Order) -> Option<Outcome> {
         "unlink" => in_dir(&|dir| said(dir.unlink_file_at(path))),
         "symlink" => in_dir(&|dir| said(dir.symlink_at(&order.to, path))),
         "touch" => in_dir(&|dir| said(dir.set_times_at(follow(order), path, NewTimestamp::Now, NewTimestamp::Now))),
-        "link" => in_dir(&|dir| said(dir.link_at(PathFlags::empty(), path, &order.into_dir()?, &order.to))),
-        "rename" => in_dir(&|dir| said(dir.rename_at(path, &order.into_dir()?, &order.to))),
+        "link" => in_dir(&|dir| said(dir.link_at(PathFlags::empty(), path, &order.to_dir()?, &order.to))),
+        "rename" => in_dir(&|dir| said(dir.rename_at(path, &order.to_dir()?, &order.to))),
         _ => return None,
     })
 }

@@ -46,7 +46,7 @@ impl Order {
         granted(&self.dir)
     }
 
-    pub(crate) fn into_dir(&self) -> std::result::Result<Descriptor, String> {
+    pub(crate) fn to_dir(&self) -> std::result::Result<Descriptor, String> {
         granted(if self.into.is_empty() { &self.dir } else { &self.into })
     }
 }
