@@ -31,6 +31,7 @@
 //!
 //! Bounded: a file of [`Config::LARGEST_FILE`] bytes, values as deep as the TOML parser goes (80).
 
+mod announce;
 mod count;
 mod cursor_key;
 mod environment;
@@ -60,6 +61,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
+pub use announce::Announced;
 pub use count::Count;
 pub use environment::Environment;
 pub use error::{ConfigError, Look, Position, Problem};

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::announce::Announced;
 use super::count::Count;
 use super::cursor_key;
 use super::http::HttpAddress;
@@ -33,6 +34,8 @@ pub struct Server {
     /// What cursors are sealed with, for replicas that must continue each other's listings. Without it: a key that is made
     /// once and kept in the state directory.
     pub cursor_key: Option<Secret<[u8; 32]>>,
+    /// What clients are told that there is none of, instead of that it is unknown here. Nothing unless set.
+    pub announce: Vec<Announced>,
 }
 
 impl Default for Server {
@@ -46,6 +49,7 @@ impl Default for Server {
             cache: None,
             state: None,
             cursor_key: None,
+            announce: Vec::new(),
         }
     }
 }
@@ -68,6 +72,7 @@ impl FromNode for Server {
                 cache: table.optional("cache").map(|OwnDirectory(path)| path),
                 state: table.optional("state").map(|OwnDirectory(path)| path),
                 cursor_key: table.optional("cursor-key").map(|cursor_key::CursorKey(key)| key),
+                announce: table.or_default("announce"),
             })
         })
     }
