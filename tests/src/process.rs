@@ -48,6 +48,14 @@ impl Process {
         kill_process(id, signal).expect("a process may signal its child");
     }
 
+    /// How much memory it has at the moment, in bytes.
+    pub(crate) fn memory(&self) -> u64 {
+        let id = self.child.id().expect("it still runs");
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).expect("a process has a status");
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it has memory");
+        resident.trim().trim_end_matches(" kB").parse::<u64>().expect("it is a number") * 1024
+    }
+
     /// Waits until it ends by itself, as it must once it was told to or its input is closed.
     pub(crate) async fn ended(mut self) -> Ended {
         let status = timeout(PATIENCE, self.child.wait()).await;
