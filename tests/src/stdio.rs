@@ -1,5 +1,7 @@
 //! A server that speaks over its standard streams, as desktop clients start it.
 
+use std::time::Duration;
+
 use rustix::process::Signal;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
@@ -144,6 +146,11 @@ impl StdioWire {
     /// How much memory the server has at the moment, in bytes.
     pub fn memory(&self) -> u64 {
         self.process.memory()
+    }
+
+    /// How much processor time the server has used so far.
+    pub fn cpu(&self) -> Duration {
+        self.process.cpu()
     }
 
     /// Closes the server's standard input.

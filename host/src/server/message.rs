@@ -193,6 +193,7 @@ fn kind_of(value: &Value) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -255,5 +256,29 @@ mod tests {
         let long = Value::Array(vec![ping; MAX_BATCH + 1]).to_string();
         assert!(read(long.as_bytes(), BATCHES).is_err());
         assert!(read(b"[]", BATCHES).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_client_sends_is_a_message_or_refused(text in ".{0,80}", revision in 0_usize..5) {
+            match read(text.as_bytes(), Revision::ALL.get(revision).copied()) {
+                Ok(Sent::Batch(messages)) => prop_assert!(!messages.is_empty()),
+                Ok(Sent::One(message)) => prop_assert_eq!(&message.value["jsonrpc"], "2.0"),
+                Err(refusal) => prop_assert!(
+                    [ErrorCode::PARSE_ERROR, ErrorCode::INVALID_REQUEST].contains(&refusal.error.code)
+                ),
+            }
+        }
+
+        #[test]
+        fn a_request_with_any_parameters_keeps_its_id(id in any::<i64>(), uri in ".*", cursor in any::<bool>()) {
+            let params = json!({ "uri": uri, "cursor": cursor, "ref": [uri], "level": id });
+            for method in ["resources/list", "resources/read", "completion/complete", "logging/setLevel", "nonsense"] {
+                let text = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string();
+                let Ok(Sent::One(message)) = read(text.as_bytes(), SESSION) else { panic!("{method}") };
+                let Kind::Request { id: found, .. } = message.kind else { panic!("{method}") };
+                prop_assert_eq!(found, RequestId::Number(id));
+            }
+        }
     }
 }

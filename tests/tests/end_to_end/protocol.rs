@@ -1,6 +1,6 @@
 //! What is on the wire, byte for byte where a revision says so.
 
-use mcp_host_tests::{ConfigFile, GitRepo, Http, Plugin, REVISIONS, Revision, StdioWire};
+use mcp_host_tests::{ConfigFile, GitRepo, Http, Plugin, REVISIONS, Revision, Rule, StdioWire};
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 
@@ -40,6 +40,22 @@ async fn results_of_2026_07_28_have_their_envelope() {
     let contents = &read.result()["contents"][0];
     assert_eq!((&contents["uri"], &contents["text"]), (&json!(README), &json!("hello")));
     assert!(keys(contents).iter().all(|key| ["uri", "mimeType", "_meta", "text"].contains(key)), "{contents}");
+    server.end().await;
+}
+
+#[tokio::test]
+async fn results_are_private_where_the_rules_tell_principals_apart() {
+    let repo = repo();
+    let config = served(&repo).rule(Rule::of("anonymous").deny(["**/secret.md"]).operations(["read"])).write();
+    let server = Http::start(&config).await;
+    let mut wire = server.wire(Revision::V_2026_07_28).await;
+    for (method, params, scope) in [
+        ("resources/list", json!({}), "public"),
+        ("resources/templates/list", json!({}), "public"),
+        ("resources/read", json!({ "uri": README }), "private"),
+    ] {
+        assert_eq!(wire.request(method, params).await.result()["cacheScope"], scope, "{method}");
+    }
     server.end().await;
 }
 

@@ -18,7 +18,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, Method, StatusCode};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures::stream::{self, BoxStream, StreamExt as _};
@@ -153,7 +153,12 @@ async fn batch(in_flight: &InFlight, parts: Parts, messages: Vec<Result<Message,
     let refused = refused.iter().map(event).map(Ok::<_, axum::Error>);
     // Every piece of such a stream is one event, so they can be told apart when they are mixed.
     let events = stream::iter(refused.collect::<Vec<_>>()).chain(stream::select_all(streams));
-    let headers = [(CONTENT_TYPE, EVENTS), (CACHE_CONTROL, HeaderValue::from_static("no-cache"))];
+    let headers = [
+        (CONTENT_TYPE, EVENTS),
+        (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+        // Some proxies keep back what is not yet much.
+        (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
+    ];
     (headers, Body::from_stream(events)).into_response()
 }
 

@@ -454,6 +454,16 @@ fn http(revision: &Revision) -> Vec<Case> {
         list(&mut asker, "an end of no session", &|case| {
             Case { method: Some(Method::DELETE), ..case }.header("mcp-session-id", None)
         });
+        if revision.as_str() == "2025-03-26" {
+            let batch = || {
+                Case::message("", json!([request(revision, 1, "resources/read", json!({ "uri": "sample://a/plain" }))]))
+            };
+            asker.cases.push(Case { what: "a batch of no revision", ..batch().header("mcp-protocol-version", None) });
+            asker
+                .cases
+                .push(Case { what: "a batch of a later one", ..batch().header("mcp-protocol-version", "2025-06-18") });
+            asker.cases.push(Case { what: "a batch without a session", ..batch().header("mcp-session-id", None) });
+        }
         list(&mut asker, "the end of the session", &|case| Case { method: Some(Method::DELETE), ..case });
         list(&mut asker, "a request behind it", &|case| case);
     } else {
