@@ -7,6 +7,11 @@
 //! A plugin that fails is passed over, and the page on which its items would have stood says so. What the principal may not
 //! see is left out; so that a listing of much that is hidden stays cheap, a page makes at most [`MAX_CALLS`] calls and may
 //! then be short, or empty, with a cursor that leads on.
+//!
+//! Every walk ends. How much of a plugin has been listed is counted in the cursor, so that a provider whose own cursors never
+//! end does not keep the plugins behind it out of reach for ever: after `limits.listing` items, or [`MAX_EMPTY`] pages in a row
+//! with nothing on them, the rest of it is left out, and the page says so. An honest listing below that is given whole, however
+//! small its pages are.
 
 mod ahead;
 mod cursor;
@@ -16,10 +21,11 @@ mod source;
 use std::sync::Arc;
 
 use self::ahead::Ahead;
-use self::cursor::{Binding, Position, Sealer};
+use self::cursor::{Binding, Position, Sealer, Walked};
 use crate::access::Principal;
-use crate::plugin::{Fault, Plugin};
+use crate::plugin::{Fault, LoadError, Plugin};
 use crate::resource::{Error, Listing, Missing};
+use crate::uri::Mount;
 
 pub(crate) use self::source::{Entries, Kind, Source, Templates};
 
@@ -30,19 +36,20 @@ pub(crate) use self::cursor::fuzzing;
 
 /// Calls to providers that one page may take.
 const MAX_CALLS: usize = 64;
+/// Pages of one plugin in a row that may have nothing on them.
+const MAX_EMPTY: usize = 1000;
 
-/// A plugin as the catalog has it: loaded, or known only by name because it did not load.
-#[derive(Clone)]
+/// A plugin of the config: loaded, or not.
 pub(crate) struct Slot {
     pub(crate) name: String,
-    /// None if it did not load.
-    pub(crate) plugin: Option<Arc<Plugin>>,
+    pub(crate) mount: Mount,
+    pub(crate) plugin: Result<Arc<Plugin>, LoadError>,
 }
 
 impl Slot {
     /// The plugin, if it did load.
     pub(crate) fn loaded(&self) -> Result<&Plugin, Error> {
-        self.plugin.as_deref().ok_or_else(|| self.not_loaded())
+        self.plugin.as_deref().map_err(|_| self.not_loaded())
     }
 
     /// The answer to any request for a plugin that did not load.
@@ -72,6 +79,7 @@ struct Place {
     plugin: usize,
     cursor: Option<String>,
     skip: usize,
+    walked: Walked,
 }
 
 /// Makes pages of merged listings.
@@ -106,6 +114,7 @@ impl Catalog {
             let next_plugin = Place { plugin: place.plugin.saturating_add(1), ..Place::default() };
             place = match page {
                 Ok(page) => {
+                    let on_page = page.items.len();
                     let mut items = page.items.into_iter().skip(place.skip);
                     let mut taken = place.skip;
                     while listing.items.len() < request.size
@@ -116,12 +125,16 @@ impl Catalog {
                             listing.items.push(item);
                         }
                     }
+                    let walked = place.walked.and(on_page);
                     if items.next().is_some() {
                         Place { skip: taken, ..place }
-                    } else if page.next_cursor.is_some() {
-                        Place { cursor: page.next_cursor, skip: 0, ..place }
-                    } else {
+                    } else if page.next_cursor.is_none() {
                         next_plugin
+                    } else if let Some(fault) = given_up(slot, walked) {
+                        listing.missing.push(missing(slot, Some(fault)));
+                        next_plugin
+                    } else {
+                        Place { plugin: place.plugin, cursor: page.next_cursor, skip: 0, walked }
                     }
                 }
                 // The provider does not know its own cursor any more: neither is the client's of any use.
@@ -135,7 +148,8 @@ impl Catalog {
             };
         }
         if let Some(slot) = slots.get(place.plugin) {
-            let position = Position { plugin: slot.name.clone(), cursor: place.cursor, skip: place.skip };
+            let Place { cursor, skip, walked, .. } = place;
+            let position = Position { plugin: slot.name.clone(), cursor, skip, walked };
             listing.next_cursor = Some(self.sealer.seal(&position, binding)?);
         }
         Ok(listing)
@@ -146,10 +160,25 @@ impl Catalog {
 fn place_of(position: Position, slots: &[Slot]) -> Place {
     let plugin = slots.partition_point(|slot| slot.name < position.plugin);
     if slots.get(plugin).is_some_and(|slot| slot.name == position.plugin) {
-        Place { plugin, cursor: position.cursor, skip: position.skip }
+        Place { plugin, cursor: position.cursor, skip: position.skip, walked: position.walked }
     } else {
         Place { plugin, ..Place::default() }
     }
+}
+
+/// Why the listing of a plugin does not go on, if it has come so far that it must not.
+fn given_up(slot: &Slot, walked: Walked) -> Option<Fault> {
+    let plugin = slot.plugin.as_ref().ok()?;
+    let most = plugin.most_listed();
+    let fault = if walked.items >= most {
+        Fault::Listing(most)
+    } else if walked.empty >= MAX_EMPTY {
+        Fault::Barren(MAX_EMPTY)
+    } else {
+        return None;
+    };
+    plugin.give_up_listing(&fault);
+    Some(fault)
 }
 
 /// What the one who asked may know of a plugin that failed, or that did not load.
@@ -158,9 +187,9 @@ fn answer(slot: &Slot, fault: Option<Fault>, uri: &str) -> Error {
 }
 
 fn missing(slot: &Slot, fault: Option<Fault>) -> Missing {
-    let reason = match answer(slot, fault, "") {
-        Error::Unavailable { reason, .. } => reason,
-        _ => "it failed; the server's log says why".to_owned(),
+    let (reason, retry_after) = match answer(slot, fault, "") {
+        Error::Unavailable { reason, retry_after, .. } => (reason, retry_after),
+        _ => ("it failed; the server's log says why".to_owned(), None),
     };
-    Missing { plugin: slot.name.clone(), reason }
+    Missing { plugin: slot.name.clone(), reason, retry_after }
 }

@@ -27,6 +27,7 @@ mod inspect;
 mod list;
 mod logging;
 mod messages;
+mod needs;
 mod output;
 mod progress;
 mod provider;
@@ -52,6 +53,8 @@ use self::failure::Failure;
 pub fn main() -> ExitCode {
     let Arguments { common, command } = Arguments::parse();
     let context = Context::new(&common);
+    // The system's default is for programs that open a few files. Where it cannot be raised, plugins get fewer.
+    let _ = rlimit::increase_nofile_limit(u64::MAX);
     match run(command, &context) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

@@ -32,14 +32,17 @@
 //! Bounded: a file of [`Config::LARGEST_FILE`] bytes, values as deep as the TOML parser goes (80).
 
 mod announce;
+pub mod compile;
 mod count;
 mod cursor_key;
+mod digest;
 mod environment;
 mod error;
 mod glob;
 mod grants;
 mod guest;
 mod http;
+pub mod instances;
 pub mod limits;
 mod paths;
 mod plugin;
@@ -62,13 +65,20 @@ use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
 pub use announce::Announced;
+pub use compile::Compile;
 pub use count::Count;
+pub use digest::{Digest, DigestError};
 pub use environment::Environment;
 pub use error::{ConfigError, Look, Position, Problem};
 pub use glob::{GlobError, UriGlob};
-pub use grants::{DirGrant, Grants, Mode};
+pub use grants::{
+    BucketKeys, BucketName, BucketNameError, BucketQuota, CredentialError, CredentialName, CredentialValue, DirGrant,
+    DirQuota, Grants, Host, HostName, HttpGrant, HttpGrants, KeyvalueGrant, Mode, Origin, OriginError, OriginPattern,
+    OriginTwice, Roots, RootsError, Scheme,
+};
 pub use guest::{EnvName, EnvNameError, GuestPath, GuestPathError};
 pub use http::{HttpAddress, HttpAddressError};
+pub use instances::Instances;
 pub use limits::Limits;
 pub use plugin::{Plugin, PluginName, PluginNameError};
 pub use plugins::{Clash, Plugins};

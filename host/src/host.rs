@@ -6,19 +6,21 @@
 
 mod builder;
 mod dirs;
+mod status;
 
 use std::sync::Arc;
 
 use crate::access::{Access, Principal};
 use crate::catalog::{Catalog, Entries, PageRequest, Slot, Templates};
 use crate::config::{Config, Operation};
-use crate::plugin::{Fault, LoadError};
+use crate::plugin::Fault;
 use crate::resource::{Argument, Completion, Contents, Entry, EntryTemplate, Error, Listing};
 use crate::uri::{Mount, Path, RouteError, Router, Template, Uri};
 use crate::watch::{Hub, Subscriber};
 
 pub use self::builder::{Builder, StartError};
 pub use self::dirs::Dirs;
+pub use self::status::{State, Status};
 
 /// A host with its plugins loaded.
 ///
@@ -28,23 +30,11 @@ pub struct Host {
     config: Config,
     /// In the order of their names.
     slots: Vec<Slot>,
-    statuses: Vec<Status>,
     /// From mounts to places in `slots`.
     router: Router<usize>,
     catalog: Catalog,
     access: Arc<Access>,
     watches: Arc<Hub>,
-}
-
-/// How a plugin is.
-#[derive(Debug)]
-pub struct Status {
-    /// Its name in the configuration.
-    pub name: String,
-    /// The URI prefix that it owns.
-    pub mount: Mount,
-    /// Why it could not be loaded, if it could not.
-    pub error: Option<LoadError>,
 }
 
 /// A request to list: the whole catalog, or what is directly below one resource.
@@ -83,9 +73,9 @@ impl Host {
         &self.config
     }
 
-    /// How each plugin is, in the order of their names.
-    pub fn plugins(&self) -> &[Status] {
-        &self.statuses
+    /// How each plugin is at this moment, in the order of their names.
+    pub fn plugins(&self) -> impl Iterator<Item = Status<'_>> {
+        self.slots.iter().map(Status::of)
     }
 
     /// One page of the merged listing, or of what is directly below a resource.

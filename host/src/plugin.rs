@@ -12,58 +12,78 @@
 //! | memory | a budget that all instances of the plugin share (`limits.memory`) |
 //! | reply | what the host copies out of the guest (`limits.reply`) |
 //! | log | an allowance of bytes a minute (`limits.log`) |
+//! | handles, random bytes | what the host keeps for one instance by number (`limits.handles`); what it hands out at once (`limits.random`) |
+//! | files | permits for what one instance has open (`limits.files`); a quota for each directory that may be written |
 //!
 //! A trap, a timeout, a limit or a panic ends that call alone and is a typed [`Fault`]. A caller that goes away takes its call
 //! with it.
 
+mod admission;
 mod bindings;
 mod cache;
+mod caller;
 mod compiler;
 mod convert;
 mod cpu;
-mod digest;
 mod engine;
 mod epoch;
 mod error;
 mod fault;
+mod faults;
+mod file;
+mod grants;
 mod guest_log;
+mod health;
 mod inspect;
 mod instance;
 mod limits;
 mod loader;
+mod missing;
+mod needs;
+mod pool;
 mod progress;
 mod sandbox;
+mod seats;
 mod state;
 
-use std::path::Path as FilePath;
+use std::collections::BTreeMap;
+use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-use tokio::sync::Semaphore;
-
-use self::bindings::contract;
-use self::bindings::logging::Level;
+use self::admission::{Admission, Turn};
+use self::bindings::{ProviderPre, contract};
+use self::caller::Caller;
 use self::engine::Engine;
+use self::faults::Faults;
+use self::grants::dirs::OpenFiles;
+use self::grants::http::Trust;
 use self::guest_log::GuestLog;
-use self::instance::{Caller, Turn};
-use self::loader::{Loaded, Loader};
+use self::health::Health;
+use self::loader::{Compiled, Loader};
+use self::pool::Pool;
 use self::sandbox::Sandbox;
-use crate::config;
+use self::state::State;
+use crate::config::{self, Digest};
 use crate::resource::{Argument, Completion, Contents, Entry, EntryTemplate};
 use crate::uri::{Mount, Path};
 
 pub use self::compiler::{CompileError, Compiler, run_compiler};
 pub use self::convert::{ChangeSet, Page};
-pub use self::digest::Digest;
 pub use self::error::{EngineError, LoadError};
-pub use self::fault::Fault;
+pub use self::fault::{Fault, FaultKind};
 pub use self::inspect::{Info, Inspection};
+pub use self::missing::Missing;
+pub use self::needs::{Capability, Need, Needs, Standing};
 pub use self::progress::Progress;
 
 /// The engine, and what loads plugins for it.
 pub struct Plugins {
     engine: Arc<Engine>,
+    trust: Arc<Trust>,
+    open_files: OpenFiles,
     loader: Loader,
+    state: Option<PathBuf>,
 }
 
 /// Why [`Plugins::start`] failed.
@@ -78,37 +98,64 @@ pub enum StartError {
 }
 
 impl Plugins {
-    /// Starts the engine. Compiled components are kept in `cache`.
-    pub fn start(compiler: Compiler, cache: &FilePath, progress: Progress) -> Result<Self, StartError> {
+    /// Starts the engine. Components are compiled within `limits`, and compiled ones are kept in `cache`.
+    pub fn start(
+        compiler: Compiler,
+        limits: config::Compile,
+        cache: &FilePath,
+        progress: Progress,
+    ) -> Result<Self, StartError> {
         let engine = Arc::new(Engine::start()?);
-        let loader = Loader::new(engine.clone(), compiler, cache, progress)?;
-        Ok(Self { engine, loader })
+        let loader = Loader::new(engine.clone(), compiler, limits, cache, progress)?;
+        let open_files = OpenFiles::of_the_process();
+        Ok(Self { engine, trust: Arc::default(), open_files, loader, state: None })
+    }
+
+    /// Keeps what plugins have in key-value buckets below that directory, which is made when one of them is used. Without it,
+    /// buckets are granted and fail.
+    #[must_use]
+    pub fn keeping_state_in(self, state: PathBuf) -> Self {
+        Self { state: Some(state), ..self }
     }
 
     /// Loads a plugin: its component is checked, linked, compiled if need be, and asked to describe itself.
     pub async fn load(&self, config: &config::Plugin) -> Result<Plugin, LoadError> {
-        let loaded = self.loader.load(&config.component).await?;
-        let mut plugin = self.assemble(config, &loaded);
+        let compiled = self.loader.load(config).await?;
+        let provider = self.loader.link(&config.component, &compiled)?;
+        let mut plugin = self.assemble(config, &compiled, provider);
         plugin.info = plugin.describe().await.map_err(LoadError::Describe)?;
         Ok(plugin)
     }
 
-    fn assemble(&self, config: &config::Plugin, loaded: &Loaded) -> Plugin {
+    fn assemble(&self, config: &config::Plugin, compiled: &Compiled, provider: ProviderPre<State>) -> Plugin {
+        let component = compiled.component.component_type();
+        let imports = component.imports(self.engine.wasmtime()).map(|(name, _)| name);
         let name: Arc<str> = config.name.as_str().into();
         let log = GuestLog::new(name.clone(), config.limits.log.bytes());
+        let pool = Pool::of(config, &self.engine);
         Plugin {
-            name,
             mount: config.mount.clone(),
+            digest: compiled.digest,
+            needs: Needs::of(imports, config),
             info: Info::default(),
             caller: Arc::new(Caller {
                 engine: self.engine.clone(),
-                provider: loaded.provider.clone(),
-                sandbox: Sandbox::new(config, log.clone()),
+                provider,
+                sandbox: Sandbox::new(
+                    config,
+                    self.state.as_deref(),
+                    self.trust.clone(),
+                    self.open_files.clone(),
+                    log,
+                    pool.as_ref(),
+                ),
                 limits: config.limits.clone(),
-                places: Arc::new(Semaphore::new(config.limits.concurrency.get())),
+                admission: Admission::new(&config.limits),
+                pool,
             }),
-            log,
-            faults: AtomicU64::new(0),
+            health: Health::default(),
+            faults: Faults::new(name.clone(), config.limits.log.bytes()),
+            name,
         }
     }
 }
@@ -117,11 +164,12 @@ impl Plugins {
 pub struct Plugin {
     name: Arc<str>,
     mount: Mount,
+    digest: Digest,
+    needs: Needs,
     info: Info,
     caller: Arc<Caller>,
-    log: Arc<GuestLog>,
-    /// How often the provider was at fault.
-    faults: AtomicU64,
+    health: Health,
+    faults: Faults,
 }
 
 impl Plugin {
@@ -135,60 +183,81 @@ impl Plugin {
         &self.mount
     }
 
+    /// What its component is, by its content.
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// What its component imports against what it is granted.
+    pub fn needs(&self) -> &Needs {
+        &self.needs
+    }
+
     /// What its provider says of itself.
     pub fn info(&self) -> &Info {
         &self.info
     }
 
-    /// How often its provider broke the contract: a path that leaves the mount, a hint that is invalid, a trap.
-    pub fn faults(&self) -> u64 {
-        self.faults.load(Ordering::Relaxed)
+    /// How often something went wrong with it since it was loaded, by kind. Kinds of which there was nothing are not in it.
+    pub fn faults(&self) -> BTreeMap<FaultKind, u64> {
+        self.faults.counts()
+    }
+
+    /// For how long it is still set aside because it kept failing; none if it is not.
+    pub fn set_aside(&self) -> Option<Duration> {
+        self.health.set_aside(Instant::now())
     }
 
     /// One page of its default listing, or of what is directly below `parent`. `limit` is a hint: a page may be longer.
     pub async fn list(&self, parent: Option<&Path>, cursor: Option<&str>, limit: u32) -> Result<Page<Entry>, Fault> {
         let (parent, asked) = (parent.map(ToString::to_string), cursor.map(str::to_owned));
-        let page = self
-            .call("list-entries", Turn::Client, move |guest, store| {
+        self.call(
+            "list-entries",
+            Turn::Client,
+            move |guest, store| {
                 Box::pin(
                     async move { guest.call_list_entries(store, parent.as_deref(), asked.as_deref(), limit).await },
                 )
-            })
-            .await?;
-        self.page(page, cursor).inspect_err(|fault| self.note("list-entries", fault))
+            },
+            |plugin, page| plugin.page(page, cursor),
+        )
+        .await
     }
 
     /// One page of its templates.
     pub async fn templates(&self, cursor: Option<&str>) -> Result<Page<EntryTemplate>, Fault> {
         let asked = cursor.map(str::to_owned);
-        let page = self
-            .call("list-templates", Turn::Client, move |guest, store| {
-                Box::pin(async move { guest.call_list_templates(store, asked.as_deref()).await })
-            })
-            .await?;
-        self.template_page(page, cursor).inspect_err(|fault| self.note("list-templates", fault))
+        self.call(
+            "list-templates",
+            Turn::Client,
+            move |guest, store| Box::pin(async move { guest.call_list_templates(store, asked.as_deref()).await }),
+            |plugin, page| plugin.template_page(page, cursor),
+        )
+        .await
     }
 
     /// Reads a resource: at least one content. Those with other URIs than the one asked for are of what is below it.
     pub async fn read(&self, path: &Path) -> Result<Vec<Contents>, Fault> {
         let asked = path.to_string();
-        let contents = self
-            .call("read", Turn::Client, move |guest, store| {
-                Box::pin(async move { guest.call_read(store, &asked).await })
-            })
-            .await?;
-        self.contents(contents, path).inspect_err(|fault| self.note("read", fault))
+        self.call(
+            "read",
+            Turn::Client,
+            move |guest, store| Box::pin(async move { guest.call_read(store, &asked).await }),
+            |plugin, contents| plugin.contents(contents, path),
+        )
+        .await
     }
 
     /// Tells about a resource without reading it.
     pub async fn stat(&self, path: &Path) -> Result<Entry, Fault> {
         let asked = path.to_string();
-        let entry = self
-            .call("stat", Turn::Client, move |guest, store| {
-                Box::pin(async move { guest.call_stat(store, &asked).await })
-            })
-            .await?;
-        self.stat_entry(entry, path).inspect_err(|fault| self.note("stat", fault))
+        self.call(
+            "stat",
+            Turn::Client,
+            move |guest, store| Box::pin(async move { guest.call_stat(store, &asked).await }),
+            |plugin, entry| plugin.stat_entry(entry, path),
+        )
+        .await
     }
 
     /// Completes a variable of one of its path templates.
@@ -201,24 +270,36 @@ impl Plugin {
         let template = template.to_owned();
         let argument = wit_argument(argument);
         let known: Vec<_> = known.into_iter().map(wit_argument).collect();
-        let completion = self
-            .call("complete", Turn::Client, move |guest, store| {
-                Box::pin(async move { guest.call_complete(store, &template, &argument, &known).await })
-            })
-            .await?;
-        Ok(convert::completion(completion))
+        self.call(
+            "complete",
+            Turn::Client,
+            move |guest, store| Box::pin(async move { guest.call_complete(store, &template, &argument, &known).await }),
+            |plugin, completion| plugin.completion(completion),
+        )
+        .await
     }
 
     /// Tells which of the watched paths changed since a token of an earlier answer; without one, where to start from.
     pub async fn changes(&self, watched: &[Path], since: Option<&str>) -> Result<ChangeSet, Fault> {
         let paths: Vec<_> = watched.iter().map(ToString::to_string).collect();
         let since = since.map(str::to_owned);
-        let changes = self
-            .call("changes", Turn::Watch, move |guest, store| {
-                Box::pin(async move { guest.call_changes(store, &paths, since.as_deref()).await })
-            })
-            .await?;
-        self.change_set(changes).inspect_err(|fault| self.note("changes", fault))
+        self.call(
+            "changes",
+            Turn::Host,
+            move |guest, store| Box::pin(async move { guest.call_changes(store, &paths, since.as_deref()).await }),
+            Self::change_set,
+        )
+        .await
+    }
+
+    /// How many items a listing of its may have over all its pages (`limits.listing`).
+    pub(crate) fn most_listed(&self) -> usize {
+        self.caller.limits.listing.get()
+    }
+
+    /// Takes note that a listing of its was given up.
+    pub(crate) fn give_up_listing(&self, fault: &Fault) {
+        self.faults.note("list-entries", fault);
     }
 
     /// The directories of the machine that it was granted.
@@ -227,26 +308,13 @@ impl Plugin {
     }
 
     async fn describe(&self) -> Result<Info, Fault> {
-        let info = self
-            .call("describe", Turn::Client, |guest, store| {
-                Box::pin(async move { Ok(Ok(guest.call_describe(store).await?)) })
-            })
-            .await?;
-        Ok(info.into())
-    }
-
-    /// Counts and logs what a provider did wrong.
-    fn provider_fault(&self, message: &str) {
-        self.faults.fetch_add(1, Ordering::Relaxed);
-        self.log.line(Level::Warn, "", message);
-    }
-
-    /// Counts and logs a call that failed, unless the failure is an answer.
-    fn note(&self, function: &str, fault: &Fault) {
-        if fault.is_worth_logging() {
-            self.faults.fetch_add(1, Ordering::Relaxed);
-            self.log.line(Level::Warn, function, &fault.to_string());
-        }
+        self.call(
+            "describe",
+            Turn::Client,
+            |guest, store| Box::pin(async move { Ok(Ok(guest.call_describe(store).await?)) }),
+            |_, info| Ok(info.into()),
+        )
+        .await
     }
 }
 

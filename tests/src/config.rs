@@ -128,6 +128,17 @@ impl Plugin {
         Self::new(name, &artefacts::fixture("sample"), &format!("sample://{name}/"))
     }
 
+    /// Pins the component.
+    pub fn digest(mut self, digest: &str) -> Self {
+        self.0.insert("digest".to_owned(), digest.into());
+        self
+    }
+
+    /// The guest `keep`, mounted at `keep://NAME/`.
+    pub fn keep(name: &str) -> Self {
+        Self::new(name, &artefacts::fixture("keep"), &format!("keep://{name}/"))
+    }
+
     /// Says something to the provider.
     pub fn config(self, key: &str, value: impl Into<Value>) -> Self {
         self.with("config", key, value.into())
@@ -138,18 +149,66 @@ impl Plugin {
         self.with("limits", key, value.into())
     }
 
+    /// Grants a variable.
+    pub fn variable(mut self, name: &str, value: &str) -> Self {
+        let grants = self.0.entry("grants").or_insert_with(|| Table::new().into());
+        let variables = grants.as_table_mut().expect("grants are a table").entry("env");
+        let variables = variables.or_insert_with(|| Table::new().into());
+        variables.as_table_mut().expect("variables are a table").insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// Grants an origin.
+    pub fn origin(self, origin: &str) -> Self {
+        self.http(origin.into())
+    }
+
+    /// Grants what an entry of `grants.http` says.
+    pub fn http(self, grant: Value) -> Self {
+        self.granted("http", grant)
+    }
+
     /// Grants a directory, to be read.
-    pub fn dir(mut self, host: &Path, guest: &str) -> Self {
+    pub fn dir(self, host: &Path, guest: &str) -> Self {
+        self.dir_with(host, guest, [])
+    }
+
+    /// Grants a directory, to be read and written, with a quota.
+    pub fn writable_dir(self, host: &Path, guest: &str, quota: &str) -> Self {
+        self.dir_with(host, guest, [("mode", "rw"), ("quota", quota)])
+    }
+
+    fn dir_with<const N: usize>(self, host: &Path, guest: &str, more: [(&str, &str); N]) -> Self {
         let mut grant = Table::new();
         grant.insert("host".to_owned(), text(host));
         grant.insert("guest".to_owned(), guest.into());
+        grant.extend(more.map(|(key, value)| (key.to_owned(), value.into())));
+        self.granted("dirs", grant.into())
+    }
+
+    /// Grants a key-value bucket.
+    pub fn bucket(self, name: &str) -> Self {
+        self.granted("keyvalue", name.into())
+    }
+
+    /// Grants a key-value bucket with quotas of its own.
+    pub fn bucket_with(self, name: &str, quota: &str, keys: i64) -> Self {
+        let mut grant = Table::new();
+        grant.insert("bucket".to_owned(), name.into());
+        grant.insert("quota".to_owned(), quota.into());
+        grant.insert("keys".to_owned(), keys.into());
+        self.granted("keyvalue", grant.into())
+    }
+
+    /// One more entry in the list of those grants.
+    fn granted(mut self, list: &str, grant: Value) -> Self {
         let grants = self.0.entry("grants").or_insert_with(|| Table::new().into());
-        let dirs = grants
+        let list = grants
             .as_table_mut()
             .expect("grants are a table")
-            .entry("dirs")
+            .entry(list)
             .or_insert_with(|| Vec::<Value>::new().into());
-        dirs.as_array_mut().expect("directories are a list").push(grant.into());
+        list.as_array_mut().expect("these grants are a list").push(grant);
         self
     }
 

@@ -43,10 +43,31 @@ impl Process {
         &self.stderr
     }
 
+    /// The most memory that it has had at once so far, in bytes: Linux' `VmHWM`.
+    pub(crate) fn most_resident(&self) -> u64 {
+        let id = self.child.id().expect("it still runs");
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).expect("a process has a status");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("it has a peak");
+        let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number of kB");
+        kibibytes << 10
+    }
+
     /// Sends it a signal.
     pub(crate) fn signal(&self, signal: Signal) {
-        let id = self.child.id().and_then(|id| Pid::from_raw(id.cast_signed())).expect("it still runs");
-        kill_process(id, signal).expect("a process may signal its child");
+        kill_process(self.id(), signal).expect("a process may signal its child");
+    }
+
+    /// The most memory that it had so far, in bytes.
+    pub(crate) fn peak_memory(&self) -> u64 {
+        let status = format!("/proc/{}/status", self.id().as_raw_nonzero());
+        let status = std::fs::read_to_string(status).expect("it still runs");
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux says so");
+        let kibibytes: u64 = peak.trim().trim_end_matches(" kB").parse().expect("it is a number");
+        kibibytes * 1024
+    }
+
+    fn id(&self) -> Pid {
+        self.child.id().and_then(|id| Pid::from_raw(id.cast_signed())).expect("it still runs")
     }
 
     /// How much memory it has at the moment, in bytes.

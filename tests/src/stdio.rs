@@ -37,9 +37,19 @@ impl Stdio {
         &self.client
     }
 
+    /// The most memory that the server has had at once so far, in bytes.
+    pub fn most_resident(&self) -> u64 {
+        self.process.most_resident()
+    }
+
     /// The first line of its log that contains that text, as soon as there is one.
     pub async fn log_line(&self, wanted: &str) -> String {
         self.process.stderr().line_with(wanted).await
+    }
+
+    /// The most memory that it had so far, in bytes.
+    pub fn peak_memory(&self) -> u64 {
+        self.process.peak_memory()
     }
 
     /// Closes its standard input, as a client that goes away does, and waits for its end in order.

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use mcp_resource_host::Host;
 use mcp_resource_host::config::{Config, Plugin};
+use mcp_resource_host::{Host, State};
 use tempfile::TempDir;
 
 use crate::ways::Request;
@@ -47,7 +47,7 @@ pub(crate) async fn host(kept: &Kept) -> Host {
     config.server.state = Some(kept.state.path().to_owned());
     let host = Host::start(config).await.expect("the host starts");
     for plugin in host.plugins() {
-        assert!(plugin.error.is_none(), "{plugin:?}");
+        assert!(matches!(plugin.state, State::Loaded), "{plugin:?}");
     }
     host
 }

@@ -50,7 +50,7 @@ impl<'a, S: Source> Ahead<'a, S> {
     }
 
     async fn ask(&self, plugin: usize, cursor: Option<&str>, limit: usize) -> Answer<S::Item> {
-        let plugin = self.slots.get(plugin).and_then(|slot| slot.plugin.as_deref()).ok_or(None)?;
+        let plugin = self.slots.get(plugin).and_then(|slot| slot.plugin.as_deref().ok()).ok_or(None)?;
         self.source.page(plugin, cursor, limit).await.map_err(Some)
     }
 }

@@ -32,6 +32,28 @@ pub(super) struct Position {
     /// How many items of that page have been listed already.
     #[serde(rename = "s", default, skip_serializing_if = "is_zero")]
     pub(super) skip: usize,
+    /// How much of that plugin has been listed before that page.
+    #[serde(flatten)]
+    pub(super) walked: Walked,
+}
+
+/// How far a listing has come with one plugin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Walked {
+    /// Items on the pages so far.
+    #[serde(rename = "n", default, skip_serializing_if = "is_zero")]
+    pub(super) items: usize,
+    /// Pages with nothing on them, since the last that had something.
+    #[serde(rename = "e", default, skip_serializing_if = "is_zero")]
+    pub(super) empty: usize,
+}
+
+impl Walked {
+    /// So far, and one page of so many items more.
+    pub(super) fn and(self, items: usize) -> Self {
+        let empty = if items == 0 { self.empty.saturating_add(1) } else { 0 };
+        Self { items: self.items.saturating_add(items), empty }
+    }
 }
 
 fn is_zero(number: &usize) -> bool {
@@ -121,7 +143,12 @@ mod tests {
     }
 
     fn position() -> Position {
-        Position { plugin: "notes".to_owned(), cursor: Some("z/last.md".to_owned()), skip: 3 }
+        Position {
+            plugin: "notes".to_owned(),
+            cursor: Some("z/last.md".to_owned()),
+            skip: 3,
+            walked: Walked { items: 70, empty: 0 },
+        }
     }
 
     #[test]
@@ -151,6 +178,13 @@ mod tests {
         let cursor = Sealer::new(&KEY).seal(&position(), binding("")).unwrap();
         let bytes = URL_SAFE_NO_PAD.decode(&cursor).unwrap();
         assert!(!bytes.windows(4).any(|window| window == b"last"));
+    }
+
+    #[test]
+    fn pages_with_nothing_on_them_count_until_one_has_something() {
+        let walked = Walked::default().and(2).and(0).and(0);
+        assert_eq!(walked, Walked { items: 2, empty: 2 });
+        assert_eq!(walked.and(1), Walked { items: 3, empty: 0 });
     }
 
     proptest! {

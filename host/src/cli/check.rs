@@ -1,34 +1,40 @@
 //! `check`: would the config serve all that it names?
 //!
-//! Every plugin is loaded as `serve` would: its component is read, compiled if need be, linked, and asked to describe
-//! itself with the plugin's grants and limits. Nothing is served, and nothing is written but compiled components.
+//! Every plugin is loaded as `serve` would, and then tried: its component is read, compiled if need be, linked, asked to
+//! describe itself and for the first page of its listing, with the plugin's grants and limits. Nothing is served, and nothing
+//! is written but compiled components and what a provider itself writes to a bucket.
 
-use std::path::Path;
+mod report;
 
 use futures::future::join_all;
-use serde::Serialize;
 
+use self::report::Report;
 use super::context::Context;
 use super::failure::Failure;
+use super::needs;
 use super::output::Output;
-use super::provider::{Provider, release};
+use super::provider::release;
 use super::table::{Cell, Table};
-use crate::config;
+use crate::config::{self, Config};
 use crate::host::{Dirs, StartError};
-use crate::plugin::{Compiler, LoadError, Plugin, Plugins};
+use crate::plugin::{Compiler, Fault, LoadError, Plugin, Plugins};
 
 const EXAMPLES: &str = "\
-Exit codes: 0 all plugins can be loaded, 1 some cannot, 2 the config is wrong.
+Exit codes: 0 all plugins work, 1 some do not (with --strict: or there are warnings), 2 the config is wrong.
 
 Examples:
   mcp-host check
-  mcp-host check --config team.toml
-  mcp-host check --json | jq -r '.plugins[] | select(.error) | .name'";
+  mcp-host check --strict --config team.toml
+  mcp-host check --json | jq -r '.plugins[] | select(.state != \"ok\") | .name'";
 
-/// Check the config, and load every plugin that it names
+/// Check the config, and try every plugin that it names
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
+    /// Take warnings for errors: a grant that is missing, or granted for nothing
+    #[arg(long)]
+    strict: bool,
+
     /// Print a JSON object for programs
     #[arg(long)]
     json: bool,
@@ -38,90 +44,131 @@ impl Args {
     pub(super) async fn run(self, context: &Context) -> Result<(), Failure> {
         let config = context.config()?;
         let cache = Dirs::of(&config.server).cache()?;
-        let plugins = Plugins::start(Compiler::default(), &cache, context.progress()).map_err(StartError::from)?;
-        let loaded = join_all(config.plugins.iter().map(|plugin| plugins.load(plugin))).await;
-        let mut checked: Vec<_> =
-            config.plugins.iter().zip(loaded).map(|(plugin, loaded)| Checked { plugin, loaded }).collect();
-        checked.sort_by_key(|one| one.plugin.name.as_str());
+        let limits = config.server.compile.clone();
+        let mut plugins =
+            Plugins::start(Compiler::default(), limits, &cache, context.progress()).map_err(StartError::from)?;
+        if config.plugins.iter().any(|plugin| !plugin.grants.keyvalue.is_empty()) {
+            plugins = plugins.keeping_state_in(Dirs::of(&config.server).state()?);
+        }
+        let tried = config.plugins.iter().map(|plugin| Tried::of(plugin, &plugins, &config));
+        let mut all = join_all(tried).await;
+        all.sort_by_key(|one| one.plugin.name.as_str());
         let mut output = context.output();
         if self.json {
-            output.json(&Report { plugins: checked.iter().map(Line::of).collect() })?;
+            output.json(&Report::of(&all))?;
         } else {
-            print(&checked, &mut output)?;
+            print(&all, &mut output)?;
         }
         output.flush()?;
-        match checked.iter().filter(|one| one.loaded.is_err()).count() {
-            0 => Ok(()),
-            broken => Err(Failure::Check { broken, all: checked.len() }),
+        let broken = all.iter().filter(|one| one.error().is_some()).count();
+        let warnings = all.iter().map(|one| one.warnings().len()).sum();
+        match (broken, warnings) {
+            (0, 0) => Ok(()),
+            (0, _) if !self.strict => Ok(()),
+            (0, warnings) => Err(Failure::Strict { warnings }),
+            (broken, _) => Err(Failure::Check { broken, all: all.len() }),
         }
     }
 }
 
-/// A plugin of the config, and what came of loading it.
-struct Checked<'a> {
+/// A plugin of the config, and what came of trying it.
+struct Tried<'a> {
     plugin: &'a config::Plugin,
-    loaded: Result<Plugin, LoadError>,
+    state: State,
 }
 
-fn print(checked: &[Checked<'_>], output: &mut Output<'_>) -> Result<(), Failure> {
-    let here = std::env::current_dir().unwrap_or_default();
-    let rows = checked.iter().map(|one| one.row(&here)).collect();
-    Table::new(["PLUGIN", "MOUNT", "PROVIDER", "COMPONENT", "STATE"]).print(rows, output)?;
-    for one in checked {
-        if let Err(error) = &one.loaded {
-            output.line("")?;
-            output.text(&format!("{}: {error}", one.plugin.name))?;
+/// What came of trying a plugin.
+enum State {
+    /// It is not loaded.
+    NotLoaded(LoadError),
+    /// It is loaded, and its listing fails.
+    Fails(Box<Plugin>, Fault),
+    /// It works: so many are on its first page.
+    Works(Box<Plugin>, usize),
+}
+
+impl<'a> Tried<'a> {
+    async fn of(plugin: &'a config::Plugin, plugins: &Plugins, config: &Config) -> Self {
+        let page = u32::try_from(config.server.page_size.get()).unwrap_or(u32::MAX);
+        let state = match plugins.load(plugin).await {
+            Err(error) => State::NotLoaded(error),
+            Ok(loaded) => match loaded.list(None, None, page).await {
+                Err(fault) => State::Fails(Box::new(loaded), fault),
+                Ok(page) => State::Works(Box::new(loaded), page.items.len()),
+            },
+        };
+        Self { plugin, state }
+    }
+
+    fn loaded(&self) -> Option<&Plugin> {
+        match &self.state {
+            State::NotLoaded(_) => None,
+            State::Fails(loaded, _) | State::Works(loaded, _) => Some(loaded),
         }
     }
-    Ok(())
-}
 
-impl Checked<'_> {
-    fn row(&self, here: &Path) -> [Cell; 5] {
-        let component = &self.plugin.component;
-        let component = component.strip_prefix(here).unwrap_or(component);
-        let (provider, state) = match &self.loaded {
-            Ok(loaded) => (Cell::text(&release(loaded.info())), Cell::good("ok")),
-            Err(_) => (Cell::optional(None), Cell::bad("error")),
+    /// Why it does not work, if it does not.
+    fn error(&self) -> Option<String> {
+        match &self.state {
+            State::NotLoaded(error) => Some(error.to_string()),
+            State::Fails(_, fault) => Some(format!("its listing fails: {fault}")),
+            State::Works(..) => None,
+        }
+    }
+
+    /// What should be looked at, though it works.
+    fn warnings(&self) -> Vec<String> {
+        self.loaded().map(|loaded| loaded.needs().warnings().collect()).unwrap_or_default()
+    }
+
+    fn row(&self) -> [Cell; 4] {
+        let provider = self.loaded().map(|loaded| release(loaded.info()));
+        let state = match &self.state {
+            State::NotLoaded(_) => Cell::bad("not loaded"),
+            State::Fails(..) => Cell::bad("fails"),
+            State::Works(loaded, _) => works(loaded.faults().into_values().sum()),
         };
         [
             Cell::whole(self.plugin.name.as_str()),
             Cell::whole(self.plugin.mount.as_str()),
-            provider,
-            Cell::whole(&component.to_string_lossy()),
+            Cell::optional(provider.as_deref()),
             state,
         ]
     }
 }
 
-/// What `--json` prints.
-#[derive(Serialize)]
-struct Report<'a> {
-    plugins: Vec<Line<'a>>,
+/// That it works, but for what its provider did wrong on the way.
+fn works(faults: u64) -> Cell {
+    match faults {
+        0 => Cell::good("ok"),
+        1 => Cell::doubtful("ok, 1 fault"),
+        _ => Cell::doubtful(&format!("ok, {faults} faults")),
+    }
 }
 
-#[derive(Serialize)]
-struct Line<'a> {
-    name: &'a str,
-    mount: &'a str,
-    component: &'a Path,
-    /// Null if it could not be loaded.
-    provider: Option<Provider<'a>>,
-    /// Null if it could.
-    error: Option<String>,
-}
-
-impl<'a> Line<'a> {
-    fn of(checked: &'a Checked<'_>) -> Self {
-        let loaded = checked.loaded.as_ref();
-        Self {
-            name: checked.plugin.name.as_str(),
-            mount: checked.plugin.mount.as_str(),
-            component: &checked.plugin.component,
-            provider: loaded.ok().map(|plugin| plugin.info().into()),
-            error: loaded.err().map(ToString::to_string),
+fn print(all: &[Tried<'_>], output: &mut Output<'_>) -> Result<(), Failure> {
+    Table::new(["PLUGIN", "MOUNT", "PROVIDER", "STATE"]).print(all.iter().map(Tried::row).collect(), output)?;
+    let needs: Vec<_> = all.iter().flat_map(grants).collect();
+    if !needs.is_empty() {
+        output.line("")?;
+        Table::new(["PLUGIN", "GRANT", "IMPORTS", "GRANTED", "STANDING"]).print(needs, output)?;
+    }
+    for one in all {
+        for message in one.error().into_iter().chain(one.warnings()) {
+            output.line("")?;
+            output.text(&format!("{}: {message}", one.plugin.name))?;
         }
     }
+    Ok(())
+}
+
+/// What a plugin's component imports against what it is granted, of which only the first row has its name.
+fn grants<'a>(one: &'a Tried<'_>) -> impl Iterator<Item = [Cell; 5]> + 'a {
+    let names = std::iter::once(one.plugin.name.as_str()).chain(std::iter::repeat(""));
+    let rows = one.loaded().into_iter().flat_map(|loaded| needs::rows(loaded.needs()));
+    names
+        .zip(rows)
+        .map(|(name, [grant, imports, granted, standing])| [Cell::whole(name), grant, imports, granted, standing])
 }
 
 #[cfg(test)]
@@ -134,9 +181,10 @@ mod tests {
         config::Plugin::new("notes".parse().unwrap(), "/srv/plugins/notes.wasm", mount)
     }
 
-    fn broken(plugin: &config::Plugin) -> Checked<'_> {
+    fn broken(plugin: &config::Plugin) -> Tried<'_> {
         let found = "it is empty".to_owned();
-        Checked { plugin, loaded: Err(LoadError::NotAComponent { file: "/srv/plugins/notes.wasm".into(), found }) }
+        let error = LoadError::NotAComponent { file: "/srv/plugins/notes.wasm".into(), found };
+        Tried { plugin, state: State::NotLoaded(error) }
     }
 
     #[test]
@@ -146,25 +194,21 @@ mod tests {
         print(&[broken(&plugin)], &mut Output::to(&mut written, Destination::Pipe)).unwrap();
         assert_eq!(
             String::from_utf8(written).unwrap(),
-            "notes  notes:///  -  /srv/plugins/notes.wasm  error\n\
+            "notes  notes:///  -  not loaded\n\
              \n\
              notes: /srv/plugins/notes.wasm is not a WebAssembly component: it is empty\n"
         );
     }
 
     #[test]
-    fn a_component_below_the_working_directory_is_shown_as_it_would_be_written() {
-        let plugin = plugin();
-        let row = broken(&plugin).row(Path::new("/srv"));
-        assert_eq!(row[3], Cell::whole("plugins/notes.wasm"));
-    }
-
-    #[test]
     fn json_says_of_each_plugin_either_what_it_is_or_why_it_is_not() {
         let plugin = plugin();
-        let line = serde_json::to_value(Line::of(&broken(&plugin))).unwrap();
-        assert_eq!(line["name"], "notes");
-        assert_eq!(line["provider"], serde_json::Value::Null);
+        let report = serde_json::to_value(Report::of(&[broken(&plugin)])).unwrap();
+        let line = &report["plugins"][0];
+        assert_eq!((&line["name"], &line["state"]), (&"notes".into(), &"not-loaded".into()));
+        for key in ["digest", "provider", "listed", "faults", "needs"] {
+            assert_eq!(line.get(key), Some(&serde_json::Value::Null), "{key}");
+        }
         assert!(line["error"].as_str().unwrap().ends_with("it is empty"));
     }
 }

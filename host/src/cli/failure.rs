@@ -28,13 +28,27 @@ pub(super) enum Failure {
     /// A component cannot be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// `check` found plugins that cannot be loaded.
-    #[error("{broken} of {all} plugins cannot be loaded")]
+    /// The config has no plugin of that name.
+    #[error("the config has no plugin `{name}`")]
+    NoPlugin {
+        /// The name that was asked for.
+        name: String,
+        /// Those that there are.
+        known: Vec<String>,
+    },
+    /// `check` found plugins that do not work.
+    #[error("{broken} of {all} plugins do not work")]
     Check {
         /// How many.
         broken: usize,
         /// Of how many.
         all: usize,
+    },
+    /// `check --strict` found warnings.
+    #[error("{warnings} warnings, and `--strict` allows none")]
+    Strict {
+        /// How many.
+        warnings: usize,
     },
     /// A request has no answer.
     #[error(transparent)]
@@ -105,7 +119,7 @@ impl Failure {
         match self {
             // Whoever read the output has had enough, as `head` has.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
-            Self::Config(_) => WRONG,
+            Self::Config(_) | Self::NoPlugin { .. } => WRONG,
             _ => FAILED,
         }
     }
@@ -114,6 +128,7 @@ impl Failure {
     fn help(&self) -> Option<String> {
         match self {
             Self::Request(error) => request_help(error),
+            Self::NoPlugin { known, .. } => Some(format!("it has {}", known.join(", "))),
             Self::Binary { .. } => Some("use `--output FILE`, or a pipe".to_owned()),
             Self::Collection { below, .. } => {
                 Some(format!("use `--json` for all, or read one of:\n  {}", below.join("\n  ")))

@@ -1,6 +1,5 @@
-//! `inspect`: what a component file is and wants, found out without a config and without giving it anything.
+//! `inspect`: what a component file is and wants, found out without giving it anything.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use bytesize::ByteSize;
@@ -8,27 +7,38 @@ use serde::Serialize;
 
 use super::context::Context;
 use super::failure::Failure;
+use super::needs::{self, Need};
 use super::output::Output;
 use super::provider::{Provider, release};
 use super::table::{Cell, Table};
-use crate::config::{self, Server};
+use crate::config::{self, Digest, PluginName, Server};
 use crate::host::{Dirs, StartError};
-use crate::plugin::{Compiler, Inspection, LoadError, Plugins};
+use crate::plugin::{Compiler, Inspection, Plugins};
 
 const EXAMPLES: &str = "\
 The component is compiled and asked to describe itself, in a sandbox with no grants.
 
+Exit codes: 0 it is a provider, 1 it is not, or cannot describe itself, 2 the config is wrong or has no such plugin.
+
 Examples:
   mcp-host inspect plugins/git.wasm
-  mcp-host inspect plugins/git.wasm --json | jq -r '.imports[]'";
+  mcp-host inspect plugins/git.wasm --json | jq -r .digest
+  mcp-host inspect new/git.wasm --plugin linux      would it do in the place of that plugin?";
 
-/// Show what a component file is: its digest, what it says of itself, its imports and exports
+/// How much of what a provider says of itself is shown.
+const MOST_DESCRIPTION: usize = 4000;
+
+/// Show what a component file is: its digest, what it says of itself, what it imports and what grants that
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     /// The component
     #[arg(value_name = "FILE.wasm")]
     file: PathBuf,
+
+    /// Compare with what that plugin of the config grants
+    #[arg(long, value_name = "NAME")]
+    plugin: Option<String>,
 
     /// Print a JSON object for programs
     #[arg(long)]
@@ -37,17 +47,31 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) async fn run(self, context: &Context) -> Result<(), Failure> {
-        let cache = Dirs::of(&Server::default()).cache()?;
-        let plugins = Plugins::start(Compiler::default(), &cache, context.progress()).map_err(StartError::from)?;
-        let inspection = plugins.inspect(&alone(self.file)?).await?;
+        let (server, place) = match &self.plugin {
+            None => (Server::default(), alone(self.file)?),
+            Some(name) => {
+                let config = context.config()?;
+                let named = config.plugins.iter().find(|plugin| plugin.name.as_str() == name);
+                let named = named.ok_or_else(|| Failure::NoPlugin { name: name.clone(), known: names(&config) })?;
+                let place = config::Plugin { component: self.file, ..named.clone() };
+                (config.server, place)
+            }
+        };
+        let pinned = place.digest;
+        let place = config::Plugin { digest: None, ..place };
+        let cache = Dirs::of(&server).cache()?;
+        let plugins = Plugins::start(Compiler::default(), server.compile, &cache, context.progress())
+            .map_err(StartError::from)?;
+        let inspection = plugins.inspect(&place).await?;
+        let place = self.plugin.is_some().then_some(Place { name: &place.name, pinned });
         let mut output = context.output();
         if self.json {
-            output.json(&Report::of(&inspection))?;
+            output.json(&Report::of(&inspection, place))?;
         } else {
-            print(&inspection, &mut output)?;
+            print(&inspection, place, &mut output)?;
         }
         output.flush()?;
-        inspection.info.map(|_| ()).map_err(|fault| LoadError::Describe(fault).into())
+        inspection.info.map(|_| ()).map_err(Failure::from)
     }
 }
 
@@ -56,9 +80,29 @@ fn alone(file: PathBuf) -> anyhow::Result<config::Plugin> {
     Ok(config::Plugin::new("inspected".parse()?, file, "inspected:///".parse()?))
 }
 
-fn print(inspection: &Inspection, output: &mut Output<'_>) -> Result<(), Failure> {
+fn names(config: &config::Config) -> Vec<String> {
+    config.plugins.iter().map(|plugin| plugin.name.to_string()).collect()
+}
+
+/// The plugin in whose place the component would be.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    name: &'a PluginName,
+    pinned: Option<Digest>,
+}
+
+impl Place<'_> {
+    /// What is wrong with the component at this place.
+    fn warnings(self, inspection: &Inspection) -> Vec<String> {
+        let pinned = self.pinned.filter(|pinned| *pinned != inspection.digest);
+        let other = pinned.map(|pinned| format!("`digest` pins another component, {pinned}"));
+        inspection.needs.warnings().chain(other).collect()
+    }
+}
+
+fn print(inspection: &Inspection, place: Option<Place<'_>>, output: &mut Output<'_>) -> Result<(), Failure> {
     let mut rows = vec![
-        [Cell::text("digest"), Cell::whole(&digest(inspection))],
+        [Cell::text("digest"), Cell::whole(&inspection.digest.to_string())],
         [Cell::text("size"), Cell::text(&format!("{} ({} bytes)", ByteSize(inspection.size), inspection.size))],
     ];
     if let Ok(info) = &inspection.info {
@@ -66,26 +110,45 @@ fn print(inspection: &Inspection, output: &mut Output<'_>) -> Result<(), Failure
         rows.extend(info.title.iter().map(|title| [Cell::text("title"), Cell::text(title)]));
         rows.push([Cell::text("watches"), Cell::text(if info.watches { "yes" } else { "no" })]);
     }
-    rows.extend(named("imports", &inspection.imports));
-    rows.extend(named("exports", &inspection.exports));
+    let labels = std::iter::once("exports").chain(std::iter::repeat(""));
+    rows.extend(labels.zip(&inspection.exports).map(|(label, name)| [Cell::text(label), Cell::whole(name)]));
     Table::without_headings().print(rows, output)?;
+    print_imports(inspection, output)?;
+    if let Some(place) = place {
+        output.line("")?;
+        let rows = needs::rows(&inspection.needs).collect();
+        Table::new(["GRANT", "IMPORTS", "GRANTED", "STANDING"]).print(rows, output)?;
+        for warning in place.warnings(inspection) {
+            output.line("")?;
+            output.text(&format!("{}: {warning}", place.name))?;
+        }
+    }
     if let Ok(info) = &inspection.info
         && let Some(description) = &info.description
     {
+        let shown: String = description.chars().take(MOST_DESCRIPTION).collect();
         output.line("")?;
-        output.text(description)?;
+        output.text(&if shown.len() < description.len() { shown + "…" } else { shown })?;
     }
     Ok(())
 }
 
-/// Rows of which only the first has the label.
-fn named<'a>(label: &'a str, interfaces: &'a BTreeSet<String>) -> impl Iterator<Item = [Cell; 2]> + 'a {
-    let labels = std::iter::once(label).chain(std::iter::repeat(""));
-    labels.zip(interfaces).map(|(label, interface)| [Cell::text(label), Cell::whole(interface)])
-}
-
-fn digest(inspection: &Inspection) -> String {
-    format!("sha256:{}", inspection.digest)
+/// What it imports, and which key of a `[[plugin]]` grants that.
+fn print_imports(inspection: &Inspection, output: &mut Output<'_>) -> Result<(), Failure> {
+    let rows: Vec<_> = inspection
+        .needs
+        .iter()
+        .flat_map(|need| need.imports.iter().map(move |import| (need, import)))
+        .map(|(need, import)| {
+            let by = need.capability.key().unwrap_or(need.standing.name());
+            [Cell::whole(import), Cell::text(by)]
+        })
+        .collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    output.line("")?;
+    Ok(Table::new(["IMPORTS", "GRANT"]).print(rows, output)?)
 }
 
 /// What `--json` prints.
@@ -97,20 +160,25 @@ struct Report<'a> {
     provider: Option<Provider<'a>>,
     /// Null if it does.
     error: Option<String>,
-    imports: &'a BTreeSet<String>,
-    exports: &'a BTreeSet<String>,
+    imports: Vec<&'a str>,
+    exports: Vec<&'a str>,
+    needs: Vec<Need<'a>>,
+    /// Empty without `--plugin`.
+    warnings: Vec<String>,
 }
 
 impl<'a> Report<'a> {
-    fn of(inspection: &'a Inspection) -> Self {
+    fn of(inspection: &'a Inspection, place: Option<Place<'_>>) -> Self {
         let info = inspection.info.as_ref();
         Self {
-            digest: digest(inspection),
+            digest: inspection.digest.to_string(),
             size: inspection.size,
             provider: info.ok().map(Into::into),
             error: info.err().map(ToString::to_string),
-            imports: &inspection.imports,
-            exports: &inspection.exports,
+            imports: inspection.imports.iter().map(String::as_str).collect(),
+            exports: inspection.exports.iter().map(String::as_str).collect(),
+            needs: needs::report(&inspection.needs),
+            warnings: place.map(|place| place.warnings(inspection)).unwrap_or_default(),
         }
     }
 }
@@ -119,55 +187,91 @@ impl<'a> Report<'a> {
 mod tests {
     use super::*;
     use crate::cli::output::Destination;
-    use crate::plugin::{Digest, Fault, Info};
+    use crate::plugin::{Fault, Info, LoadError, Needs};
 
-    fn inspection(info: Result<Info, Fault>) -> Inspection {
+    const IMPORTS: [&str; 3] =
+        ["wasi:clocks/wall-clock@0.2.6", "wasi:filesystem/types@0.2.6", "wasi:sockets/tcp@0.2.6"];
+
+    fn inspection(info: Result<Info, LoadError>) -> Inspection {
         let set = |names: &[&str]| names.iter().map(ToString::to_string).collect();
+        let mut plugin = alone("notes.wasm".into()).unwrap();
+        plugin.config.insert("language".to_owned(), "ja".to_owned());
         Inspection {
             digest: Digest::of(b"component"),
             size: 2048,
-            imports: set(&["wasi:clocks/wall-clock@0.2.6", "wasi:filesystem/types@0.2.6"]),
+            imports: set(&IMPORTS),
             exports: set(&["mcp-host:provider/resource-provider@0.1.0"]),
+            needs: Needs::of(IMPORTS.into_iter(), &plugin),
             info,
         }
     }
 
-    fn printed(inspection: &Inspection) -> String {
-        let mut written = Vec::new();
-        print(inspection, &mut Output::to(&mut written, Destination::Pipe)).unwrap();
-        String::from_utf8(written).unwrap()
-    }
-
-    #[test]
-    fn a_provider_is_shown_with_what_it_says_of_itself() {
-        let info = Info {
+    fn notes() -> Info {
+        Info {
             name: "notes".to_owned(),
             version: "1.2.3".to_owned(),
             description: Some("Notes.\nBy tag, too.".to_owned()),
             watches: true,
             ..Info::default()
-        };
-        let printed = printed(&inspection(Ok(info)));
+        }
+    }
+
+    fn printed(inspection: &Inspection, place: Option<Place<'_>>) -> String {
+        let mut written = Vec::new();
+        print(inspection, place, &mut Output::to(&mut written, Destination::Pipe)).unwrap();
+        String::from_utf8(written).unwrap()
+    }
+
+    #[test]
+    fn a_provider_is_shown_with_what_it_says_of_itself_and_what_grants_its_imports() {
+        let expected = format!(
+            "digest    {}\n\
+             size      2.0 KiB (2048 bytes)\n\
+             provider  notes 1.2.3\n\
+             watches   yes\n\
+             exports   mcp-host:provider/resource-provider@0.1.0\n\
+             \n\
+             wasi:filesystem/types@0.2.6   grants.dirs\n\
+             wasi:sockets/tcp@0.2.6        never granted\n\
+             wasi:clocks/wall-clock@0.2.6  always there\n\
+             \n\
+             Notes.\n\
+             By tag, too.\n",
+            Digest::of(b"component")
+        );
+        assert_eq!(printed(&inspection(Ok(notes())), None), expected);
+    }
+
+    #[test]
+    fn in_the_place_of_a_plugin_it_is_compared_with_its_grants_and_its_digest() {
+        let name = "diary".parse().unwrap();
+        let place = Place { name: &name, pinned: Some(Digest::of(b"another")) };
+        let printed = printed(&inspection(Ok(notes())), Some(place));
         for line in [
-            "size      2.0 KiB (2048 bytes)",
-            "provider  notes 1.2.3",
-            "watches   yes",
-            "imports   wasi:clocks/wall-clock@0.2.6",
-            "          wasi:filesystem/types@0.2.6",
-            "exports   mcp-host:provider/resource-provider@0.1.0",
+            "grants.dirs  wasi:filesystem  -         not granted",
+            "config       -                language  for nothing",
+            "sockets      wasi:sockets     -         never granted",
+            "diary: `config` is granted for nothing: it does not import `wasi:config`",
+            &format!("diary: `digest` pins another component, {}", Digest::of(b"another")),
         ] {
             assert!(printed.lines().any(|printed| printed == line), "{line}\n{printed}");
         }
-        assert!(printed.ends_with("\n\nNotes.\nBy tag, too.\n"), "{printed}");
     }
 
     #[test]
     fn a_component_that_cannot_describe_itself_is_still_shown() {
-        let silent = inspection(Err(Fault::Trap("unreachable".to_owned())));
-        assert!(printed(&silent).contains("exports"));
-        let report = serde_json::to_value(Report::of(&silent)).unwrap();
+        let silent = inspection(Err(LoadError::Describe(Fault::Trap("unreachable".to_owned()))));
+        assert!(printed(&silent, None).contains("exports"));
+        let report = serde_json::to_value(Report::of(&silent, None)).unwrap();
         assert_eq!(report["provider"], serde_json::Value::Null);
-        assert_eq!(report["error"], "trapped: unreachable");
-        assert_eq!(report["imports"].as_array().unwrap().len(), 2);
+        assert_eq!(report["error"], "the provider cannot describe itself: it trapped: unreachable");
+        assert_eq!(report["imports"].as_array().unwrap().len(), 3);
+        assert_eq!(report["warnings"], serde_json::json!([]));
+    }
+
+    #[test]
+    fn a_description_without_end_is_cut() {
+        let endless = Info { description: Some("a".repeat(1 << 20)), ..notes() };
+        assert!(printed(&inspection(Ok(endless)), None).len() < 2 * MOST_DESCRIPTION);
     }
 }

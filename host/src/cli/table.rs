@@ -26,6 +26,7 @@ pub(super) struct Cell {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tone {
     Good,
+    Doubtful,
     Bad,
 }
 
@@ -55,7 +56,12 @@ impl Cell {
         Self { tone: Some(Tone::Good), ..Self::text(text) }
     }
 
-    /// That something is not.
+    /// That something should be looked at.
+    pub(super) fn doubtful(text: &str) -> Self {
+        Self { tone: Some(Tone::Doubtful), ..Self::text(text) }
+    }
+
+    /// That something is not as it should be.
     pub(super) fn bad(text: &str) -> Self {
         Self { tone: Some(Tone::Bad), ..Self::text(text) }
     }
@@ -64,6 +70,7 @@ impl Cell {
         let cell = comfy_table::Cell::new_owned(self.text);
         match self.tone {
             Some(Tone::Good) => cell.fg(Color::DarkGreen),
+            Some(Tone::Doubtful) => cell.fg(Color::DarkYellow),
             Some(Tone::Bad) => cell.fg(Color::DarkRed),
             None => cell,
         }

@@ -2,16 +2,24 @@
 
 mod dirs;
 mod env;
+mod http;
+mod keyvalue;
 
 use std::collections::BTreeMap;
 
 use self::dirs::Dirs;
 use self::env::Env;
+use self::keyvalue::Keyvalue;
 use super::guest::{EnvName, GuestPath};
 use super::reader::{FromNode, Node};
 use super::secret::Secret;
 
-pub use self::dirs::{DirGrant, Mode};
+pub use self::dirs::{DirGrant, DirQuota, Mode};
+pub use self::http::{
+    CredentialError, CredentialName, CredentialValue, Host, HostName, HttpGrant, HttpGrants, Origin, OriginError,
+    OriginPattern, OriginTwice, Roots, RootsError, Scheme,
+};
+pub use self::keyvalue::{BucketKeys, BucketName, BucketNameError, BucketQuota, KeyvalueGrant};
 
 /// What a plugin may use: `grants` of a `[[plugin]]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,6 +29,10 @@ pub struct Grants {
     pub dirs: BTreeMap<GuestPath, DirGrant>,
     /// Variables that the provider sees, with their values. It sees none of the host's own.
     pub env: BTreeMap<EnvName, Secret<String>>,
+    /// Web servers that it may send requests to.
+    pub http: HttpGrants,
+    /// Key-value buckets, by the name that the provider opens.
+    pub keyvalue: BTreeMap<BucketName, KeyvalueGrant>,
 }
 
 impl FromNode for Grants {
@@ -35,6 +47,8 @@ impl FromNode for Grants {
             Some(Self {
                 dirs: table.optional("dirs").map(|Dirs(dirs)| dirs).unwrap_or_default(),
                 env: table.optional("env").map(|Env(env)| env).unwrap_or_default(),
+                http: table.or_default("http"),
+                keyvalue: table.optional("keyvalue").map(|Keyvalue(buckets)| buckets).unwrap_or_default(),
             })
         })
     }

@@ -1,9 +1,13 @@
 //! What a plugin may use up.
 
+mod http;
+
 use super::count::Count;
 use super::reader::{FromNode, Node};
 use super::size::{GIB, KIB, MIB, Size};
 use super::time::{MINUTE, SECOND, Time};
+
+pub use self::http::{HttpBody, HttpConcurrency, HttpHeaders, HttpLimits, HttpRate, HttpTime};
 
 /// How much memory a plugin may use.
 pub type Memory = Size<MIB, { 64 * MIB }, { 4 * GIB }>;
@@ -13,12 +17,26 @@ pub type Cpu = Time<1, SECOND, { 10 * MINUTE }>;
 pub type Deadline = Time<10, { 5 * SECOND }, { 10 * MINUTE }>;
 /// How many calls may be under way at once.
 pub type Concurrency = Count<1, 8, 1024>;
+/// How many calls may wait for a place.
+pub type Queue = Count<0, 64, 10_000>;
 /// How long a call may wait until there is a place for it.
 pub type Wait = Time<0, SECOND, MINUTE>;
+/// How many calls may be made in a second.
+pub type Rate = Count<1, 10_000, 1_000_000>;
 /// How large one answer may be.
 pub type Reply = Size<KIB, { 16 * MIB }, { 256 * MIB }>;
+/// How many items one answer may have.
+pub type Items = Count<1, 10_000, 1_000_000>;
+/// How many entries a listing may have, over all its pages.
+pub type Listing = Count<1, 1_000_000, 1_000_000_000>;
 /// How much may be logged in a minute.
 pub type Log = Size<KIB, { 64 * KIB }, { 16 * MIB }>;
+/// How many handles of the host's an instance may hold at once.
+pub type Handles = Count<64, 1024, 65_536>;
+/// How many files and directories an instance may have open at once.
+pub type Files = Count<1, 128, 4096>;
+/// How many random bytes a guest may ask for at once.
+pub type Random = Size<KIB, MIB, { 64 * MIB }>;
 
 /// What a plugin may use up: `limits` of a `[[plugin]]`.
 ///
@@ -35,14 +53,33 @@ pub struct Limits {
     pub deadline: Deadline,
     /// The calls at once. 8 unless set; 1 to 1024.
     pub concurrency: Concurrency,
-    /// How long a call waits when `concurrency` is reached, before it is refused. 1 s unless set; at most 1 min. With 0 it
-    /// is refused at once.
+    /// The calls that wait when `concurrency` is reached; more are refused at once. 64 unless set; 0 to 10000.
+    pub queue: Queue,
+    /// How long a call waits in the queue, before it is refused. 1 s unless set; at most 1 min. With 0 it is refused at
+    /// once.
     pub wait: Wait,
+    /// The calls in a second, which may all come at once. 10000 unless set; 1 to 1000000.
+    pub rate: Rate,
     /// The bytes of one answer, as the provider hands it over. 16 MiB unless set; 1 KiB to 256 MiB.
     pub reply: Reply,
+    /// The items of one answer: entries or templates of a page, contents of a read, changes, completions. 10000 unless set; 1
+    /// to 1000000.
+    pub items: Items,
+    /// The entries of one listing over all its pages, as the provider hands them over: what comes behind is left out.
+    /// 1000000 unless set; 1 to 1000000000.
+    pub listing: Listing,
     /// The bytes of log, standard output and standard error in a minute, of all calls together. 64 KiB unless set; 1 KiB
     /// to 16 MiB. What is more is dropped, and counted.
     pub log: Log,
+    /// The handles that one instance holds at once: open files, directories and requests, their streams, and all else that
+    /// the host keeps for it by number. 1024 unless set; 64 to 65536.
+    pub handles: Handles,
+    /// The files and directories that one instance has open at once. 128 unless set; 1 to 4096.
+    pub files: Files,
+    /// The random bytes that a guest gets at once. 1 MiB unless set; 1 KiB to 64 MiB.
+    pub random: Random,
+    /// What it may use up of the web.
+    pub http: HttpLimits,
 }
 
 impl FromNode for Limits {
@@ -59,9 +96,17 @@ impl FromNode for Limits {
                 cpu: table.or_default("cpu"),
                 deadline: table.or_default("deadline"),
                 concurrency: table.or_default("concurrency"),
+                queue: table.or_default("queue"),
                 wait: table.or_default("wait"),
+                rate: table.or_default("rate"),
                 reply: table.or_default("reply"),
+                items: table.or_default("items"),
+                listing: table.or_default("listing"),
                 log: table.or_default("log"),
+                handles: table.or_default("handles"),
+                files: table.or_default("files"),
+                random: table.or_default("random"),
+                http: table.or_default("http"),
             })
         })
     }

@@ -5,8 +5,10 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use super::digest::Digest;
 use super::error::{Advice, quote};
 use super::grants::Grants;
+use super::instances::Instances;
 use super::limits::Limits;
 use super::paths::ExistingFile;
 use super::reader::{FromNode, Node};
@@ -21,6 +23,8 @@ pub struct Plugin {
     pub name: PluginName,
     /// The component's file. One that a config file names exists.
     pub component: PathBuf,
+    /// What the component's file must be. Without it: whatever is there.
+    pub digest: Option<Digest>,
     /// The URI prefix that it owns. No two of a config overlap.
     pub mount: Mount,
     /// What the provider is told: strings as they stand, other values as JSON.
@@ -29,18 +33,22 @@ pub struct Plugin {
     pub grants: Grants,
     /// What it may use up.
     pub limits: Limits,
+    /// Whether its instances serve more than one call. Each call gets a fresh one unless set.
+    pub instances: Option<Instances>,
 }
 
 impl Plugin {
-    /// A plugin with no config, no grants and the default limits.
+    /// A plugin with no config, no grants, the default limits and a fresh instance for each call.
     pub fn new(name: PluginName, component: impl Into<PathBuf>, mount: Mount) -> Self {
         Self {
             name,
             component: component.into(),
+            digest: None,
             mount,
             config: BTreeMap::new(),
             grants: Grants::default(),
             limits: Limits::default(),
+            instances: None,
         }
     }
 }
@@ -56,13 +64,15 @@ impl FromNode for Plugin {
         node.table(|table| {
             let name = table.required("name");
             let component = table.required::<ExistingFile>("component");
+            let digest = table.optional("digest");
             let mount = table.required("mount");
             let config = table.optional("config").map(|Settings(settings)| settings).unwrap_or_default();
             let grants = table.or_default("grants");
             let limits = table.or_default("limits");
+            let instances = table.optional("instances");
             // What is wrong with the component is reported; the rest is still worth comparing with other plugins.
             let component = component.map(|ExistingFile(path)| path).unwrap_or_default();
-            Some(Self { config, grants, limits, ..Self::new(name?, component, mount?) })
+            Some(Self { digest, config, grants, limits, instances, ..Self::new(name?, component, mount?) })
         })
     }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::announce::Announced;
+use super::compile::Compile;
 use super::count::Count;
 use super::cursor_key;
 use super::http::HttpAddress;
@@ -29,6 +30,8 @@ pub struct Server {
     pub page_size: PageSize,
     /// Where compiled components are kept. Without it: the user's cache directory.
     pub cache: Option<PathBuf>,
+    /// What compiling one component may use up.
+    pub compile: Compile,
     /// Where lasting state is kept. Without it: the user's state directory.
     pub state: Option<PathBuf>,
     /// What cursors are sealed with, for replicas that must continue each other's listings. Without it: a key that is made
@@ -47,6 +50,7 @@ impl Default for Server {
             http: None,
             page_size: PageSize::default(),
             cache: None,
+            compile: Compile::default(),
             state: None,
             cursor_key: None,
             announce: Vec::new(),
@@ -70,6 +74,7 @@ impl FromNode for Server {
                 http: table.optional("http"),
                 page_size: table.or_default("page-size"),
                 cache: table.optional("cache").map(|OwnDirectory(path)| path),
+                compile: table.or_default("compile"),
                 state: table.optional("state").map(|OwnDirectory(path)| path),
                 cursor_key: table.optional("cursor-key").map(|cursor_key::CursorKey(key)| key),
                 announce: table.or_default("announce"),

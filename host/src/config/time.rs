@@ -14,6 +14,8 @@ use super::reader::{FromNode, Node};
 pub(super) const SECOND: u64 = 1000;
 /// 60 seconds.
 pub(super) const MINUTE: u64 = 60 * SECOND;
+/// 60 minutes.
+pub(super) const HOUR: u64 = 60 * MINUTE;
 
 /// A time from `MIN` to `MAX` milliseconds. Its default is `DEFAULT` milliseconds.
 ///

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 
-use super::{Dirs, Host, Status};
+use super::{Dirs, Host};
 use crate::access::Access;
 use crate::catalog::{Catalog, CursorKey, KeyError, Slot};
 use crate::config::{self, Config};
@@ -64,27 +64,25 @@ impl Builder {
             Some(key) => CursorKey::new(*key.expose()),
             None => CursorKey::kept_in(&dirs.state()?)?,
         };
-        let plugins = Plugins::start(compiler, &dirs.cache()?, progress)?;
+        let mut plugins = Plugins::start(compiler, config.server.compile.clone(), &dirs.cache()?, progress)?;
+        if config.plugins.iter().any(|plugin| !plugin.grants.keyvalue.is_empty()) {
+            plugins = plugins.keeping_state_in(dirs.state()?);
+        }
         let mut declared: Vec<_> = config.plugins.iter().collect();
         declared.sort_by_key(|plugin| plugin.name.as_str());
         let router = Router::new(declared.iter().enumerate().map(|(place, plugin)| (plugin.mount.clone(), place)))?;
         let loaded = join_all(declared.iter().map(|plugin| plugins.load(plugin))).await;
-        let (slots, statuses) = declared.iter().zip(loaded).map(|(plugin, loaded)| taken_in(plugin, loaded)).unzip();
-        let slots: Vec<Slot> = slots;
+        let slots: Vec<_> = declared.iter().zip(loaded).map(|(plugin, loaded)| taken_in(plugin, loaded)).collect();
         let access = Arc::new(Access::new(&config.rules));
-        let watches = Hub::new(slots.iter().map(|slot| slot.plugin.as_ref()), access.clone());
-        Ok(Host { catalog: Catalog::new(&key), access, watches, router, slots, statuses, config })
+        let watches = Hub::new(slots.iter().map(|slot| slot.plugin.as_ref().ok()), access.clone());
+        Ok(Host { catalog: Catalog::new(&key), access, watches, router, slots, config })
     }
 }
 
-fn taken_in(plugin: &config::Plugin, loaded: Result<Plugin, LoadError>) -> (Slot, Status) {
+fn taken_in(plugin: &config::Plugin, loaded: Result<Plugin, LoadError>) -> Slot {
     let name = plugin.name.as_str().to_owned();
-    let (loaded, error) = match loaded {
-        Ok(loaded) => (Some(loaded.into()), None),
-        Err(error) => {
-            tracing::error!(plugin = %name, %error, "a plugin could not be loaded; the others are served without it");
-            (None, Some(error))
-        }
-    };
-    (Slot { name: name.clone(), plugin: loaded }, Status { name, mount: plugin.mount.clone(), error })
+    if let Err(error) = &loaded {
+        tracing::error!(plugin = %name, %error, "a plugin could not be loaded; the others are served without it");
+    }
+    Slot { name, mount: plugin.mount.clone(), plugin: loaded.map(Arc::new) }
 }

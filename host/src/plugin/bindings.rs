@@ -18,6 +18,9 @@ mod generated {
     });
 }
 
-pub(super) use generated::PluginPre as ProviderPre;
+/// What every provider exports.
+pub(super) const CONTRACT: &str = "mcp-host:provider/resource-provider@0.1.0";
+
 pub(super) use generated::exports::mcp_host::provider::resource_provider as contract;
 pub(super) use generated::wasi::logging::logging;
+pub(super) use generated::{Plugin as Provider, PluginPre as ProviderPre};

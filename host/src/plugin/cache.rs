@@ -14,7 +14,7 @@ use tempfile::NamedTempFile;
 use wasmtime::component::Component;
 
 use super::LoadError;
-use super::digest::Digest;
+use crate::config::Digest;
 
 /// The private cache directory.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Cache {
     fn path(&self, engine: &wasmtime::Engine, digest: &Digest) -> PathBuf {
         let mut hasher = DefaultHasher::new();
         engine.precompile_compatibility_hash().hash(&mut hasher);
-        self.dir.join(format!("{digest}-{:016x}.cwasm", hasher.finish()))
+        self.dir.join(format!("{}-{:016x}.cwasm", digest.digits(), hasher.finish()))
     }
 
     /// The compiled component, if it is here and sound.

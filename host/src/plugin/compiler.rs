@@ -2,27 +2,36 @@
 //!
 //! What a compiler does with hostile input is bounded by the operating system, not by trust: the child is this very program,
 //! started with an argument of ours, no environment, and limits on CPU time and address space that it sets before it reads a
-//! byte; it gets the component on its standard input, and its standard output is the file that the code goes to. It is killed
-//! when it takes too long. A crash of the compiler is an error message here.
+//! byte. It is killed when it takes too long. Its standard input is the component's file, so that no component is ever in the
+//! host's own memory, and its standard output the file that the code goes to. It compiles nothing but what has the digest
+//! that it was told: a file that changes meanwhile is never taken for the one that was checked. A crash of the compiler is an
+//! error message here.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use humantime::format_duration;
+use rustix::process::Signal;
+use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 
+use self::order::{ARGUMENT, Order};
 use super::engine::code_settings;
+use super::file;
+use crate::config::{self, Digest};
 
-/// The argument that makes a program the compiler; see [`run_compiler`].
-const ARGUMENT: &str = "--mcp-host-compile-component";
+mod order;
+
 /// Set in the child, so that a program that forgot [`run_compiler`] is told so and does not start children for ever.
 const CHILD_VARIABLE: &str = "MCP_HOST_COMPILER";
-const MAX_CPU_SECONDS: u64 = 600;
-const MAX_ADDRESS_SPACE: u64 = 8 << 30;
-const MAX_TIME: Duration = Duration::from_secs(300);
+/// What the child ends with when the component is not valid.
+const INVALID: i32 = 1;
+/// What the child ends with when the component is not the one that it was told of.
+const CHANGED: i32 = 3;
 /// How much of what the child says is worth keeping.
 const MAX_MESSAGE: u64 = 4096;
 
@@ -32,12 +41,24 @@ pub enum CompileError {
     /// The compiler says that the component is not valid.
     #[error("{0}")]
     Invalid(String),
-    /// The compiler used up what it may.
-    #[error(
-        "the compiler was ended ({0}) after using up what one component may: {cpu} s of CPU, {time} s in all, {memory} GiB",
-        cpu = MAX_CPU_SECONDS, time = MAX_TIME.as_secs(), memory = MAX_ADDRESS_SPACE >> 30
-    )]
-    Limit(String),
+    /// The compiler took longer than it may in all.
+    #[error("the compiler was ended after {} (`server.compile.deadline`)", format_duration(*.0))]
+    Deadline(Duration),
+    /// The compiler computed for longer than it may.
+    #[error("the compiler was ended after {} of CPU time (`server.compile.cpu`)", format_duration(*.0))]
+    Cpu(Duration),
+    /// The compiler wanted more memory than it may have.
+    #[error("the compiler wanted more than {} of memory (`server.compile.memory`)", bytesize::ByteSize(*.0))]
+    Memory(u64),
+    /// The code is larger than code may be.
+    #[error("the compiled code is larger than {}", bytesize::ByteSize(*.0))]
+    Code(u64),
+    /// The compiler crashed. That is its own fault, or of a component that is made for that.
+    #[error("the compiler crashed ({0})")]
+    Crash(String),
+    /// The file is not what it was a moment ago.
+    #[error("the file changed while it was read; try again when it is written")]
+    Changed,
     /// The compiler could not be started.
     #[error("cannot start the compiler: {0}")]
     Start(String),
@@ -61,82 +82,99 @@ pub enum Compiler {
 /// Call it first thing in the `main` of every program that embeds a [`Host`](crate::Host) with [`Compiler::ThisProgram`].
 /// It returns at once when the program was started for anything else.
 pub fn run_compiler() {
-    let mut arguments = std::env::args_os();
-    if arguments.nth(1).is_some_and(|argument| argument == ARGUMENT) {
-        let code = match compile_stdin() {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|argument| argument == ARGUMENT) {
+        let code = match follow(arguments.filter_map(|argument| argument.into_string().ok())) {
             Ok(()) => 0,
-            Err(message) => {
-                let _ = write!(std::io::stderr(), "{message}");
-                1
+            Err(error) => {
+                let _ = write!(io::stderr(), "{error}");
+                if matches!(error, CompileError::Changed) { CHANGED } else { INVALID }
             }
         };
         std::process::exit(code);
     }
 }
 
-fn compile_stdin() -> Result<(), String> {
-    rlimit::Resource::CPU.set(MAX_CPU_SECONDS, MAX_CPU_SECONDS).map_err(|error| error.to_string())?;
-    rlimit::Resource::AS.set(MAX_ADDRESS_SPACE, MAX_ADDRESS_SPACE).map_err(|error| error.to_string())?;
-    rlimit::Resource::CORE.set(0, 0).map_err(|error| error.to_string())?;
-    let mut component = Vec::new();
-    std::io::stdin().lock().read_to_end(&mut component).map_err(|error| error.to_string())?;
-    let code = compile(&component)?;
-    let mut stdout = std::io::stdout().lock();
-    stdout.write_all(&code).and_then(|()| stdout.flush()).map_err(|error| error.to_string())
+/// What the child does.
+fn follow(arguments: impl Iterator<Item = String>) -> Result<(), CompileError> {
+    let invalid = |error: io::Error| CompileError::Invalid(error.to_string());
+    let order = Order::from_arguments(arguments).ok_or_else(|| {
+        CompileError::Start(
+            "it was asked in a way that it does not know; is the compiler of another version?".to_owned(),
+        )
+    })?;
+    order.confine().map_err(invalid)?;
+    order::end_with_host();
+    let code = compile(io::stdin().lock(), order.digest)?;
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(&code).and_then(|()| stdout.flush()).map_err(invalid)
 }
 
-fn compile(component: &[u8]) -> Result<Vec<u8>, String> {
-    let engine = wasmtime::Engine::new(&code_settings()).map_err(|error| format!("{error:#}"))?;
-    engine.precompile_component(component).map_err(|error| format!("{error:#}"))
+fn compile(component: impl Read, digest: Digest) -> Result<Vec<u8>, CompileError> {
+    let mut bytes = Vec::new();
+    component
+        .take(file::LARGEST.saturating_add(1))
+        .read_to_end(&mut bytes)
+        .map_err(|error| CompileError::Invalid(error.to_string()))?;
+    if Digest::of(&bytes) != digest {
+        return Err(CompileError::Changed);
+    }
+    let invalid = |error: wasmtime::Error| CompileError::Invalid(format!("{error:#}"));
+    wasmtime::Engine::new(&code_settings()).and_then(|engine| engine.precompile_component(&bytes)).map_err(invalid)
 }
 
 impl Compiler {
-    /// Compiles a component into a file.
-    pub(super) async fn compile(&self, component: &[u8], mut into: File) -> Result<(), CompileError> {
+    /// Compiles a component that has that digest into a file.
+    pub(super) async fn compile(
+        &self,
+        component: File,
+        digest: Digest,
+        mut into: File,
+        limits: &config::Compile,
+    ) -> Result<(), CompileError> {
+        let start = |error: String| CompileError::Start(error);
         let program = match self {
             Self::InProcess => {
-                let component = component.to_vec();
-                let code = tokio::task::spawn_blocking(move || compile(&component)).await;
-                let code = code.map_err(|error| CompileError::Start(error.to_string()))?;
-                return code
-                    .and_then(|code| into.write_all(&code).map_err(|error| error.to_string()))
-                    .map_err(CompileError::Invalid);
+                let compiled = tokio::task::spawn_blocking(move || {
+                    let code = compile(component, digest)?;
+                    into.write_all(&code).map_err(|error| CompileError::Invalid(error.to_string()))
+                });
+                return compiled.await.map_err(|error| start(error.to_string()))?;
             }
-            Self::ThisProgram => std::env::current_exe().map_err(|error| CompileError::Start(error.to_string()))?,
+            Self::ThisProgram => std::env::current_exe().map_err(|error| start(error.to_string()))?,
             Self::Program(program) => program.clone(),
         };
         if std::env::var_os(CHILD_VARIABLE).is_some() {
-            return Err(CompileError::Start(
+            return Err(start(
                 "this program was itself started as the compiler: call `mcp_resource_host::run_compiler()` first thing \
                  in its `main`"
                     .to_owned(),
             ));
         }
-        run_child(program, component, into).await
+        run_child(program, component, &Order::new(digest, limits), into, limits).await
     }
 }
 
-async fn run_child(program: PathBuf, component: &[u8], into: File) -> Result<(), CompileError> {
-    let start = |error: std::io::Error| CompileError::Start(format!("{}: {error}", program.display()));
+async fn run_child(
+    program: PathBuf,
+    component: File,
+    order: &Order,
+    into: File,
+    limits: &config::Compile,
+) -> Result<(), CompileError> {
+    let start = |error: io::Error| CompileError::Start(format!("{}: {error}", program.display()));
     let mut child = Command::new(&program)
-        .arg(ARGUMENT)
+        .args(order.arguments())
         .env_clear()
         .env(CHILD_VARIABLE, "1")
         .current_dir("/")
-        .stdin(Stdio::piped())
+        .stdin(component)
         .stdout(into)
         .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
         .map_err(start)?;
-    let stdin = child.stdin.take();
     let stderr = child.stderr.take();
-    let feed = async move {
-        if let Some(mut stdin) = stdin {
-            // A child that ends early closes the pipe: what it then says matters, not that it could not be fed.
-            let _ = stdin.write_all(component).await;
-        }
-    };
     let listen = async move {
         let mut message = Vec::new();
         if let Some(stderr) = stderr {
@@ -144,14 +182,26 @@ async fn run_child(program: PathBuf, component: &[u8], into: File) -> Result<(),
         }
         String::from_utf8_lossy(&message).trim().to_owned()
     };
-    let run = async { tokio::join!(feed, listen, child.wait()) };
-    let Ok(((), message, status)) = tokio::time::timeout(MAX_TIME, run).await else {
-        return Err(CompileError::Limit("out of time".to_owned()));
+    let deadline = limits.deadline.duration();
+    let run = async { tokio::join!(listen, child.wait()) };
+    let Ok((message, status)) = tokio::time::timeout(deadline, run).await else {
+        return Err(CompileError::Deadline(deadline));
     };
-    let status = status.map_err(start)?;
-    match status.code() {
-        Some(0) => Ok(()),
-        Some(_) => Err(CompileError::Invalid(message)),
-        None => Err(CompileError::Limit(status.to_string())),
-    }
+    judge(status.map_err(start)?, message, limits)
+}
+
+/// What the end of the child means.
+fn judge(status: ExitStatus, message: String, limits: &config::Compile) -> Result<(), CompileError> {
+    let is_out_of_memory = message.contains("memory allocation of") || message.contains("Cannot allocate memory");
+    let ended_by = |signal: Signal| status.signal() == Some(signal.as_raw());
+    Err(match status.code() {
+        Some(0) => return Ok(()),
+        Some(CHANGED) => CompileError::Changed,
+        _ if is_out_of_memory => CompileError::Memory(limits.memory.bytes()),
+        Some(INVALID) => CompileError::Invalid(message),
+        // Whoever else kills it, such as the system when memory is short, can only be guessed.
+        None if ended_by(Signal::XCPU) || ended_by(Signal::KILL) => CompileError::Cpu(limits.cpu.duration()),
+        None if ended_by(Signal::XFSZ) => CompileError::Code(order::LARGEST_CODE),
+        _ => CompileError::Crash(status.to_string()),
+    })
 }

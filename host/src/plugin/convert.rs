@@ -2,7 +2,7 @@
 //!
 //! An entry survives what is wrong with its hints: a priority of 7, a date that is none, a bad icon or MIME type are dropped.
 //! A path that leaves the mount drops the entry from a listing and refuses a read. Each such fault is the
-//! provider's, is counted and goes to its log.
+//! provider's, is counted and goes to its log. An answer with more items than `limits.items` is refused as a whole.
 
 use std::time::Duration;
 
@@ -51,9 +51,10 @@ impl Plugin {
             let length = changes.token.len();
             return Err(Fault::Contract(format!("its token has {length} bytes; {MAX_TOKEN} are allowed")));
         }
+        self.count("changes", &changes.changed)?;
         let changed = changes.changed.iter().filter_map(|path| {
             let located = self.mount.compose(path);
-            located.map(|located| located.path).map_err(|error| self.provider_fault(&error.to_string())).ok()
+            located.map(|located| located.path).map_err(|error| self.faults.note_part(&error.to_string())).ok()
         });
         Ok(ChangeSet {
             changed: changed.collect(),
@@ -64,8 +65,11 @@ impl Plugin {
     }
 
     pub(super) fn page(&self, page: contract::Page, asked: Option<&str>) -> Result<Page<Entry>, Fault> {
+        self.count("entries", &page.entries)?;
         let items = page.entries.into_iter().filter_map(|entry| {
-            self.entry(entry).inspect_err(|fault| self.provider_fault(&format!("an entry was left out: {fault}"))).ok()
+            self.entry(entry)
+                .inspect_err(|fault| self.faults.note_part(&format!("an entry was left out: {fault}")))
+                .ok()
         });
         Ok(Page { items: items.collect(), next_cursor: next_cursor(page.next_cursor, asked)? })
     }
@@ -75,15 +79,17 @@ impl Plugin {
         page: contract::TemplatePage,
         asked: Option<&str>,
     ) -> Result<Page<EntryTemplate>, Fault> {
+        self.count("templates", &page.templates)?;
         let items = page.templates.into_iter().filter_map(|template| {
             self.template(template)
-                .inspect_err(|fault| self.provider_fault(&format!("a template was left out: {fault}")))
+                .inspect_err(|fault| self.faults.note_part(&format!("a template was left out: {fault}")))
                 .ok()
         });
         Ok(Page { items: items.collect(), next_cursor: next_cursor(page.next_cursor, asked)? })
     }
 
     pub(super) fn contents(&self, contents: Vec<contract::Contents>, asked: &Path) -> Result<Vec<Contents>, Fault> {
+        self.count("contents", &contents)?;
         if contents.is_empty() {
             return Err(Fault::Contract(format!("reading `{asked}` gave neither contents nor a failure")));
         }
@@ -110,6 +116,20 @@ impl Plugin {
         } else {
             Err(Fault::Contract(format!("asked about `{asked}`, it told about `{path}`")))
         }
+    }
+
+    /// The completion, cut to what a client may be shown.
+    pub(super) fn completion(&self, mut given: contract::Completion) -> Result<Completion, Fault> {
+        self.count("completions", &given.values)?;
+        let has_more = given.has_more || given.values.len() > Completion::MAX_VALUES;
+        given.values.truncate(Completion::MAX_VALUES);
+        Ok(Completion { values: given.values, total: given.total, has_more })
+    }
+
+    /// Refuses an answer with too many items, before anything is made of them.
+    fn count<T>(&self, what: &'static str, items: &[T]) -> Result<(), Fault> {
+        let (found, most) = (items.len(), self.caller.limits.items.get());
+        if found > most { Err(Fault::Items { what, found, most }) } else { Ok(()) }
     }
 
     fn entry(&self, entry: contract::Entry) -> Result<Entry, Fault> {
@@ -201,20 +221,13 @@ impl Plugin {
     }
 
     fn dropped<T>(&self, of: &str, what: &str, found: &str, expected: &str) -> Option<T> {
-        self.provider_fault(&format!(
+        self.faults.note_part(&format!(
             "{what} of `{}` dropped: expected {expected}, found `{}`",
             of.escape_debug(),
             found.escape_debug()
         ));
         None
     }
-}
-
-/// The completion, cut to what a client may be shown.
-pub(super) fn completion(mut given: contract::Completion) -> Completion {
-    let has_more = given.has_more || given.values.len() > Completion::MAX_VALUES;
-    given.values.truncate(Completion::MAX_VALUES);
-    Completion { values: given.values, total: given.total, has_more }
 }
 
 fn role(role: contract::Role) -> Role {

@@ -5,18 +5,18 @@
 //! never from the transport.
 
 use std::future::Future;
-use std::sync::Arc;
 
-use tokio::sync::Semaphore;
 use tokio_util::task::AbortOnDropHandle;
 use wasmtime::component::Linker;
 use wasmtime::{Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 use super::EngineError;
 use super::epoch::Ticker;
+use super::seats::Seats;
 use super::state::{self, State};
 
-/// Instances alive at once over all plugins. A call beyond that waits for its turn, as it does when its plugin is busy.
+/// Instances alive at once over all plugins, idle ones included. A call beyond that waits for a seat, as it does for a place
+/// when its plugin is busy.
 const MAX_INSTANCES: u32 = 256;
 /// Core instances and tables that one component may consist of: what Python and JavaScript toolchains need, with room.
 const MAX_PARTS_PER_COMPONENT: u32 = 40;
@@ -37,7 +37,7 @@ pub(super) struct Engine {
     wasmtime: wasmtime::Engine,
     linker: Linker<State>,
     /// Keeps live instances below the pool's size, so that taking one never fails.
-    pub(super) instances: Arc<Semaphore>,
+    pub(super) seats: Seats,
     pub(super) ticker: Ticker,
     guests: GuestThreads,
 }
@@ -53,7 +53,7 @@ impl Engine {
         let linker = state::linker(&wasmtime).map_err(|error| EngineError::Start(format!("{error:#}")))?;
         Ok(Self {
             ticker: Ticker::start(wasmtime.clone())?,
-            instances: Arc::new(Semaphore::new(MAX_INSTANCES as usize)),
+            seats: Seats::new(MAX_INSTANCES as usize),
             guests: GuestThreads::start()?,
             linker,
             wasmtime,

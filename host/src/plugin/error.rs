@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use super::compiler::CompileError;
 use super::fault::Fault;
+use super::missing::Missing;
+use crate::config::Digest;
 
 /// The engine cannot be started.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +34,28 @@ pub enum LoadError {
         /// What it is, and what to do.
         found: String,
     },
+    /// The file, or what it imports or exports, is more than a component may be.
+    #[error("{} is too large for a component: it has {what}", file.display())]
+    TooLarge {
+        /// The file.
+        file: PathBuf,
+        /// What there is too much of, and the bound.
+        what: String,
+    },
+    /// The file is not the one that the plugin is pinned to. Nothing of it was compiled.
+    #[error(
+        "{file} is not the component that `digest` pins: expected {expected}, found {found}; put the pinned file back, or, \
+         if you trust what is there now, write `digest = \"{found}\"`",
+        file = file.display()
+    )]
+    Digest {
+        /// The file.
+        file: PathBuf,
+        /// What the plugin is pinned to.
+        expected: Digest,
+        /// What the file is.
+        found: Digest,
+    },
     /// The component does not compile.
     #[error("cannot compile {}: {source}", file.display())]
     Compile {
@@ -41,23 +65,23 @@ pub enum LoadError {
         source: CompileError,
     },
     /// The component imports something that this host does not have.
-    #[error("{} imports what this host does not have: {missing}", file.display())]
+    #[error(
+        "{} imports what this host does not have: {missing}; a provider may import WASI 0.2 and what the `wit/` of this \
+         release names",
+        file.display()
+    )]
     Import {
         /// The file.
         file: PathBuf,
-        /// The first import that is missing, or differs.
-        missing: String,
+        /// What is missing.
+        missing: Missing,
     },
     /// The component is not a provider.
-    #[error(
-        "{} is a component but no provider: it does not export `mcp-host:provider/resource-provider@0.1.0` \
-         as this host knows it ({reason}); build it against the `wit/` of this release",
-        file.display()
-    )]
+    #[error("{} is a component but no provider: {reason}; build it against the `wit/` of this release", file.display())]
     NotAProvider {
         /// The file.
         file: PathBuf,
-        /// What is missing, or differs.
+        /// What it exports instead of the contract, or how its contract differs.
         reason: String,
     },
     /// The provider loads, but does not even describe itself.

@@ -1,9 +1,13 @@
 //! Why a call to a provider gave no answer, and what of that a client may know.
 
+mod kind;
+
 use std::time::Duration;
 
 use super::bindings::contract;
 use crate::resource::Error;
+
+pub use self::kind::FaultKind;
 
 /// Why a call gave no answer. Displayed, it is for the log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,8 +32,17 @@ pub enum Fault {
     /// The provider: it is at fault itself, or its data are broken.
     #[error("failed: {0}")]
     Internal(String),
+    /// The plugin kept failing and is left alone for so long.
+    #[error("set aside for another {}", humantime::format_duration(*.0))]
+    SetAside(Duration),
+    /// Calls come faster than `limits.rate`; there is room for another one in so long.
+    #[error("more calls than `limits.rate` allows")]
+    Rate(Duration),
+    /// As many calls wait for a place already as may (`limits.queue`).
+    #[error("`limits.queue` calls ({0}) wait already")]
+    Queue(usize),
     /// All places for calls stayed taken for as long as a call may wait (`limits.concurrency`, `limits.wait`).
-    #[error("no place for another call within {}", humantime::format_duration(*.0))]
+    #[error("no place for another call within `limits.wait` ({})", humantime::format_duration(*.0))]
     Busy(Duration),
     /// The call took longer than `limits.deadline`.
     #[error("no answer within `limits.deadline` ({})", humantime::format_duration(*.0))]
@@ -43,6 +56,28 @@ pub enum Fault {
     /// The reply is larger than `limits.reply`.
     #[error("the reply is larger than `limits.reply` ({})", bytesize::ByteSize(*.0))]
     Reply(u64),
+    /// One answer has more items than `limits.items`.
+    #[error("the reply has {found} {what}, more than `limits.items` ({most})")]
+    Items {
+        /// What they are: entries, contents.
+        what: &'static str,
+        /// How many there are.
+        found: usize,
+        /// How many are allowed.
+        most: usize,
+    },
+    /// A listing goes on beyond `limits.listing`, over all its pages.
+    #[error("its listing goes on beyond `limits.listing` ({0})")]
+    Listing(usize),
+    /// A listing leads from page to page with nothing on them.
+    #[error("{0} pages of its listing in a row had nothing on them")]
+    Barren(usize),
+    /// The guest held more handles than `limits.handles`.
+    #[error("wanted to hold more handles at once than `limits.handles` ({0}) allows")]
+    Handles(usize),
+    /// The guest asked for more random bytes at once than `limits.random`.
+    #[error("asked for more random bytes at once than `limits.random` ({}) allows", bytesize::ByteSize(*.0))]
+    Random(u64),
     /// The guest trapped.
     #[error("trapped: {0}")]
     Trap(String),
@@ -70,13 +105,29 @@ impl Fault {
             Self::InvalidRequest(message) => Error::InvalidRequest { message },
             Self::Denied(message) => Error::Denied { message },
             Self::Unavailable { reason, retry_after } => unavailable(&reason, retry_after),
-            Self::Busy(_) => unavailable("it is busy; try again later", Some(Duration::from_secs(1))),
+            Self::SetAside(left) => {
+                let reason = format!("it kept failing and is set aside; it is tried again in {}", in_seconds(left));
+                unavailable(&reason, Some(left))
+            }
+            Self::Rate(wait) => unavailable("it is asked too often; try again later", Some(wait)),
+            Self::Queue(_) => unavailable("too many requests wait for it; try again later", Some(SHORTLY)),
+            Self::Busy(_) => unavailable("it is busy; try again later", Some(SHORTLY)),
             Self::Deadline(_) => unavailable("it took too long", None),
             Self::Cpu(_) => unavailable("it used up its CPU time", None),
             Self::Memory(_) => unavailable("it ran out of memory", None),
             Self::Reply(limit) => {
                 unavailable(&format!("its answer is larger than the {} allowed", bytesize::ByteSize(limit)), None)
             }
+            Self::Items { what, most, .. } => {
+                unavailable(&format!("its answer has more than the {most} {what} allowed"), None)
+            }
+            Self::Listing(most) => unavailable(
+                &format!("its listing goes on beyond the {most} entries allowed; the rest is left out"),
+                None,
+            ),
+            Self::Barren(_) => unavailable("its listing leads on and on with nothing in it", None),
+            Self::Handles(_) => unavailable("it holds too much open at once", None),
+            Self::Random(_) => unavailable("it asked for too many random bytes at once", None),
             Self::Grant(_) => unavailable("a directory that it needs cannot be opened", None),
             Self::Internal(_) | Self::Trap(_) | Self::Contract(_) | Self::Host(_) => {
                 Error::Internal { plugin: plugin.to_owned() }
@@ -84,10 +135,36 @@ impl Fault {
         }
     }
 
-    /// Whether it says that something is wrong, rather than that the answer is no.
-    pub(super) fn is_worth_logging(&self) -> bool {
-        !matches!(self, Self::NotFound | Self::InvalidRequest(_) | Self::Denied(_))
+    /// Whether it is an answer: the provider's own word, which says nothing of how the plugin is.
+    pub(super) fn is_answer(&self) -> bool {
+        matches!(
+            self,
+            Self::NotFound | Self::InvalidRequest(_) | Self::Denied(_) | Self::Unavailable { .. } | Self::Internal(_)
+        )
     }
+
+    /// Whether the provider brought it about in a way that may be the same with the next call.
+    pub(super) fn is_failure(&self) -> bool {
+        matches!(
+            self,
+            Self::Deadline(_)
+                | Self::Cpu(_)
+                | Self::Memory(_)
+                | Self::Handles(_)
+                | Self::Random(_)
+                | Self::Trap(_)
+                | Self::Contract(_)
+                | Self::Host(_)
+        )
+    }
+}
+
+/// When another try makes sense where nobody knows better.
+const SHORTLY: Duration = Duration::from_secs(1);
+
+/// A time as people read it: whole seconds, at least one.
+fn in_seconds(time: Duration) -> humantime::FormattedDuration {
+    humantime::format_duration(Duration::from_secs(time.as_secs_f64().ceil().max(1.0) as u64))
 }
 
 /// How much of what a provider says of a failure is passed on.

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::bindings::contract;
-use super::digest::Digest;
+use super::loader::Compiled;
+use super::needs::Needs;
 use super::{LoadError, Plugins};
-use crate::config;
+use crate::config::{self, Digest};
 
 /// What a provider says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,7 +36,7 @@ impl From<contract::ProviderInfo> for Info {
 }
 
 /// What a component is and wants.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Inspection {
     /// What the file is, by its content.
     pub digest: Digest,
@@ -45,19 +46,38 @@ pub struct Inspection {
     pub imports: BTreeSet<String>,
     /// The interfaces that it exports.
     pub exports: BTreeSet<String>,
+    /// What it imports against what its plugin is granted.
+    pub needs: Needs,
     /// What it says of itself, if it gets that far.
-    pub info: Result<Info, super::Fault>,
+    pub info: Result<Info, LoadError>,
 }
 
 impl Plugins {
-    /// Loads a plugin's component and asks it to describe itself. Nothing else of it runs.
+    /// Compiles a plugin's component and, if it is a provider, asks it to describe itself, in a sandbox with nothing granted.
+    /// Nothing else of it runs.
+    ///
+    /// # Errors
+    ///
+    /// The file is no component that this host can compile, or not the one that the plugin is pinned to. That it is no
+    /// provider is part of the answer.
     pub async fn inspect(&self, plugin: &config::Plugin) -> Result<Inspection, LoadError> {
-        let loaded = self.loader.load(&plugin.component).await?;
+        let compiled = self.loader.load(plugin).await?;
         let engine = self.engine.wasmtime();
-        let component = loaded.component.component_type();
-        let imports = component.imports(engine).map(|(name, _)| name.to_owned()).collect();
-        let exports = component.exports(engine).map(|(name, _)| name.to_owned()).collect();
-        let info = self.assemble(plugin, &loaded).describe().await;
-        Ok(Inspection { digest: loaded.digest, size: loaded.size, imports, exports, info })
+        let component = compiled.component.component_type();
+        let names = |names: &mut dyn Iterator<Item = &str>| names.map(str::to_owned).collect();
+        Ok(Inspection {
+            digest: compiled.digest,
+            size: compiled.size,
+            imports: names(&mut component.imports(engine).map(|(name, _)| name)),
+            exports: names(&mut component.exports(engine).map(|(name, _)| name)),
+            needs: Needs::of(component.imports(engine).map(|(name, _)| name), plugin),
+            info: self.described(plugin, &compiled).await,
+        })
+    }
+
+    async fn described(&self, plugin: &config::Plugin, compiled: &Compiled) -> Result<Info, LoadError> {
+        let ungranted = config::Plugin { grants: config::Grants::default(), ..plugin.clone() };
+        let provider = self.loader.link(&plugin.component, compiled)?;
+        self.assemble(&ungranted, compiled, provider).describe().await.map_err(LoadError::Describe)
     }
 }

@@ -3,30 +3,41 @@
 //! Memory is counted per plugin, over all its instances, and refused rather than trapped on: a guest that handles a failed
 //! allocation goes on.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use wasmtime::ResourceLimiter;
 
+use super::pool::Pool;
+
 /// Elements in all tables that one instance may have.
 const MAX_TABLE_ELEMENTS: usize = 60_000;
-/// Handles of one kind (files, streams) that one instance may hold.
-pub(super) const MAX_HANDLES: usize = 1024;
 
-/// The memory of one plugin, shared by all its instances.
-#[derive(Debug)]
+/// The memory of one plugin, shared by all its instances. Idle ones give way when a call needs more.
 pub(super) struct MemoryBudget {
     used: AtomicUsize,
     limit: usize,
+    idle: Option<Weak<Pool>>,
 }
 
 impl MemoryBudget {
-    /// A budget of that many bytes.
-    pub(super) fn new(limit: u64) -> Arc<Self> {
-        Arc::new(Self { used: AtomicUsize::new(0), limit: usize::try_from(limit).unwrap_or(usize::MAX) })
+    /// A budget of that many bytes, of which the idle instances in that pool can be made to give back theirs.
+    pub(super) fn new(limit: u64, idle: Option<&Arc<Pool>>) -> Arc<Self> {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        Arc::new(Self { used: AtomicUsize::new(0), limit, idle: idle.map(Arc::downgrade) })
     }
 
     fn take(&self, bytes: usize) -> bool {
+        while !self.try_take(bytes) {
+            let gave_way = self.idle.as_ref().and_then(Weak::upgrade).is_some_and(|pool| pool.give_way());
+            if !gave_way {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn try_take(&self, bytes: usize) -> bool {
         self.used
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
                 used.checked_add(bytes).filter(|sum| *sum <= self.limit)
@@ -40,7 +51,6 @@ impl MemoryBudget {
 }
 
 /// Charges one instance's memory to its plugin's budget, and gives it back when the instance ends.
-#[derive(Debug)]
 pub(super) struct MemoryMeter {
     budget: Arc<MemoryBudget>,
     held: usize,
@@ -54,9 +64,19 @@ impl MemoryMeter {
         Self { budget, held: 0, asked: 0, refused: false }
     }
 
-    /// Whether the guest was refused memory: the likely cause, should it trap now.
+    /// Whether the guest was refused memory in this call: the likely cause, should it trap now.
     pub(super) fn refused(&self) -> bool {
         self.refused
+    }
+
+    /// Forgets refusals: another call begins.
+    pub(super) fn forgive(&mut self) {
+        self.refused = false;
+    }
+
+    /// How many bytes the instance holds.
+    pub(super) fn held(&self) -> usize {
+        self.held
     }
 }
 
@@ -99,7 +119,7 @@ mod tests {
 
     #[test]
     fn instances_of_one_plugin_share_its_memory() {
-        let budget = MemoryBudget::new(100);
+        let budget = MemoryBudget::new(100, None);
         let mut one = MemoryMeter::new(budget.clone());
         let mut other = MemoryMeter::new(budget.clone());
         assert!(one.memory_growing(0, 60, None).unwrap());
@@ -112,7 +132,7 @@ mod tests {
 
     #[test]
     fn memory_that_could_not_be_mapped_is_given_back() {
-        let budget = MemoryBudget::new(100);
+        let budget = MemoryBudget::new(100, None);
         let mut meter = MemoryMeter::new(budget.clone());
         assert!(meter.memory_growing(0, 100, None).unwrap());
         meter.memory_grow_failed(wasmtime::Error::msg("no memory")).unwrap();
@@ -123,7 +143,7 @@ mod tests {
 
     #[test]
     fn growing_beyond_a_memorys_own_maximum_costs_nothing() {
-        let budget = MemoryBudget::new(100);
+        let budget = MemoryBudget::new(100, None);
         let mut meter = MemoryMeter::new(budget.clone());
         assert!(!meter.memory_growing(0, 50, Some(40)).unwrap());
         assert_eq!(budget.used.load(Ordering::Relaxed), 0);

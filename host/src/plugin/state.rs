@@ -3,25 +3,52 @@
 use std::sync::Arc;
 
 use wasmtime::component::{HasSelf, Linker, ResourceTable};
+use wasmtime_wasi::filesystem::WasiFilesystemCtxView;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_config::{WasiConfig, WasiConfigVariables};
+use wasmtime_wasi_http::{WasiHttpCtxView, WasiHttpView};
 
 use super::bindings::logging::{self, Level};
+use super::grants::dirs::{self, Files, FilesView};
+use super::grants::http::InstanceHttp;
+use super::grants::keyvalue::{self, Keyvalue, KeyvalueView};
 use super::guest_log::GuestLog;
 use super::limits::MemoryMeter;
 
-/// What the host keeps for one instance: the grants of its call, opened.
+/// What the host keeps for one instance: its grants, opened.
 pub(super) struct State {
     pub(super) wasi: WasiCtx,
+    pub(super) files: Files,
     pub(super) table: ResourceTable,
     pub(super) config: Arc<WasiConfigVariables>,
+    pub(super) http: InstanceHttp,
+    pub(super) keyvalue: Arc<Keyvalue>,
     pub(super) memory: MemoryMeter,
     pub(super) log: Arc<GuestLog>,
+}
+
+impl State {
+    /// The granted directories, with what this instance has open.
+    fn files(&mut self) -> FilesView<'_> {
+        let wasi = WasiFilesystemCtxView { ctx: self.wasi.filesystem(), table: &mut self.table };
+        FilesView { files: &mut self.files, wasi }
+    }
+
+    /// The plugin's buckets, with this instance's handles.
+    pub(super) fn keyvalue(&mut self) -> KeyvalueView<'_> {
+        KeyvalueView { keyvalue: &self.keyvalue, table: &mut self.table }
+    }
 }
 
 impl WasiView for State {
     fn ctx(&mut self) -> WasiCtxView<'_> {
         WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+    }
+}
+
+impl WasiHttpView for State {
+    fn http(&mut self) -> WasiHttpCtxView<'_> {
+        self.http.view(&mut self.table)
     }
 }
 
@@ -34,11 +61,15 @@ impl logging::Host for State {
     }
 }
 
-/// Everything that a component may import: WASI 0.2 with nothing granted, its configuration, and the log.
+/// Everything that a component may import: WASI 0.2 with HTTP and nothing granted, its configuration, its buckets, and the
+/// log. `missing` lists it.
 pub(super) fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<State>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
+    dirs::add_to_linker(&mut linker, State::files)?;
+    wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
     wasmtime_wasi_config::add_to_linker(&mut linker, |state: &mut State| WasiConfig::from(&*state.config))?;
     logging::add_to_linker::<_, HasSelf<State>>(&mut linker, |state| state)?;
+    keyvalue::add_to_linker(&mut linker)?;
     Ok(linker)
 }

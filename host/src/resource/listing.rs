@@ -1,5 +1,7 @@
 //! Pages of merged listings.
 
+use std::time::Duration;
+
 /// One page of what all plugins list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Listing<T> {
@@ -18,4 +20,6 @@ pub struct Missing {
     pub plugin: String,
     /// Why, without a word from inside.
     pub reason: String,
+    /// When another try makes sense, where that is known.
+    pub retry_after: Option<Duration>,
 }

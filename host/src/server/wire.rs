@@ -15,7 +15,7 @@ use crate::resource::{
 };
 
 /// The key in `_meta` under which a merged listing names the plugins that are missing from it, each as
-/// `{"plugin": …, "reason": …}`.
+/// `{"plugin": …, "reason": …}`, with `"retryAfterMs"` where it is known when another try makes sense.
 pub const MISSING: &str = "mcp-host/missing";
 
 /// The result of `resources/list`. It is public if every principal gets the same.
@@ -161,7 +161,15 @@ fn meta(meta: Meta, revision: Revision) -> Option<mcp::MetaObject> {
 }
 
 fn missing_meta(missing: &[Missing]) -> Option<mcp::MetaObject> {
-    let named: Vec<_> = missing.iter().map(|one| json!({"plugin": one.plugin, "reason": one.reason})).collect();
-    let listed = Meta::from_iter([(MISSING.to_owned(), Value::Array(named))]);
+    let listed = Meta::from_iter([(MISSING.to_owned(), missing.iter().map(missing_plugin).collect())]);
     (!missing.is_empty()).then_some(mcp::MetaObject(listed))
+}
+
+fn missing_plugin(missing: &Missing) -> Value {
+    let mut members = json!({"plugin": missing.plugin, "reason": missing.reason});
+    if let (Some(members), Some(wait)) = (members.as_object_mut(), missing.retry_after) {
+        let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        members.insert("retryAfterMs".to_owned(), millis.into());
+    }
+    members
 }

@@ -137,6 +137,7 @@ impl Task {
                 (None, changes.poll_after.unwrap_or(INTERVAL).clamp(SHORTEST, LONGEST))
             }
             // The token stays: what changes now is told when the plugin is back.
+            Err(Fault::SetAside(left)) => (Some(Fault::SetAside(left)), left.clamp(SHORTEST, LONGEST)),
             Err(fault) => {
                 self.failures = self.failures.saturating_add(1);
                 (

@@ -95,9 +95,10 @@ impl From<std::io::Error> for Failure {
         match error.kind() {
             ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidFilename => Self::NotFound,
             ErrorKind::PermissionDenied => Self::denied("the file system refuses access to it"),
-            ErrorKind::ResourceBusy | ErrorKind::TimedOut | ErrorKind::WouldBlock => {
+            ErrorKind::ResourceBusy | ErrorKind::TimedOut | ErrorKind::WouldBlock | ErrorKind::OutOfMemory => {
                 Self::unavailable("the file system cannot give it now; try again later")
             }
+            ErrorKind::QuotaExceeded | ErrorKind::StorageFull => Self::unavailable("there is no room left to write to"),
             _ => Self::Internal(format!("input or output failed: {error}")),
         }
     }

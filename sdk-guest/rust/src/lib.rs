@@ -60,13 +60,15 @@
 //!
 //! The standard library works as far as the administrator grants: files below granted directories at their guest paths,
 //! clocks, random numbers. There is no network but through `wasi:http`, no threads, and no state from call to call that
-//! could be counted on (see [`Provider`]). Logs go through [`log`], config comes as [`Config`].
+//! could be counted on (see [`Provider`]): what must last is kept in [buckets](keyvalue). Logs go through [`log`], config comes as [`Config`].
 //!
 //! # Parts
 //!
 //! - What a provider answers with: [`Entry`], [`Contents`], [`Page`], [`Template`], [`Completion`], [`Changes`],
 //!   [`Info`]; and when it cannot: [`Failure`].
 //! - Paths: [`path`] encodes and decodes names, [`PathTemplate`] takes paths apart.
+//! - The web, with the feature `http`: the module `http` sends requests.
+//! - What must last: [`keyvalue`].
 //! - Help: [`mime`] tells types from names, [`keyset`] makes pages.
 
 mod changes;
@@ -78,9 +80,12 @@ mod contents;
 mod entry;
 mod export;
 mod failure;
+#[cfg(feature = "http")]
+pub mod http;
 mod icon;
 mod info;
 pub mod keyset;
+pub mod keyvalue;
 pub mod log;
 pub mod mime;
 mod page;

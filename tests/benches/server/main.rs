@@ -7,6 +7,8 @@
 //! | [`requests`] | requests per second, latency, CPU time; over HTTP and stdio | [`native`]: the same data, no wasm |
 //! | [`start`] | from the start of the process to the first answer | the start of [`native`] |
 //! | [`packs`] | reading out of git packs of 1 MiB to 1 GiB: time, memory | the smallest pack; `git cat-file` |
+//! | [`neighbours`] | what callers of a good plugin notice of a hostile one | the good plugin alone |
+//! | [`many`] | start and memory of a host with up to 1,000 plugins | a host with one |
 //!
 //! It builds what it measures first. Nothing is asserted about time: what a figure is depends on the machine. What the
 //! ratios are is in `docs/performance.md`.
@@ -23,7 +25,9 @@
 mod cat_file;
 mod http;
 mod load;
+mod many;
 mod native;
+mod neighbours;
 mod options;
 mod pack;
 mod packs;
@@ -50,6 +54,8 @@ fn main() {
                 Part::Requests => requests::run(&options).await,
                 Part::Start => start::run(&options).await,
                 Part::Packs => packs::run(&options).await,
+                Part::Neighbours => neighbours::run(&options).await,
+                Part::Many => many::run(&options).await,
             }
         }
     });

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-const USAGE: &str = "usage: cargo bench -p mcp-host-tests -- [--quick] [requests] [start] [packs]";
+const USAGE: &str = "usage: cargo bench -p mcp-host-tests -- [--quick] [requests] [start] [packs] [neighbours] [many]";
 
 /// What to measure, and for how long.
 pub(crate) struct Options {
@@ -17,6 +17,8 @@ pub(crate) enum Part {
     Requests,
     Start,
     Packs,
+    Neighbours,
+    Many,
 }
 
 impl Options {
@@ -31,6 +33,8 @@ impl Options {
                 "requests" => options.parts.push(Part::Requests),
                 "start" => options.parts.push(Part::Start),
                 "packs" => options.parts.push(Part::Packs),
+                "neighbours" => options.parts.push(Part::Neighbours),
+                "many" => options.parts.push(Part::Many),
                 other => {
                     eprintln!("unknown argument `{other}`\n{USAGE}");
                     std::process::exit(2);
@@ -38,9 +42,14 @@ impl Options {
             }
         }
         if options.parts.is_empty() {
-            options.parts = vec![Part::Requests, Part::Start, Part::Packs];
+            options.parts = vec![Part::Requests, Part::Start, Part::Packs, Part::Neighbours, Part::Many];
         }
         options
+    }
+
+    /// Whether a first look is enough.
+    pub(crate) fn is_quick(&self) -> bool {
+        self.quick
     }
 
     /// For how long each server is under load at a time.

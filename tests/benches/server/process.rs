@@ -8,6 +8,7 @@ use mcp_host_tests::{WrittenConfig, host_command};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
+use crate::many::Memory;
 use crate::native;
 
 /// What is started.
@@ -87,6 +88,16 @@ impl Server {
         let status = self.proc("status");
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
         line.split_whitespace().next().and_then(|kibibytes| kibibytes.parse::<u64>().ok()).unwrap_or(0) << 10
+    }
+
+    /// What it has of memory now.
+    pub(crate) fn memory(&self) -> Memory {
+        let maps = self.proc("smaps_rollup");
+        let of = |key: &str| {
+            let line = maps.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default();
+            line.split_whitespace().next().and_then(|kibibytes| kibibytes.parse::<u64>().ok()).unwrap_or(0) << 10
+        };
+        Memory { resident: of("Rss:"), private: of("Private_Dirty:") }
     }
 
     /// Ends it, however busy it is.

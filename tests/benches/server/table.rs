@@ -37,3 +37,8 @@ pub(crate) fn ratio(one: f64, other: f64) -> String {
 pub(crate) fn mebibytes(bytes: u64) -> String {
     format!("{:.1}", bytes as f64 / f64::from(1 << 20))
 }
+
+/// A size in KiB.
+pub(crate) fn kibibytes(bytes: u64) -> String {
+    (bytes >> 10).to_string()
+}

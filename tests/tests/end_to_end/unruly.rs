@@ -111,6 +111,7 @@ async fn a_read_that_fails_is_an_error_of_its_kind_and_the_next_read_is_answered
         ("bad/foreign", &internal),
         ("bad/nothing", &internal),
         ("frugal/loop", &unavailable("frugal")),
+        ("frugal/host-calls", &unavailable("frugal")),
         ("hurried/sleep", &unavailable("hurried")),
         ("bad/grow", &unavailable("bad")),
         ("bad/large", &unavailable("bad")),

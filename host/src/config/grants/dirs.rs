@@ -1,4 +1,36 @@
 //! Directories: `grants.dirs`.
+//!
+//! A list of directories of the machine, each with the path at which the provider sees it. An empty list, the default, grants
+//! none: the provider finds no file at all.
+//!
+//! | key | value | means |
+//! |---|---|---|
+//! | `host` | path | the directory, which exists. Relative to the directory of the config file; `~` is the home directory |
+//! | `guest` | path | where the provider sees it: absolute, without `.` and `..`, and no other directory's |
+//! | `mode` | `"ro"` | it may be read: the default |
+//! | | `"rw"` | it may be read and written |
+//! | `quota` | size | only with `mode = "rw"`: how large the directory may become by the provider's writing; 256 MiB unless set, 4 KiB to 1 TiB |
+//!
+//! A grant is for the directory and everything below it, and for nothing else: what a path, a link or a name in it says makes no
+//! difference. Grants of one plugin may lie within each other, and each keeps its own mode: what is reached through a read-only
+//! one cannot be changed, linked or moved through it. A quota bounds *all* that is below the directory, whoever wrote it.
+//!
+//! ```
+//! use mcp_resource_host::config::{DirGrant, DirQuota, Mode, Plugin};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut notes = Plugin::new("notes".parse()?, "notes.wasm", "notes:///".parse()?);
+//! assert!(notes.grants.dirs.is_empty());
+//!
+//! let read = DirGrant { host: "/home/me/notes".into(), mode: Mode::ReadOnly };
+//! let write = DirGrant { host: "/home/me/drafts".into(), mode: Mode::ReadWrite { quota: "1GiB".parse()? } };
+//! notes.grants.dirs.insert("/notes".parse()?, read);
+//! notes.grants.dirs.insert("/drafts".parse()?, write);
+//!
+//! assert_eq!(DirQuota::default().to_string(), "256MiB");
+//! # Ok(())
+//! # }
+//! ```
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,6 +39,10 @@ use crate::config::error::Problem;
 use crate::config::guest::GuestPath;
 use crate::config::paths::ExistingDirectory;
 use crate::config::reader::{FromNode, Node};
+use crate::config::size::{GIB, KIB, MIB, Size};
+
+/// How large a directory may become by a plugin's writing.
+pub type DirQuota = Size<{ 4 * KIB }, { 256 * MIB }, { 1024 * GIB }>;
 
 /// A directory of the host that a plugin may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +60,10 @@ pub enum Mode {
     #[default]
     ReadOnly,
     /// Read and write it: `rw`.
-    ReadWrite,
+    ReadWrite {
+        /// How large it may become.
+        quota: DirQuota,
+    },
 }
 
 /// The list of granted directories, which the file has in any order and once each.
@@ -73,13 +112,35 @@ impl FromNode for Dir {
         node.table(|table| {
             let host = table.required::<ExistingDirectory>("host");
             let guest = table.required("guest");
-            let mode = table.or_default("mode");
+            // A mode that is none has been reported, and says nothing of the quota.
+            let written = if table.has("mode") { table.optional("mode") } else { Some(Written::ReadOnly) };
+            let quota = table.optional::<DirQuota>("quota");
+            let mode = match written? {
+                Written::ReadWrite => Mode::ReadWrite { quota: quota.unwrap_or_default() },
+                Written::ReadOnly => {
+                    if table.has("quota") {
+                        let problem = Problem::new(
+                            "a directory that is only read has no `quota`",
+                            "take `quota` out, or add `mode = \"rw\"` to have the directory written",
+                        );
+                        node.scope.report(problem.at(node.span_of("quota")));
+                    }
+                    Mode::ReadOnly
+                }
+            };
             Some(Self { guest: guest?, grant: DirGrant { host: host?.0, mode } })
         })
     }
 }
 
-impl FromNode for Mode {
+/// A mode, as the file has it.
+#[derive(Clone, Copy)]
+enum Written {
+    ReadOnly,
+    ReadWrite,
+}
+
+impl FromNode for Written {
     const WHAT: &'static str = "a mode";
 
     fn example() -> String {

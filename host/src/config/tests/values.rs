@@ -36,9 +36,15 @@ fn the_default_limits_are_those_of_the_documentation() {
     assert_eq!(limits.cpu.duration(), Duration::from_secs(1));
     assert_eq!(limits.deadline.duration(), Duration::from_secs(5));
     assert_eq!(limits.concurrency.get(), 8);
+    assert_eq!(limits.queue.get(), 64);
     assert_eq!(limits.wait.duration(), Duration::from_secs(1));
+    assert_eq!(limits.rate.get(), 10_000);
     assert_eq!(limits.reply.bytes(), 16 * MIB);
+    assert_eq!((limits.items.get(), limits.listing.get()), (10_000, 1_000_000));
     assert_eq!(limits.log.bytes(), 64 * KIB);
+    assert_eq!((limits.http.concurrency.get(), limits.http.rate.get()), (4, 60));
+    assert_eq!((limits.http.headers.bytes(), limits.http.body.bytes()), (64 * KIB, 16 * MIB));
+    assert_eq!(limits.http.time.duration(), Duration::from_secs(10));
 }
 
 #[test]
@@ -50,11 +56,21 @@ fn the_server_section_is_read_whole() {
     assert_eq!(server.http.unwrap().socket(), ([127, 0, 0, 1], 8080).into());
     assert_eq!(server.page_size.get(), 50);
     assert_eq!(server.cache, Some(path("cache")));
+    assert_eq!(server.compile.memory.bytes(), 4 * GIB);
+    assert_eq!(server.compile.cpu.duration(), Duration::from_secs(300));
+    assert_eq!(server.compile.deadline.duration(), Duration::from_secs(90));
     assert_eq!(server.state, Some(path("home/state")));
     let mut key = [0; 32];
     key[31] = 0xff;
     assert_eq!(*server.cursor_key.unwrap().expose(), key);
     assert_eq!(server.announce, Announced::ALL);
+}
+
+#[test]
+fn a_component_is_pinned_by_its_digest_in_either_case() {
+    let config = valid("everything.toml");
+    assert_eq!(config.plugins[0].digest, Some(Digest::of(b"")));
+    assert_eq!(config.plugins[1].digest, None);
 }
 
 #[test]
@@ -86,7 +102,11 @@ fn directories_are_granted_read_only_unless_it_says_otherwise() {
     assert_eq!(granted(0), [("/repo", path("src/linux"), Mode::ReadOnly)]);
     assert_eq!(
         granted(1),
-        [("/notes", path("notes"), Mode::ReadWrite), ("/shared", path("home/shared"), Mode::ReadOnly)]
+        [
+            ("/drafts", path("notes"), Mode::ReadWrite { quota: DirQuota::default() }),
+            ("/notes", path("notes"), Mode::ReadWrite { quota: "1.5GiB".parse().unwrap() }),
+            ("/shared", path("home/shared"), Mode::ReadOnly)
+        ]
     );
 }
 
@@ -96,6 +116,27 @@ fn variables_are_granted_with_their_values() {
     let granted: Vec<_> =
         config.plugins[1].grants.env.iter().map(|(name, value)| (name.as_str(), value.expose().as_str())).collect();
     assert_eq!(granted, [("CERT", "from a file"), ("LANG", "ja"), ("TOKEN", "from a variable")]);
+}
+
+#[test]
+fn origins_are_granted_with_what_stands_beside_them() {
+    let config = valid("everything.toml");
+    let grants = |plugin: usize| config.plugins[plugin].grants.http.iter();
+    let origins: Vec<_> = grants(0).map(|grant| grant.origin.to_string()).collect();
+    assert_eq!(origins, ["http://[::1]:8080", "https://docs.rs", "https://*.example.com:8443"]);
+    assert!(grants(0).all(|grant| grant.headers.is_empty() && grant.ca.is_none()));
+    let [api] = grants(1).collect::<Vec<_>>()[..] else { panic!("one origin") };
+    let names: Vec<_> = api.headers.keys().map(CredentialName::as_str).collect();
+    assert_eq!((names, api.ca.is_some()), (vec!["authorization", "x-api-key"], true));
+}
+
+#[test]
+fn buckets_are_granted_with_their_quotas() {
+    let config = valid("everything.toml");
+    let buckets = config.plugins[0].grants.keyvalue.iter();
+    let granted: Vec<_> = buckets.map(|(name, grant)| (name.as_str(), grant.quota.bytes(), grant.keys.get())).collect();
+    assert_eq!(granted, [("pages", 64 * MIB, 100_000), ("tokens", MIB, 100)]);
+    assert!(config.plugins[1].grants.keyvalue.is_empty());
 }
 
 #[test]
@@ -111,6 +152,22 @@ fn limits_are_read_as_people_write_them() {
         (Duration::from_millis(250), Duration::from_secs(90))
     );
     assert_eq!((limits.concurrency.get(), limits.wait.duration()), (1, Duration::ZERO));
+    assert_eq!((limits.handles.get(), limits.files.get(), limits.random.bytes()), (2048, 16, 64 * KIB));
+    assert_eq!((limits.http.concurrency.get(), limits.http.rate.get()), (64, 1));
+    assert_eq!((limits.http.headers.bytes(), limits.http.body.bytes()), (KIB, 256 * MIB));
+    assert_eq!(limits.http.time.duration(), Duration::from_secs(120));
+    assert_eq!((limits.queue.get(), limits.rate.get()), (0, 5));
+    assert_eq!((limits.items.get(), limits.listing.get()), (1000, 50_000));
+}
+
+#[test]
+fn instances_are_fresh_unless_it_says_otherwise() {
+    assert_eq!(valid("minimal.toml").plugins[0].instances, None);
+    let [defaults, chosen] = &*valid("everything.toml").plugins else { panic!("two plugins") };
+    let defaults = defaults.instances.as_ref().unwrap();
+    let shown = |one: &Instances| (one.reuse.get(), one.idle.duration(), one.keep.get());
+    assert_eq!(shown(defaults), (128, Duration::from_secs(30), 4));
+    assert_eq!(shown(chosen.instances.as_ref().unwrap()), (16, Duration::from_secs(300), 1));
 }
 
 #[test]

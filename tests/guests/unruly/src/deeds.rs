@@ -2,16 +2,18 @@
 
 use std::hint::black_box;
 use std::io::Write;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mcp_provider::{Failure, Result, Retry, log};
 
 /// Every deed.
-pub(crate) const NAMES: [&str; 12] = [
+pub(crate) const NAMES: [&str; 14] = [
     "denied",
     "flood-log",
     "flood-stdout",
     "grow",
+    "hold",
+    "host-calls",
     "internal",
     "invalid",
     "loop",
@@ -46,6 +48,13 @@ pub(crate) fn commit(deed: &str) -> Result<()> {
                 hoard.push(black_box(vec![1_u8; 1 << 20]));
             }
         }
+        "hold" => {
+            black_box(vec![1_u8; 48 << 20]);
+            Ok(())
+        }
+        "host-calls" => loop {
+            black_box(Instant::now());
+        },
         "loop" => loop {
             black_box(());
         },

@@ -58,6 +58,7 @@ impl Provider for Unruly {
             "foreign" => Ok(vec![Contents::text(Entry::new("../../elsewhere", "foreign"), "not yours")]),
             "nothing" => Ok(Vec::new()),
             "large" => Ok(vec![Contents::text(Entry::new(path, path), "x".repeat(8 << 20))]),
+            "too-large" => Ok(vec![Contents::blob(Entry::new(path, path), vec![1; 32 << 20])]),
             "good" => Ok(vec![Contents::text(Entry::new(path, path), path)]),
             deed if deeds::NAMES.contains(&deed) => {
                 deeds::commit(deed)?;

@@ -1,0 +1,67 @@
+//! What a component imports against what is granted, as `check` and `inspect` show it.
+
+use serde::Serialize;
+
+use super::table::Cell;
+use crate::plugin::{self, Needs, Standing};
+
+/// One kind of imports, for programs.
+#[derive(Debug, Serialize)]
+pub(super) struct Need<'a> {
+    what: &'static str,
+    /// Null if it needs no grant.
+    grant: Option<&'static str>,
+    imports: &'a [String],
+    granted: &'a [String],
+    standing: String,
+}
+
+impl<'a> From<&'a plugin::Need> for Need<'a> {
+    fn from(need: &'a plugin::Need) -> Self {
+        Self {
+            what: need.capability.name(),
+            grant: need.capability.key(),
+            imports: &need.imports,
+            granted: &need.granted,
+            standing: need.standing.name().replace(' ', "-"),
+        }
+    }
+}
+
+/// All of them, for programs.
+pub(super) fn report(needs: &Needs) -> Vec<Need<'_>> {
+    needs.iter().map(Need::from).collect()
+}
+
+/// What takes a grant, one kind a row: what it is, what of it is imported, what is granted, how both stand to each other.
+pub(super) fn rows(needs: &Needs) -> impl Iterator<Item = [Cell; 4]> {
+    needs.iter().filter(|need| need.standing != Standing::Always).map(|need| {
+        [
+            Cell::whole(need.capability.key().unwrap_or(need.capability.name())),
+            Cell::optional(package(need)),
+            Cell::optional(granted(need).as_deref()),
+            standing(need.standing),
+        ]
+    })
+}
+
+/// The package that the imports are of; all are of one.
+fn package(need: &plugin::Need) -> Option<&str> {
+    need.imports.first()?.split(['/', '@']).next()
+}
+
+/// What is granted, in a few words.
+fn granted(need: &plugin::Need) -> Option<String> {
+    let first = need.granted.first()?;
+    Some(match need.granted.len().saturating_sub(1) {
+        0 => first.clone(),
+        more => format!("{first} +{more}"),
+    })
+}
+
+fn standing(standing: Standing) -> Cell {
+    match standing {
+        Standing::Missing | Standing::ForNothing => Cell::doubtful(standing.name()),
+        _ => Cell::text(standing.name()),
+    }
+}

@@ -1,0 +1,275 @@
+//! Web servers, by their origins: `grants.http`.
+//!
+//! A list of origins that the plugin may send requests to. An empty list, the default, denies every request.
+//!
+//! | entry | grants |
+//! |---|---|
+//! | `"https://docs.rs"` | that host, over TLS, at port 443 |
+//! | `"https://docs.rs:8443"` | the same at another port, and at no other |
+//! | `"https://*.example.com"` | every host below `example.com`, however deep: `a.example.com`, `a.b.example.com`; never `example.com` itself |
+//! | `"http://docs.rs"` | that host without TLS, at port 80: anybody on the way can read and change what is said |
+//! | `"https://127.0.0.1:8080"`, `"https://[::1]"` | that address, whatever kind of address it is |
+//! | `{ origin = "https://api.example.com", … }` | the same as its origin, with what stands beside it |
+//!
+//! | key beside `origin` | means |
+//! |---|---|
+//! | `headers-from` | headers that the host adds to each request to that origin, from a [variable or a file](super::super::Secret). The provider never sees them, and what it sends by the same names is dropped |
+//! | `ca` | a PEM file of certificates that the origin's may be signed by, beside those that the machine trusts. Only for `https` |
+//!
+//! **Grammar.** `("https" | "http") "://" ["*."] host [":" port]`. Scheme and host are in lower case, whatever the file says;
+//! a host in another script is brought to its ASCII form (IDNA); one dot at its end is dropped. A port is 1 to 65535. There
+//! is no path, query, fragment or user information: an origin is granted whole. A wildcard stands for whole labels at the
+//! very beginning, and what follows it has at least two.
+//!
+//! **Matching.** Scheme, host and port must all be equal; the wildcard matches one label or more. Of several entries that
+//! match one request the most specific counts, alone: a host by its name before any wildcard, then the longest wildcard. No
+//! two entries may be equal. An address matches only the same address, never a name that resolves to it; and a name never
+//! reaches an address of the inside (loopback, private, link-local and the like), wherever it resolves to.
+//!
+//! **Credentials** go to the origin of their own entry and nowhere else, neither to another that a redirect points at. A
+//! header that decides how a message is cut or where it goes (`Host`, `Content-Length`, `Connection`, …) cannot be one.
+//!
+//! ```
+//! use mcp_resource_host::config::{HttpGrant, HttpGrants, Plugin, Secret};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut web = Plugin::new("web".parse()?, "http-cache.wasm", "web://".parse()?);
+//! assert!(web.grants.http.of(&"https://docs.rs".parse()?).is_none());
+//!
+//! web.grants.http.add(HttpGrant::new("https://*.example.com".parse()?))?;
+//! let mut api = HttpGrant::new("https://api.example.com".parse()?);
+//! api.headers.insert("Authorization".parse()?, Secret::new("Bearer hunter2".parse()?));
+//! web.grants.http.add(api)?;
+//!
+//! let grants: &HttpGrants = &web.grants.http;
+//! assert!(grants.of(&"https://www.example.com".parse()?).is_some_and(|grant| grant.headers.is_empty()));
+//! assert!(grants.of(&"https://api.example.com".parse()?).is_some_and(|grant| grant.headers.len() == 1));
+//! assert!(grants.of(&"https://example.com".parse()?).is_none());
+//! assert!(grants.of(&"http://www.example.com".parse()?).is_none());
+//! # Ok(())
+//! # }
+//! ```
+
+mod credential;
+mod origin;
+mod roots;
+
+use std::collections::BTreeMap;
+
+use toml::de::DeValue;
+
+use self::credential::Credentials;
+use crate::config::error::Problem;
+use crate::config::paths::ExistingFile;
+use crate::config::reader::{FromNode, Node};
+use crate::config::secret::Secret;
+
+pub use self::credential::{CredentialError, CredentialName, CredentialValue};
+pub use self::origin::{Host, HostName, Origin, OriginError, OriginPattern, Scheme};
+pub use self::roots::{Roots, RootsError};
+
+/// The origins that a plugin may send requests to: no two entries are for the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HttpGrants(BTreeMap<OriginPattern, HttpGrant>);
+
+/// An origin, or all below a domain, that a plugin may send requests to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HttpGrant {
+    /// Where requests may go.
+    pub origin: OriginPattern,
+    /// Headers that the host adds to each request that goes there. The provider never sees them.
+    pub headers: BTreeMap<CredentialName, Secret<CredentialValue>>,
+    /// Certificates that the origin's may be signed by, beside those that the machine trusts. They mean nothing for
+    /// plain HTTP.
+    pub ca: Option<Roots>,
+}
+
+/// Two entries are for the same origin.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the origin `{0}` is granted twice")]
+pub struct OriginTwice(OriginPattern);
+
+impl HttpGrant {
+    /// A grant of that origin with nothing beside it.
+    pub fn new(origin: OriginPattern) -> Self {
+        Self { origin, headers: BTreeMap::new(), ca: None }
+    }
+}
+
+impl HttpGrants {
+    /// Adds a grant.
+    ///
+    /// # Errors
+    ///
+    /// Its origin is granted already.
+    pub fn add(&mut self, grant: HttpGrant) -> Result<(), OriginTwice> {
+        if self.0.contains_key(&grant.origin) {
+            return Err(OriginTwice(grant.origin));
+        }
+        self.0.insert(grant.origin.clone(), grant);
+        Ok(())
+    }
+
+    /// The grant that counts for an origin: the most specific one that matches. Without one, a request there is denied.
+    pub fn of(&self, origin: &Origin) -> Option<&HttpGrant> {
+        let matching = self.0.values().filter(|grant| grant.origin.matches(origin));
+        matching.max_by_key(|grant| grant.origin.specificity())
+    }
+
+    /// All grants, in an order of their own.
+    pub fn iter(&self) -> impl Iterator<Item = &HttpGrant> {
+        self.0.values()
+    }
+
+    /// Whether nothing is granted.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl FromNode for HttpGrants {
+    const WHAT: &'static str = "a list of origins";
+
+    fn example() -> String {
+        format!("[{}]", OriginPattern::example())
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        let mut grants = Self::default();
+        let mut places = BTreeMap::new();
+        for item in node.items::<HttpGrant>()? {
+            let Some(grant) = HttpGrant::from_node(&item) else { continue };
+            let place = item.span_of("origin");
+            let origin = grant.origin.clone();
+            match grants.add(grant) {
+                Ok(()) => {
+                    places.insert(origin, place);
+                }
+                Err(twice) => {
+                    let help = "write one entry for each origin, with its headers and its `ca`";
+                    let problem = Problem::new(twice.to_string(), help).at(place);
+                    let first = places.get(&origin).cloned();
+                    node.scope.report(
+                        first.into_iter().fold(problem, |problem, first| problem.beside(first, "the other one")),
+                    );
+                }
+            }
+        }
+        Some(grants)
+    }
+}
+
+impl FromNode for HttpGrant {
+    const WHAT: &'static str = "an origin, or a table with `origin`";
+
+    fn example() -> String {
+        OriginPattern::example()
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        match node.value {
+            DeValue::String(_) => OriginPattern::from_node(node).map(Self::new),
+            DeValue::Table(_) => node.table(|table| {
+                let origin = table.required::<OriginPattern>("origin");
+                let headers = table.optional("headers-from").map(|Credentials(headers)| headers).unwrap_or_default();
+                let ca = table.optional::<Roots>("ca");
+                let origin = origin?;
+                if table.has("ca") && origin.scheme() == Scheme::Http {
+                    let help = "take `ca` out, or write the origin with `https://`";
+                    table.problem(format!("`{origin}` is plain HTTP, where nobody shows a certificate"), help);
+                }
+                Some(Self { origin, headers, ca })
+            }),
+            _ => {
+                node.wrong_type::<Self>();
+                None
+            }
+        }
+    }
+}
+
+impl FromNode for OriginPattern {
+    const WHAT: &'static str = "an origin";
+
+    fn example() -> String {
+        "\"https://docs.rs\"".into()
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        let error = match node.string::<Self>()?.parse() {
+            Ok(origin) => return Some(origin),
+            Err(error) => error,
+        };
+        let problem = Problem::new(OriginError::to_string(&error), error.instead()).at(node.span.clone());
+        // What stands in front of an `@` is a password as often as not.
+        node.scope.report(if matches!(error, OriginError::UserInfo) { problem.unseen() } else { problem });
+        None
+    }
+}
+
+impl FromNode for Roots {
+    const WHAT: &'static str = "a path";
+
+    fn example() -> String {
+        "\"ca.pem\"".into()
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        let path = ExistingFile::from_node(node)?.0;
+        match Self::read(&path) {
+            Ok(roots) => Some(roots),
+            Err(error) => {
+                let help = "write the path of a PEM file with the certificates of the authority, such as \
+                            `-----BEGIN CERTIFICATE-----` begins";
+                node.problem(error.to_string(), help);
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn origin(text: &str) -> Origin {
+        text.parse().unwrap()
+    }
+
+    fn grants(origins: &[&str]) -> HttpGrants {
+        let mut grants = HttpGrants::default();
+        for origin in origins {
+            grants.add(HttpGrant::new(origin.parse().unwrap())).unwrap();
+        }
+        grants
+    }
+
+    #[test]
+    fn without_a_grant_every_origin_is_denied() {
+        assert!(grants(&[]).is_empty());
+        assert_eq!(grants(&[]).of(&origin("https://docs.rs")), None);
+    }
+
+    #[test]
+    fn an_origin_is_granted_once() {
+        let mut grants = grants(&["https://docs.rs", "https://*.docs.rs", "http://docs.rs", "https://docs.rs:8443"]);
+        for again in ["https://docs.rs", "HTTPS://Docs.RS:443", "https://docs.rs."] {
+            let error = grants.add(HttpGrant::new(again.parse().unwrap())).unwrap_err();
+            assert_eq!(error.to_string(), "the origin `https://docs.rs` is granted twice");
+        }
+        assert_eq!(grants.iter().count(), 4);
+    }
+
+    #[test]
+    fn the_most_specific_grant_counts() {
+        let grants = grants(&["https://*.example.com", "https://*.b.example.com", "https://a.b.example.com"]);
+        for (asked, granted) in [
+            ("https://a.b.example.com", "https://a.b.example.com"),
+            ("https://c.b.example.com", "https://*.b.example.com"),
+            ("https://b.example.com", "https://*.example.com"),
+        ] {
+            assert_eq!(grants.of(&origin(asked)).unwrap().origin.to_string(), granted, "{asked}");
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Credentials: headers that the host adds to the requests of a plugin, which never sees them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use hyper::header::{self, HeaderName, HeaderValue};
+
+use crate::config::error::{Advice, Problem, quote};
+use crate::config::reader::{FromNode, Node};
+use crate::config::secret::{Elsewhere, Secret};
+
+/// Headers that say how a message is cut and where it goes. They are the host's own.
+const RESERVED: [HeaderName; 12] = [
+    header::CONNECTION,
+    header::CONTENT_LENGTH,
+    header::EXPECT,
+    header::HOST,
+    HeaderName::from_static("http2-settings"),
+    HeaderName::from_static("keep-alive"),
+    header::PROXY_AUTHORIZATION,
+    HeaderName::from_static("proxy-connection"),
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// The name of a header that the host may add: not one that says how a message is cut or where it goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CredentialName(HeaderName);
+
+/// The value of a header: printable ASCII, at least one character.
+#[derive(Clone, PartialEq, Eq)]
+pub struct CredentialValue(HeaderValue);
+
+/// Why a text is no credential.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CredentialError {
+    /// It is no name of a header.
+    #[error("{} is not the name of a header", quote(.0))]
+    Name(String),
+    /// The header is the host's own.
+    #[error("the header {} belongs to the connection, and cannot be set", quote(.0))]
+    Reserved(String),
+    /// The value is empty or holds what a header cannot. It is not repeated, because it is a secret.
+    #[error("the value of a header must be printable ASCII on one line, and not empty")]
+    Value,
+}
+
+impl Advice for CredentialError {
+    fn advice(&self, _: &str) -> String {
+        match self {
+            Self::Name(_) => "write a name such as `Authorization`".into(),
+            Self::Reserved(_) => "write a header that says who asks, such as `Authorization` or `X-Api-Key`".into(),
+            Self::Value => "correct the variable or the file that it comes from".into(),
+        }
+    }
+}
+
+impl CredentialName {
+    /// The name, in lower case.
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+
+    pub(crate) fn header(&self) -> &HeaderName {
+        &self.0
+    }
+}
+
+impl PartialOrd for CredentialName {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for CredentialName {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.as_str().cmp(other.as_str())
+    }
+}
+
+impl FromStr for CredentialName {
+    type Err = CredentialError;
+
+    fn from_str(text: &str) -> Result<Self, CredentialError> {
+        let name = HeaderName::try_from(text).map_err(|_| CredentialError::Name(text.to_owned()))?;
+        if RESERVED.contains(&name) { Err(CredentialError::Reserved(text.to_owned())) } else { Ok(Self(name)) }
+    }
+}
+
+impl fmt::Display for CredentialName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl CredentialValue {
+    pub(crate) fn header(&self) -> &HeaderValue {
+        &self.0
+    }
+}
+
+impl FromStr for CredentialValue {
+    type Err = CredentialError;
+
+    fn from_str(text: &str) -> Result<Self, CredentialError> {
+        let mut value = HeaderValue::from_str(text).map_err(|_| CredentialError::Value)?;
+        if text.trim().is_empty() || !text.is_ascii() {
+            return Err(CredentialError::Value);
+        }
+        value.set_sensitive(true);
+        Ok(Self(value))
+    }
+}
+
+/// Does not show it.
+impl fmt::Debug for CredentialValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CredentialValue(…)")
+    }
+}
+
+/// The table of credentials, by the names of their headers.
+pub(super) struct Credentials(pub(super) BTreeMap<CredentialName, Secret<CredentialValue>>);
+
+impl FromNode for Credentials {
+    const WHAT: &'static str = "a table of headers";
+
+    fn example() -> String {
+        "{ Authorization = { env = \"API_AUTH\" } }".into()
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        let mut credentials = BTreeMap::new();
+        for entry in node.entries::<Self>()? {
+            let name = entry.key.parse::<CredentialName>().map_err(|error| {
+                let problem = Problem::new(error.to_string(), error.advice(entry.key));
+                node.scope.report(problem.at(entry.key_span.clone()));
+            });
+            let value = Value::from_node(&entry);
+            let (Ok(name), Some(Value(value))) = (name, value) else { continue };
+            if credentials.insert(name, value).is_some() {
+                let message = format!("the header {} is there twice", quote(entry.key));
+                let problem = Problem::new(message, "write it once; upper and lower case are the same in a header");
+                node.scope.report(problem.at(entry.key_span.clone()));
+            }
+        }
+        Some(Self(credentials))
+    }
+}
+
+/// The value of a credential, which stands elsewhere.
+struct Value(Secret<CredentialValue>);
+
+impl FromNode for Value {
+    const WHAT: &'static str = Elsewhere::WHAT;
+
+    fn example() -> String {
+        "{ env = \"API_AUTH\" }".into()
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        if node.value.is_str() {
+            let message = format!("{} must not stand in the config, where others may read it", quote(node.key));
+            let help = format!("put it elsewhere and write where it is: {}", node.assign(&Self::example()));
+            node.scope.report(Problem::new(message, help).at(node.span.clone()).unseen());
+            return None;
+        }
+        let text = Elsewhere::from_node(node)?.0;
+        match text.parse() {
+            Ok(value) => Some(Self(Secret::new(value))),
+            Err(error) => {
+                node.refuse(&error);
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_credential_has_the_name_of_a_header_that_says_who_asks() {
+        assert_eq!("Authorization".parse::<CredentialName>().unwrap().as_str(), "authorization");
+        assert!("X-Api-Key".parse::<CredentialName>().is_ok());
+        for name in ["", "a b", "a:b", "キー", "a\n"] {
+            assert_eq!(name.parse::<CredentialName>(), Err(CredentialError::Name(name.into())));
+        }
+        for name in ["Host", "content-length", "Transfer-Encoding", "connection", "Upgrade", "TE", "Trailer"] {
+            assert_eq!(name.parse::<CredentialName>(), Err(CredentialError::Reserved(name.into())));
+        }
+    }
+
+    #[test]
+    fn the_value_of_a_credential_is_one_line_that_no_message_repeats() {
+        let value: CredentialValue = "Bearer hunter2".parse().unwrap();
+        assert_eq!(format!("{value:?} {:?}", value.header()), "CredentialValue(…) Sensitive");
+        for text in ["", " ", "a\nb", "a\rb", "a\0b", "é"] {
+            assert_eq!(text.parse::<CredentialValue>(), Err(CredentialError::Value), "{text:?}");
+        }
+    }
+}

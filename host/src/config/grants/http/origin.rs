@@ -1,0 +1,503 @@
+//! Origins, and patterns for them: `https://docs.rs`, `https://*.example.com:8443`, `http://[::1]:8080`.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+use idna::AsciiDenyList;
+use idna::uts46::{DnsLength, Hyphens, Uts46};
+
+use crate::config::error::quote;
+
+/// How a server is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scheme {
+    /// Without TLS.
+    Http,
+    /// Over TLS.
+    Https,
+}
+
+impl Scheme {
+    /// Its name in a URI.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+
+    /// The port that is meant when none is named.
+    pub fn default_port(self) -> u16 {
+        match self {
+            Self::Http => 80,
+            Self::Https => 443,
+        }
+    }
+}
+
+/// The name of a host, as the domain name system has it: lower case, ASCII, without a dot at its end.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostName(String);
+
+impl HostName {
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether it is a name below that one: with at least one more label in front.
+    fn is_below(&self, domain: &Self) -> bool {
+        self.0.strip_suffix(domain.as_str()).is_some_and(|front| front.len() > 1 && front.ends_with('.'))
+    }
+}
+
+/// A host: by its name, or by its address.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Host {
+    /// By its name.
+    Name(HostName),
+    /// By its address. A v4 address that is written as v6 (`::ffff:127.0.0.1`) is the v4 address.
+    Address(IpAddr),
+}
+
+/// A server of the web: scheme, host and port. Its text is `https://docs.rs`, with the port if it is not the usual one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Origin {
+    scheme: Scheme,
+    host: Host,
+    port: u16,
+}
+
+impl Origin {
+    /// How it is spoken to.
+    pub fn scheme(&self) -> Scheme {
+        self.scheme
+    }
+
+    /// Its host.
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// Its port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Host and port as the header `Host` has them: without the port if it is the usual one.
+    pub fn authority(&self) -> String {
+        if self.port == self.scheme.default_port() {
+            self.host.to_string()
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+}
+
+/// An origin, or all origins below a domain. See [`HttpGrants`](super::HttpGrants) for what it matches.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OriginPattern(Pattern);
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Pattern {
+    /// That origin.
+    One(Origin),
+    /// All hosts below a domain.
+    Below { scheme: Scheme, domain: HostName, port: u16 },
+}
+
+impl OriginPattern {
+    /// How the origins are spoken to.
+    pub fn scheme(&self) -> Scheme {
+        match &self.0 {
+            Pattern::One(origin) => origin.scheme,
+            Pattern::Below { scheme, .. } => *scheme,
+        }
+    }
+
+    /// Whether that origin is one of them.
+    pub fn matches(&self, origin: &Origin) -> bool {
+        match (&self.0, &origin.host) {
+            (Pattern::One(one), _) => one == origin,
+            (Pattern::Below { scheme, domain, port }, Host::Name(name)) => {
+                *scheme == origin.scheme && *port == origin.port && name.is_below(domain)
+            }
+            (Pattern::Below { .. }, Host::Address(_)) => false,
+        }
+    }
+
+    /// Of two patterns that match one origin, the one with more of it counts.
+    pub(super) fn specificity(&self) -> usize {
+        match &self.0 {
+            Pattern::One(_) => usize::MAX,
+            Pattern::Below { domain, .. } => domain.0.len(),
+        }
+    }
+}
+
+/// Why a text is no origin.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OriginError {
+    /// There is no `://`.
+    #[error("{} is not an origin: it has no scheme", quote(.0))]
+    NoScheme(String),
+    /// The scheme is neither `http` nor `https`.
+    #[error("the scheme {} is neither `https` nor `http`", quote(.0))]
+    Scheme(String),
+    /// It has a user name or a password.
+    #[error("an origin has no user name or password")]
+    UserInfo,
+    /// It goes on behind the port.
+    #[error("an origin ends with its host or port, and this one goes on: {}", quote(.rest))]
+    TooMuch {
+        /// What is too much.
+        rest: String,
+        /// What is before it.
+        origin: String,
+    },
+    /// The port is no number from 1 to 65535.
+    #[error("{} is not a port", quote(.0))]
+    Port(String),
+    /// There is no host.
+    #[error("the origin has no host")]
+    NoHost,
+    /// A `*` is not the first label, or too little follows it.
+    #[error("the wildcard of {} does not stand in front of a domain", quote(.0))]
+    Wildcard(String),
+    /// The host is no name.
+    #[error("{} is not the name of a host", quote(.0))]
+    Name(String),
+    /// The host is a number, or colons without brackets, but no address.
+    #[error("{} is not an IP address", quote(.0))]
+    Address(String),
+}
+
+impl OriginError {
+    /// What to write instead.
+    pub(super) fn instead(&self) -> String {
+        match self {
+            Self::NoScheme(text) => {
+                let guess = format!("https://{text}");
+                let right = if guess.parse::<OriginPattern>().is_ok() { &guess } else { "https://docs.rs" };
+                format!("write the scheme in front: `\"{right}\"`")
+            }
+            Self::Scheme(_) => "write `https://` in front of the host; `http://` if it must be without TLS".into(),
+            Self::UserInfo => "take it out, and have the host send a header: `{ origin = \"https://docs.rs\", \
+                               headers-from = { Authorization = { env = \"DOCS_AUTH\" } } }`"
+                .into(),
+            Self::TooMuch { origin, .. } => format!("an origin is granted whole: write `\"{origin}\"`"),
+            Self::Port(_) => "write a number from 1 to 65535 behind the colon, or neither".into(),
+            Self::NoHost => "write a host behind the `//`: `\"https://docs.rs\"`".into(),
+            Self::Wildcard(_) => "write `*.` once, at the beginning, and a domain of at least two names behind it: \
+                 `\"https://*.example.com\"`"
+                .into(),
+            Self::Name(_) => {
+                "write letters, digits and `-`, in at most 63 characters between dots: `\"https://docs.rs\"`".into()
+            }
+            Self::Address(_) => {
+                "write four numbers with dots, or brackets around a v6 address: `\"http://127.0.0.1:8080\"`, \
+                 `\"http://[::1]:8080\"`"
+                    .into()
+            }
+        }
+    }
+}
+
+impl FromStr for OriginPattern {
+    type Err = OriginError;
+
+    fn from_str(text: &str) -> Result<Self, OriginError> {
+        let (scheme, host, port) = split(text)?;
+        let Some(domain) = host.strip_prefix("*.") else {
+            return Ok(Self(Pattern::One(Origin { scheme, host: host.parse()?, port })));
+        };
+        let wildcard = || OriginError::Wildcard(host.to_owned());
+        match domain.parse()? {
+            Host::Name(domain) if domain.0.contains('.') => Ok(Self(Pattern::Below { scheme, domain, port })),
+            _ => Err(wildcard()),
+        }
+    }
+}
+
+impl FromStr for Origin {
+    type Err = OriginError;
+
+    fn from_str(text: &str) -> Result<Self, OriginError> {
+        let (scheme, host, port) = split(text)?;
+        Ok(Self { scheme, host: host.parse()?, port })
+    }
+}
+
+impl FromStr for Host {
+    type Err = OriginError;
+
+    fn from_str(text: &str) -> Result<Self, OriginError> {
+        let not_an_address = || OriginError::Address(text.to_owned());
+        if let Some(address) = text.strip_prefix('[') {
+            let address: Ipv6Addr =
+                address.strip_suffix(']').and_then(|text| text.parse().ok()).ok_or_else(not_an_address)?;
+            return Ok(Self::Address(IpAddr::V6(address).to_canonical()));
+        }
+        if let Ok(address) = text.parse::<Ipv4Addr>() {
+            return Ok(Self::Address(address.into()));
+        }
+        let name: HostName = text.parse()?;
+        // Resolvers take `2130706433`, `127.1` and `0x7f.1` for addresses.
+        if name.0.rsplit('.').next().is_some_and(is_a_number) { Err(not_an_address()) } else { Ok(Self::Name(name)) }
+    }
+}
+
+impl FromStr for HostName {
+    type Err = OriginError;
+
+    fn from_str(text: &str) -> Result<Self, OriginError> {
+        if text.is_empty() {
+            return Err(OriginError::NoHost);
+        }
+        if text.contains('*') {
+            return Err(OriginError::Wildcard(text.to_owned()));
+        }
+        let no_name = || OriginError::Name(text.to_owned());
+        let ascii = Uts46::new()
+            .to_ascii(text.as_bytes(), AsciiDenyList::URL, Hyphens::Allow, DnsLength::VerifyAllowRootDot)
+            .map_err(|_| no_name())?;
+        let name = ascii.strip_suffix('.').unwrap_or(&ascii);
+        if name.split('.').all(is_a_label) { Ok(Self(name.to_owned())) } else { Err(no_name()) }
+    }
+}
+
+/// Scheme, host as it is written, and port.
+fn split(text: &str) -> Result<(Scheme, &str, u16), OriginError> {
+    // Before anything that would repeat it: a password stands there as often as not.
+    if text.contains('@') {
+        return Err(OriginError::UserInfo);
+    }
+    let (scheme, rest) = text.split_once("://").ok_or_else(|| OriginError::NoScheme(text.to_owned()))?;
+    let scheme = match scheme.to_ascii_lowercase().as_str() {
+        "http" => Scheme::Http,
+        "https" => Scheme::Https,
+        _ => return Err(OriginError::Scheme(scheme.to_owned())),
+    };
+    let (authority, rest) =
+        rest.split_at_checked(rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len())).unwrap_or((rest, ""));
+    if !rest.is_empty() {
+        let origin = format!("{}://{authority}", scheme.as_str());
+        return Err(OriginError::TooMuch { rest: rest.to_owned(), origin });
+    }
+    // The colons of a v6 address stand in its brackets.
+    let behind = authority.rfind(']').map_or(0, |bracket| bracket.saturating_add(1));
+    let colon = authority.get(behind..).and_then(|rest| rest.rfind(':'));
+    let (host, port) = match colon.and_then(|colon| authority.split_at_checked(behind.saturating_add(colon))) {
+        Some((host, port)) if !host.starts_with('[') || host.ends_with(']') => {
+            (host, parse_port(port.trim_start_matches(':'))?)
+        }
+        _ => (authority, scheme.default_port()),
+    };
+    if host.contains(':') && !host.starts_with('[') {
+        return Err(OriginError::Address(authority.to_owned()));
+    }
+    Ok((scheme, host, port))
+}
+
+fn parse_port(text: &str) -> Result<u16, OriginError> {
+    // The number's own parser would take a `+`.
+    let port = text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten();
+    port.filter(|port| *port != 0).ok_or_else(|| OriginError::Port(text.to_owned()))
+}
+
+/// Letters, digits, hyphens within, and the underscores that some names have.
+fn is_a_label(label: &str) -> bool {
+    let plain = label.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_'));
+    plain && (1..=63).contains(&label.len()) && !label.starts_with('-') && !label.ends_with('-')
+}
+
+fn is_a_number(label: &str) -> bool {
+    let hexadecimal =
+        label.strip_prefix("0x").is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    hexadecimal || label.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+impl fmt::Display for HostName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => name.fmt(f),
+            Self::Address(IpAddr::V4(address)) => address.fmt(f),
+            Self::Address(IpAddr::V6(address)) => write!(f, "[{address}]"),
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}", self.scheme.as_str(), self.authority())
+    }
+}
+
+impl fmt::Display for OriginPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Pattern::One(origin) => origin.fmt(f),
+            Pattern::Below { scheme, domain, port } => {
+                write!(f, "{}://*.{domain}", scheme.as_str())?;
+                if *port == scheme.default_port() { Ok(()) } else { write!(f, ":{port}") }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pattern(text: &str) -> OriginPattern {
+        text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    fn matches(pattern: &str, origin: &str) -> bool {
+        self::pattern(pattern).matches(&origin.parse().unwrap_or_else(|error| panic!("{origin}: {error}")))
+    }
+
+    #[test]
+    fn an_origin_has_one_form() {
+        for (text, form) in [
+            ("https://docs.rs", "https://docs.rs"),
+            ("HTTPS://Docs.RS:443", "https://docs.rs"),
+            ("http://docs.rs:80", "http://docs.rs"),
+            ("http://docs.rs:443", "http://docs.rs:443"),
+            ("https://docs.rs.", "https://docs.rs"),
+            ("https://bücher.example", "https://xn--bcher-kva.example"),
+            ("https://例え.テスト:8443", "https://xn--r8jz45g.xn--zckzah:8443"),
+            ("https://*.Example.com:8443", "https://*.example.com:8443"),
+            ("https://_x.a-b.example", "https://_x.a-b.example"),
+            ("http://localhost:1", "http://localhost:1"),
+            ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
+            ("http://[0:0::1]:8080", "http://[::1]:8080"),
+            ("http://[::ffff:127.0.0.1]", "http://127.0.0.1"),
+        ] {
+            assert_eq!(pattern(text).to_string(), form, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_host_matches_itself_with_its_scheme_and_port() {
+        assert!(matches("https://docs.rs", "https://DOCS.rs:443"));
+        for other in
+            ["http://docs.rs", "http://docs.rs:443", "https://docs.rs:8443", "https://a.docs.rs", "https://docs.rss"]
+        {
+            assert!(!matches("https://docs.rs", other), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_wildcard_matches_what_is_below_and_never_the_domain_itself() {
+        for below in ["https://a.example.com", "https://a.b.example.com", "https://A.EXAMPLE.COM."] {
+            assert!(matches("https://*.example.com", below), "{below}");
+        }
+        for other in [
+            "https://example.com",
+            "https://badexample.com",
+            "https://example.com.evil.org",
+            "https://a.example.com:8443",
+            "http://a.example.com",
+            "https://10.0.0.1",
+        ] {
+            assert!(!matches("https://*.example.com", other), "{other}");
+        }
+    }
+
+    #[test]
+    fn an_address_matches_only_itself() {
+        assert!(matches("http://127.0.0.1", "http://[::ffff:7f00:1]"));
+        for other in ["http://localhost", "http://127.0.0.2", "http://[::1]"] {
+            assert!(!matches("http://127.0.0.1", other), "{other}");
+        }
+    }
+
+    #[test]
+    fn what_a_resolver_would_take_for_an_address_is_no_name() {
+        for text in
+            ["2130706433", "127.1", "0x7f.1", "0177.0.0.1", "127.0.0.1.", "1.2.3.4.5", "256.1.1.1", "0x7f000001", "a.1"]
+        {
+            assert_eq!(format!("http://{text}").parse::<Origin>(), Err(OriginError::Address(text.into())), "{text}");
+        }
+    }
+
+    #[test]
+    fn everything_else_is_refused() {
+        type Case = fn(&OriginError) -> bool;
+        let cases: [(&[&str], Case); 9] = [
+            (&["", "docs.rs", "docs.rs:443", "https:docs.rs", "*"], |error| matches!(error, OriginError::NoScheme(_))),
+            (&["ftp://docs.rs", "wss://docs.rs", "://docs.rs"], |error| matches!(error, OriginError::Scheme(_))),
+            (&["https://me:secret@docs.rs", "https://docs.rs@evil.org/"], |error| {
+                matches!(error, OriginError::UserInfo)
+            }),
+            (
+                &[
+                    "https://docs.rs/",
+                    "https://docs.rs/a",
+                    "https://docs.rs?a",
+                    "https://docs.rs#a",
+                    "https://docs.rs\\a",
+                ],
+                |error| matches!(error, OriginError::TooMuch { .. }),
+            ),
+            (
+                &[
+                    "https://docs.rs:",
+                    "https://docs.rs:0",
+                    "https://docs.rs:65536",
+                    "https://docs.rs:+1",
+                    "https://docs.rs:x",
+                ],
+                |error| matches!(error, OriginError::Port(_)),
+            ),
+            (&["https://", "https://:443", "https://*."], |error| matches!(error, OriginError::NoHost)),
+            (
+                &[
+                    "https://*",
+                    "https://*.com",
+                    "https://*example.com",
+                    "https://a.*.com",
+                    "https://*.*.com",
+                    "https://*.10.0.0.1",
+                ],
+                |error| matches!(error, OriginError::Wildcard(_) | OriginError::Address(_)),
+            ),
+            (
+                &[
+                    "https://docs .rs",
+                    "https://docs..rs",
+                    "https://-docs.rs",
+                    "https://docs.rs..",
+                    "https://do%63s.rs",
+                    "https://.rs",
+                ],
+                |error| matches!(error, OriginError::Name(_)),
+            ),
+            (
+                &[
+                    "https://::1",
+                    "https://[::1",
+                    "https://[::1]x",
+                    "https://[::1%25eth0]",
+                    "https://[docs.rs]",
+                    "https://[]",
+                ],
+                |error| matches!(error, OriginError::Address(_)),
+            ),
+        ];
+        for (texts, is_right) in cases {
+            for text in texts {
+                let error = text.parse::<OriginPattern>().unwrap_err();
+                assert!(is_right(&error), "{text}: {error:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Certificates that are trusted for one origin beside those of the machine: a PEM file.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+/// The most that a file of certificates may hold, in bytes: the whole list that machines trust is a quarter of it.
+const LARGEST_FILE: usize = 1024 * 1024;
+
+/// Certificates of authorities: at least one, and each can be used as one.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Roots(Vec<CertificateDer<'static>>);
+
+/// Why certificates cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RootsError {
+    /// The file cannot be read.
+    #[error("the file cannot be read: {0}")]
+    Read(String),
+    /// The file is too large.
+    #[error("the file has more than {LARGEST_FILE} bytes")]
+    TooLarge,
+    /// There is no certificate in it.
+    #[error("the file holds no certificate")]
+    None,
+    /// What begins as PEM does not go on as such.
+    #[error("the file is no valid PEM")]
+    Pem,
+    /// One of them is no certificate of an authority.
+    #[error("certificate {number} of the file cannot be used: {reason}")]
+    Certificate {
+        /// Which one, counted from 1.
+        number: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl Roots {
+    /// The certificates in a PEM text; what else it holds is not looked at.
+    ///
+    /// # Errors
+    ///
+    /// It holds none, or one that cannot be used.
+    pub fn from_pem(pem: &[u8]) -> Result<Self, RootsError> {
+        let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+        let certificates = certificates.map_err(|_| RootsError::Pem)?;
+        let mut store = RootCertStore::empty();
+        for (index, certificate) in certificates.iter().enumerate() {
+            store.add(certificate.clone()).map_err(|error| RootsError::Certificate {
+                number: index.saturating_add(1),
+                reason: error.to_string(),
+            })?;
+        }
+        if certificates.is_empty() { Err(RootsError::None) } else { Ok(Self(certificates)) }
+    }
+
+    /// The certificates in a PEM file of at most 1 MiB. Fails like [`from_pem`](Self::from_pem), or if it cannot be read.
+    pub fn read(file: &Path) -> Result<Self, RootsError> {
+        let pem = read(file).map_err(|error| RootsError::Read(error.to_string()))?;
+        if pem.len() > LARGEST_FILE { Err(RootsError::TooLarge) } else { Self::from_pem(&pem) }
+    }
+
+    pub(crate) fn certificates(&self) -> &[CertificateDer<'static>] {
+        &self.0
+    }
+}
+
+fn read(file: &Path) -> io::Result<Vec<u8>> {
+    let most = u64::try_from(LARGEST_FILE).unwrap_or(u64::MAX).saturating_add(1);
+    let mut pem = Vec::new();
+    File::open(file)?.take(most).read_to_end(&mut pem)?;
+    Ok(pem)
+}
+
+impl fmt::Debug for Roots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Roots({})", self.0.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn authority() -> String {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut parameters = rcgen::CertificateParams::new(Vec::new()).unwrap();
+        parameters.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        parameters.self_signed(&key).unwrap().pem()
+    }
+
+    #[test]
+    fn a_file_of_certificates_holds_at_least_one() {
+        let roots = Roots::from_pem((authority() + "between\n" + &authority()).as_bytes()).unwrap();
+        assert_eq!(format!("{roots:?} {}", roots.certificates().len()), "Roots(2) 2");
+        assert_eq!(Roots::from_pem(b""), Err(RootsError::None));
+        assert_eq!(
+            Roots::from_pem(b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"),
+            Err(RootsError::None)
+        );
+    }
+
+    #[test]
+    fn each_certificate_can_be_used() {
+        let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        let error = Roots::from_pem((authority() + broken).as_bytes()).unwrap_err();
+        assert!(matches!(error, RootsError::Certificate { number: 2, .. }), "{error}");
+        let cut = authority().replace("-----END CERTIFICATE-----", "");
+        assert_eq!(Roots::from_pem(cut.as_bytes()), Err(RootsError::Pem));
+        assert!(matches!(Roots::read(Path::new("tests/ui/absent.pem")), Err(RootsError::Read(_))));
+    }
+}

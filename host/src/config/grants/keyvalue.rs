@@ -1,0 +1,239 @@
+//! Key-value buckets: `grants.keyvalue`.
+//!
+//! A list of the buckets that a provider may open with `wasi:keyvalue`. What it writes there lasts: from call to call and from
+//! start to start of the host. An empty list, the default, grants none: opening any bucket fails.
+//!
+//! | entry | means |
+//! |---|---|
+//! | `"NAME"` | that bucket, with the default quotas |
+//! | `{ bucket = "NAME", quota = "1MiB", keys = 100 }` | that bucket, with quotas of its own. `quota` and `keys` may be left out |
+//!
+//! A name is what the provider opens, letter by letter: 1 to 64 of `a-z`, `A-Z`, `0-9`, `-`, `_` and `.`, beginning with a
+//! letter or digit. Large and small letters differ. No two entries have the same name.
+//!
+//! A bucket belongs to its plugin: the same name granted to another plugin, or to another one with the same component, is
+//! another bucket. `quota` bounds the bytes of all its keys and values together, `keys` how many there are. A
+//! quota that is made smaller takes nothing away: what is there can be read and deleted, and nothing added until it fits.
+//!
+//! ```
+//! use mcp_resource_host::config::{KeyvalueGrant, Plugin};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut web = Plugin::new("web".parse()?, "http-cache.wasm", "web://".parse()?);
+//! assert!(web.grants.keyvalue.is_empty());
+//!
+//! web.grants.keyvalue.insert("pages".parse()?, KeyvalueGrant::default());
+//! let small = KeyvalueGrant { quota: "1MiB".parse()?, keys: 100.try_into()? };
+//! web.grants.keyvalue.insert("tokens".parse()?, small);
+//!
+//! assert_eq!(web.grants.keyvalue[&"pages".parse()?].quota.bytes(), 64 << 20);
+//! assert_eq!(web.grants.keyvalue[&"pages".parse()?].keys.get(), 100_000);
+//! # Ok(())
+//! # }
+//! ```
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use toml::de::DeValue;
+
+use crate::config::count::Count;
+use crate::config::error::{Advice, Problem, quote};
+use crate::config::reader::{FromNode, Node};
+use crate::config::size::{GIB, KIB, MIB, Size};
+
+/// The bytes that the keys and values of a bucket may have together.
+pub type BucketQuota = Size<KIB, { 64 * MIB }, { 64 * GIB }>;
+/// How many keys a bucket may have.
+pub type BucketKeys = Count<1, 100_000, 100_000_000>;
+
+/// What may be kept in a bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyvalueGrant {
+    /// The bytes of its keys and values together. 64 MiB unless set; 1 KiB to 64 GiB.
+    pub quota: BucketQuota,
+    /// The number of its keys. 100,000 unless set; 1 to 100,000,000.
+    pub keys: BucketKeys,
+}
+
+/// The name of a bucket: 1 to 64 of `a-z`, `A-Z`, `0-9`, `-`, `_` and `.`, beginning with a letter or digit.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BucketName(String);
+
+impl BucketName {
+    const LONGEST: usize = 64;
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A text that is no name of a bucket.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} is not a bucket name", quote(.0))]
+pub struct BucketNameError(String);
+
+impl Advice for BucketNameError {
+    fn advice(&self, _: &str) -> String {
+        format!(
+            "write the name that the provider opens: 1 to {} of a-z, A-Z, 0-9, `-`, `_` and `.`, beginning with a letter \
+             or digit, such as {}",
+            BucketName::LONGEST,
+            BucketName::example()
+        )
+    }
+}
+
+impl FromStr for BucketName {
+    type Err = BucketNameError;
+
+    fn from_str(text: &str) -> Result<Self, BucketNameError> {
+        let begins_well = text.starts_with(|c: char| c.is_ascii_alphanumeric());
+        let is_plain = text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
+        if begins_well && is_plain && text.len() <= Self::LONGEST {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(BucketNameError(text.to_owned()))
+        }
+    }
+}
+
+impl fmt::Display for BucketName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromNode for BucketName {
+    const WHAT: &'static str = "a bucket name";
+
+    fn example() -> String {
+        "\"pages\"".into()
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        node.parse()
+    }
+}
+
+/// The list of granted buckets, which the file has in any order and once each.
+pub(super) struct Keyvalue(pub(super) BTreeMap<BucketName, KeyvalueGrant>);
+
+impl FromNode for Keyvalue {
+    const WHAT: &'static str = "a list of buckets";
+
+    fn example() -> String {
+        format!("[{}]", BucketName::example())
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        let mut buckets = BTreeMap::new();
+        let mut places = BTreeMap::new();
+        for item in node.items::<BucketName>()? {
+            let Some(Bucket { name, grant }) = Bucket::from_node(&item) else { continue };
+            let place = item.span_of("bucket");
+            if let Some(first) = places.get(&name) {
+                let problem = Problem::new(format!("the bucket `{name}` is granted twice"), "grant each bucket once");
+                node.scope.report(problem.at(place).beside(Clone::clone(first), "the other one"));
+            } else {
+                places.insert(name.clone(), place);
+                buckets.insert(name, grant);
+            }
+        }
+        Some(Self(buckets))
+    }
+}
+
+/// One granted bucket, as the file has it.
+struct Bucket {
+    name: BucketName,
+    grant: KeyvalueGrant,
+}
+
+impl FromNode for Bucket {
+    const WHAT: &'static str = "a bucket name, or a table with `bucket`";
+
+    fn example() -> String {
+        format!("{{ bucket = {}, quota = {} }}", BucketName::example(), BucketQuota::example())
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        match node.value {
+            DeValue::String(_) => Some(Self { name: node.parse()?, grant: KeyvalueGrant::default() }),
+            _ => node.table(|table| {
+                let name = table.required("bucket");
+                let grant = KeyvalueGrant { quota: table.or_default("quota"), keys: table.or_default("keys") };
+                Some(Self { name: name?, grant })
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::{Config, Environment};
+
+    /// What that value of `grants.keyvalue` grants, or the first thing that is wrong with it.
+    fn granted(value: &str) -> Result<BTreeMap<BucketName, KeyvalueGrant>, String> {
+        let plugin = "name = 'git'\ncomponent = 'plugins/git.wasm'\nmount = 'git://linux/'";
+        let text = format!("[[plugin]]\n{plugin}\ngrants.keyvalue = {value}\n");
+        let config = Config::parse_in(&text, Path::new("tests/ui/valid/a.toml"), &Environment::empty());
+        let config = config.map_err(|error| error.problems()[0].message().to_owned())?;
+        Ok(config.plugins.first().map(|plugin| plugin.grants.keyvalue.clone()).unwrap())
+    }
+
+    fn names(value: &str) -> Vec<String> {
+        granted(value).unwrap().into_keys().map(|name| name.to_string()).collect()
+    }
+
+    #[test]
+    fn an_empty_list_grants_nothing() {
+        assert_eq!(granted("[]").unwrap(), BTreeMap::new());
+    }
+
+    #[test]
+    fn a_bucket_is_granted_by_its_name_and_by_a_table_alike() {
+        assert_eq!(granted("['pages']").unwrap(), granted("[{ bucket = 'pages' }]").unwrap());
+        assert_eq!(names("['pages', { bucket = 'tokens' }]"), ["pages", "tokens"]);
+    }
+
+    #[test]
+    fn a_bucket_has_default_quotas_unless_it_has_its_own() {
+        let grant = granted("['pages']").unwrap().into_values().next().unwrap();
+        assert_eq!((grant.quota.bytes(), grant.keys.get()), (64 << 20, 100_000));
+        let granted = granted("[{ bucket = 'a', quota = '1KiB', keys = 1 }, { bucket = 'b', keys = 7 }]").unwrap();
+        let quotas: Vec<_> = granted.values().map(|grant| (grant.quota.bytes(), grant.keys.get())).collect();
+        assert_eq!(quotas, [(1024, 1), (64 << 20, 7)]);
+    }
+
+    #[test]
+    fn a_bucket_name_is_short_and_plain_and_keeps_its_case() {
+        for text in ["pages", "0", "a-b_c.d", "Pages", &"a".repeat(64)] {
+            assert_eq!(text.parse::<BucketName>().unwrap().as_str(), text);
+        }
+        for text in ["", "-a", ".a", "_a", "a b", "a/b", "ノート", "a\0", &"a".repeat(65)] {
+            assert!(text.parse::<BucketName>().is_err(), "{text}");
+        }
+        assert_eq!(names("['pages', 'Pages']"), ["Pages", "pages"]);
+    }
+
+    #[test]
+    fn a_name_that_is_granted_twice_is_a_mistake_however_it_is_written() {
+        for value in ["['pages', 'pages']", "['pages', { bucket = 'pages', keys = 1 }]"] {
+            assert_eq!(granted(value).unwrap_err(), "the bucket `pages` is granted twice");
+        }
+    }
+
+    #[test]
+    fn quotas_have_a_least_and_a_most() {
+        for table in ["quota = '1023B'", "quota = '65GiB'", "keys = 0", "keys = 100_000_001"] {
+            let message = granted(&format!("[{{ bucket = 'a', {table} }}]")).unwrap_err();
+            assert!(message.contains("is not between"), "{message}");
+        }
+    }
+}

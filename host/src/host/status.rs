@@ -1,0 +1,42 @@
+//! How plugins are: loaded or not, set aside or not, and what went wrong with them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::catalog::Slot;
+use crate::plugin::{FaultKind, LoadError};
+use crate::uri::Mount;
+
+/// How a plugin is at one moment.
+#[derive(Debug)]
+pub struct Status<'a> {
+    /// Its name in the configuration.
+    pub name: &'a str,
+    /// The URI prefix that it owns.
+    pub mount: &'a Mount,
+    /// Whether it can be asked.
+    pub state: State<'a>,
+    /// How often something went wrong with it since it was loaded, by kind. Kinds of which there was nothing are not in it.
+    pub faults: BTreeMap<FaultKind, u64>,
+}
+
+/// Whether a plugin can be asked.
+#[derive(Debug)]
+pub enum State<'a> {
+    /// It is asked.
+    Loaded,
+    /// It could not be loaded. The others are served without it.
+    NotLoaded(&'a LoadError),
+    /// It kept failing. It is tried again with the first call that comes after so long.
+    SetAside(Duration),
+}
+
+impl<'a> Status<'a> {
+    pub(super) fn of(slot: &'a Slot) -> Self {
+        let (state, faults) = match &slot.plugin {
+            Ok(plugin) => (plugin.set_aside().map_or(State::Loaded, State::SetAside), plugin.faults()),
+            Err(error) => (State::NotLoaded(error), BTreeMap::new()),
+        };
+        Self { name: &slot.name, mount: &slot.mount, state, faults }
+    }
+}

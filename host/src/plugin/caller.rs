@@ -1,0 +1,197 @@
+//! One call: leave, a place, an instance, the guest's code under its limits, and what became of it.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::time::timeout;
+use wasmtime::Store;
+use wasmtime::component::ResourceTableError;
+
+use super::Plugin;
+use super::admission::{Admission, Place, Turn};
+use super::bindings::ProviderPre;
+use super::bindings::contract::Guest;
+use super::cpu::{CpuClock, OutOfCpu};
+use super::engine::Engine;
+use super::fault::Fault;
+use super::health::{Change, Leave, PATIENCE, Sign};
+use super::instance::{Instance, Running};
+use super::pool::Pool;
+use super::sandbox::Sandbox;
+use super::seats::Seat;
+use super::state::State;
+use crate::config::Limits;
+
+/// All that a call needs, shared by the calls of one plugin.
+pub(super) struct Caller {
+    pub(super) engine: Arc<Engine>,
+    pub(super) provider: ProviderPre<State>,
+    pub(super) sandbox: Sandbox,
+    pub(super) limits: Limits,
+    pub(super) admission: Admission,
+    /// Where instances go that may serve another call, if the plugin wants that.
+    pub(super) pool: Option<Arc<Pool>>,
+}
+
+/// Where a call runs.
+enum Room {
+    /// In an instance that has served others.
+    Kept(Instance),
+    /// In a fresh one, on this seat.
+    Fresh(Option<Seat>),
+}
+
+/// What became of a call.
+struct Outcome<T> {
+    answer: Result<T, Fault>,
+    /// The instance, if it may serve another call should the answer be good.
+    instance: Option<Instance>,
+    place: Place,
+}
+
+impl Plugin {
+    /// Calls the provider, and checks what it answers. Dropping the future ends the call, and its instance with it.
+    pub(super) async fn call<T, U, F, C>(
+        &self,
+        function: &'static str,
+        turn: Turn,
+        run: F,
+        check: C,
+    ) -> Result<U, Fault>
+    where
+        T: Send + 'static,
+        F: for<'a> FnOnce(&'a Guest, &'a mut Store<State>) -> Running<'a, T> + Send + 'static,
+        C: FnOnce(&Self, T) -> Result<U, Fault>,
+    {
+        self.leave().await.inspect_err(|fault| self.faults.note(function, fault))?;
+        let answer = self.make_call(function, turn, run, check).await;
+        if let Some(change) = self.health.note(Sign::from(&answer)) {
+            self.tell(change);
+        }
+        answer
+    }
+
+    /// Waits for the plugin's health to be known, if it is in doubt.
+    async fn leave(&self) -> Result<(), Fault> {
+        let trial = match self.health.leave(Instant::now()) {
+            Leave::Granted => return Ok(()),
+            Leave::Refused(left) => return Err(Fault::SetAside(left)),
+            Leave::AfterTrial(trial) => trial,
+        };
+        let answer = self
+            .make_call(
+                "list-entries",
+                Turn::Host,
+                |guest, store| Box::pin(guest.call_list_entries(store, None, None, 1)),
+                |plugin, page| plugin.page(page, None),
+            )
+            .await;
+        let (leave, change) = trial.ended(Sign::from(&answer), Instant::now());
+        change.into_iter().for_each(|change| self.tell(change));
+        leave.map_err(Fault::SetAside)
+    }
+
+    async fn make_call<T, U, F, C>(&self, function: &'static str, turn: Turn, run: F, check: C) -> Result<U, Fault>
+    where
+        T: Send + 'static,
+        F: for<'a> FnOnce(&'a Guest, &'a mut Store<State>) -> Running<'a, T> + Send + 'static,
+        C: FnOnce(&Self, T) -> Result<U, Fault>,
+    {
+        let called = self.caller.clone().call(turn, run).await;
+        let answer = called.and_then(|outcome| {
+            let answer = outcome.answer.and_then(|given| check(self, given));
+            let is_good = answer.as_ref().map_or_else(Fault::is_answer, |_| true);
+            if let Some((pool, instance)) = self.caller.pool.as_ref().zip(outcome.instance).filter(|_| is_good) {
+                pool.keep(instance);
+            }
+            drop(outcome.place);
+            answer
+        });
+        answer.inspect_err(|fault| self.faults.note(function, fault))
+    }
+
+    fn tell(&self, change: Change) {
+        let plugin = self.name();
+        match change {
+            Change::SetAside(pause) => tracing::warn!(
+                target: "mcp_host::plugin", plugin, pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
+                "set aside: {PATIENCE} calls in a row failed, and it does not list its first entry either"
+            ),
+            Change::Back => tracing::info!(target: "mcp_host::plugin", plugin, "it answers again, and is back"),
+        }
+    }
+}
+
+impl Caller {
+    async fn call<T, F>(self: Arc<Self>, turn: Turn, run: F) -> Result<Outcome<T>, Fault>
+    where
+        T: Send + 'static,
+        F: for<'a> FnOnce(&'a Guest, &'a mut Store<State>) -> Running<'a, T> + Send + 'static,
+    {
+        let engine = self.engine.clone();
+        let (place, room) = self.admission.enter(turn, self.room()).await?;
+        let task = engine.spawn(async move {
+            let (answer, instance) = self.run(room, run).await;
+            // An instance that serves no other call ends here, on a guest thread, and before its place is free.
+            let instance = instance.filter(|_| self.pool.is_some());
+            Outcome { answer, instance, place }
+        });
+        task.await.map_err(|error| Fault::Host(error.to_string()))
+    }
+
+    /// An instance that is idle, or a seat for a fresh one.
+    async fn room(&self) -> Room {
+        match self.pool.as_ref().and_then(|pool| pool.take()) {
+            Some(instance) => Room::Kept(instance),
+            None => Room::Fresh(self.engine.seats.take().await),
+        }
+    }
+
+    /// Makes the call. The instance comes back only if the provider had the last word.
+    async fn run<T, F>(&self, room: Room, run: F) -> (Result<T, Fault>, Option<Instance>)
+    where
+        F: for<'a> FnOnce(&'a Guest, &'a mut Store<State>) -> Running<'a, T>,
+    {
+        let mut instance = match room {
+            Room::Kept(instance) => instance,
+            Room::Fresh(seat) => match self.sandbox.state() {
+                Ok(state) => Instance::new(self.engine.wasmtime(), state, seat),
+                Err(error) => return (Err(Fault::Grant(error.to_string())), None),
+            },
+        };
+        let _epoch_moves = self.engine.ticker.run();
+        let clock = Arc::new(CpuClock::default());
+        let deadline = self.limits.deadline.duration();
+        let call = clock.time(instance.call(&self.provider, &self.limits, &clock, run));
+        match timeout(deadline, call).await {
+            Ok(Ok(answer)) => (answer.map_err(Fault::from), Some(instance)),
+            Ok(Err(error)) => (Err(self.classify(&error, instance.state())), None),
+            Err(_) => (Err(Fault::Deadline(deadline)), None),
+        }
+    }
+
+    /// What ended the guest.
+    fn classify(&self, error: &wasmtime::Error, state: &State) -> Fault {
+        if error.downcast_ref::<OutOfCpu>().is_some() {
+            return Fault::Cpu(self.limits.cpu.duration());
+        }
+        if state.memory.refused() {
+            return Fault::Memory(self.limits.memory.bytes());
+        }
+        if matches!(error.downcast_ref(), Some(ResourceTableError::Full)) {
+            return Fault::Handles(self.limits.handles.get());
+        }
+        let message = format!("{error:#}");
+        // wasmtime has no types for these errors.
+        if message.contains("fuel allocated for hostcalls has been exhausted") {
+            return Fault::Reply(self.limits.reply.bytes());
+        }
+        if message.contains("store handle limit exceeded") {
+            return Fault::Handles(self.limits.handles.get());
+        }
+        if message.contains("requested len") {
+            return Fault::Random(self.limits.random.bytes());
+        }
+        Fault::Trap(message)
+    }
+}

@@ -1,0 +1,142 @@
+//! Kinds of faults: what they are counted by.
+
+use std::fmt;
+
+use super::Fault;
+
+/// What kind of fault it was. Answers that say no (not found, invalid, denied) are none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FaultKind {
+    /// The provider said that it cannot answer now.
+    Unavailable,
+    /// The provider said that it is at fault itself.
+    Internal,
+    /// The guest trapped.
+    Trap,
+    /// What it answered breaks the contract, as a whole or in a part that was left out.
+    Contract,
+    /// A call took too long (`limits.deadline`).
+    Deadline,
+    /// A call computed for too long (`limits.cpu`).
+    Cpu,
+    /// It ran out of memory (`limits.memory`).
+    Memory,
+    /// An answer was too large (`limits.reply`).
+    Reply,
+    /// An answer had too many items (`limits.items`).
+    Items,
+    /// A listing did not end (`limits.listing`).
+    Listing,
+    /// A guest held too many handles (`limits.handles`).
+    Handles,
+    /// A guest asked for too many random bytes at once (`limits.random`).
+    Random,
+    /// A call came too soon (`limits.rate`).
+    Rate,
+    /// A call found the queue full (`limits.queue`).
+    Queue,
+    /// A call found no place in time (`limits.wait`).
+    Wait,
+    /// A call was refused because the plugin was set aside.
+    SetAside,
+    /// A granted directory could not be opened.
+    Grant,
+    /// The host itself failed.
+    Host,
+}
+
+impl FaultKind {
+    /// Every kind, in the order of its number.
+    pub(in crate::plugin) const ALL: [Self; 18] = [
+        Self::Unavailable,
+        Self::Internal,
+        Self::Trap,
+        Self::Contract,
+        Self::Deadline,
+        Self::Cpu,
+        Self::Memory,
+        Self::Reply,
+        Self::Items,
+        Self::Listing,
+        Self::Handles,
+        Self::Random,
+        Self::Rate,
+        Self::Queue,
+        Self::Wait,
+        Self::SetAside,
+        Self::Grant,
+        Self::Host,
+    ];
+
+    /// Its name, as the log and programs have it: one word, with hyphens.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unavailable => "unavailable",
+            Self::Internal => "internal",
+            Self::Trap => "trap",
+            Self::Contract => "contract",
+            Self::Deadline => "deadline",
+            Self::Cpu => "cpu",
+            Self::Memory => "memory",
+            Self::Reply => "reply",
+            Self::Items => "items",
+            Self::Listing => "listing",
+            Self::Handles => "handles",
+            Self::Random => "random",
+            Self::Rate => "rate",
+            Self::Queue => "queue",
+            Self::Wait => "wait",
+            Self::SetAside => "set-aside",
+            Self::Grant => "grant",
+            Self::Host => "host",
+        }
+    }
+
+    /// Whether one fault of the kind says the same as the next, so that the log needs only some of them.
+    pub(in crate::plugin) fn is_repetitive(self) -> bool {
+        !matches!(self, Self::Unavailable | Self::Internal | Self::Trap | Self::Contract | Self::Grant | Self::Host)
+    }
+}
+
+impl fmt::Display for FaultKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Fault {
+    /// What kind of fault it is; none if it is an answer that says no.
+    pub fn kind(&self) -> Option<FaultKind> {
+        Some(match self {
+            Self::NotFound | Self::InvalidRequest(_) | Self::Denied(_) => return None,
+            Self::Unavailable { .. } => FaultKind::Unavailable,
+            Self::Internal(_) => FaultKind::Internal,
+            Self::SetAside(_) => FaultKind::SetAside,
+            Self::Rate(_) => FaultKind::Rate,
+            Self::Queue(_) => FaultKind::Queue,
+            Self::Busy(_) => FaultKind::Wait,
+            Self::Deadline(_) => FaultKind::Deadline,
+            Self::Cpu(_) => FaultKind::Cpu,
+            Self::Memory(_) => FaultKind::Memory,
+            Self::Reply(_) => FaultKind::Reply,
+            Self::Items { .. } => FaultKind::Items,
+            Self::Listing(_) | Self::Barren(_) => FaultKind::Listing,
+            Self::Handles(_) => FaultKind::Handles,
+            Self::Random(_) => FaultKind::Random,
+            Self::Trap(_) => FaultKind::Trap,
+            Self::Contract(_) => FaultKind::Contract,
+            Self::Grant(_) => FaultKind::Grant,
+            Self::Host(_) => FaultKind::Host,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_numbered_in_their_order() {
+        assert!(FaultKind::ALL.iter().enumerate().all(|(number, kind)| *kind as usize == number));
+    }
+}

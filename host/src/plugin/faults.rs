@@ -1,0 +1,123 @@
+//! What went wrong with one plugin: counted by kind, and told in the log.
+//!
+//! What differs from one time to the next (a trap, a broken contract, what the provider says of a failure) is told each
+//! time, within an allowance of bytes a minute that is as large as the guest's own, but not the same: a guest that floods
+//! its log hides nothing. What is over a limit says the same each time: each kind is told once in [`PERIOD`], with
+//! the number of those that were not told since.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::bindings::logging::Level;
+use super::fault::{Fault, FaultKind};
+use super::guest_log::GuestLog;
+
+/// How often what is over one limit is told.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// The faults of one plugin.
+pub(super) struct Faults {
+    plugin: Arc<str>,
+    log: Arc<GuestLog>,
+    kinds: [Kind; FaultKind::ALL.len()],
+}
+
+#[derive(Default)]
+struct Kind {
+    count: AtomicU64,
+    told: Mutex<Told>,
+}
+
+#[derive(Default)]
+struct Told {
+    last: Option<Instant>,
+    untold: u64,
+}
+
+impl Told {
+    /// Whether to tell of one more; if so, how many were not told since the last.
+    fn one_more(&mut self, now: Instant) -> Option<u64> {
+        if self.last.is_some_and(|last| now.saturating_duration_since(last) < PERIOD) {
+            self.untold = self.untold.saturating_add(1);
+            return None;
+        }
+        self.last = Some(now);
+        Some(std::mem::take(&mut self.untold))
+    }
+}
+
+impl Faults {
+    /// None so far, of that plugin, which may be told of in so many bytes a minute.
+    pub(super) fn new(plugin: Arc<str>, bytes_per_minute: u64) -> Self {
+        let log = GuestLog::new(plugin.clone(), bytes_per_minute);
+        Self { plugin, log, kinds: Default::default() }
+    }
+
+    /// Takes note of a call that failed, unless the failure is an answer that says no.
+    pub(super) fn note(&self, function: &str, fault: &Fault) {
+        let Some(kind) = fault.kind() else { return };
+        if !kind.is_repetitive() {
+            return self.tell(kind, function, &fault.to_string());
+        }
+        let Some(noted) = self.kind(kind) else { return };
+        noted.count.fetch_add(1, Ordering::Relaxed);
+        let untold = noted.told.lock().unwrap_or_else(PoisonError::into_inner).one_more(Instant::now());
+        if let Some(untold) = untold {
+            let plugin = &*self.plugin;
+            let kind = kind.name();
+            tracing::warn!(target: "mcp_host::plugin", plugin, function, kind, untold, "{fault}");
+        }
+    }
+
+    /// Takes note of something that the provider did wrong in an answer that is good otherwise.
+    pub(super) fn note_part(&self, message: &str) {
+        self.tell(FaultKind::Contract, "", message);
+    }
+
+    /// How many there were of each kind of which there were any.
+    pub(super) fn counts(&self) -> BTreeMap<FaultKind, u64> {
+        let counted = FaultKind::ALL.into_iter().zip(&self.kinds);
+        let counted = counted.map(|(kind, noted)| (kind, noted.count.load(Ordering::Relaxed)));
+        counted.filter(|(_, count)| *count > 0).collect()
+    }
+
+    fn tell(&self, kind: FaultKind, function: &str, message: &str) {
+        if let Some(noted) = self.kind(kind) {
+            noted.count.fetch_add(1, Ordering::Relaxed);
+        }
+        self.log.line(Level::Warn, function, message);
+    }
+
+    fn kind(&self, kind: FaultKind) -> Option<&Kind> {
+        self.kinds.get(kind as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_counted_by_kind_and_answers_are_none() {
+        let faults = Faults::new("a".into(), 1024);
+        for fault in [Fault::NotFound, Fault::Trap("x".into()), Fault::Queue(1), Fault::Queue(1)] {
+            faults.note("read", &fault);
+        }
+        faults.note_part("a bad hint");
+        let expected = [(FaultKind::Trap, 1), (FaultKind::Contract, 1), (FaultKind::Queue, 2)];
+        assert_eq!(faults.counts(), BTreeMap::from(expected));
+    }
+
+    #[test]
+    fn what_repeats_is_told_once_in_a_period_with_how_often_it_was_not() {
+        let mut told = Told::default();
+        let start = Instant::now();
+        assert_eq!(told.one_more(start), Some(0));
+        assert_eq!(told.one_more(start), None);
+        assert_eq!(told.one_more(start + PERIOD / 2), None);
+        assert_eq!(told.one_more(start + PERIOD), Some(2));
+        assert_eq!(told.one_more(start + PERIOD * 2), Some(0));
+    }
+}

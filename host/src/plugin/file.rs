@@ -1,0 +1,139 @@
+//! A component file as it lies on disk: what kind of file it is, how large, and what is in it.
+//!
+//! Nothing of it is parsed or run, and it is never in memory as a whole, however large it is: a small piece of it is, while its
+//! digest is made. Whoever reads it again, as the compiler does, compares with that digest.
+
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::path::{Path, PathBuf};
+
+use super::LoadError;
+use crate::config::Digest;
+
+/// The largest component that is loaded, in bytes.
+pub(super) const LARGEST: u64 = 256 << 20;
+/// How much of a file says what it is: the magic number, the version and the layer.
+const HEAD: usize = 8;
+
+/// A file that may be a component.
+#[derive(Debug)]
+pub(super) struct ComponentFile {
+    pub(super) path: PathBuf,
+    pub(super) digest: Digest,
+    pub(super) size: u64,
+    file: File,
+}
+
+impl ComponentFile {
+    /// Looks at a file. If its digest is not the one that is pinned, it is refused.
+    pub(super) async fn open(path: &Path, pinned: Option<Digest>) -> Result<Self, LoadError> {
+        let asked = path.to_owned();
+        let looked = tokio::task::spawn_blocking(move || Self::look(asked, pinned)).await;
+        looked.unwrap_or_else(|error| Err(unreadable(path, io::Error::other(error))))
+    }
+
+    fn look(path: PathBuf, pinned: Option<Digest>) -> Result<Self, LoadError> {
+        let fault = |source| unreadable(&path, source);
+        // Opening a pipe would wait for somebody to write to it.
+        if !path.metadata().map_err(fault)?.is_file() {
+            return Err(fault(io::Error::other("it is not a file")));
+        }
+        let mut file = File::open(&path).map_err(fault)?;
+        if file.metadata().map_err(fault)?.len() > LARGEST {
+            return Err(too_large(path));
+        }
+        let mut head = Vec::with_capacity(HEAD);
+        file.by_ref().take(HEAD as u64).read_to_end(&mut head).map_err(fault)?;
+        check_kind(&path, &head)?;
+        file.rewind().map_err(fault)?;
+        let (digest, size) = Digest::of_reader(file.by_ref().take(LARGEST.saturating_add(1))).map_err(fault)?;
+        if size > LARGEST {
+            return Err(too_large(path));
+        }
+        match pinned {
+            Some(expected) if expected != digest => Err(LoadError::Digest { file: path, expected, found: digest }),
+            _ => Ok(Self { path, digest, size, file }),
+        }
+    }
+
+    /// The file once more from its beginning, for one who compares what it reads with the digest.
+    pub(super) fn reopen(&self) -> io::Result<File> {
+        let mut file = self.file.try_clone()?;
+        file.rewind()?;
+        Ok(file)
+    }
+}
+
+fn unreadable(path: &Path, source: io::Error) -> LoadError {
+    LoadError::Read { file: path.to_owned(), source }
+}
+
+fn too_large(file: PathBuf) -> LoadError {
+    LoadError::TooLarge { file, what: format!("more than {}", bytesize::ByteSize(LARGEST)) }
+}
+
+/// Says what a file is that is no component, before a compiler says it less clearly.
+fn check_kind(file: &Path, head: &[u8]) -> Result<(), LoadError> {
+    let found = match head {
+        // The magic number, then version and layer: 13 and 1 for a component, 1 and 0 for a core module.
+        [0, b'a', b's', b'm', _, _, 1, 0, ..] => return Ok(()),
+        [0, b'a', b's', b'm', 1, 0, 0, 0, ..] => {
+            "it is a core module; build it for `wasm32-wasip2`, or make a component of it with `wasm-tools component new`"
+        }
+        [0, b'a', b's', b'm', ..] => "it is WebAssembly of an unknown version",
+        [] => "it is empty",
+        _ => "it does not begin as WebAssembly does",
+    };
+    Err(LoadError::NotAComponent { file: file.to_owned(), found: found.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0and more";
+
+    fn written(bytes: &[u8]) -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), bytes).unwrap();
+        file
+    }
+
+    #[test]
+    fn a_file_is_known_by_its_content_and_read_again_from_its_beginning() {
+        let file = written(COMPONENT);
+        let looked = ComponentFile::look(file.path().to_owned(), None).unwrap();
+        assert_eq!((looked.digest, looked.size), (Digest::of(COMPONENT), COMPONENT.len() as u64));
+        for _ in 0..2 {
+            let mut again = Vec::new();
+            looked.reopen().unwrap().read_to_end(&mut again).unwrap();
+            assert_eq!(again, COMPONENT);
+        }
+    }
+
+    #[test]
+    fn a_file_that_differs_from_its_digest_is_refused_with_both() {
+        let file = written(COMPONENT);
+        let look = |pinned| ComponentFile::look(file.path().to_owned(), Some(pinned));
+        look(Digest::of(COMPONENT)).unwrap();
+        let (expected, found) = (Digest::of(b"another"), Digest::of(COMPONENT));
+        let error = look(expected).unwrap_err().to_string();
+        assert!(error.contains(&expected.to_string()) && error.contains(&found.to_string()), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_is_too_large_is_refused_unread() {
+        let file = written(COMPONENT);
+        file.as_file().set_len(LARGEST + 1).unwrap();
+        let error = ComponentFile::look(file.path().to_owned(), None).unwrap_err();
+        assert!(matches!(error, LoadError::TooLarge { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_pipe_is_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = ComponentFile::look(dir.path().to_owned(), None).unwrap_err();
+        assert!(error.to_string().ends_with("it is not a file"), "{error}");
+        ComponentFile::look("/dev/zero".into(), None).unwrap_err();
+    }
+}

@@ -1,0 +1,144 @@
+//! Opening what lies below a granted directory.
+//!
+//! What is opened is a file or a directory. A FIFO, a device or a socket is refused without touching it: opening one can wait
+//! for ever, or have an effect. So each path is looked at before it is opened. Somebody could put another thing in its place
+//! between the two, so it is opened without waiting (`O_NONBLOCK`, which means nothing to a file), and looked at once more.
+//! No thread waits for anything, whoever wins such a race.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt, OpenOptionsSyncExt};
+use cap_primitives::fs::{Metadata, OpenOptions, open, stat};
+use rustix::io::Errno;
+use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorFlags, ErrorCode, OpenFlags, PathFlags};
+use wasmtime_wasi::{FsPerms, OpenMode};
+
+use super::ledger::{ENTRY, Turn};
+
+/// How often an opening starts again because something else came or went meanwhile.
+const ATTEMPTS: usize = 4;
+
+/// How a path is to be opened.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct How {
+    follow: FollowSymlinks,
+    oflags: OpenFlags,
+    read: bool,
+    write: bool,
+}
+
+/// What was opened.
+#[derive(Debug)]
+pub(super) enum Opened {
+    File(File),
+    Dir(File),
+}
+
+impl How {
+    /// What a guest asks for, if it makes sense and `perms` allow it.
+    pub(super) fn new(
+        path: PathFlags,
+        oflags: OpenFlags,
+        flags: DescriptorFlags,
+        perms: FsPerms,
+    ) -> Result<Self, ErrorCode> {
+        let durable = DescriptorFlags::FILE_INTEGRITY_SYNC
+            | DescriptorFlags::DATA_INTEGRITY_SYNC
+            | DescriptorFlags::REQUESTED_WRITE_SYNC;
+        if flags.intersects(durable) {
+            return Err(ErrorCode::Unsupported);
+        }
+        let changes = OpenFlags::CREATE | OpenFlags::TRUNCATE;
+        if oflags.contains(OpenFlags::DIRECTORY) && oflags.intersects(changes | OpenFlags::EXCLUSIVE) {
+            return Err(ErrorCode::Invalid);
+        }
+        let write = oflags.intersects(changes) || flags.contains(DescriptorFlags::WRITE);
+        if write && perms.write_not_permitted() {
+            return Err(ErrorCode::NotPermitted);
+        }
+        let follow = match path.contains(PathFlags::SYMLINK_FOLLOW) {
+            true => FollowSymlinks::Yes,
+            false => FollowSymlinks::No,
+        };
+        // What is not opened to be written is opened to be read: the system wants one of them.
+        let read = flags.contains(DescriptorFlags::READ) || !flags.contains(DescriptorFlags::WRITE);
+        Ok(Self { follow, oflags, read, write })
+    }
+
+    /// Whether it may make something new.
+    pub(super) fn creates(self) -> bool {
+        self.oflags.contains(OpenFlags::CREATE)
+    }
+
+    /// What the descriptor may be used for.
+    pub(super) fn mode(self) -> OpenMode {
+        let mut mode = OpenMode::empty();
+        mode.set(OpenMode::READ, self.read);
+        mode.set(OpenMode::WRITE, self.write);
+        mode
+    }
+
+    /// Opens what is there.
+    pub(super) fn existing(self, dir: &File, path: &str) -> io::Result<Opened> {
+        self.check(&stat(dir, Path::new(path), self.follow)?)?;
+        self.open(dir, path, false)
+    }
+
+    /// Opens what is there, or makes a new file, which is charged.
+    pub(super) fn existing_or_new(self, dir: &File, path: &str, turn: &Turn) -> io::Result<Opened> {
+        for _ in 0..ATTEMPTS {
+            match stat(dir, Path::new(path), self.follow) {
+                Ok(_) if self.oflags.contains(OpenFlags::EXCLUSIVE) => return Err(Errno::EXIST.into()),
+                Ok(found) => {
+                    self.check(&found)?;
+                    match self.open(dir, path, false) {
+                        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                        opened => return opened,
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    turn.charge(ENTRY)?;
+                    return self.open(dir, path, true).inspect_err(|_| turn.give_back(ENTRY));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Errno::BUSY.into())
+    }
+
+    fn open(self, dir: &File, path: &str, create: bool) -> io::Result<Opened> {
+        let exclusive = create && self.oflags.contains(OpenFlags::EXCLUSIVE);
+        let mut options = OpenOptions::new();
+        options
+            .read(self.read)
+            .write(self.write)
+            .truncate(self.oflags.contains(OpenFlags::TRUNCATE))
+            .create(create && !exclusive)
+            .create_new(exclusive)
+            .follow(self.follow)
+            .nonblock(true);
+        let opened = open(dir, Path::new(path), &options)?;
+        let found = Metadata::from_file(&opened)?;
+        self.check(&found)?;
+        Ok(if found.is_dir() { Opened::Dir(opened) } else { Opened::File(opened) })
+    }
+
+    /// Refuses what is neither a file nor a directory, or not what was asked for.
+    fn check(self, found: &Metadata) -> io::Result<()> {
+        if found.is_symlink() {
+            return Err(Errno::LOOP.into());
+        }
+        if !found.is_dir() && !found.is_file() {
+            return Err(Errno::PERM.into());
+        }
+        if !found.is_dir() && self.oflags.contains(OpenFlags::DIRECTORY) {
+            return Err(Errno::NOTDIR.into());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,117 @@
+//! Headers: which are whose, and how many there may be.
+//!
+//! Those of a connection (RFC 9110, section 7.6.1) go no further than the connection, in either direction. `Host` is the
+//! origin's. The credentials of a grant stand in place of what the guest sent by the same names.
+
+use hyper::HeaderMap;
+use hyper::header::{self, HeaderName, HeaderValue};
+
+use crate::config::{HttpGrant, Origin};
+
+/// How many header lines a message may have.
+pub(super) const MOST: usize = 256;
+
+/// What belongs to one connection.
+const OF_THE_CONNECTION: [HeaderName; 10] = [
+    header::CONNECTION,
+    HeaderName::from_static("http2-settings"),
+    HeaderName::from_static("keep-alive"),
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    HeaderName::from_static("proxy-connection"),
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// Whether a guest neither sets nor sees it.
+pub(super) fn is_the_hosts(name: &HeaderName) -> bool {
+    *name == header::HOST || OF_THE_CONNECTION.contains(name)
+}
+
+/// Takes out what belongs to the connection: the known headers, and those that `Connection` names.
+pub(super) fn strip(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        // They say what the body is, and a server that names them there is wrong about it.
+        .filter(|name| *name != header::CONTENT_LENGTH && *name != header::CONTENT_TYPE)
+        .collect();
+    for name in OF_THE_CONNECTION.iter().chain(&named) {
+        headers.remove(name);
+    }
+}
+
+/// Puts the host's own in, in place of the guest's.
+pub(super) fn complete(headers: &mut HeaderMap, origin: &Origin, grant: &HttpGrant) {
+    // An origin is ASCII without spaces, so this is always a header.
+    if let Ok(host) = HeaderValue::try_from(origin.authority()) {
+        headers.insert(header::HOST, host);
+    }
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    for (name, value) in &grant.headers {
+        headers.insert(name.header().clone(), value.expose().header().clone());
+    }
+}
+
+/// How many bytes they are as a message has them.
+pub(super) fn size(headers: &HeaderMap) -> u64 {
+    let line =
+        |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len().saturating_add(value.len()).saturating_add(4);
+    headers.iter().map(line).fold(0, |sum: u64, line| sum.saturating_add(u64::try_from(line).unwrap_or(u64::MAX)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Secret;
+
+    fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
+        let line = |(name, value): &(&'static str, &'static str)| {
+            (HeaderName::from_static(name), HeaderValue::from_static(value))
+        };
+        lines.iter().map(line).collect()
+    }
+
+    #[test]
+    fn what_belongs_to_the_connection_goes_no_further() {
+        let mut headers = headers(&[
+            ("connection", "close, X-Trace"),
+            ("connection", "keep-alive"),
+            ("keep-alive", "timeout=5"),
+            ("transfer-encoding", "chunked"),
+            ("x-trace", "1"),
+            ("content-type", "text/plain"),
+        ]);
+        strip(&mut headers);
+        assert_eq!(headers, self::headers(&[("content-type", "text/plain")]));
+    }
+
+    #[test]
+    fn the_hosts_own_stand_in_place_of_the_guests() {
+        let origin = "https://docs.rs:8443".parse().unwrap();
+        let mut grant = HttpGrant::new("https://docs.rs:8443".parse().unwrap());
+        grant.headers.insert("Authorization".parse().unwrap(), Secret::new("Bearer hunter2".parse().unwrap()));
+        let mut headers =
+            headers(&[("host", "evil.org"), ("authorization", "a"), ("authorization", "b"), ("accept", "*/*")]);
+        complete(&mut headers, &origin, &grant);
+        assert_eq!(
+            headers,
+            self::headers(&[
+                ("host", "docs.rs:8443"),
+                ("authorization", "Bearer hunter2"),
+                ("accept", "*/*"),
+                ("connection", "close")
+            ])
+        );
+    }
+
+    #[test]
+    fn headers_are_as_large_as_their_lines() {
+        assert_eq!(size(&headers(&[("a", "b"), ("a", "cd")])), "a: b\r\na: cd\r\n".len() as u64);
+    }
+}

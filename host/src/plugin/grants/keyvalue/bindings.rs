@@ -1,0 +1,39 @@
+//! `wasi:keyvalue` as wasmtime's generated code has it, in the standard's newest draft and in the one before.
+
+mod generated {
+    #![allow(missing_docs, unreachable_pub, reason = "generated; the WIT files are the documentation")]
+    wasmtime::component::bindgen!({
+        path: "../wit",
+        inline: "
+            package mcp-host:keyvalue;
+            world keyvalue {
+                import wasi:keyvalue/store@0.2.0-draft2;
+                import wasi:keyvalue/atomics@0.2.0-draft2;
+                import wasi:keyvalue/batch@0.2.0-draft2;
+            }
+        ",
+        imports: { default: async | trappable },
+        with: {
+            "wasi:keyvalue/store.bucket": super::super::Bucket,
+            "wasi:keyvalue/atomics.cas": super::super::Cas,
+        },
+        trappable_error_type: {
+            "wasi:keyvalue/store.error" => super::super::StoreError,
+            "wasi:keyvalue/atomics.cas-error" => super::super::host::SwapError,
+        },
+    });
+}
+
+mod generated_draft {
+    #![allow(missing_docs, unreachable_pub, reason = "generated; the WIT files are the documentation")]
+    wasmtime::component::bindgen!({
+        path: "wit",
+        world: "wasi:keyvalue/imports",
+        imports: { default: async | trappable },
+        with: { "wasi:keyvalue/store.bucket": super::super::Bucket },
+        trappable_error_type: { "wasi:keyvalue/store.error" => super::super::StoreError },
+    });
+}
+
+pub(super) use self::generated::wasi::keyvalue as newest;
+pub(super) use self::generated_draft::wasi::keyvalue as draft;

@@ -1,0 +1,355 @@
+//! What a component imports, against what its plugin is granted.
+//!
+//! Found out from the component's type alone: nothing of it runs. Imports are taken together by what they are for:
+//!
+//! | interfaces | granted by | imported, and nothing granted |
+//! |---|---|---|
+//! | `wasi:filesystem` | `grants.dirs` | [`NotGranted`](Standing::NotGranted): standard libraries import it, used or not |
+//! | `wasi:cli/environment` | `grants.env` | the same |
+//! | `wasi:config` | `config` | the same: a provider has defaults |
+//! | `wasi:http/outgoing-handler` | `grants.http` | [`Missing`](Standing::Missing): every request will be refused |
+//! | `wasi:keyvalue` | `grants.keyvalue` | [`Missing`](Standing::Missing): no bucket can be opened |
+//! | `wasi:sockets` | nothing | [`Never`](Standing::Never): they always refuse |
+//! | all other | | [`Always`](Standing::Always): clocks, random numbers, streams, the log |
+//!
+//! What is granted and not imported is [`ForNothing`](Standing::ForNothing). Values of variables and settings are not looked
+//! at.
+
+use std::collections::BTreeMap;
+
+use crate::config::{self, Mode};
+
+/// What imports are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Capability {
+    /// Files: `wasi:filesystem`.
+    Directories,
+    /// The web: `wasi:http`.
+    Http,
+    /// What must last: `wasi:keyvalue`.
+    Keyvalue,
+    /// Variables: `wasi:cli/environment`.
+    Variables,
+    /// What the provider is told: `wasi:config`.
+    Config,
+    /// Sockets and names of hosts: `wasi:sockets`.
+    Sockets,
+    /// The host's log: `wasi:logging`.
+    Log,
+    /// Clocks: `wasi:clocks`.
+    Clocks,
+    /// Random numbers: `wasi:random`.
+    Random,
+    /// Streams: `wasi:io`, standard input and output, the end of a program.
+    Streams,
+    /// Types without functions.
+    Types,
+}
+
+impl Capability {
+    const ALL: [Self; 11] = [
+        Self::Directories,
+        Self::Http,
+        Self::Keyvalue,
+        Self::Variables,
+        Self::Config,
+        Self::Sockets,
+        Self::Log,
+        Self::Clocks,
+        Self::Random,
+        Self::Streams,
+        Self::Types,
+    ];
+
+    /// What an interface is for.
+    fn of(import: &str) -> Self {
+        let interface = import.split('@').next().unwrap_or(import);
+        let (package, name) = interface.split_once('/').unwrap_or((interface, ""));
+        match (package, name) {
+            ("wasi:filesystem", _) => Self::Directories,
+            ("wasi:http", _) => Self::Http,
+            ("wasi:keyvalue", _) => Self::Keyvalue,
+            ("wasi:cli", "environment") => Self::Variables,
+            ("wasi:config", _) => Self::Config,
+            ("wasi:sockets", _) => Self::Sockets,
+            ("wasi:logging", _) => Self::Log,
+            ("wasi:clocks", _) => Self::Clocks,
+            ("wasi:random", _) => Self::Random,
+            ("wasi:io" | "wasi:cli", _) => Self::Streams,
+            _ => Self::Types,
+        }
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Directories => "directories",
+            Self::Http => "http",
+            Self::Keyvalue => "keyvalue",
+            Self::Variables => "variables",
+            Self::Config => "config",
+            Self::Sockets => "sockets",
+            Self::Log => "log",
+            Self::Clocks => "clocks",
+            Self::Random => "random",
+            Self::Streams => "streams",
+            Self::Types => "types",
+        }
+    }
+
+    /// The key of a `[[plugin]]` that grants it, if it is granted at all.
+    pub fn key(self) -> Option<&'static str> {
+        match self {
+            Self::Directories => Some("grants.dirs"),
+            Self::Http => Some("grants.http"),
+            Self::Keyvalue => Some("grants.keyvalue"),
+            Self::Variables => Some("grants.env"),
+            Self::Config => Some("config"),
+            _ => None,
+        }
+    }
+
+    /// The interface that it takes to make use of what is granted.
+    fn interface(self) -> &'static str {
+        match self {
+            Self::Directories => "wasi:filesystem",
+            Self::Http => "wasi:http/outgoing-handler",
+            Self::Keyvalue => "wasi:keyvalue",
+            Self::Variables => "wasi:cli/environment",
+            Self::Config => "wasi:config",
+            Self::Sockets => "wasi:sockets",
+            Self::Log => "wasi:logging",
+            Self::Clocks => "wasi:clocks",
+            Self::Random => "wasi:random",
+            Self::Streams => "wasi:io",
+            Self::Types => "",
+        }
+    }
+
+    /// What of it a plugin is granted, each as a short text without anything secret.
+    fn granted(self, plugin: &config::Plugin) -> Vec<String> {
+        let grants = &plugin.grants;
+        match self {
+            Self::Directories => {
+                let dirs = grants.dirs.iter().map(|(guest, grant)| match grant.mode {
+                    Mode::ReadOnly => format!("{guest} (ro)"),
+                    Mode::ReadWrite => format!("{guest} (rw)"),
+                });
+                dirs.collect()
+            }
+            Self::Http => grants.http.iter().map(|grant| grant.origin.to_string()).collect(),
+            Self::Keyvalue => grants.keyvalue.keys().map(ToString::to_string).collect(),
+            Self::Variables => grants.env.keys().map(ToString::to_string).collect(),
+            Self::Config => plugin.config.keys().cloned().collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn standing(self, is_used: bool, is_granted: bool) -> Standing {
+        match (self, is_used, is_granted) {
+            (Self::Sockets, ..) => Standing::Never,
+            (capability, ..) if capability.key().is_none() => Standing::Always,
+            (_, true, true) => Standing::Granted,
+            (_, false, true) => Standing::ForNothing,
+            (Self::Http | Self::Keyvalue, true, false) => Standing::Missing,
+            (_, _, false) => Standing::NotGranted,
+        }
+    }
+}
+
+/// How what is imported stands to what is granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Standing {
+    /// It needs no grant.
+    Always,
+    /// It is imported and granted.
+    Granted,
+    /// It is imported and not granted, which may well be as it should: whatever a standard library can do is imported.
+    NotGranted,
+    /// It is imported, of no use without a grant, and not granted.
+    Missing,
+    /// It is granted and not imported: the grant can be taken away.
+    ForNothing,
+    /// It is imported and refuses, whatever is granted.
+    Never,
+}
+
+impl Standing {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Always => "always there",
+            Self::Granted => "granted",
+            Self::NotGranted => "not granted",
+            Self::Missing => "missing",
+            Self::ForNothing => "for nothing",
+            Self::Never => "never granted",
+        }
+    }
+}
+
+/// One kind of imports, and what is granted for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// What it is for.
+    pub capability: Capability,
+    /// The interfaces that are imported, in order.
+    pub imports: Vec<String>,
+    /// What is granted: directories as the provider sees them, origins, buckets, names of variables, keys of settings.
+    pub granted: Vec<String>,
+    /// How both stand to each other.
+    pub standing: Standing,
+}
+
+impl Need {
+    /// What is wrong with it, if anything is: something is missing, or granted for nothing.
+    pub fn warning(&self) -> Option<String> {
+        let (key, interface) = (self.capability.key()?, self.capability.interface());
+        match self.standing {
+            Standing::Missing => Some(format!(
+                "it imports `{interface}`, which is of no use without `{key}`: {}",
+                match self.capability {
+                    Capability::Http => "every request will be refused",
+                    _ => "no bucket can be opened",
+                }
+            )),
+            Standing::ForNothing => Some(format!("`{key}` is granted for nothing: it does not import `{interface}`")),
+            _ => None,
+        }
+    }
+}
+
+/// What a component imports and what its plugin grants, in the order of [`Capability`]. What is neither is not in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Needs(Vec<Need>);
+
+impl Needs {
+    /// The imports of a component against the grants of a plugin.
+    pub(crate) fn of<'a>(imports: impl Iterator<Item = &'a str>, plugin: &config::Plugin) -> Self {
+        let mut by_capability: BTreeMap<Capability, Vec<String>> = BTreeMap::new();
+        for import in imports {
+            by_capability.entry(Capability::of(import)).or_default().push(import.to_owned());
+        }
+        let needs = Capability::ALL.into_iter().filter_map(|capability| {
+            let mut imports = by_capability.remove(&capability).unwrap_or_default();
+            imports.sort_unstable();
+            let granted = capability.granted(plugin);
+            if imports.is_empty() && granted.is_empty() {
+                return None;
+            }
+            let is_used = imports.iter().any(|import| import.starts_with(capability.interface()));
+            let standing = capability.standing(is_used, !granted.is_empty());
+            Some(Need { capability, imports, granted, standing })
+        });
+        Self(needs.collect())
+    }
+
+    /// Each kind.
+    pub fn iter(&self) -> impl Iterator<Item = &Need> {
+        self.0.iter()
+    }
+
+    /// What is wrong with them: what is missing, and what is granted for nothing.
+    pub fn warnings(&self) -> impl Iterator<Item = String> {
+        self.iter().filter_map(Need::warning)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{DirGrant, HttpGrant, KeyvalueGrant, Secret};
+
+    fn plugin() -> config::Plugin {
+        config::Plugin::new("web".parse().unwrap(), "web.wasm", "web://".parse().unwrap())
+    }
+
+    fn generous() -> config::Plugin {
+        let mut plugin = plugin();
+        plugin.config.insert("seeds".to_owned(), "[]".to_owned());
+        let grants = &mut plugin.grants;
+        grants.dirs.insert("/cache".parse().unwrap(), DirGrant { host: "/srv".into(), mode: Mode::ReadWrite });
+        grants.http.add(HttpGrant::new("https://docs.rs".parse().unwrap())).unwrap();
+        grants.keyvalue.insert("pages".parse().unwrap(), KeyvalueGrant::default());
+        grants.env.insert("TOKEN".parse().unwrap(), Secret::new("hunter2".to_owned()));
+        plugin
+    }
+
+    /// All that takes a grant.
+    const IMPORTS: [&str; 7] = [
+        "wasi:filesystem/types@0.2.6",
+        "wasi:filesystem/preopens@0.2.6",
+        "wasi:http/types@0.2.6",
+        "wasi:http/outgoing-handler@0.2.6",
+        "wasi:keyvalue/store@0.2.0-draft2",
+        "wasi:cli/environment@0.2.6",
+        "wasi:config/store@0.2.0-rc.1",
+    ];
+
+    fn standings<'a>(
+        imports: impl IntoIterator<Item = &'a str>,
+        plugin: &config::Plugin,
+    ) -> Vec<(&'static str, Standing)> {
+        let needs = Needs::of(imports.into_iter(), plugin);
+        needs.iter().map(|need| (need.capability.name(), need.standing)).collect()
+    }
+
+    #[test]
+    fn what_is_imported_and_granted_is_in_order() {
+        let needs = Needs::of(IMPORTS.into_iter(), &generous());
+        assert!(needs.iter().all(|need| need.standing == Standing::Granted), "{needs:?}");
+        assert_eq!(needs.warnings().count(), 0);
+        let granted: Vec<_> = needs.iter().flat_map(|need| need.granted.clone()).collect();
+        assert_eq!(granted, ["/cache (rw)", "https://docs.rs", "pages", "TOKEN", "seeds"]);
+        assert!(!format!("{needs:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn what_every_standard_library_imports_is_nothing_to_warn_of() {
+        let expected = [
+            ("directories", Standing::NotGranted),
+            ("http", Standing::Missing),
+            ("keyvalue", Standing::Missing),
+            ("variables", Standing::NotGranted),
+            ("config", Standing::NotGranted),
+        ];
+        assert_eq!(standings(IMPORTS, &plugin()), expected);
+        let warnings: Vec<_> = Needs::of(IMPORTS.into_iter(), &plugin()).warnings().collect();
+        assert_eq!(
+            warnings,
+            [
+                "it imports `wasi:http/outgoing-handler`, which is of no use without `grants.http`: every request will be \
+                 refused",
+                "it imports `wasi:keyvalue`, which is of no use without `grants.keyvalue`: no bucket can be opened"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_granted_and_not_imported_is_granted_for_nothing() {
+        let standings = standings([], &generous());
+        assert_eq!(standings.len(), 5);
+        assert!(standings.iter().all(|(_, standing)| *standing == Standing::ForNothing), "{standings:?}");
+        let warnings: Vec<_> = Needs::of([].into_iter(), &generous()).warnings().collect();
+        assert_eq!(warnings[0], "`grants.dirs` is granted for nothing: it does not import `wasi:filesystem`");
+    }
+
+    #[test]
+    fn types_of_requests_alone_send_none() {
+        let types = ["wasi:http/types@0.2.6"];
+        assert_eq!(standings(types, &plugin()), [("http", Standing::NotGranted)]);
+        assert!(standings(types, &generous()).contains(&("http", Standing::ForNothing)));
+    }
+
+    #[test]
+    fn clocks_and_the_like_need_no_grant_and_sockets_have_none() {
+        let imports = ["wasi:clocks/wall-clock@0.2.6", "wasi:cli/stderr@0.2.6", "wasi:sockets/tcp@0.2.6", "acme:a/b"];
+        let expected = [
+            ("sockets", Standing::Never),
+            ("clocks", Standing::Always),
+            ("streams", Standing::Always),
+            ("types", Standing::Always),
+        ];
+        assert_eq!(standings(imports, &plugin()), expected);
+    }
+}

@@ -1,0 +1,248 @@
+//! Where a page is: its path below the mount, and its URL.
+//!
+//! The path `docs.rs/serde/?a=b` stands for `https://docs.rs/serde/?a=b`: the first segment is the host, with a port where
+//! it has one. The scheme is never the client's: it is `https`, but for the hosts that the config names as plain.
+//! An address is in one form: its host in lower case, without the port that its scheme has anyway, and never without a
+//! path.
+
+use crate::settings::PlainHosts;
+use iri_string::types::{UriAbsoluteStr, UriReferenceStr, UriStr};
+use mcp_provider::{Failure, Result, path};
+
+/// The most bytes of a URL.
+const LONGEST: usize = 8192;
+
+/// Where a page is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Address {
+    /// Host, and port where it is not the scheme's.
+    authority: String,
+    /// Path and query, beginning with a slash.
+    rest: String,
+    /// Whether it is spoken to without TLS.
+    is_plain: bool,
+}
+
+impl Address {
+    /// What a path below the mount stands for.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::InvalidRequest`] when it does not begin with a host, or would be no URL.
+    pub(crate) fn parse(path: &str, plain: &PlainHosts) -> Result<Self> {
+        let end = path.find(['/', '?']).unwrap_or(path.len());
+        let (authority, rest) = path.split_at_checked(end).unwrap_or((path, ""));
+        Self::of(authority, rest, plain).ok_or_else(|| {
+            Failure::invalid("expected a host and a path, such as `docs.rs/serde/`: the scheme is added here")
+        })
+    }
+
+    fn of(authority: &str, rest: &str, plain: &PlainHosts) -> Option<Self> {
+        let authority = authority.to_ascii_lowercase();
+        let (host, port) = match authority.rfind(']') {
+            Some(end) => authority.split_at_checked(end.checked_add(1)?)?,
+            None => authority.split_at_checked(authority.find(':').unwrap_or(authority.len()))?,
+        };
+        let port = match port.strip_prefix(':') {
+            None if port.is_empty() => None,
+            Some(port) => Some(port.parse::<u16>().ok()?),
+            None => return None,
+        };
+        if !is_host(host) {
+            return None;
+        }
+        let with_port = port.map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
+        let is_plain = plain.contains(&with_port) || (port == Some(80) && plain.contains(host));
+        let usual = if is_plain { 80 } else { 443 };
+        let authority = if port == Some(usual) { host.to_owned() } else { with_port };
+        let rest = if rest.starts_with('/') { rest.to_owned() } else { format!("/{rest}") };
+        let address = Self { authority, rest, is_plain };
+        let url = address.url();
+        (url.len() <= LONGEST && UriAbsoluteStr::new(&url).is_ok()).then_some(address)
+    }
+
+    /// Its path below the mount.
+    pub(crate) fn path(&self) -> String {
+        format!("{}{}", self.authority, self.rest)
+    }
+
+    /// Its URL.
+    pub(crate) fn url(&self) -> String {
+        let scheme = if self.is_plain { "http" } else { "https" };
+        format!("{scheme}://{}{}", self.authority, self.rest)
+    }
+
+    /// Host, and port where it is not the scheme's.
+    pub(crate) fn authority(&self) -> &str {
+        &self.authority
+    }
+
+    /// What programs call it: the last segment of its path, or its host.
+    pub(crate) fn name(&self) -> String {
+        let (path, _) = path::split_query(&self.rest);
+        let last = path.rsplit('/').find(|segment| !segment.is_empty());
+        last.map_or_else(
+            || self.authority.clone(),
+            |segment| path::decode_segment(segment).unwrap_or_else(|_| segment.to_owned()),
+        )
+    }
+
+    /// Where a reference in this page leads, as a `Location` or a link: none if it is no page of the web. A reference to
+    /// `http:` leads to `https:`, but for plain hosts.
+    pub(crate) fn resolve(&self, reference: &str, plain: &PlainHosts) -> Option<Self> {
+        Self::from_url(&self.absolute(reference)?, plain)
+    }
+
+    /// The URL of a reference in this page, as it stands.
+    pub(crate) fn absolute(&self, reference: &str) -> Option<String> {
+        absolute(&self.url(), reference)
+    }
+
+    /// What a URL stands for; its fragment is left out.
+    pub(crate) fn from_url(url: &str, plain: &PlainHosts) -> Option<Self> {
+        let uri = UriStr::new(url).ok()?;
+        if !["http", "https"].iter().any(|scheme| uri.scheme_str().eq_ignore_ascii_case(scheme)) {
+            return None;
+        }
+        let query = uri.query_str().map(|query| format!("?{query}")).unwrap_or_default();
+        Self::of(uri.authority_str()?, &format!("{}{query}", uri.path_str()), plain)
+    }
+}
+
+/// The URL that a reference stands for where `base` is the URL of what it stands in (RFC 3986, section 5).
+pub(crate) fn absolute(base: &str, reference: &str) -> Option<String> {
+    let reference = reference.trim_matches(|c: char| c.is_ascii_whitespace());
+    if reference.len() > LONGEST {
+        return None;
+    }
+    let reference = UriReferenceStr::new(reference).ok()?;
+    Some(reference.resolve_against(UriAbsoluteStr::new(base).ok()?).to_string())
+}
+
+/// Whether it is a name or an address as URLs have them.
+fn is_host(host: &str) -> bool {
+    match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => {
+            let is_label = |label: &str| {
+                (1..=63).contains(&label.len())
+                    && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+            };
+            host.len() <= 253 && host.strip_suffix('.').unwrap_or(host).split('.').all(is_label)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mcp_provider::Config;
+    use proptest::prelude::*;
+
+    fn plain() -> PlainHosts {
+        let config = Config::from_pairs([("plain-http", r#"["127.0.0.1:8080", "plain.example"]"#)]);
+        crate::settings::Settings::parse(&config).unwrap().plain
+    }
+
+    fn parse(path: &str) -> Option<Address> {
+        Address::parse(path, &plain()).ok()
+    }
+
+    fn url(path: &str) -> Option<String> {
+        parse(path).as_ref().map(Address::url)
+    }
+
+    #[test]
+    fn a_path_is_a_url_without_its_scheme() {
+        for (path, expected) in [
+            ("docs.rs/serde/latest/serde/?a=b", "https://docs.rs/serde/latest/serde/?a=b"),
+            ("docs.rs", "https://docs.rs/"),
+            ("docs.rs?q", "https://docs.rs/?q"),
+            ("DOCS.rs:8443/A", "https://docs.rs:8443/A"),
+            ("[::1]:9/x", "https://[::1]:9/x"),
+            ("127.0.0.1:8080/x", "http://127.0.0.1:8080/x"),
+            ("127.0.0.1/x", "https://127.0.0.1/x"),
+            ("plain.example/x", "http://plain.example/x"),
+        ] {
+            assert_eq!(url(path).as_deref(), Some(expected), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_page_has_one_path_whether_or_not_the_usual_port_is_written() {
+        for (path, expected) in
+            [("docs.rs:443/a", "docs.rs/a"), ("plain.example:80", "plain.example/"), ("a.b", "a.b/")]
+        {
+            assert_eq!(parse(path).unwrap().path(), expected);
+        }
+        assert_eq!(parse("docs.rs:80/a").unwrap().path(), "docs.rs:80/a");
+    }
+
+    #[test]
+    fn what_begins_with_no_host_is_an_invalid_request() {
+        for path in [
+            "",
+            "/",
+            "?q",
+            "me@docs.rs/",
+            "a b/",
+            "a%2eb/",
+            ":80/",
+            "h:/",
+            "h:x/",
+            "h:99999/",
+            "[::1/",
+            "[x]/",
+            "a..b/",
+        ] {
+            assert!(matches!(Address::parse(path, &plain()), Err(Failure::InvalidRequest(_))), "{path}");
+        }
+        assert_eq!(parse(&format!("docs.rs/{}", "x".repeat(9000))), None);
+    }
+
+    #[test]
+    fn its_name_is_its_last_segment_or_its_host() {
+        for (path, name) in [
+            ("docs.rs/serde/a%20b.html?q", "a b.html"),
+            ("docs.rs/serde/", "serde"),
+            ("docs.rs/", "docs.rs"),
+            ("h/%ff", "%ff"),
+        ] {
+            assert_eq!(parse(path).unwrap().name(), name);
+        }
+    }
+
+    #[test]
+    fn a_reference_leads_where_it_would_in_a_browser_but_never_away_from_https() {
+        let page = parse("docs.rs/a/b?q").unwrap();
+        let leads = |reference: &str| page.resolve(reference, &plain()).map(|address| address.url());
+        for (reference, expected) in [
+            ("c#d", "https://docs.rs/a/c"),
+            ("../../x", "https://docs.rs/x"),
+            ("//h/y", "https://h/y"),
+            ("http://h/y", "https://h/y"),
+            ("http://plain.example/y", "http://plain.example/y"),
+            ("https://plain.example/y", "http://plain.example/y"),
+            ("?z", "https://docs.rs/a/b?z"),
+        ] {
+            assert_eq!(leads(reference).as_deref(), Some(expected), "{reference}");
+        }
+        for reference in ["file:///etc/passwd", "javascript:x", "https://me@h/", "http://", "https://é/"] {
+            assert_eq!(leads(reference), None, "{reference}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn an_address_comes_back_from_its_path(path in "[a-z\\[\\]:0-9.%@/?é ]{0,20}") {
+            if let Some(address) = parse(&path) {
+                prop_assert_eq!(parse(&address.path()), Some(address));
+            }
+        }
+
+        #[test]
+        fn no_reference_breaks_it(reference in ".{0,40}") {
+            let _ = parse("docs.rs/a").unwrap().resolve(&reference, &plain());
+        }
+    }
+}

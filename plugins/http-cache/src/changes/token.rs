@@ -1,0 +1,127 @@
+//! What the host keeps between two rounds: which page was in which state, and when to ask for it again.
+//!
+//! Paths and states are in it as numbers. Up to [`MOST_WATCHED`] pages have one each; with more there is one for all
+//! together, and when it changes, all of them are said to have changed.
+
+use siphasher::sip::SipHasher;
+use std::collections::BTreeMap;
+use std::hash::Hasher;
+
+/// How many watched pages have a state of their own in a token, which thereby stays below 65536 bytes.
+pub(crate) const MOST_WATCHED: usize = 1400;
+
+/// The first letters of a token, to tell it from those of other versions.
+const VERSION: &str = "h1";
+
+/// What the host keeps between two rounds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Token {
+    /// The state of the listing.
+    pub(crate) listing: u64,
+    pub(crate) watched: Watched,
+}
+
+/// The states of what is watched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Watched {
+    /// Of each page, by the number of its path.
+    Each(BTreeMap<u64, Watch>),
+    /// Of all pages together.
+    Together(Watch),
+}
+
+/// A page, or all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Watch {
+    pub(crate) state: u64,
+    /// When it makes sense to ask again, in seconds since 1970.
+    pub(crate) next: u64,
+}
+
+impl Token {
+    /// Reads a token of this version.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split('.');
+        if parts.next()? != VERSION {
+            return None;
+        }
+        let listing = number(parts.next()?)?;
+        let watched = match (parts.next()?, parts.next()?) {
+            ("each", "") => Watched::Each(BTreeMap::new()),
+            ("each", pages) => {
+                let page =
+                    |page: &str| page.split_once(':').and_then(|(path, rest)| Some((number(path)?, watch(rest)?)));
+                Watched::Each(pages.split(',').map(page).collect::<Option<_>>()?)
+            }
+            ("all", all) => Watched::Together(watch(all)?),
+            _ => return None,
+        };
+        parts.next().is_none().then_some(Self { listing, watched })
+    }
+}
+
+impl std::fmt::Display for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{VERSION}.{:x}.", self.listing)?;
+        match &self.watched {
+            Watched::Each(each) => {
+                let page = |(path, watch): (&u64, &Watch)| format!("{path:x}:{:x}:{:x}", watch.state, watch.next);
+                write!(f, "each.{}", each.iter().map(page).collect::<Vec<_>>().join(","))
+            }
+            Watched::Together(watch) => write!(f, "all.{:x}:{:x}", watch.state, watch.next),
+        }
+    }
+}
+
+/// The number of a text, the same in every build.
+pub(crate) fn hash(parts: impl IntoIterator<Item = impl AsRef<[u8]>>) -> u64 {
+    let mut hasher = SipHasher::new();
+    for part in parts {
+        hasher.write(part.as_ref());
+        hasher.write_u8(0xff);
+    }
+    hasher.finish()
+}
+
+fn watch(text: &str) -> Option<Watch> {
+    let (state, next) = text.split_once(':')?;
+    Some(Watch { state: number(state)?, next: number(next)? })
+}
+
+fn number(text: &str) -> Option<u64> {
+    u64::from_str_radix(text, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LAST: u64 = 253_370_764_800;
+
+    #[test]
+    fn a_token_comes_back_as_it_was() {
+        let watch = Watch { state: u64::MAX, next: LAST };
+        let each = [(1, watch), (u64::MAX, Watch { state: 0, next: 0 })].into_iter().collect();
+        for watched in [Watched::Each(BTreeMap::new()), Watched::Each(each), Watched::Together(watch)] {
+            let token = Token { listing: u64::MAX, watched };
+            assert_eq!(Token::parse(&token.to_string()), Some(token));
+        }
+    }
+
+    #[test]
+    fn the_longest_token_is_one_that_the_host_keeps() {
+        let count = u64::try_from(MOST_WATCHED).unwrap();
+        let each = (0..count).map(|n| (u64::MAX - n, Watch { state: u64::MAX, next: LAST })).collect();
+        let token = Token { listing: u64::MAX, watched: Watched::Each(each) }.to_string();
+        assert!(token.len() <= 65536, "{}", token.len());
+    }
+
+    #[test]
+    fn a_token_of_somebody_else_is_not_understood() {
+        for token in
+            ["", "h1", "h0.1.each.", "h1.x.each.", "h1.1.each.1:1", "h1.1.all.1", "h1.1.some.1:1", "h1.1.all.1:1.1"]
+        {
+            assert_eq!(Token::parse(token), None, "{token}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! A provider of web pages, kept by the rules of HTTP caching.
+//!
+//! A path is a URL without its scheme: `docs.rs/serde/`. The `README.md` beside this crate is for those who use it; `address` says
+//! what a path stands for, `cache` when an origin is asked, `page` what becomes of what it answers, `changes` what a token
+//! knows. The outside world is behind three traits, [`Origin`], [`Store`] and [`Clock`].
+
+mod address;
+mod cache;
+mod changes;
+mod clock;
+mod complete;
+mod listing;
+mod origin;
+mod page;
+mod present;
+mod settings;
+mod sitemap;
+mod store;
+
+pub use clock::{Clock, HostClock};
+pub use origin::{Origin, Request, Response, Trouble, Web};
+pub use store::{HostStore, Store, StoreError};
+
+use address::Address;
+use cache::{Cache, Want};
+use mcp_provider::{
+    Argument, Changes, Completion, Config, Contents, Entry, Failure, Info, Page, Provider, Result, Template, export,
+};
+use settings::Settings;
+
+/// Pages of the web.
+pub struct HttpCache {
+    cache: Cache,
+    settings: Settings,
+}
+
+impl HttpCache {
+    /// Pages of an outside world that may be another than the host's.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::Internal`] when the config makes no sense.
+    pub fn with(
+        config: &Config,
+        origin: Box<dyn Origin>,
+        store: Box<dyn Store>,
+        clock: Box<dyn Clock>,
+    ) -> Result<Self> {
+        let settings = Settings::parse(config)?;
+        Ok(Self { cache: Cache::new(origin, store, clock, &settings), settings })
+    }
+}
+
+impl Provider for HttpCache {
+    fn describe() -> Info {
+        Info::new("http-cache", env!("CARGO_PKG_VERSION"))
+            .title("Pages of the web")
+            .description(
+                "A path is a URL without `https://`, such as `docs.rs/serde/latest/serde/`. HTML is given as readable Markdown \
+                 and as it is. Pages are kept for as long as their origins allow; `http-cache/stale` in `_meta` marks one whose \
+                 origin could not be asked.",
+            )
+            .watches(true)
+    }
+
+    fn open(config: &Config) -> Result<Self> {
+        let store = HostStore::new(Settings::parse(config)?.bucket);
+        Self::with(config, Box::new(Web), Box::new(store), Box::new(HostClock))
+    }
+
+    /// Without a parent: what is kept, the seeds, and the pages of sitemaps, in order of path.
+    fn list(&self, parent: Option<&str>, cursor: Option<&str>, limit: usize) -> Result<Page> {
+        match parent {
+            None => listing::list(self, cursor, limit),
+            Some(_) => Err(Failure::invalid("expected no parent: nothing is listed below a page")),
+        }
+    }
+
+    fn read(&self, path: &str) -> Result<Vec<Contents>> {
+        let address = Address::parse(path, &self.settings.plain)?;
+        let page = self.cache.fetch(&address, Want::Body, self.cache.deadline())?;
+        let entry = present::entry(path, &address, &page, &self.cache, &self.settings);
+        Ok(present::contents(&entry, page, &self.settings))
+    }
+
+    fn stat(&self, path: &str) -> Result<Entry> {
+        let address = Address::parse(path, &self.settings.plain)?;
+        let page = self.cache.fetch(&address, Want::Entry, self.cache.deadline())?;
+        Ok(present::entry(path, &address, &page, &self.cache, &self.settings))
+    }
+
+    fn templates(&self) -> Vec<Template> {
+        complete::templates()
+    }
+
+    fn complete(&self, _: &str, argument: &Argument, known: &[Argument]) -> Result<Completion> {
+        Ok(complete::complete(self, argument, known))
+    }
+
+    fn changes(&self, watched: &[String], since: Option<&str>) -> Result<Changes> {
+        Ok(changes::changes(self, watched, since))
+    }
+}
+
+export!(HttpCache);

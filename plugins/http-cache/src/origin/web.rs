@@ -1,0 +1,86 @@
+//! The web, as far as the host grants it.
+
+use super::{Origin, Request, Response, Trouble};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use mcp_provider::http as sdk;
+use mcp_provider::log;
+use std::io::Read;
+use std::time::{Duration, Instant};
+
+/// How much of a body is read at once.
+const CHUNK: usize = 64 * 1024;
+
+/// Sends requests through the host.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Web;
+
+impl Origin for Web {
+    fn send(&self, request: &Request) -> Result<Response, Trouble> {
+        let began = Instant::now();
+        let url = request.url.as_str();
+        let asked = if request.is_head { sdk::Request::head(url) } else { sdk::Request::get(url) };
+        let asked = request.headers.iter().fold(asked, |asked, (name, value)| asked.header(name.as_str(), value));
+        let response = asked.timeout(request.timeout).send()?;
+        log::debug!("{} {url} gave {}", if request.is_head { "HEAD" } else { "GET" }, response.status);
+        let (status, headers) = (response.status, headers(&response.headers));
+        let is_page = !request.is_head && (200..300).contains(&status);
+        let body = if is_page {
+            let announced = response.header("content-length").and_then(|length| length.trim().parse().ok());
+            if announced.is_some_and(|length: usize| length > request.most) {
+                return Err(Trouble::TooLarge(request.most));
+            }
+            read(response.body, request.most, began, request.timeout)?
+        } else {
+            Vec::new()
+        };
+        Ok(Response { status, headers, body })
+    }
+}
+
+/// Reads a body that has at most so many bytes and takes at most so long, however slowly it drips.
+fn read(mut body: sdk::Body, most: usize, began: Instant, timeout: Duration) -> Result<Vec<u8>, Trouble> {
+    let mut bytes = Vec::new();
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        if began.elapsed() > timeout {
+            return Err(sdk::Error::Timeout.into());
+        }
+        let read = body.read(&mut chunk).map_err(|error| {
+            let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<sdk::Error>());
+            Trouble::from(cause.cloned().unwrap_or(sdk::Error::Host))
+        })?;
+        if read == 0 {
+            return Ok(bytes);
+        }
+        if bytes.len().saturating_add(read) > most {
+            return Err(Trouble::TooLarge(most));
+        }
+        bytes.extend_from_slice(chunk.get(..read).unwrap_or_default());
+    }
+}
+
+/// The headers that are valid; others are passed over, as a browser would.
+fn headers(received: &[(String, Vec<u8>)]) -> HeaderMap {
+    let valid = |(name, value): &(String, Vec<u8>)| {
+        Some((HeaderName::from_bytes(name.as_bytes()).ok()?, HeaderValue::from_bytes(value).ok()?))
+    };
+    let mut headers = HeaderMap::new();
+    for (name, value) in received.iter().filter_map(valid) {
+        // The map holds a bounded number of headers; so does the host.
+        if headers.try_append(name, value).is_err() {
+            break;
+        }
+    }
+    headers
+}
+
+impl From<sdk::Error> for Trouble {
+    fn from(error: sdk::Error) -> Self {
+        match error {
+            sdk::Error::Denied => Self::Denied(error.to_string()),
+            sdk::Error::TooLarge { most } => Self::TooLarge(most),
+            sdk::Error::Url(_) | sdk::Error::Header(_) => Self::Fault(error.to_string()),
+            _ => Self::Down(error.to_string()),
+        }
+    }
+}

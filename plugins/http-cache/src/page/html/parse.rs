@@ -1,0 +1,263 @@
+//! Parsing HTML, whatever it is.
+//!
+//! `html5ever` builds the tree that a browser would. What a page can make it do is bounded here: how many elements there are
+//! ([`MOST_ELEMENTS`]; what comes after is left out), and how many are open at once ([`MOST_OPEN`]; tags beyond are
+//! passed over, their text stays), since closing one looks at all of them.
+
+use html5ever::buffer_queue::BufferQueue;
+use html5ever::interface::{ElementFlags, NodeOrText, QuirksMode, TreeSink};
+use html5ever::tendril::StrTendril;
+use html5ever::tokenizer::{Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts};
+use html5ever::tree_builder::{Tracer, TreeBuilder, TreeBuilderOpts};
+use html5ever::{Attribute, ExpandedName, QualName, TokenizerResult};
+use markup5ever_rcdom::{Handle, NodeData, RcDom};
+use std::borrow::Cow;
+use std::cell::Cell;
+
+/// How many elements a tree has.
+const MOST_ELEMENTS: usize = 100_000;
+/// How many elements are open at once, about.
+const MOST_OPEN: usize = 400;
+/// After how many tags the open elements are counted.
+const COUNTED_EVERY: usize = 64;
+/// How much is parsed before it is asked whether that is enough.
+const CHUNK: usize = 4096;
+
+/// What came of parsing.
+#[derive(Debug)]
+pub(crate) struct Parsed {
+    /// The document.
+    pub(crate) document: Handle,
+    /// Whether something was left out.
+    pub(crate) is_cut: bool,
+}
+
+/// Parses a whole page.
+pub(crate) fn parse(html: &str) -> Parsed {
+    let tokenizer = tokenizer();
+    let input = BufferQueue::default();
+    input.push_back(StrTendril::from_slice(html));
+    while !matches!(tokenizer.feed(&input), TokenizerResult::Done) {}
+    tokenizer.end();
+    let document = tokenizer.sink.builder.sink.dom.document.clone();
+    Parsed { document, is_cut: tokenizer.sink.is_cut.get() }
+}
+
+/// Parses the head of a page, and no more than it takes to have it.
+pub(crate) fn parse_head(html: &str) -> Handle {
+    let tokenizer = tokenizer();
+    let input = BufferQueue::default();
+    let mut rest = html;
+    while !rest.is_empty() && !tokenizer.sink.builder.sink.has_body.get() {
+        let (chunk, more) = rest.split_at_checked(rest.floor_char_boundary(CHUNK)).unwrap_or((rest, ""));
+        input.push_back(StrTendril::from_slice(chunk));
+        while !matches!(tokenizer.feed(&input), TokenizerResult::Done) {}
+        rest = more;
+    }
+    tokenizer.end();
+    tokenizer.sink.builder.sink.dom.document.clone()
+}
+
+/// The label of the encoding that a page says it is in, of the beginning of the page with its ASCII as it is.
+pub(crate) fn encoding_label(beginning: &str) -> Option<String> {
+    let tokenizer = tokenizer();
+    let input = BufferQueue::default();
+    input.push_back(StrTendril::from_slice(beginning));
+    loop {
+        match tokenizer.feed(&input) {
+            TokenizerResult::Done => return None,
+            TokenizerResult::EncodingIndicator(label) => return Some(label.to_string()),
+            TokenizerResult::Script(_) => {}
+        }
+    }
+}
+
+fn tokenizer() -> Tokenizer<Bounded> {
+    let dom = RcDom::default();
+    let tree = Tree { dom, elements: Cell::new(0), has_body: Cell::new(false) };
+    let builder = TreeBuilder::new(tree, TreeBuilderOpts::default());
+    let bounded = Bounded { builder, tags: Cell::new(0), is_too_deep: Cell::new(false), is_cut: Cell::new(false) };
+    Tokenizer::new(bounded, TokenizerOpts::default())
+}
+
+/// Passes tokens on to the tree's builder, within bounds.
+struct Bounded {
+    builder: TreeBuilder<Handle, Tree>,
+    tags: Cell<usize>,
+    is_too_deep: Cell<bool>,
+    is_cut: Cell<bool>,
+}
+
+impl Bounded {
+    /// Whether this start tag is to be passed over.
+    fn is_beyond(&self, name: &str) -> bool {
+        let tags = self.tags.get().wrapping_add(1);
+        self.tags.set(tags);
+        if tags.is_multiple_of(COUNTED_EVERY) {
+            let open = Count(Cell::new(0));
+            self.builder.trace_handles(&open);
+            self.is_too_deep.set(open.0.get() > MOST_OPEN);
+        }
+        // Those that hold text only go no deeper, and their text would become the page's.
+        const TEXT_ONLY: [&str; 8] = ["script", "style", "title", "textarea", "iframe", "noframes", "noscript", "xmp"];
+        self.is_too_deep.get() && !TEXT_ONLY.contains(&name)
+    }
+}
+
+impl TokenSink for Bounded {
+    type Handle = Handle;
+
+    fn process_token(&self, token: Token, line: u64) -> TokenSinkResult<Handle> {
+        if let Token::TagToken(tag) = &token
+            && tag.kind == html5ever::tokenizer::StartTag
+            && self.is_beyond(&tag.name)
+        {
+            return TokenSinkResult::Continue;
+        }
+        if self.builder.sink.elements.get() > MOST_ELEMENTS && token != Token::EOFToken {
+            self.is_cut.set(true);
+            return TokenSinkResult::Continue;
+        }
+        self.builder.process_token(token, line)
+    }
+
+    fn end(&self) {
+        self.builder.end();
+    }
+
+    fn adjusted_current_node_present_but_not_in_html_namespace(&self) -> bool {
+        self.builder.adjusted_current_node_present_but_not_in_html_namespace()
+    }
+}
+
+/// Counts what the tree's builder holds on to.
+struct Count(Cell<usize>);
+
+impl Tracer for Count {
+    type Handle = Handle;
+
+    fn trace_handle(&self, _: &Handle) {
+        self.0.set(self.0.get().saturating_add(1));
+    }
+}
+
+/// A tree that counts its elements and keeps no errors.
+struct Tree {
+    dom: RcDom,
+    elements: Cell<usize>,
+    has_body: Cell<bool>,
+}
+
+impl TreeSink for Tree {
+    type Handle = Handle;
+    type Output = RcDom;
+    type ElemName<'a> = ExpandedName<'a>;
+
+    fn create_element(&self, name: QualName, attrs: Vec<Attribute>, flags: ElementFlags) -> Handle {
+        self.elements.set(self.elements.get().saturating_add(1));
+        if &*name.local == "body" {
+            self.has_body.set(true);
+        }
+        self.dom.create_element(name, attrs, flags)
+    }
+
+    fn parse_error(&self, _: Cow<'static, str>) {}
+
+    /// Comments are no part of what a page says.
+    fn create_comment(&self, _: StrTendril) -> Handle {
+        self.dom.create_comment(StrTendril::new())
+    }
+
+    fn create_pi(&self, _: StrTendril, _: StrTendril) -> Handle {
+        self.dom.create_comment(StrTendril::new())
+    }
+
+    fn finish(self) -> RcDom {
+        self.dom
+    }
+
+    fn get_document(&self) -> Handle {
+        self.dom.get_document()
+    }
+
+    fn elem_name<'a>(&'a self, target: &'a Handle) -> ExpandedName<'a> {
+        self.dom.elem_name(target)
+    }
+
+    fn append(&self, parent: &Handle, child: NodeOrText<Handle>) {
+        self.dom.append(parent, child);
+    }
+
+    fn append_based_on_parent_node(&self, element: &Handle, previous: &Handle, child: NodeOrText<Handle>) {
+        self.dom.append_based_on_parent_node(element, previous, child);
+    }
+
+    fn append_doctype_to_document(&self, _: StrTendril, _: StrTendril, _: StrTendril) {}
+
+    fn get_template_contents(&self, target: &Handle) -> Handle {
+        self.dom.get_template_contents(target)
+    }
+
+    fn same_node(&self, x: &Handle, y: &Handle) -> bool {
+        self.dom.same_node(x, y)
+    }
+
+    fn set_quirks_mode(&self, mode: QuirksMode) {
+        self.dom.set_quirks_mode(mode);
+    }
+
+    fn append_before_sibling(&self, sibling: &Handle, child: NodeOrText<Handle>) {
+        self.dom.append_before_sibling(sibling, child);
+    }
+
+    fn add_attrs_if_missing(&self, target: &Handle, attrs: Vec<Attribute>) {
+        self.dom.add_attrs_if_missing(target, attrs);
+    }
+
+    fn remove_from_parent(&self, target: &Handle) {
+        self.dom.remove_from_parent(target);
+    }
+
+    fn reparent_children(&self, node: &Handle, new_parent: &Handle) {
+        self.dom.reparent_children(node, new_parent);
+    }
+
+    fn is_mathml_annotation_xml_integration_point(&self, handle: &Handle) -> bool {
+        self.dom.is_mathml_annotation_xml_integration_point(handle)
+    }
+}
+
+/// The name of an element, in lower case; none of anything else.
+pub(crate) fn name(node: &Handle) -> Option<&str> {
+    match &node.data {
+        NodeData::Element { name, .. } => Some(&name.local),
+        _ => None,
+    }
+}
+
+/// The value of an attribute of an element.
+pub(crate) fn attribute(node: &Handle, name: &str) -> Option<String> {
+    let NodeData::Element { attrs, .. } = &node.data else { return None };
+    attrs.borrow().iter().find(|attribute| &*attribute.name.local == name).map(|attribute| attribute.value.to_string())
+}
+
+/// All nodes below one and itself, in the order of the page, with nobody's stack to overflow.
+pub(crate) fn walk(root: &Handle) -> impl Iterator<Item = Handle> {
+    let mut ahead = vec![root.clone()];
+    std::iter::from_fn(move || {
+        let node = ahead.pop()?;
+        ahead.extend(node.children.borrow().iter().rev().cloned());
+        Some(node)
+    })
+}
+
+/// All text below a node.
+pub(crate) fn text(root: &Handle) -> String {
+    let mut text = String::new();
+    for node in walk(root) {
+        if let NodeData::Text { contents } = &node.data {
+            text.push_str(&contents.borrow());
+        }
+    }
+    text
+}

@@ -1,0 +1,137 @@
+//! What of a page is worth reading, and where its links lead.
+//!
+//! The main part is taken where the page names one (`<main>`, `role="main"`), else the body without its head, foot and sides.
+//! Scripts, styles, navigation, controls and what is hidden go. Links become absolute, so that they can be followed by whoever
+//! reads the text alone. What lies deeper than [`DEEPEST`] becomes plain text, since what is made of the tree goes down it
+//! step by step.
+
+use super::parse::{attribute, name, walk};
+use crate::address::absolute;
+use html5ever::tendril::StrTendril;
+use markup5ever_rcdom::{Handle, Node, NodeData};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// How deep elements lie in one another.
+pub(crate) const DEEPEST: usize = 100;
+
+/// What never says anything to a reader.
+const NOISE: [&str; 27] = [
+    "script", "style", "noscript", "template", "iframe", "object", "embed", "applet", "svg", "canvas", "nav", "button",
+    "input", "select", "textarea", "datalist", "dialog", "audio", "video", "map", "menu", "head", "link", "meta",
+    "base", "frameset", "search",
+];
+/// The same, for parts that a page marks by their role.
+const NOISE_ROLES: [&str; 6] = ["navigation", "search", "banner", "contentinfo", "menu", "dialog"];
+/// What surrounds a page that names no main part; inside an article it belongs to that.
+const FRAME: [&str; 3] = ["header", "footer", "aside"];
+
+/// What of a page is worth reading, of which `url` is the address.
+pub(crate) fn prune(document: &Handle, url: &str) -> Handle {
+    let base = base(document, url);
+    let is_main = |node: &Handle| name(node) == Some("main") || attribute(node, "role").as_deref() == Some("main");
+    let main = walk(document).find(|node| is_main(node) && !is_hidden(node) && has_words(node));
+    let root = main.clone().or_else(|| walk(document).find(|node| name(node) == Some("body")));
+    let root = root.unwrap_or_else(|| document.clone());
+    let mut ahead = vec![Step { node: root.clone(), depth: 0, is_framed: main.is_none() }];
+    while let Some(Step { node, depth, is_framed }) = ahead.pop() {
+        if depth >= DEEPEST {
+            let text = StrTendril::from_slice(&text_worth_reading(&node));
+            *node.children.borrow_mut() = vec![Node::new(NodeData::Text { contents: RefCell::new(text) })];
+            continue;
+        }
+        node.children.borrow_mut().retain(|child| is_kept(child, is_framed));
+        let children: Vec<Handle> = node.children.borrow().iter().map(Rc::clone).collect();
+        for node in children {
+            lead(&node, &base);
+            let is_framed = is_framed && name(&node) != Some("article");
+            ahead.push(Step { node, depth: depth.saturating_add(1), is_framed });
+        }
+    }
+    root
+}
+
+struct Step {
+    node: Handle,
+    depth: usize,
+    /// Whether a head, foot or side here is that of the page.
+    is_framed: bool,
+}
+
+fn is_kept(node: &Handle, is_framed: bool) -> bool {
+    match &node.data {
+        NodeData::Text { .. } => true,
+        NodeData::Element { name, .. } => {
+            let name = &*name.local;
+            let is_noise = NOISE.contains(&name) || (is_framed && FRAME.contains(&name));
+            let has_noisy_role = || attribute(node, "role").is_some_and(|role| NOISE_ROLES.contains(&role.as_str()));
+            let is_picture_of_nothing = || {
+                let source = attribute(node, "src").unwrap_or_default();
+                name == "img" && (source.is_empty() || source.starts_with("data:"))
+            };
+            !is_noise && !is_hidden(node) && !has_noisy_role() && !is_picture_of_nothing()
+        }
+        _ => false,
+    }
+}
+
+/// The text below a node, without what says nothing to a reader.
+fn text_worth_reading(root: &Handle) -> String {
+    let mut text = String::new();
+    let mut ahead = vec![Rc::clone(root)];
+    while let Some(node) = ahead.pop() {
+        if let NodeData::Text { contents } = &node.data {
+            text.push_str(&contents.borrow());
+        }
+        ahead.extend(node.children.borrow().iter().rev().filter(|child| is_kept(child, false)).map(Rc::clone));
+    }
+    text
+}
+
+fn is_hidden(node: &Handle) -> bool {
+    attribute(node, "hidden").is_some() || attribute(node, "aria-hidden").as_deref() == Some("true")
+}
+
+fn has_words(node: &Handle) -> bool {
+    let is_word = |node: Handle| match &node.data {
+        NodeData::Text { contents } => contents.borrow().contains(|c: char| !c.is_whitespace()),
+        _ => false,
+    };
+    walk(node).any(is_word)
+}
+
+/// Has a link or picture say where it leads; one that leads nowhere is no link.
+fn lead(node: &Handle, base: &str) {
+    let NodeData::Element { name, attrs, .. } = &node.data else { return };
+    let which = match &*name.local {
+        "a" => "href",
+        "img" => "src",
+        _ => return,
+    };
+    attrs.borrow_mut().retain_mut(|attribute| {
+        if &*attribute.name.local != which {
+            return true;
+        }
+        let reference = attribute.value.trim();
+        let leads = if reference.starts_with('#') { None } else { absolute(base, reference) };
+        let is_link = |url: &String| ["https:", "http:", "mailto:"].iter().any(|scheme| url.starts_with(scheme));
+        match leads.filter(is_link) {
+            Some(url) => attribute.value = StrTendril::from(url),
+            None => return false,
+        }
+        true
+    });
+}
+
+/// What links are relative to.
+fn base(document: &Handle, url: &str) -> String {
+    let base = walk(document).find(|node| name(node) == Some("base")).and_then(|node| attribute(&node, "href"));
+    base.and_then(|base| absolute(url, &base)).map_or_else(|| url.to_owned(), without_fragment)
+}
+
+fn without_fragment(url: String) -> String {
+    match url.split_once('#') {
+        Some((url, _)) => url.to_owned(),
+        None => url,
+    }
+}

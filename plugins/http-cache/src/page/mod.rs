@@ -1,0 +1,56 @@
+//! What a page holds: its type, its text, what it says of itself, and the forms in which it is offered.
+
+pub(crate) mod charset;
+pub(crate) mod html;
+pub(crate) mod media;
+
+use crate::cache::head::{Content, Kind, digest};
+use html::About;
+use http::HeaderMap;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use media::MediaType;
+
+/// Takes in a page: what it holds, and its body as it is served and kept, which is UTF-8 where it is text.
+pub(crate) fn take_in(headers: &HeaderMap, body: Vec<u8>, name: &str) -> (Content, Vec<u8>) {
+    let media = said(headers).unwrap_or_else(|| MediaType::guess(name, &body));
+    let (kind, body, about) = match media.kind() {
+        Kind::Blob => (Kind::Blob, body, About::default()),
+        kind => match charset::decode(body, media.charset.as_deref(), kind) {
+            Ok(text) => {
+                let about = if kind == Kind::Html { html::about(&text) } else { About::default() };
+                (kind, text.into_bytes(), about)
+            }
+            Err(bytes) => (Kind::Blob, bytes, About::default()),
+        },
+    };
+    let content = Content {
+        kind,
+        mime: media.essence,
+        size: u64::try_from(body.len()).ok(),
+        digest: digest(&body),
+        title: about.title,
+        description: about.description,
+    };
+    (content, body)
+}
+
+/// What the headers alone say of a page.
+pub(crate) fn announced(headers: &HeaderMap, name: &str) -> Content {
+    let media = said(headers).unwrap_or_else(|| MediaType::guess(name, b""));
+    let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.trim().parse().ok());
+    // A page in another encoding has another size here.
+    let is_as_sent =
+        media.kind() == Kind::Blob || media.charset.as_deref().is_none_or(|c| c.eq_ignore_ascii_case("utf-8"));
+    Content {
+        kind: media.kind(),
+        mime: media.essence,
+        size: length.filter(|_| is_as_sent),
+        digest: String::new(),
+        title: None,
+        description: None,
+    }
+}
+
+fn said(headers: &HeaderMap) -> Option<MediaType> {
+    headers.get(CONTENT_TYPE).and_then(|value| MediaType::parse(value.to_str().ok()?))
+}

@@ -1,0 +1,176 @@
+//! What the plugin's config says.
+
+use crate::address::Address;
+use mcp_provider::{Config, Failure, Result};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+const SEEDS: &str = "seeds";
+const SITEMAPS: &str = "sitemaps";
+const PLAIN_HTTP: &str = "plain-http";
+const FORMATS: &str = "formats";
+const BUCKET: &str = "bucket";
+const MAX_BODY_BYTES: &str = "max-body-bytes";
+const MAX_STALE_SECONDS: &str = "max-stale-seconds";
+const CHECK_SECONDS: &str = "check-seconds";
+const TIMEOUT_MS: &str = "timeout-ms";
+const KEYS: [&str; 9] =
+    [SEEDS, SITEMAPS, PLAIN_HTTP, FORMATS, BUCKET, MAX_BODY_BYTES, MAX_STALE_SECONDS, CHECK_SECONDS, TIMEOUT_MS];
+
+/// A form in which a page of HTML is offered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// Readable Markdown, made of what the page is about.
+    Markdown,
+    /// The page's own HTML.
+    Html,
+}
+
+/// What the plugin's config says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// Pages that are listed whether or not they are kept.
+    pub(crate) seeds: Vec<Address>,
+    /// Sitemaps whose pages are listed.
+    pub(crate) sitemaps: Vec<Address>,
+    /// Hosts that are spoken to without TLS.
+    pub(crate) plain: PlainHosts,
+    /// The forms in which HTML is offered, the preferred first; at least one.
+    pub(crate) formats: Vec<Format>,
+    /// The bucket that pages are kept in.
+    pub(crate) bucket: String,
+    /// The largest body that is read, in bytes.
+    pub(crate) max_body: usize,
+    /// For how long after its freshness a page is served while its origin fails, where the origin says nothing.
+    pub(crate) max_stale: Duration,
+    /// How often a watched page is asked for at most, where it has no freshness of its own.
+    pub(crate) check: Duration,
+    /// How long one call may wait for origins, all its requests together.
+    pub(crate) timeout: Duration,
+}
+
+/// Hosts that are spoken to without TLS, each with its port where it has one.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct PlainHosts(BTreeSet<String>);
+
+impl PlainHosts {
+    /// Whether this is one of them: `127.0.0.1:8080`.
+    pub(crate) fn contains(&self, authority: &str) -> bool {
+        self.0.contains(authority)
+    }
+}
+
+impl Settings {
+    /// Reads the config; an unknown key is a fault, since it is most likely a known one misspelt.
+    pub(crate) fn parse(config: &Config) -> Result<Self> {
+        if let Some(unknown) = config.keys().find(|key| !KEYS.contains(key)) {
+            let known = KEYS.join("`, `");
+            return Err(Failure::internal(format!("config key `{unknown}` is unknown; expected one of `{known}`")));
+        }
+        let plain = list(config, PLAIN_HTTP)?.unwrap_or_default();
+        let plain = PlainHosts(plain.into_iter().map(|host| host.to_ascii_lowercase()).collect());
+        let seconds = |key: &str, default: u64| {
+            Ok::<_, Failure>(Duration::from_secs(config.parse::<u32>(key)?.map_or(default, u64::from)))
+        };
+        let pages = |key: &str, rest: &str| -> Result<Vec<Address>> {
+            let pages = list(config, key)?.unwrap_or_default();
+            pages.iter().map(|page| address(key, page, rest, &plain)).collect()
+        };
+        Ok(Self {
+            seeds: pages(SEEDS, "/")?,
+            sitemaps: pages(SITEMAPS, "/sitemap.xml")?,
+            formats: list(config, FORMATS)?
+                .map_or_else(|| Ok(vec![Format::Markdown, Format::Html]), |f| formats(&f))?,
+            bucket: config.get(BUCKET).unwrap_or("pages").to_owned(),
+            max_body: config.parse(MAX_BODY_BYTES)?.unwrap_or(8 * 1024 * 1024),
+            max_stale: seconds(MAX_STALE_SECONDS, 7 * 24 * 60 * 60)?,
+            check: seconds(CHECK_SECONDS, 60)?.max(Duration::from_secs(1)),
+            timeout: Duration::from_millis(config.parse::<u32>(TIMEOUT_MS)?.map_or(4000, u64::from)),
+            plain,
+        })
+    }
+}
+
+/// A list of strings.
+fn list(config: &Config, key: &str) -> Result<Option<Vec<String>>> {
+    let Some(value) = config.json(key)? else { return Ok(None) };
+    let strings = value
+        .as_array()
+        .and_then(|list| list.iter().map(|item| item.as_str().map(str::to_owned)).collect::<Option<Vec<String>>>());
+    strings.map(Some).ok_or_else(|| fault(key, "a list of strings", &value))
+}
+
+/// A page as it stands in the config: its path below the mount, or its URL. `rest` is what a host alone stands for.
+fn address(key: &str, page: &str, rest: &str, plain: &PlainHosts) -> Result<Address> {
+    let path = page.strip_prefix("https://").or_else(|| page.strip_prefix("http://")).unwrap_or(page);
+    let whole = if path.contains('/') { path.to_owned() } else { format!("{path}{rest}") };
+    Address::parse(&whole, plain).map_err(|_| fault(key, "pages such as `docs.rs/serde/`", &Value::from(page)))
+}
+
+fn formats(names: &[String]) -> Result<Vec<Format>> {
+    let mut formats = Vec::new();
+    for name in names {
+        let format = match name.as_str() {
+            "markdown" => Format::Markdown,
+            "html" => Format::Html,
+            _ => return Err(fault(FORMATS, "`markdown` or `html`", &Value::from(name.as_str()))),
+        };
+        if !formats.contains(&format) {
+            formats.push(format);
+        }
+    }
+    if formats.is_empty() { Err(fault(FORMATS, "at least one format", &Value::from("[]"))) } else { Ok(formats) }
+}
+
+fn fault(key: &str, expected: &str, found: &Value) -> Failure {
+    Failure::internal(format!("config key `{key}`: expected {expected}, found {found}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_config_is_enough() {
+        let settings = Settings::parse(&Config::default()).unwrap();
+        assert_eq!((settings.bucket.as_str(), settings.timeout), ("pages", Duration::from_secs(4)));
+        assert_eq!(settings.formats, [Format::Markdown, Format::Html]);
+        assert!(settings.seeds.is_empty() && settings.sitemaps.is_empty());
+    }
+
+    #[test]
+    fn pages_are_named_by_path_or_url_and_a_host_alone_by_its_first_page_or_its_sitemap() {
+        let config = Config::from_pairs([
+            (SEEDS, r#"["docs.rs/serde", "https://example.com/a?b=c", "example.com"]"#),
+            (SITEMAPS, r#"["docs.rs", "example.com/maps/all.xml"]"#),
+            (PLAIN_HTTP, r#"["Example.com"]"#),
+        ]);
+        let settings = Settings::parse(&config).unwrap();
+        let urls = |pages: &[Address]| pages.iter().map(Address::url).collect::<Vec<_>>();
+        assert_eq!(urls(&settings.seeds), ["https://docs.rs/serde", "http://example.com/a?b=c", "http://example.com/"]);
+        assert_eq!(urls(&settings.sitemaps), ["https://docs.rs/sitemap.xml", "http://example.com/maps/all.xml"]);
+    }
+
+    #[test]
+    fn an_unknown_or_malformed_key_is_a_fault_for_the_log() {
+        for pair in [
+            ("seed", "[]"),
+            (SEEDS, "docs.rs"),
+            (SEEDS, r#"["a b/"]"#),
+            (SITEMAPS, "[1]"),
+            (FORMATS, r#"["pdf"]"#),
+            (FORMATS, "[]"),
+            (MAX_BODY_BYTES, "much"),
+            (CHECK_SECONDS, "-1"),
+        ] {
+            assert!(matches!(Settings::parse(&Config::from_pairs([pair])), Err(Failure::Internal(_))), "{pair:?}");
+        }
+    }
+
+    #[test]
+    fn a_watched_page_is_never_asked_for_without_a_pause() {
+        let config = Config::from_pairs([(CHECK_SECONDS, "0")]);
+        assert_eq!(Settings::parse(&config).unwrap().check, Duration::from_secs(1));
+    }
+}

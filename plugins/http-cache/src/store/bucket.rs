@@ -1,0 +1,66 @@
+//! A bucket that the host keeps.
+
+use super::{Store, StoreError};
+use mcp_provider::keyvalue::Bucket;
+use mcp_provider::{Failure, log};
+use std::cell::OnceCell;
+
+/// A bucket of `wasi:keyvalue`, opened when it is first needed. Where none is granted nothing is kept, which the log
+/// says.
+#[derive(Debug)]
+pub struct HostStore {
+    name: String,
+    bucket: OnceCell<Option<Bucket>>,
+}
+
+impl HostStore {
+    /// The bucket of this name.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), bucket: OnceCell::new() }
+    }
+
+    fn bucket(&self) -> Result<&Bucket, StoreError> {
+        let bucket = self.bucket.get_or_init(|| {
+            let opened = Bucket::open(&self.name);
+            opened.inspect_err(|failure| log::warn!("no page is kept, each is fetched for every read: {failure}")).ok()
+        });
+        bucket.as_ref().ok_or_else(|| StoreError::Failed(format!("there is no bucket `{}`", self.name)))
+    }
+}
+
+impl Store for HostStore {
+    fn get(&self, keys: &[&str]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        self.bucket()?.get_many(keys).map_err(failed)
+    }
+
+    fn put(&self, values: &[(&str, &[u8])]) -> Result<(), StoreError> {
+        self.bucket()?.set_many(values).map_err(|failure| match failure {
+            Failure::Unavailable(retry) => StoreError::Full(retry.reason),
+            failure => failed(failure),
+        })
+    }
+
+    fn remove(&self, keys: &[&str]) -> Result<(), StoreError> {
+        self.bucket()?.delete_many(keys).map_err(failed)
+    }
+
+    fn keys(&self) -> Result<Vec<String>, StoreError> {
+        let bucket = self.bucket()?;
+        let mut keys = Vec::new();
+        let mut cursor: Option<String> = None;
+        loop {
+            let page = bucket.keys(cursor.as_deref()).map_err(failed)?;
+            keys.extend(page.keys);
+            match page.next_cursor {
+                Some(next) => cursor = Some(next),
+                None => break,
+            }
+        }
+        keys.sort_unstable();
+        Ok(keys)
+    }
+}
+
+fn failed(failure: Failure) -> StoreError {
+    StoreError::Failed(failure.to_string())
+}

@@ -1,0 +1,262 @@
+//! A world to test in: origins that answer what they are told, a store in memory, and a clock that a test sets.
+//!
+//! Every call gets a provider of its own, as in a host; what lasts is in the world.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use http_cache_provider::{Clock, HttpCache, Origin, Request, Response, Store, StoreError, Trouble};
+use mcp_provider::{Argument, Changes, Completion, Config, Contents, Entry, Page, Provider, Result};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+use std::time::{Duration, SystemTime};
+
+/// When a test begins: Sat, 01 Mar 2025 00:00:00 GMT.
+const BEGIN: u64 = 1_740_787_200;
+
+type Answer = Box<dyn Fn(&Request) -> std::result::Result<Response, Trouble>>;
+
+/// Everything outside of the provider.
+#[derive(Clone, Default)]
+pub(crate) struct World(Rc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    config: RefCell<Vec<(String, String)>>,
+    answers: RefCell<HashMap<String, Answer>>,
+    requests: RefCell<Vec<Request>>,
+    values: RefCell<BTreeMap<String, Vec<u8>>>,
+    /// The most bytes of the store; 0 is as many as you like.
+    room: Cell<usize>,
+    is_store_broken: Cell<bool>,
+    seconds: Cell<u64>,
+    /// How long each request takes.
+    delay: Cell<u64>,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// A world with one page, `h.example/page`.
+    pub(crate) fn with_page(headers: &[(&str, &str)], body: &str) -> Self {
+        let world = Self::new();
+        world.serve("https://h.example/page", ok(headers, body));
+        world
+    }
+
+    /// What the config says for a key.
+    pub(crate) fn config(self, key: &str, value: &str) -> Self {
+        self.0.config.borrow_mut().push((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Answers a URL so from now on; 304 if it is asked with the validator that it has.
+    pub(crate) fn serve(&self, url: &str, response: Response) {
+        self.answer(url, move |request| {
+            let has = |asked: &str, own: &str| {
+                let asked = request.headers.get(asked);
+                asked.is_some() && asked == response.headers.get(own)
+            };
+            let mut response = response.clone();
+            if response.status == 200 && (has("if-none-match", "etag") || has("if-modified-since", "last-modified")) {
+                (response.status, response.body) = (304, Vec::new());
+            }
+            Ok(response)
+        });
+    }
+
+    /// Answers a URL as that says from now on.
+    pub(crate) fn answer(
+        &self,
+        url: &str,
+        answer: impl Fn(&Request) -> std::result::Result<Response, Trouble> + 'static,
+    ) {
+        self.0.answers.borrow_mut().insert(url.to_owned(), Box::new(answer));
+    }
+
+    /// The origin of a URL is down from now on.
+    pub(crate) fn down(&self, url: &str) {
+        self.answer(url, |_| Err(Trouble::Down("it refuses connections".to_owned())));
+    }
+
+    /// Lets time pass.
+    pub(crate) fn pass(&self, seconds: u64) {
+        self.0.seconds.set(self.0.seconds.get() + seconds);
+    }
+
+    /// How long each request takes from now on, in seconds.
+    pub(crate) fn delay(&self, seconds: u64) {
+        self.0.delay.set(seconds);
+    }
+
+    /// All requests so far.
+    pub(crate) fn requests(&self) -> Vec<Request> {
+        self.0.requests.borrow().clone()
+    }
+
+    /// How many requests there were so far.
+    pub(crate) fn count(&self) -> usize {
+        self.0.requests.borrow().len()
+    }
+
+    /// The store has so much room.
+    pub(crate) fn room(&self, bytes: usize) {
+        self.0.room.set(bytes);
+    }
+
+    /// The store fails from now on.
+    pub(crate) fn break_store(&self) {
+        self.0.is_store_broken.set(true);
+    }
+
+    /// The keys of the store.
+    pub(crate) fn keys(&self) -> Vec<String> {
+        self.0.values.borrow().keys().cloned().collect()
+    }
+
+    /// Changes a value of the store behind the provider's back.
+    pub(crate) fn damage(&self, key: &str, value: &[u8]) {
+        assert!(self.0.values.borrow_mut().insert(key.to_owned(), value.to_vec()).is_some(), "{key} is there");
+    }
+
+    /// A provider in this world.
+    pub(crate) fn provider(&self) -> HttpCache {
+        let config = Config::from_pairs(self.0.config.borrow().iter().cloned());
+        HttpCache::with(&config, Box::new(self.clone()), Box::new(self.clone()), Box::new(self.clone())).unwrap()
+    }
+
+    pub(crate) fn read(&self, path: &str) -> Result<Vec<Contents>> {
+        self.provider().read(path)
+    }
+
+    /// The only content of a page.
+    pub(crate) fn only(&self, path: &str) -> Contents {
+        let mut contents = self.read(path).unwrap();
+        assert_eq!(contents.len(), 1);
+        contents.remove(0)
+    }
+
+    /// The text of a page, in its first form.
+    pub(crate) fn text(&self, path: &str) -> String {
+        self.read(path).unwrap()[0].as_text().unwrap().to_owned()
+    }
+
+    pub(crate) fn stat(&self, path: &str) -> Result<Entry> {
+        self.provider().stat(path)
+    }
+
+    /// All entries of the listing, by pages of so many.
+    pub(crate) fn list(&self, limit: usize) -> Vec<Entry> {
+        let mut all = Vec::new();
+        let mut cursor: Option<String> = None;
+        loop {
+            let Page { entries, next_cursor } = self.provider().list(None, cursor.as_deref(), limit).unwrap();
+            assert!(entries.len() <= limit);
+            all.extend(entries);
+            match next_cursor {
+                Some(next) => cursor = Some(next),
+                None => return all,
+            }
+        }
+    }
+
+    /// The paths of the listing.
+    pub(crate) fn paths(&self) -> Vec<String> {
+        self.list(2).into_iter().map(|entry| entry.path).collect()
+    }
+
+    pub(crate) fn changes(&self, watched: &[&str], since: Option<&str>) -> Changes {
+        let watched: Vec<String> = watched.iter().map(|path| (*path).to_owned()).collect();
+        self.provider().changes(&watched, since).unwrap()
+    }
+
+    pub(crate) fn complete(&self, argument: Argument, known: &[Argument]) -> Completion {
+        self.provider().complete("{+host}/{+path}", &argument, known).unwrap()
+    }
+}
+
+/// A response of status 200.
+pub(crate) fn ok(headers: &[(&str, &str)], body: impl Into<Vec<u8>>) -> Response {
+    let pair = |(name, value): &(&str, &str)| {
+        (HeaderName::try_from(*name).unwrap(), HeaderValue::from_bytes(value.as_bytes()).unwrap())
+    };
+    Response { status: 200, headers: headers.iter().map(pair).collect(), body: body.into() }
+}
+
+/// A response of another status, with no body.
+pub(crate) fn status(status: u16, headers: &[(&str, &str)]) -> Response {
+    Response { status, ..ok(headers, "") }
+}
+
+/// A header of a request.
+pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name).map(|value| value.to_str().unwrap())
+}
+
+impl Clock for World {
+    fn now(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(BEGIN + self.0.seconds.get())
+    }
+}
+
+impl Origin for World {
+    fn send(&self, request: &Request) -> std::result::Result<Response, Trouble> {
+        self.0.requests.borrow_mut().push(request.clone());
+        self.pass(self.0.delay.get());
+        let answers = self.0.answers.borrow();
+        let mut response = match answers.get(&request.url) {
+            Some(answer) => answer(request)?,
+            None => status(404, &[]),
+        };
+        if request.is_head {
+            response.body.clear();
+        }
+        if response.body.len() > request.most { Err(Trouble::TooLarge(request.most)) } else { Ok(response) }
+    }
+}
+
+impl Store for World {
+    fn get(&self, keys: &[&str]) -> std::result::Result<Vec<Option<Vec<u8>>>, StoreError> {
+        self.check_store()?;
+        assert!(keys.len() <= 500);
+        Ok(keys.iter().map(|key| self.0.values.borrow().get(*key).cloned()).collect())
+    }
+
+    fn put(&self, values: &[(&str, &[u8])]) -> std::result::Result<(), StoreError> {
+        self.check_store()?;
+        let mut after = self.0.values.borrow().clone();
+        after.extend(values.iter().map(|(key, value)| ((*key).to_owned(), value.to_vec())));
+        let size: usize = after.iter().map(|(key, value)| key.len() + value.len()).sum();
+        if self.0.room.get() > 0 && size > self.0.room.get() {
+            return Err(StoreError::Full("the bucket is full".to_owned()));
+        }
+        *self.0.values.borrow_mut() = after;
+        Ok(())
+    }
+
+    fn remove(&self, keys: &[&str]) -> std::result::Result<(), StoreError> {
+        self.check_store()?;
+        assert!(keys.len() <= 500);
+        self.0.values.borrow_mut().retain(|key, _| !keys.contains(&key.as_str()));
+        Ok(())
+    }
+
+    fn keys(&self) -> std::result::Result<Vec<String>, StoreError> {
+        self.check_store()?;
+        Ok(self.0.values.borrow().keys().cloned().collect())
+    }
+}
+
+impl World {
+    fn check_store(&self) -> std::result::Result<(), StoreError> {
+        if self.0.is_store_broken.get() { Err(StoreError::Failed("no such bucket".to_owned())) } else { Ok(()) }
+    }
+}
+
+impl World {
+    /// Everything that is kept, as text.
+    pub(crate) fn kept_text(&self) -> String {
+        self.0.values.borrow().values().map(|value| String::from_utf8_lossy(value).into_owned()).collect()
+    }
+}

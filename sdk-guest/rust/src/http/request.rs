@@ -1,0 +1,95 @@
+//! A request, and sending it.
+
+use super::url::Url;
+use super::{Error, Response, Result};
+use crate::component::bindings::wasi::http::outgoing_handler::handle;
+use crate::component::bindings::wasi::http::types::{ErrorCode, Fields, Method, OutgoingRequest, RequestOptions};
+use std::time::Duration;
+
+/// A request without a body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "a request does nothing until it is sent"]
+pub struct Request {
+    url: String,
+    is_head: bool,
+    headers: Vec<(String, Vec<u8>)>,
+    timeout: Option<Duration>,
+}
+
+impl Request {
+    /// Asks for what is at an absolute `https:` or `http:` URL.
+    pub fn get(url: impl Into<String>) -> Self {
+        Self { url: url.into(), is_head: false, headers: Vec::new(), timeout: None }
+    }
+
+    /// Asks for the headers that [`get`](Self::get) would give.
+    pub fn head(url: impl Into<String>) -> Self {
+        Self { is_head: true, ..Self::get(url) }
+    }
+
+    /// One more header.
+    pub fn header(mut self, name: impl Into<String>, value: impl AsRef<[u8]>) -> Self {
+        self.headers.push((name.into(), value.as_ref().to_vec()));
+        self
+    }
+
+    /// How long to wait for the connection, for the first byte of the response, and for each more of its body. The host may
+    /// wait less: it bounds the whole exchange as well.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Sends it, and waits for the head of the response.
+    ///
+    /// # Errors
+    ///
+    /// Whatever stands in the way; see [`Error`]. A response of any status is none.
+    pub fn send(self) -> Result<Response> {
+        let url = Url::parse(&self.url)?;
+        if cfg!(not(target_family = "wasm")) {
+            return Err(Error::NoHost);
+        }
+        let headers = Fields::new();
+        for (name, value) in &self.headers {
+            headers.append(name, value).map_err(|_| Error::Header(name.clone()))?;
+        }
+        let request = OutgoingRequest::new(headers);
+        let method = if self.is_head { Method::Head } else { Method::Get };
+        request
+            .set_method(&method)
+            .and_then(|()| request.set_scheme(Some(&url.scheme)))
+            .and_then(|()| request.set_authority(Some(url.authority)))
+            .and_then(|()| request.set_path_with_query(Some(&url.path_with_query)))
+            .map_err(|()| Error::Url(self.url.clone()))?;
+        let coming = handle(request, self.timeout.map(options).transpose()?)?;
+        coming.subscribe().block();
+        match coming.get() {
+            Some(Ok(response)) => Response::new(response?),
+            // It is there once it is ready, and is asked for once.
+            Some(Err(())) | None => Err(Error::from(ErrorCode::InternalError(None))),
+        }
+    }
+}
+
+fn options(timeout: Duration) -> Result<RequestOptions> {
+    let nanoseconds = Some(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX));
+    let options = RequestOptions::new();
+    options
+        .set_connect_timeout(nanoseconds)
+        .and_then(|()| options.set_first_byte_timeout(nanoseconds))
+        .and_then(|()| options.set_between_bytes_timeout(nanoseconds))
+        .map_err(|()| Error::Host)?;
+    Ok(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn natively_there_is_no_host_to_send_it() {
+        assert_eq!(Request::get("https://docs.rs/").send().err(), Some(Error::NoHost));
+        assert_eq!(Request::head("docs.rs").send().err(), Some(Error::Url("docs.rs".to_owned())));
+    }
+}

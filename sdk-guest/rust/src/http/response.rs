@@ -1,0 +1,104 @@
+//! A response, and reading its body.
+
+use super::{Error, Result};
+use crate::component::bindings::wasi::http::types::{IncomingBody, IncomingResponse, InputStream, http_error_code};
+use crate::component::bindings::wasi::io::streams::StreamError;
+use std::fmt;
+use std::io::{self, Read};
+
+/// How much of a body is asked for at once.
+const CHUNK: u64 = 64 * 1024;
+
+/// A response, of whatever status.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Response {
+    /// Such as 200 or 404.
+    pub status: u16,
+    /// Its headers: names in lower case, of which some may stand several times, and values that may be no text.
+    pub headers: Vec<(String, Vec<u8>)>,
+    /// Its body, as far as it is read.
+    pub body: Body,
+}
+
+impl Response {
+    pub(super) fn new(response: IncomingResponse) -> Result<Self> {
+        let mut headers = response.headers().entries();
+        for (name, _) in &mut headers {
+            name.make_ascii_lowercase();
+        }
+        let body = response.consume().map_err(|()| Error::Host)?;
+        let stream = body.stream().map_err(|()| Error::Host)?;
+        let body = Body { stream: Some(stream), _body: body };
+        Ok(Self { status: response.status(), headers, body })
+    }
+
+    /// The value of the first header of this name, where it is text.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let (_, value) = self.headers.iter().find(|(header, _)| header.eq_ignore_ascii_case(name))?;
+        std::str::from_utf8(value).ok()
+    }
+}
+
+/// The body of a response, which comes as it is read. Dropping it ends the exchange.
+///
+/// An error of [`Read`] holds an [`Error`] of this module.
+pub struct Body {
+    // Before the body, since a stream must be dropped before what it is of.
+    stream: Option<InputStream>,
+    _body: IncomingBody,
+}
+
+impl Body {
+    /// Reads all there is, which may be at most `most` bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`] when there is more; otherwise what kept the body from coming.
+    pub fn read_to_limit(mut self, most: usize) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        while let Some(chunk) = self.chunk(CHUNK)? {
+            if bytes.len().saturating_add(chunk.len()) > most {
+                return Err(Error::TooLarge { most });
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        Ok(bytes)
+    }
+
+    /// The next bytes, at least one; none at the end.
+    fn chunk(&mut self, most: u64) -> Result<Option<Vec<u8>>> {
+        loop {
+            let Some(stream) = &self.stream else { return Ok(None) };
+            match stream.blocking_read(most) {
+                Ok(bytes) if bytes.is_empty() => {}
+                Ok(bytes) => return Ok(Some(bytes)),
+                Err(StreamError::Closed) => self.stream = None,
+                Err(StreamError::LastOperationFailed(error)) => {
+                    let error = http_error_code(&error).map_or(Error::Host, Error::from);
+                    self.stream = None;
+                    return Err(error);
+                }
+            }
+        }
+    }
+}
+
+impl Read for Body {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        let most = u64::try_from(buffer.len()).unwrap_or(CHUNK).min(CHUNK);
+        let Some(bytes) = self.chunk(most).map_err(io::Error::other)? else { return Ok(0) };
+        let (room, _) = buffer.split_at_mut_checked(bytes.len()).ok_or_else(|| io::Error::other(Error::Host))?;
+        room.copy_from_slice(&bytes);
+        Ok(bytes.len())
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Body").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,114 @@
+//! A good plugin beside a hostile one: what its callers notice.
+//!
+//! One client reads from the good plugin, and [`HOSTILE`] clients have the hostile one commit a deed as often as it lets
+//! them. In between they read something of it that works, so that the host has no reason to set it aside: this is the
+//! worst that a provider can do. The good plugin takes turns: alone, then beside a deed.
+
+use std::time::Duration;
+
+use mcp_host_tests::{ConfigFile, Plugin, WrittenConfig};
+use rmcp::model::ProtocolVersion;
+use tokio::task::JoinSet;
+
+use crate::http::HttpClient;
+use crate::load::{self, Client, Sample};
+use crate::options::Options;
+use crate::process::{Program, Server};
+use crate::question::Question;
+use crate::requests::sizes;
+use crate::table;
+
+/// Clients of the hostile plugin: as many as it may have calls at once, and as many again that wait.
+const HOSTILE: usize = 16;
+
+/// What the guest `unruly` does, with what is said of it.
+const DEEDS: [(&str, &str); 13] = [
+    ("loop", "computes without end"),
+    ("host-calls", "calls the host without end"),
+    ("sleep", "never answers"),
+    ("grow", "wants all memory"),
+    ("hold", "takes 48 MiB and writes to all of it"),
+    ("recurse", "uses up the stack"),
+    ("trap", "traps"),
+    ("panic", "panics"),
+    ("flood-log", "logs 2 MB"),
+    ("flood-stdout", "prints 2 MB"),
+    ("large", "answers 8 MiB"),
+    ("too-large", "answers 32 MiB, twice what it may"),
+    ("good", "answers"),
+];
+
+/// Measures each deed.
+pub(crate) async fn run(options: &Options) {
+    let config = config();
+    let mut rows = Vec::new();
+    for (deed, what) in DEEDS {
+        let (server, address) = Program::Host(&config).over_http().await;
+        let good = HttpClient::connect(address, ProtocolVersion::V_2026_07_28).await;
+        let mut good = vec![Client::Http(good)];
+        let (mut alone, mut beside) = (Sample::default(), Sample::default());
+        for _ in 0..options.rounds() {
+            alone.add(turn(&server, &mut good, options.span()).await);
+            let hostile = attack(address, deed).await;
+            beside.add(turn(&server, &mut good, options.span() * 2).await);
+            drop(hostile);
+        }
+        rows.push(row(what, &alone, &beside, &server));
+        server.end().await;
+    }
+    let header = [
+        "the other plugin",
+        "alone p50 ms",
+        "beside p50 ms",
+        "alone p99 ms",
+        "beside p99 ms",
+        "p50 ratio",
+        "p99 ratio",
+        "peak MiB",
+    ];
+    table::print("A read of 1 KiB from a good plugin, beside a hostile one", &header, rows);
+}
+
+fn config() -> WrittenConfig {
+    ConfigFile::new().open().plugin(sizes()).plugin(Plugin::unruly("bad")).write()
+}
+
+/// Clients that attack until they are dropped.
+async fn attack(address: std::net::SocketAddr, deed: &'static str) -> JoinSet<()> {
+    let mut clients = JoinSet::new();
+    for _ in 0..HOSTILE {
+        let mut client = HttpClient::connect(address, ProtocolVersion::V_2026_07_28).await;
+        clients.spawn(async move {
+            loop {
+                // Whatever comes back, a refusal too.
+                for path in [deed, "good"] {
+                    client.try_ask(&Question::read("an attack", &format!("unruly://bad/{path}"), 0)).await;
+                }
+            }
+        });
+    }
+    clients
+}
+
+/// The good plugin's turn, after a quarter of that to get warm.
+async fn turn(server: &Server, clients: &mut Vec<Client>, span: Duration) -> Sample {
+    let question = Question::read("read 1 KiB of text", "sizes:///text/1024", 1 << 10);
+    load::apply(clients, &question, span / 4).await;
+    let before = server.cpu_time();
+    let sample = load::apply(clients, &question, span).await;
+    sample.with_cpu(server.cpu_time().saturating_sub(before))
+}
+
+fn row(what: &str, alone: &Sample, beside: &Sample, server: &Server) -> Vec<String> {
+    let ratio = |part: f64| table::ratio(beside.percentile(part).as_secs_f64(), alone.percentile(part).as_secs_f64());
+    vec![
+        what.to_owned(),
+        table::millis(alone.percentile(0.5)),
+        table::millis(beside.percentile(0.5)),
+        table::millis(alone.percentile(0.99)),
+        table::millis(beside.percentile(0.99)),
+        ratio(0.5),
+        ratio(0.99),
+        table::mebibytes(server.peak_memory()),
+    ]
+}

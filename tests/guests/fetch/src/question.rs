@@ -1,0 +1,99 @@
+//! A request, as a path asks for it.
+
+use percent_encoding::percent_decode_str;
+use wasip2::http::outgoing_handler::handle;
+use wasip2::http::types::{
+    Fields, FutureIncomingResponse, Method, OutgoingBody, OutgoingRequest, RequestOptions, Scheme,
+};
+
+/// What to ask for.
+#[derive(Default)]
+pub(crate) struct Question {
+    url: String,
+    pub(crate) count: usize,
+    method: Option<String>,
+    headers: Vec<(String, String)>,
+    fill: usize,
+    connect: Option<u64>,
+    first_byte: Option<u64>,
+    pause: Option<u64>,
+}
+
+impl Question {
+    /// The question of a query; none if it is not understood.
+    pub(crate) fn parse(query: &str) -> Option<Self> {
+        let mut question = Self::default();
+        for pair in query.split('&') {
+            let (key, value) = pair.split_once('=')?;
+            let value = percent_decode_str(value).decode_utf8().ok()?.into_owned();
+            match key {
+                "url" => question.url = value,
+                "count" => question.count = value.parse().ok()?,
+                "method" => question.method = Some(value),
+                "header" => {
+                    let (name, value) = value.split_once(':')?;
+                    question.headers.push((name.to_owned(), value.to_owned()));
+                }
+                "fill" => question.fill = value.parse().ok()?,
+                "connect" => question.connect = Some(nanoseconds(&value)?),
+                "first-byte" => question.first_byte = Some(nanoseconds(&value)?),
+                "pause" => question.pause = Some(nanoseconds(&value)?),
+                _ => return None,
+            }
+        }
+        question.url.contains("://").then_some(question)
+    }
+
+    /// Asks it. What is not even sent is an error's name.
+    pub(crate) fn ask(&self) -> Result<FutureIncomingResponse, String> {
+        let headers = Fields::new();
+        for (name, value) in &self.headers {
+            headers.append(name, value.as_bytes()).map_err(|error| format!("{error:?}"))?;
+        }
+        let request = OutgoingRequest::new(headers);
+        let (scheme, rest) = self.url.split_once("://").unwrap_or_default();
+        let scheme = match scheme {
+            "http" => Scheme::Http,
+            "https" => Scheme::Https,
+            other => Scheme::Other(other.to_owned()),
+        };
+        let (authority, path) = match rest.find('/') {
+            Some(slash) => rest.split_at(slash),
+            None => (rest, "/"),
+        };
+        let method = self.method.as_deref().map_or(Method::Get, |method| match method {
+            "CONNECT" => Method::Connect,
+            "HEAD" => Method::Head,
+            "POST" => Method::Post,
+            "TRACE" => Method::Trace,
+            other => Method::Other(other.to_owned()),
+        });
+        request.set_method(&method).map_err(|()| "method")?;
+        request.set_scheme(Some(&scheme)).map_err(|()| "scheme")?;
+        request.set_authority(Some(authority)).map_err(|()| "authority")?;
+        request.set_path_with_query(Some(path)).map_err(|()| "path")?;
+        let options = RequestOptions::new();
+        options.set_connect_timeout(self.connect).map_err(|()| "connect")?;
+        options.set_first_byte_timeout(self.first_byte).map_err(|()| "first-byte")?;
+        options.set_between_bytes_timeout(self.pause).map_err(|()| "pause")?;
+        let body = if self.fill > 0 { Some(request.body().map_err(|()| "body")?) } else { None };
+        let answer = handle(request, Some(options)).map_err(|error| format!("{error:?}"))?;
+        if let Some(body) = body {
+            self.send(body);
+        }
+        Ok(answer)
+    }
+
+    /// Sends the body for as long as it is taken.
+    fn send(&self, body: OutgoingBody) {
+        if let Ok(stream) = body.write() {
+            let bytes = vec![b'x'; self.fill];
+            let _ = bytes.chunks(4096).try_for_each(|chunk| stream.blocking_write_and_flush(chunk));
+        }
+        let _ = OutgoingBody::finish(body, None);
+    }
+}
+
+fn nanoseconds(milliseconds: &str) -> Option<u64> {
+    milliseconds.parse::<u64>().ok()?.checked_mul(1_000_000)
+}

@@ -1,0 +1,69 @@
+//! Too much of something: `COUNT, NAME OF THE ERROR` for those that the host refuses, or nothing at all for those that it ends.
+
+use wasip2::clocks::monotonic_clock::subscribe_duration;
+use wasip2::filesystem::types::{Descriptor, DescriptorFlags, OpenFlags, PathFlags};
+use wasip2::random::random::get_random_bytes;
+
+use crate::Outcome;
+use crate::deeds::{name, open, piece, pour, text};
+use crate::order::Order;
+
+/// Does it, if it is a deed of this module.
+pub(crate) fn done(order: &Order) -> Option<Outcome> {
+    Some(match &*order.deed {
+        "open-many" => until_refused(|_| open(order)),
+        "list-many" => open(order).and_then(|dir| until_refused(|_| dir.read_directory().map_err(name))),
+        "stream-many" => open(order).and_then(|file| until_refused(|_| file.read_via_stream(0).map_err(name))),
+        "stream-of-many" => until_refused(|_| open(order)?.read_via_stream(0).map_err(name)),
+        "make-many" => {
+            order.dir().and_then(|dir| until_refused(|number| make(&dir, &format!("{}{number}", order.path))))
+        }
+        "nest-many" => order.dir().and_then(nest),
+        "delete-while-open" => delete_while_open(order),
+        "leak" => until_refused(|_| Ok(subscribe_duration(u64::MAX))),
+        "random" => Ok(get_random_bytes(order.size).len().to_string()),
+        _ => return None,
+    })
+}
+
+/// Does something again and again, keeping what comes of it, until it is refused.
+fn until_refused<T>(mut deed: impl FnMut(usize) -> Result<T, String>) -> Outcome {
+    let mut kept = Vec::new();
+    loop {
+        match deed(kept.len()) {
+            Ok(one) => kept.push(one),
+            Err(error) => return Ok(format!("{}, {error}", kept.len())),
+        }
+    }
+}
+
+fn make(dir: &Descriptor, path: &str) -> Result<(), String> {
+    let flags = OpenFlags::CREATE | OpenFlags::EXCLUSIVE;
+    dir.open_at(PathFlags::empty(), path, flags, DescriptorFlags::WRITE).map(drop).map_err(name)
+}
+
+/// Directories within each other, each reached from the one before.
+fn nest(mut dir: Descriptor) -> Outcome {
+    let mut depth = 0_usize;
+    loop {
+        if let Err(error) = dir.create_directory_at("d") {
+            return Ok(format!("{depth}, {}", name(error)));
+        }
+        depth = depth.saturating_add(1);
+        let flags = DescriptorFlags::READ | DescriptorFlags::MUTATE_DIRECTORY;
+        dir = dir.open_at(PathFlags::empty(), "d", OpenFlags::DIRECTORY, flags).map_err(name)?;
+    }
+}
+
+/// Fills a file and deletes it while it is open; then fills another one.
+fn delete_while_open(order: &Order) -> Outcome {
+    let file = open(order)?;
+    pour(file.write_via_stream(0).map_err(name)?, order.size)?;
+    let dir = order.dir()?;
+    dir.unlink_file_at(&order.path).map_err(name)?;
+    let second = dir.open_at(PathFlags::empty(), &order.to, OpenFlags::CREATE, DescriptorFlags::WRITE).map_err(name)?;
+    let written = second.write(&piece(order.size), 0).map_err(name);
+    // It has been open all the time.
+    text(&file)?;
+    written.map(|_| "ok".to_owned())
+}

@@ -1,0 +1,44 @@
+//! With Rust's standard library: what a provider sees that knows nothing of all this.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::Outcome;
+use crate::order::Order;
+
+/// Does it, if it is a deed of this module.
+pub(crate) fn done(order: &Order) -> Option<Outcome> {
+    let path = Path::new(&order.dir).join(&order.path);
+    let done = match &*order.deed {
+        "plain-list" => list(&path),
+        "plain-read" => fs::read_to_string(&path),
+        "plain-write" => write(path, order.size),
+        "plain-set-size" => File::create(path).and_then(|file| file.set_len(order.size)).map(|()| "ok".to_owned()),
+        "plain-open-many" => open_many(&path),
+        _ => return None,
+    };
+    Some(done.map_err(|error| format!("{:?}", error.kind())))
+}
+
+fn list(path: &Path) -> io::Result<String> {
+    let entries = fs::read_dir(path)?.map(|entry| entry.map(|entry| entry.file_name().to_string_lossy().into_owned()));
+    let mut names = entries.collect::<io::Result<Vec<_>>>()?;
+    names.sort();
+    Ok(names.join("\n"))
+}
+
+/// Opens a file again and again, until that fails.
+fn open_many(path: &Path) -> io::Result<String> {
+    let mut kept = Vec::new();
+    loop {
+        kept.push(File::open(path)?);
+    }
+}
+
+fn write(path: PathBuf, size: u64) -> io::Result<String> {
+    let mut file = File::create(path)?;
+    io::copy(&mut io::Read::take(io::repeat(b'x'), size), &mut file)?;
+    file.flush()?;
+    Ok("ok".to_owned())
+}

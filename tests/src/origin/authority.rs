@@ -1,0 +1,56 @@
+//! A certificate authority for one test.
+
+use std::sync::Arc;
+
+use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::PrivateKeyDer;
+
+/// A certificate authority that nobody trusts who was not told to.
+#[derive(Debug)]
+pub struct Authority {
+    pem: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Default for Authority {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Authority {
+    /// A new one.
+    pub fn new() -> Self {
+        let key = KeyPair::generate().expect("keys can be made");
+        let mut parameters = CertificateParams::new(Vec::new()).expect("no name is invalid");
+        parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        let certificate = parameters.self_signed(&key).expect("a certificate can be signed");
+        Self { pem: certificate.pem(), issuer: Issuer::new(parameters, key) }
+    }
+
+    /// Its certificate, as the file that `ca` names holds it.
+    pub fn pem(&self) -> &str {
+        &self.pem
+    }
+
+    /// What a server with a certificate for that name or address speaks TLS with.
+    pub(super) fn acceptor(&self, name: &str) -> TlsAcceptor {
+        let key = KeyPair::generate().expect("keys can be made");
+        let mut parameters = CertificateParams::new(vec![name.to_owned()]).expect("the name is one");
+        parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        let certificate = parameters.signed_by(&key, &self.issuer).expect("a certificate can be signed");
+        let key = PrivateKeyDer::try_from(key.serialize_der()).expect("a key can be read again");
+        let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("the usual versions are there")
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.der().clone()], key)
+            .expect("key and certificate fit");
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        TlsAcceptor::from(Arc::new(config))
+    }
+}

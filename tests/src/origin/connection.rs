@@ -1,0 +1,99 @@
+//! One connection: one request, and its answer for as long as the client stays.
+
+use std::future::pending;
+use std::io;
+use std::sync::Arc;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+
+use super::reply::Body;
+use super::{Reply, Request, Shared};
+
+/// Counts a connection for as long as it is open.
+struct Open<'a>(&'a watch::Sender<usize>);
+
+impl<'a> Open<'a> {
+    fn new(count: &'a watch::Sender<usize>) -> Self {
+        count.send_modify(|open| *open += 1);
+        Self(count)
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|open| *open -= 1);
+    }
+}
+
+pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>) {
+    let _open = Open::new(&shared.open);
+    match &shared.tls {
+        None => answer(stream, &shared).await,
+        // A client that does not trust the certificate goes away in the handshake.
+        Some(tls) => match tls.accept(stream).await {
+            Ok(stream) => answer(stream, &shared).await,
+            Err(_) => None,
+        },
+    };
+}
+
+/// None if the client went away.
+async fn answer(stream: impl AsyncRead + AsyncWrite, shared: &Shared) -> Option<()> {
+    let (reader, mut writer) = tokio::io::split(stream);
+    let mut reader = BufReader::new(reader);
+    let request = Request::read(&mut reader).await?;
+    shared.requests.send_modify(|requests| requests.push(request.clone()));
+    let answer = shared.answers.lock().expect("no test panics meanwhile").get(&request.path).cloned();
+    let reply = answer.map_or(Reply::status(404), |answer| answer(&request)).to(&request);
+    let mut rest = Vec::new();
+    tokio::select! {
+        sent = send(&mut writer, &reply, request.method == "HEAD") => sent.ok(),
+        // A client has nothing more to say, so what is read is its end.
+        _ = reader.read_to_end(&mut rest) => None,
+    }
+}
+
+async fn send(stream: &mut (impl AsyncWrite + Unpin), reply: &Reply, is_head: bool) -> io::Result<()> {
+    if matches!(reply.body, Body::Silent) {
+        return pending().await;
+    }
+    let mut head = format!("HTTP/1.1 {} {}\r\nConnection: close\r\n", reply.status, "Reason");
+    for (name, value) in &reply.headers {
+        head += &format!("{name}: {value}\r\n");
+    }
+    if let Body::Whole(body) | Body::Cut(body, _) = &reply.body
+        && reply.status != 304
+        && reply.status != 204
+    {
+        head += &format!("Content-Length: {}\r\n", body.len());
+    }
+    if matches!(reply.body, Body::EndlessHeaders) {
+        stream.write_all(head.as_bytes()).await?;
+        loop {
+            stream.write_all(b"X-More: and more and more and more\r\n").await?;
+        }
+    }
+    head += "\r\n";
+    stream.write_all(head.as_bytes()).await?;
+    match &reply.body {
+        _ if is_head => {}
+        Body::Whole(body) => stream.write_all(body).await?,
+        Body::Cut(body, bytes) => stream.write_all(&body[..*bytes]).await?,
+        Body::Endless => loop {
+            stream.write_all(&[b'x'; 4096]).await?;
+        },
+        Body::Drip(interval) => {
+            let mut interval = tokio::time::interval(*interval);
+            loop {
+                interval.tick().await;
+                stream.write_all(b"x").await?;
+                stream.flush().await?;
+            }
+        }
+        Body::Silent | Body::EndlessHeaders => {}
+    }
+    // Over TLS, a cut is an end without a farewell.
+    if matches!(reply.body, Body::Cut(..)) { stream.flush().await } else { stream.shutdown().await }
+}

@@ -1,0 +1,68 @@
+//! What a client asked for.
+
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
+
+/// A request as it was sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// `GET`, `POST` and so on.
+    pub method: String,
+    /// The path with its query.
+    pub path: String,
+    /// The headers in their order, names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// The body, without its chunks.
+    pub body: Vec<u8>,
+}
+
+impl Request {
+    /// The value of a header, if it is there: the first, if there are several.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Reads one; none if the client goes away before it is whole.
+    pub(super) async fn read(stream: &mut (impl AsyncBufRead + Unpin)) -> Option<Self> {
+        let first = line(stream).await?;
+        let mut words = first.split(' ');
+        let (method, path) = (words.next()?.to_owned(), words.next()?.to_owned());
+        let mut headers = Vec::new();
+        loop {
+            let line = line(stream).await?;
+            if line.is_empty() {
+                break;
+            }
+            let (name, value) = line.split_once(':')?;
+            headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+        }
+        let mut request = Self { method, path, headers, body: Vec::new() };
+        if request.header("transfer-encoding") == Some("chunked") {
+            request.body = chunks(stream).await?;
+        } else if let Some(length) = request.header("content-length") {
+            request.body = vec![0; length.parse().ok()?];
+            stream.read_exact(&mut request.body).await.ok()?;
+        }
+        Some(request)
+    }
+}
+
+async fn chunks(stream: &mut (impl AsyncBufRead + Unpin)) -> Option<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let size = usize::from_str_radix(&line(stream).await?, 16).ok()?;
+        let mut chunk = vec![0; size];
+        stream.read_exact(&mut chunk).await.ok()?;
+        line(stream).await?;
+        if size == 0 {
+            return Some(body);
+        }
+        body.append(&mut chunk);
+    }
+}
+
+/// A line without its end.
+async fn line(stream: &mut (impl AsyncBufRead + Unpin)) -> Option<String> {
+    let mut line = String::new();
+    stream.read_line(&mut line).await.ok()?;
+    Some(line.strip_suffix("\r\n")?.to_owned())
+}

@@ -1,0 +1,195 @@
+//! Guests that no compiler would make: answers that are laid out wrong, tables and memories that grow without end, code that
+//! runs before anybody called it. The client gets an answer of its kind, the host stays as small as it was, and a good
+//! plugin goes on.
+
+use mcp_host_tests::{Component, ConfigFile, Crooked, Plugin, Stdio, WrittenConfig, fixture};
+use rmcp::model::ErrorCode;
+use serde_json::{Value, json};
+
+/// More than the host and its pool of instances take up, less than any of these guests would like to.
+const MOST_RESIDENT: u64 = 300 << 20;
+
+/// A provider whose answer to `read` is one content at 4096 bytes behind the answer's own place.
+fn reading(instructions: &str) -> Crooked {
+    Crooked::new().function("read", instructions)
+}
+
+/// An answer with one content, whose body is a text or bytes of the kind `kind`, at that address and of that length.
+fn answer(kind: u32, address: u32, length: u32) -> String {
+    format!(
+        "(i32.store (i32.const 1032) (i32.const 8192))
+         (i32.store (i32.const 1036) (i32.const 1))
+         (i32.store8 (i32.const 8360) (i32.const {kind}))
+         (i32.store (i32.const 8364) (i32.const {address}))
+         (i32.store (i32.const 8368) (i32.const {length}))
+         (i32.const 1024)"
+    )
+}
+
+fn byte(address: u32, value: u32) -> String {
+    format!("(i32.store8 (i32.const {address}) (i32.const {value}))")
+}
+
+const TEXT: u32 = 0;
+const BLOB: u32 = 2;
+
+fn plugin(component: &Component) -> Plugin {
+    Plugin::new("bad", &component.path(), "bad://bad/").limit("cpu", "200ms")
+}
+
+fn beside_a_good_one(bad: Plugin) -> WrittenConfig {
+    ConfigFile::new().plugin(bad).plugin(Plugin::new("good", &fixture("unruly"), "good://good/")).write()
+}
+
+/// What a client gets that reads from the plugin: the text, or the data of the error. Behind it, a good plugin is read.
+async fn read(bad: Plugin) -> Result<Vec<u8>, Value> {
+    let server = Stdio::start(&beside_a_good_one(bad)).await;
+    let answer = match server.client().read("bad://bad/x").await {
+        Ok(contents) => Ok(mcp_host_tests::body(&contents[0])),
+        Err(error) => {
+            assert_eq!(error.code, ErrorCode::INTERNAL_ERROR, "{error:?}");
+            Err(json!([error.data.unwrap()["kind"], error.message]))
+        }
+    };
+    assert_eq!(server.client().text("good://good/good").await, "good");
+    let resident = server.most_resident();
+    assert!(resident < MOST_RESIDENT, "the host took up {} MiB", resident >> 20);
+    server.end().await;
+    answer
+}
+
+fn internal() -> Result<Vec<u8>, Value> {
+    Err(json!(["internal", "plugin `bad` failed; the server's log says why"]))
+}
+
+fn unavailable(reason: &str) -> Result<Vec<u8>, Value> {
+    Err(json!(["unavailable", format!("plugin `bad` cannot answer now: {reason}")]))
+}
+
+#[tokio::test]
+async fn a_provider_in_plain_text_can_be_read() {
+    let component = reading(&answer(TEXT, 9000, 2)).fields("(data (i32.const 9000) \"hi\")").build();
+    assert_eq!(read(plugin(&component)).await, Ok(b"hi".to_vec()));
+}
+
+#[tokio::test]
+async fn text_that_is_not_utf8_is_no_answer() {
+    let component = reading(&answer(TEXT, 9000, 2)).fields("(data (i32.const 9000) \"\\ff\\fe\")").build();
+    assert_eq!(read(plugin(&component)).await, internal());
+}
+
+#[tokio::test]
+async fn half_of_a_surrogate_pair_is_no_answer() {
+    for (units, answered) in [("\\3d\\d8\\00\\de", Ok("😀".as_bytes().to_vec())), ("\\3d\\d8h\\00", internal())] {
+        let data = format!("(data (i32.const 9000) \"{units}\")");
+        let component = reading(&answer(TEXT, 9000, 2)).fields(&data).utf16().build();
+        assert_eq!(read(plugin(&component)).await, answered, "{units}");
+    }
+}
+
+#[tokio::test]
+async fn answers_that_lie_outside_of_the_memory_are_none() {
+    for (what, instructions) in [
+        ("an answer behind the end", "(i32.const -8)".to_owned()),
+        ("an answer at an odd place", "(i32.const 1027)".to_owned()),
+        ("a body behind the end", answer(BLOB, 1 << 20, 1)),
+        ("a body as long as any", answer(BLOB, 8, u32::MAX)),
+        ("a body of no kind", answer(9, 8, 1)),
+        ("contents without end", "(i32.store (i32.const 1036) (i32.const -1)) (i32.const 1024)".to_owned()),
+        ("a failure of no kind", format!("{} {} (i32.const 1024)", byte(1024, 1), byte(1032, 9))),
+        ("neither an answer nor a failure", format!("{} (i32.const 1024)", byte(1024, 7))),
+    ] {
+        let component = reading(&instructions).build();
+        assert_eq!(read(plugin(&component)).await, internal(), "{what}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_of_a_gibibyte_is_refused_before_it_is_copied() {
+    let grow = format!("(drop (memory.grow (i32.const 16385))) {}", answer(BLOB, 65536, 1 << 30));
+    let component = reading(&grow).build();
+    let bad = plugin(&component).limit("memory", "2GiB");
+    assert_eq!(read(bad).await, unavailable("its answer is larger than the 16.0 MiB allowed"));
+}
+
+#[tokio::test]
+async fn a_million_entries_at_once_are_refused() {
+    // Each is all zeros: the mount itself, without a name.
+    let entries = "(i32.store (i32.const 1032) (i32.const 65536)) (i32.store (i32.const 1036) (i32.const 1000000))
+                   (i32.const 1024)";
+    let component = Crooked::new().function("list-entries", entries).memory(2600).build();
+    let server = Stdio::start(&beside_a_good_one(plugin(&component).limit("memory", "256MiB"))).await;
+    let page = server.client().page(None).await.unwrap();
+    let missing = serde_json::to_value(&page.meta).unwrap()["mcp-host/missing"].clone();
+    assert_eq!(missing[0]["plugin"], "bad");
+    assert!(page.resources.iter().any(|resource| resource.uri == "good://good/good"));
+    let resident = server.most_resident();
+    assert!(resident < MOST_RESIDENT, "the host took up {} MiB", resident >> 20);
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_table_does_not_grow_beyond_its_bound() {
+    let grow = format!(
+        "(loop $more (br_if $more (i32.ne (table.grow $table (ref.null func) (i32.const 1000)) (i32.const -1))))
+         (i32.store (i32.const 9000) (table.size $table)) {}",
+        answer(BLOB, 9000, 4)
+    );
+    let component = reading(&grow).fields("(table $table 0 funcref)").build();
+    let size = read(plugin(&component)).await.unwrap();
+    assert!(u32::from_le_bytes(size.try_into().unwrap()) <= 60_000);
+}
+
+#[tokio::test]
+async fn memory_does_not_grow_beyond_its_limit() {
+    let grow = format!(
+        "(loop $more (br_if $more (i32.ne (memory.grow (i32.const 16)) (i32.const -1))))
+         (i32.store (i32.const 9000) (memory.size)) {}",
+        answer(BLOB, 9000, 4)
+    );
+    let component = reading(&grow).build();
+    let bad = plugin(&component).limit("memory", "32MiB");
+    let pages = read(bad).await.unwrap();
+    assert_eq!(u32::from_le_bytes(pages.try_into().unwrap()), 512);
+}
+
+#[tokio::test]
+async fn arguments_that_a_guest_has_no_room_for_end_its_call() {
+    let component = Crooked::new().memory(0).build();
+    let server = Stdio::start(&beside_a_good_one(plugin(&component))).await;
+    assert_eq!(server.client().refusal("bad://bad/x").await.code, ErrorCode::INTERNAL_ERROR);
+    assert_eq!(server.client().text("good://good/good").await, "good");
+    server.end().await;
+}
+
+/// What the host says of a plugin that never gets as far as to describe itself.
+async fn reason_not_loaded(bad: Plugin) -> String {
+    let server = Stdio::start(&beside_a_good_one(bad)).await;
+    assert_eq!(server.client().text("good://good/good").await, "good");
+    let refusal = server.client().refusal("bad://bad/x").await;
+    assert_eq!(refusal.data.unwrap()["kind"], "unavailable");
+    let log = server.end().await.log;
+    log.lines().find(|line| line.contains("could not be loaded")).unwrap_or_else(|| panic!("{log}")).to_owned()
+}
+
+#[tokio::test]
+async fn code_that_runs_before_the_first_call_is_under_the_same_limits() {
+    let spin = Crooked::new().fields("(func $spin (loop $on (br $on))) (start $spin)").build();
+    let reason = reason_not_loaded(plugin(&spin)).await;
+    assert!(reason.contains("ran for longer than `limits.cpu`"), "{reason}");
+
+    let trap = Crooked::new().fields("(func $trap unreachable) (start $trap)").build();
+    let reason = reason_not_loaded(plugin(&trap)).await;
+    assert!(reason.contains("trapped"), "{reason}");
+
+    let recurse = Crooked::new().fields("(func $deeper (call $deeper)) (start $deeper)").build();
+    let reason = reason_not_loaded(plugin(&recurse)).await;
+    assert!(reason.contains("trapped"), "{reason}");
+}
+
+#[tokio::test]
+async fn a_guest_that_begins_with_more_memory_than_its_limit_is_not_loaded() {
+    let component = Crooked::new().memory(65536).build();
+    let reason = reason_not_loaded(plugin(&component)).await;
+    assert!(reason.contains("limits.memory"), "{reason}");
+}

@@ -1,0 +1,61 @@
+//! What of the web is listed, and completed.
+
+use mcp_host_tests::{Origin, Reply, Stdio};
+
+use super::{host, serving, uri, web};
+
+#[tokio::test]
+async fn seeds_and_what_is_kept_are_listed_and_nobody_is_asked_for_that() {
+    let origin = Origin::http().await;
+    let date = "Sun, 12 Jan 2025 15:00:58 GMT";
+    let page = Reply::ok("text/html", "<title>The b</title>b").cache_control("max-age=3600").last_modified(date);
+    origin.serve("/b", page);
+    let config =
+        serving(web(&[&origin]).config("seeds", vec![uri(&origin, "/c").replace("web://", ""), host(&origin)]));
+    let server = Stdio::start(&config).await;
+    assert_eq!(server.client().uris().await, [uri(&origin, "/"), uri(&origin, "/c")]);
+    assert!(origin.requests().is_empty());
+    server.client().read(&uri(&origin, "/b")).await.unwrap();
+    let resources = server.client().resources().await;
+    let uris: Vec<_> = resources.iter().map(|resource| resource.uri.as_str()).collect();
+    assert_eq!(uris, [uri(&origin, "/"), uri(&origin, "/b"), uri(&origin, "/c")]);
+    let page = &resources[1];
+    assert_eq!((page.name.as_str(), page.title.as_deref()), ("b", Some("The b")));
+    assert_eq!((page.mime_type.as_deref(), page.size), (Some("text/html"), Some(21)));
+    let annotations = page.annotations.as_ref().unwrap();
+    assert_eq!(annotations.last_modified.as_deref(), Some("2025-01-12T15:00:58Z"));
+    assert_eq!(origin.requests().len(), 1);
+    server.end().await;
+}
+
+#[tokio::test]
+async fn the_pages_of_a_sitemap_are_listed() {
+    let origin = Origin::http().await;
+    let sitemap = format!(
+        "<?xml version='1.0'?><urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9'>\
+         <url><loc>{}</loc></url><url><loc>https://other.example/</loc></url></urlset>",
+        origin.url("/a?x=1&amp;y=2")
+    );
+    origin.serve("/sitemap.xml", Reply::ok("application/xml", sitemap).cache_control("max-age=3600"));
+    let config = serving(web(&[&origin]).config("sitemaps", vec![host(&origin)]));
+    let server = Stdio::start(&config).await;
+    assert!(server.client().uris().await.contains(&uri(&origin, "/a?x=1&y=2")));
+    server.client().uris().await;
+    assert_eq!(origin.count("/sitemap.xml"), 1);
+    server.end().await;
+}
+
+#[tokio::test]
+async fn hosts_and_paths_are_completed() {
+    let origin = Origin::http().await;
+    let seeds: Vec<String> = ["/serde/", "/serde_json/"].iter().map(|path| host(&origin) + path).collect();
+    let config = serving(web(&[&origin]).config("seeds", seeds));
+    let server = Stdio::start(&config).await;
+    let template = "web://{+host}/{+path}";
+    assert_eq!(server.client().templates().await[0].uri_template, template);
+    let hosts = server.client().complete(template, ("host", "127"), &[]).await.unwrap();
+    assert_eq!(hosts.values, [host(&origin)]);
+    let paths = server.client().complete(template, ("path", "serde_"), &[("host", &host(&origin))]).await.unwrap();
+    assert_eq!(paths.values, ["serde_json/"]);
+    server.end().await;
+}

@@ -1,0 +1,222 @@
+//! What is known of a component before it serves anything: its digest, what it imports, what that needs.
+
+use std::path::{Path, PathBuf};
+
+use mcp_host_tests::{
+    ConfigFile, Folder, GitRepo, Output, Plugin, Stdio, WrittenConfig, component, fixture, run, run_on_terminal,
+};
+use serde_json::{Value, json};
+
+use crate::made;
+
+/// A provider that no test has compiled, in a folder of its own. Only what never loads it may use it.
+fn never_compiled() -> (Folder, PathBuf) {
+    let component = made::padded(std::fs::read(fixture("raw")).unwrap(), b"never compiled");
+    let folder = Folder::with_files::<&str, &str>([]);
+    let file = folder.write("never.wasm", component);
+    (folder, file)
+}
+
+async fn inspected(file: &Path) -> Value {
+    run(["inspect".as_ref(), file.as_os_str(), "--json".as_ref()]).await.json()
+}
+
+async fn check(config: &WrittenConfig, arguments: &[&str]) -> Output {
+    let path = config.path();
+    run([&["check", "--config", path.to_str().unwrap()], arguments].concat()).await
+}
+
+/// What `check` says of the one plugin.
+async fn checked(config: &WrittenConfig) -> Value {
+    let report = check(config, &["--json"]).await.json();
+    assert_eq!(report["plugins"].as_array().unwrap().len(), 1);
+    report["plugins"][0].clone()
+}
+
+fn need<'a>(report: &'a Value, what: &str) -> &'a Value {
+    report["needs"].as_array().unwrap().iter().find(|need| need["what"] == what).unwrap_or(&Value::Null)
+}
+
+#[tokio::test]
+async fn the_digest_that_inspect_prints_pins_the_component() {
+    let file = fixture("raw");
+    let printed = run(["inspect".as_ref(), file.as_os_str()]).await.success().text();
+    let digest = printed.lines().next().unwrap().strip_prefix("digest    ").unwrap();
+    let plugin = Plugin::new("raw", &file, "raw:///").digest(digest);
+    let report = checked(&ConfigFile::new().plugin(plugin).write()).await;
+    assert_eq!((&report["state"], &report["pinned"], &report["digest"]), (&json!("ok"), &json!(true), &json!(digest)));
+}
+
+#[tokio::test]
+async fn a_component_that_is_not_the_pinned_one_is_neither_compiled_nor_run() {
+    let pinned = inspected(&fixture("raw")).await["digest"].as_str().unwrap().to_owned();
+    let (_folder, file) = never_compiled();
+    let config = ConfigFile::new().plugin(Plugin::new("raw", &file, "raw:///").digest(&pinned)).write();
+    let refused = check(&config, &["--json"]).await;
+    assert_eq!(refused.code(), 1);
+    assert!(!refused.stderr.contains("compiling"), "{}", refused.stderr);
+    let report = &refused.json()["plugins"][0];
+    assert_eq!((&report["state"], &report["pinned"]), (&json!("not-loaded"), &json!(true)));
+    let error = report["error"].as_str().unwrap();
+    let (_, found) = error.split_once("found ").unwrap();
+    let (found, advice) = found.split_once(';').unwrap();
+    assert!(error.contains(&format!("expected {pinned}")), "{error}");
+    assert!(found != pinned && advice.ends_with(&format!("write `digest = \"{found}\"`")), "{error}");
+}
+
+#[tokio::test]
+async fn serve_names_a_component_that_is_not_the_pinned_one_and_serves_the_others() {
+    let (_folder, file) = never_compiled();
+    let pinned = format!("sha256:{}", "0".repeat(64));
+    let config = ConfigFile::new()
+        .plugin(Plugin::new("changed", &file, "raw://changed/").digest(&pinned))
+        .plugin(Plugin::new("good", &fixture("raw"), "raw://good/"))
+        .write();
+    let server = Stdio::start(&config).await;
+    let page = serde_json::to_value(server.client().page(None).await.unwrap()).unwrap();
+    assert_eq!(page["resources"][0]["uri"], "raw://good/good");
+    assert_eq!(page["_meta"]["mcp-host/missing"][0]["plugin"], "changed");
+    assert!(server.client().refusal("raw://changed/good").await.message.contains("changed"));
+    let log = server.end().await.log;
+    assert!(log.contains("is not the component that `digest` pins") && log.contains(&pinned), "{log}");
+}
+
+#[tokio::test]
+async fn what_is_imported_is_held_against_what_is_granted() {
+    let repo = GitRepo::with_files([("README.md", "hello")]);
+    let plugin = Plugin::git("repo", repo.path()).variable("TOKEN", "hunter2").config("rev", "main");
+    let report = checked(&ConfigFile::new().plugin(plugin).write()).await;
+    for (what, granted) in [("directories", "/repo (ro)"), ("variables", "TOKEN"), ("config", "rev")] {
+        let need = need(&report, what);
+        assert_eq!((&need["standing"], &need["granted"]), (&json!("granted"), &json!([granted])), "{what}");
+        assert!(need["imports"][0].as_str().unwrap().starts_with("wasi:"), "{need}");
+    }
+    assert_eq!(need(&report, "clocks")["standing"], "always-there");
+    assert_eq!((&report["warnings"], &report["listed"]), (&json!([]), &json!(1)));
+    assert!(!report.to_string().contains("hunter2"));
+}
+
+#[tokio::test]
+async fn what_is_granted_for_nothing_is_a_warning_and_with_strict_an_error() {
+    let repo = GitRepo::with_files([("README.md", "hello")]);
+    let config = ConfigFile::new().plugin(Plugin::git("repo", repo.path()).origin("https://docs.rs")).write();
+    let warning = "`grants.http` is granted for nothing: it does not import `wasi:http/outgoing-handler`";
+    let report = checked(&config).await;
+    assert_eq!((&report["state"], &report["warnings"]), (&json!("ok"), &json!([warning])));
+    assert_eq!(need(&report, "http")["standing"], "for-nothing");
+    let lenient = check(&config, &[]).await.success();
+    assert!(lenient.text().contains(&format!("repo: {warning}\n")), "{}", lenient.text());
+    let strict = check(&config, &["--strict"]).await;
+    assert_eq!(strict.code(), 1);
+    assert!(strict.stderr.contains("1 warnings"), "{}", strict.stderr);
+}
+
+#[tokio::test]
+async fn a_plugin_whose_listing_fails_is_found_by_check() {
+    let empty = Folder::with_files::<&str, &str>([]);
+    let good = Plugin::new("good", &fixture("raw"), "raw://good/");
+    let config = ConfigFile::new().plugin(Plugin::git("empty", empty.path())).plugin(good).write();
+    let checked = check(&config, &["--json"]).await;
+    assert_eq!(checked.code(), 1);
+    let report = checked.json();
+    let (fails, works) = (&report["plugins"][0], &report["plugins"][1]);
+    assert_eq!((&fails["state"], &fails["provider"]["name"]), (&json!("fails"), &json!("git")));
+    assert!(fails["error"].as_str().unwrap().starts_with("its listing fails: "), "{fails}");
+    assert_eq!((&works["state"], &works["listed"], &works["error"]), (&json!("ok"), &json!(1), &Value::Null));
+    // The one entry has metadata that is no JSON object.
+    assert_eq!(works["faults"], json!({ "contract": 1 }));
+    let checked = check(&config, &[]).await;
+    assert!(checked.text().contains("ok, 1 fault\n") && checked.text().contains("  fails\n"), "{}", checked.text());
+    assert!(checked.stderr.contains("1 of 2 plugins do not work"), "{}", checked.stderr);
+}
+
+#[tokio::test]
+async fn the_tables_of_check_fit_a_terminal_of_80_columns() {
+    let repo = GitRepo::with_files([("README.md", "hello")]);
+    let many = ["a", "b", "c", "d"].map(|host| format!("https://{host}.example.com"));
+    let plugin = many.iter().fold(Plugin::git("repo", repo.path()), |plugin, origin| plugin.origin(origin));
+    let config = ConfigFile::new().plugin(plugin.variable("TOKEN", "hunter2")).write();
+    let shown = run_on_terminal(["check", "--color", "never", "--config", config.path().to_str().unwrap()]).await;
+    let shown = shown.success().text();
+    for line in [
+        "PLUGIN  MOUNT        PROVIDER   STATE",
+        "repo    git://repo/  git 0.1.0  ok",
+        "PLUGIN  GRANT        IMPORTS          GRANTED                   STANDING",
+        "repo    grants.dirs  wasi:filesystem  /repo (ro)                granted",
+        "        grants.http  -                https://a.example.com +3  for nothing",
+        "        grants.env   wasi:cli         TOKEN                     granted",
+        "        config       wasi:config      -                         not granted",
+    ] {
+        assert!(line.len() <= 80 && shown.lines().any(|shown| shown.trim_end() == line), "{line}\n{shown}");
+    }
+    assert!(!shown.contains('\u{1b}'));
+}
+
+#[tokio::test]
+async fn a_component_is_inspected_in_the_place_of_a_plugin() {
+    let repo = GitRepo::with_files([("README.md", "hello")]);
+    let pinned = format!("sha256:{}", "0".repeat(64));
+    let plugin = Plugin::git("repo", repo.path()).origin("https://docs.rs").digest(&pinned);
+    let config = ConfigFile::new().plugin(plugin).write();
+    let (file, config) = (component("git"), config.path().to_str().unwrap().to_owned());
+    let arguments = ["inspect", file.to_str().unwrap(), "--config", &config, "--plugin", "repo"];
+    let shown = run(arguments).await.success().text();
+    for line in [
+        "grants.dirs  wasi:filesystem  /repo (ro)       granted",
+        "repo: `grants.http` is granted for nothing: it does not import `wasi:http/outgoing-handler`",
+        &format!("repo: `digest` pins another component, {pinned}"),
+    ] {
+        assert!(shown.lines().any(|shown| shown == line), "{line}\n{shown}");
+    }
+    let report = run(arguments.into_iter().chain(["--json"])).await.success().json();
+    assert_eq!(report["warnings"].as_array().unwrap().len(), 2);
+    assert_eq!(need(&report, "directories")["granted"], json!(["/repo (ro)"]));
+
+    let unknown = run(["inspect", file.to_str().unwrap(), "--config", &config, "--plugin", "nobody"]).await;
+    assert_eq!((unknown.code(), unknown.text().as_str()), (2, ""));
+    assert!(unknown.stderr.contains("no plugin `nobody`") && unknown.stderr.contains("it has repo"));
+}
+
+#[tokio::test]
+async fn a_component_for_another_world_is_told_all_that_is_missing() {
+    let imports =
+        ["wasi:nn/tensor@0.2.0", "acme:x/y@1.0.0", "wasi:cli/environment@0.3.0", "wasi:clocks/wall-clock@0.2.0"];
+    let folder = Folder::with_files([("other.wasm", made::importing(imports))]);
+    let file = folder.path().join("other.wasm");
+    let report = inspected(&file).await;
+    let expected = "imports what this host does not have: `wasi:nn/tensor@0.2.0`, `acme:x/y@1.0.0`, \
+                    `wasi:cli/environment@0.3.0` (here it is 0.2.12); ";
+    assert!(report["error"].as_str().unwrap().contains(expected), "{report}");
+    assert_eq!(report["imports"].as_array().unwrap().len(), imports.len());
+    assert_eq!((&report["provider"], &report["exports"]), (&Value::Null, &json!([])));
+
+    let config = ConfigFile::new().plugin(Plugin::new("other", &file, "other:///")).plugin(Plugin::unruly("good"));
+    let server = Stdio::start(&config.write()).await;
+    assert_eq!(server.client().text("unruly://good/good").await, "good");
+    let log = server.end().await.log;
+    assert!(log.contains(expected), "{log}");
+}
+
+#[tokio::test]
+async fn an_interface_that_is_here_with_less_in_it_is_named_with_what_differs() {
+    // The real one has no function `f`.
+    let folder = Folder::with_files([("newer.wasm", made::importing(["wasi:cli/environment@0.2.99"]))]);
+    let error = inspected(&folder.path().join("newer.wasm")).await["error"].as_str().unwrap().to_owned();
+    assert!(error.contains("`wasi:cli/environment@0.2.99`") && error.contains("`f`"), "{error}");
+}
+
+#[tokio::test]
+async fn a_provider_of_another_version_of_the_contract_is_told_both_versions() {
+    let other = r#"(component (instance $i) (export "mcp-host:provider/resource-provider@0.2.0" (instance $i)))"#;
+    let command = r#"(component (instance $i) (export "wasi:cli/run@0.2.0" (instance $i)))"#;
+    let known = "`mcp-host:provider/resource-provider@0.1.0`";
+    for (text, said) in [
+        (other, format!("it exports `mcp-host:provider/resource-provider@0.2.0`, and this host knows {known}")),
+        (command, format!("it exports `wasi:cli/run@0.2.0`, and not {known}")),
+        ("(component)", format!("it exports nothing, and not {known}")),
+    ] {
+        let folder = Folder::with_files([("other.wasm", wat::parse_str(text).unwrap())]);
+        let error = inspected(&folder.path().join("other.wasm")).await["error"].as_str().unwrap().to_owned();
+        assert!(error.contains(&said), "{error}");
+    }
+}
