@@ -57,6 +57,13 @@ impl Access {
         self.rules(who).is_some_and(|rules| rules.allow(operation, template.as_str()))
     }
 
+    /// Whether that operation gives every principal the same, by the rules: what one gets may then be shown to all.
+    pub fn is_same_for_all(&self, operation: Operation) -> bool {
+        let mut decisions = self.rules.values().map(|rules| rules.decisions(operation));
+        let first = decisions.next();
+        decisions.all(|other| Some(&other) == first.as_ref())
+    }
+
     fn rules(&self, who: &Principal) -> Option<&Rules> {
         self.rules.get(who.name())
     }
@@ -130,6 +137,22 @@ mod tests {
         let access = access("[[rule]]\nprincipals = ['local']\nallow = ['a://x/docs/**']\n").unwrap();
         assert!(access.allows(&LOCAL, Operation::Read, &uri("docs/f")));
         assert!(!access.allows(&LOCAL, Operation::Read, &uri("src/f")));
+    }
+
+    #[test]
+    fn what_is_the_same_for_all_is_known_by_the_rules() {
+        let same = |rules: &str, operation| access(rules).unwrap().is_same_for_all(operation);
+        let everyone = "[[rule]]\nprincipals = ['*']\nallow = ['**']\n";
+        let deny = "[[rule]]\nprincipals = ['*']\ndeny = ['**/.env']\n";
+        let anonymous = "[[rule]]\nprincipals = ['anonymous']\ndeny = ['**/.env']\noperations = ['read']\n";
+        assert!(!same("", Operation::Read), "local may all, others nothing");
+        assert!(same(everyone, Operation::Read));
+        assert!(same(&format!("{deny}{everyone}"), Operation::Read));
+        assert!(!same(&format!("{anonymous}{everyone}"), Operation::Read));
+        assert!(same(&format!("{anonymous}{everyone}"), Operation::List));
+        assert!(!same("[[rule]]\nprincipals = ['*']\nallow = ['a://x/docs/**']\n", Operation::List));
+        let named = "[[rule]]\nprincipals = ['local', 'anonymous']\nallow = ['a://x/docs/**']\n";
+        assert!(same(named, Operation::List));
     }
 
     #[test]

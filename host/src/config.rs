@@ -31,6 +31,7 @@
 //!
 //! Bounded: a file of [`Config::LARGEST_FILE`] bytes, values as deep as the TOML parser goes (80).
 
+mod announce;
 pub mod compile;
 mod count;
 mod cursor_key;
@@ -63,6 +64,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
+pub use announce::Announced;
 pub use compile::Compile;
 pub use count::Count;
 pub use digest::{Digest, DigestError};

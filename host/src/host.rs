@@ -164,6 +164,11 @@ impl Host {
         self.watches.is_watching()
     }
 
+    /// Whether that operation gives every principal the same answers, by the rules.
+    pub fn is_same_for_all(&self, operation: Operation) -> bool {
+        self.access.is_same_for_all(operation)
+    }
+
     /// Whether a URI is one, and a plugin owns it.
     pub fn serves(&self, uri: &str) -> bool {
         self.router.route(uri).is_ok()

@@ -8,17 +8,22 @@
 //! Ending in order means: from then on no new request is taken, those in flight are answered, then connections are
 //! closed. How long that takes is bounded by the limits of the plugins that are being asked.
 
+mod about;
 mod client_log;
 mod error;
 mod handler;
 mod http;
 mod live;
+mod message;
+mod params;
+mod revision;
 mod stdio;
 pub mod wire;
 
 use std::time::Duration;
 
 pub use self::http::serve_http;
+pub use self::revision::Revision;
 pub use self::stdio::serve_stdio;
 
 /// The longest that requests in flight are waited for when the server ends. The limits of plugins end them sooner; a client

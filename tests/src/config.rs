@@ -123,6 +123,11 @@ impl Plugin {
         Self::new(name, &artefacts::fixture("unruly"), &format!("unruly://{name}/"))
     }
 
+    /// The guest `sample`, mounted at `sample://NAME/`.
+    pub fn sample(name: &str) -> Self {
+        Self::new(name, &artefacts::fixture("sample"), &format!("sample://{name}/"))
+    }
+
     /// Pins the component.
     pub fn digest(mut self, digest: &str) -> Self {
         self.0.insert("digest".to_owned(), digest.into());
@@ -235,6 +240,12 @@ impl Rule {
     /// What it denies.
     pub fn deny<const N: usize>(self, globs: [&str; N]) -> Self {
         self.with("deny", globs)
+    }
+
+    /// What it denies, of any number.
+    pub fn deny_all(mut self, globs: Vec<String>) -> Self {
+        self.0.insert("deny".to_owned(), globs.into());
+        self
     }
 
     /// Which operations it is about.

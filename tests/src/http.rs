@@ -52,9 +52,14 @@ impl Http {
         Client::connect(StreamableHttpClientTransport::from_uri(self.url.as_str()), revision).await
     }
 
+    /// Requests written by hand, in that revision, of a client that has not said hello.
+    pub fn stranger(&self, revision: Revision) -> HttpWire {
+        HttpWire { client: plain_client(), url: self.url.clone(), revision, session: None, last_id: 0 }
+    }
+
     /// Requests written by hand, in that revision.
     pub async fn wire(&self, revision: Revision) -> HttpWire {
-        let mut wire = HttpWire { client: plain_client(), url: self.url.clone(), revision, session: None, last_id: 0 };
+        let mut wire = self.stranger(revision);
         if wire.revision.has_initialize() {
             let hello = wire::request(&wire.revision, 0, "initialize", wire::hello(&wire.revision));
             let response = send(wire.post(&hello)).await;
@@ -132,8 +137,9 @@ impl HttpWire {
         }
         if !self.revision.has_initialize() {
             request = request.header("Mcp-Method", method);
-            if let Some(uri) = message["params"]["uri"].as_str() {
-                request = request.header("Mcp-Name", uri);
+            let names = ["uri", "name", "taskId"].map(|member| message["params"][member].as_str());
+            if let Some(name) = names.into_iter().flatten().next() {
+                request = request.header("Mcp-Name", name);
             }
         }
         request

@@ -56,10 +56,16 @@ pub use process::Ended;
 pub use rmcp::model::ProtocolVersion as Revision;
 pub use stdio::{Stdio, StdioWire};
 pub use template::reserved_expansion;
-pub use wire::Answer;
+pub use wire::{Answer, hello, initialized, request};
 
 /// How long a test waits for what must happen: so long that only a hang reaches it.
 pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// The revisions that the host speaks, oldest first. All but the last begin with `initialize`.
-pub const REVISIONS: [Revision; 3] = [Revision::V_2025_06_18, Revision::V_2025_11_25, Revision::V_2026_07_28];
+pub const REVISIONS: [Revision; 5] = [
+    Revision::V_2024_11_05,
+    Revision::V_2025_03_26,
+    Revision::V_2025_06_18,
+    Revision::V_2025_11_25,
+    Revision::V_2026_07_28,
+];

@@ -1,6 +1,7 @@
 //! A server process, from its start to its end in order.
 
 use std::process::Stdio;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -67,6 +68,24 @@ impl Process {
 
     fn id(&self) -> Pid {
         self.child.id().and_then(|id| Pid::from_raw(id.cast_signed())).expect("it still runs")
+    }
+
+    /// How much memory it has at the moment, in bytes.
+    pub(crate) fn memory(&self) -> u64 {
+        let id = self.child.id().expect("it still runs");
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).expect("a process has a status");
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it has memory");
+        resident.trim().trim_end_matches(" kB").parse::<u64>().expect("it is a number") * 1024
+    }
+
+    /// How much processor time it has used so far.
+    pub(crate) fn cpu(&self) -> Duration {
+        let id = self.child.id().expect("it still runs");
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).expect("a process has a status");
+        // The second field is the program's name in brackets; of those behind it, these two are ticks of 10 ms.
+        let fields: Vec<_> = stat.rsplit(')').next().expect("a line").split_whitespace().collect();
+        let ticks = [11, 12].map(|field: usize| fields[field].parse::<u64>().expect("it is a number"));
+        Duration::from_millis(ticks.iter().sum::<u64>() * 10)
     }
 
     /// Waits until it ends by itself, as it must once it was told to or its input is closed.

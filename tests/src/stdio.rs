@@ -1,5 +1,7 @@
 //! A server that speaks over its standard streams, as desktop clients start it.
 
+use std::time::Duration;
+
 use rustix::process::Signal;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
@@ -70,11 +72,16 @@ pub struct StdioWire {
 }
 
 impl StdioWire {
-    /// Starts a server and says hello in that revision, if it begins so.
-    pub async fn start(config: &WrittenConfig, revision: Revision) -> Self {
+    /// Starts a server that nothing has been said to.
+    pub fn stranger(config: &WrittenConfig, revision: Revision) -> Self {
         let (process, stdin, stdout) = spawn(config);
         let lines = BufReader::new(stdout).lines();
-        let mut wire = Self { process, stdin: Some(stdin), lines, revision, last_id: 0, early: Vec::new() };
+        Self { process, stdin: Some(stdin), lines, revision, last_id: 0, early: Vec::new() }
+    }
+
+    /// Starts a server and says hello in that revision, if it begins so.
+    pub async fn start(config: &WrittenConfig, revision: Revision) -> Self {
+        let mut wire = Self::stranger(config, revision);
         if wire.revision.has_initialize() {
             let answer = wire.request("initialize", wire::hello(&wire.revision)).await;
             assert_eq!(answer.result()["protocolVersion"], wire.revision.as_str());
@@ -124,11 +131,16 @@ impl StdioWire {
 
     /// The next message; none at the end. Everything on standard output must be one.
     pub async fn message(&mut self) -> Option<Value> {
+        let message = self.line().await?;
+        assert_eq!(message["jsonrpc"], "2.0", "{message}");
+        Some(message)
+    }
+
+    /// The next line, which is a message or a batch of them; none at the end.
+    pub async fn line(&mut self) -> Option<Value> {
         let line =
             timeout(PATIENCE, self.lines.next_line()).await.expect("a line in time").expect("a line of UTF-8")?;
-        let message: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
-        assert_eq!(message["jsonrpc"], "2.0", "{line}");
-        Some(message)
+        Some(serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}")))
     }
 
     /// Sends the server a signal.
@@ -139,6 +151,16 @@ impl StdioWire {
     /// The first line of its log that contains that text, as soon as there is one.
     pub async fn log_line(&self, wanted: &str) -> String {
         self.process.stderr().line_with(wanted).await
+    }
+
+    /// How much memory the server has at the moment, in bytes.
+    pub fn memory(&self) -> u64 {
+        self.process.memory()
+    }
+
+    /// How much processor time the server has used so far.
+    pub fn cpu(&self) -> Duration {
+        self.process.cpu()
     }
 
     /// Closes the server's standard input.

@@ -31,7 +31,7 @@ impl Answer {
 }
 
 /// A request as that revision has it: without sessions, each says for itself which revision it is of.
-pub(crate) fn request(revision: &Revision, id: u64, method: &str, mut params: Value) -> Value {
+pub fn request(revision: &Revision, id: u64, method: &str, mut params: Value) -> Value {
     if !revision.has_initialize() {
         params["_meta"] = json!({
             "io.modelcontextprotocol/protocolVersion": revision.as_str(),
@@ -43,7 +43,7 @@ pub(crate) fn request(revision: &Revision, id: u64, method: &str, mut params: Va
 }
 
 /// The parameters of `initialize`.
-pub(crate) fn hello(revision: &Revision) -> Value {
+pub fn hello(revision: &Revision) -> Value {
     json!({
         "protocolVersion": revision.as_str(),
         "capabilities": {},
@@ -52,6 +52,6 @@ pub(crate) fn hello(revision: &Revision) -> Value {
 }
 
 /// The notification behind `initialize`.
-pub(crate) fn initialized() -> Value {
+pub fn initialized() -> Value {
     json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })
 }

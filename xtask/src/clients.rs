@@ -4,6 +4,7 @@
 //! |---|---|---|---|
 //! | TypeScript | `tests/clients/typescript` | `target/clients/typescript` | `node target/clients/typescript/walk.mjs …` |
 //! | Python | `tests/clients/python` | `target/clients/python` | `target/clients/python/bin/python tests/clients/python/walk.py …` |
+//! | the conformance suite and MCP Inspector | `tests/clients/tools` | `target/clients/tools` | with the Node.js that is installed beside them, in `node_modules/node-linux-*/bin/node` |
 //!
 //! Versions are locked in the sources. A stamp beside each installation names what it was made from, so that it is made anew
 //! only when that changes.
@@ -25,32 +26,44 @@ const OLDEST_NODE: u32 = 20;
 /// The oldest Python that the Python client runs on, as its minor version after 3.
 const OLDEST_PYTHON: u32 = 10;
 
-/// Installs both clients, unless they are there.
+/// Installs all of them, unless they are there.
 pub(crate) fn install(workspace: &Workspace, progress: &Progress) -> Result<()> {
     typescript(workspace, progress)?;
+    tools(workspace, progress)?;
     python(workspace, progress)
 }
 
 fn typescript(workspace: &Workspace, progress: &Progress) -> Result<()> {
-    let node = version("node", "node", OLDEST_NODE)?;
     let (sources, installed) = places(workspace, "typescript");
-    let manifests = ["package.json", "package-lock.json"].map(|name| sources.join(name));
-    let stamp = Stamp::of(&installed, &manifests, &node)?;
-    if !stamp.is_current() {
-        let step = progress.step("installing the TypeScript client (npm)");
-        stamp.clear()?;
-        for manifest in &manifests {
-            copy_into(manifest, &installed)?;
-        }
-        let mut npm = Command::new(if cfg!(windows) { "npm.cmd" } else { "npm" });
-        npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]).current_dir(&installed);
-        cargo::capture(&mut npm)
-            .context("npm cannot install the TypeScript client (it needs to reach its registry)")?;
-        stamp.set()?;
-        step.done("installed the TypeScript client into target/clients/typescript");
-    }
+    npm(&sources, &installed, progress, "the TypeScript client", "target/clients/typescript")?;
     // Node looks for packages beside the file that imports them, so the client goes where they are.
     copy_into(&sources.join("walk.mjs"), &installed)
+}
+
+fn tools(workspace: &Workspace, progress: &Progress) -> Result<()> {
+    let (sources, installed) = places(workspace, "tools");
+    npm(&sources, &installed, progress, "the conformance suite and MCP Inspector", "target/clients/tools")
+}
+
+/// Installs what a `package-lock.json` names.
+fn npm(sources: &Path, installed: &Path, progress: &Progress, what: &str, shown: &str) -> Result<()> {
+    let node = version("node", "node", OLDEST_NODE)?;
+    let manifests = ["package.json", "package-lock.json"].map(|name| sources.join(name));
+    let stamp = Stamp::of(installed, &manifests, &node)?;
+    if stamp.is_current() {
+        return Ok(());
+    }
+    let step = progress.step(format!("installing {what} (npm)"));
+    stamp.clear()?;
+    for manifest in &manifests {
+        copy_into(manifest, installed)?;
+    }
+    let mut npm = Command::new(if cfg!(windows) { "npm.cmd" } else { "npm" });
+    npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]).current_dir(installed);
+    cargo::capture(&mut npm).with_context(|| format!("npm cannot install {what} (it needs to reach its registry)"))?;
+    stamp.set()?;
+    step.done(&format!("installed {what} into {shown}"));
+    Ok(())
 }
 
 fn python(workspace: &Workspace, progress: &Progress) -> Result<()> {

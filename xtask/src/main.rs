@@ -55,7 +55,7 @@ enum Task {
     Test(Test),
     /// Feed what a fuzzer makes up to all that takes bytes of strangers
     Fuzz(Fuzz),
-    /// Install the official TypeScript and Python clients that the tests drive the host with, into target/clients
+    /// Install the official clients and tools that the tests drive the host with, into target/clients
     Clients,
 }
 

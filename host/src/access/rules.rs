@@ -1,6 +1,20 @@
 //! The rules that speak of one principal.
 
+use std::collections::BTreeSet;
+
 use crate::config::{LOCAL, Operation, Rule, UriGlob, Who};
+
+/// What rules come to for one operation, so that two principals can be compared: none is allowed and denied other things if
+/// these are the same.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Decisions<'a> {
+    /// None is everything.
+    allow: Option<BTreeSet<&'a str>>,
+    deny: BTreeSet<&'a str>,
+}
+
+/// The glob that matches everything.
+const EVERYTHING: &str = "**";
 
 /// What the rules say of one principal.
 #[derive(Debug)]
@@ -28,6 +42,14 @@ impl Rules {
     /// Whether a rule denies it.
     pub(super) fn deny(&self, operation: Operation, subject: &str) -> bool {
         self.any(operation, subject, |rule| &rule.deny)
+    }
+
+    /// What they come to for one operation.
+    pub(super) fn decisions(&self, operation: Operation) -> Decisions<'_> {
+        let speaking = || self.speaking.iter().filter(move |rule| rule.operations.contains(&operation));
+        let allow: BTreeSet<_> = speaking().flat_map(|rule| &rule.allow).map(UriGlob::as_str).collect();
+        let deny = speaking().flat_map(|rule| &rule.deny).map(UriGlob::as_str).collect();
+        Decisions { allow: Some(allow).filter(|allow| !self.otherwise && !allow.contains(EVERYTHING)), deny }
     }
 
     fn any(&self, operation: Operation, subject: &str, globs: impl Fn(&Rule) -> &[UriGlob]) -> bool {

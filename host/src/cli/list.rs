@@ -13,7 +13,7 @@ use super::table::{Cell, Table};
 use crate::access::Principal;
 use crate::host::{Host, ListRequest};
 use crate::resource::{Entry, EntryTemplate, Error, Listing, Missing};
-use crate::server::wire;
+use crate::server::{Revision, wire};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -156,13 +156,13 @@ impl<'a> Printer<'a> {
     fn print(&mut self, page: Page) -> Result<(), Failure> {
         match page {
             Page::Entries(page) if self.json => {
-                let mut result = wire::list_result(page);
+                let mut result = wire::list_result(page, Revision::NEWEST_WITH_SESSIONS, false);
                 // This belongs to the envelope of the stateless revision.
                 result.result_type = None;
                 self.output.json(&result)?;
             }
             Page::Templates(page) if self.json => {
-                let mut result = wire::templates_result(page);
+                let mut result = wire::templates_result(page, Revision::NEWEST_WITH_SESSIONS, false);
                 result.result_type = None;
                 self.output.json(&result)?;
             }

@@ -22,7 +22,7 @@ use super::failure::Failure;
 use super::output::{Destination, Output};
 use crate::host::Host;
 use crate::resource::{Body, Contents};
-use crate::server::wire;
+use crate::server::{Revision, wire};
 use crate::uri::Router;
 
 const EXAMPLES: &str = "\
@@ -143,11 +143,9 @@ fn kind_and_size(contents: &Contents) -> String {
 }
 
 fn print_json(contents: Vec<Contents>, output: &mut Output<'_>) -> std::io::Result<()> {
-    let mut result = wire::read_result(contents);
-    // These belong to the envelope of the stateless revision.
+    let mut result = wire::read_result(contents, Revision::NEWEST_WITH_SESSIONS, false);
+    // This belongs to the envelope of the stateless revision.
     result.result_type = None;
-    result.ttl_ms = None;
-    result.cache_scope = None;
     output.json(&result)
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::announce::Announced;
 use super::compile::Compile;
 use super::count::Count;
 use super::cursor_key;
@@ -36,6 +37,8 @@ pub struct Server {
     /// What cursors are sealed with, for replicas that must continue each other's listings. Without it: a key that is made
     /// once and kept in the state directory.
     pub cursor_key: Option<Secret<[u8; 32]>>,
+    /// What clients are told that there is none of, instead of that it is unknown here. Nothing unless set.
+    pub announce: Vec<Announced>,
 }
 
 impl Default for Server {
@@ -50,6 +53,7 @@ impl Default for Server {
             compile: Compile::default(),
             state: None,
             cursor_key: None,
+            announce: Vec::new(),
         }
     }
 }
@@ -73,6 +77,7 @@ impl FromNode for Server {
                 compile: table.or_default("compile"),
                 state: table.optional("state").map(|OwnDirectory(path)| path),
                 cursor_key: table.optional("cursor-key").map(|cursor_key::CursorKey(key)| key),
+                announce: table.or_default("announce"),
             })
         })
     }

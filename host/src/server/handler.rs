@@ -5,21 +5,27 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use rmcp::model::{
-    CacheScope, CompleteRequestParams, CompleteResult, CustomRequest, CustomResult, ErrorCode, Extensions,
-    Implementation, JsonObject, ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesResult,
-    ListResourcesResult, ListToolsRequestMethod, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
-    ReadResourceRequestParams, ReadResourceResponse, Reference, ServerCapabilities, ServerConfig,
-    SetLevelRequestMethod, SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams,
+    CacheScope, CallToolRequestMethod, CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult,
+    CompletionInfo, CustomRequest, CustomResult, DiscoverResult, ErrorCode, Extensions, GetPromptRequestMethod,
+    GetPromptRequestParams, GetPromptResponse, InitializeRequestParams, InitializeResult, ListPromptsRequestMethod,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsRequestMethod, ListToolsResult,
+    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, Reference, ServerConfig,
+    SetLevelRequestMethod, SubscribeRequestMethod, SubscribeRequestParams, SubscriptionFilter,
+    UnsubscribeRequestMethod, UnsubscribeRequestParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use tokio_util::sync::CancellationToken;
 
+use super::about;
 use super::client_log::ClientLog;
 use super::error::to_rpc;
 use super::live::{self, Session};
+use super::params::Malformed;
+use super::revision::Revision;
 use super::wire;
 use crate::access::Principal;
+use crate::config::{Announced, Operation};
 use crate::host::{CompleteRequest, Host, ListRequest};
 use crate::resource::{Argument, Error};
 
@@ -50,24 +56,37 @@ impl Handler {
 
     /// What this server says of itself.
     pub(super) fn info(host: &Host) -> Arc<ServerConfig> {
-        let server = &host.config().server;
-        let mut capabilities = ServerCapabilities::builder().enable_resources().enable_completions().build();
-        capabilities.logging = Some(JsonObject::new());
-        if let Some(resources) = &mut capabilities.resources
-            && host.is_watching()
-        {
-            resources.subscribe = Some(true);
-            resources.list_changed = Some(true);
-        }
-        let mut implementation = Implementation::new(server.name.as_str(), env!("CARGO_PKG_VERSION"));
-        implementation.title = server.title.clone();
-        let mut info = ServerConfig::new(capabilities).with_server_info(implementation);
-        info.instructions = server.instructions.clone();
-        Arc::new(info)
+        Arc::new(about::of(host))
     }
 
-    fn principal(&self, context: &RequestContext<RoleServer>) -> Result<Principal, ErrorData> {
-        self.principal_of(&context.extensions)
+    /// Who asks, if what is asked makes sense.
+    fn admit(&self, context: &RequestContext<RoleServer>) -> Result<Principal, ErrorData> {
+        let extensions = &context.extensions;
+        let parts = extensions.get::<axum::http::request::Parts>();
+        let malformed = extensions.get().or_else(|| parts.and_then(|parts| parts.extensions.get()));
+        if let Some(Malformed(reason)) = malformed {
+            return Err(ErrorData::invalid_params(reason.clone(), None));
+        }
+        self.principal_of(extensions)
+    }
+
+    /// Whether there is a method of that name in that revision.
+    fn knows(&self, method: &str, revision: Revision) -> bool {
+        match method {
+            "resources/list" | "resources/templates/list" | "resources/read" | "completion/complete" => true,
+            "initialize" | "ping" => revision.has_sessions(),
+            "logging/setLevel" => revision.has_logging(),
+            "resources/subscribe" | "resources/unsubscribe" => revision.has_sessions() && self.host.is_watching(),
+            "server/discover" => !revision.has_sessions(),
+            "subscriptions/listen" => !revision.has_sessions() && self.host.is_watching(),
+            "prompts/list" | "prompts/get" => self.announces(Announced::Prompts),
+            "tools/list" | "tools/call" => self.announces(Announced::Tools),
+            _ => false,
+        }
+    }
+
+    fn announces(&self, what: Announced) -> bool {
+        self.host.config().server.announce.contains(&what)
     }
 
     fn principal_of(&self, extensions: &Extensions) -> Result<Principal, ErrorData> {
@@ -82,9 +101,9 @@ impl Handler {
     }
 }
 
-/// Whether the request is of revision 2026-07-28 or later, which have no sessions.
-fn is_stateless(context: &RequestContext<RoleServer>) -> bool {
-    context.protocol_version().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
+/// The revision that the request is of.
+fn revision(context: &RequestContext<RoleServer>) -> Revision {
+    Revision::agreed(context.protocol_version().as_ref())
 }
 
 /// Runs a request until it is answered or the client cancels it; the guest's call ends with it. A fault of the host itself
@@ -108,17 +127,37 @@ impl ServerHandler for Handler {
         (*self.info).clone()
     }
 
+    async fn initialize(
+        &self,
+        request: InitializeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<InitializeResult, ErrorData> {
+        context.peer.set_peer_info(request.clone());
+        let agreed = self.negotiate_initialize(&request)?;
+        let revision = Revision::agreed(Some(&agreed.protocol_version));
+        Ok(about::in_revision(agreed, revision))
+    }
+
+    async fn discover(&self, context: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
+        self.admit(&context)?;
+        let about = about::in_revision(self.get_info(), revision(&context));
+        let mut discovered = DiscoverResult::from_server_info(self.supported_protocol_versions().into_owned(), about);
+        discovered.cache_scope = CacheScope::Public;
+        Ok(discovered)
+    }
+
     async fn list_resources(
         &self,
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let who = self.principal(&context)?;
+        let who = self.admit(&context)?;
         let cursor = request.and_then(|request| request.cursor);
         let request = ListRequest { parent: None, cursor: cursor.as_deref() };
         let listing = unless_cancelled(&context, self.host.list(&who, request)).await?;
         self.log.report(&context.peer, &listing.missing).await;
-        Ok(wire::list_result(listing))
+        let is_public = self.host.is_same_for_all(Operation::List);
+        Ok(wire::list_result(listing, revision(&context), is_public))
     }
 
     async fn list_resource_templates(
@@ -126,11 +165,12 @@ impl ServerHandler for Handler {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        let who = self.principal(&context)?;
+        let who = self.admit(&context)?;
         let cursor = request.and_then(|request| request.cursor);
         let listing = unless_cancelled(&context, self.host.templates(&who, cursor.as_deref())).await?;
         self.log.report(&context.peer, &listing.missing).await;
-        Ok(wire::templates_result(listing))
+        let is_public = self.host.is_same_for_all(Operation::Templates);
+        Ok(wire::templates_result(listing, revision(&context), is_public))
     }
 
     async fn read_resource(
@@ -138,15 +178,10 @@ impl ServerHandler for Handler {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let who = self.principal(&context)?;
+        let who = self.admit(&context)?;
         let contents = unless_cancelled(&context, self.host.read(&who, &request.uri)).await?;
-        let ttl_ms = wire::ttl_ms(&contents);
-        let result = wire::read_result(contents);
-        // Hints for caches came with revision 2026-07-28. What one principal may read, another may not: never public.
-        Ok(match is_stateless(&context) {
-            true => result.with_ttl_ms(ttl_ms).with_cache_scope(CacheScope::Private).into(),
-            false => result.into(),
-        })
+        let is_public = self.host.is_same_for_all(Operation::Read);
+        Ok(wire::read_result(contents, revision(&context), is_public).into())
     }
 
     async fn complete(
@@ -154,9 +189,15 @@ impl ServerHandler for Handler {
         request: CompleteRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        let who = self.principal(&context)?;
-        let Reference::Resource(template) = request.r#ref else {
-            return Err(ErrorData::invalid_params("this server has no prompts; a `ref/resource` was expected", None));
+        let who = self.admit(&context)?;
+        let template = match request.r#ref {
+            Reference::Resource(template) => template,
+            // There are no prompts, so nothing completes an argument of one.
+            _ if self.announces(Announced::Prompts) => return Ok(CompleteResult::new(CompletionInfo::default())),
+            _ => {
+                let reason = "this server has no prompts; a `ref/resource` was expected";
+                return Err(ErrorData::invalid_params(reason, None));
+            }
         };
         let known = request.context.and_then(|context| context.arguments).unwrap_or_default();
         let request = CompleteRequest {
@@ -171,17 +212,45 @@ impl ServerHandler for Handler {
     async fn list_tools(
         &self,
         _: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Err(ErrorData::method_not_found::<ListToolsRequestMethod>())
+        match self.announces(Announced::Tools) {
+            true => self.admit(&context).map(|_| ListToolsResult::default()),
+            false => Err(ErrorData::method_not_found::<ListToolsRequestMethod>()),
+        }
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        match self.announces(Announced::Tools) {
+            true => Err(ErrorData::invalid_params(format!("there is no tool {}", request.name), None)),
+            false => Err(ErrorData::method_not_found::<CallToolRequestMethod>()),
+        }
     }
 
     async fn list_prompts(
         &self,
         _: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        Err(ErrorData::method_not_found::<ListPromptsRequestMethod>())
+        match self.announces(Announced::Prompts) {
+            true => self.admit(&context).map(|_| ListPromptsResult::default()),
+            false => Err(ErrorData::method_not_found::<ListPromptsRequestMethod>()),
+        }
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        match self.announces(Announced::Prompts) {
+            true => Err(ErrorData::invalid_params(format!("there is no prompt {}", request.name), None)),
+            false => Err(ErrorData::method_not_found::<GetPromptRequestMethod>()),
+        }
     }
 
     #[allow(deprecated, reason = "the revisions that have it are still served")]
@@ -190,9 +259,7 @@ impl ServerHandler for Handler {
         request: rmcp::model::SetLevelRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        // Revision 2026-07-28 has no sessions that a level could belong to, and removed the method.
-        if context.protocol_version().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
-        {
+        if !revision(&context).has_logging() {
             return Err(ErrorData::method_not_found::<SetLevelRequestMethod>());
         }
         self.log.set_level(&request);
@@ -212,15 +279,22 @@ impl ServerHandler for Handler {
         request: SubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let who = self.principal(&context)?;
+        if !self.host.is_watching() {
+            return Err(ErrorData::method_not_found::<SubscribeRequestMethod>());
+        }
+        let who = self.admit(&context)?;
         self.session.subscribe(&self.host, &who, &context.peer, &request.uri).await
     }
 
     async fn unsubscribe(
         &self,
         request: UnsubscribeRequestParams,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
+        if !self.host.is_watching() {
+            return Err(ErrorData::method_not_found::<UnsubscribeRequestMethod>());
+        }
+        self.admit(&context)?;
         self.session.unsubscribe(&self.host, &request.uri).await
     }
 
@@ -229,7 +303,7 @@ impl ServerHandler for Handler {
     }
 
     async fn listen(&self, stream: SubscriptionContext) -> Result<(), ErrorData> {
-        let who = self.principal(stream.request_context())?;
+        let who = self.admit(stream.request_context())?;
         live::listen(&self.host, &who, stream, &self.ending).await;
         Ok(())
     }
@@ -237,26 +311,13 @@ impl ServerHandler for Handler {
     async fn on_custom_request(
         &self,
         request: CustomRequest,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         // A request whose parameters rmcp cannot read arrives here, as if its method was unknown.
-        let method = request.method.as_str();
-        let message = match method {
-            "resources/read" => "expected params `{\"uri\": string}`",
-            "completion/complete" => {
-                "expected params `{\"ref\": {\"type\": \"ref/resource\", \"uri\": string}, \"argument\": {\"name\": string, \
-                 \"value\": string}}`"
-            }
-            "logging/setLevel" => {
-                "expected params `{\"level\": string}`, one of debug, info, notice, warning, error, critical, alert, emergency"
-            }
-            "resources/subscribe" | "resources/unsubscribe" => "expected params `{\"uri\": string}`",
-            "resources/list" | "resources/templates/list" => "expected params `{\"cursor\"?: string}`",
-            "initialize" => {
-                "expected params `{\"protocolVersion\": string, \"capabilities\": object, \"clientInfo\": object}`"
-            }
-            _ => return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method.to_owned(), None)),
-        };
-        Err(ErrorData::invalid_params(format!("{method}: {message}"), None))
+        if self.knows(&request.method, revision(&context)) {
+            self.admit(&context)?;
+            return Err(ErrorData::invalid_params(format!("{}: the params make no sense", request.method), None));
+        }
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None))
     }
 }

@@ -3,27 +3,28 @@
 //! Only pages and programs of this machine get in: a request whose `Host` or `Origin` is not a loopback one is refused
 //! (DNS rebinding; MCP 2025-11-25, "Transports", "Security Warning").
 
+mod guarded;
+mod in_flight;
+mod posted;
+
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::get;
 use axum::serve::ListenerExt;
-use http_body::{Frame, SizeHint};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use self::guarded::Guarded;
+use self::in_flight::InFlight;
 use super::handler::{Face, Handler};
 use super::{MAX_DRAIN, ServeError};
 use crate::access::Principal;
@@ -53,6 +54,7 @@ pub async fn serve_http(host: Arc<Host>, listener: TcpListener, shutdown: Cancel
     let service = mcp_service(host, streams.clone(), shutdown.clone());
     let app = Router::new()
         .route_service(ENDPOINT, service)
+        .layer(middleware::from_fn_with_state(InFlight::default(), posted::check))
         .layer(middleware::from_fn_with_state(requests.clone(), track))
         .layer(middleware::from_fn(identify))
         .route("/healthz", get(async || "ok\n"));
@@ -109,31 +111,5 @@ async fn track(State(requests): State<TaskTracker>, request: Request, next: Next
         return next.run(request).await;
     }
     let in_flight = requests.token();
-    next.run(request).await.map(|body| Body::new(Answer { body, _in_flight: in_flight }))
-}
-
-/// The body of an answer: the request is in flight until this is dropped.
-struct Answer {
-    body: Body,
-    _in_flight: TaskTrackerToken,
-}
-
-impl HttpBody for Answer {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
+    next.run(request).await.map(|body| Guarded::body(body, in_flight))
 }

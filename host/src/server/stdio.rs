@@ -1,21 +1,37 @@
 //! MCP over standard input and output, for one client that started this process.
 //!
+//! Each line is one message, or in revision 2025-03-26 one batch of them. What is none is refused here (see
+//! [`message`](super::message)); the rest goes to rmcp, in the order in which it came. A line that is no JSON is answered
+//! too: an answer is never one of those, so that two programs cannot throw errors at each other for ever.
+//!
 //! At most [`MAX_IN_FLIGHT`] requests are worked on at once; the next is read when one of them has been answered and the
 //! answer has been written, so a client that does not read its answers stops the reading of its requests and costs no memory.
 
-use std::collections::HashMap;
+mod lines;
+mod taken;
+
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use rmcp::model::{ClientJsonRpcMessage, ClientNotification, JsonRpcMessage, RequestId, ServerJsonRpcMessage};
+use futures::StreamExt;
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, GetExtensions, GetMeta, JsonRpcMessage, ProtocolVersion,
+    RequestId, ServerJsonRpcMessage, ServerResult,
+};
 use rmcp::service::{QuitReason, ServerInitializeError};
 use rmcp::transport::Transport;
-use rmcp::transport::async_rw::AsyncRwTransport;
-use rmcp::transport::io::{StdioReader, StdioWriter, stdio_pipes};
+use rmcp::transport::io::{StdioReader, stdio_pipes};
 use rmcp::{RoleServer, ServiceExt};
+use serde::Deserialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::codec::FramedRead;
 use tokio_util::sync::CancellationToken;
 
+use self::lines::{Line, Lines, Output};
+use self::taken::{BatchId, Due, Taken};
 use super::handler::{Face, Handler};
+use super::message::{self, Kind, Message, Refusal, Sent};
+use super::revision::Revision;
 use super::{MAX_DRAIN, ServeError};
 use crate::host::Host;
 
@@ -39,26 +55,157 @@ pub async fn serve_stdio(host: Arc<Host>, shutdown: CancellationToken) -> Result
     }
 }
 
-/// Standard input and output with a bound on requests in flight, and an end that waits for them.
+/// Standard input and output with a check of what comes in, a bound on requests in flight, and an end that waits for them.
 struct Orderly {
-    inner: AsyncRwTransport<RoleServer, StdioReader, StdioWriter>,
+    input: FramedRead<StdioReader, Lines>,
+    output: Output,
     shutdown: CancellationToken,
     /// Fires when nothing more is read: what is in flight is to come to its end.
     ending: CancellationToken,
     in_flight: Arc<Semaphore>,
-    /// Requests that were taken and are to be answered.
-    taken: HashMap<RequestId, OwnedSemaphorePermit>,
+    taken: Taken,
+    /// Messages of the last line that have not been looked at.
+    next: VecDeque<Next>,
+    opened: Opened,
+}
+
+/// A message and the batch that it came in.
+struct Next {
+    message: Result<Message, Refusal>,
+    batch: Option<BatchId>,
+}
+
+/// How the client began, which says how it goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Opened {
+    /// It has not: rmcp takes nothing but requests.
+    Not,
+    /// By `initialize`, which has not been answered.
+    Asking,
+    /// By `initialize`, in that revision.
+    Session(Revision),
+    /// By a request that says for itself what it is of.
+    Stateless,
+}
+
+impl Opened {
+    fn revision(self) -> Option<Revision> {
+        match self {
+            Self::Not | Self::Asking => None,
+            Self::Session(revision) => Some(revision),
+            Self::Stateless => Some(Revision::NEWEST),
+        }
+    }
 }
 
 impl Orderly {
     fn new(shutdown: CancellationToken, ending: CancellationToken) -> Self {
         let (read, write) = stdio_pipes();
         Self {
-            inner: AsyncRwTransport::new(read, write),
+            input: FramedRead::new(read, Lines::default()),
+            output: Output::new(write),
             shutdown,
             ending,
             in_flight: Arc::new(Semaphore::new(MAX_IN_FLIGHT)),
-            taken: HashMap::new(),
+            taken: Taken::default(),
+            next: VecDeque::new(),
+            opened: Opened::Not,
+        }
+    }
+
+    /// Takes a line apart, for its messages to be looked at one by one.
+    fn take_line(&mut self, line: Line) {
+        let sent = match line {
+            Line::Text(text) => message::read(&text, self.opened.revision()),
+            Line::TooLong => Err(Refusal::invalid(None, "the line is too long")),
+        };
+        match sent {
+            Ok(Sent::One(message)) => self.next.push_back(Next { message: Ok(message), batch: None }),
+            Ok(Sent::Batch(messages)) => {
+                let wants_answer = |message: &&Result<Message, Refusal>| {
+                    message.as_ref().map_or(true, |message| matches!(message.kind, Kind::Request { .. }))
+                };
+                let batch = self.taken.begin_batch(messages.iter().filter(wants_answer).count());
+                self.next.extend(messages.into_iter().map(|message| Next { message, batch }));
+            }
+            Err(refusal) => self.next.push_back(Next { message: Err(refusal), batch: None }),
+        }
+    }
+
+    /// Looks at a message: gives it to rmcp, or deals with it here.
+    fn look_at(&mut self, next: Next, permit: OwnedSemaphorePermit) -> Option<ClientJsonRpcMessage> {
+        let taken = next.message.and_then(|message| self.check(message));
+        match taken {
+            Ok(Some(JsonRpcMessage::Request(request))) => {
+                self.taken.take(request.id.clone(), permit, next.batch);
+                Some(JsonRpcMessage::Request(request))
+            }
+            Ok(Some(JsonRpcMessage::Notification(notification))) => {
+                if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
+                    && let Some(id) = &cancelled.params.request_id
+                {
+                    let due = self.taken.cancelled(id);
+                    self.write_in_time(due);
+                }
+                Some(JsonRpcMessage::Notification(notification))
+            }
+            Ok(message) => message,
+            Err(refusal) => {
+                let answer = serde_json::to_vec(&refusal.into_message()).unwrap_or_default();
+                let due = self.taken.gathered(next.batch, Some(answer), permit);
+                self.write_in_time(due);
+                None
+            }
+        }
+    }
+
+    /// What rmcp is to see of a message, if anything.
+    fn check(&mut self, message: Message) -> Result<Option<ClientJsonRpcMessage>, Refusal> {
+        let Kind::Request { id, method, params } = &message.kind else {
+            // rmcp ends when anything but a request comes first.
+            let typed = (self.opened != Opened::Not).then(|| serde_json::from_value(message.value).ok());
+            return Ok(typed.flatten());
+        };
+        if self.taken.has(id) {
+            let reason = format!("the id {id} is that of a request that has not been answered");
+            return Err(Refusal::invalid(Some(id.clone()), reason));
+        }
+        if message.is_stateless() {
+            // rmcp answers both as long as it does not know how the client will begin.
+            if let Some(removed) = ["initialize", "ping"].into_iter().find(|removed| method == removed) {
+                return Err(Refusal::unknown(id.clone(), removed));
+            }
+        } else if method == "server/discover" && matches!(self.opened, Opened::Session(_)) {
+            return Err(Refusal::unknown(id.clone(), "server/discover"));
+        }
+        if method == "initialize" {
+            if self.opened != Opened::Not {
+                return Err(Refusal::invalid(Some(id.clone()), message::SECOND_INITIALIZE));
+            }
+            params.as_ref().map_err(|malformed| Refusal::malformed(id.clone(), malformed))?;
+        }
+        let Ok(JsonRpcMessage::Request(mut request)) = ClientJsonRpcMessage::deserialize(&message.value) else {
+            return Err(message.unreadable());
+        };
+        if let Err(malformed) = params {
+            request.request.extensions_mut().insert(malformed.clone());
+        }
+        if self.opened == Opened::Not {
+            self.opened = opening(&request.request);
+        }
+        Ok(Some(JsonRpcMessage::Request(request)))
+    }
+
+    /// Writes what is due while other requests are read; its permits bound how much of that there can be.
+    fn write_in_time(&self, due: Due) {
+        if let Due { line: Some(line), permits } = due {
+            let output = self.output.clone();
+            tokio::spawn(async move {
+                if let Err(error) = output.write(line).await {
+                    tracing::debug!(%error, "an answer cannot be written");
+                }
+                drop(permits);
+            });
         }
     }
 
@@ -69,6 +216,57 @@ impl Orderly {
             tracing::warn!("ending with requests unanswered");
         }
     }
+
+    /// The next message for rmcp; none when nothing more is read. Cancel safe: a permit that is not kept is given back, and
+    /// the input keeps a line that it has begun.
+    async fn next_message(&mut self) -> Option<ClientJsonRpcMessage> {
+        loop {
+            // What has been read of a batch is taken, whatever happens.
+            let permit = tokio::select! {
+                permit = self.in_flight.clone().acquire_owned() => permit.ok()?,
+                () = self.shutdown.cancelled(), if self.next.is_empty() => return None,
+            };
+            if let Some(next) = self.next.pop_front() {
+                match self.look_at(next, permit) {
+                    Some(message) => return Some(message),
+                    None => continue,
+                }
+            }
+            let line = tokio::select! {
+                line = self.input.next() => line?,
+                () = self.shutdown.cancelled() => return None,
+            };
+            match line {
+                Ok(line) => self.take_line(line),
+                Err(error) => {
+                    tracing::error!(%error, "standard input cannot be read");
+                    return None;
+                }
+            }
+        }
+    }
+}
+
+/// How a client begins that sends this request first, as rmcp sees it.
+fn opening(request: &ClientRequest) -> Opened {
+    let meta = request.get_meta();
+    let is_complete = meta.missing_required_keys(&ProtocolVersion::V_2026_07_28).is_empty();
+    let is_known = meta.protocol_version().is_some_and(|version| ProtocolVersion::KNOWN_VERSIONS.contains(&version));
+    match request {
+        ClientRequest::InitializeRequest(_) => Opened::Asking,
+        ClientRequest::PingRequest(_) | ClientRequest::DiscoverRequest(_) => Opened::Not,
+        _ if is_complete && is_known => Opened::Stateless,
+        _ => Opened::Not,
+    }
+}
+
+/// The request that a message answers.
+fn answered(message: &ServerJsonRpcMessage) -> Option<&RequestId> {
+    match message {
+        JsonRpcMessage::Response(response) => Some(&response.id),
+        JsonRpcMessage::Error(error) => error.id.as_ref(),
+        _ => None,
+    }
 }
 
 impl Transport<RoleServer> for Orderly {
@@ -78,56 +276,35 @@ impl Transport<RoleServer> for Orderly {
         &mut self,
         message: ServerJsonRpcMessage,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        let id = match &message {
-            JsonRpcMessage::Response(response) => Some(&response.id),
-            JsonRpcMessage::Error(error) => error.id.as_ref(),
-            _ => None,
-        };
-        let answered = id.and_then(|id| self.taken.remove(id));
-        let send = self.inner.send(message);
+        if let JsonRpcMessage::Response(response) = &message
+            && let ServerResult::InitializeResult(result) = &response.result
+        {
+            self.opened = Opened::Session(Revision::agreed(Some(&result.protocol_version)));
+        }
+        let due = serde_json::to_vec(&message).map(|line| self.taken.answered(answered(&message), line));
+        let output = self.output.clone();
         async move {
-            let sent = send.await;
-            drop(answered);
-            sent
+            let Due { line, permits } = due?;
+            let written = match line {
+                Some(line) => output.write(line).await,
+                None => Ok(()),
+            };
+            drop(permits);
+            written
         }
     }
 
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
-        // Cancel safe: a permit that is not kept is given back, and the inner transport keeps a line it has begun.
-        let permit = tokio::select! {
-            permit = self.in_flight.clone().acquire_owned() => permit.ok(),
-            () = self.shutdown.cancelled() => None,
-        };
-        let message = match permit.is_some() {
-            true => tokio::select! {
-                message = self.inner.receive() => message,
-                () = self.shutdown.cancelled() => None,
-            },
-            false => None,
-        };
-        match &message {
-            Some(JsonRpcMessage::Request(request)) => {
-                self.taken.extend(permit.map(|permit| (request.id.clone(), permit)))
-            }
-            Some(JsonRpcMessage::Notification(notification)) => {
-                // What has been cancelled is not answered.
-                if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
-                    && let Some(id) = &cancelled.params.request_id
-                {
-                    self.taken.remove(id);
-                }
-            }
-            Some(_) => {}
-            None => {
-                drop(permit);
-                self.ending.cancel();
-                self.all_answered().await;
-            }
+        let message = self.next_message().await;
+        if message.is_none() {
+            self.ending.cancel();
+            self.all_answered().await;
         }
         message
     }
 
     async fn close(&mut self) -> Result<(), Self::Error> {
-        self.inner.close().await
+        self.output.close().await;
+        Ok(())
     }
 }

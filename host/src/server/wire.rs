@@ -1,13 +1,15 @@
 //! The domain's types as the objects of MCP, in the one place that knows both.
 //!
-//! The objects have everything that the newest revision knows. Clients of older ones ignore members that they do not know,
-//! as the protocol asks of them.
+//! Objects have the members that exist in the revision they are made for ([`Revision`] says which came when), and no others.
+
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rmcp::model as mcp;
 use serde_json::{Value, json};
 
+use super::revision::Revision;
 use crate::resource::{
     Annotations, Body, Completion, Contents, Entry, EntryTemplate, Icon, Listing, Meta, Missing, Role, Theme,
 };
@@ -16,32 +18,60 @@ use crate::resource::{
 /// `{"plugin": …, "reason": …}`, with `"retryAfterMs"` where it is known when another try makes sense.
 pub const MISSING: &str = "mcp-host/missing";
 
-/// The result of `resources/list`.
-pub fn list_result(listing: Listing<Entry>) -> mcp::ListResourcesResult {
-    let mut result = mcp::ListResourcesResult::with_all_items(listing.items.into_iter().map(resource).collect());
+/// The result of `resources/list`. It is public if every principal gets the same.
+///
+/// It may be kept as long as everything in it may; not at all, if anything is missing.
+pub fn list_result(listing: Listing<Entry>, revision: Revision, is_public: bool) -> mcp::ListResourcesResult {
+    let ttl = match listing.missing.is_empty() {
+        true => least(listing.items.iter()),
+        false => Duration::ZERO,
+    };
+    let resources = listing.items.into_iter().map(|entry| resource(entry, revision)).collect();
+    let mut result = mcp::ListResourcesResult::with_all_items(resources);
     result.next_cursor = listing.next_cursor;
     result.meta = missing_meta(&listing.missing);
+    (result.ttl_ms, result.cache_scope) = cache_hints(ttl, revision, is_public);
     result
 }
 
-/// The result of `resources/templates/list`.
-pub fn templates_result(listing: Listing<EntryTemplate>) -> mcp::ListResourceTemplatesResult {
-    let templates = listing.items.into_iter().map(resource_template).collect();
+/// The result of `resources/templates/list`. It is public if every principal gets the same.
+///
+/// Providers do not say for how long templates stay the same.
+pub fn templates_result(
+    listing: Listing<EntryTemplate>,
+    revision: Revision,
+    is_public: bool,
+) -> mcp::ListResourceTemplatesResult {
+    let templates = listing.items.into_iter().map(|template| resource_template(template, revision)).collect();
     let mut result = mcp::ListResourceTemplatesResult::with_all_items(templates);
     result.next_cursor = listing.next_cursor;
     result.meta = missing_meta(&listing.missing);
+    (result.ttl_ms, result.cache_scope) = cache_hints(Duration::ZERO, revision, is_public);
     result
 }
 
-/// The result of `resources/read`.
-pub fn read_result(contents: Vec<Contents>) -> mcp::ReadResourceResult {
-    mcp::ReadResourceResult::new(contents.into_iter().map(resource_contents).collect())
+/// The result of `resources/read`. It is public if every principal gets the same.
+///
+/// It may be kept as long as all of its contents may.
+pub fn read_result(contents: Vec<Contents>, revision: Revision, is_public: bool) -> mcp::ReadResourceResult {
+    let ttl = least(contents.iter().map(|one| &one.entry));
+    let contents = contents.into_iter().map(|contents| resource_contents(contents, revision)).collect();
+    let mut result = mcp::ReadResourceResult::new(contents);
+    (result.ttl_ms, result.cache_scope) = cache_hints(ttl, revision, is_public);
+    result
 }
 
-/// For how long, in milliseconds, a client may keep the result of a read: as long as it may all of its contents.
-pub(super) fn ttl_ms(contents: &[Contents]) -> u64 {
-    let ttl = contents.iter().map(|one| one.entry.ttl.unwrap_or_default()).min().unwrap_or_default();
-    u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)
+/// For how long all of them may be taken for unchanged; not at all, if one does not say or there are none.
+fn least<'a>(entries: impl Iterator<Item = &'a Entry>) -> Duration {
+    entries.map(|entry| entry.ttl.unwrap_or_default()).min().unwrap_or_default()
+}
+
+fn cache_hints(ttl: Duration, revision: Revision, is_public: bool) -> (Option<u64>, Option<mcp::CacheScope>) {
+    if !revision.has_cache_hints() {
+        return (None, None);
+    }
+    let scope = if is_public { mcp::CacheScope::Public } else { mcp::CacheScope::Private };
+    (Some(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)), Some(scope))
 }
 
 /// The result of `completion/complete`.
@@ -53,32 +83,32 @@ pub fn complete_result(completion: Completion) -> mcp::CompleteResult {
     mcp::CompleteResult::new(info)
 }
 
-fn resource(entry: Entry) -> mcp::Resource {
+fn resource(entry: Entry, revision: Revision) -> mcp::Resource {
     let mut resource = mcp::Resource::new(entry.uri.to_string(), entry.name);
-    resource.title = entry.title;
+    resource.title = entry.title.filter(|_| revision.has_titles());
     resource.description = entry.description;
     resource.mime_type = entry.mime_type;
     resource.size = entry.size;
-    resource.icons = icons(entry.icons);
-    resource.annotations = annotations(entry.annotations);
-    resource.meta = meta(entry.meta);
+    resource.icons = icons(entry.icons, revision);
+    resource.annotations = annotations(entry.annotations, revision);
+    resource.meta = meta(entry.meta, revision);
     resource
 }
 
-fn resource_template(template: EntryTemplate) -> mcp::ResourceTemplate {
+fn resource_template(template: EntryTemplate, revision: Revision) -> mcp::ResourceTemplate {
     let mut wire = mcp::ResourceTemplate::new(template.uri_template.to_string(), template.name);
-    wire.title = template.title;
+    wire.title = template.title.filter(|_| revision.has_titles());
     wire.description = template.description;
     wire.mime_type = template.mime_type;
-    wire.icons = icons(template.icons);
-    wire.annotations = annotations(template.annotations);
-    wire.meta = meta(template.meta);
+    wire.icons = icons(template.icons, revision);
+    wire.annotations = annotations(template.annotations, revision);
+    wire.meta = meta(template.meta, revision);
     wire
 }
 
-fn resource_contents(contents: Contents) -> mcp::ResourceContents {
+fn resource_contents(contents: Contents, revision: Revision) -> mcp::ResourceContents {
     let Contents { entry, body } = contents;
-    let (uri, mime_type, meta) = (entry.uri.to_string(), entry.mime_type, meta(entry.meta));
+    let (uri, mime_type, meta) = (entry.uri.to_string(), entry.mime_type, meta(entry.meta, revision));
     match body {
         Body::Text(text) => mcp::ResourceContents::TextResourceContents { uri, mime_type, text, meta },
         Body::Blob(bytes) => {
@@ -87,7 +117,8 @@ fn resource_contents(contents: Contents) -> mcp::ResourceContents {
     }
 }
 
-fn annotations(given: Annotations) -> Option<mcp::Annotations> {
+fn annotations(mut given: Annotations, revision: Revision) -> Option<mcp::Annotations> {
+    given.last_modified = given.last_modified.filter(|_| revision.has_titles());
     if given.is_empty() {
         return None;
     }
@@ -110,8 +141,8 @@ fn role(role: Role) -> mcp::Role {
     }
 }
 
-fn icons(icons: Vec<Icon>) -> Option<Vec<mcp::Icon>> {
-    (!icons.is_empty()).then(|| icons.into_iter().map(icon).collect())
+fn icons(icons: Vec<Icon>, revision: Revision) -> Option<Vec<mcp::Icon>> {
+    (revision.has_icons() && !icons.is_empty()).then(|| icons.into_iter().map(icon).collect())
 }
 
 fn icon(icon: Icon) -> mcp::Icon {
@@ -125,8 +156,8 @@ fn icon(icon: Icon) -> mcp::Icon {
     wire
 }
 
-fn meta(meta: Meta) -> Option<mcp::MetaObject> {
-    (!meta.is_empty()).then_some(mcp::MetaObject(meta))
+fn meta(meta: Meta, revision: Revision) -> Option<mcp::MetaObject> {
+    (revision.has_titles() && !meta.is_empty()).then_some(mcp::MetaObject(meta))
 }
 
 fn missing_meta(missing: &[Missing]) -> Option<mcp::MetaObject> {

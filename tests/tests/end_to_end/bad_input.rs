@@ -158,7 +158,8 @@ async fn lines_that_are_no_messages_do_not_end_the_server() {
     let repo = repo();
     let config = ConfigFile::new().plugin(Plugin::git("demo", repo.path())).write();
     let mut wire = StdioWire::start(&config, Revision::V_2025_11_25).await;
-    for line in ["", "not JSON", "{", "[]", "null", "42", "{}", r#"{"jsonrpc":"1.0","id":9,"method":"ping"}"#, "\u{0}"]
+    for line in
+        ["", "not JSON", "{", "[]", "null", "42", "{}", r#"{"jsonrpc":"1.0","id":"x","method":"ping"}"#, "\u{0}"]
     {
         wire.send_line(line).await;
         let good = wire.request("resources/read", json!({ "uri": "git://demo/blob/main/README.md" })).await;

@@ -1,6 +1,6 @@
 //! What is on the wire, byte for byte where a revision says so.
 
-use mcp_host_tests::{ConfigFile, GitRepo, Http, Plugin, REVISIONS, Revision, StdioWire};
+use mcp_host_tests::{ConfigFile, GitRepo, Http, Plugin, REVISIONS, Revision, Rule, StdioWire};
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 
@@ -34,12 +34,28 @@ async fn results_of_2026_07_28_have_their_envelope() {
         assert_eq!(answer.status, Some(200));
         assert_eq!(result["resultType"], "complete", "{method}");
         assert!(result["ttlMs"].is_u64(), "{method}: {result}");
-        assert_eq!(result["cacheScope"], "private", "{method}");
+        assert_eq!(result["cacheScope"], "public", "{method}: everybody may do everything");
     }
     let read = wire.request("resources/read", json!({ "uri": README })).await;
     let contents = &read.result()["contents"][0];
     assert_eq!((&contents["uri"], &contents["text"]), (&json!(README), &json!("hello")));
     assert!(keys(contents).iter().all(|key| ["uri", "mimeType", "_meta", "text"].contains(key)), "{contents}");
+    server.end().await;
+}
+
+#[tokio::test]
+async fn results_are_private_where_the_rules_tell_principals_apart() {
+    let repo = repo();
+    let config = served(&repo).rule(Rule::of("anonymous").deny(["**/secret.md"]).operations(["read"])).write();
+    let server = Http::start(&config).await;
+    let mut wire = server.wire(Revision::V_2026_07_28).await;
+    for (method, params, scope) in [
+        ("resources/list", json!({}), "public"),
+        ("resources/templates/list", json!({}), "public"),
+        ("resources/read", json!({ "uri": README }), "private"),
+    ] {
+        assert_eq!(wire.request(method, params).await.result()["cacheScope"], scope, "{method}");
+    }
     server.end().await;
 }
 
@@ -180,8 +196,7 @@ async fn methods_that_2026_07_28_removed_are_unknown_over_stdio() {
     let config = served(&repo).write();
     let mut wire = StdioWire::start(&config, Revision::V_2026_07_28).await;
     wire.request("server/discover", json!({})).await.result();
-    // The SDK answers a `ping` itself while a client over stdio may still turn out to be an older one.
-    for (method, params) in unknown_methods().into_iter().filter(|(method, _)| *method != "ping") {
+    for (method, params) in unknown_methods() {
         let answer = wire.request(method, params).await;
         assert_eq!(answer.code(), -32601, "{method}: {answer:?}");
     }
@@ -219,4 +234,42 @@ async fn a_request_that_its_client_cancels_ends_and_the_next_is_answered() {
     assert_eq!(read.result()["contents"][0]["text"], "good");
     wire.close();
     wire.ended().await;
+}
+
+/// A plugin whose reads take as long as their URIs say.
+fn slow() -> ConfigFile {
+    ConfigFile::new().plugin(Plugin::unruly("slow").limit("deadline", "60s")).open()
+}
+
+#[tokio::test]
+async fn a_request_with_the_id_of_one_in_flight_is_refused_over_stdio() {
+    let config = slow().write();
+    let mut wire = StdioWire::start(&config, Revision::V_2025_11_25).await;
+    let read = |uri: &str| json!({ "jsonrpc": "2.0", "id": 77, "method": "resources/read", "params": { "uri": uri } });
+    wire.send(&read("unruly://slow/slow?ms=2000")).await;
+    wire.send(&read("unruly://slow/good")).await;
+    assert_eq!(wire.answer(77).await.code(), -32600);
+    assert_eq!(wire.answer(77).await.result()["contents"][0]["text"], "slow");
+    wire.send(&read("unruly://slow/good")).await;
+    assert_eq!(wire.answer(77).await.result()["contents"][0]["text"], "good", "it has been answered by now");
+    wire.close();
+    wire.ended().await;
+}
+
+#[tokio::test]
+async fn a_request_with_the_id_of_one_in_flight_is_refused_over_http() {
+    let config = slow().write();
+    let server = Http::start(&config).await;
+    let wire = server.wire(Revision::V_2025_11_25).await;
+    let read = |uri: &str| json!({ "jsonrpc": "2.0", "id": 77, "method": "resources/read", "params": { "uri": uri } });
+    let first = tokio::spawn(wire.post(&read("unruly://slow/slow?ms=2000")).send());
+    server.log_line("a slow read has begun").await;
+    let second = wire.post(&read("unruly://slow/good")).send().await.unwrap();
+    assert_eq!(second.status().as_u16(), 400);
+    assert_eq!(second.json::<Value>().await.unwrap()["error"]["code"], -32600);
+    let first = first.await.unwrap().unwrap().text().await.unwrap();
+    assert!(first.contains(r#""text":"slow""#), "{first}");
+    let third = wire.post(&read("unruly://slow/good")).send().await.unwrap().text().await.unwrap();
+    assert!(third.contains(r#""text":"good""#), "it has been answered by now: {third}");
+    server.end().await;
 }

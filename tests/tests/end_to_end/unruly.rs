@@ -182,7 +182,10 @@ async fn hints_that_are_wrong_are_dropped_and_the_entry_stays() {
     );
     assert_eq!(listed.result().get("_meta"), None, "a provider cannot speak for the host");
     wire.close();
-    wire.ended().await;
+    let log = wire.ended().await.log;
+    for hint in ["priority", "last-modified", "icon", "MIME type"] {
+        assert!(log.contains(&format!("{hint} of `good` dropped")), "{hint}: {log}");
+    }
 }
 
 #[tokio::test]

@@ -63,6 +63,7 @@ fn the_server_section_is_read_whole() {
     let mut key = [0; 32];
     key[31] = 0xff;
     assert_eq!(*server.cursor_key.unwrap().expose(), key);
+    assert_eq!(server.announce, Announced::ALL);
 }
 
 #[test]

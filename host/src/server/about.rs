@@ -1,0 +1,54 @@
+//! What this server says of itself: its name, and what it can do.
+//!
+//! Exactly what is there is announced, in each revision what it has a word for:
+//!
+//! | capability | when |
+//! |---|---|
+//! | `resources` | always; `subscribe` and `listChanged` in it when a provider tells what changes |
+//! | `completions` | always, from 2025-03-26 on; what was there before has no capability |
+//! | `logging` | in revisions with sessions |
+//! | `prompts`, `tools` | when the configuration has them announced, of which there are none then |
+
+use rmcp::model::{Implementation, JsonObject, PromptsCapability, ServerCapabilities, ServerConfig, ToolsCapability};
+
+use super::revision::Revision;
+use crate::config::Announced;
+use crate::host::Host;
+
+/// What that host says of itself, in the words of all revisions together.
+pub(super) fn of(host: &Host) -> ServerConfig {
+    let server = &host.config().server;
+    let mut capabilities = ServerCapabilities::builder().enable_resources().enable_completions().build();
+    capabilities.logging = Some(JsonObject::new());
+    if let Some(resources) = &mut capabilities.resources
+        && host.is_watching()
+    {
+        resources.subscribe = Some(true);
+        resources.list_changed = Some(true);
+    }
+    for announced in &server.announce {
+        match announced {
+            Announced::Prompts => capabilities.prompts = Some(PromptsCapability::default()),
+            Announced::Tools => capabilities.tools = Some(ToolsCapability::default()),
+        }
+    }
+    let mut implementation = Implementation::new(server.name.as_str(), env!("CARGO_PKG_VERSION"));
+    implementation.title = server.title.clone();
+    let mut about = ServerConfig::new(capabilities).with_server_info(implementation);
+    about.instructions = server.instructions.clone();
+    about
+}
+
+/// The same in the words of that revision.
+pub(super) fn in_revision(mut about: ServerConfig, revision: Revision) -> ServerConfig {
+    if !revision.has_completions_capability() {
+        about.capabilities.completions = None;
+    }
+    if !revision.has_logging() {
+        about.capabilities.logging = None;
+    }
+    if !revision.has_titles() {
+        about.server_info.title = None;
+    }
+    about
+}

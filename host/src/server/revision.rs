@@ -1,0 +1,113 @@
+//! The revisions of MCP, and what differs between them that this server has to mind.
+//!
+//! The table says in which revisions a member exists; in others it is not sent.
+//!
+//! | member | since |
+//! |---|---|
+//! | `completions` among the capabilities | 2025-03-26 |
+//! | `title`; `_meta` of resources, templates and contents; `annotations.lastModified` | 2025-06-18 |
+//! | `icons` | 2025-11-25 |
+//! | `resultType`, `ttlMs` and `cacheScope` of results | 2026-07-28 |
+//!
+//! Log messages to clients, and their capability `logging`, end with 2025-11-25, as do sessions. JSON-RPC batches are of
+//! 2025-03-26 alone.
+
+use rmcp::model::ProtocolVersion;
+
+/// A revision of MCP, by its date.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Revision {
+    /// 2024-11-05: the first.
+    Nov2024,
+    /// 2025-03-26: streamable HTTP, batches.
+    Mar2025,
+    /// 2025-06-18: titles.
+    Jun2025,
+    /// 2025-11-25: icons.
+    Nov2025,
+    /// 2026-07-28: no sessions any more.
+    Jul2026,
+}
+
+impl Revision {
+    /// All of them, the oldest first.
+    pub const ALL: [Self; 5] = [Self::Nov2024, Self::Mar2025, Self::Jun2025, Self::Nov2025, Self::Jul2026];
+
+    /// The newest.
+    pub const NEWEST: Self = Self::Jul2026;
+
+    /// The newest whose results are not wrapped in what is for caches.
+    pub const NEWEST_WITH_SESSIONS: Self = Self::Nov2025;
+
+    /// Its name on the wire.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nov2024 => "2024-11-05",
+            Self::Mar2025 => "2025-03-26",
+            Self::Jun2025 => "2025-06-18",
+            Self::Nov2025 => "2025-11-25",
+            Self::Jul2026 => "2026-07-28",
+        }
+    }
+
+    /// The revision of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|revision| revision.name() == name)
+    }
+
+    /// The revision that was agreed on; the oldest while nothing is.
+    pub(super) fn agreed(version: Option<&ProtocolVersion>) -> Self {
+        version.and_then(|version| Self::named(version.as_str())).unwrap_or(Self::Nov2024)
+    }
+
+    /// Whether clients begin with `initialize`, which opens a session.
+    pub fn has_sessions(self) -> bool {
+        self < Self::Jul2026
+    }
+
+    /// Whether several messages may come as one JSON array.
+    pub fn has_batches(self) -> bool {
+        self == Self::Mar2025
+    }
+
+    /// Whether clients can ask for log messages.
+    pub fn has_logging(self) -> bool {
+        self < Self::Jul2026
+    }
+
+    /// Whether completion has a capability of its own.
+    pub fn has_completions_capability(self) -> bool {
+        self >= Self::Mar2025
+    }
+
+    /// Whether objects have titles, `_meta` and the time of their last change.
+    pub fn has_titles(self) -> bool {
+        self >= Self::Jun2025
+    }
+
+    /// Whether objects have icons.
+    pub fn has_icons(self) -> bool {
+        self >= Self::Nov2025
+    }
+
+    /// Whether results say for how long, and for whom, they may be kept.
+    pub fn has_cache_hints(self) -> bool {
+        self >= Self::Jul2026
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_revision_that_is_negotiated_is_known_by_its_date() {
+        let negotiated: Vec<_> = ProtocolVersion::KNOWN_VERSIONS.iter().map(ProtocolVersion::as_str).collect();
+        assert_eq!(negotiated, Revision::ALL.map(Revision::name));
+        assert!(Revision::ALL.is_sorted_by_key(|revision| revision.name()));
+        for revision in Revision::ALL {
+            assert_eq!(Revision::named(revision.name()), Some(revision));
+        }
+        assert_eq!(Revision::named("1999-12-31"), None);
+    }
+}

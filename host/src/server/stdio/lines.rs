@@ -1,0 +1,154 @@
+//! Lines of standard input and output, one message each.
+
+use std::io;
+use std::sync::Arc;
+
+use rmcp::transport::io::StdioWriter;
+use tokio::io::AsyncWriteExt;
+use tokio::sync::Mutex;
+use tokio_util::bytes::{Buf, BytesMut};
+use tokio_util::codec::Decoder;
+
+/// The longest line that is read, in bytes: what clients of the official SDKs take too.
+const MAX_LINE: usize = 16 << 20;
+
+/// A line that was read.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    /// What it says, without its end.
+    Text(BytesMut),
+    /// It was longer than [`MAX_LINE`], and has been passed over.
+    TooLong,
+}
+
+/// Takes lines out of a stream. An empty one is none; the last needs no line feed.
+#[derive(Debug)]
+pub(super) struct Lines {
+    /// How much of the buffer has been searched for a line feed.
+    searched: usize,
+    /// Inside a line that is too long.
+    passing_over: bool,
+    longest: usize,
+}
+
+impl Default for Lines {
+    fn default() -> Self {
+        Self { searched: 0, passing_over: false, longest: MAX_LINE }
+    }
+}
+
+impl Lines {
+    fn line(&mut self, mut text: BytesMut) -> Option<Line> {
+        if std::mem::take(&mut self.passing_over) || text.len() > self.longest {
+            return Some(Line::TooLong);
+        }
+        let end = text.trim_ascii_end().len();
+        text.truncate(end);
+        // Some editors begin a file with a byte order mark, which a reader of JSON may ignore (RFC 8259, section 8.1).
+        if text.starts_with(b"\xEF\xBB\xBF") {
+            text.advance(3);
+        }
+        (!text.is_empty()).then_some(Line::Text(text))
+    }
+}
+
+impl Decoder for Lines {
+    type Item = Line;
+    type Error = io::Error;
+
+    fn decode(&mut self, source: &mut BytesMut) -> io::Result<Option<Line>> {
+        while let Some(end) = source.iter().skip(self.searched).position(|byte| *byte == b'\n') {
+            let length = self.searched.saturating_add(end).saturating_add(1);
+            self.searched = 0;
+            if let Some(line) = self.line(source.split_to(length)) {
+                return Ok(Some(line));
+            }
+        }
+        self.searched = source.len();
+        if self.passing_over || source.len() > self.longest {
+            self.passing_over = true;
+            self.searched = 0;
+            source.clear();
+        }
+        Ok(None)
+    }
+
+    fn decode_eof(&mut self, source: &mut BytesMut) -> io::Result<Option<Line>> {
+        if let Some(line) = self.decode(source)? {
+            return Ok(Some(line));
+        }
+        self.searched = 0;
+        Ok(self.line(source.split()))
+    }
+}
+
+/// Standard output, shared by all that write whole lines to it.
+#[derive(Clone)]
+pub(super) struct Output(Arc<Mutex<Option<StdioWriter>>>);
+
+impl Output {
+    pub(super) fn new(writer: StdioWriter) -> Self {
+        Self(Arc::new(Mutex::new(Some(writer))))
+    }
+
+    /// Writes a line, to which a line feed is added.
+    pub(super) async fn write(&self, mut line: Vec<u8>) -> io::Result<()> {
+        line.push(b'\n');
+        let mut writer = self.0.lock().await;
+        let writer = writer.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        writer.write_all(&line).await?;
+        writer.flush().await
+    }
+
+    /// Closes it, once everything under way is written.
+    pub(super) async fn close(&self) {
+        drop(self.0.lock().await.take());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lines of that text, when it comes in pieces of that size.
+    fn lines(text: &str, piece: usize) -> Vec<Line> {
+        let mut decoder = Lines { longest: 8, ..Lines::default() };
+        let (mut buffer, mut lines) = (BytesMut::new(), Vec::new());
+        for piece in text.as_bytes().chunks(piece) {
+            buffer.extend_from_slice(piece);
+            while let Some(line) = decoder.decode(&mut buffer).unwrap() {
+                lines.push(line);
+            }
+        }
+        while let Some(line) = decoder.decode_eof(&mut buffer).unwrap() {
+            lines.push(line);
+        }
+        lines
+    }
+
+    fn text(text: &str) -> Line {
+        Line::Text(text.into())
+    }
+
+    #[test]
+    fn lines_are_the_same_in_whatever_pieces_they_come() {
+        for piece in 1..40 {
+            let found = lines("one\r\n\n  \n\u{FEFF}two\nmuch too long\nthree\nlast", piece);
+            assert_eq!(found, [text("one"), text("two"), Line::TooLong, text("three"), text("last")], "{piece}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_never_ends_is_not_kept() {
+        let mut decoder = Lines { longest: 8, ..Lines::default() };
+        let mut buffer = BytesMut::new();
+        for _ in 0..100 {
+            buffer.extend_from_slice(b"xxxx");
+            assert_eq!(decoder.decode(&mut buffer).unwrap(), None);
+            assert!(buffer.len() <= 12);
+        }
+        buffer.extend_from_slice(b"\nnext\n");
+        assert_eq!(decoder.decode(&mut buffer).unwrap(), Some(Line::TooLong));
+        assert_eq!(decoder.decode(&mut buffer).unwrap(), Some(text("next")));
+    }
+}

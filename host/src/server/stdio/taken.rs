@@ -1,0 +1,137 @@
+//! The requests that have been taken from a client and not been answered yet.
+//!
+//! Each has a permit of those that bound how many there are. The answers to the requests of a batch are gathered, and go
+//! out as one line when the last of them is there; until then they keep their permits, as they are kept in memory.
+
+use std::collections::HashMap;
+
+use rmcp::model::RequestId;
+use tokio::sync::OwnedSemaphorePermit;
+
+/// Names a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct BatchId(u64);
+
+/// A line that is to be written, and what is given back when it is.
+#[derive(Debug, Default)]
+pub(super) struct Due {
+    pub(super) line: Option<Vec<u8>>,
+    pub(super) permits: Vec<OwnedSemaphorePermit>,
+}
+
+/// Requests without an answer.
+#[derive(Debug, Default)]
+pub(super) struct Taken {
+    requests: HashMap<RequestId, (OwnedSemaphorePermit, Option<BatchId>)>,
+    batches: HashMap<BatchId, Batch>,
+    last_batch: u64,
+}
+
+/// A batch some of whose answers are not there yet.
+#[derive(Debug, Default)]
+struct Batch {
+    open: usize,
+    answers: Vec<Vec<u8>>,
+    permits: Vec<OwnedSemaphorePermit>,
+}
+
+impl Taken {
+    /// Begins a batch that will have so many answers, if any.
+    pub(super) fn begin_batch(&mut self, answers: usize) -> Option<BatchId> {
+        self.last_batch = self.last_batch.wrapping_add(1);
+        let id = BatchId(self.last_batch);
+        (answers > 0).then(|| self.batches.insert(id, Batch { open: answers, ..Batch::default() })).map(|_| id)
+    }
+
+    /// Whether a request of that id waits for its answer.
+    pub(super) fn has(&self, id: &RequestId) -> bool {
+        self.requests.contains_key(id)
+    }
+
+    /// Takes a request.
+    pub(super) fn take(&mut self, id: RequestId, permit: OwnedSemaphorePermit, batch: Option<BatchId>) {
+        self.requests.insert(id, (permit, batch));
+    }
+
+    /// What is due when that answer is there.
+    pub(super) fn answered(&mut self, id: Option<&RequestId>, answer: Vec<u8>) -> Due {
+        match id.and_then(|id| self.requests.remove(id)) {
+            Some((permit, batch)) => self.gathered(batch, Some(answer), permit),
+            None => Due { line: Some(answer), permits: Vec::new() },
+        }
+    }
+
+    /// What is due when a request was cancelled: it is not answered.
+    pub(super) fn cancelled(&mut self, id: &RequestId) -> Due {
+        match self.requests.remove(id) {
+            Some((permit, batch)) => self.gathered(batch, None, permit),
+            None => Due::default(),
+        }
+    }
+
+    /// What is due when an answer is there, or when it is known that there will be none.
+    pub(super) fn gathered(
+        &mut self,
+        batch: Option<BatchId>,
+        answer: Option<Vec<u8>>,
+        permit: OwnedSemaphorePermit,
+    ) -> Due {
+        let Some((id, open)) = batch.and_then(|id| self.batches.get_mut(&id).map(|open| (id, open))) else {
+            return Due { line: answer, permits: vec![permit] };
+        };
+        open.open = open.open.saturating_sub(1);
+        open.answers.extend(answer);
+        open.permits.push(permit);
+        if open.open > 0 {
+            return Due::default();
+        }
+        let Batch { answers, permits, .. } = self.batches.remove(&id).unwrap_or_default();
+        let line = [b"[".as_slice(), &answers.join(b",".as_slice()), b"]"].concat();
+        Due { line: (!answers.is_empty()).then_some(line), permits }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    fn id(id: i64) -> RequestId {
+        RequestId::Number(id)
+    }
+
+    #[test]
+    fn the_answers_of_a_batch_go_out_with_the_last_of_them() {
+        let permits = Arc::new(Semaphore::new(4));
+        let permit = || permits.clone().try_acquire_owned().unwrap();
+        let mut taken = Taken::default();
+        assert_eq!(taken.begin_batch(0), None, "notifications alone have no answer");
+        let batch = taken.begin_batch(3);
+        taken.take(id(1), permit(), batch);
+        taken.take(id(2), permit(), batch);
+        taken.take(id(9), permit(), None);
+        assert!(taken.gathered(batch, Some(b"refused".to_vec()), permit()).line.is_none());
+        assert_eq!(taken.answered(Some(&id(9)), b"nine".to_vec()).line.unwrap(), b"nine");
+        assert!(taken.answered(Some(&id(1)), b"one".to_vec()).line.is_none());
+        assert_eq!(permits.available_permits(), 1, "what is kept in memory counts");
+        let due = taken.cancelled(&id(2));
+        assert_eq!(due.line.unwrap(), b"[refused,one]");
+        drop(due.permits);
+        assert_eq!(permits.available_permits(), 4);
+    }
+
+    #[test]
+    fn a_batch_whose_requests_are_all_cancelled_has_no_answer() {
+        let permits = Arc::new(Semaphore::new(1));
+        let mut taken = Taken::default();
+        let batch = taken.begin_batch(1);
+        taken.take(id(1), permits.clone().try_acquire_owned().unwrap(), batch);
+        assert!(taken.has(&id(1)));
+        let due = taken.cancelled(&id(1));
+        assert!(due.line.is_none() && !taken.has(&id(1)));
+        assert!(taken.cancelled(&id(1)).permits.is_empty());
+    }
+}

@@ -1,0 +1,134 @@
+//! A provider whose few resources have everything that a resource can have, and every way to fail.
+//!
+//! | path | reads as |
+//! |---|---|
+//! | `all` | a text; its entry has every member |
+//! | `plain` | a text; its entry has nothing that it need not have |
+//! | `binary` | five bytes that are not UTF-8 |
+//! | `several` | the same as Markdown and as JSON, which may be kept for 30 and for 10 seconds |
+//! | `folder` | the contents of `folder/a` and `folder/b` |
+//! | `slow` | a text, after as long as its limits give it |
+//! | `denied`, `internal`, `invalid`, `unavailable` | that failure |
+
+use std::time::Duration;
+
+use mcp_provider::{
+    Argument, Changes, Completion, Config, Contents, Entry, Failure, Icon, Info, Page, PathTemplate, Provider, Result,
+    Retry, Role, Template, Theme, export, keyset, log,
+};
+
+/// The template that has every member.
+const ITEM: &str = "item/{group}/{number}";
+
+/// Groups that items are in.
+const GROUPS: [&str; 3] = ["even", "every", "odd"];
+
+/// Numbers that items have.
+const NUMBERS: u32 = 250;
+
+struct Sample;
+
+impl Provider for Sample {
+    fn describe() -> Info {
+        Info::new("sample", env!("CARGO_PKG_VERSION")).watches(true)
+    }
+
+    fn open(_: &Config) -> Result<Self> {
+        Ok(Self)
+    }
+
+    fn list(&self, _parent: Option<&str>, cursor: Option<&str>, limit: usize) -> Result<Page> {
+        Ok(keyset::page([all(), binary(), plain()], cursor, limit, |entry| &entry.path)?.map(|entry| entry))
+    }
+
+    fn read(&self, path: &str) -> Result<Vec<Contents>> {
+        if let Some(captures) = PathTemplate::parse(ITEM)?.matches(path) {
+            let number = captures.get("number").unwrap_or_default();
+            return Ok(vec![Contents::text(Entry::new(path, number), number)]);
+        }
+        match path {
+            "all" => Ok(vec![Contents::text(all(), "All of it.\n")]),
+            "plain" => Ok(vec![Contents::text(plain(), "Plain.\n")]),
+            "binary" => Ok(vec![Contents::blob(binary(), [0xFF, 0x00, 0xFE, 0x01, 0xFD])]),
+            "several" => Ok(vec![
+                Contents::text(several().mime_type("text/markdown").ttl(Duration::from_secs(30)), "# Several\n"),
+                Contents::text(several().mime_type("application/json").ttl(Duration::from_secs(10)), "[\"several\"]"),
+            ]),
+            "folder" => Ok(["folder/a", "folder/b"].map(|path| Contents::text(Entry::new(path, path), path)).into()),
+            "slow" => {
+                // Whoever waits for this line knows that the read is under way.
+                log::info!("a slow read has begun");
+                std::thread::sleep(Duration::from_secs(3600));
+                Ok(vec![Contents::text(Entry::new(path, path), path)])
+            }
+            "denied" => Err(Failure::denied("the keeper says no")),
+            "internal" => Err(Failure::internal("a secret")),
+            "invalid" => Err(Failure::invalid("expected another path")),
+            "unavailable" => Err(Failure::from(Retry::new("the well is dry").after(Duration::from_secs(7)))),
+            _ => Err(Failure::NotFound),
+        }
+    }
+
+    fn templates(&self) -> Vec<Template> {
+        let item = Template::new(ITEM, "item")
+            .title("Items")
+            .description("One item of a group.")
+            .mime_type("text/plain")
+            .audience([Role::Assistant])
+            .priority(0.25)
+            .icon(icon())
+            .meta("example.com/kind", "item");
+        vec![item, Template::new("other/{name}", "other")]
+    }
+
+    fn complete(&self, _template: &str, argument: &Argument, known: &[Argument]) -> Result<Completion> {
+        let group = known.iter().find(|argument| argument.name == "group").map(|argument| argument.value.as_str());
+        let numbers = (0..NUMBERS).filter(|number| match group {
+            Some("even") => number % 2 == 0,
+            Some("odd") => number % 2 == 1,
+            _ => true,
+        });
+        match argument.name.as_str() {
+            "group" => Ok(Completion::of(GROUPS, &argument.value)),
+            "number" => Ok(Completion::of(numbers.map(|number| number.to_string()), &argument.value)),
+            _ => Ok(Completion::default()),
+        }
+    }
+
+    fn changes(&self, _watched: &[String], _since: Option<&str>) -> Result<Changes> {
+        Ok(Changes::none("now"))
+    }
+}
+
+fn all() -> Entry {
+    Entry::new("all", "all")
+        .title("All there is")
+        .description("Has every member that a resource can have.")
+        .mime_type("text/plain")
+        .size(11)
+        .audience([Role::User, Role::Assistant])
+        .priority(0.8)
+        .last_modified("2025-01-12T15:00:58Z")
+        .icon(icon())
+        .subscribable()
+        .ttl(Duration::from_secs(60))
+        .meta("example.com/branch", "main")
+}
+
+fn plain() -> Entry {
+    Entry::new("plain", "plain")
+}
+
+fn binary() -> Entry {
+    Entry::new("binary", "binary").mime_type("application/octet-stream").size(5).ttl(Duration::from_secs(90))
+}
+
+fn several() -> Entry {
+    Entry::new("several", "several")
+}
+
+fn icon() -> Icon {
+    Icon::new("https://example.com/icon.png").mime_type("image/png").size("48x48").theme(Theme::Dark)
+}
+
+export!(Sample);

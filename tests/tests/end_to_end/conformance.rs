@@ -1,0 +1,114 @@
+//! The official conformance suite, in both kinds of lifecycle, against the ordinary binary.
+//!
+//! What it asks for is served by the guest `conformance`, a component like any other. Scenarios that are not for a server
+//! of resources stand with their reasons in `tests/tests/conformance.toml`; each of them must be there and must fail, so that
+//! none outlives its reason.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use mcp_host_tests::{ConfigFile, Http, PATIENCE, Plugin, WrittenConfig, client_program, fixture};
+use serde_json::Value;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+/// The Node.js that is installed beside the suite, which needs a newer one than most machines have; where there is none for
+/// the machine, its own.
+pub(crate) fn node() -> PathBuf {
+    let modules = client_program("tools/node_modules");
+    let folders = std::fs::read_dir(modules).expect("packages are installed");
+    let mut nodes = folders.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let node = nodes.find(|name| name.starts_with("node-linux-"));
+    node.map_or_else(|| "node".into(), |node| client_program(&format!("tools/node_modules/{node}/bin/node")))
+}
+
+fn config() -> WrittenConfig {
+    ConfigFile::new()
+        .server("name", "conformance")
+        .server("announce", vec!["prompts", "tools"])
+        .plugin(Plugin::new("conformance", &fixture("conformance"), "test://"))
+        .open()
+        .write()
+}
+
+/// What failed in a scenario: checks by their names, with what was said.
+type Failures = BTreeMap<String, String>;
+
+/// What failed in each scenario of the suite that one revision requires.
+async fn run(revision: &str, url: &str) -> BTreeMap<String, Failures> {
+    let results = tempfile::tempdir().expect("a folder for the results");
+    let mut command = Command::new(node());
+    command.arg(client_program("tools/node_modules/@modelcontextprotocol/conformance/dist/index.js"));
+    command.args(["server", "--url", url, "--requirements", revision, "--output-dir"]).arg(results.path());
+    command.stdin(Stdio::null()).kill_on_drop(true);
+    let output = timeout(PATIENCE * 2, command.output()).await.expect("the suite ends").expect("the suite starts");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let folders = std::fs::read_dir(results.path()).expect("a folder of results");
+    let scenarios: BTreeMap<_, _> = folders.map(|folder| scenario(&folder.expect("a folder").path())).collect();
+    assert!(scenarios.contains_key("resources-read-text"), "the suite ran no scenarios: {said}");
+    scenarios
+}
+
+/// The name of a scenario and what failed in it, of a folder `server-NAME-TIME`.
+fn scenario(folder: &Path) -> (String, Failures) {
+    let name = folder.file_name().and_then(|name| name.to_str()).expect("names are text");
+    let name = name.strip_prefix("server-").expect("it is of a server");
+    let length = name.len() - "-2026-07-28T00-00-00-000Z".len();
+    let checks = std::fs::read(folder.join("checks.json")).expect("every scenario has checks");
+    let checks: Vec<Value> = serde_json::from_slice(&checks).expect("checks are JSON");
+    let failures = checks.iter().filter(|check| check["status"] == "FAILURE");
+    let failures = failures.map(|check| {
+        let id = check["id"].as_str().expect("a check has a name").to_owned();
+        (id, format!("{} {}", check["errorMessage"], check["details"]))
+    });
+    (name[..length].to_owned(), failures.collect())
+}
+
+/// The scenarios that do not apply, by revision.
+fn not_applicable() -> BTreeMap<String, BTreeSet<String>> {
+    let file: toml::Table = include_str!("../conformance.toml").parse().expect("the file is TOML");
+    let mut scenarios = BTreeMap::<_, BTreeSet<_>>::new();
+    for entry in file["not-applicable"].as_array().expect("a list") {
+        assert!(!entry["reason"].as_str().expect("a reason").is_empty());
+        for (revision, names) in entry["scenarios"].as_table().expect("a table by revision") {
+            for name in names.as_array().expect("a list") {
+                let name = name.as_str().expect("a name").to_owned();
+                let is_new = scenarios.entry(revision.clone()).or_default().insert(name.clone());
+                assert!(is_new, "{name} has two reasons in {revision}");
+            }
+        }
+    }
+    scenarios
+}
+
+async fn conforms_to(revision: &str) {
+    let config = config();
+    let server = Http::start(&config).await;
+    let scenarios = run(revision, server.url()).await;
+    server.end().await;
+    let not_applicable = not_applicable().remove(revision).unwrap_or_default();
+    let mut stale = not_applicable.clone();
+    let mut problems = Vec::new();
+    for (name, failures) in &scenarios {
+        for (check, said) in failures {
+            let check = format!("{name}/{check}");
+            let is_excused = [name, &check].map(|name| (stale.remove(name), not_applicable.contains(name)).1);
+            if is_excused == [false, false] {
+                problems.push(format!("{check} fails: {said}"));
+            }
+        }
+    }
+    problems.extend(stale.iter().map(|name| format!("{name} is said not to apply, and passes or does not exist")));
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+#[tokio::test]
+async fn the_official_suite_passes_with_sessions() {
+    conforms_to("2025-11-25").await;
+}
+
+#[tokio::test]
+async fn the_official_suite_passes_without_sessions() {
+    conforms_to("2026-07-28").await;
+}

@@ -1,0 +1,124 @@
+//! One exchange: sending what a case says, and taking down what comes back.
+
+use mcp_host_tests::{HttpWire, StdioWire};
+use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use serde_json::{Map, Value, json};
+
+use super::cases::{Case, Sent};
+
+/// What stands for a cursor in the files.
+const CURSOR: &str = "<cursor>";
+
+/// The name of a request that tells when everything before it has been dealt with.
+const SENTINEL: &str = "sentinel";
+
+/// The cursor that the server gave last.
+#[derive(Debug, Default)]
+pub(super) struct Cursors(Option<String>);
+
+impl Cursors {
+    /// The text to send: with the last cursor for its placeholder.
+    fn fill(&self, text: &str) -> String {
+        text.replace(CURSOR, self.0.as_deref().unwrap_or(CURSOR))
+    }
+
+    /// Takes note of a cursor, and takes out what varies.
+    fn take_out(&mut self, value: &mut Value) {
+        match value {
+            Value::Array(values) => values.iter_mut().for_each(|value| self.take_out(value)),
+            Value::Object(members) => {
+                if let Some(cursor) = members.get_mut("nextCursor") {
+                    self.0 = Some(cursor.as_str().expect("a cursor is a string").to_owned());
+                    *cursor = json!(CURSOR);
+                }
+                if members.contains_key("name") && members.contains_key("version") {
+                    members.insert("version".to_owned(), json!("<version>"));
+                }
+                members.values_mut().for_each(|value| self.take_out(value));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Sends it over stdio, and gives all lines that came back.
+pub(super) async fn over_stdio(wire: &mut StdioWire, case: &Case, cursors: &mut Cursors) -> Vec<Value> {
+    wire.send_line(&cursors.fill(&case.sent.text())).await;
+    let mut lines = Vec::new();
+    while lines.len() < case.lines {
+        lines.push(wire.line().await.unwrap_or_else(|| panic!("{}: an answer", case.what)));
+    }
+    // Whatever it was, the server goes on; and it has said no more than what was waited for.
+    wire.send(&json!({ "jsonrpc": "2.0", "id": SENTINEL, "method": "server/discover", "params": { "_meta": {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }}}))
+    .await;
+    loop {
+        let line = wire.line().await.unwrap_or_else(|| panic!("{}: the server goes on", case.what));
+        if line["id"] == SENTINEL {
+            break;
+        }
+        lines.push(line);
+    }
+    lines.iter_mut().for_each(|line| cursors.take_out(line));
+    lines
+}
+
+/// Sends it over HTTP, and gives the status, the type of the body, and what is in it.
+pub(super) async fn over_http(wire: &mut HttpWire, case: &Case, cursors: &mut Cursors) -> Value {
+    let message = match &case.sent {
+        Sent::Message(message) => message.clone(),
+        Sent::Text(_) => Value::Null,
+    };
+    let mut request = wire.post(&message).body(cursors.fill(&case.sent.text())).build().expect("a request");
+    if let Some(method) = &case.method {
+        *request.method_mut() = method.clone();
+    }
+    for (name, value) in &case.headers {
+        let name = HeaderName::from_static(name);
+        match value {
+            Some(value) => drop(request.headers_mut().insert(name, HeaderValue::from_static(value))),
+            None => drop(request.headers_mut().remove(name)),
+        }
+    }
+    let response = reqwest::Client::new().execute(request).await.expect("the server answers");
+    let (status, kind) = (response.status().as_u16(), response.headers().get(CONTENT_TYPE).cloned());
+    let text = response.text().await.expect("a body");
+    let events = text.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
+    let events =
+        events.filter(|data| !data.is_empty()).map(|data| serde_json::from_str(data).expect("an event is JSON"));
+    let mut body = match kind.as_ref().map(HeaderValue::as_bytes) {
+        Some(b"text/event-stream") => events.collect(),
+        _ if text.is_empty() => Vec::new(),
+        _ => vec![serde_json::from_str(&text).unwrap_or(Value::String(text))],
+    };
+    body.iter_mut().for_each(|message| cursors.take_out(message));
+    let mut post = Map::new();
+    post.insert("status".to_owned(), status.into());
+    post.extend(kind.map(|kind| ("type".to_owned(), kind.to_str().expect("ASCII").into())));
+    post.insert("body".to_owned(), Value::Array(body));
+    Value::Object(post)
+}
+
+/// The exchange as it stands in a file; none, if it took place nowhere.
+pub(super) fn record(case: &Case, line: Option<Vec<Value>>, post: Option<Value>) -> Option<Value> {
+    if line.is_none() && post.is_none() {
+        return None;
+    }
+    let mut record = Map::new();
+    record.insert("about".to_owned(), case.what.into());
+    record.insert("ask".to_owned(), case.sent.shown());
+    if !case.headers.is_empty() || case.method.is_some() {
+        let method = case.method.as_ref().map_or("POST", |method| method.as_str());
+        record.insert("with".to_owned(), json!({ "method": method, "headers": case.headers_shown() }));
+    }
+    if let Some(mut post) = post {
+        if line.as_deref() == post["body"].as_array().map(Vec::as_slice) {
+            post["body"] = json!("as over stdio");
+        }
+        record.insert("http".to_owned(), post);
+    }
+    record.extend(line.map(|lines| ("stdio".to_owned(), Value::Array(lines))));
+    Some(Value::Object(record))
+}
