@@ -59,6 +59,6 @@ impl Reader {
 
     async fn end(mut self) {
         self.0.close();
-        self.0.ended().await.in_order();
+        self.0.ended().await;
     }
 }
