@@ -207,28 +207,6 @@ impl Plugin {
         self
     }
 
-    /// Grants a key-value bucket.
-    pub fn bucket(self, name: &str) -> Self {
-        self.keyvalue(name.into())
-    }
-
-    /// Grants a key-value bucket with quotas of its own.
-    pub fn bucket_with(self, name: &str, quota: &str, keys: i64) -> Self {
-        let mut grant = Table::new();
-        grant.insert("bucket".to_owned(), name.into());
-        grant.insert("quota".to_owned(), quota.into());
-        grant.insert("keys".to_owned(), keys.into());
-        self.keyvalue(grant.into())
-    }
-
-    fn keyvalue(mut self, grant: Value) -> Self {
-        let grants = self.0.entry("grants").or_insert_with(|| Table::new().into());
-        let grants = grants.as_table_mut().expect("grants are a table");
-        let buckets = grants.entry("keyvalue").or_insert_with(|| Vec::<Value>::new().into());
-        buckets.as_array_mut().expect("buckets are a list").push(grant);
-        self
-    }
-
     fn with(mut self, table: &str, key: &str, value: Value) -> Self {
         let table = self.0.entry(table).or_insert_with(|| Table::new().into());
         table.as_table_mut().expect("it is a table").insert(key.to_owned(), value);

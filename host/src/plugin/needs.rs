@@ -258,7 +258,7 @@ impl Needs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{DirGrant, HttpGrant, KeyvalueGrant, Secret};
+    use crate::config::{DirGrant, DirQuota, HttpGrant, KeyvalueGrant, Secret};
 
     fn plugin() -> config::Plugin {
         config::Plugin::new("web".parse().unwrap(), "web.wasm", "web://".parse().unwrap())
@@ -268,7 +268,10 @@ mod tests {
         let mut plugin = plugin();
         plugin.config.insert("seeds".to_owned(), "[]".to_owned());
         let grants = &mut plugin.grants;
-        grants.dirs.insert("/cache".parse().unwrap(), DirGrant { host: "/srv".into(), mode: Mode::ReadWrite });
+        grants.dirs.insert(
+            "/cache".parse().unwrap(),
+            DirGrant { host: "/srv".into(), mode: Mode::ReadWrite { quota: DirQuota::default() } },
+        );
         grants.http.add(HttpGrant::new("https://docs.rs".parse().unwrap())).unwrap();
         grants.keyvalue.insert("pages".parse().unwrap(), KeyvalueGrant::default());
         grants.env.insert("TOKEN".parse().unwrap(), Secret::new("hunter2".to_owned()));
