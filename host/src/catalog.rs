@@ -11,6 +11,7 @@
 mod ahead;
 mod cursor;
 mod key;
+mod print;
 mod source;
 
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use crate::access::Principal;
 use crate::plugin::{Fault, Plugin};
 use crate::resource::{Error, Listing, Missing};
 
+pub(crate) use self::print::{Print, prints};
 pub(crate) use self::source::{Entries, Kind, Source, Templates};
 
 pub use self::key::{CursorKey, KeyError};

@@ -71,5 +71,5 @@ pub mod uri;
 mod watch;
 
 pub use catalog::{CursorKey, KeyError};
-pub use host::{Builder, CompleteRequest, Dirs, Host, ListRequest, StartError, Status};
+pub use host::{Builder, CompleteRequest, Dirs, Host, ListRequest, ReloadError, Reloaded, StartError, Status};
 pub use watch::{Subscriber, Update};

@@ -35,9 +35,11 @@ mod progress;
 mod sandbox;
 mod state;
 
+use std::collections::HashSet;
 use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
@@ -93,12 +95,19 @@ impl Plugins {
         Ok(plugin)
     }
 
+    /// Forgets all components but those: what plugins that are gone were made of.
+    pub(crate) async fn forget_all_but(&self, used: &HashSet<Digest>) {
+        self.loader.forget_all_but(used).await;
+    }
+
     fn assemble(&self, config: &config::Plugin, loaded: &Loaded) -> Plugin {
         let name: Arc<str> = config.name.as_str().into();
         let log = GuestLog::new(name.clone(), config.limits.log.bytes());
         Plugin {
             name,
             mount: config.mount.clone(),
+            digest: loaded.digest,
+            watch_interval: config.watch_interval.duration(),
             info: Info::default(),
             caller: Arc::new(Caller {
                 engine: self.engine.clone(),
@@ -117,6 +126,8 @@ impl Plugins {
 pub struct Plugin {
     name: Arc<str>,
     mount: Mount,
+    digest: Digest,
+    watch_interval: Duration,
     info: Info,
     caller: Arc<Caller>,
     log: Arc<GuestLog>,
@@ -133,6 +144,16 @@ impl Plugin {
     /// The URI prefix that it owns.
     pub fn mount(&self) -> &Mount {
         &self.mount
+    }
+
+    /// What its component is, by its content.
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// How often it is asked what changed while somebody watches it, unless it hints otherwise.
+    pub fn watch_interval(&self) -> Duration {
+        self.watch_interval
     }
 
     /// What its provider says of itself.

@@ -8,6 +8,7 @@
 //! Ending in order means: from then on no new request is taken, those in flight are answered, then connections are
 //! closed. How long that takes is bounded by the limits of the plugins that are being asked.
 
+mod about;
 mod client_log;
 mod error;
 mod handler;

@@ -46,7 +46,7 @@ pub(crate) async fn host(kept: &Kept) -> Host {
     config.server.cache = Some(Path::new(env!("CARGO_TARGET_TMPDIR")).join("components"));
     config.server.state = Some(kept.state.path().to_owned());
     let host = Host::start(config).await.expect("the host starts");
-    for plugin in host.plugins() {
+    for plugin in host.plugins().iter() {
         assert!(plugin.error.is_none(), "{plugin:?}");
     }
     host

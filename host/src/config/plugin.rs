@@ -11,7 +11,11 @@ use super::limits::Limits;
 use super::paths::ExistingFile;
 use super::reader::{FromNode, Node};
 use super::settings::Settings;
+use super::time::{SECOND, Time};
 use crate::uri::{Mount, MountError};
+
+/// How often a plugin that somebody watches is asked what changed.
+pub type WatchInterval = Time<100, { 2 * SECOND }, { 3600 * SECOND }>;
 
 /// A provider at its place: `[[plugin]]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +33,9 @@ pub struct Plugin {
     pub grants: Grants,
     /// What it may use up.
     pub limits: Limits,
+    /// How often it is asked what changed while somebody watches it, unless it hints otherwise. 2 s unless set; 100 ms to
+    /// 1 h.
+    pub watch_interval: WatchInterval,
 }
 
 impl Plugin {
@@ -41,6 +48,7 @@ impl Plugin {
             config: BTreeMap::new(),
             grants: Grants::default(),
             limits: Limits::default(),
+            watch_interval: WatchInterval::default(),
         }
     }
 }
@@ -60,9 +68,10 @@ impl FromNode for Plugin {
             let config = table.optional("config").map(|Settings(settings)| settings).unwrap_or_default();
             let grants = table.or_default("grants");
             let limits = table.or_default("limits");
+            let watch_interval = table.or_default("watch-interval");
             // What is wrong with the component is reported; the rest is still worth comparing with other plugins.
             let component = component.map(|ExistingFile(path)| path).unwrap_or_default();
-            Some(Self { config, grants, limits, ..Self::new(name?, component, mount?) })
+            Some(Self { config, grants, limits, watch_interval, ..Self::new(name?, component, mount?) })
         })
     }
 }

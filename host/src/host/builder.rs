@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use futures::future::join_all;
+use tokio::sync::Mutex;
 
-use super::{Dirs, Host, Status};
+use super::generation::{Generation, by_name};
+use super::{Dirs, Host};
 use crate::access::Access;
-use crate::catalog::{Catalog, CursorKey, KeyError, Slot};
-use crate::config::{self, Config};
-use crate::plugin::{self, Compiler, LoadError, Plugin, Plugins, Progress};
-use crate::uri::{Overlap, Router};
+use crate::catalog::{Catalog, CursorKey, KeyError};
+use crate::config::Config;
+use crate::plugin::{self, Compiler, Plugins, Progress};
+use crate::uri::Overlap;
 use crate::watch::Hub;
 
 /// Why a host does not start.
@@ -65,26 +68,24 @@ impl Builder {
             None => CursorKey::kept_in(&dirs.state()?)?,
         };
         let plugins = Plugins::start(compiler, &dirs.cache()?, progress)?;
-        let mut declared: Vec<_> = config.plugins.iter().collect();
-        declared.sort_by_key(|plugin| plugin.name.as_str());
-        let router = Router::new(declared.iter().enumerate().map(|(place, plugin)| (plugin.mount.clone(), place)))?;
+        let config = Arc::new(config);
+        let declared = by_name(&config);
         let loaded = join_all(declared.iter().map(|plugin| plugins.load(plugin))).await;
-        let (slots, statuses) = declared.iter().zip(loaded).map(|(plugin, loaded)| taken_in(plugin, loaded)).unzip();
-        let slots: Vec<Slot> = slots;
-        let access = Arc::new(Access::new(&config.rules));
-        let watches = Hub::new(slots.iter().map(|slot| slot.plugin.as_ref()), access.clone());
-        Ok(Host { catalog: Catalog::new(&key), access, watches, router, slots, statuses, config })
-    }
-}
-
-fn taken_in(plugin: &config::Plugin, loaded: Result<Plugin, LoadError>) -> (Slot, Status) {
-    let name = plugin.name.as_str().to_owned();
-    let (loaded, error) = match loaded {
-        Ok(loaded) => (Some(loaded.into()), None),
-        Err(error) => {
-            tracing::error!(plugin = %name, %error, "a plugin could not be loaded; the others are served without it");
-            (None, Some(error))
+        for (plugin, error) in
+            declared.iter().zip(&loaded).filter_map(|(plugin, loaded)| Some((plugin, loaded.as_ref().err()?)))
+        {
+            let plugin = plugin.name.as_str();
+            tracing::error!(plugin, %error, "a plugin could not be loaded; the others are served without it");
         }
-    };
-    (Slot { name: name.clone(), plugin: loaded }, Status { name, mount: plugin.mount.clone(), error })
+        let loaded = declared.into_iter().zip(loaded).map(|(plugin, loaded)| (plugin, loaded.map(Arc::new))).collect();
+        let access = Arc::new(Access::new(&config.rules));
+        let generation = Generation::new(1, config.clone(), loaded, access.clone())?;
+        Ok(Host {
+            watches: Hub::new(generation.plugins(), access),
+            generation: ArcSwap::from_pointee(generation),
+            catalog: Catalog::new(&key),
+            plugins,
+            reloading: Mutex::default(),
+        })
+    }
 }

@@ -4,7 +4,7 @@
 //! once in memory, and found in the cache by the next start. It is checked before anything of it runs: that it is a component,
 //! that all it imports is here, that it exports the contract.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -66,6 +66,11 @@ impl Loader {
         let component = cell.get_or_try_init(|| self.compiled(file, &bytes, &digest)).await?.clone();
         let provider = self.link(file, &component)?;
         Ok(Loaded { digest, size: bytes.len() as u64, component, provider })
+    }
+
+    /// Forgets all components but those. Plugins that are made of others keep them.
+    pub(super) async fn forget_all_but(&self, used: &HashSet<Digest>) {
+        self.components.lock().await.retain(|digest, _| used.contains(digest));
     }
 
     async fn compiled(&self, file: &Path, bytes: &[u8], digest: &Digest) -> Result<Component, LoadError> {

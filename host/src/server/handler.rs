@@ -6,15 +6,16 @@ use std::sync::Arc;
 use futures::FutureExt;
 use rmcp::model::{
     CacheScope, CompleteRequestParams, CompleteResult, CustomRequest, CustomResult, ErrorCode, Extensions,
-    Implementation, JsonObject, ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesResult,
-    ListResourcesResult, ListToolsRequestMethod, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
-    ReadResourceRequestParams, ReadResourceResponse, Reference, ServerCapabilities, ServerConfig,
-    SetLevelRequestMethod, SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams,
+    ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
+    ListToolsRequestMethod, ListToolsResult, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams,
+    ReadResourceResponse, Reference, ServerConfig, SetLevelRequestMethod, SubscribeRequestParams, SubscriptionFilter,
+    UnsubscribeRequestParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use tokio_util::sync::CancellationToken;
 
+use super::about::About;
 use super::client_log::ClientLog;
 use super::error::to_rpc;
 use super::live::{self, Session};
@@ -35,7 +36,7 @@ pub(super) enum Face {
 /// Answers MCP requests. One for each session, or for each request where there are no sessions.
 pub(super) struct Handler {
     host: Arc<Host>,
-    info: Arc<ServerConfig>,
+    about: Arc<About>,
     face: Face,
     log: ClientLog,
     session: Session,
@@ -44,26 +45,8 @@ pub(super) struct Handler {
 }
 
 impl Handler {
-    pub(super) fn new(host: Arc<Host>, info: Arc<ServerConfig>, face: Face, ending: CancellationToken) -> Self {
-        Self { host, info, face, log: ClientLog::default(), session: Session::default(), ending }
-    }
-
-    /// What this server says of itself.
-    pub(super) fn info(host: &Host) -> Arc<ServerConfig> {
-        let server = &host.config().server;
-        let mut capabilities = ServerCapabilities::builder().enable_resources().enable_completions().build();
-        capabilities.logging = Some(JsonObject::new());
-        if let Some(resources) = &mut capabilities.resources
-            && host.is_watching()
-        {
-            resources.subscribe = Some(true);
-            resources.list_changed = Some(true);
-        }
-        let mut implementation = Implementation::new(server.name.as_str(), env!("CARGO_PKG_VERSION"));
-        implementation.title = server.title.clone();
-        let mut info = ServerConfig::new(capabilities).with_server_info(implementation);
-        info.instructions = server.instructions.clone();
-        Arc::new(info)
+    pub(super) fn new(host: Arc<Host>, about: Arc<About>, face: Face, ending: CancellationToken) -> Self {
+        Self { host, about, face, log: ClientLog::default(), session: Session::default(), ending }
     }
 
     fn principal(&self, context: &RequestContext<RoleServer>) -> Result<Principal, ErrorData> {
@@ -105,7 +88,7 @@ async fn unless_cancelled<T>(
 
 impl ServerHandler for Handler {
     fn get_info(&self) -> ServerConfig {
-        (*self.info).clone()
+        (*self.about.now(&self.host)).clone()
     }
 
     async fn list_resources(
@@ -200,9 +183,7 @@ impl ServerHandler for Handler {
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        if self.host.is_watching()
-            && let Ok(who) = self.principal_of(&context.extensions)
-        {
+        if let Ok(who) = self.principal_of(&context.extensions) {
             self.session.watch_listing(&self.host, &who, &context.peer).await;
         }
     }
@@ -213,7 +194,8 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let who = self.principal(&context)?;
-        self.session.subscribe(&self.host, &who, &context.peer, &request.uri).await
+        let subscribed = self.session.subscribe(&self.host, &who, &context.peer, &request.uri);
+        unless_cancelled(&context, subscribed).await
     }
 
     async fn unsubscribe(
@@ -225,7 +207,7 @@ impl ServerHandler for Handler {
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
-        self.host.is_watching().then(|| live::accepted(&self.host, requested))
+        Some(live::accepted(&self.host, requested))
     }
 
     async fn listen(&self, stream: SubscriptionContext) -> Result<(), ErrorData> {

@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use super::about::About;
 use super::handler::{Face, Handler};
 use super::{MAX_DRAIN, ServeError};
 use crate::access::Principal;
@@ -92,8 +93,8 @@ fn mcp_service(
         .with_json_response(true)
         .with_allowed_origins(ORIGINS)
         .with_cancellation_token(streams);
-    let info = Handler::info(&host);
-    let handler = move || Ok::<_, io::Error>(Handler::new(host.clone(), info.clone(), Face::Http, ending.clone()));
+    let about = Arc::new(About::default());
+    let handler = move || Ok::<_, io::Error>(Handler::new(host.clone(), about.clone(), Face::Http, ending.clone()));
     StreamableHttpService::new(handler, Arc::new(sessions), config)
 }
 

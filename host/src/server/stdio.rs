@@ -15,6 +15,7 @@ use rmcp::{RoleServer, ServiceExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
+use super::about::About;
 use super::handler::{Face, Handler};
 use super::{MAX_DRAIN, ServeError};
 use crate::host::Host;
@@ -24,9 +25,9 @@ const MAX_IN_FLIGHT: usize = 64;
 
 /// Serves one client over stdio until it closes its end, or until `shutdown` fires; requests in flight are answered first.
 pub async fn serve_stdio(host: Arc<Host>, shutdown: CancellationToken) -> Result<(), ServeError> {
-    let info = Handler::info(&host);
+    let about = Arc::new(About::default());
     let ending = CancellationToken::new();
-    let handler = Handler::new(host, info, Face::Stdio, ending.clone());
+    let handler = Handler::new(host, about, Face::Stdio, ending.clone());
     let service = match handler.serve(Orderly::new(shutdown, ending)).await {
         Ok(service) => service,
         // A client that goes away, or a signal, before anything was asked.
