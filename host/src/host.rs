@@ -202,9 +202,12 @@ impl Host {
 
     /// Takes a subscription back. That there is none is no error.
     pub fn unsubscribe(&self, subscriber: &Subscriber, uri: &str) -> Result<(), Error> {
-        let now = self.generation.load();
-        let routed = now.router.route(uri).map_err(|error| refused(&error, uri))?;
-        subscriber.unsubscribe(&routed.uri);
+        match self.generation.load().router.route(uri) {
+            Ok(routed) => subscriber.unsubscribe(&routed.uri),
+            // Its plugin may be gone since; nobody can say any more how else it may be spelled.
+            Err(RouteError::NoMount) if subscriber.unsubscribe_as(uri) => {}
+            Err(error) => return Err(refused(&error, uri)),
+        }
         Ok(())
     }
 }

@@ -110,6 +110,16 @@ impl Subscriber {
         }
     }
 
+    /// Takes the subscription back that was asked for in that spelling, if there is one.
+    pub(crate) fn unsubscribe_as(&self, asked: &str) -> bool {
+        let mut subscribed = self.subscribed();
+        let uri = subscribed.iter().find(|(_, subscription)| subscription.asked == asked).map(|(uri, _)| uri.clone());
+        let Some(uri) = uri else { return false };
+        subscribed.remove(&uri);
+        self.forget(&uri);
+        true
+    }
+
     /// Begins to subscribe. It is as if nothing had been asked unless the attempt counts in the end.
     pub(super) fn attempt<'a>(&'a self, asked: &str, uri: &'a Uri) -> Result<Attempt<'a>, Fault> {
         let mut subscribed = self.subscribed();
@@ -191,5 +201,78 @@ impl Drop for Subscriber {
 impl fmt::Debug for Subscriber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Subscriber").field("mailbox", &self.mailbox).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::Access;
+
+    fn hub() -> Arc<Hub> {
+        Hub::new(std::iter::empty(), Arc::new(Access::new(&[])))
+    }
+
+    fn mount() -> Mount {
+        "a://x/".parse().unwrap()
+    }
+
+    fn uri() -> Uri {
+        mount().compose("f").unwrap().uri
+    }
+
+    #[test]
+    fn a_subscription_that_is_given_up_before_it_counts_leaves_nothing_behind() {
+        let subscriber = hub().subscriber(&Principal::LOCAL);
+        let uri = uri();
+        let attempt = subscriber.attempt("a://x/f", &uri).unwrap();
+        attempt.register(&mount());
+        assert!(subscriber.hub.common.interests().any_below(&mount()));
+        drop(attempt);
+        assert!(!subscriber.hub.common.interests().any_below(&mount()));
+        assert!(subscriber.subscribed().is_empty());
+    }
+
+    #[test]
+    fn of_two_attempts_one_that_is_given_up_takes_nothing_from_the_other() {
+        let subscriber = hub().subscriber(&Principal::LOCAL);
+        let uri = uri();
+        let [first, second] = [(); 2].map(|()| subscriber.attempt("a://x/f", &uri).unwrap());
+        second.register(&mount());
+        drop(first);
+        second.counts();
+        assert!(subscriber.hub.common.interests().any_below(&mount()));
+        // One that was taken back and asked for anew is another one.
+        let late = subscriber.attempt("a://x/f", &uri).unwrap();
+        subscriber.unsubscribe(&uri);
+        let new = subscriber.attempt("a://x/f", &uri).unwrap();
+        new.register(&mount());
+        drop(late);
+        new.counts();
+        assert!(subscriber.hub.common.interests().any_below(&mount()));
+    }
+
+    #[test]
+    fn a_subscriber_that_is_gone_leaves_nothing_behind() {
+        let hub = hub();
+        let subscriber = hub.subscriber(&Principal::LOCAL);
+        let uri = uri();
+        subscriber.watch_listing();
+        let attempt = subscriber.attempt("a://x/f", &uri).unwrap();
+        attempt.register(&mount());
+        attempt.counts();
+        drop(subscriber);
+        assert!(!hub.common.interests().any_below(&mount()));
+    }
+
+    #[test]
+    fn a_resource_whose_plugin_is_gone_is_unsubscribed_from_as_it_was_subscribed_to() {
+        let subscriber = hub().subscriber(&Principal::LOCAL);
+        let uri = uri();
+        let attempt = subscriber.attempt("A://x/f", &uri).unwrap();
+        attempt.counts();
+        assert!(!subscriber.unsubscribe_as("a://x/g"));
+        assert!(subscriber.unsubscribe_as("A://x/f"));
+        assert!(subscriber.subscribed().is_empty());
     }
 }
