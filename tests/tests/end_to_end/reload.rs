@@ -269,7 +269,7 @@ async fn what_counts_after_a_restart_only_is_said() {
     server.log_line("generation=2").await;
     server.log_line("`server.cursor-key` changed").await;
     let client = server.client(REVISION).await;
-    assert_eq!(client.peer().peer_info().unwrap().server_info.name, "after");
+    assert_eq!(client.peer().peer_info().unwrap().server_info.as_ref().unwrap().name, "after");
     let log = server.end().await.log;
     assert!(!log.contains("`server.http`"), "the command line says where to listen: {log}");
 }
