@@ -156,7 +156,10 @@ impl Hub {
         let interests = self.common.interests();
         for watcher in old.values().filter(|watcher| !new.values().any(|kept| Arc::ptr_eq(kept, watcher))) {
             watcher.retire();
-            interests.tell_all_below(watcher.plugin().mount());
+            let mount = watcher.plugin().mount();
+            if !new.get(mount).is_some_and(|successor| successor.watches()) {
+                interests.tell_all_below(mount);
+            }
         }
         for plugin in new.values().filter(|watcher| !watcher.watches()).map(|watcher| watcher.plugin()) {
             if !old.values().any(|watcher| Arc::ptr_eq(watcher.plugin(), plugin)) {

@@ -255,7 +255,7 @@ async fn a_cursor_leads_on_after_a_reload() {
     config.replace(ConfigFile::new().page_size(1).plugin(moody("b")).plugin(moody("c")));
     wire.log_line("generation=2").await;
     let page = wire.request("resources/list", json!({ "cursor": page.result()["nextCursor"] })).await;
-    assert_eq!(page.result()["resources"][0]["uri"], "moody://b/f");
+    assert_eq!(page.result()["resources"][0]["uri"], "moody://c/f");
     end(wire).await;
 }
 

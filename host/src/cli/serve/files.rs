@@ -28,7 +28,8 @@ const MAX_LINKS: usize = 40;
 pub(super) struct Files {
     files: BTreeSet<PathBuf>,
     seen: BTreeMap<PathBuf, Option<Stamp>>,
-    directories: BTreeSet<PathBuf>,
+    /// Those that are watched, by what they are.
+    directories: BTreeMap<PathBuf, Option<Identity>>,
     happened: Arc<Notify>,
     watcher: Option<RecommendedWatcher>,
     is_polling: bool,
@@ -58,7 +59,7 @@ impl Files {
         let mut files = Self {
             files: BTreeSet::new(),
             seen: BTreeMap::new(),
-            directories: BTreeSet::new(),
+            directories: BTreeMap::new(),
             happened,
             watcher: None,
             is_polling: false,
@@ -96,6 +97,8 @@ impl Files {
             let wait = if self.is_polling { POLL } else { Duration::MAX };
             // Whether it was an event or the time does not matter.
             let _ = tokio::time::timeout(wait, self.happened.notified()).await;
+            // A link may lead elsewhere now, or a directory be there that was not.
+            self.watch_directories();
             if self.look() != self.seen {
                 self.rest().await;
                 return;
@@ -115,8 +118,6 @@ impl Files {
             }
         }
         self.seen = now;
-        // A link may lead elsewhere now.
-        self.watch_directories();
     }
 
     fn look(&self) -> BTreeMap<PathBuf, Option<Stamp>> {
@@ -126,17 +127,21 @@ impl Files {
     fn watch_directories(&mut self) {
         let wanted: BTreeSet<_> = self.files.iter().flat_map(|file| directories(file)).collect();
         let Some(mut watcher) = self.watcher.take() else { return };
-        for gone in self.directories.difference(&wanted) {
+        for gone in self.directories.keys().filter(|directory| !wanted.contains(*directory)) {
             // One that was removed is not watched any more anyway.
             let _ = watcher.unwatch(gone);
         }
-        for directory in &wanted {
-            // Also one that was watched before: it may be another one by the same name.
-            if let Err(error) = watcher.watch(directory, RecursiveMode::NonRecursive) {
+        let mut watched = BTreeMap::new();
+        for directory in wanted {
+            let now = Stamp::of(&directory).map(Stamp::identity);
+            if self.directories.get(&directory).is_none_or(|before| *before != now)
+                && let Err(error) = watcher.watch(&directory, RecursiveMode::NonRecursive)
+            {
                 self.poll(&error);
             }
+            watched.insert(directory, now);
         }
-        self.directories = wanted;
+        self.directories = watched;
         self.watcher = Some(watcher);
     }
 
@@ -147,7 +152,14 @@ impl Files {
     }
 }
 
+/// What tells one directory from another by the same name: device and inode.
+type Identity = (u64, u64);
+
 impl Stamp {
+    fn identity(self) -> Identity {
+        (self.device, self.inode)
+    }
+
     /// None for a file that is not there.
     fn of(file: &Path) -> Option<Self> {
         let metadata = file.metadata().ok()?;
