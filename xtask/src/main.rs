@@ -11,6 +11,7 @@ mod clients;
 mod demo;
 mod plugins;
 mod progress;
+mod soak;
 mod test;
 mod toolchain;
 mod workspace;
@@ -22,6 +23,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::demo::Demo;
 use crate::plugins::Plugins;
 use crate::progress::Progress;
+use crate::soak::Soak;
 use crate::test::Test;
 use crate::workspace::Workspace;
 
@@ -51,6 +53,8 @@ enum Task {
     Demo(Demo),
     /// Run all that must pass, or a part of it
     Test(Test),
+    /// Have thousands of subscribers told of changes for some minutes: none may lose one, and memory must stay flat
+    Soak(Soak),
     /// Install the official TypeScript and Python clients that the tests drive the host with, into target/clients
     Clients,
 }
@@ -73,6 +77,7 @@ fn run(task: Task, progress: &Progress) -> anyhow::Result<()> {
         Task::Plugins(task) => task.run(&workspace, progress).map(drop),
         Task::Demo(task) => task.run(&workspace, progress),
         Task::Test(task) => task.run(&workspace, progress),
+        Task::Soak(task) => task.run(&workspace, progress),
         Task::Clients => clients::install(&workspace, progress),
     }
 }

@@ -146,7 +146,7 @@ impl Host {
         let next = Arc::new(Generation::new(outcome.generation, config.clone(), loaded, access.clone())?);
         let stays = |plugin: &Arc<Plugin>| next.plugins().any(|next| Arc::ptr_eq(next, plugin));
         let before = self.watches.before(|plugin| outcome.rules || !stays(plugin)).await;
-        // From here to the end nothing waits, so that nobody can drop it halfway.
+        // Nothing waits between these two, so that nobody can drop it halfway.
         self.generation.store(next.clone());
         self.watches.replace(next.plugins(), access, before);
         drop(old);
