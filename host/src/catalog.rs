@@ -16,6 +16,7 @@
 mod ahead;
 mod cursor;
 mod key;
+mod print;
 mod source;
 
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use crate::plugin::{Fault, LoadError, Plugin};
 use crate::resource::{Error, Listing, Missing};
 use crate::uri::Mount;
 
+pub(crate) use self::print::{Print, prints};
 pub(crate) use self::source::{Entries, Kind, Source, Templates};
 
 pub use self::key::{CursorKey, KeyError};
@@ -43,7 +45,7 @@ const MAX_EMPTY: usize = 1000;
 pub(crate) struct Slot {
     pub(crate) name: String,
     pub(crate) mount: Mount,
-    pub(crate) plugin: Result<Arc<Plugin>, LoadError>,
+    pub(crate) plugin: Result<Arc<Plugin>, Arc<LoadError>>,
 }
 
 impl Slot {

@@ -60,9 +60,10 @@ mod syntax;
 mod tests;
 mod time;
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub use announce::Announced;
 pub use compile::Compile;
@@ -80,7 +81,7 @@ pub use guest::{EnvName, EnvNameError, GuestPath, GuestPathError};
 pub use http::{HttpAddress, HttpAddressError};
 pub use instances::Instances;
 pub use limits::Limits;
-pub use plugin::{Plugin, PluginName, PluginNameError};
+pub use plugin::{Plugin, PluginName, PluginNameError, WatchInterval};
 pub use plugins::{Clash, Plugins};
 pub use range::OutOfRange;
 pub use rule::{ANONYMOUS, LOCAL, Operation, Rule, Who};
@@ -101,6 +102,8 @@ pub struct Config {
     pub plugins: Plugins,
     /// Who may what.
     pub rules: Vec<Rule>,
+    /// The files that a config file names, with absolute paths: components, and values that stand in files of their own.
+    pub files: BTreeSet<PathBuf>,
 }
 
 impl Config {
@@ -172,8 +175,12 @@ impl Config {
         let document = syntax::parse(text).map_err(|problems| ConfigError::new(file, text, problems))?;
         let scope = Scope::new(text, file.parent().unwrap_or(Path::new("")), environment);
         let config = Table::outermost(&scope, document.get_ref(), Self::from_table);
-        let problems = scope.into_problems();
-        if problems.is_empty() { Ok(config) } else { Err(ConfigError::new(file, text, problems)) }
+        let (problems, files) = scope.into_gathered();
+        if problems.is_empty() {
+            Ok(Self { files, ..config })
+        } else {
+            Err(ConfigError::new(file, text, problems).with_files(files))
+        }
     }
 
     fn from_table(table: &mut Table<'_>) -> Self {
@@ -181,6 +188,7 @@ impl Config {
             server: table.or_default("server"),
             plugins: table.or_default("plugin"),
             rules: table.or_default("rule"),
+            files: BTreeSet::new(),
         };
         if !table.has("plugin") && !table.has_misspelt("plugin") {
             table.report(Problem::new(

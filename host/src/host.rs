@@ -3,23 +3,32 @@
 //! The MCP server and the command line are two of its users; an application that embeds the host is another. A request goes
 //! straight down: its URI is parsed and routed to a plugin, the principal's access is decided, the plugin's provider is called
 //! in its sandbox; and straight back. Nothing here holds a lock or a queue.
+//!
+//! A host changes by [`Host::reload`] alone, and then as a whole: each request works with the *generation* of its beginning.
 
 mod builder;
 mod dirs;
+mod generation;
+mod reload;
 mod status;
 
 use std::sync::Arc;
 
-use crate::access::{Access, Principal};
+use arc_swap::ArcSwap;
+use tokio::sync::Mutex;
+
+use self::generation::Generation;
+use crate::access::Principal;
 use crate::catalog::{Catalog, Entries, PageRequest, Slot, Templates};
 use crate::config::{Config, Operation};
-use crate::plugin::Fault;
+use crate::plugin::{Fault, Plugins};
 use crate::resource::{Argument, Completion, Contents, Entry, EntryTemplate, Error, Listing};
-use crate::uri::{Mount, Path, RouteError, Router, Template, Uri};
+use crate::uri::{Mount, Path, RouteError, Template, Uri};
 use crate::watch::{Hub, Subscriber};
 
 pub use self::builder::{Builder, StartError};
 pub use self::dirs::Dirs;
+pub use self::reload::{ReloadError, Reloaded};
 pub use self::status::{State, Status};
 
 /// A host with its plugins loaded.
@@ -27,14 +36,13 @@ pub use self::status::{State, Status};
 /// It is cheap to share behind an [`Arc`]; every method takes `&self` and may be called from any number of tasks. It needs a
 /// tokio runtime. Dropping it ends the calls that are under way.
 pub struct Host {
-    config: Config,
-    /// In the order of their names.
-    slots: Vec<Slot>,
-    /// From mounts to places in `slots`.
-    router: Router<usize>,
+    /// What requests work with that begin now.
+    generation: ArcSwap<Generation>,
     catalog: Catalog,
-    access: Arc<Access>,
     watches: Arc<Hub>,
+    plugins: Plugins,
+    /// Held by the one reload that is under way.
+    reloading: Mutex<()>,
 }
 
 /// A request to list: the whole catalog, or what is directly below one resource.
@@ -68,26 +76,32 @@ impl Host {
         Builder::new(config)
     }
 
-    /// The configuration that it was started with.
-    pub fn config(&self) -> &Config {
-        &self.config
+    /// The configuration that it serves by now.
+    pub fn config(&self) -> Arc<Config> {
+        self.generation.load().config.clone()
+    }
+
+    /// The number of the generation that serves by now: 1 at first, and one more with each reload that changes something.
+    pub fn generation(&self) -> u64 {
+        self.generation.load().number
     }
 
     /// How each plugin is at this moment, in the order of their names.
-    pub fn plugins(&self) -> impl Iterator<Item = Status<'_>> {
-        self.slots.iter().map(Status::of)
+    pub fn plugins(&self) -> Vec<Status> {
+        self.generation.load().slots.iter().map(Status::of).collect()
     }
 
     /// One page of the merged listing, or of what is directly below a resource.
     ///
     /// A plugin that fails is left out of the merged listing and named in it; the listing below a resource fails with it.
     pub async fn list(&self, who: &Principal, request: ListRequest<'_>) -> Result<Listing<Entry>, Error> {
-        let page = self.page_request(who, request.cursor);
-        let entries = Entries { parent: None, access: &self.access, principal: who };
+        let now = self.generation.load_full();
+        let page = now.page_request(who, request.cursor);
+        let entries = Entries { parent: None, access: &now.access, principal: who };
         let Some(parent) = request.parent else {
-            return self.catalog.page(&entries, &self.slots, page).await;
+            return self.catalog.page(&entries, &now.slots, page).await;
         };
-        let target = self.resolve(who, Operation::List, parent)?;
+        let target = now.resolve(who, Operation::List, parent)?;
         let entries = Entries { parent: Some(&target.path), ..entries };
         let page = PageRequest { scope: target.uri.as_str(), ..page };
         self.catalog.page(&entries, std::slice::from_ref(target.slot), page).await
@@ -95,16 +109,18 @@ impl Host {
 
     /// One page of all templates.
     pub async fn templates(&self, who: &Principal, cursor: Option<&str>) -> Result<Listing<EntryTemplate>, Error> {
-        let templates = Templates { access: &self.access, principal: who };
-        self.catalog.page(&templates, &self.slots, self.page_request(who, cursor)).await
+        let now = self.generation.load_full();
+        let templates = Templates { access: &now.access, principal: who };
+        self.catalog.page(&templates, &now.slots, now.page_request(who, cursor)).await
     }
 
     /// Reads a resource: at least one content. Those with other URIs than the one asked for are of what is below it.
     pub async fn read(&self, who: &Principal, uri: &str) -> Result<Vec<Contents>, Error> {
-        let target = self.resolve(who, Operation::Read, uri)?;
+        let now = self.generation.load_full();
+        let target = now.resolve(who, Operation::Read, uri)?;
         let plugin = target.slot.loaded()?;
         let mut contents = plugin.read(&target.path).await.map_err(|fault| fault.answer(plugin.name(), uri))?;
-        contents.retain(|one| self.access.allows(who, Operation::Read, &one.entry.uri));
+        contents.retain(|one| now.access.allows(who, Operation::Read, &one.entry.uri));
         if contents.is_empty() {
             return Err(Error::NotFound { uri: uri.to_owned() });
         }
@@ -113,18 +129,20 @@ impl Host {
 
     /// Tells about a resource without reading it.
     pub async fn metadata(&self, who: &Principal, uri: &str) -> Result<Entry, Error> {
-        let target = self.resolve(who, Operation::Metadata, uri)?;
+        let now = self.generation.load_full();
+        let target = now.resolve(who, Operation::Metadata, uri)?;
         let plugin = target.slot.loaded()?;
         plugin.stat(&target.path).await.map_err(|fault| fault.answer(plugin.name(), uri))
     }
 
     /// Completes a variable of a template. A template that is not there, or not for this principal, is not found.
     pub async fn complete(&self, who: &Principal, request: CompleteRequest<'_>) -> Result<Completion, Error> {
+        let now = self.generation.load_full();
         let template = request.template;
-        let (slot, routed) = self.router.route_template(template).map_err(|error| refused(&error, template))?;
+        let (slot, routed) = now.router.route_template(template).map_err(|error| refused(&error, template))?;
         let not_found = || Error::NotFound { uri: template.to_owned() };
-        let slot = self.slots.get(*slot).ok_or_else(not_found)?;
-        if !self.access.allows_template(who, Operation::Complete, &routed) {
+        let slot = now.slots.get(*slot).ok_or_else(not_found)?;
+        if !now.access.allows_template(who, Operation::Complete, &routed) {
             return Err(not_found());
         }
         let plugin = slot.loaded()?;
@@ -134,24 +152,11 @@ impl Host {
             .await
             .map_err(|fault| fault.answer(plugin.name(), template))?;
         let offered = completion.values.len();
-        completion.values.retain(|value| self.may_know(who, &routed, &request, value));
+        completion.values.retain(|value| now.may_know(who, &routed, &request, value));
         if completion.values.len() < offered {
             completion.total = None;
         }
         Ok(completion)
-    }
-
-    /// Whether a value that completes a template tells the principal of nothing that does not exist for it.
-    fn may_know(&self, who: &Principal, template: &Template, request: &CompleteRequest<'_>, value: &str) -> bool {
-        let known = || request.known.iter().map(|one| (one.name.as_str(), one.value.as_str()));
-        let completed = (request.argument.name.as_str(), value);
-        let expanded = template.expand(known().chain([completed]));
-        let Ok(routed) = self.router.route(&expanded) else { return true };
-        let is_whole = template.variables().all(|name| name == completed.0 || known().any(|(known, _)| known == name));
-        match is_whole {
-            true => self.access.allows(who, Operation::Read, &routed.uri),
-            false => !self.access.denies(who, Operation::Read, &routed.uri),
-        }
     }
 
     /// A subscriber that is told of nothing yet.
@@ -166,19 +171,20 @@ impl Host {
 
     /// Whether that operation gives every principal the same answers, by the rules.
     pub fn is_same_for_all(&self, operation: Operation) -> bool {
-        self.access.is_same_for_all(operation)
+        self.generation.load().access.is_same_for_all(operation)
     }
 
     /// Whether a URI is one, and a plugin owns it.
     pub fn serves(&self, uri: &str) -> bool {
-        self.router.route(uri).is_ok()
+        self.generation.load().router.route(uri).is_ok()
     }
 
     /// Subscribes to a resource. When this returns, every change from then on is told at least once.
     pub async fn subscribe(&self, subscriber: &Subscriber, uri: &str) -> Result<(), Error> {
         let who = subscriber.principal();
-        let target = self.resolve(who, Operation::Subscribe, uri)?;
-        if !self.access.allows(who, Operation::Read, &target.uri) {
+        let now = self.generation.load_full();
+        let target = now.resolve(who, Operation::Subscribe, uri)?;
+        if !now.access.allows(who, Operation::Read, &target.uri) {
             return Err(Error::NotFound { uri: uri.to_owned() });
         }
         let plugin = target.slot.loaded()?;
@@ -187,14 +193,33 @@ impl Host {
         if !entry.subscribable {
             return Err(Error::InvalidRequest { message: format!("{uri} cannot be subscribed to") });
         }
-        self.watches.subscribe(subscriber, uri, target.place, &target.uri, &target.path).await.map_err(answer)
+        self.watches.subscribe(subscriber, uri, &target.uri).await.map_err(answer)
     }
 
     /// Takes a subscription back. That there is none is no error.
     pub fn unsubscribe(&self, subscriber: &Subscriber, uri: &str) -> Result<(), Error> {
-        let routed = self.router.route(uri).map_err(|error| refused(&error, uri))?;
-        subscriber.unsubscribe(&routed.uri);
+        match self.generation.load().router.route(uri) {
+            Ok(routed) => subscriber.unsubscribe(&routed.uri),
+            // Its plugin may be gone since; nobody can say any more how else it may be spelled.
+            Err(RouteError::NoMount) if subscriber.unsubscribe_as(uri) => {}
+            Err(error) => return Err(refused(&error, uri)),
+        }
         Ok(())
+    }
+}
+
+impl Generation {
+    /// Whether a value that completes a template tells the principal of nothing that does not exist for it.
+    fn may_know(&self, who: &Principal, template: &Template, request: &CompleteRequest<'_>, value: &str) -> bool {
+        let known = || request.known.iter().map(|one| (one.name.as_str(), one.value.as_str()));
+        let completed = (request.argument.name.as_str(), value);
+        let expanded = template.expand(known().chain([completed]));
+        let Ok(routed) = self.router.route(&expanded) else { return true };
+        let is_whole = template.variables().all(|name| name == completed.0 || known().any(|(known, _)| known == name));
+        match is_whole {
+            true => self.access.allows(who, Operation::Read, &routed.uri),
+            false => !self.access.denies(who, Operation::Read, &routed.uri),
+        }
     }
 
     fn page_request<'a>(&self, who: &'a Principal, cursor: Option<&'a str>) -> PageRequest<'a> {
@@ -210,7 +235,7 @@ impl Host {
         })?;
         let slot = self.slots.get(*routed.target).filter(|_| self.access.allows(who, operation, &routed.uri));
         let slot = slot.ok_or_else(|| Error::NotFound { uri: uri.to_owned() })?;
-        Ok(Target { place: *routed.target, slot, uri: routed.uri, path: routed.path })
+        Ok(Target { slot, uri: routed.uri, path: routed.path })
     }
 
     fn may_enter(&self, who: &Principal, operation: Operation, mount: &Mount) -> bool {
@@ -220,7 +245,6 @@ impl Host {
 
 /// Where a URI leads.
 struct Target<'a> {
-    place: usize,
     slot: &'a Slot,
     uri: Uri,
     path: Path,

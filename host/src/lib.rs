@@ -74,5 +74,5 @@ pub mod uri;
 mod watch;
 
 pub use catalog::{CursorKey, KeyError};
-pub use host::{Builder, CompleteRequest, Dirs, Host, ListRequest, StartError, State, Status};
+pub use host::{Builder, CompleteRequest, Dirs, Host, ListRequest, ReloadError, Reloaded, StartError, State, Status};
 pub use watch::{Subscriber, Update};

@@ -47,7 +47,7 @@ mod seats;
 mod state;
 mod threads;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -57,6 +57,7 @@ use self::bindings::{ProviderPre, contract};
 use self::caller::Caller;
 use self::engine::Engine;
 use self::faults::Faults;
+use self::file::ComponentFile;
 use self::grants::dirs::OpenFiles;
 use self::grants::http::Trust;
 use self::guest_log::GuestLog;
@@ -128,6 +129,11 @@ impl Plugins {
         Ok(plugin)
     }
 
+    /// Forgets all components but those: what plugins that are gone were made of.
+    pub(crate) async fn forget_all_but(&self, used: &HashSet<Digest>) {
+        self.loader.forget_all_but(used).await;
+    }
+
     fn assemble(&self, config: &config::Plugin, compiled: &Compiled, provider: ProviderPre<State>) -> Plugin {
         let component = compiled.component.component_type();
         let imports = component.imports(self.engine.wasmtime()).map(|(name, _)| name);
@@ -137,6 +143,7 @@ impl Plugins {
         Plugin {
             mount: config.mount.clone(),
             digest: compiled.digest,
+            watch_interval: config.watch_interval.duration(),
             needs: Needs::of(imports, config),
             info: Info::default(),
             caller: Arc::new(Caller {
@@ -168,6 +175,7 @@ pub struct Plugin {
     mount: Mount,
     digest: Digest,
     needs: Needs,
+    watch_interval: Duration,
     info: Info,
     caller: Arc<Caller>,
     health: Health,
@@ -193,6 +201,11 @@ impl Plugin {
     /// What its component imports against what it is granted.
     pub fn needs(&self) -> &Needs {
         &self.needs
+    }
+
+    /// How often it is asked what changed while somebody watches it, unless it hints otherwise.
+    pub fn watch_interval(&self) -> Duration {
+        self.watch_interval
     }
 
     /// What its provider says of itself.
@@ -318,6 +331,11 @@ impl Plugin {
         )
         .await
     }
+}
+
+/// What a component file is by its content; none for one that cannot be a component.
+pub(crate) async fn digest_of(file: &FilePath) -> Option<Digest> {
+    Some(ComponentFile::open(file, None).await.ok()?.digest)
 }
 
 fn wit_argument(argument: Argument) -> contract::Argument {

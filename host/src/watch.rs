@@ -3,46 +3,76 @@
 //! No instance of a provider has to stay alive for a subscription to work. Each plugin that somebody is interested in has a
 //! task that asks it, round by round, `changes(watched, since)`: which of the watched paths changed since the token of the
 //! round before. The token is kept here, so what changed while a provider was broken is told when it is back. A round is
-//! made when the interval is over, at once when a granted directory changes, and whenever a subscription is added; a plugin
-//! that nobody watches is not asked at all.
+//! made when the interval is over (the provider's hint, within bounds, else `watch-interval`), at once when a granted
+//! directory changes, and whenever a subscription is added; a provider that fails is asked again after twice as long each
+//! time. A plugin that nobody watches is not asked at all.
 //!
 //! # What is promised
 //!
-//! - A subscription counts from before its [`Hub::subscribe`] returns: a change after that is told at least once.
-//! - Nothing is told of what the principal may not read at that moment.
+//! - A subscription counts from before its [`Hub::subscribe`] returns: a change after that is told at least once. One that is
+//!   given up before it counts leaves nothing behind.
+//! - After an unsubscription nothing is told of that resource.
+//! - Nothing is told of what the principal may not read at that moment, and that the listing changed is told only to those
+//!   for whom it did.
 //! - Updates that wait are a set: however often a resource changes, and however slow its subscriber is, it waits once. So a
 //!   subscriber costs memory for what it subscribed to and no more, and delays nobody.
 //! - A [`Subscriber`] that is dropped leaves nothing behind.
+//!
+//! # Across a reload
+//!
+//! Subscriptions are to URIs, and a reload does not touch them. A plugin that stays as it is keeps its watcher, with its
+//! token. One that is replaced, added or taken away has everything below its mount told once: where another provider watches
+//! from now on, as soon as it has answered its first round, so that nothing falls between the two. A subscription whose plugin
+//! is gone sleeps until there is one again. When rules change, what somebody may read again is told once.
 
 mod directories;
 mod interests;
+mod listing;
 mod mailbox;
+mod rounds;
 mod subscriber;
 mod watcher;
 
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use self::watcher::Watcher;
+use arc_swap::ArcSwap;
+
+use self::watcher::{Common, Inheritance, Missed, Watcher};
 use crate::access::{Access, Principal};
+use crate::catalog::Print;
+use crate::config::Operation;
 use crate::plugin::{Fault, Plugin};
-use crate::uri::{Path, Uri};
+use crate::uri::{Mount, Uri};
 
 pub use self::subscriber::{Subscriber, Update};
 
-/// All plugins' watchers.
+/// All plugins' watchers, and all that somebody wants to know.
 pub(crate) struct Hub {
-    /// In the order of the catalog's slots; none for a plugin that did not load or watches nothing.
-    watchers: Vec<Option<Arc<Watcher>>>,
-    access: Arc<Access>,
+    common: Arc<Common>,
+    /// One for each plugin that did load.
+    watchers: ArcSwap<Watchers>,
     subscribers: AtomicU64,
+}
+
+type Watchers = BTreeMap<Mount, Arc<Watcher>>;
+
+/// What a hub knew before its plugins are replaced.
+pub(crate) struct Before {
+    /// By plugin, what each principal who asked would have listed.
+    prints: HashMap<String, HashMap<Principal, Print>>,
 }
 
 impl Hub {
     /// Watchers for those plugins. Their tasks run on the current runtime until the hub is dropped.
-    pub(crate) fn new<'a>(plugins: impl Iterator<Item = Option<&'a Arc<Plugin>>>, access: Arc<Access>) -> Arc<Self> {
-        let watchers = plugins.map(|plugin| plugin.filter(|plugin| plugin.info().watches).map(Watcher::start));
-        Arc::new(Self { watchers: watchers.collect(), access, subscribers: AtomicU64::new(0) })
+    pub(crate) fn new<'a>(plugins: impl Iterator<Item = &'a Arc<Plugin>>, access: Arc<Access>) -> Arc<Self> {
+        let common = Common::new(access);
+        let started =
+            plugins.map(|plugin| (plugin.mount().clone(), Watcher::start(plugin, &common, Inheritance::default())));
+        let watchers: Watchers = started.collect();
+        Arc::new(Self { watchers: ArcSwap::from_pointee(watchers), common, subscribers: AtomicU64::new(0) })
     }
 
     /// A subscriber that has subscribed to nothing yet.
@@ -53,29 +83,110 @@ impl Hub {
 
     /// Whether anything can be watched at all.
     pub(crate) fn is_watching(&self) -> bool {
-        self.watchers.iter().any(Option::is_some)
+        self.watchers.load().values().any(|watcher| watcher.watches())
     }
 
-    /// Subscribes to a resource of the plugin in that slot, and returns once the subscription counts.
-    pub(crate) async fn subscribe(
-        &self,
-        subscriber: &Subscriber,
-        asked: &str,
-        slot: usize,
-        uri: &Uri,
-        path: &Path,
-    ) -> Result<(), Fault> {
-        let Some(watcher) = self.watchers.get(slot).and_then(Option::as_ref) else {
-            return Err(Fault::InvalidRequest(format!(
-                "{uri} cannot be watched: its provider does not tell what changes"
-            )));
-        };
-        subscriber.remember(asked, slot, uri, path)?;
-        watcher.interests().watch(path, uri, subscriber.mailbox());
-        let counted = watcher.next_round().await;
-        if counted.is_err() {
-            subscriber.unsubscribe(uri);
+    /// Subscribes to a resource, and returns once the subscription counts.
+    pub(crate) async fn subscribe(&self, subscriber: &Subscriber, asked: &str, uri: &Uri) -> Result<(), Fault> {
+        let attempt = subscriber.attempt(asked, uri)?;
+        loop {
+            let Some(watcher) = self.owner(uri).filter(|watcher| watcher.watches()) else {
+                return Err(Fault::InvalidRequest(format!(
+                    "{uri} cannot be watched: its provider does not tell what changes"
+                )));
+            };
+            attempt.register(watcher.plugin().mount());
+            match watcher.next_round().await {
+                // One that was replaced meanwhile does not count any more.
+                Ok(()) if self.owner(uri).is_none_or(|now| !Arc::ptr_eq(&now, &watcher)) => {}
+                Ok(()) => {
+                    attempt.counts();
+                    return Ok(());
+                }
+                Err(Missed::Fault(fault)) => return Err(fault),
+                Err(Missed::Retired) => {}
+            }
         }
-        counted
+    }
+
+    /// What is known before plugins are replaced: to be taken while they can still be asked. `replaces` says of a plugin
+    /// whether it, or what anyone may see of it, will be another.
+    pub(crate) async fn before(&self, replaces: impl Fn(&Arc<Plugin>) -> bool) -> Before {
+        let watchers = self.watchers.load_full();
+        let asked = watchers
+            .values()
+            .filter(|watcher| replaces(watcher.plugin()))
+            .map(|watcher| async { (watcher.plugin().name().to_owned(), watcher.prints().await) });
+        Before { prints: futures::future::join_all(asked).await.into_iter().collect() }
+    }
+
+    /// Watches those plugins from now on, under those rules, and tells whom the difference concerns. One at a time.
+    pub(crate) fn replace<'a>(
+        &self,
+        plugins: impl Iterator<Item = &'a Arc<Plugin>>,
+        access: Arc<Access>,
+        mut before: Before,
+    ) {
+        let old_access = self.common.access.swap(access.clone());
+        let old = self.watchers.load_full();
+        let asking = self.common.interests().listing_principals();
+        let mut watchers = Watchers::new();
+        for plugin in plugins {
+            let kept = old.get(plugin.mount()).filter(|watcher| Arc::ptr_eq(watcher.plugin(), plugin)).cloned();
+            let prints = before.prints.remove(plugin.name());
+            let watcher = if let Some(kept) = kept {
+                if prints.is_some() {
+                    kept.compare_listing();
+                }
+                kept
+            } else {
+                // Where there was nothing, nothing was listed; where it is not known, it may be another.
+                let unknown = if prints.is_some() { Print::Unknown } else { Print::of_nothing() };
+                let mut prints = prints.unwrap_or_default();
+                for who in &asking {
+                    prints.entry(who.clone()).or_insert(unknown);
+                }
+                self.common.interests().relocate(plugin.mount());
+                Watcher::start(plugin, &self.common, Inheritance { prints, announces: true })
+            };
+            watchers.insert(plugin.mount().clone(), watcher);
+        }
+        let new = Arc::new(watchers);
+        self.watchers.store(new.clone());
+        let interests = self.common.interests();
+        for watcher in old.values().filter(|watcher| !new.values().any(|kept| Arc::ptr_eq(kept, watcher))) {
+            watcher.retire();
+            let mount = watcher.plugin().mount();
+            if !new.get(mount).is_some_and(|successor| successor.watches()) {
+                interests.tell_all_below(mount);
+            }
+        }
+        for plugin in new.values().filter(|watcher| !watcher.watches()).map(|watcher| watcher.plugin()) {
+            if !old.values().any(|watcher| Arc::ptr_eq(watcher.plugin(), plugin)) {
+                interests.tell_all_below(plugin.mount());
+            }
+        }
+        let may_read_again = |who: &Principal, uri: &Uri| {
+            access.allows(who, Operation::Read, uri) && !old_access.allows(who, Operation::Read, uri)
+        };
+        interests.tell_those(may_read_again);
+        for (who, print) in before.prints.into_values().flatten() {
+            if print.differs(Print::of_nothing()) {
+                interests.tell_listing(&who);
+            }
+        }
+    }
+
+    /// Who watches the plugin that owns a URI.
+    fn owner(&self, uri: &Uri) -> Option<Arc<Watcher>> {
+        let watchers = self.watchers.load();
+        let (mount, watcher) =
+            watchers.range::<str, _>((Bound::Unbounded, Bound::Included(uri.as_str()))).next_back()?;
+        uri.as_str().starts_with(mount.as_str()).then(|| watcher.clone())
+    }
+
+    /// The watchers of now.
+    fn watchers(&self) -> Arc<Watchers> {
+        self.watchers.load_full()
     }
 }

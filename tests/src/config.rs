@@ -67,17 +67,21 @@ impl ConfigFile {
     }
 
     /// Writes it.
-    pub fn write(mut self) -> WrittenConfig {
-        let dir = tempfile::tempdir().expect("a directory for the config");
+    pub fn write(self) -> WrittenConfig {
+        let written = WrittenConfig { dir: tempfile::tempdir().expect("a directory for the config") };
+        written.replace(self);
+        written
+    }
+
+    fn text_in(mut self, dir: &Path) -> String {
         self.server.insert("cache".to_owned(), text(&artefacts::cache()));
-        self.server.insert("state".to_owned(), text(&dir.path().join("state")));
+        self.server.insert("state".to_owned(), text(&dir.join("state")));
         let mut file = Table::new();
         file.insert("server".to_owned(), self.server.into());
         file.insert("plugin".to_owned(), self.plugins.into_iter().map(|plugin| plugin.0).collect::<Vec<_>>().into());
         file.insert("rule".to_owned(), self.rules.into_iter().map(|rule| rule.0).collect::<Vec<_>>().into());
         let toml = toml::to_string(&file).expect("a table is TOML");
-        fs::write(dir.path().join("mcp-host.toml"), toml + &self.more).expect("the config can be written");
-        WrittenConfig { dir }
+        toml + &self.more
     }
 }
 
@@ -85,6 +89,13 @@ impl WrittenConfig {
     /// Its file.
     pub fn path(&self) -> PathBuf {
         self.dir.path().join("mcp-host.toml")
+    }
+
+    /// Puts another one in its place, as careful editors do: beside it first, then renamed to it.
+    pub fn replace(&self, config: ConfigFile) {
+        let aside = self.dir().join("mcp-host.toml~");
+        fs::write(&aside, config.text_in(self.dir())).expect("the config can be written");
+        fs::rename(aside, self.path()).expect("the config can be renamed");
     }
 
     /// Its directory.
@@ -137,6 +148,19 @@ impl Plugin {
     /// The guest `keep`, mounted at `keep://NAME/`.
     pub fn keep(name: &str) -> Self {
         Self::new(name, &artefacts::fixture("keep"), &format!("keep://{name}/"))
+    }
+
+    /// The guest `moody` on that folder, mounted at `moody://NAME/`, asked what changed ten times a second.
+    pub fn moody(name: &str, folder: &Path) -> Self {
+        Self::new(name, &artefacts::fixture("moody"), &format!("moody://{name}/"))
+            .dir(folder, "/data")
+            .set("watch-interval", "100ms")
+    }
+
+    /// Sets a key.
+    pub fn set(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.0.insert(key.to_owned(), value.into());
+        self
     }
 
     /// Says something to the provider.

@@ -120,6 +120,20 @@ impl HttpWire {
         self.post(&message)
     }
 
+    /// The stream on which a session is told what it did not ask for.
+    pub async fn events(&self) -> Response {
+        let session = self.session.as_deref().expect("only sessions have one");
+        let request = self
+            .client
+            .get(&self.url)
+            .header(ACCEPT, "text/event-stream")
+            .header("MCP-Protocol-Version", self.revision.as_str())
+            .header("Mcp-Session-Id", session);
+        let response = send(request).await;
+        assert_eq!(response.status(), 200);
+        response
+    }
+
     /// Any message, with the headers that belong to it.
     pub fn post(&self, message: &Value) -> RequestBuilder {
         let mut request = self

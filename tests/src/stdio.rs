@@ -1,5 +1,6 @@
 //! A server that speaks over its standard streams, as desktop clients start it.
 
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -27,7 +28,7 @@ impl Stdio {
 
     /// Starts a server and meets it in that revision.
     pub async fn start_in(config: &WrittenConfig, revision: Revision) -> Self {
-        let (process, stdin, stdout) = spawn(config);
+        let (process, stdin, stdout) = spawn(&config.path(), &[]);
         let client = Client::connect((stdout, stdin), revision).await;
         Self { process, client }
     }
@@ -74,14 +75,23 @@ pub struct StdioWire {
 impl StdioWire {
     /// Starts a server that nothing has been said to.
     pub fn stranger(config: &WrittenConfig, revision: Revision) -> Self {
-        let (process, stdin, stdout) = spawn(config);
+        Self::stranger_at(&config.path(), &[], revision)
+    }
+
+    fn stranger_at(config: &Path, options: &[&str], revision: Revision) -> Self {
+        let (process, stdin, stdout) = spawn(config, options);
         let lines = BufReader::new(stdout).lines();
         Self { process, stdin: Some(stdin), lines, revision, last_id: 0, early: Vec::new() }
     }
 
     /// Starts a server and says hello in that revision, if it begins so.
     pub async fn start(config: &WrittenConfig, revision: Revision) -> Self {
-        let mut wire = Self::stranger(config, revision);
+        Self::start_at(&config.path(), &[], revision).await
+    }
+
+    /// The same with a config file wherever it is, and more options.
+    pub async fn start_at(config: &Path, options: &[&str], revision: Revision) -> Self {
+        let mut wire = Self::stranger_at(config, options, revision);
         if wire.revision.has_initialize() {
             let answer = wire.request("initialize", wire::hello(&wire.revision)).await;
             assert_eq!(answer.result()["protocolVersion"], wire.revision.as_str());
@@ -115,6 +125,27 @@ impl StdioWire {
                 return Answer { status: None, message };
             }
             self.early.push(message);
+        }
+    }
+
+    /// What came while answers were waited for, and is no answer that somebody still waits for.
+    pub fn early(&mut self) -> Vec<Value> {
+        self.early.extract_if(.., |message| message["method"].is_string()).collect()
+    }
+
+    /// The next notification of that method, be it one that came early; others are passed over.
+    pub async fn notification(&mut self, method: &str) -> Value {
+        while !self.early.is_empty() {
+            let message = self.early.remove(0);
+            if message["method"] == method {
+                return message;
+            }
+        }
+        loop {
+            let message = self.message().await.expect("a notification before the end");
+            if message["method"] == method {
+                return message;
+            }
         }
     }
 
@@ -180,8 +211,8 @@ impl StdioWire {
     }
 }
 
-fn spawn(config: &WrittenConfig) -> (Process, ChildStdin, ChildStdout) {
+fn spawn(config: &Path, options: &[&str]) -> (Process, ChildStdin, ChildStdout) {
     let mut command = host_command();
-    command.args(["serve", "--stdio", "--config"]).arg(config.path());
+    command.args(["serve", "--stdio"]).args(options).arg("--config").arg(config);
     Process::start(command)
 }

@@ -12,6 +12,7 @@ mod demo;
 mod fuzz;
 mod plugins;
 mod progress;
+mod soak;
 mod test;
 mod toolchain;
 mod workspace;
@@ -24,6 +25,7 @@ use crate::demo::Demo;
 use crate::fuzz::Fuzz;
 use crate::plugins::Plugins;
 use crate::progress::Progress;
+use crate::soak::Soak;
 use crate::test::Test;
 use crate::workspace::Workspace;
 
@@ -55,6 +57,8 @@ enum Task {
     Test(Test),
     /// Feed what a fuzzer makes up to all that takes bytes of strangers
     Fuzz(Fuzz),
+    /// Have thousands of subscribers told of changes for some minutes: none may lose one, and memory must stay flat
+    Soak(Soak),
     /// Install the official clients and tools that the tests drive the host with, into target/clients
     Clients,
 }
@@ -78,6 +82,7 @@ fn run(task: Task, progress: &Progress) -> anyhow::Result<()> {
         Task::Demo(task) => task.run(&workspace, progress),
         Task::Test(task) => task.run(&workspace, progress),
         Task::Fuzz(task) => task.run(&workspace, progress),
+        Task::Soak(task) => task.run(&workspace, progress),
         Task::Clients => clients::install(&workspace, progress),
     }
 }

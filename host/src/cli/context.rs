@@ -1,6 +1,6 @@
 //! What every command has: the config, a host to ask, and both standard streams.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::arguments::Common;
 use super::colour::When;
@@ -26,6 +26,11 @@ impl Context {
         let messages = Messages::stderr(common.color);
         logging::start(&common.log, common.log_format, &messages);
         Self { config: common.config.clone(), colour: common.color, messages }
+    }
+
+    /// The config file.
+    pub(super) fn config_file(&self) -> &Path {
+        &self.config
     }
 
     /// Reads the config.

@@ -81,7 +81,8 @@ impl Args {
 
 /// The URI as the host spells it.
 fn normal(host: &Host, uri: &str) -> String {
-    let mounts = host.config().plugins.iter().map(|plugin| (plugin.mount.clone(), ()));
+    let config = host.config();
+    let mounts = config.plugins.iter().map(|plugin| (plugin.mount.clone(), ()));
     let router = Router::new(mounts).ok();
     let routed = router.as_ref().and_then(|router| router.route(uri).ok());
     routed.map_or_else(|| uri.to_owned(), |routed| routed.uri.into())

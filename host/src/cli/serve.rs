@@ -1,19 +1,27 @@
 //! `serve`: the MCP server, over HTTP when the config or the command line names an address, else over stdio.
 
+mod files;
+mod reload;
+
 use std::io::IsTerminal;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use tokio::net::TcpListener;
 
+use tokio_util::task::AbortOnDropHandle;
+
+use self::reload::Reloader;
 use super::context::Context;
 use super::failure::Failure;
-use super::signals;
-use crate::config::{HttpAddress, HttpAddressError};
+use super::signals::{self, Hangup};
+use crate::config::{Config, HttpAddress, HttpAddressError};
 use crate::server;
 
 const EXAMPLES: &str = "\
 It ends in order on SIGINT and SIGTERM: requests in flight are answered first. A second signal ends it at once.
+It reloads when the config or a component changes, and on SIGHUP: no connection, no subscription and no request in flight
+is lost, and what cannot be used changes nothing but the log.
 
 Examples:
   mcp-host serve                         as the config says
@@ -32,12 +40,16 @@ pub(super) struct Args {
     /// Listen for HTTP at this loopback address and port, whatever the config says
     #[arg(long, value_name = "ADDRESS", value_parser = http_address)]
     http: Option<HttpAddress>,
+
+    /// Serve what there is at the start, whatever changes; SIGHUP ends the server, as it does any program
+    #[arg(long)]
+    no_reload: bool,
 }
 
 impl Args {
     pub(super) async fn run(self, context: &Context) -> Result<(), Failure> {
-        let mut config = context.config()?;
-        config.server.http = self.address(config.server.http);
+        let config = self.adapt(context.config()?);
+        let hangup = if self.no_reload { None } else { Some(Hangup::new().context("cannot listen to signals")?) };
         let shutdown = signals::shutdown().context("cannot listen to signals")?;
         // Before anything is compiled: an address that is taken is told at once.
         let listener = match config.server.http {
@@ -48,6 +60,11 @@ impl Args {
         let Some(host) = started.transpose()?.map(Arc::new) else {
             return Ok(());
         };
+        let reloading = hangup.map(|hangup| {
+            let file = context.config_file().to_owned();
+            let reloader = Reloader { file, adapt: move |config| self.adapt(config), hangup };
+            AbortOnDropHandle::new(tokio::spawn(reloader.run(host.clone())))
+        });
         if let Some(listener) = listener {
             context.messages.listening(listener.local_addr().context("the listener has no address")?);
             server::serve_http(host, listener, shutdown).await?;
@@ -60,7 +77,14 @@ impl Args {
             }
             server::serve_stdio(host, shutdown).await?;
         }
+        drop(reloading);
         Ok(())
+    }
+
+    /// The config with what the command line has to say about it.
+    fn adapt(&self, mut config: Config) -> Config {
+        config.server.http = self.address(config.server.http);
+        config
     }
 
     /// Where to listen for HTTP, if at all.
@@ -96,10 +120,10 @@ mod tests {
     fn the_command_line_wins_over_the_config_and_stdio_over_all() {
         let configured = Some(address("127.0.0.1:1"));
         let asked = Some(address("127.0.0.1:2"));
-        assert_eq!(Args { stdio: false, http: None }.address(None), None);
-        assert_eq!(Args { stdio: false, http: None }.address(configured), configured);
-        assert_eq!(Args { stdio: false, http: asked }.address(configured), asked);
-        assert_eq!(Args { stdio: true, http: None }.address(configured), None);
+        assert_eq!(Args { stdio: false, http: None, no_reload: false }.address(None), None);
+        assert_eq!(Args { stdio: false, http: None, no_reload: false }.address(configured), configured);
+        assert_eq!(Args { stdio: false, http: asked, no_reload: false }.address(configured), asked);
+        assert_eq!(Args { stdio: true, http: None, no_reload: false }.address(configured), None);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Ending in order: the first SIGINT or SIGTERM asks for it, a second one does not wait.
+//! Signals: the first SIGINT or SIGTERM asks for an end in order, a second one does not wait; SIGHUP asks for a reload.
 
 use std::io;
 
@@ -63,5 +63,45 @@ impl Signals {
             std::future::pending::<()>().await;
         }
         130
+    }
+}
+
+/// SIGHUP, from when this is made: none is lost, and several may count as one.
+#[cfg(unix)]
+pub(super) struct Hangup(tokio::signal::unix::Signal);
+
+#[cfg(unix)]
+impl Hangup {
+    /// From now on SIGHUP does not end the process.
+    ///
+    /// # Errors
+    ///
+    /// The operating system gives no signals.
+    pub(super) fn new() -> io::Result<Self> {
+        tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).map(Self)
+    }
+
+    /// Waits for one.
+    pub(super) async fn next(&mut self) {
+        if self.0.recv().await.is_none() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// There is no such signal here.
+#[cfg(not(unix))]
+pub(super) struct Hangup;
+
+#[cfg(not(unix))]
+impl Hangup {
+    /// Never fails.
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self)
+    }
+
+    /// Waits for ever.
+    pub(super) async fn next(&mut self) {
+        std::future::pending::<()>().await;
     }
 }

@@ -7,6 +7,7 @@
 //! Bounded: [`MOST_PROBLEMS`] problems are kept, the others counted. A line that has a problem is shown as it stands in the
 //! file, but nothing that was read from a variable or from another file ever is.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -141,6 +142,7 @@ pub struct ConfigError {
     text: String,
     problems: Vec<Problem>,
     left_out: usize,
+    files: BTreeSet<PathBuf>,
 }
 
 impl ConfigError {
@@ -154,12 +156,22 @@ impl ConfigError {
             problem.position = problem.mark.as_ref().map(|mark| position(text, mark.span.start));
         }
         problems.sort_by_key(Problem::start);
-        Self { file: file.to_owned(), text: text.to_owned(), problems, left_out }
+        Self { file: file.to_owned(), text: text.to_owned(), problems, left_out, files: BTreeSet::new() }
+    }
+
+    /// The same, with the files that the config depends on.
+    pub(super) fn with_files(self, files: BTreeSet<PathBuf>) -> Self {
+        Self { files, ..self }
     }
 
     /// The file as it was named.
     pub fn file(&self) -> &Path {
         &self.file
+    }
+
+    /// The files that it names, as far as it could be read: another try makes sense when one of them has changed.
+    pub fn files(&self) -> &BTreeSet<PathBuf> {
+        &self.files
     }
 
     /// What is wrong with it, in the order of the file. Never empty.

@@ -29,6 +29,7 @@ impl FromNode for ExistingFile {
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let path = resolve::<Self>(node)?;
+        node.scope.depends_on(absolute(&path).unwrap_or_else(|_| path.clone()));
         if metadata(node, &path, "file")?.is_file() {
             return keep(node, &path).map(Self);
         }

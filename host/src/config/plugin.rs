@@ -13,7 +13,11 @@ use super::limits::Limits;
 use super::paths::ExistingFile;
 use super::reader::{FromNode, Node};
 use super::settings::Settings;
+use super::time::{SECOND, Time};
 use crate::uri::{Mount, MountError};
+
+/// How often a plugin that somebody watches is asked what changed.
+pub type WatchInterval = Time<100, { 2 * SECOND }, { 3600 * SECOND }>;
 
 /// A provider at its place: `[[plugin]]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +39,9 @@ pub struct Plugin {
     pub limits: Limits,
     /// Whether its instances serve more than one call. Each call gets a fresh one unless set.
     pub instances: Option<Instances>,
+    /// How often it is asked what changed while somebody watches it, unless it hints otherwise. 2 s unless set; 100 ms to
+    /// 1 h.
+    pub watch_interval: WatchInterval,
 }
 
 impl Plugin {
@@ -49,6 +56,7 @@ impl Plugin {
             grants: Grants::default(),
             limits: Limits::default(),
             instances: None,
+            watch_interval: WatchInterval::default(),
         }
     }
 }
@@ -70,9 +78,11 @@ impl FromNode for Plugin {
             let grants = table.or_default("grants");
             let limits = table.or_default("limits");
             let instances = table.optional("instances");
+            let watch_interval = table.or_default("watch-interval");
             // What is wrong with the component is reported; the rest is still worth comparing with other plugins.
             let component = component.map(|ExistingFile(path)| path).unwrap_or_default();
-            Some(Self { digest, config, grants, limits, instances, ..Self::new(name?, component, mount?) })
+            let plugin = Self::new(name?, component, mount?);
+            Some(Self { digest, config, grants, limits, instances, watch_interval, ..plugin })
         })
     }
 }

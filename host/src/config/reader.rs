@@ -8,8 +8,9 @@ mod node;
 mod table;
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::Environment;
 use super::error::{Problem, Problems};
@@ -26,11 +27,13 @@ pub(super) struct Scope<'a> {
     /// What `~` and variables stand for.
     pub(super) environment: &'a Environment,
     problems: RefCell<Problems>,
+    /// The files that the config names, whether they are there or not.
+    files: RefCell<BTreeSet<PathBuf>>,
 }
 
 impl<'a> Scope<'a> {
     pub(super) fn new(text: &'a str, base: &'a Path, environment: &'a Environment) -> Self {
-        Self { text, base, environment, problems: RefCell::default() }
+        Self { text, base, environment, problems: RefCell::default(), files: RefCell::default() }
     }
 
     /// Gathers a problem.
@@ -38,9 +41,14 @@ impl<'a> Scope<'a> {
         self.problems.borrow_mut().push(problem);
     }
 
-    /// What was gathered.
-    pub(super) fn into_problems(self) -> Problems {
-        self.problems.into_inner()
+    /// Remembers that the config depends on a file.
+    pub(super) fn depends_on(&self, file: PathBuf) {
+        self.files.borrow_mut().insert(file);
+    }
+
+    /// What was gathered: problems, and the files that the config depends on.
+    pub(super) fn into_gathered(self) -> (Problems, BTreeSet<PathBuf>) {
+        (self.problems.into_inner(), self.files.into_inner())
     }
 
     fn written(&self, span: &Range<usize>) -> &'a str {

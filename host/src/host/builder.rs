@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use futures::future::join_all;
+use tokio::sync::Mutex;
 
+use super::generation::{Generation, by_name};
 use super::{Dirs, Host};
 use crate::access::Access;
-use crate::catalog::{Catalog, CursorKey, KeyError, Slot};
-use crate::config::{self, Config};
-use crate::plugin::{self, Compiler, LoadError, Plugin, Plugins, Progress};
-use crate::uri::{Overlap, Router};
+use crate::catalog::{Catalog, CursorKey, KeyError};
+use crate::config::Config;
+use crate::plugin::{self, Compiler, Plugins, Progress};
+use crate::uri::Overlap;
 use crate::watch::Hub;
 
 /// Why a host does not start.
@@ -64,25 +67,31 @@ impl Builder {
             Some(key) => CursorKey::new(*key.expose()),
             None => CursorKey::kept_in(&dirs.state()?)?,
         };
-        let mut plugins = Plugins::start(compiler, config.server.compile.clone(), &dirs.cache()?, progress)?;
-        if config.plugins.iter().any(|plugin| !plugin.grants.keyvalue.is_empty()) {
-            plugins = plugins.keeping_state_in(dirs.state()?);
-        }
-        let mut declared: Vec<_> = config.plugins.iter().collect();
-        declared.sort_by_key(|plugin| plugin.name.as_str());
-        let router = Router::new(declared.iter().enumerate().map(|(place, plugin)| (plugin.mount.clone(), place)))?;
+        let plugins = Plugins::start(compiler, config.server.compile.clone(), &dirs.cache()?, progress)?;
+        let plugins = match dirs.state() {
+            // Plugins that come with a reload may keep something, too.
+            Ok(state) => plugins.keeping_state_in(state),
+            Err(error) if config.plugins.iter().any(|plugin| !plugin.grants.keyvalue.is_empty()) => return Err(error),
+            Err(_) => plugins,
+        };
+        let config = Arc::new(config);
+        let declared = by_name(&config);
         let loaded = join_all(declared.iter().map(|plugin| plugins.load(plugin))).await;
-        let slots: Vec<_> = declared.iter().zip(loaded).map(|(plugin, loaded)| taken_in(plugin, loaded)).collect();
+        for (plugin, error) in
+            declared.iter().zip(&loaded).filter_map(|(plugin, loaded)| Some((plugin, loaded.as_ref().err()?)))
+        {
+            let plugin = plugin.name.as_str();
+            tracing::error!(plugin, %error, "a plugin could not be loaded; the others are served without it");
+        }
+        let loaded = declared.into_iter().zip(loaded).map(|(plugin, loaded)| (plugin, loaded.map(Arc::new))).collect();
         let access = Arc::new(Access::new(&config.rules));
-        let watches = Hub::new(slots.iter().map(|slot| slot.plugin.as_ref().ok()), access.clone());
-        Ok(Host { catalog: Catalog::new(&key), access, watches, router, slots, config })
+        let generation = Generation::new(1, config.clone(), loaded, access.clone())?;
+        Ok(Host {
+            watches: Hub::new(generation.plugins(), access),
+            generation: ArcSwap::from_pointee(generation),
+            catalog: Catalog::new(&key),
+            plugins,
+            reloading: Mutex::default(),
+        })
     }
-}
-
-fn taken_in(plugin: &config::Plugin, loaded: Result<Plugin, LoadError>) -> Slot {
-    let name = plugin.name.as_str().to_owned();
-    if let Err(error) = &loaded {
-        tracing::error!(plugin = %name, %error, "a plugin could not be loaded; the others are served without it");
-    }
-    Slot { name, mount: plugin.mount.clone(), plugin: loaded.map(Arc::new) }
 }

@@ -1,6 +1,7 @@
 //! How plugins are: loaded or not, set aside or not, and what went wrong with them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::catalog::Slot;
@@ -9,34 +10,34 @@ use crate::uri::Mount;
 
 /// How a plugin is at one moment.
 #[derive(Debug)]
-pub struct Status<'a> {
+pub struct Status {
     /// Its name in the configuration.
-    pub name: &'a str,
+    pub name: String,
     /// The URI prefix that it owns.
-    pub mount: &'a Mount,
+    pub mount: Mount,
     /// Whether it can be asked.
-    pub state: State<'a>,
+    pub state: State,
     /// How often something went wrong with it since it was loaded, by kind. Kinds of which there was nothing are not in it.
     pub faults: BTreeMap<FaultKind, u64>,
 }
 
 /// Whether a plugin can be asked.
 #[derive(Debug)]
-pub enum State<'a> {
+pub enum State {
     /// It is asked.
     Loaded,
     /// It could not be loaded. The others are served without it.
-    NotLoaded(&'a LoadError),
+    NotLoaded(Arc<LoadError>),
     /// It kept failing. It is tried again with the first call that comes after so long.
     SetAside(Duration),
 }
 
-impl<'a> Status<'a> {
-    pub(super) fn of(slot: &'a Slot) -> Self {
+impl Status {
+    pub(super) fn of(slot: &Slot) -> Self {
         let (state, faults) = match &slot.plugin {
             Ok(plugin) => (plugin.set_aside().map_or(State::Loaded, State::SetAside), plugin.faults()),
-            Err(error) => (State::NotLoaded(error), BTreeMap::new()),
+            Err(error) => (State::NotLoaded(error.clone()), BTreeMap::new()),
         };
-        Self { name: &slot.name, mount: &slot.mount, state, faults }
+        Self { name: slot.name.clone(), mount: slot.mount.clone(), state, faults }
     }
 }

@@ -7,7 +7,7 @@
 //! Bounded: a file of 256 MiB, of which this process never holds more than a small piece; [`MOST_INTERFACES`] imports and as
 //! many exports; for the compiler, `server.compile`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -77,6 +77,11 @@ impl Loader {
         let component = cell.get_or_try_init(|| self.compiled(&file)).await?.clone();
         self.count_interfaces(&file, &component)?;
         Ok(Compiled { digest: file.digest, size: file.size, component })
+    }
+
+    /// Forgets all components but those. Plugins that are made of others keep them.
+    pub(super) async fn forget_all_but(&self, used: &HashSet<Digest>) {
+        self.components.lock().await.retain(|digest, _| used.contains(digest));
     }
 
     async fn compiled(&self, file: &ComponentFile) -> Result<Component, LoadError> {

@@ -1,11 +1,12 @@
 //! Hints about how a resource may be used and shown.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use iri_string::types::UriStr;
 
 /// Hints for clients (MCP 2025-06-18, "Annotations").
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Hash)]
 pub struct Annotations {
     /// For whom the resource is; empty when nothing is said.
     pub audience: Vec<Role>,
@@ -23,7 +24,7 @@ impl Annotations {
 }
 
 /// Whom a resource is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// A person.
     User,
@@ -47,8 +48,15 @@ impl Priority {
     }
 }
 
+/// Both zeros are equal, and so are their hashes; there is no NaN.
+impl Hash for Priority {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.0 + 0.0).to_bits().hash(state);
+    }
+}
+
 /// A moment in time as an RFC 3339 timestamp, in the spelling that the provider chose.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Timestamp(String);
 
 impl Timestamp {
@@ -73,7 +81,7 @@ impl fmt::Display for Timestamp {
 }
 
 /// A picture that clients may show beside a resource (MCP 2025-11-25, "Icons").
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Icon {
     src: String,
     /// Its MIME type, where the URI does not tell.
@@ -101,7 +109,7 @@ impl Icon {
 }
 
 /// The background that an icon is drawn for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Theme {
     /// A light background.
     Light,

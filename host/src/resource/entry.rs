@@ -9,7 +9,7 @@ use crate::uri::Uri;
 pub type Meta = serde_json::Map<String, serde_json::Value>;
 
 /// One resource of the catalog: everything about it but its content.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 pub struct Entry {
     /// Its URI: the mount of its plugin and its path, normalised.
     pub uri: Uri,

@@ -4,7 +4,7 @@ use super::{Annotations, Icon, Meta};
 use crate::uri::Template;
 
 /// A family of resources that are read by building a URI.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 pub struct EntryTemplate {
     /// The RFC 6570 template of the members' URIs: the mount of the plugin and its path template.
     pub uri_template: Template,

@@ -4,26 +4,50 @@
 //!
 //! | capability | when |
 //! |---|---|
-//! | `resources` | always; `subscribe` and `listChanged` in it when a provider tells what changes |
+//! | `resources` | always; `listChanged` in it always, as a reload may change what is listed; `subscribe` when a provider tells what changes |
 //! | `completions` | always, from 2025-03-26 on; what was there before has no capability |
 //! | `logging` | in revisions with sessions |
 //! | `prompts`, `tools` | when the configuration has them announced, of which there are none then |
 
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
 use rmcp::model::{Implementation, JsonObject, PromptsCapability, ServerCapabilities, ServerConfig, ToolsCapability};
 
 use super::revision::Revision;
 use crate::config::Announced;
 use crate::host::Host;
 
-/// What that host says of itself, in the words of all revisions together.
-pub(super) fn of(host: &Host) -> ServerConfig {
-    let server = &host.config().server;
+/// What this server says of itself in the words of all revisions together, made once for each generation.
+#[derive(Debug, Default)]
+pub(super) struct About(ArcSwapOption<Made>);
+
+#[derive(Debug)]
+struct Made {
+    generation: u64,
+    about: Arc<ServerConfig>,
+}
+
+impl About {
+    /// What it says now.
+    pub(super) fn now(&self, host: &Host) -> Arc<ServerConfig> {
+        let generation = host.generation();
+        if let Some(made) = self.0.load().as_ref().filter(|made| made.generation == generation) {
+            return made.about.clone();
+        }
+        let about = Arc::new(of(host));
+        self.0.store(Some(Arc::new(Made { generation, about: about.clone() })));
+        about
+    }
+}
+
+fn of(host: &Host) -> ServerConfig {
+    let config = host.config();
+    let server = &config.server;
     let mut capabilities = ServerCapabilities::builder().enable_resources().enable_completions().build();
     capabilities.logging = Some(JsonObject::new());
-    if let Some(resources) = &mut capabilities.resources
-        && host.is_watching()
-    {
-        resources.subscribe = Some(true);
+    if let Some(resources) = &mut capabilities.resources {
+        resources.subscribe = host.is_watching().then_some(true);
         resources.list_changed = Some(true);
     }
     for announced in &server.announce {

@@ -17,7 +17,7 @@ use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use tokio_util::sync::CancellationToken;
 
-use super::about;
+use super::about::{self, About};
 use super::client_log::ClientLog;
 use super::error::to_rpc;
 use super::live::{self, Session};
@@ -41,7 +41,7 @@ pub(super) enum Face {
 /// Answers MCP requests. One for each session, or for each request where there are no sessions.
 pub(super) struct Handler {
     host: Arc<Host>,
-    info: Arc<ServerConfig>,
+    about: Arc<About>,
     face: Face,
     log: ClientLog,
     session: Session,
@@ -50,13 +50,8 @@ pub(super) struct Handler {
 }
 
 impl Handler {
-    pub(super) fn new(host: Arc<Host>, info: Arc<ServerConfig>, face: Face, ending: CancellationToken) -> Self {
-        Self { host, info, face, log: ClientLog::default(), session: Session::default(), ending }
-    }
-
-    /// What this server says of itself.
-    pub(super) fn info(host: &Host) -> Arc<ServerConfig> {
-        Arc::new(about::of(host))
+    pub(super) fn new(host: Arc<Host>, about: Arc<About>, face: Face, ending: CancellationToken) -> Self {
+        Self { host, about, face, log: ClientLog::default(), session: Session::default(), ending }
     }
 
     /// Who asks, if what is asked makes sense.
@@ -77,8 +72,7 @@ impl Handler {
             "initialize" | "ping" => revision.has_sessions(),
             "logging/setLevel" => revision.has_logging(),
             "resources/subscribe" | "resources/unsubscribe" => revision.has_sessions() && self.host.is_watching(),
-            "server/discover" => !revision.has_sessions(),
-            "subscriptions/listen" => !revision.has_sessions() && self.host.is_watching(),
+            "server/discover" | "subscriptions/listen" => !revision.has_sessions(),
             "prompts/list" | "prompts/get" => self.announces(Announced::Prompts),
             "tools/list" | "tools/call" => self.announces(Announced::Tools),
             _ => false,
@@ -124,7 +118,7 @@ async fn unless_cancelled<T>(
 
 impl ServerHandler for Handler {
     fn get_info(&self) -> ServerConfig {
-        (*self.info).clone()
+        (*self.about.now(&self.host)).clone()
     }
 
     async fn initialize(
@@ -267,9 +261,7 @@ impl ServerHandler for Handler {
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        if self.host.is_watching()
-            && let Ok(who) = self.principal_of(&context.extensions)
-        {
+        if let Ok(who) = self.principal_of(&context.extensions) {
             self.session.watch_listing(&self.host, &who, &context.peer).await;
         }
     }
@@ -283,7 +275,8 @@ impl ServerHandler for Handler {
             return Err(ErrorData::method_not_found::<SubscribeRequestMethod>());
         }
         let who = self.admit(&context)?;
-        self.session.subscribe(&self.host, &who, &context.peer, &request.uri).await
+        let subscribed = self.session.subscribe(&self.host, &who, &context.peer, &request.uri);
+        unless_cancelled(&context, subscribed).await
     }
 
     async fn unsubscribe(
@@ -299,7 +292,7 @@ impl ServerHandler for Handler {
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
-        self.host.is_watching().then(|| live::accepted(&self.host, requested))
+        Some(live::accepted(&self.host, requested))
     }
 
     async fn listen(&self, stream: SubscriptionContext) -> Result<(), ErrorData> {

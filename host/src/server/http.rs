@@ -25,6 +25,7 @@ use tokio_util::task::TaskTracker;
 
 use self::guarded::Guarded;
 use self::in_flight::InFlight;
+use super::about::About;
 use super::handler::{Face, Handler};
 use super::{MAX_DRAIN, ServeError};
 use crate::access::Principal;
@@ -94,8 +95,8 @@ fn mcp_service(
         .with_json_response(true)
         .with_allowed_origins(ORIGINS)
         .with_cancellation_token(streams);
-    let info = Handler::info(&host);
-    let handler = move || Ok::<_, io::Error>(Handler::new(host.clone(), info.clone(), Face::Http, ending.clone()));
+    let about = Arc::new(About::default());
+    let handler = move || Ok::<_, io::Error>(Handler::new(host.clone(), about.clone(), Face::Http, ending.clone()));
     StreamableHttpService::new(handler, Arc::new(sessions), config)
 }
 

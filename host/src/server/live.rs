@@ -1,8 +1,10 @@
 //! Updates to clients that asked for them: for the session-based revisions as notifications of the session, for 2026-07-28
 //! on the stream of `subscriptions/listen`.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
+use futures::stream::{FuturesUnordered, TryStreamExt};
 use rmcp::model::{ResourceUpdatedNotificationParam, SubscriptionFilter};
 use rmcp::service::{Peer, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer};
@@ -13,7 +15,11 @@ use tokio_util::task::AbortOnDropHandle;
 use super::error::to_rpc;
 use crate::access::Principal;
 use crate::host::Host;
+use crate::resource::Error;
 use crate::watch::{Subscriber, Update};
+
+/// Resources of one stream that are being subscribed to at the same time.
+const MAX_SUBSCRIBING: usize = 64;
 
 /// What one session is told. It ends with the session.
 #[derive(Default)]
@@ -39,9 +45,9 @@ impl Session {
         who: &Principal,
         client: &Peer<RoleServer>,
         uri: &str,
-    ) -> Result<(), ErrorData> {
+    ) -> Result<(), Error> {
         let live = self.live(host, who, client).await;
-        host.subscribe(&live.subscriber, uri).await.map_err(|error| to_rpc(&error))
+        host.subscribe(&live.subscriber, uri).await
     }
 
     /// `resources/unsubscribe`. That there is no such subscription is no error.
@@ -100,27 +106,53 @@ pub(super) async fn listen(host: &Host, who: &Principal, stream: SubscriptionCon
     if stream.accepted().resources_list_changed == Some(true) {
         subscriber.watch_listing();
     }
-    for uri in stream.accepted().resource_subscriptions.iter().flatten() {
-        match host.subscribe(&subscriber, uri).await {
-            // It was acknowledged before it counted, and what changed in between is not known: better told once too often.
-            Ok(()) if stream.sink().notify_resource_updated(uri).await.is_err() => return,
-            Ok(()) => {}
-            // The revision has no way to refuse a single one any more: it is as if it never changed.
-            Err(error) => tracing::debug!(%uri, %error, "a resource of subscriptions/listen cannot be watched"),
+    let subscribing = async {
+        let mut under_way = FuturesUnordered::new();
+        for uri in stream.accepted().resource_subscriptions.iter().flatten() {
+            if under_way.len() == MAX_SUBSCRIBING {
+                under_way.try_next().await?;
+            }
+            under_way.push(subscribe_or_not(host, &subscriber, &stream, uri));
         }
+        while under_way.try_next().await?.is_some() {}
+        Ok(())
+    };
+    let delivering = async {
+        // It has no end but an error.
+        let sent: Result<Infallible, ()> = loop {
+            let sent = match subscriber.next().await {
+                Update::Resource(uri) => stream.sink().notify_resource_updated(uri).await,
+                Update::Listing => stream.sink().notify_resource_list_changed().await,
+            };
+            if sent.is_err() {
+                break Err(());
+            }
+        };
+        sent
+    };
+    let served = async { tokio::try_join!(subscribing, delivering) };
+    tokio::select! {
+        // The client is gone.
+        _ = served => {}
+        () = stream.cancelled() => {}
+        () = ending.cancelled() => {}
     }
-    loop {
-        let update = tokio::select! {
-            update = subscriber.next() => update,
-            () = stream.cancelled() => return,
-            () = ending.cancelled() => return,
-        };
-        let sent = match update {
-            Update::Resource(uri) => stream.sink().notify_resource_updated(uri).await,
-            Update::Listing => stream.sink().notify_resource_list_changed().await,
-        };
-        if sent.is_err() {
-            return;
+}
+
+/// Subscribes to one resource of a stream, if that can be done.
+async fn subscribe_or_not(
+    host: &Host,
+    subscriber: &Subscriber,
+    stream: &SubscriptionContext,
+    uri: &str,
+) -> Result<(), ()> {
+    match host.subscribe(subscriber, uri).await {
+        // It was acknowledged before it counted, and what changed in between is not known: better told once too often.
+        Ok(()) => stream.sink().notify_resource_updated(uri).await.map_err(drop),
+        // The revision has no way to refuse a single one any more: it is as if it never changed.
+        Err(error) => {
+            tracing::debug!(%uri, %error, "a resource of subscriptions/listen cannot be watched");
+            Ok(())
         }
     }
 }

@@ -29,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::lines::{Line, Lines, Output};
 use self::taken::{BatchId, Due, Taken};
+use super::about::About;
 use super::handler::{Face, Handler};
 use super::message::{self, Kind, Message, Refusal, Sent};
 use super::revision::Revision;
@@ -40,9 +41,9 @@ const MAX_IN_FLIGHT: usize = 64;
 
 /// Serves one client over stdio until it closes its end, or until `shutdown` fires; requests in flight are answered first.
 pub async fn serve_stdio(host: Arc<Host>, shutdown: CancellationToken) -> Result<(), ServeError> {
-    let info = Handler::info(&host);
+    let about = Arc::new(About::default());
     let ending = CancellationToken::new();
-    let handler = Handler::new(host, info, Face::Stdio, ending.clone());
+    let handler = Handler::new(host, about, Face::Stdio, ending.clone());
     let service = match handler.serve(Orderly::new(shutdown, ending)).await {
         Ok(service) => service,
         // A client that goes away, or a signal, before anything was asked.

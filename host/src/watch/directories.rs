@@ -1,58 +1,171 @@
 //! Noticing at once that something below a granted directory changed, as far as the operating system tells.
 //!
-//! Where it does not (too many directories for inotify, a file system of the network), the interval alone says when to ask,
-//! and the log says so.
+//! Where it does not, the interval alone says when to ask, and the log says so: too many directories for inotify, a file
+//! system of the network, a directory that is not there. After events were lost, or when a granted directory is another one
+//! than it was, everything is watched anew.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use notify::event::ModifyKind;
+use notify::{ErrorKind, Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
 
 use crate::plugin::Plugin;
 
 /// The granted directories of one plugin, watched.
 pub(super) struct Directories {
-    changed: Arc<Notify>,
+    noticed: Arc<Noticed>,
     /// Ends the watching when dropped.
     _watcher: Option<RecommendedWatcher>,
 }
 
-impl Directories {
-    /// Watches what can be watched of what the plugin was granted. A tree of many directories takes its time.
-    pub(super) async fn watch(plugin: Arc<Plugin>) -> Self {
-        let watching = tokio::task::spawn_blocking(move || Self::watch_now(&plugin)).await;
-        watching.unwrap_or_else(|_| Self { changed: Arc::default(), _watcher: None })
-    }
+/// What the operating system told.
+struct Noticed {
+    plugin: String,
+    /// The directories that were granted.
+    roots: Vec<PathBuf>,
+    changed: Notify,
+    is_stale: AtomicBool,
+    is_told: AtomicBool,
+}
 
-    fn watch_now(plugin: &Plugin) -> Self {
-        let changed = Arc::new(Notify::new());
-        let notify = changed.clone();
-        let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            // An error is an overflow: something was missed, so something changed.
-            if event.map_or(true, |event| !event.kind.is_access()) {
-                notify.notify_one();
-            }
-        });
-        let mut watcher = watcher.inspect_err(|error| told(plugin, error)).ok();
-        for dir in plugin.directories() {
-            if let Some(watching) = &mut watcher
-                && let Err(error) = watching.watch(dir, RecursiveMode::Recursive)
-            {
-                told(plugin, &error);
-            }
-        }
-        Self { changed, _watcher: watcher }
+impl Directories {
+    /// Watches what can be watched of what the plugin was granted, in the place of what was watched `before`. A tree of many
+    /// directories takes its time.
+    pub(super) async fn watch(plugin: &Plugin, before: Option<Self>) -> Self {
+        let roots = plugin.directories().map(Path::to_owned).collect();
+        let is_told = before.is_some_and(|before| before.noticed.is_told.load(Ordering::Relaxed));
+        let noticed = Arc::new(Noticed::new(plugin.name(), roots, is_told));
+        let watched = noticed.clone();
+        let watching = tokio::task::spawn_blocking(move || watched.watch()).await;
+        Self { noticed, _watcher: watching.ok().flatten() }
     }
 
     /// Waits until something changed.
     pub(super) async fn changed(&self) {
-        self.changed.notified().await;
+        self.noticed.changed.notified().await;
+    }
+
+    /// Whether they should be watched anew.
+    pub(super) fn are_stale(&self) -> bool {
+        self.noticed.is_stale.load(Ordering::Relaxed)
     }
 }
 
-fn told(plugin: &Plugin, error: &notify::Error) {
-    tracing::warn!(
-        plugin = plugin.name(), %error,
-        "changes of a granted directory are noticed at the interval only"
-    );
+impl Noticed {
+    fn new(plugin: &str, roots: Vec<PathBuf>, is_told: bool) -> Self {
+        Self {
+            plugin: plugin.to_owned(),
+            roots,
+            changed: Notify::new(),
+            is_stale: AtomicBool::new(false),
+            is_told: AtomicBool::new(is_told),
+        }
+    }
+
+    fn watch(self: &Arc<Self>) -> Option<RecommendedWatcher> {
+        if self.roots.is_empty() {
+            return None;
+        }
+        let noticed = self.clone();
+        let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| noticed.take(event));
+        let mut watcher = watcher.inspect_err(|error| self.failed(error)).ok()?;
+        for root in &self.roots {
+            if let Err(error) = watcher.watch(root, RecursiveMode::Recursive) {
+                // One that is not there may be there the next time.
+                if !matches!(error.kind, ErrorKind::MaxFilesWatch) {
+                    self.is_stale.store(true, Ordering::Relaxed);
+                }
+                self.failed(&error);
+            }
+        }
+        Some(watcher)
+    }
+
+    fn take(&self, event: notify::Result<Event>) {
+        match event {
+            Ok(event) if event.kind.is_access() => return,
+            Ok(event) if event.need_rescan() => {
+                tracing::warn!(
+                    plugin = self.plugin,
+                    "changes of a granted directory came faster than they could be noticed: everything is looked at anew"
+                );
+                self.is_stale.store(true, Ordering::Relaxed);
+            }
+            Ok(event) if self.is_about_a_root(&event) => self.is_stale.store(true, Ordering::Relaxed),
+            Ok(_) => {}
+            // Something below was missed: it changed, and is watched no more.
+            Err(error) => self.failed(&error),
+        }
+        self.changed.notify_one();
+    }
+
+    /// Whether a granted directory itself went away: what is there next is another one.
+    fn is_about_a_root(&self, event: &Event) -> bool {
+        let is_going = matches!(event.kind, EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_)));
+        is_going && event.paths.iter().any(|path| self.roots.contains(path))
+    }
+
+    /// Says once what is not noticed at once.
+    fn failed(&self, error: &notify::Error) {
+        if !self.is_told.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                plugin = self.plugin, %error,
+                "some changes of a granted directory are noticed at the interval only (`watch-interval`)"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+    use notify::event::{AccessKind, CreateKind, Flag, RemoveKind};
+
+    use super::*;
+
+    fn noticed() -> Noticed {
+        Noticed::new("p", vec!["/data".into()], false)
+    }
+
+    fn is_changed(noticed: &Noticed) -> bool {
+        noticed.changed.notified().now_or_never().is_some()
+    }
+
+    #[test]
+    fn reading_a_file_is_no_change() {
+        let noticed = noticed();
+        noticed.take(Ok(Event::new(EventKind::Access(AccessKind::Any))));
+        assert!(!is_changed(&noticed));
+    }
+
+    #[test]
+    fn a_change_is_a_change_and_leaves_the_watching_as_it_is() {
+        let noticed = noticed();
+        noticed.take(Ok(Event::new(EventKind::Create(CreateKind::File)).add_path("/data/a".into())));
+        assert!(is_changed(&noticed) && !noticed.is_stale.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn after_an_overflow_everything_changed_and_is_watched_anew() {
+        let noticed = noticed();
+        noticed.take(Ok(Event::new(EventKind::Other).set_flag(Flag::Rescan)));
+        assert!(is_changed(&noticed) && noticed.is_stale.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn a_granted_directory_that_goes_away_is_watched_anew() {
+        let noticed = noticed();
+        noticed.take(Ok(Event::new(EventKind::Remove(RemoveKind::Folder)).add_path("/data".into())));
+        assert!(is_changed(&noticed) && noticed.is_stale.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn at_the_limit_of_inotify_what_was_noticed_counts_and_the_interval_does_the_rest() {
+        let noticed = noticed();
+        noticed.take(Err(notify::Error::new(ErrorKind::MaxFilesWatch)));
+        assert!(is_changed(&noticed) && noticed.is_told.load(Ordering::Relaxed));
+    }
 }

@@ -1,75 +1,145 @@
-//! Who is interested in what of one plugin.
+//! Who is interested in what, of all plugins.
+//!
+//! Interests are in URIs, not in plugins: a reload that replaces a plugin, takes it away or brings it back leaves them as
+//! they are. A plugin's part of them is what lies below its mount.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use super::mailbox::Mailbox;
-use crate::plugin::ChangeSet;
-use crate::uri::{Path, Uri};
+use crate::access::Principal;
+use crate::uri::{Mount, Path, Uri};
 
-/// Who is interested in what of one plugin.
+/// Who is interested in what.
 #[derive(Debug, Default)]
 pub(super) struct Interests {
-    resources: BTreeMap<Path, Watched>,
+    resources: BTreeMap<Uri, Watched>,
     listing: BTreeMap<u64, Arc<Mailbox>>,
-    /// How many subscriptions have been asked for: those of a round are all up to the number at its beginning.
-    pub(super) asked: u64,
 }
 
 #[derive(Debug)]
 struct Watched {
-    uri: Uri,
+    /// What the provider calls it that was asked for it last.
+    path: Path,
     by: BTreeMap<u64, Arc<Mailbox>>,
 }
 
 impl Interests {
-    pub(super) fn is_empty(&self) -> bool {
-        self.resources.is_empty() && self.listing.is_empty()
+    /// Whether anyone is interested in something of the plugin at that mount.
+    pub(super) fn any_below(&self, mount: &Mount) -> bool {
+        !self.listing.is_empty() || self.below(mount).next().is_some()
     }
 
-    /// What the provider is asked about.
-    pub(super) fn paths(&self) -> Vec<Path> {
-        self.resources.keys().cloned().collect()
+    /// What the provider at that mount is asked about, in order.
+    pub(super) fn paths(&self, mount: &Mount) -> Vec<Path> {
+        self.below(mount).map(|(_, watched)| watched.path.clone()).collect()
     }
 
-    pub(super) fn watch(&mut self, path: &Path, uri: &Uri, mailbox: &Arc<Mailbox>) {
-        let watched =
-            self.resources.entry(path.clone()).or_insert_with(|| Watched { uri: uri.clone(), by: BTreeMap::new() });
-        watched.by.insert(mailbox.id, mailbox.clone());
+    pub(super) fn watch(&mut self, uri: &Uri, path: &Path, mailbox: &Arc<Mailbox>) {
+        let by = match self.resources.get_mut(uri) {
+            Some(watched) => &mut watched.by,
+            None => {
+                let watched = Watched { path: path.clone(), by: BTreeMap::new() };
+                &mut self.resources.entry(uri.clone()).or_insert(watched).by
+            }
+        };
+        by.insert(mailbox.id, mailbox.clone());
     }
 
     pub(super) fn watch_listing(&mut self, mailbox: &Arc<Mailbox>) {
         self.listing.insert(mailbox.id, mailbox.clone());
     }
 
-    pub(super) fn unwatch(&mut self, path: &Path, id: u64) {
-        if let Some(watched) = self.resources.get_mut(path) {
+    pub(super) fn unwatch(&mut self, uri: &Uri, id: u64) {
+        if let Some(watched) = self.resources.get_mut(uri) {
             watched.by.remove(&id);
             if watched.by.is_empty() {
-                self.resources.remove(path);
+                self.resources.remove(uri);
             }
         }
     }
 
-    /// Forgets a subscriber altogether.
-    pub(super) fn forget(&mut self, id: u64) {
+    pub(super) fn unwatch_listing(&mut self, id: u64) {
         self.listing.remove(&id);
-        self.resources.retain(|_, watched| {
-            watched.by.remove(&id);
-            !watched.by.is_empty()
-        });
     }
 
-    /// Tells everyone whom it concerns.
-    pub(super) fn tell(&self, changes: &ChangeSet) {
-        for path in &changes.changed {
-            let Some(watched) = self.resources.get(path) else { continue };
-            for mailbox in watched.by.values() {
-                mailbox.put_resource(&watched.uri);
+    /// Calls what is below that mount by the paths that it has there: the mounts of before were others.
+    pub(super) fn relocate(&mut self, mount: &Mount) {
+        for (uri, watched) in self.resources.range_mut::<str, _>(from(mount)) {
+            let Some(path) = uri.as_str().strip_prefix(mount.as_str()) else { break };
+            if let Ok(located) = mount.compose(path) {
+                watched.path = located.path;
             }
         }
-        if changes.listing_changed {
-            self.listing.values().for_each(|mailbox| mailbox.put_listing());
+    }
+
+    /// Tells those who are interested in that resource.
+    pub(super) fn tell(&self, uri: &Uri) {
+        if let Some((uri, watched)) = self.resources.get_key_value(uri) {
+            watched.by.values().for_each(|mailbox| mailbox.put_resource(uri));
         }
+    }
+
+    /// Tells those who are interested in anything below that mount.
+    pub(super) fn tell_all_below(&self, mount: &Mount) {
+        for (uri, watched) in self.below(mount) {
+            watched.by.values().for_each(|mailbox| mailbox.put_resource(uri));
+        }
+    }
+
+    /// Tells each of those of whom it holds for that resource.
+    pub(super) fn tell_those(&self, concerns: impl Fn(&Principal, &Uri) -> bool) {
+        for (uri, watched) in &self.resources {
+            let concerned = watched.by.values().filter(|mailbox| concerns(&mailbox.who, uri));
+            concerned.for_each(|mailbox| mailbox.put_resource(uri));
+        }
+    }
+
+    /// The principals of those who are interested in what is listed.
+    pub(super) fn listing_principals(&self) -> HashSet<Principal> {
+        self.listing.values().map(|mailbox| mailbox.who.clone()).collect()
+    }
+
+    /// Tells a principal's subscribers that what is listed changed.
+    pub(super) fn tell_listing(&self, who: &Principal) {
+        self.listing.values().filter(|mailbox| mailbox.who == *who).for_each(|mailbox| mailbox.put_listing());
+    }
+
+    fn below(&self, mount: &Mount) -> impl Iterator<Item = (&Uri, &Watched)> {
+        let text = mount.as_str();
+        self.resources.range::<str, _>(from(mount)).take_while(move |(uri, _)| uri.as_str().starts_with(text))
+    }
+}
+
+fn from(mount: &Mount) -> (Bound<&str>, Bound<&str>) {
+    (Bound::Included(mount.as_str()), Bound::Unbounded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plugins_part_is_what_lies_below_its_mount() {
+        let mount = |text: &str| text.parse::<Mount>().unwrap();
+        let mailbox = Arc::new(Mailbox::new(1, Principal::LOCAL));
+        let mut interests = Interests::default();
+        for (of, path) in [("a://x/", "1"), ("a://x/", "2?q"), ("a://y/", "1"), ("b:///", "")] {
+            let located = mount(of).compose(path).unwrap();
+            interests.watch(&located.uri, &located.path, &mailbox);
+        }
+        let paths = |interests: &Interests, of| {
+            let paths = interests.paths(&mount(of));
+            paths.iter().map(|path| path.as_str().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(paths(&interests, "a://x/"), ["1", "2?q"]);
+        assert_eq!(paths(&interests, "b:///"), [""]);
+        assert_eq!(paths(&interests, "a://x/1/"), [""; 0]);
+        assert!(!interests.any_below(&mount("c:///")));
+        interests.relocate(&mount("a://"));
+        assert_eq!(paths(&interests, "a://"), ["x/1", "x/2?q", "y/1"]);
+        interests.unwatch(&mount("b:///").compose("").unwrap().uri, 1);
+        assert!(!interests.any_below(&mount("b:///")));
     }
 }

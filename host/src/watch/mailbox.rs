@@ -5,12 +5,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
+use crate::access::Principal;
 use crate::uri::Uri;
 
 /// The updates that wait for one subscriber: each at most once.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Mailbox {
     pub(super) id: u64,
+    /// Whose it is.
+    pub(super) who: Principal,
     waiting: Mutex<Waiting>,
     filled: Notify,
 }
@@ -29,8 +32,8 @@ pub(super) enum Item {
 }
 
 impl Mailbox {
-    pub(super) fn new(id: u64) -> Self {
-        Self { id, ..Self::default() }
+    pub(super) fn new(id: u64, who: Principal) -> Self {
+        Self { id, who, waiting: Mutex::default(), filled: Notify::new() }
     }
 
     /// Puts in that a resource changed.
@@ -91,7 +94,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_changes_often_waits_once() {
-        let mailbox = Mailbox::new(0);
+        let mailbox = Mailbox::new(0, Principal::LOCAL);
         for _ in 0..1000 {
             mailbox.put_resource(&uri("a"));
             mailbox.put_listing();
@@ -105,7 +108,7 @@ mod tests {
 
     #[test]
     fn what_is_not_subscribed_to_any_more_does_not_wait() {
-        let mailbox = Mailbox::new(0);
+        let mailbox = Mailbox::new(0, Principal::LOCAL);
         mailbox.put_resource(&uri("a"));
         mailbox.forget(&uri("a"));
         assert_eq!(mailbox.take(), None);

@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::future::join_all;
 
 use super::Hub;
 use super::mailbox::{Item, Mailbox};
 use crate::access::Principal;
 use crate::config::Operation;
 use crate::plugin::Fault;
-use crate::uri::{Path, Uri};
+use crate::uri::{Mount, Uri};
 
 /// Something that a subscriber asked to be told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,17 +26,21 @@ pub enum Update {
 
 /// Someone who is told of changes. Dropped, it is told of nothing more and leaves nothing behind.
 pub struct Subscriber {
-    who: Principal,
     mailbox: Arc<Mailbox>,
     hub: Arc<Hub>,
     subscribed: Mutex<BTreeMap<Uri, Subscription>>,
+    serials: AtomicU64,
 }
 
 struct Subscription {
+    /// Tells it apart from one to the same resource that was taken back.
+    serial: u64,
     /// The URI as it was asked for.
     asked: String,
-    slot: usize,
-    path: Path,
+    /// Whether anyone was told that it counts.
+    counts: bool,
+    /// How many wait until it counts.
+    attempts: usize,
 }
 
 impl Subscriber {
@@ -41,12 +48,12 @@ impl Subscriber {
     pub const MAX_RESOURCES: usize = 1024;
 
     pub(super) fn new(id: u64, who: Principal, hub: Arc<Hub>) -> Self {
-        Self { who, mailbox: Arc::new(Mailbox::new(id)), hub, subscribed: Mutex::default() }
+        Self { mailbox: Arc::new(Mailbox::new(id, who)), hub, subscribed: Mutex::default(), serials: AtomicU64::new(0) }
     }
 
     /// Who is told.
     pub fn principal(&self) -> &Principal {
-        &self.who
+        &self.mailbox.who
     }
 
     /// Waits for the next update. Safe to drop: what waits goes on waiting.
@@ -66,10 +73,11 @@ impl Subscriber {
 
     /// The next update, if one waits. What the principal may not read at this moment is not told.
     pub fn take(&self) -> Option<Update> {
+        let access = self.hub.common.access.load();
         loop {
             match self.mailbox.take()? {
                 Item::Listing => return Some(Update::Listing),
-                Item::Resource(uri) if self.hub.access.allows(&self.who, Operation::Read, &uri) => {
+                Item::Resource(uri) if access.allows(self.principal(), Operation::Read, &uri) => {
                     let asked = self.subscribed().get(&uri).map(|subscription| subscription.asked.clone());
                     if let Some(asked) = asked {
                         return Some(Update::Resource(asked));
@@ -80,29 +88,40 @@ impl Subscriber {
         }
     }
 
-    /// Asks to be told when what is listed changes, from now on.
+    /// Asks to be told when what is listed changes. That counts from when [`listing_counts`](Self::listing_counts) returns.
     pub fn watch_listing(&self) {
-        for watcher in self.hub.watchers.iter().flatten() {
-            watcher.interests().watch_listing(&self.mailbox);
-            watcher.wake();
-        }
+        self.hub.common.interests().watch_listing(&self.mailbox);
+        self.hub.watchers().values().for_each(|watcher| watcher.watch_listing());
+    }
+
+    /// Waits, for one who asked, until what is listed is known, so that every change of it is told. That takes a walk through
+    /// the listing, unless somebody with the same rights asked before.
+    pub async fn listing_counts(&self) {
+        let watchers = self.hub.watchers();
+        join_all(watchers.values().map(|watcher| watcher.listing_counts(self.principal()))).await;
     }
 
     /// Takes a subscription back. Nothing is told of that resource any more, not even what waits. Whether there was such a
     /// subscription does not matter.
     pub fn unsubscribe(&self, uri: &Uri) {
-        let Some(subscription) = self.subscribed().remove(uri) else { return };
-        if let Some(watcher) = self.hub.watchers.get(subscription.slot).and_then(Option::as_ref) {
-            watcher.interests().unwatch(&subscription.path, self.mailbox.id);
+        let mut subscribed = self.subscribed();
+        if subscribed.remove(uri).is_some() {
+            self.forget(uri);
         }
-        self.mailbox.forget(uri);
     }
 
-    pub(super) fn mailbox(&self) -> &Arc<Mailbox> {
-        &self.mailbox
+    /// Takes the subscription back that was asked for in that spelling, if there is one.
+    pub(crate) fn unsubscribe_as(&self, asked: &str) -> bool {
+        let mut subscribed = self.subscribed();
+        let uri = subscribed.iter().find(|(_, subscription)| subscription.asked == asked).map(|(uri, _)| uri.clone());
+        let Some(uri) = uri else { return false };
+        subscribed.remove(&uri);
+        self.forget(&uri);
+        true
     }
 
-    pub(super) fn remember(&self, asked: &str, slot: usize, uri: &Uri, path: &Path) -> Result<(), Fault> {
+    /// Begins to subscribe. It is as if nothing had been asked unless the attempt counts in the end.
+    pub(super) fn attempt<'a>(&'a self, asked: &str, uri: &'a Uri) -> Result<Attempt<'a>, Fault> {
         let mut subscribed = self.subscribed();
         if subscribed.len() >= Self::MAX_RESOURCES && !subscribed.contains_key(uri) {
             return Err(Fault::InvalidRequest(format!(
@@ -110,8 +129,16 @@ impl Subscriber {
                 Self::MAX_RESOURCES
             )));
         }
-        subscribed.insert(uri.clone(), Subscription { asked: asked.to_owned(), slot, path: path.clone() });
-        Ok(())
+        let serial = self.serials.fetch_add(1, Ordering::Relaxed);
+        let new = || Subscription { serial, asked: asked.to_owned(), counts: false, attempts: 0 };
+        let subscription = subscribed.entry(uri.clone()).or_insert_with(new);
+        subscription.attempts = subscription.attempts.saturating_add(1);
+        Ok(Attempt { subscriber: self, uri, serial: subscription.serial })
+    }
+
+    fn forget(&self, uri: &Uri) {
+        self.hub.common.interests().unwatch(uri, self.mailbox.id);
+        self.mailbox.forget(uri);
     }
 
     fn subscribed(&self) -> MutexGuard<'_, BTreeMap<Uri, Subscription>> {
@@ -119,16 +146,133 @@ impl Subscriber {
     }
 }
 
+/// A subscription that does not count yet. Dropped, it is taken back, unless it counts or others wait for the same.
+pub(super) struct Attempt<'a> {
+    subscriber: &'a Subscriber,
+    uri: &'a Uri,
+    serial: u64,
+}
+
+impl Attempt<'_> {
+    /// Has whoever watches that mount ask about it from now on, unless it has been taken back meanwhile.
+    pub(super) fn register(&self, mount: &Mount) {
+        let Some(Ok(located)) = self.uri.as_str().strip_prefix(mount.as_str()).map(|path| mount.compose(path)) else {
+            return;
+        };
+        let subscribed = self.subscriber.subscribed();
+        if subscribed.get(self.uri).is_some_and(|subscription| subscription.serial == self.serial) {
+            self.subscriber.hub.common.interests().watch(&located.uri, &located.path, &self.subscriber.mailbox);
+        }
+    }
+
+    /// It counts.
+    pub(super) fn counts(self) {
+        let mut subscribed = self.subscriber.subscribed();
+        if let Some(subscription) = subscribed.get_mut(self.uri).filter(|one| one.serial == self.serial) {
+            subscription.counts = true;
+        }
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        let mut subscribed = self.subscriber.subscribed();
+        if let Some(subscription) = subscribed.get_mut(self.uri).filter(|one| one.serial == self.serial) {
+            subscription.attempts = subscription.attempts.saturating_sub(1);
+            if !subscription.counts && subscription.attempts == 0 {
+                subscribed.remove(self.uri);
+                self.subscriber.forget(self.uri);
+            }
+        }
+    }
+}
+
 impl Drop for Subscriber {
     fn drop(&mut self) {
-        for watcher in self.hub.watchers.iter().flatten() {
-            watcher.interests().forget(self.mailbox.id);
+        let subscribed = std::mem::take(&mut *self.subscribed());
+        let mut interests = self.hub.common.interests();
+        interests.unwatch_listing(self.mailbox.id);
+        for uri in subscribed.keys() {
+            interests.unwatch(uri, self.mailbox.id);
         }
     }
 }
 
 impl fmt::Debug for Subscriber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscriber").field("who", &self.who).field("mailbox", &self.mailbox).finish_non_exhaustive()
+        f.debug_struct("Subscriber").field("mailbox", &self.mailbox).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::Access;
+
+    fn hub() -> Arc<Hub> {
+        Hub::new(std::iter::empty(), Arc::new(Access::new(&[])))
+    }
+
+    fn mount() -> Mount {
+        "a://x/".parse().unwrap()
+    }
+
+    fn uri() -> Uri {
+        mount().compose("f").unwrap().uri
+    }
+
+    #[test]
+    fn a_subscription_that_is_given_up_before_it_counts_leaves_nothing_behind() {
+        let subscriber = hub().subscriber(&Principal::LOCAL);
+        let uri = uri();
+        let attempt = subscriber.attempt("a://x/f", &uri).unwrap();
+        attempt.register(&mount());
+        assert!(subscriber.hub.common.interests().any_below(&mount()));
+        drop(attempt);
+        assert!(!subscriber.hub.common.interests().any_below(&mount()));
+        assert!(subscriber.subscribed().is_empty());
+    }
+
+    #[test]
+    fn of_two_attempts_one_that_is_given_up_takes_nothing_from_the_other() {
+        let subscriber = hub().subscriber(&Principal::LOCAL);
+        let uri = uri();
+        let [first, second] = [(); 2].map(|()| subscriber.attempt("a://x/f", &uri).unwrap());
+        second.register(&mount());
+        drop(first);
+        second.counts();
+        assert!(subscriber.hub.common.interests().any_below(&mount()));
+        // One that was taken back and asked for anew is another one.
+        let late = subscriber.attempt("a://x/f", &uri).unwrap();
+        subscriber.unsubscribe(&uri);
+        let new = subscriber.attempt("a://x/f", &uri).unwrap();
+        new.register(&mount());
+        drop(late);
+        new.counts();
+        assert!(subscriber.hub.common.interests().any_below(&mount()));
+    }
+
+    #[test]
+    fn a_subscriber_that_is_gone_leaves_nothing_behind() {
+        let hub = hub();
+        let subscriber = hub.subscriber(&Principal::LOCAL);
+        let uri = uri();
+        subscriber.watch_listing();
+        let attempt = subscriber.attempt("a://x/f", &uri).unwrap();
+        attempt.register(&mount());
+        attempt.counts();
+        drop(subscriber);
+        assert!(!hub.common.interests().any_below(&mount()));
+    }
+
+    #[test]
+    fn a_resource_whose_plugin_is_gone_is_unsubscribed_from_as_it_was_subscribed_to() {
+        let subscriber = hub().subscriber(&Principal::LOCAL);
+        let uri = uri();
+        let attempt = subscriber.attempt("A://x/f", &uri).unwrap();
+        attempt.counts();
+        assert!(!subscriber.unsubscribe_as("a://x/g"));
+        assert!(subscriber.unsubscribe_as("A://x/f"));
+        assert!(subscriber.subscribed().is_empty());
     }
 }

@@ -1,152 +1,168 @@
-//! The task that asks one plugin what changed.
+//! What watches one loaded plugin: a task that asks what changed ([`rounds`](super::rounds)), and one that finds out whether
+//! what is listed is another for somebody ([`listing`](super::listing)).
 
-use std::collections::BTreeSet;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use tokio::sync::{Notify, watch};
-use tokio_util::task::AbortOnDropHandle;
+use tokio_util::sync::CancellationToken;
 
-use super::directories::Directories;
 use super::interests::Interests;
+use super::listing::Listing;
+use super::rounds::Rounds;
+use crate::access::{Access, Principal};
+use crate::catalog::Print;
 use crate::plugin::{Fault, Plugin};
-use crate::uri::Path;
 
-/// How long after one round the next begins, unless the provider hints otherwise.
-const INTERVAL: Duration = Duration::from_secs(2);
-/// What a provider's hint is kept within.
-const SHORTEST: Duration = Duration::from_millis(250);
-const LONGEST: Duration = Duration::from_secs(300);
-/// Events of the file system come in bursts: a round waits for so long after the first, and sees the burst as one.
-const DEBOUNCE: Duration = Duration::from_millis(50);
-
-/// Watches one plugin while anyone is interested in it.
-pub(super) struct Watcher {
-    shared: Arc<Shared>,
-    _task: AbortOnDropHandle<()>,
-}
-
-struct Shared {
+/// What all watchers share.
+#[derive(Debug)]
+pub(super) struct Common {
     interests: Mutex<Interests>,
-    /// Something happened that a round should not wait for the interval to see.
-    wake: Notify,
-    /// The last round: up to which subscription it counted, and how it went.
-    rounds: watch::Sender<Round>,
+    /// The rules of now.
+    pub(super) access: ArcSwap<Access>,
 }
 
-#[derive(Clone, Debug, Default)]
-struct Round {
-    counted: u64,
-    fault: Option<Fault>,
-}
-
-impl Watcher {
-    /// Starts the task. It ends with the watcher.
-    pub(super) fn start(plugin: &Arc<Plugin>) -> Arc<Self> {
-        let shared = Arc::new(Shared {
-            interests: Mutex::default(),
-            wake: Notify::new(),
-            rounds: watch::Sender::new(Round::default()),
-        });
-        let task =
-            Task { plugin: plugin.clone(), shared: shared.clone(), token: None, known: BTreeSet::new(), failures: 0 };
-        Arc::new(Self { shared, _task: AbortOnDropHandle::new(tokio::spawn(task.run())) })
+impl Common {
+    pub(super) fn new(access: Arc<Access>) -> Arc<Self> {
+        Arc::new(Self { interests: Mutex::default(), access: ArcSwap::new(access) })
     }
 
     pub(super) fn interests(&self) -> MutexGuard<'_, Interests> {
-        self.shared.interests()
-    }
-
-    /// Has the next round begin now.
-    pub(super) fn wake(&self) {
-        self.shared.wake.notify_one();
-    }
-
-    /// Returns when a round that began from now on has ended.
-    pub(super) async fn next_round(&self) -> Result<(), Fault> {
-        let asked = {
-            let mut interests = self.interests();
-            interests.asked = interests.asked.saturating_add(1);
-            interests.asked
-        };
-        let mut rounds = self.shared.rounds.subscribe();
-        self.wake();
-        let round = rounds.wait_for(|round| round.counted >= asked).await;
-        match round.map(|round| round.fault.clone()) {
-            Ok(None) => Ok(()),
-            Ok(Some(fault)) => Err(fault),
-            Err(_) => Err(Fault::Host("the host is ending".to_owned())),
-        }
-    }
-}
-
-impl Shared {
-    fn interests(&self) -> MutexGuard<'_, Interests> {
         self.interests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-struct Task {
-    plugin: Arc<Plugin>,
-    shared: Arc<Shared>,
-    /// Up to when the changes are known; none before the first round, and when nobody was interested since.
-    token: Option<String>,
-    /// The paths that the token knows of: what it says of others only tells that they are new.
-    known: BTreeSet<Path>,
-    failures: u32,
+/// Watches one plugin while anyone is interested in it. It ends when it is retired, or dropped.
+pub(super) struct Watcher(Arc<Shared>);
+
+/// What a watcher and its tasks share.
+pub(super) struct Shared {
+    pub(super) plugin: Arc<Plugin>,
+    pub(super) common: Arc<Common>,
+    /// Something happened that a round should not wait for the interval to see.
+    pub(super) wake: Notify,
+    /// How many rounds have been asked for: those that a round counts for are all up to the number at its beginning.
+    pub(super) asked: AtomicU64,
+    /// The last round: up to which of those asked for it counted, and how it went.
+    pub(super) rounds: watch::Sender<Round>,
+    pub(super) listing: Listing,
+    retired: CancellationToken,
 }
 
-impl Task {
-    async fn run(mut self) {
-        let mut directories: Option<Directories> = None;
-        loop {
-            let (paths, asked) = {
-                let interests = self.shared.interests();
-                (interests.paths(), (!interests.is_empty()).then_some(interests.asked))
-            };
-            let Some(asked) = asked else {
-                self.token = None;
-                self.known.clear();
-                directories = None;
-                self.shared.wake.notified().await;
-                continue;
-            };
-            if directories.is_none() {
-                directories = Some(Directories::watch(self.plugin.clone()).await);
-            }
-            let pause = self.round(&paths, asked).await;
-            let Some(events) = &directories else { continue };
-            tokio::select! {
-                () = tokio::time::sleep(pause) => {}
-                () = self.shared.wake.notified() => {}
-                () = events.changed() => tokio::time::sleep(DEBOUNCE).await,
-            }
+#[derive(Clone, Debug, Default)]
+pub(super) struct Round {
+    pub(super) counted: u64,
+    pub(super) fault: Option<Fault>,
+}
+
+/// Why no round was made.
+pub(super) enum Missed {
+    /// The provider failed.
+    Fault(Fault),
+    /// The watcher was retired: another one may have taken its place.
+    Retired,
+}
+
+/// What a watcher takes over from the one whose place it takes.
+#[derive(Default)]
+pub(super) struct Inheritance {
+    /// What each principal who asked would have listed last.
+    pub(super) prints: HashMap<Principal, Print>,
+    /// Whether those who are interested are told once, as soon as what changes from then on is known.
+    pub(super) announces: bool,
+}
+
+impl Watcher {
+    /// Starts the tasks.
+    pub(super) fn start(plugin: &Arc<Plugin>, common: &Arc<Common>, inheritance: Inheritance) -> Arc<Self> {
+        let shared = Arc::new(Shared {
+            plugin: plugin.clone(),
+            common: common.clone(),
+            wake: Notify::new(),
+            asked: AtomicU64::new(0),
+            rounds: watch::Sender::new(Round::default()),
+            listing: Listing::new(inheritance.prints),
+            retired: CancellationToken::new(),
+        });
+        if plugin.info().watches {
+            let rounds = Rounds::new(shared.clone(), inheritance.announces);
+            tokio::spawn(shared.retired.clone().run_until_cancelled_owned(rounds.run()));
+        }
+        tokio::spawn(shared.retired.clone().run_until_cancelled_owned(shared.clone().compare_listings()));
+        Arc::new(Self(shared))
+    }
+
+    pub(super) fn plugin(&self) -> &Arc<Plugin> {
+        &self.0.plugin
+    }
+
+    /// Whether its provider tells what changes.
+    pub(super) fn watches(&self) -> bool {
+        self.0.watches()
+    }
+
+    /// Ends its tasks; whoever waits for a round goes on without.
+    pub(super) fn retire(&self) {
+        self.0.retired.cancel();
+    }
+
+    /// See [`Shared::next_round`].
+    pub(super) async fn next_round(&self) -> Result<(), Missed> {
+        self.0.next_round().await
+    }
+
+    /// Somebody new is interested in what is listed.
+    pub(super) fn watch_listing(&self) {
+        if self.watches() {
+            self.0.listing.dirty.notify_one();
+            self.0.wake.notify_one();
         }
     }
 
-    /// Asks once, tells what came of it, and says for how long to rest.
-    async fn round(&mut self, paths: &[Path], asked: u64) -> Duration {
-        let answer = self.plugin.changes(paths, self.token.as_deref()).await;
-        let (fault, pause) = match answer {
-            Ok(mut changes) => {
-                changes.changed.retain(|path| self.known.contains(path));
-                self.shared.interests().tell(&changes);
-                self.known = paths.iter().cloned().collect();
-                self.failures = 0;
-                self.token = Some(changes.token);
-                (None, changes.poll_after.unwrap_or(INTERVAL).clamp(SHORTEST, LONGEST))
-            }
-            // The token stays: what changes now is told when the plugin is back.
-            Err(Fault::SetAside(left)) => (Some(Fault::SetAside(left)), left.clamp(SHORTEST, LONGEST)),
-            Err(fault) => {
-                self.failures = self.failures.saturating_add(1);
-                (
-                    Some(fault),
-                    INTERVAL.saturating_mul(1_u32.checked_shl(self.failures).unwrap_or(u32::MAX)).min(LONGEST),
-                )
-            }
-        };
-        self.shared.rounds.send_replace(Round { counted: asked, fault });
-        pause
+    /// Returns when changes of what that principal would list count.
+    pub(super) async fn listing_counts(&self, who: &Principal) {
+        if self.watches() {
+            self.0.retired.run_until_cancelled(self.0.listing.counts(who)).await;
+        }
+    }
+
+    /// What principals who asked would have listed last, as far as it is known. A provider that does not tell what changes is
+    /// asked now.
+    pub(super) async fn prints(&self) -> HashMap<Principal, Print> {
+        if !self.watches() {
+            self.0.take_prints().await;
+        }
+        self.0.listing.prints().clone()
+    }
+
+    /// Has what is listed compared with what it was.
+    pub(super) fn compare_listing(&self) {
+        self.0.listing.dirty.notify_one();
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.retire();
+    }
+}
+
+impl Shared {
+    pub(super) fn watches(&self) -> bool {
+        self.plugin.info().watches
+    }
+
+    /// Returns when a round that began from now on has ended.
+    pub(super) async fn next_round(&self) -> Result<(), Missed> {
+        let asked = self.asked.fetch_add(1, Ordering::SeqCst).saturating_add(1);
+        let mut rounds = self.rounds.subscribe();
+        self.wake.notify_one();
+        let round = self.retired.run_until_cancelled(rounds.wait_for(|round| round.counted >= asked)).await;
+        match round {
+            Some(Ok(round)) => round.fault.clone().map_or(Ok(()), |fault| Err(Missed::Fault(fault))),
+            Some(Err(_)) | None => Err(Missed::Retired),
+        }
     }
 }

@@ -117,3 +117,8 @@ pub mod __private {
     pub use crate::component::config;
     pub use crate::component::{Instance, bindings, with};
 }
+
+/// The page about subscriptions, so that its example is tested.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/subscriptions.md")]
+struct Subscriptions;

@@ -1,0 +1,43 @@
+//! What it costs to tell of changes: from a file that is saved to an update that is received, to one and to ten thousand; and
+//! what a reload costs those who ask meanwhile.
+//!
+//! `cargo bench -p mcp-resource-host --bench changes` prints the figures as tables; nothing is asserted about time. With
+//! `-- --soak MINUTES` (`cargo xtask soak`) it has thousands of subscribers told for that long instead, while files change,
+//! providers crash and configs are reloaded, and fails when an update is lost or memory grows.
+//!
+//! All goes through the façade, in this process: what a transport costs is measured elsewhere (`benches/server` of the tests).
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a benchmark fails by panicking, and prints what it finds"
+)]
+
+mod figures;
+mod setup;
+mod soak;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+fn main() -> ExitCode {
+    mcp_resource_host::plugin::run_compiler();
+    let runtime = tokio::runtime::Runtime::new().expect("threads");
+    let arguments: Vec<_> = std::env::args().collect();
+    let minutes = arguments.iter().position(|argument| argument == "--soak").map(|place| {
+        let minutes: f64 = arguments.get(place + 1).and_then(|text| text.parse().ok()).unwrap_or(5.0);
+        Duration::from_secs_f64(minutes * 60.0)
+    });
+    setup::build_fixtures();
+    match minutes {
+        Some(time) => runtime.block_on(soak::run(time)),
+        None => {
+            runtime.block_on(figures::saved_to_told());
+            runtime.block_on(figures::fan_out());
+            runtime.block_on(figures::reload());
+            ExitCode::SUCCESS
+        }
+    }
+}

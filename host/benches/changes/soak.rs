@@ -1,0 +1,119 @@
+//! Thousands of subscribers for some minutes: none loses an update, and memory stays flat.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use mcp_resource_host::access::Principal;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use crate::figures::print;
+use crate::setup::{Setup, resident};
+
+const SUBSCRIBERS: usize = 4000;
+const FILES: usize = 20;
+const PLUGINS: usize = 5;
+/// Subscribers that go away and are replaced in each turn.
+const LEAVING: usize = 20;
+/// How long is waited for what must come.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// What memory may grow by from the end of the first third to the end.
+const MAX_GROWTH: usize = 16 << 20;
+const MOODS: [&str; 3] = ["changes.trap", "changes.hang", "changes.fail"];
+
+/// Who waits for updates of one file, of whichever plugin.
+#[derive(Default)]
+struct Waiting {
+    /// How many have been told, and have then read what was written last.
+    told: AtomicUsize,
+    changed: Notify,
+}
+
+pub(crate) async fn run(time: Duration) -> ExitCode {
+    let setup = Setup::start(PLUGINS, FILES).await;
+    let waiting: Arc<Vec<Waiting>> = Arc::new((0..FILES).map(|_| Waiting::default()).collect());
+    let mut tasks = std::collections::VecDeque::new();
+    for number in 0..SUBSCRIBERS {
+        tasks.push_back(subscriber(&setup, &waiting, number).await);
+    }
+    let began = Instant::now();
+    let (mut turn, mut rows, mut sizes) = (0_usize, Vec::new(), Vec::new());
+    let mut next_row = Duration::ZERO;
+    while began.elapsed() < time {
+        turn += 1;
+        for _ in 0..LEAVING {
+            let (number, task): (usize, tokio::task::JoinHandle<()>) = tasks.pop_front().expect("there are thousands");
+            task.abort();
+            // Gone for sure, so that it is not counted below.
+            let _ = task.await;
+            tasks.push_back(subscriber(&setup, &waiting, number).await);
+        }
+        let file = turn % FILES;
+        let mood = MOODS[turn % MOODS.len()];
+        let mood = setup.folder.path().join(".mood").join(mood);
+        if turn.is_multiple_of(5) {
+            std::fs::write(&mood, "").expect("a file");
+        }
+        waiting[file].told.store(0, Ordering::SeqCst);
+        setup.edit(file, &format!("turn {turn}"));
+        if turn.is_multiple_of(10) {
+            setup.reload(turn).await;
+        }
+        if turn.is_multiple_of(5) {
+            std::fs::remove_file(&mood).expect("it is there");
+        }
+        let all = SUBSCRIBERS / FILES;
+        let everyone = async {
+            while waiting[file].told.load(Ordering::SeqCst) < all {
+                waiting[file].changed.notified().await;
+            }
+        };
+        if timeout(PATIENCE, everyone).await.is_err() {
+            let told = waiting[file].told.load(Ordering::SeqCst);
+            println!("turn {turn}: {told} of {all} subscribers were told of a change within {PATIENCE:?}");
+            return ExitCode::FAILURE;
+        }
+        if began.elapsed() >= next_row {
+            next_row = began.elapsed() + time / 12;
+            sizes.push(resident());
+            let told = turn * all;
+            let size = format!("{:.1}", resident() as f64 / f64::from(1 << 20));
+            rows.push([began.elapsed().as_secs().to_string(), turn.to_string(), told.to_string(), size]);
+        }
+    }
+    println!(
+        "\n{SUBSCRIBERS} subscribers, {PLUGINS} plugins, {FILES} files; a reload every 10 turns, a crash every 5:\n"
+    );
+    print(["s", "turns", "updates owed and told", "MiB"], rows);
+    let growth = sizes.last().copied().unwrap_or(0).saturating_sub(sizes.get(sizes.len() / 3).copied().unwrap_or(0));
+    println!("\nLost: 0. Memory grew by {:.1} MiB after the first third.", growth as f64 / f64::from(1 << 20));
+    if growth > MAX_GROWTH { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// Someone who waits for updates of the file that falls to that number, until the task is aborted.
+async fn subscriber(setup: &Setup, waiting: &Arc<Vec<Waiting>>, number: usize) -> (usize, tokio::task::JoinHandle<()>) {
+    let (file, plugin) = (number % FILES, number / FILES % PLUGINS);
+    let subscriber = setup.host.subscriber(&Principal::LOCAL);
+    let uri = format!("moody://p{plugin}/f{file}");
+    // A provider that has just crashed is asked again, as a client would.
+    while let Err(error) = setup.host.subscribe(&subscriber, &uri).await {
+        tracing::debug!(%error, "not yet");
+    }
+    let (waiting, path) = (waiting.clone(), setup.folder.path().join(format!("f{file}")));
+    let mut last = std::fs::read_to_string(&path).expect("the file is there");
+    let task = tokio::spawn(async move {
+        loop {
+            subscriber.next().await;
+            // What counts is that the new text was read after an update; an update too many counts for nobody else.
+            let now = std::fs::read_to_string(&path).expect("the file is there");
+            if !now.is_empty() && now != last {
+                last = now;
+                waiting[file].told.fetch_add(1, Ordering::SeqCst);
+                waiting[file].changed.notify_one();
+            }
+        }
+    });
+    (number, task)
+}

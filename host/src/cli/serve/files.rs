@@ -1,0 +1,269 @@
+//! Watching the files that a server is made of: the config, the components, the values that stand in files.
+//!
+//! What counts is whether a file is another one than before, by what the operating system says of it (its place, its size,
+//! its times), so it does not matter how it was replaced: written over, renamed to, or behind a link that leads elsewhere, as
+//! config maps of Kubernetes do. The directories that these files and links lie in are watched; any event there is an
+//! occasion to look. Where they cannot be watched, looking every [`POLL`] takes the place of it, and the log says so.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
+
+/// For how long files must be as they are before they are used.
+const QUIET: Duration = Duration::from_millis(100);
+/// The longest that is waited for that.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often is looked where nothing is told.
+const POLL: Duration = Duration::from_secs(2);
+/// Links that one path may lead through.
+const MAX_LINKS: usize = 40;
+
+/// Files, and what they were when they were last looked at.
+pub(super) struct Files {
+    files: BTreeSet<PathBuf>,
+    seen: BTreeMap<PathBuf, Option<Stamp>>,
+    /// Those that are watched, by what they are.
+    directories: BTreeMap<PathBuf, Option<Identity>>,
+    happened: Arc<Notify>,
+    watcher: Option<RecommendedWatcher>,
+    is_polling: bool,
+}
+
+/// What tells one state of a file from another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: Option<SystemTime>,
+    changed: (i64, i64),
+}
+
+impl Files {
+    /// Nothing yet.
+    pub(super) fn new() -> Self {
+        let happened = Arc::new(Notify::new());
+        let notify = happened.clone();
+        let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
+            // An error is something that was missed.
+            if event.map_or(true, |event| !event.kind.is_access()) {
+                notify.notify_one();
+            }
+        });
+        let mut files = Self {
+            files: BTreeSet::new(),
+            seen: BTreeMap::new(),
+            directories: BTreeMap::new(),
+            happened,
+            watcher: None,
+            is_polling: false,
+        };
+        match watcher {
+            Ok(watcher) => files.watcher = Some(watcher),
+            Err(error) => files.poll(&error),
+        }
+        files
+    }
+
+    /// Watches those files from now on. What they are now is what they are compared with.
+    pub(super) fn watch(&mut self, files: BTreeSet<PathBuf>) {
+        self.files = files;
+        self.watch_directories();
+        self.seen = self.look();
+    }
+
+    /// Watches those files from now on. Of those that were watched before, what is compared with stays.
+    pub(super) fn follow(&mut self, files: BTreeSet<PathBuf>) {
+        if files != self.files {
+            let before = std::mem::take(&mut self.seen);
+            self.watch(files);
+            for (file, stamp) in before {
+                self.seen.entry(file).and_modify(|seen| *seen = stamp);
+            }
+        }
+        // What happened since the last look is looked at.
+        self.happened.notify_one();
+    }
+
+    /// Waits until one of them is another, and all have come to rest.
+    pub(super) async fn changed(&mut self) {
+        loop {
+            let wait = if self.is_polling { POLL } else { Duration::MAX };
+            // Whether it was an event or the time does not matter.
+            let _ = tokio::time::timeout(wait, self.happened.notified()).await;
+            // A link may lead elsewhere now, or a directory be there that was not.
+            self.watch_directories();
+            if self.look() != self.seen {
+                self.rest().await;
+                return;
+            }
+        }
+    }
+
+    /// Waits until they are at rest, within bounds. What they are then is what they are compared with from now on.
+    pub(super) async fn rest(&mut self) {
+        let began = Instant::now();
+        let mut now = self.look();
+        while began.elapsed() < PATIENCE {
+            sleep(QUIET).await;
+            let before = std::mem::replace(&mut now, self.look());
+            if now == before {
+                break;
+            }
+        }
+        self.seen = now;
+    }
+
+    fn look(&self) -> BTreeMap<PathBuf, Option<Stamp>> {
+        self.files.iter().map(|file| (file.clone(), Stamp::of(file))).collect()
+    }
+
+    fn watch_directories(&mut self) {
+        let wanted: BTreeSet<_> = self.files.iter().flat_map(|file| directories(file)).collect();
+        let Some(mut watcher) = self.watcher.take() else { return };
+        for gone in self.directories.keys().filter(|directory| !wanted.contains(*directory)) {
+            // One that was removed is not watched any more anyway.
+            let _ = watcher.unwatch(gone);
+        }
+        let mut watched = BTreeMap::new();
+        for directory in wanted {
+            let now = Stamp::of(&directory).map(Stamp::identity);
+            if self.directories.get(&directory).is_none_or(|before| *before != now)
+                && let Err(error) = watcher.watch(&directory, RecursiveMode::NonRecursive)
+            {
+                self.poll(&error);
+            }
+            watched.insert(directory, now);
+        }
+        self.directories = watched;
+        self.watcher = Some(watcher);
+    }
+
+    fn poll(&mut self, error: &notify::Error) {
+        if !std::mem::replace(&mut self.is_polling, true) {
+            tracing::warn!(%error, "changes of the config and of components are noticed only every 2 s");
+        }
+    }
+}
+
+/// What tells one directory from another by the same name: device and inode.
+type Identity = (u64, u64);
+
+impl Stamp {
+    fn identity(self) -> Identity {
+        (self.device, self.inode)
+    }
+
+    /// None for a file that is not there.
+    fn of(file: &Path) -> Option<Self> {
+        let metadata = file.metadata().ok()?;
+        Some(Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: metadata.modified().ok(),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        })
+    }
+}
+
+/// The directories in which something happens when a path leads to another file: its own, and those of all links on the way.
+/// Of one that is not there, the nearest that is.
+fn directories(file: &Path) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    let mut path = file.to_owned();
+    for _ in 0..MAX_LINKS {
+        // The first link on the way, from the root on.
+        let mut prefixes: Vec<_> = path.ancestors().collect();
+        prefixes.reverse();
+        let link = prefixes.into_iter().find_map(|prefix| Some((prefix, prefix.read_link().ok()?)));
+        let Some((link, target)) = link else { break };
+        let parent = link.parent().unwrap_or(Path::new("/"));
+        found.insert(parent.to_owned());
+        let rest = path.strip_prefix(link).unwrap_or(Path::new(""));
+        // A path with nothing joined to it would end with a slash.
+        let target = parent.join(target);
+        path = if rest.as_os_str().is_empty() { target } else { target.join(rest) };
+    }
+    found.extend(path.ancestors().skip(1).find(|directory| directory.is_dir()).map(Path::to_owned));
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn folder() -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().canonicalize().unwrap();
+        (folder, path)
+    }
+
+    #[test]
+    fn the_directories_of_all_links_on_the_way_are_watched() {
+        let (_kept, folder) = folder();
+        // As a config map has it: the file is a link, the directory that it leads through is another.
+        fs::create_dir(folder.join("..2025")).unwrap();
+        fs::write(folder.join("..2025/a.toml"), "").unwrap();
+        symlink("..2025", folder.join("..data")).unwrap();
+        fs::create_dir(folder.join("etc")).unwrap();
+        symlink("../..data/a.toml", folder.join("etc/a.toml")).unwrap();
+        let found = directories(&folder.join("etc/a.toml"));
+        assert_eq!(found, [folder.join("etc"), folder.join("etc/.."), folder.join("etc/../..2025")].into());
+    }
+
+    #[test]
+    fn of_a_directory_that_is_not_there_the_nearest_is_watched() {
+        let (_kept, folder) = folder();
+        assert_eq!(directories(&folder.join("a/b/c.wasm")), [folder].into());
+    }
+
+    #[test]
+    fn links_that_lead_in_a_circle_have_an_end() {
+        let (_kept, folder) = folder();
+        symlink("b", folder.join("a")).unwrap();
+        symlink("a", folder.join("b")).unwrap();
+        assert!(directories(&folder.join("a")).contains(&folder));
+    }
+
+    #[tokio::test]
+    async fn however_a_file_is_replaced_it_is_noticed() {
+        let (_kept, folder) = folder();
+        let file = folder.join("a");
+        fs::write(&file, "one").unwrap();
+        fs::create_dir(folder.join("new")).unwrap();
+        fs::write(folder.join("new/a"), "two").unwrap();
+        let mut files = Files::new();
+        files.watch([file.clone()].into());
+        let ways: [&dyn Fn(); 4] = [
+            &|| fs::write(&file, "another").unwrap(),
+            &|| fs::rename(folder.join("new/a"), &file).unwrap(),
+            &|| fs::remove_file(&file).unwrap(),
+            &|| symlink(folder.join("new"), &file).unwrap(),
+        ];
+        for way in ways {
+            way();
+            tokio::time::timeout(Duration::from_secs(60), files.changed()).await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn what_happens_beside_a_file_is_no_change_of_it() {
+        let (_kept, folder) = folder();
+        fs::write(folder.join("a"), "one").unwrap();
+        let mut files = Files::new();
+        files.watch([folder.join("a")].into());
+        fs::write(folder.join("b"), "beside").unwrap();
+        files.happened.notified().await;
+        assert_eq!(files.look(), files.seen);
+    }
+}

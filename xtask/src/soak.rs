@@ -1,0 +1,31 @@
+//! `cargo xtask soak`: thousands of subscribers for some minutes, in release mode.
+//!
+//! What it does is in `host/benches/changes`; here it is built and started, and its exit code is passed on.
+
+use anyhow::{Result, ensure};
+use clap::Args;
+
+use crate::cargo;
+use crate::plugins::Plugins;
+use crate::progress::Progress;
+use crate::workspace::Workspace;
+
+#[derive(Debug, Args)]
+pub(crate) struct Soak {
+    /// For how many minutes
+    #[arg(long, default_value_t = 5.0)]
+    minutes: f64,
+}
+
+impl Soak {
+    /// Builds, and runs to the end.
+    pub(crate) fn run(&self, workspace: &Workspace, progress: &Progress) -> Result<()> {
+        Plugins { fixtures: true }.run(workspace, progress)?;
+        progress.say(&format!("soaking for {} minutes", self.minutes));
+        let mut command = workspace.cargo(workspace.root());
+        command.args(["bench", "--package", "mcp-resource-host", "--bench", "changes", "--", "--soak"]);
+        let passed = cargo::pass_through(command.arg(self.minutes.to_string()))?;
+        ensure!(passed, "the soak failed; what failed is above");
+        Ok(())
+    }
+}
