@@ -45,6 +45,7 @@ mod progress;
 mod sandbox;
 mod seats;
 mod state;
+mod threads;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path as FilePath, PathBuf};
@@ -158,6 +159,7 @@ impl Plugins {
                 ),
                 limits: config.limits.clone(),
                 admission: Admission::new(&config.limits),
+                lane: self.engine.threads.lane(),
                 pool,
             }),
             health: Health::default(),
@@ -323,7 +325,7 @@ impl Plugin {
     async fn describe(&self) -> Result<Info, Fault> {
         self.call(
             "describe",
-            Turn::Client,
+            Turn::Host,
             |guest, store| Box::pin(async move { Ok(Ok(guest.call_describe(store).await?)) }),
             |_, info| Ok(info.into()),
         )

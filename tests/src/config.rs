@@ -192,6 +192,11 @@ impl Plugin {
         self.granted("http", grant)
     }
 
+    /// Has its instances serve more than one call, as that key of `instances` says.
+    pub fn instances(self, key: &str, value: impl Into<Value>) -> Self {
+        self.with("instances", key, value.into())
+    }
+
     /// Grants a directory, to be read.
     pub fn dir(self, host: &Path, guest: &str) -> Self {
         self.dir_with(host, guest, [])

@@ -20,6 +20,7 @@ use super::pool::Pool;
 use super::sandbox::Sandbox;
 use super::seats::Seat;
 use super::state::State;
+use super::threads::Lane;
 use crate::config::Limits;
 
 /// All that a call needs, shared by the calls of one plugin.
@@ -29,6 +30,7 @@ pub(super) struct Caller {
     pub(super) sandbox: Sandbox,
     pub(super) limits: Limits,
     pub(super) admission: Admission,
+    pub(super) lane: Arc<Lane>,
     /// Where instances go that may serve another call, if the plugin wants that.
     pub(super) pool: Option<Arc<Pool>>,
 }
@@ -128,15 +130,15 @@ impl Caller {
         T: Send + 'static,
         F: for<'a> FnOnce(&'a Guest, &'a mut Store<State>) -> Running<'a, T> + Send + 'static,
     {
-        let engine = self.engine.clone();
         let (place, room) = self.admission.enter(turn, self.room()).await?;
-        let task = engine.spawn(async move {
-            let (answer, instance) = self.run(room, run).await;
+        let caller = self.clone();
+        let task = self.engine.threads.call(&self.lane, async move {
+            let (answer, instance) = caller.run(room, run).await;
             // An instance that serves no other call ends here, on a guest thread, and before its place is free.
-            let instance = instance.filter(|_| self.pool.is_some());
+            let instance = instance.filter(|_| caller.pool.is_some());
             Outcome { answer, instance, place }
         });
-        task.await.map_err(|error| Fault::Host(error.to_string()))
+        task.await.flatten().map_err(|error| Fault::Host(error.to_string()))
     }
 
     /// An instance that is idle, or a seat for a fresh one.

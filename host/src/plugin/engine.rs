@@ -1,12 +1,8 @@
 //! The one engine behind all plugins: code settings, instance pool, epoch ticker, guest threads.
 //!
 //! Instances come from a pool that is sized to calls at once, not to plugins, so that a fresh instance costs tens of
-//! microseconds. Guests run on threads of their own: one that spins takes time from other guests (it yields at every tick),
-//! never from the transport.
+//! microseconds.
 
-use std::future::Future;
-
-use tokio_util::task::AbortOnDropHandle;
 use wasmtime::component::Linker;
 use wasmtime::{Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
 
@@ -14,6 +10,7 @@ use super::EngineError;
 use super::epoch::Ticker;
 use super::seats::Seats;
 use super::state::{self, State};
+use super::threads::Threads;
 
 /// Instances alive at once over all plugins, idle ones included. A call beyond that waits for a seat, as it does for a place
 /// when its plugin is busy.
@@ -39,7 +36,7 @@ pub(super) struct Engine {
     /// Keeps live instances below the pool's size, so that taking one never fails.
     pub(super) seats: Seats,
     pub(super) ticker: Ticker,
-    guests: GuestThreads,
+    pub(super) threads: Threads,
 }
 
 impl Engine {
@@ -54,7 +51,8 @@ impl Engine {
         Ok(Self {
             ticker: Ticker::start(wasmtime.clone())?,
             seats: Seats::new(MAX_INSTANCES as usize),
-            guests: GuestThreads::start()?,
+            threads: Threads::start()
+                .map_err(|error| EngineError::Start(format!("cannot start guest threads: {error}")))?,
             linker,
             wasmtime,
         })
@@ -68,14 +66,6 @@ impl Engine {
     /// What a component may import.
     pub(super) fn linker(&self) -> &Linker<State> {
         &self.linker
-    }
-
-    /// Runs a call on the guest threads. It is a task of its own, so a panic stays there; dropping the handle ends it.
-    pub(super) fn spawn<F>(&self, call: F) -> AbortOnDropHandle<F::Output>
-    where
-        F: Future<Output: Send> + Send + 'static,
-    {
-        AbortOnDropHandle::new(self.guests.handle.spawn(call))
     }
 }
 
@@ -110,30 +100,4 @@ fn pooled() -> wasmtime::Result<wasmtime::Engine> {
     let mut config = code_settings();
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
     wasmtime::Engine::new(&config)
-}
-
-/// The threads that guests run on, apart from the transport's.
-struct GuestThreads {
-    handle: tokio::runtime::Handle,
-    runtime: Option<tokio::runtime::Runtime>,
-}
-
-impl GuestThreads {
-    fn start() -> Result<Self, EngineError> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .thread_name("guest")
-            .enable_all()
-            .build()
-            .map_err(|error| EngineError::Start(format!("cannot start guest threads: {error}")))?;
-        Ok(Self { handle: runtime.handle().clone(), runtime: Some(runtime) })
-    }
-}
-
-impl Drop for GuestThreads {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            // Waiting for them would block, which is not allowed where a host is usually dropped: in a task.
-            runtime.shutdown_background();
-        }
-    }
 }

@@ -258,7 +258,7 @@ impl Needs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{DirGrant, HttpGrant, KeyvalueGrant, Secret};
+    use crate::config::{DirGrant, DirQuota, HttpGrant, KeyvalueGrant, Secret};
 
     fn plugin() -> config::Plugin {
         config::Plugin::new("web".parse().unwrap(), "web.wasm", "web://".parse().unwrap())
@@ -270,7 +270,7 @@ mod tests {
         let grants = &mut plugin.grants;
         grants.dirs.insert(
             "/cache".parse().unwrap(),
-            DirGrant { host: "/srv".into(), mode: Mode::ReadWrite { quota: Default::default() } },
+            DirGrant { host: "/srv".into(), mode: Mode::ReadWrite { quota: DirQuota::default() } },
         );
         grants.http.add(HttpGrant::new("https://docs.rs".parse().unwrap())).unwrap();
         grants.keyvalue.insert("pages".parse().unwrap(), KeyvalueGrant::default());

@@ -71,7 +71,7 @@ impl Pool {
         let refused = resting.idle.put(instance, Instant::now());
         if resting.sweeper.is_none() {
             let sweep = Self::sweep(Arc::downgrade(self));
-            resting.sweeper = Some(self.engine.spawn(sweep));
+            resting.sweeper = Some(self.engine.threads.spawn(sweep));
         }
         drop(resting);
         drop(refused);

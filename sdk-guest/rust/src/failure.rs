@@ -88,7 +88,7 @@ impl From<Retry> for Failure {
 }
 
 /// What is not there, or lies behind something that is no directory, is not found; a refusal (of the sandbox, too) is
-/// denied; what may pass is unavailable; the rest is internal.
+/// denied; what may pass is unavailable, and so is what there is no room for; the rest is internal.
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         use std::io::ErrorKind;
@@ -144,6 +144,8 @@ mod tests {
         assert_eq!(failure(ErrorKind::NotADirectory), Failure::NotFound);
         assert!(matches!(failure(ErrorKind::PermissionDenied), Failure::Denied(_)));
         assert!(matches!(failure(ErrorKind::ResourceBusy), Failure::Unavailable(_)));
+        assert!(matches!(failure(ErrorKind::OutOfMemory), Failure::Unavailable(_)));
+        assert!(matches!(failure(ErrorKind::QuotaExceeded), Failure::Unavailable(_)));
         assert!(matches!(failure(ErrorKind::Other), Failure::Internal(_)));
     }
 

@@ -10,6 +10,7 @@ use html5ever::tendril::StrTendril;
 use html5ever::tokenizer::{Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts};
 use html5ever::tree_builder::{Tracer, TreeBuilder, TreeBuilderOpts};
 use html5ever::{Attribute, ExpandedName, QualName, TokenizerResult};
+use log::LevelFilter;
 use markup5ever_rcdom::{Handle, NodeData, RcDom};
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -34,6 +35,7 @@ pub(crate) struct Parsed {
 
 /// Parses a whole page.
 pub(crate) fn parse(html: &str) -> Parsed {
+    let _quiet = Quiet::new();
     let tokenizer = tokenizer();
     let input = BufferQueue::default();
     input.push_back(StrTendril::from_slice(html));
@@ -45,6 +47,7 @@ pub(crate) fn parse(html: &str) -> Parsed {
 
 /// Parses the head of a page, and no more than it takes to have it.
 pub(crate) fn parse_head(html: &str) -> Handle {
+    let _quiet = Quiet::new();
     let tokenizer = tokenizer();
     let input = BufferQueue::default();
     let mut rest = html;
@@ -60,6 +63,7 @@ pub(crate) fn parse_head(html: &str) -> Handle {
 
 /// The label of the encoding that a page says it is in, of the beginning of the page with its ASCII as it is.
 pub(crate) fn encoding_label(beginning: &str) -> Option<String> {
+    let _quiet = Quiet::new();
     let tokenizer = tokenizer();
     let input = BufferQueue::default();
     input.push_back(StrTendril::from_slice(beginning));
@@ -69,6 +73,23 @@ pub(crate) fn encoding_label(beginning: &str) -> Option<String> {
             TokenizerResult::EncodingIndicator(label) => return Some(label.to_string()),
             TokenizerResult::Script(_) => {}
         }
+    }
+}
+
+/// Has nobody log while it is there: the parser has a line for each tag, which is nobody's concern and would use up the log.
+struct Quiet(LevelFilter);
+
+impl Quiet {
+    fn new() -> Self {
+        let before = Self(log::max_level());
+        log::set_max_level(LevelFilter::Off);
+        before
+    }
+}
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        log::set_max_level(self.0);
     }
 }
 

@@ -1,0 +1,214 @@
+//! The threads that guests run on: apart from the transport's, and heavy calls apart from light ones.
+//!
+//! A guest that computes yields at every tick of the epoch, and threads take turns at the calls that are ready. That alone
+//! would make everyone wait for everyone: beside eight guests that spin, a call would wait eight ticks for each of its turns.
+//! So there are two bounds:
+//!
+//! - The calls of one plugin are on as many threads as there are processors, at most. Further ones queue in their plugin's
+//!   [`Lane`], not in the threads' queues, where they would be before the calls of others.
+//! - A call that has computed for [`LIGHT`] moves over to the *heavy* threads, and for [`HEAVY_FOR`] from then on the calls of its
+//!   plugin begin there. They have a lower priority, so the operating system has a light call run at once, not at the
+//!   next tick; and there are twice as many of them as processors, so that a plugin that is heavy for good reason finds one
+//!   beside a plugin that spins.
+//!
+//! So a light call of another plugin should wait for at most a tick (1 ms) at a time. What counts is processor time, not time
+//! that went by: nobody becomes heavy because the machine is busy.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::thread::available_parallelism;
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::Semaphore;
+use tokio::task::JoinError;
+use tokio_util::sync::PollSemaphore;
+use tokio_util::task::AbortOnDropHandle;
+
+/// For how long a call may compute and still be light.
+const LIGHT: Duration = Duration::from_millis(1);
+/// For how long after a heavy call all of its plugin are.
+const HEAVY_FOR: Duration = Duration::from_secs(10);
+
+/// The guest threads of one engine.
+pub(super) struct Threads {
+    light: Group,
+    heavy: Group,
+    processors: usize,
+}
+
+impl Threads {
+    /// Starts them.
+    pub(super) fn start() -> io::Result<Self> {
+        let processors = available_parallelism().map_or(1, usize::from);
+        let mut light = Builder::new_multi_thread();
+        let mut heavy = Builder::new_multi_thread();
+        Ok(Self {
+            light: Group::start(light.thread_name("guest").worker_threads(processors))?,
+            heavy: Group::start(
+                heavy
+                    .thread_name("heavy-guest")
+                    .worker_threads(processors.saturating_mul(2))
+                    .on_thread_start(lower_priority),
+            )?,
+            processors,
+        })
+    }
+
+    /// A lane for the calls of one plugin.
+    pub(super) fn lane(&self) -> Arc<Lane> {
+        Arc::new(Lane {
+            heavy: self.heavy.handle.clone(),
+            turns: Arc::new(Semaphore::new(self.processors)),
+            start: Instant::now(),
+            heavy_until: AtomicU64::new(0),
+        })
+    }
+
+    /// Runs a call of a plugin. It is a task of its own, so a panic stays there; dropping the handle ends it.
+    pub(super) fn call<F>(&self, lane: &Arc<Lane>, call: F) -> AbortOnDropHandle<Result<F::Output, JoinError>>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        let lane = lane.clone();
+        AbortOnDropHandle::new(match lane.is_heavy() {
+            true => self.heavy.handle.spawn(async { Ok(lane.run_heavy(Box::pin(call)).await) }),
+            false => self.light.handle.spawn(lane.run(call)),
+        })
+    }
+
+    /// Runs something that is no call.
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortOnDropHandle<()> {
+        AbortOnDropHandle::new(self.light.handle.spawn(task))
+    }
+}
+
+/// The lane of one plugin: its calls' turns on the threads.
+pub(super) struct Lane {
+    heavy: Handle,
+    turns: Arc<Semaphore>,
+    start: Instant,
+    /// Until when the plugin is heavy, in milliseconds from the start.
+    heavy_until: AtomicU64,
+}
+
+impl Lane {
+    /// Runs a call for as long as it is light, and then has it run on the heavy threads.
+    async fn run<F>(self: Arc<Self>, call: F) -> Result<F::Output, JoinError>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        let mut call = Box::pin(call);
+        let (mut turn, mut used) = (Turn::default(), Duration::ZERO);
+        let light = std::future::poll_fn(|context| match self.is_heavy() {
+            true => Poll::Ready(None),
+            false => self.poll(call.as_mut(), &mut turn, &mut used, context).map(Some),
+        });
+        if let Some(output) = light.await {
+            return Ok(output);
+        }
+        // It waits for its turn there, and must not have one here as well.
+        drop(turn);
+        let heavy = self.heavy.clone();
+        AbortOnDropHandle::new(heavy.spawn(self.run_heavy(call))).await
+    }
+
+    async fn run_heavy<F: Future>(self: Arc<Self>, mut call: Pin<Box<F>>) -> F::Output {
+        let (mut turn, mut used) = (Turn::default(), Duration::ZERO);
+        std::future::poll_fn(|context| self.poll(call.as_mut(), &mut turn, &mut used, context)).await
+    }
+
+    /// Polls a call when it is its turn, and adds to what it has used of the processor.
+    fn poll<F: Future>(
+        &self,
+        call: Pin<&mut F>,
+        turn: &mut Turn,
+        used: &mut Duration,
+        context: &mut Context<'_>,
+    ) -> Poll<F::Output> {
+        let _turn = ready!(turn.poll(&self.turns, context));
+        let before = processor_time();
+        let polled = call.poll(context);
+        *used = used.saturating_add(processor_time().saturating_sub(before));
+        if *used >= LIGHT {
+            self.heavy_until.store(self.now().saturating_add(HEAVY_FOR.as_millis() as u64), Ordering::Relaxed);
+        }
+        polled
+    }
+
+    fn is_heavy(&self) -> bool {
+        let until = self.heavy_until.load(Ordering::Relaxed);
+        until > 0 && self.now() < until
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// How a call waits for its turn.
+#[derive(Default)]
+struct Turn(Option<PollSemaphore>);
+
+impl Turn {
+    fn poll(
+        &mut self,
+        turns: &Arc<Semaphore>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<tokio::sync::OwnedSemaphorePermit>> {
+        if self.0.is_none()
+            && let Ok(turn) = turns.clone().try_acquire_owned()
+        {
+            return Poll::Ready(Some(turn));
+        }
+        let polled = self.0.get_or_insert_with(|| PollSemaphore::new(turns.clone())).poll_acquire(context);
+        if polled.is_ready() {
+            self.0 = None;
+        }
+        polled
+    }
+}
+
+/// Threads of one priority. Dropped, they end by and by.
+struct Group {
+    handle: Handle,
+    runtime: Option<Runtime>,
+}
+
+impl Group {
+    fn start(builder: &mut Builder) -> io::Result<Self> {
+        let runtime = builder.enable_all().build()?;
+        Ok(Self { handle: runtime.handle().clone(), runtime: Some(runtime) })
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            // Waiting for them would block, which is not allowed where a host is usually dropped: in a task.
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Has the operating system prefer other threads to this one. Only Linux has priorities of threads; elsewhere the epoch alone
+/// makes room for others.
+fn lower_priority() {
+    #[cfg(target_os = "linux")]
+    {
+        /// Beside a thread of normal priority, a tenth of the processor.
+        const NICENESS: i32 = 10;
+        if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
+            tracing::debug!(%error, "heavy guests keep the normal priority");
+        }
+    }
+}
+
+/// How long this thread has been computing.
+fn processor_time() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+}
