@@ -1,12 +1,12 @@
 //! Plugins: sandboxed providers that can be called.
 //!
 //! [`Plugins`] starts the engine and loads plugins; a [`Plugin`] is a loaded one, with one method for each function of the
-//! contract. Each call gets a fresh instance with the plugin's grants, runs on the guest threads under the plugin's limits,
-//! and leaves nothing behind:
+//! contract. Each call gets a fresh instance with the plugin's grants, or one that is kept if the plugin opted into that
+//! (`instances`), and runs on the guest threads under the plugin's limits:
 //!
 //! | bound | by |
 //! |---|---|
-//! | calls at once | a semaphore for the plugin (`limits.concurrency`) and one for the whole pool; waiting is bounded by `limits.wait` |
+//! | calls | a rate (`limits.rate`), places for calls at once (`limits.concurrency`) and a queue for them (`limits.queue`, `limits.wait`); seats for all instances of all plugins |
 //! | wall clock | a timeout around the call, instantiation included (`limits.deadline`) |
 //! | CPU time | the time that the call is polled; the engine's epoch has the guest look at it every millisecond (`limits.cpu`) |
 //! | memory | a budget that all instances of the plugin share (`limits.memory`) |
@@ -16,7 +16,7 @@
 //! | files | permits for what one instance has open (`limits.files`); a quota for each directory that may be written |
 //!
 //! A trap, a timeout, a limit or a panic ends that call alone and is a typed [`Fault`]. A caller that goes away takes its call
-//! with it.
+//! with it. A plugin that keeps failing is set aside for a growing while.
 
 mod admission;
 mod bindings;
