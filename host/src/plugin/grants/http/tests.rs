@@ -174,7 +174,7 @@ async fn an_address_that_is_granted_is_connected_to_without_being_resolved() {
 async fn what_is_not_granted_is_not_even_resolved() {
     let network = Arc::new(Network::new(&[&[PUBLIC]]));
     let http = http(network.clone(), [grant("http://docs.rs")]);
-    for url in ["http://docs.rs:81/", "https://docs.rs/", "http://crates.io/", "http://93.184.215.14/"] {
+    for url in ["http://docs.rs:81/", "https://docs.rs/", "http://rust-lang.org/", "http://93.184.215.14/"] {
         assert!(matches!(get(&http, url).await.unwrap_err(), Error::HttpRequestDenied), "{url}");
     }
     for url in ["http://me@docs.rs/", "http://127.1/", "/", "ftp://docs.rs/"] {
@@ -234,10 +234,10 @@ async fn over_tls_the_name_counts_and_not_the_address() {
     let trusting = |origin: &str| HttpGrant { ca: Some(roots.clone()), ..grant(origin) };
     assert_eq!(get(&http(network(), [trusting("https://docs.rs")]), "https://docs.rs/").await.unwrap(), "hello");
     for (grants, url) in [
-        (vec![trusting("https://crates.io")], "https://crates.io/"),
+        (vec![trusting("https://rust-lang.org")], "https://rust-lang.org/"),
         (vec![trusting(&format!("https://{PUBLIC}"))], "https://93.184.215.14/"),
         // The authority of one grant is nothing to another.
-        (vec![grant("https://docs.rs"), trusting("https://crates.io")], "https://docs.rs/"),
+        (vec![grant("https://docs.rs"), trusting("https://rust-lang.org")], "https://docs.rs/"),
     ] {
         let error = get(&http(network(), grants), url).await.unwrap_err();
         assert!(matches!(error, Error::TlsCertificateError), "{url}: {error}");
