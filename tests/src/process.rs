@@ -1,7 +1,6 @@
 //! A server process, from its start to its end in order.
 
 use std::process::Stdio;
-use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -45,11 +44,7 @@ impl Process {
 
     /// The most memory that it has had at once so far, in bytes: Linux' `VmHWM`.
     pub(crate) fn most_resident(&self) -> u64 {
-        let id = self.child.id().expect("it still runs");
-        let status = std::fs::read_to_string(format!("/proc/{id}/status")).expect("a process has a status");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("it has a peak");
-        let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number of kB");
-        kibibytes << 10
+        self.status("VmHWM:")
     }
 
     /// Sends it a signal.
@@ -70,22 +65,17 @@ impl Process {
         self.child.id().and_then(|id| Pid::from_raw(id.cast_signed())).expect("it still runs")
     }
 
-    /// How much memory it has at the moment, in bytes.
+    /// How much memory it has at the moment, in bytes: Linux' `VmRSS`.
     pub(crate) fn memory(&self) -> u64 {
-        let id = self.child.id().expect("it still runs");
-        let status = std::fs::read_to_string(format!("/proc/{id}/status")).expect("a process has a status");
-        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it has memory");
-        resident.trim().trim_end_matches(" kB").parse::<u64>().expect("it is a number") * 1024
+        self.status("VmRSS:")
     }
 
-    /// How much processor time it has used so far.
-    pub(crate) fn cpu(&self) -> Duration {
+    fn status(&self, key: &str) -> u64 {
         let id = self.child.id().expect("it still runs");
-        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).expect("a process has a status");
-        // The second field is the program's name in brackets; of those behind it, these two are ticks of 10 ms.
-        let fields: Vec<_> = stat.rsplit(')').next().expect("a line").split_whitespace().collect();
-        let ticks = [11, 12].map(|field: usize| fields[field].parse::<u64>().expect("it is a number"));
-        Duration::from_millis(ticks.iter().sum::<u64>() * 10)
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).expect("a process has a status");
+        let line = status.lines().find_map(|line| line.strip_prefix(key)).expect("it has memory");
+        let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number of kB");
+        kibibytes << 10
     }
 
     /// Waits until it ends by itself, as it must once it was told to or its input is closed.

@@ -1,7 +1,6 @@
 //! A server that speaks over its standard streams, as desktop clients start it.
 
 use std::path::Path;
-use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -187,11 +186,6 @@ impl StdioWire {
     /// How much memory the server has at the moment, in bytes.
     pub fn memory(&self) -> u64 {
         self.process.memory()
-    }
-
-    /// How much processor time the server has used so far.
-    pub fn cpu(&self) -> Duration {
-        self.process.cpu()
     }
 
     /// Closes the server's standard input.

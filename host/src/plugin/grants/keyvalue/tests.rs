@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use rusqlite::Connection;
 
 use super::store::{delete_many, exists, get, get_many, increment, keys, seen, set_many, swap};
@@ -401,7 +402,12 @@ fn change() -> impl Strategy<Value = Change> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(32))]
+    #![proptest_config(ProptestConfig {
+        cases: 32,
+        rng_seed: RngSeed::Fixed(1),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn totals_are_exact_whatever_is_done_and_whatever_is_refused(changes in prop::collection::vec(change(), 1..40)) {
