@@ -8,7 +8,8 @@ use std::thread::available_parallelism;
 /// do.
 pub(crate) fn everything() {
     let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
-    cargo(&["build", "--profile", profile, "--package", "mcp-resource-host", "--bin", "mcp-host"]);
+    // Of the whole workspace, so that the dependencies are those that are built already.
+    cargo(&["build", "--profile", profile, "--workspace", "--bin", "mcp-host"]);
     cargo(&["xtask", "plugins", "--fixtures"]);
 }
 
