@@ -1,4 +1,4 @@
-//! What fuzzers feed: one function for each way that bytes of strangers come in.
+//! What fuzzers feed: URIs, cursors and the config, one function for each.
 //!
 //! Each takes any bytes, and returns; that it does, and that nothing it asserts is untrue, is what is tested. The fuzz
 //! targets of the repository's `fuzz/` call them with what a fuzzer makes up, and the tests below with its seeds and random

@@ -2,7 +2,7 @@
 //!
 //! The MCP server and the command line are two of its users; an application that embeds the host is another. A request goes
 //! straight down: its URI is parsed and routed to a plugin, the principal's access is decided, the plugin's provider is called
-//! in its sandbox; and straight back. Nothing here holds a lock or a queue.
+//! in its sandbox; and straight back. No request waits here for a lock or in a queue.
 //!
 //! A host changes by [`Host::reload`] alone, and then as a whole: each request works with the *generation* of its beginning.
 

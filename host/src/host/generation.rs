@@ -34,7 +34,7 @@ impl Generation {
     ) -> Result<Self, Overlap> {
         let router = Router::new(loaded.iter().enumerate().map(|(place, (plugin, _))| (plugin.mount.clone(), place)))?;
         let slots = loaded.into_iter().map(|(plugin, loaded)| taken_in(plugin, loaded)).collect();
-        Ok(Self { number, slots, router, access, config: config.clone() })
+        Ok(Self { number, slots, router, access, config })
     }
 
     /// The plugins that did load.
