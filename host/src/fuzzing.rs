@@ -1,4 +1,4 @@
-//! What fuzzers feed: URIs, cursors and the config, one function for each.
+//! What fuzzers feed: one function for each way that bytes of strangers come in.
 //!
 //! Each takes any bytes, and returns; that it does, and that nothing it asserts is untrue, is what is tested. The fuzz
 //! targets of the repository's `fuzz/` call them with what a fuzzer makes up, and the tests below with its seeds and random
@@ -11,6 +11,7 @@ use std::sync::LazyLock;
 
 use crate::catalog;
 use crate::config::{Config, Environment, Look, UriGlob};
+use crate::plugin;
 use crate::uri::{Mount, Router};
 
 /// Mounts of every kind: a host, a beginning of a path, no host, all hosts.
@@ -61,6 +62,11 @@ pub fn cursor(data: &[u8]) {
     catalog::fuzzing::cursor(&text);
 }
 
+/// What comes back from a guest: an answer that is made up of the bytes.
+pub fn reply(data: &[u8]) {
+    plugin::fuzzing::reply(data);
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -72,7 +78,7 @@ mod tests {
 
     type Target = fn(&[u8]);
 
-    const TARGETS: [(&str, Target); 3] = [("config", config), ("cursor", cursor), ("uri", uri)];
+    const TARGETS: [(&str, Target); 4] = [("config", config), ("cursor", cursor), ("reply", reply), ("uri", uri)];
 
     #[test]
     fn no_seed_does_harm() {
@@ -92,7 +98,7 @@ mod tests {
         })]
 
         #[test]
-        fn no_bytes_do_harm(data in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn no_bytes_do_harm(data in prop::collection::vec(any::<u8>(), 0..400)) {
             TARGETS.iter().for_each(|(_, target)| target(&data));
         }
     }

@@ -55,6 +55,7 @@ use std::time::{Duration, Instant};
 use self::admission::{Admission, Turn};
 use self::bindings::{ProviderPre, contract};
 use self::caller::Caller;
+use self::convert::Checker;
 use self::engine::Engine;
 use self::faults::Faults;
 use self::file::ComponentFile;
@@ -71,6 +72,8 @@ use crate::resource::{Argument, Completion, Contents, Entry, EntryTemplate};
 use crate::uri::{Mount, Path};
 
 pub use self::compiler::{CompileError, Compiler, run_compiler};
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use self::convert::fuzzing;
 pub use self::convert::{ChangeSet, Page};
 pub use self::error::{EngineError, LoadError};
 pub use self::fault::{Fault, FaultKind};
@@ -234,7 +237,7 @@ impl Plugin {
                     async move { guest.call_list_entries(store, parent.as_deref(), asked.as_deref(), limit).await },
                 )
             },
-            |plugin, page| plugin.page(page, cursor),
+            |check, page| check.page(page, cursor),
         )
         .await
     }
@@ -246,7 +249,7 @@ impl Plugin {
             "list-templates",
             Turn::Client,
             move |guest, store| Box::pin(async move { guest.call_list_templates(store, asked.as_deref()).await }),
-            |plugin, page| plugin.template_page(page, cursor),
+            |check, page| check.template_page(page, cursor),
         )
         .await
     }
@@ -258,7 +261,7 @@ impl Plugin {
             "read",
             Turn::Client,
             move |guest, store| Box::pin(async move { guest.call_read(store, &asked).await }),
-            |plugin, contents| plugin.contents(contents, path),
+            |check, contents| check.contents(contents, path),
         )
         .await
     }
@@ -270,7 +273,7 @@ impl Plugin {
             "stat",
             Turn::Client,
             move |guest, store| Box::pin(async move { guest.call_stat(store, &asked).await }),
-            |plugin, entry| plugin.stat_entry(entry, path),
+            |check, entry| check.stat_entry(entry, path),
         )
         .await
     }
@@ -289,7 +292,7 @@ impl Plugin {
             "complete",
             Turn::Client,
             move |guest, store| Box::pin(async move { guest.call_complete(store, &template, &argument, &known).await }),
-            |plugin, completion| plugin.completion(completion),
+            |check, completion| check.completion(completion),
         )
         .await
     }
@@ -302,7 +305,7 @@ impl Plugin {
             "changes",
             Turn::Host,
             move |guest, store| Box::pin(async move { guest.call_changes(store, &paths, since.as_deref()).await }),
-            Self::change_set,
+            |check, changes| check.change_set(changes),
         )
         .await
     }
@@ -320,6 +323,15 @@ impl Plugin {
     /// The directories of the machine that it was granted.
     pub fn directories(&self) -> impl Iterator<Item = &FilePath> {
         self.caller.sandbox.directories()
+    }
+
+    fn checker(&self) -> Checker<'_> {
+        Checker {
+            mount: &self.mount,
+            watches: self.info.watches,
+            items: self.caller.limits.items.get(),
+            faults: &self.faults,
+        }
     }
 
     async fn describe(&self) -> Result<Info, Fault> {

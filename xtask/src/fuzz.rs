@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: feeds what a fuzzer makes up to what takes URIs, cursors and configs.
+//! `cargo xtask fuzz`: feeds what a fuzzer makes up to all that takes bytes of strangers.
 //!
 //! The targets are those of `fuzz/fuzz_targets`, each a function of the host's module `fuzzing`. The fuzzer is cargo-fuzz,
 //! which is installed into `target/tools`; what it finds interesting is kept in `target/fuzz/corpus` for the next run, and

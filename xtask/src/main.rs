@@ -55,7 +55,7 @@ enum Task {
     Demo(Demo),
     /// Run all that must pass, or a part of it
     Test(Test),
-    /// Feed what a fuzzer makes up to what takes URIs, cursors and configs
+    /// Feed what a fuzzer makes up to all that takes bytes of strangers
     Fuzz(Fuzz),
     /// Have thousands of subscribers told of changes for some minutes: none may lose one, and memory must stay flat
     Soak(Soak),

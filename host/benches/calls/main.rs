@@ -1,7 +1,7 @@
 //! What a call costs: the same answer from a sandboxed provider and from a map in this process.
 //!
 //! `cargo bench -p mcp-resource-host`; with `-- --quick` for a first look, with `-- read` for a part. Every request is
-//! timed in three [`Way`]s in the same run, with one caller and with as many as there are processors, and the table at
+//! timed in four [`Way`]s in the same run, with one caller and with as many as there are processors, and the table at
 //! the end sets them in ratio. Nothing is asserted about time. What the figures are depends on the machine; the ratios
 //! are in `docs/performance.md`.
 #![allow(
@@ -20,6 +20,7 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput};
+use mcp_resource_host::config::Instances;
 
 use self::ratios::Ratios;
 use self::ways::{Request, Way};
@@ -28,9 +29,10 @@ fn main() {
     mcp_resource_host::plugin::run_compiler();
     let runtime = tokio::runtime::Runtime::new().expect("threads for the callers");
     let kept = setup::Kept::new();
-    let host = runtime.block_on(setup::host(&kept));
+    let fresh = runtime.block_on(setup::host(&kept, None));
+    let reused = runtime.block_on(setup::host(&kept, Some(Instances::default())));
     let requests = setup::requests();
-    let ways = runtime.block_on(ways::all(host, &requests));
+    let ways = runtime.block_on(ways::all(fresh, reused, &requests));
     let mut criterion = Criterion::default()
         .sample_size(20)
         .warm_up_time(Duration::from_millis(300))

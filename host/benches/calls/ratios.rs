@@ -46,14 +46,38 @@ impl fmt::Display for Ratios {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut table = Table::new();
         table.load_style(presets::ASCII_MARKDOWN);
-        table.set_header(["µs a call", "native", "native on a thread", "host", "host ÷ native", "host − native"]);
+        table.set_header([
+            "µs a call",
+            "native",
+            "native on a thread",
+            "fresh",
+            "reused",
+            "fresh ÷ native",
+            "reused ÷ native",
+            "reused ÷ fresh",
+            "fresh − native",
+            "reused − native",
+        ]);
         for row in &self.rows {
-            let [native, thread, host] = ["native", "native on a thread", "host"].map(|way| row.median(way));
+            let [native, thread, fresh, reused] =
+                ["native", "native on a thread", "fresh", "reused"].map(|way| row.median(way));
             let shown = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.1}"));
-            let ratio = native.zip(host).map(|(native, host)| host / native);
-            let more = native.zip(host).map(|(native, host)| host - native);
-            let name = row.name.clone();
-            table.add_row([name, shown(native), shown(thread), shown(host), shown(ratio), shown(more)]);
+            let ratio = |of: Option<f64>, to: Option<f64>| {
+                of.zip(to).map_or_else(|| "–".to_owned(), |(of, to)| format!("{:.2}", of / to))
+            };
+            let more = |of: Option<f64>| shown(of.zip(native).map(|(of, native)| of - native));
+            table.add_row([
+                row.name.clone(),
+                shown(native),
+                shown(thread),
+                shown(fresh),
+                shown(reused),
+                ratio(fresh, native),
+                ratio(reused, native),
+                ratio(reused, fresh),
+                more(fresh),
+                more(reused),
+            ]);
         }
         for column in table.column_iter_mut().skip(1) {
             column.set_cell_alignment(CellAlignment::Right);

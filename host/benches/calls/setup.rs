@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use mcp_resource_host::config::{Config, Plugin};
+use mcp_resource_host::config::{Config, Instances, Plugin};
 use mcp_resource_host::{Host, State};
 use tempfile::TempDir;
 
@@ -35,12 +35,13 @@ pub(crate) fn requests() -> Vec<Request> {
     reads.chain([Request::List]).collect()
 }
 
-/// A host with one plugin and the limits that plugins have by default.
-pub(crate) async fn host(kept: &Kept) -> Host {
+/// A host with one plugin, whose instances are as said, and the limits that plugins have by default.
+pub(crate) async fn host(kept: &Kept, instances: Option<Instances>) -> Host {
     build_fixtures();
     let component = root().join("target/plugins/fixtures/sizes.wasm");
     let name = "sizes".parse().expect("a name");
     let mut plugin = Plugin::new(name, component, "sizes:///".parse().expect("a mount"));
+    plugin.instances = instances;
     plugin.config.insert("count".to_owned(), COUNT.to_string());
     let mut config = Config::new().plugin(plugin).expect("there is one plugin");
     config.server.cache = Some(Path::new(env!("CARGO_TARGET_TMPDIR")).join("components"));

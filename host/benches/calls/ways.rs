@@ -42,7 +42,9 @@ pub(crate) enum Way {
     /// no sandbox at all.
     Thread(Arc<Native>, Arc<Runtime>),
     /// The façade: routing, access, a fresh instance of the provider, and the checks of what it answers.
-    Host(Arc<Host>),
+    Fresh(Arc<Host>),
+    /// The same with an instance that has served others before (`instances.reuse`).
+    Reused(Arc<Host>),
 }
 
 /// The data of the baseline: what the host answered, so that both have the same.
@@ -52,16 +54,21 @@ pub(crate) struct Native {
 }
 
 /// All ways, the baseline first.
-pub(crate) async fn all(host: Host, requests: &[Request]) -> [Way; 3] {
+pub(crate) async fn all(fresh: Host, reused: Host, requests: &[Request]) -> [Way; 4] {
     let mut contents = HashMap::new();
     for request in requests {
         if let Request::Read { uri, .. } = request {
-            contents.insert(uri.clone(), read(&host, uri).await);
+            contents.insert(uri.clone(), read(&fresh, uri).await);
         }
     }
-    let native = Arc::new(Native { contents, page: list(&host).await });
+    let native = Arc::new(Native { contents, page: list(&fresh).await });
     let runtime = Runtime::new().expect("threads for the baseline");
-    [Way::Native(native.clone()), Way::Thread(native, Arc::new(runtime)), Way::Host(Arc::new(host))]
+    [
+        Way::Native(native.clone()),
+        Way::Thread(native, Arc::new(runtime)),
+        Way::Fresh(Arc::new(fresh)),
+        Way::Reused(Arc::new(reused)),
+    ]
 }
 
 impl Way {
@@ -69,7 +76,8 @@ impl Way {
         match self {
             Self::Native(_) => "native",
             Self::Thread(..) => "native on a thread",
-            Self::Host(_) => "host",
+            Self::Fresh(_) => "fresh",
+            Self::Reused(_) => "reused",
         }
     }
 
@@ -81,7 +89,7 @@ impl Way {
                 let (native, request) = (native.clone(), request.clone());
                 runtime.spawn(async move { native.answer(&request) }).await.expect("it does not fail");
             }
-            Self::Host(host) => match request {
+            Self::Fresh(host) | Self::Reused(host) => match request {
                 Request::Read { uri, .. } => drop(black_box(read(host, uri).await)),
                 Request::List => drop(black_box(list(host).await)),
             },

@@ -11,6 +11,7 @@ use super::Plugin;
 use super::admission::{Admission, Place, Turn};
 use super::bindings::ProviderPre;
 use super::bindings::contract::Guest;
+use super::convert::Checker;
 use super::cpu::{CpuClock, OutOfCpu};
 use super::engine::Engine;
 use super::fault::Fault;
@@ -63,7 +64,7 @@ impl Plugin {
     where
         T: Send + 'static,
         F: for<'a> FnOnce(&'a Guest, &'a mut Store<State>) -> Running<'a, T> + Send + 'static,
-        C: FnOnce(&Self, T) -> Result<U, Fault>,
+        C: FnOnce(Checker<'_>, T) -> Result<U, Fault>,
     {
         self.leave().await.inspect_err(|fault| self.faults.note(function, fault))?;
         let answer = self.make_call(function, turn, run, check).await;
@@ -85,7 +86,7 @@ impl Plugin {
                 "list-entries",
                 Turn::Host,
                 |guest, store| Box::pin(guest.call_list_entries(store, None, None, 1)),
-                |plugin, page| plugin.page(page, None),
+                |check, page| check.page(page, None),
             )
             .await;
         let (leave, change) = trial.ended(Sign::from(&answer), Instant::now());
@@ -97,11 +98,11 @@ impl Plugin {
     where
         T: Send + 'static,
         F: for<'a> FnOnce(&'a Guest, &'a mut Store<State>) -> Running<'a, T> + Send + 'static,
-        C: FnOnce(&Self, T) -> Result<U, Fault>,
+        C: FnOnce(Checker<'_>, T) -> Result<U, Fault>,
     {
         let called = self.caller.clone().call(turn, run).await;
         let answer = called.and_then(|outcome| {
-            let answer = outcome.answer.and_then(|given| check(self, given));
+            let answer = outcome.answer.and_then(|given| check(self.checker(), given));
             let is_good = answer.as_ref().map_or_else(Fault::is_answer, |_| true);
             if let Some((pool, instance)) = self.caller.pool.as_ref().zip(outcome.instance).filter(|_| is_good) {
                 pool.keep(instance);
@@ -132,13 +133,13 @@ impl Caller {
     {
         let (place, room) = self.admission.enter(turn, self.room()).await?;
         let caller = self.clone();
-        let task = self.engine.threads.call(&self.lane, async move {
+        let call = self.engine.threads.call(&self.lane, async move {
             let (answer, instance) = caller.run(room, run).await;
             // An instance that serves no other call ends here, on a guest thread, and before its place is free.
             let instance = instance.filter(|_| caller.pool.is_some());
             Outcome { answer, instance, place }
         });
-        task.await.flatten().map_err(|error| Fault::Host(error.to_string()))
+        call.await.map_err(|error| Fault::Host(error.to_string()))
     }
 
     /// An instance that is idle, or a seat for a fresh one.

@@ -4,17 +4,20 @@
 //! A path that leaves the mount drops the entry from a listing and refuses a read. Each such fault is the
 //! provider's, is counted and goes to its log. An answer with more items than `limits.items` is refused as a whole.
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
+
 use std::time::Duration;
 
 use serde_json::Value;
 
-use super::Plugin;
 use super::bindings::contract;
 use super::fault::Fault;
+use super::faults::Faults;
 use crate::resource::{
     Annotations, Body, Completion, Contents, Entry, EntryTemplate, Icon, Meta, Priority, Role, Theme, Timestamp,
 };
-use crate::uri::Path;
+use crate::uri::{Mount, Path};
 
 /// What keys of `meta` begin with that are the host's.
 const HOST_PREFIX: &str = "mcp-host/";
@@ -45,7 +48,19 @@ pub struct ChangeSet {
     pub poll_after: Option<Duration>,
 }
 
-impl Plugin {
+/// What the answers of one plugin are checked against.
+pub(super) struct Checker<'a> {
+    /// Where its URIs begin.
+    pub(super) mount: &'a Mount,
+    /// Whether it can tell what changed.
+    pub(super) watches: bool,
+    /// How many items one answer may have.
+    pub(super) items: usize,
+    /// Where what is dropped is told.
+    pub(super) faults: &'a Faults,
+}
+
+impl Checker<'_> {
     pub(super) fn change_set(&self, changes: contract::ChangeSet) -> Result<ChangeSet, Fault> {
         if changes.token.len() > MAX_TOKEN {
             let length = changes.token.len();
@@ -128,7 +143,7 @@ impl Plugin {
 
     /// Refuses an answer with too many items, before anything is made of them.
     fn count<T>(&self, what: &'static str, items: &[T]) -> Result<(), Fault> {
-        let (found, most) = (items.len(), self.caller.limits.items.get());
+        let (found, most) = (items.len(), self.items);
         if found > most { Err(Fault::Items { what, found, most }) } else { Ok(()) }
     }
 
@@ -146,7 +161,7 @@ impl Plugin {
             annotations: self.annotations(entry.annotations, &entry.path),
             icons: self.icons(entry.icons, &entry.path),
             listable: entry.listable,
-            subscribable: entry.subscribable && self.info.watches,
+            subscribable: entry.subscribable && self.watches,
             ttl: entry.ttl_ms.map(Duration::from_millis),
             meta: self.meta(entry.meta, &entry.path),
             uri: located.uri,
@@ -199,7 +214,11 @@ impl Plugin {
                 return self.dropped(of, "icon", &given.src, "an `https:` or `data:` URI");
             };
             icon.mime_type = self.mime_type(given.mime_type, of);
-            icon.sizes = given.sizes.into_iter().filter(|size| is_icon_size(size)).collect();
+            let sizes = given.sizes.into_iter().filter_map(|size| match is_icon_size(&size) {
+                true => Some(size),
+                false => self.dropped(of, "icon size", &size, "a size such as `48x48`, or `any`"),
+            });
+            icon.sizes = sizes.collect();
             icon.theme = given.theme.map(|theme| match theme {
                 contract::Theme::Light => Theme::Light,
                 contract::Theme::Dark => Theme::Dark,

@@ -1,20 +1,27 @@
-//! The threads that guests run on: apart from the transport's, and heavy calls apart from light ones.
+//! Where guests run: for a moment on the caller's thread, then on threads apart from the transport's, heavy calls apart from
+//! light ones.
 //!
-//! A guest that computes yields at every tick of the epoch, and threads take turns at the calls that are ready. That alone
-//! would make everyone wait for everyone: beside eight guests that spin, a call would wait eight ticks for each of its turns.
-//! So there are two bounds:
+//! A guest that computes yields at every tick of the epoch. A call begins on its caller's thread, and most are over there
+//! before a thread of their own would have woken up; one that yields, or waits, goes on on guest threads, where it waits and
+//! computes as a part of their runtime from its beginning. So what a guest can take of a transport's thread is one tick.
+//!
+//! Threads take turns at the calls that are ready. That alone would make everyone wait for everyone: beside eight guests that
+//! spin, a call would wait eight ticks for each of its turns. So there are two bounds more:
 //!
 //! - The calls of one plugin are on as many threads as there are processors, at most. Further ones queue in their plugin's
 //!   [`Lane`], not in the threads' queues, where they would be before the calls of others.
 //! - A call that has computed for [`LIGHT`] moves over to the *heavy* threads, and for [`HEAVY_FOR`] from then on the calls of its
-//!   plugin begin there. They have a lower priority, so the operating system has a light call run at once, not at the
+//!   plugin begin there, and not with their callers. They have a lower priority, so the operating system has a light call run at once, not at the
 //!   next tick; and there are twice as many of them as processors, so that a plugin that is heavy for good reason finds one
 //!   beside a plugin that spins.
 //!
 //! So a light call of another plugin should wait for at most a tick (1 ms) at a time. What counts is processor time, not time
 //! that went by: nobody becomes heavy because the machine is busy.
 
+use std::any::Any;
+use std::future::poll_fn;
 use std::io;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +29,8 @@ use std::task::{Context, Poll, ready};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
+use futures::FutureExt;
+use futures::future::CatchUnwind;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::Semaphore;
@@ -69,16 +78,31 @@ impl Threads {
         })
     }
 
-    /// Runs a call of a plugin. It is a task of its own, so a panic stays there; dropping the handle ends it.
-    pub(super) fn call<F>(&self, lane: &Arc<Lane>, call: F) -> AbortOnDropHandle<Result<F::Output, JoinError>>
+    /// Runs a call of a plugin. A panic in it ends it alone, and so does dropping the future.
+    ///
+    /// # Errors
+    ///
+    /// The call panicked, or the threads are gone.
+    pub(super) async fn call<F>(&self, lane: &Arc<Lane>, call: F) -> Result<F::Output, Ended>
     where
         F: Future<Output: Send> + Send + 'static,
     {
+        let mut call = Call::new(call);
+        if !lane.is_heavy() {
+            let begun = poll_fn(|context| {
+                let _runtime = self.light.handle.enter();
+                Poll::Ready(lane.poll(&mut call, context))
+            });
+            if let Poll::Ready(output) = begun.await {
+                return output;
+            }
+        }
         let lane = lane.clone();
-        AbortOnDropHandle::new(match lane.is_heavy() {
-            true => self.heavy.handle.spawn(async { Ok(lane.run_heavy(Box::pin(call)).await) }),
+        let task = match lane.is_heavy() {
+            true => self.heavy.handle.spawn(lane.run_heavy(call)),
             false => self.light.handle.spawn(lane.run(call)),
-        })
+        };
+        AbortOnDropHandle::new(task).await?
     }
 
     /// Runs something that is no call.
@@ -98,46 +122,37 @@ pub(super) struct Lane {
 
 impl Lane {
     /// Runs a call for as long as it is light, and then has it run on the heavy threads.
-    async fn run<F>(self: Arc<Self>, call: F) -> Result<F::Output, JoinError>
+    async fn run<F>(self: Arc<Self>, mut call: Call<F>) -> Result<F::Output, Ended>
     where
         F: Future<Output: Send> + Send + 'static,
     {
-        let mut call = Box::pin(call);
-        let (mut turn, mut used) = (Turn::default(), Duration::ZERO);
-        let light = std::future::poll_fn(|context| match self.is_heavy() {
+        let light = poll_fn(|context| match self.is_heavy() {
             true => Poll::Ready(None),
-            false => self.poll(call.as_mut(), &mut turn, &mut used, context).map(Some),
+            false => self.poll(&mut call, context).map(Some),
         });
         if let Some(output) = light.await {
-            return Ok(output);
+            return output;
         }
         // It waits for its turn there, and must not have one here as well.
-        drop(turn);
+        call.turn = Turn::default();
         let heavy = self.heavy.clone();
-        AbortOnDropHandle::new(heavy.spawn(self.run_heavy(call))).await
+        AbortOnDropHandle::new(heavy.spawn(self.run_heavy(call))).await?
     }
 
-    async fn run_heavy<F: Future>(self: Arc<Self>, mut call: Pin<Box<F>>) -> F::Output {
-        let (mut turn, mut used) = (Turn::default(), Duration::ZERO);
-        std::future::poll_fn(|context| self.poll(call.as_mut(), &mut turn, &mut used, context)).await
+    async fn run_heavy<F: Future>(self: Arc<Self>, mut call: Call<F>) -> Result<F::Output, Ended> {
+        poll_fn(|context| self.poll(&mut call, context)).await
     }
 
     /// Polls a call when it is its turn, and adds to what it has used of the processor.
-    fn poll<F: Future>(
-        &self,
-        call: Pin<&mut F>,
-        turn: &mut Turn,
-        used: &mut Duration,
-        context: &mut Context<'_>,
-    ) -> Poll<F::Output> {
-        let _turn = ready!(turn.poll(&self.turns, context));
+    fn poll<F: Future>(&self, call: &mut Call<F>, context: &mut Context<'_>) -> Poll<Result<F::Output, Ended>> {
+        let _turn = ready!(call.turn.poll(&self.turns, context));
         let before = processor_time();
-        let polled = call.poll(context);
-        *used = used.saturating_add(processor_time().saturating_sub(before));
-        if *used >= LIGHT {
+        let polled = call.future.as_mut().poll(context);
+        call.used = call.used.saturating_add(processor_time().saturating_sub(before));
+        if call.used >= LIGHT {
             self.heavy_until.store(self.now().saturating_add(HEAVY_FOR.as_millis() as u64), Ordering::Relaxed);
         }
-        polled
+        polled.map_err(|panic| Ended::Panicked(panic_message(&*panic)))
     }
 
     fn is_heavy(&self) -> bool {
@@ -148,6 +163,38 @@ impl Lane {
     fn now(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
+}
+
+/// A call under way.
+struct Call<F: Future> {
+    future: Pin<Box<CatchUnwind<AssertUnwindSafe<F>>>>,
+    turn: Turn,
+    /// What it has used of the processor.
+    used: Duration,
+}
+
+impl<F: Future> Call<F> {
+    fn new(future: F) -> Self {
+        // Nothing of a call that panicked is used again: its instance goes with it.
+        Self { future: Box::pin(AssertUnwindSafe(future).catch_unwind()), turn: Turn::default(), used: Duration::ZERO }
+    }
+}
+
+/// Why a call gave nothing back, not even a fault.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Ended {
+    /// The host's own code panicked in it.
+    #[error("it panicked: {0}")]
+    Panicked(String),
+    /// The threads were shut down.
+    #[error(transparent)]
+    Gone(#[from] JoinError),
+}
+
+/// What a panic said.
+fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "with no message".to_owned())
 }
 
 /// How a call waits for its turn.

@@ -69,7 +69,7 @@ impl HttpClient {
         }
         if let Some(question) = question.filter(|_| !self.revision.has_initialize()) {
             request = request.header("mcp-method", question.method);
-            if let Some(uri) = &question.uri {
+            if let Some(uri) = question.uri() {
                 request = request.header("mcp-name", uri);
             }
         }

@@ -4,7 +4,7 @@
 //!
 //! | part | what it measures | the baseline, in the same run |
 //! |---|---|---|
-//! | [`requests`] | requests per second, latency, CPU time; over HTTP and stdio | [`native`]: the same data, no wasm |
+//! | [`requests`] | requests per second, latency, CPU time; over HTTP and stdio | [`native`]: the same data, no wasm; [`bare`]: ready bytes |
 //! | [`start`] | from the start of the process to the first answer | the start of [`native`] |
 //! | [`packs`] | reading out of git packs of 1 MiB to 1 GiB: time, memory | the smallest pack; `git cat-file` |
 //! | [`neighbours`] | what callers of a good plugin notice of a hostile one | the good plugin alone |
@@ -22,6 +22,7 @@
     reason = "a benchmark fails by panicking, and prints what it finds"
 )]
 
+mod bare;
 mod cat_file;
 mod http;
 mod load;

@@ -11,8 +11,9 @@ use axum::serve::ListenerExt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rmcp::model::{
-    CacheScope, ErrorCode, ListResourcesResult, PaginatedRequestParams, ReadResourceRequestParams,
-    ReadResourceResponse, ReadResourceResult, Resource, ResourceContents, ServerCapabilities, ServerConfig,
+    CacheScope, CompleteRequestParams, CompleteResult, CompletionInfo, ErrorCode, ListResourceTemplatesResult,
+    ListResourcesResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
+    Resource, ResourceContents, ResourceTemplate, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::RequestContext;
 use rmcp::transport::io::stdio_pipes;
@@ -21,13 +22,21 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 use tokio::net::TcpListener;
 
+use crate::bare;
+
 /// Makes this program serve over HTTP, on a port that it tells on standard error as the host does.
 pub(crate) const HTTP: &str = "--native-http";
 /// Makes this program serve over its standard streams.
 pub(crate) const STDIO: &str = "--native-stdio";
 
+/// The sizes that there are to read, in bytes.
+pub(crate) const SIZES: [usize; 3] = [1 << 10, 64 << 10, 1 << 20];
 /// Resources on a page, which is the host's default.
-const PAGE: usize = 100;
+pub(crate) const PAGE: usize = 100;
+/// The template that reads come from.
+pub(crate) const TEMPLATE: &str = "sizes:///text/{size}";
+/// What is completed.
+pub(crate) const COMPLETED: &str = "10";
 /// Resources that there are to list.
 pub(crate) const COUNT: usize = 1000;
 
@@ -36,6 +45,7 @@ pub(crate) fn serve_if_asked() {
     let asked = std::env::args().nth(1);
     let runtime = || tokio::runtime::Runtime::new().expect("a runtime");
     match asked.as_deref() {
+        Some(bare::HTTP) => runtime().block_on(bare::serve()),
         Some(HTTP) => runtime().block_on(serve_http()),
         Some(STDIO) => runtime().block_on(serve_stdio()),
         _ => return,
@@ -75,22 +85,35 @@ struct Native {
 
 impl Native {
     fn new() -> Self {
-        let sizes = [1 << 10, 64 << 10, 1 << 20];
-        let texts = sizes.map(|size| (format!("sizes:///text/{size}"), Body::Text(text(size))));
-        let blobs = sizes.map(|size| (format!("sizes:///blob/{size}"), Body::Blob(blob(size))));
-        let resources = (0..COUNT).map(|size| {
-            let mut resource = Resource::new(format!("sizes:///text/{size}"), size.to_string());
-            resource.title = Some("Text of a known size".to_owned());
-            resource.mime_type = Some("text/plain".to_owned());
-            resource.size = Some(size as u64);
-            resource
-        });
-        Self { bodies: texts.into_iter().chain(blobs).collect(), resources: resources.collect() }
+        let texts = SIZES.map(|size| (format!("sizes:///text/{size}"), Body::Text(text(size))));
+        let blobs = SIZES.map(|size| (format!("sizes:///blob/{size}"), Body::Blob(blob(size))));
+        Self { bodies: texts.into_iter().chain(blobs).collect(), resources: resources().collect() }
     }
 }
 
+/// What the guest `sizes` lists.
+pub(crate) fn resources() -> impl Iterator<Item = Resource> {
+    (0..COUNT).map(|size| {
+        let mut resource = Resource::new(format!("sizes:///text/{size}"), size.to_string());
+        resource.title = Some("Text of a known size".to_owned());
+        resource.mime_type = Some("text/plain".to_owned());
+        resource.size = Some(size as u64);
+        resource
+    })
+}
+
+/// Its template.
+pub(crate) fn template() -> ResourceTemplate {
+    ResourceTemplate::new(TEMPLATE, "text").with_mime_type("text/plain")
+}
+
+/// What it completes a size to.
+pub(crate) fn completions(beginning: &str) -> Vec<String> {
+    SIZES.iter().map(ToString::to_string).filter(|size| size.starts_with(beginning)).collect()
+}
+
 /// What the guest `sizes` makes of a size.
-fn text(size: usize) -> String {
+pub(crate) fn text(size: usize) -> String {
     const LINE: &str = "0123456789 abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXY\n";
     let mut text = LINE.repeat(size.div_ceil(LINE.len()));
     text.truncate(size);
@@ -98,13 +121,13 @@ fn text(size: usize) -> String {
 }
 
 /// What the guest `sizes` makes of a size.
-fn blob(size: usize) -> Vec<u8> {
+pub(crate) fn blob(size: usize) -> Vec<u8> {
     (0..=u8::MAX).cycle().take(size).collect()
 }
 
 impl ServerHandler for Native {
     fn get_info(&self) -> ServerConfig {
-        ServerConfig::new(ServerCapabilities::builder().enable_resources().build())
+        ServerConfig::new(ServerCapabilities::builder().enable_resources().enable_completions().build())
     }
 
     async fn list_resources(
@@ -118,6 +141,23 @@ impl ServerHandler for Native {
         let mut result = ListResourcesResult::with_all_items(self.resources[start..end].to_vec());
         result.next_cursor = (end < self.resources.len()).then(|| end.to_string());
         Ok(result)
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Ok(ListResourceTemplatesResult::with_all_items(vec![template()]))
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        let values = completions(&request.argument.value);
+        Ok(CompleteResult::new(CompletionInfo::with_all_values(values).expect("there are few")))
     }
 
     async fn read_resource(

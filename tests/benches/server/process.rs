@@ -9,11 +9,13 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use crate::many::Memory;
-use crate::native;
+use crate::{bare, native};
 
 /// What is started.
 #[derive(Clone, Copy)]
 pub(crate) enum Program<'a> {
+    /// The least that answers, over HTTP only.
+    Bare,
     /// The baseline.
     Native,
     /// The real binary, with that config.
@@ -29,6 +31,7 @@ impl Program<'_> {
     /// Starts it over HTTP, and waits until it listens.
     pub(crate) async fn over_http(self) -> (Server, SocketAddr) {
         let mut command = match self {
+            Self::Bare => this_program(bare::HTTP),
             Self::Native => this_program(native::HTTP),
             Self::Host(config) => host(config, &["--http", "127.0.0.1:0"]),
         };
@@ -52,7 +55,7 @@ impl Program<'_> {
     /// Starts it over its standard streams.
     pub(crate) fn over_stdio(self) -> (Server, ChildStdin, ChildStdout) {
         let mut command = match self {
-            Self::Native => this_program(native::STDIO),
+            Self::Bare | Self::Native => this_program(native::STDIO),
             Self::Host(config) => host(config, &["--stdio"]),
         };
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");

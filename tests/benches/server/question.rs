@@ -7,28 +7,46 @@ use serde_json::{Value, json};
 #[derive(Clone, Debug)]
 pub(crate) struct Question {
     /// What it is, for people.
-    pub(crate) what: &'static str,
+    pub(crate) what: String,
     pub(crate) method: &'static str,
-    /// The resource that it is about; none for a listing.
-    pub(crate) uri: Option<String>,
+    params: Value,
     /// How many bytes an answer has at least: more than any error.
     pub(crate) least: usize,
 }
 
 impl Question {
     /// Reads a resource of at least so many bytes.
-    pub(crate) fn read(what: &'static str, uri: &str, least: usize) -> Self {
-        Self { what, method: "resources/read", uri: Some(uri.to_owned()), least }
+    pub(crate) fn read(what: &str, uri: &str, least: usize) -> Self {
+        Self { what: what.to_owned(), method: "resources/read", params: json!({ "uri": uri }), least }
     }
 
-    /// Lists the first page, in at least so many bytes.
-    pub(crate) fn list(what: &'static str, least: usize) -> Self {
-        Self { what, method: "resources/list", uri: None, least }
+    /// Lists the first page of resources, in at least so many bytes.
+    pub(crate) fn list(what: &str, least: usize) -> Self {
+        Self { what: what.to_owned(), method: "resources/list", params: json!({}), least }
+    }
+
+    /// Lists the templates.
+    pub(crate) fn templates() -> Self {
+        Self { what: "list templates".to_owned(), method: "resources/templates/list", params: json!({}), least: 150 }
+    }
+
+    /// Completes the variable of a template.
+    pub(crate) fn complete(template: &str, variable: &str, value: &str) -> Self {
+        let params = json!({
+            "ref": { "type": "ref/resource", "uri": template },
+            "argument": { "name": variable, "value": value },
+        });
+        Self { what: "complete".to_owned(), method: "completion/complete", params, least: 50 }
+    }
+
+    /// The resource that it is about, if it is about one.
+    pub(crate) fn uri(&self) -> Option<&str> {
+        self.params["uri"].as_str()
     }
 
     /// The request with that id, in that revision.
     pub(crate) fn message(&self, id: u64, revision: &ProtocolVersion) -> String {
-        let mut params = self.uri.as_ref().map_or_else(|| json!({}), |uri| json!({ "uri": uri }));
+        let mut params = self.params.clone();
         if !revision.has_initialize() {
             params["_meta"] = json!({
                 "io.modelcontextprotocol/protocolVersion": revision.as_str(),

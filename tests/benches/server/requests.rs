@@ -1,34 +1,23 @@
 //! Requests under load: per second, latency, and what they cost of the processors.
 //!
-//! Both servers run all the time and take turns under load, so that what else the machine does hits both. The load and
-//! the servers share the machine.
+//! Four servers are compared: [`bare`](crate::bare), the least that answers; [`native`](crate::native), made with rmcp alone;
+//! and the host, with a fresh instance for each call and with instances that serve many. All run all the time and take turns
+//! under load, so that what else the machine does hits each. The load and the servers share the machine.
 
 use mcp_host_tests::{ConfigFile, Plugin, WrittenConfig, fixture};
 use rmcp::model::ProtocolVersion;
 
 use crate::http::HttpClient;
 use crate::load::{self, Client, Sample};
-use crate::native::COUNT;
+use crate::native::{COMPLETED, COUNT, SIZES, TEMPLATE};
 use crate::options::Options;
 use crate::pipe::PipeClient;
 use crate::process::{Program, Server};
 use crate::question::Question;
 use crate::table;
 
-const HEADER: [&str; 12] = [
-    "request",
-    "at once",
-    "native/s",
-    "host/s",
-    "ratio",
-    "native p50 ms",
-    "host p50 ms",
-    "native p99 ms",
-    "host p99 ms",
-    "native CPU µs",
-    "host CPU µs",
-    "CPU ratio",
-];
+/// How many ask at once.
+const AT_ONCE: [usize; 2] = [1, 64];
 
 /// A way for requests to get in.
 #[derive(Clone, Copy)]
@@ -79,16 +68,23 @@ impl Face {
 
 /// Measures all faces.
 pub(crate) async fn run(options: &Options) {
-    let config = config();
-    for face in [Face::Http2025, Face::Http2026, Face::Stdio] {
-        measure(face, &config, options).await;
-    }
+    let (fresh, reused) = (config(sizes()), config(sizes().instances("reuse", 128)));
+    let contenders = [
+        ("bare", Program::Bare),
+        ("native", Program::Native),
+        ("fresh", Program::Host(&fresh)),
+        ("reused", Program::Host(&reused)),
+    ];
+    measure(Face::Http2025, &contenders, options).await;
+    measure(Face::Http2026, &contenders, options).await;
+    // Bare answers are for HTTP.
+    measure(Face::Stdio, &contenders[1..], options).await;
 }
 
 /// A host with the guest `sizes`, and all limits as they are by default.
-pub(crate) fn config() -> WrittenConfig {
+pub(crate) fn config(sizes: Plugin) -> WrittenConfig {
     let count = i64::try_from(COUNT).expect("it is small");
-    ConfigFile::new().open().plugin(sizes().config("count", count)).write()
+    ConfigFile::new().open().plugin(sizes.config("count", count)).write()
 }
 
 /// The guest `sizes` as a plugin.
@@ -96,35 +92,63 @@ pub(crate) fn sizes() -> Plugin {
     Plugin::new("sizes", &fixture("sizes"), "sizes:///")
 }
 
-fn questions() -> [Question; 4] {
-    [
-        Question::read("read 1 KiB of text", "sizes:///text/1024", 1 << 10),
-        Question::read("read 64 KiB of text", "sizes:///text/65536", 64 << 10),
-        Question::read("read 1 MiB of blob", "sizes:///blob/1048576", 1 << 20),
+fn questions() -> Vec<Question> {
+    let names = ["1 KiB", "64 KiB", "1 MiB"];
+    let reads = ["text", "blob"].into_iter().flat_map(|kind| {
+        names.into_iter().zip(SIZES).map(move |(name, size)| {
+            Question::read(&format!("read {name} of {kind}"), &format!("sizes:///{kind}/{size}"), size)
+        })
+    });
+    let others = [
         Question::list("list 100 entries", 5000),
-    ]
+        Question::templates(),
+        Question::complete(TEMPLATE, "size", COMPLETED),
+    ];
+    reads.chain(others).collect()
 }
 
-async fn measure(face: Face, config: &WrittenConfig, options: &Options) {
-    let at_once = [1, 16];
-    let (native, native_clients) = face.open(Program::Native, at_once).await;
-    let (host, host_clients) = face.open(Program::Host(config), at_once).await;
-    let mut rows = Vec::new();
-    for ((number, mut native_clients), mut host_clients) in at_once.into_iter().zip(native_clients).zip(host_clients) {
+/// A server with its clients, for each number of those who ask at once.
+struct Contender {
+    name: &'static str,
+    server: Server,
+    clients: [Vec<Client>; AT_ONCE.len()],
+}
+
+async fn measure(face: Face, programs: &[(&'static str, Program<'_>)], options: &Options) {
+    let mut contenders = Vec::new();
+    for (name, program) in programs {
+        let (server, clients) = face.open(*program, AT_ONCE).await;
+        contenders.push(Contender { name, server, clients });
+    }
+    let (mut rates, mut costs) = (Vec::new(), Vec::new());
+    for (place, number) in AT_ONCE.into_iter().enumerate() {
         for question in questions() {
-            let (mut of_native, mut of_host) = (Sample::default(), Sample::default());
+            let mut samples: Vec<_> = contenders.iter().map(|_| Sample::default()).collect();
             for _ in 0..options.rounds() {
-                of_native.add(turn(&native, &mut native_clients, &question, options).await);
-                of_host.add(turn(&host, &mut host_clients, &question, options).await);
+                for (contender, sample) in contenders.iter_mut().zip(&mut samples) {
+                    sample.add(turn(&contender.server, &mut contender.clients[place], &question, options).await);
+                }
             }
-            rows.push(row(&question, number, &of_native, &of_host));
+            let start = [question.what.clone(), number.to_string()];
+            rates.push([start.as_slice(), &rates_of(&samples)].concat());
+            costs.push([start.as_slice(), &costs_of(&samples)].concat());
         }
     }
-    table::print(face.heading(), &HEADER, rows);
-    let [native_peak, host_peak] = [&native, &host].map(|server| table::mebibytes(server.peak_memory()));
-    println!("\nPeak memory: native {native_peak} MiB, host {host_peak} MiB.");
-    native.end().await;
-    host.end().await;
+    let names: Vec<_> = contenders.iter().map(|contender| contender.name).collect();
+    let columns = |of: &str| names.iter().map(move |name| format!("{name} {of}")).collect::<Vec<_>>();
+    let start = ["request".to_owned(), "at once".to_owned()];
+    let ratios = ["fresh ÷ native", "reused ÷ native", "reused ÷ bare"].map(str::to_owned);
+    let ratios = &ratios[..if names.len() < 4 { 2 } else { 3 }];
+    table::print(face.heading(), &[start.as_slice(), &columns("/s"), ratios].concat(), rates);
+    let header = [start.as_slice(), &columns("p50 ms"), &columns("p99 ms"), &columns("CPU µs")].concat();
+    table::print(&format!("{}: latency, and CPU time of the server for each", face.heading()), &header, costs);
+    let peaks = contenders
+        .iter()
+        .map(|contender| format!("{} {} MiB", contender.name, table::mebibytes(contender.server.peak_memory())));
+    println!("\nPeak memory: {}.", peaks.collect::<Vec<_>>().join(", "));
+    for contender in contenders {
+        contender.server.end().await;
+    }
 }
 
 /// One server's turn under load, after a quarter of that to get warm.
@@ -135,19 +159,19 @@ async fn turn(server: &Server, clients: &mut Vec<Client>, question: &Question, o
     sample.with_cpu(server.cpu_time().saturating_sub(before))
 }
 
-fn row(question: &Question, at_once: usize, native: &Sample, host: &Sample) -> Vec<String> {
-    vec![
-        question.what.to_owned(),
-        at_once.to_string(),
-        format!("{:.0}", native.rate()),
-        format!("{:.0}", host.rate()),
-        table::ratio(host.rate(), native.rate()),
-        table::millis(native.percentile(0.5)),
-        table::millis(host.percentile(0.5)),
-        table::millis(native.percentile(0.99)),
-        table::millis(host.percentile(0.99)),
-        table::micros(native.cpu()),
-        table::micros(host.cpu()),
-        table::ratio(host.cpu().as_secs_f64(), native.cpu().as_secs_f64()),
-    ]
+/// Requests per second of each, and how often what is in question goes into what it is compared with.
+fn rates_of(samples: &[Sample]) -> Vec<String> {
+    let mut cells: Vec<_> = samples.iter().map(|sample| format!("{:.0}", sample.rate())).collect();
+    if let [before @ .., native, fresh, reused] = samples {
+        cells.push(table::ratio(fresh.rate(), native.rate()));
+        cells.push(table::ratio(reused.rate(), native.rate()));
+        cells.extend(before.iter().map(|bare| table::ratio(reused.rate(), bare.rate())));
+    }
+    cells
+}
+
+fn costs_of(samples: &[Sample]) -> Vec<String> {
+    let medians = samples.iter().map(|sample| table::millis(sample.percentile(0.5)));
+    let slow = samples.iter().map(|sample| table::millis(sample.percentile(0.99)));
+    medians.chain(slow).chain(samples.iter().map(|sample| table::micros(sample.cpu()))).collect()
 }

@@ -21,7 +21,7 @@ use crate::table;
 
 /// Measures the host with one plugin, and with what it is made for.
 pub(crate) async fn run(options: &Options) {
-    let one = requests::config();
+    let one = requests::config(sizes());
     let pack = Pack::of(1);
     let all = ConfigFile::new()
         .open()
@@ -85,7 +85,7 @@ async fn over_http(program: Program<'_>) -> Duration {
 
 /// A start with nothing compiled yet.
 async fn first_start() -> Duration {
-    let config = requests::config();
+    let config = requests::config(sizes());
     forget_cache(&config);
     over_stdio(Program::Host(&config)).await
 }

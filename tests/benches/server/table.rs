@@ -5,10 +5,10 @@ use std::time::Duration;
 use comfy_table::{CellAlignment, Table, presets};
 
 /// Prints a heading and a table under it.
-pub(crate) fn print(heading: &str, header: &[&str], rows: Vec<Vec<String>>) {
+pub(crate) fn print(heading: &str, header: &[impl AsRef<str>], rows: Vec<Vec<String>>) {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
-    table.set_header(header.iter().copied());
+    table.set_header(header.iter().map(AsRef::as_ref));
     table.add_rows(rows);
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);

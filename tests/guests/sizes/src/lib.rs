@@ -5,13 +5,17 @@
 //! | `text/1024` | so many bytes of text, in lines of 64 |
 //! | `blob/1024` | so many bytes, each value in turn |
 //!
-//! It lists as many `text/0`, `text/1` and so on as the config key `count` says, none without it. It computes as little
-//! as it can, so that what is measured is what lies around it.
+//! It lists as many `text/0`, `text/1` and so on as the config key `count` says, none without it, and has the template
+//! `text/{size}`, which is completed to three sizes. It computes as little as it can, so that what is measured is what lies
+//! around it.
 
-use mcp_provider::{Config, Contents, Entry, Failure, Info, Page, Provider, Result, export};
+use mcp_provider::{Argument, Completion, Config, Contents, Entry, Failure, Info, Page, Provider, Result, Template, export};
 
 /// One line of text, line feed included.
 const LINE: &str = "0123456789 abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXY\n";
+
+/// What a size is completed to.
+const USUAL: [usize; 3] = [1 << 10, 64 << 10, 1 << 20];
 
 /// The largest resource.
 const LARGEST: usize = 16 << 20;
@@ -44,6 +48,15 @@ impl Provider for Sizes {
             "blob" => Ok(vec![Contents::blob(Entry::new(path, size.to_string()), blob(size))]),
             _ => Err(Failure::NotFound),
         }
+    }
+
+    fn templates(&self) -> Vec<Template> {
+        vec![Template::new("text/{size}", "text").mime_type("text/plain")]
+    }
+
+    fn complete(&self, _template: &str, argument: &Argument, _known: &[Argument]) -> Result<Completion> {
+        let usual = USUAL.iter().map(ToString::to_string);
+        Ok(Completion::of(usual, &argument.value))
     }
 }
 

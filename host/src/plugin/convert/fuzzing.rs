@@ -1,0 +1,190 @@
+//! Answers that a fuzzer makes up, and what must hold of what is made of them.
+
+use arbitrary::{Arbitrary, Result, Unstructured};
+
+use super::*;
+
+/// What the checker lets through of one answer.
+const ITEMS: usize = 3;
+
+/// Any answer of a provider: it is refused as a whole, or nothing in what is left of it is against a rule.
+pub(crate) fn reply(data: &[u8]) {
+    let mut made = Unstructured::new(data);
+    // With too few bytes there is no answer, and nothing to check.
+    let _ = Reply::make(&mut made).map(Reply::check);
+}
+
+/// An answer, and what it answers.
+struct Reply {
+    watches: bool,
+    asked: String,
+    answer: Answer,
+}
+
+enum Answer {
+    Page(contract::Page),
+    Templates(contract::TemplatePage),
+    Contents(Vec<contract::Contents>),
+    Entry(contract::Entry),
+    Completion(contract::Completion),
+    Changes(contract::ChangeSet),
+}
+
+impl Reply {
+    fn check(self) {
+        let mount: Mount = "files://h/a/".parse().expect("a mount");
+        let faults = Faults::new("made-up".into(), 0);
+        let checker = Checker { mount: &mount, watches: self.watches, items: ITEMS, faults: &faults };
+        let asked = mount.compose(&self.asked).map(|located| located.path);
+        match self.answer {
+            Answer::Page(page) => {
+                let count = page.entries.len();
+                let Ok(page) = checker.page(page, Some(&self.asked)) else { return };
+                assert!(count <= ITEMS && page.items.len() <= count, "nothing is added");
+                assert_ne!(page.next_cursor, Some(self.asked), "a cursor leads on");
+                page.items.iter().for_each(|entry| checker.holds(entry));
+            }
+            Answer::Templates(page) => {
+                let count = page.templates.len();
+                let Ok(page) = checker.template_page(page, Some(&self.asked)) else { return };
+                assert!(count <= ITEMS && page.items.len() <= count, "nothing is added");
+                for template in &page.items {
+                    assert!(template.uri_template.as_str().starts_with(mount.as_str()), "no template leaves its mount");
+                    holds(template.mime_type.as_deref(), &template.annotations, &template.icons, &template.meta);
+                }
+            }
+            Answer::Contents(contents) => {
+                let count = contents.len();
+                let Some(Ok(contents)) = asked.ok().map(|asked| checker.contents(contents, &asked)) else { return };
+                assert!((1..=ITEMS).contains(&count) && contents.len() == count, "a read is whole, or refused");
+                contents.iter().for_each(|contents| checker.holds(&contents.entry));
+            }
+            Answer::Entry(entry) => {
+                let Some(Ok(entry)) = asked.ok().map(|asked| checker.stat_entry(entry, &asked)) else { return };
+                checker.holds(&entry);
+                let located = mount.compose(&self.asked).map(|located| located.uri);
+                assert_eq!(located, Ok(entry.uri), "it is what was asked about");
+            }
+            Answer::Completion(completion) => {
+                let Ok(completion) = checker.completion(completion) else { return };
+                assert!(completion.values.len() <= ITEMS, "nothing is added");
+            }
+            Answer::Changes(changes) => {
+                let Ok(changes) = checker.change_set(changes) else { return };
+                assert!(changes.token.len() <= MAX_TOKEN && changes.changed.len() <= ITEMS, "what is kept is bounded");
+                let is_within = |path: &Path| mount.compose(path.as_str()).is_ok_and(|located| located.path == *path);
+                assert!(changes.changed.iter().all(is_within), "a path is in its normal form, and below the mount");
+            }
+        }
+    }
+}
+
+impl Checker<'_> {
+    fn holds(&self, entry: &Entry) {
+        assert!(entry.uri.as_str().starts_with(self.mount.as_str()), "no path leaves its mount");
+        assert!(self.watches || !entry.subscribable, "what nobody watches cannot be subscribed to");
+        holds(entry.mime_type.as_deref(), &entry.annotations, &entry.icons, &entry.meta);
+    }
+}
+
+fn holds(mime_type: Option<&str>, annotations: &Annotations, icons: &[Icon], meta: &Meta) {
+    assert!(mime_type.is_none_or(is_mime_type), "a MIME type is one");
+    assert!(annotations.priority.is_none_or(|priority| (0.0..=1.0).contains(&priority.value())), "a priority is one");
+    let date = annotations.last_modified.as_ref();
+    assert!(date.is_none_or(|date| Timestamp::new(date.as_str()).is_some()), "a date is one");
+    for icon in icons {
+        assert!(Icon::new(icon.src()).is_some(), "an icon has a source that a client may fetch");
+        assert!(icon.sizes.iter().all(|size| is_icon_size(size)), "sizes are sizes");
+    }
+    assert!(!meta.keys().any(|key| key.starts_with(HOST_PREFIX)), "nobody speaks for the host");
+}
+
+impl Reply {
+    fn make(made: &mut Unstructured<'_>) -> Result<Self> {
+        let (watches, asked) = (bool::arbitrary(made)?, String::arbitrary(made)?);
+        let answer = match made.int_in_range(0..=5)? {
+            0 => {
+                let (entries, next_cursor) = (many(made, entry)?, Option::arbitrary(made)?);
+                Answer::Page(contract::Page { entries, next_cursor })
+            }
+            1 => {
+                let (templates, next_cursor) = (many(made, template)?, Option::arbitrary(made)?);
+                Answer::Templates(contract::TemplatePage { templates, next_cursor })
+            }
+            2 => Answer::Contents(many(made, contents)?),
+            3 => Answer::Entry(entry(made)?),
+            4 => {
+                let (values, total, has_more) = (many(made, String::arbitrary)?, Option::arbitrary(made)?, false);
+                Answer::Completion(contract::Completion { values, total, has_more })
+            }
+            _ => Answer::Changes(contract::ChangeSet {
+                token: String::arbitrary(made)?,
+                changed: many(made, String::arbitrary)?,
+                listing_changed: bool::arbitrary(made)?,
+                poll_after_ms: Option::arbitrary(made)?,
+            }),
+        };
+        Ok(Self { watches, asked, answer })
+    }
+}
+
+/// So many that sometimes one is too many.
+fn many<'a, T>(made: &mut Unstructured<'a>, one: fn(&mut Unstructured<'a>) -> Result<T>) -> Result<Vec<T>> {
+    let count = made.int_in_range(0..=ITEMS + 1)?;
+    (0..count).map(|_| one(made)).collect()
+}
+
+fn entry(made: &mut Unstructured<'_>) -> Result<contract::Entry> {
+    Ok(contract::Entry {
+        path: String::arbitrary(made)?,
+        name: String::arbitrary(made)?,
+        title: None,
+        description: None,
+        mime_type: Option::arbitrary(made)?,
+        size: Option::arbitrary(made)?,
+        annotations: annotations(made)?,
+        icons: many(made, icon)?,
+        listable: bool::arbitrary(made)?,
+        subscribable: bool::arbitrary(made)?,
+        ttl_ms: Option::arbitrary(made)?,
+        meta: Option::arbitrary(made)?,
+    })
+}
+
+fn template(made: &mut Unstructured<'_>) -> Result<contract::EntryTemplate> {
+    Ok(contract::EntryTemplate {
+        path_template: String::arbitrary(made)?,
+        name: String::arbitrary(made)?,
+        title: None,
+        description: None,
+        mime_type: Option::arbitrary(made)?,
+        annotations: annotations(made)?,
+        icons: many(made, icon)?,
+        meta: Option::arbitrary(made)?,
+    })
+}
+
+fn contents(made: &mut Unstructured<'_>) -> Result<contract::Contents> {
+    let entry = entry(made)?;
+    let body = match made.int_in_range(0..=2)? {
+        0 => contract::Body::Text(String::arbitrary(made)?),
+        1 => contract::Body::TextBytes(Vec::arbitrary(made)?),
+        _ => contract::Body::Blob(Vec::arbitrary(made)?),
+    };
+    Ok(contract::Contents { entry, body })
+}
+
+fn annotations(made: &mut Unstructured<'_>) -> Result<Option<contract::Annotations>> {
+    if !bool::arbitrary(made)? {
+        return Ok(None);
+    }
+    let audience = if bool::arbitrary(made)? { vec![contract::Role::User] } else { Vec::new() };
+    let (priority, last_modified) = (Option::arbitrary(made)?, Option::arbitrary(made)?);
+    Ok(Some(contract::Annotations { audience, priority, last_modified }))
+}
+
+fn icon(made: &mut Unstructured<'_>) -> Result<contract::Icon> {
+    let theme = bool::arbitrary(made)?.then_some(contract::Theme::Dark);
+    let (src, mime_type) = (String::arbitrary(made)?, Option::arbitrary(made)?);
+    Ok(contract::Icon { src, mime_type, sizes: many(made, String::arbitrary)?, theme })
+}
