@@ -42,11 +42,13 @@ impl Rounds {
         loop {
             let asked = self.shared.asked.load(Ordering::SeqCst);
             let Some(paths) = self.paths() else {
-                self.rest(asked);
+                // What is watched ends before anyone can see that nobody asks.
                 directories = None;
+                self.rest(asked);
                 self.shared.wake.notified().await;
                 continue;
             };
+            self.shared.is_asking.store(true, Ordering::Relaxed);
             let events = match directories.take() {
                 Some(events) if !events.are_stale() => events,
                 before => Directories::watch(&self.shared.plugin, before).await,
@@ -75,6 +77,7 @@ impl Rounds {
         self.failures = 0;
         self.announces = false;
         self.shared.listing.forget();
+        self.shared.is_asking.store(false, Ordering::Relaxed);
         let fault = Some(Fault::Host("nobody is interested any more".to_owned()));
         self.shared.rounds.send_replace(Round { counted: asked, fault });
     }

@@ -30,6 +30,8 @@ pub struct Subscriber {
     hub: Arc<Hub>,
     subscribed: Mutex<BTreeMap<Uri, Subscription>>,
     serials: AtomicU64,
+    /// It is counted for as long as it is there.
+    _counted: Arc<()>,
 }
 
 struct Subscription {
@@ -48,7 +50,13 @@ impl Subscriber {
     pub const MAX_RESOURCES: usize = 1024;
 
     pub(super) fn new(id: u64, who: Principal, hub: Arc<Hub>) -> Self {
-        Self { mailbox: Arc::new(Mailbox::new(id, who)), hub, subscribed: Mutex::default(), serials: AtomicU64::new(0) }
+        Self {
+            mailbox: Arc::new(Mailbox::new(id, who)),
+            subscribed: Mutex::default(),
+            serials: AtomicU64::new(0),
+            _counted: hub.common.count_subscriber(),
+            hub,
+        }
     }
 
     /// Who is told.
