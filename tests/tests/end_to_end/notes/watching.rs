@@ -22,7 +22,9 @@ impl Watcher<'_> {
     /// What is told of all that happened up to now, by their paths, but for the collection, which every ring concerns.
     async fn told(&mut self) -> BTreeSet<String> {
         self.rung += 1;
-        self.folder.write(BELL, "x".repeat(self.rung));
+        // It changes at once, so that it is told of once.
+        let aside = self.folder.write(".aside", "x".repeat(self.rung));
+        fs::rename(aside, self.folder.path().join(BELL)).unwrap();
         let mut told = BTreeSet::new();
         loop {
             let update = self.wire.notification("notifications/resources/updated").await;
