@@ -69,7 +69,7 @@ pub struct Watching {
     /// Different resources that they are subscribed to, or just being subscribed to, altogether.
     pub resources: usize,
     /// Plugins that are asked what changed, and whose granted directories are watched. One that nobody is interested in any
-    /// more is counted until its next round would begin.
+    /// more is counted for a moment, 2 s at most, as clients that go away often come back.
     pub plugins: usize,
 }
 

@@ -14,6 +14,8 @@ const SHORTEST: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_mins(5);
 /// The longest that a provider which failed is left alone, unless the interval is longer.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
+/// For how long a plugin is kept watched, at most, that nobody is interested in any more.
+const LONGEST_LINGER: Duration = Duration::from_secs(2);
 /// Events of the file system come in bursts: a round waits for so long after the first, and sees the burst as one.
 const DEBOUNCE: Duration = Duration::from_millis(50);
 
@@ -57,11 +59,18 @@ impl Rounds {
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 () = self.shared.wake.notified() => {}
+                () = self.shared.deserted.notified() => self.linger().await,
                 // A provider that fails is left alone, however much happens around it.
                 () = events.changed(), if self.failures == 0 => tokio::time::sleep(DEBOUNCE).await,
             }
             directories = Some(events);
         }
+    }
+
+    /// Waits for a moment, as clients that go away often come back.
+    async fn linger(&self) {
+        // Whether somebody came or not, the next round finds out.
+        let _ = tokio::time::timeout(self.interval.min(LONGEST_LINGER), self.shared.wake.notified()).await;
     }
 
     /// What to ask about; none if nobody is interested.

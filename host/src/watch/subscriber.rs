@@ -145,7 +145,9 @@ impl Subscriber {
     }
 
     fn forget(&self, uri: &Uri) {
-        self.hub.common.interests().unwatch(uri, self.mailbox.id);
+        let mut interests = self.hub.common.interests();
+        interests.unwatch(uri, self.mailbox.id);
+        self.hub.watchers().values().for_each(|watcher| watcher.may_be_deserted(&interests));
         self.mailbox.forget(uri);
     }
 
@@ -203,6 +205,7 @@ impl Drop for Subscriber {
         for uri in subscribed.keys() {
             interests.unwatch(uri, self.mailbox.id);
         }
+        self.hub.watchers().values().for_each(|watcher| watcher.may_be_deserted(&interests));
     }
 }
 

@@ -55,6 +55,8 @@ pub(super) struct Shared {
     pub(super) common: Arc<Common>,
     /// Something happened that a round should not wait for the interval to see.
     pub(super) wake: Notify,
+    /// Nobody is interested any more.
+    pub(super) deserted: Notify,
     /// How many rounds have been asked for: those that a round counts for are all up to the number at its beginning.
     pub(super) asked: AtomicU64,
     /// The last round: up to which of those asked for it counted, and how it went.
@@ -95,6 +97,7 @@ impl Watcher {
             plugin: plugin.clone(),
             common: common.clone(),
             wake: Notify::new(),
+            deserted: Notify::new(),
             asked: AtomicU64::new(0),
             rounds: watch::Sender::new(Round::default()),
             listing: Listing::new(inheritance.prints),
@@ -121,6 +124,13 @@ impl Watcher {
     /// Whether its plugin is being asked what changed.
     pub(super) fn is_asking(&self) -> bool {
         self.0.is_asking.load(Ordering::Relaxed)
+    }
+
+    /// Has it find out that nobody is interested any more, if so.
+    pub(super) fn may_be_deserted(&self, interests: &Interests) {
+        if self.watches() && !interests.any_below(self.plugin().mount()) {
+            self.0.deserted.notify_one();
+        }
     }
 
     /// Ends its tasks; whoever waits for a round goes on without.
