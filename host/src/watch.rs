@@ -10,7 +10,7 @@
 //! # What is promised
 //!
 //! - A subscription counts from before its [`Hub::subscribe`] returns: a change after that is told at least once. One that is
-//!   given up before it counts leaves nothing behind.
+//!   given up before it counts leaves nothing behind, and nothing is told of it.
 //! - After an unsubscription nothing is told of that resource.
 //! - Nothing is told of what the principal may not read at that moment, and that the listing changed is told only to those
 //!   for whom it did.
