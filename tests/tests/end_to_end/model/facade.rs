@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::{StreamExt, stream};
 use mcp_host_tests::{WrittenConfig, until};
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::config::Config;
@@ -13,6 +14,9 @@ use super::chance::seeds;
 use super::face::Face;
 use super::run::Run;
 use crate::watching::start;
+
+/// Runs at the same time.
+const AT_ONCE: usize = 12;
 
 struct Facade {
     host: Arc<Host>,
@@ -91,11 +95,11 @@ impl Face for Facade {
 
 #[tokio::test]
 async fn over_the_facade_the_rule_holds_whatever_happens() {
-    let runs = seeds(24).into_iter().map(|seed| async move {
+    let one = async |seed| {
         let run = Run::new(seed);
         let mut face = Facade::start(&run.world.config).await;
         run.run(&mut face, 80).await;
         face.end().await;
-    });
-    futures::future::join_all(runs).await;
+    };
+    stream::iter(seeds(24)).for_each_concurrent(AT_ONCE, one).await;
 }
