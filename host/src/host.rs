@@ -24,7 +24,7 @@ use crate::config::{Config, Operation};
 use crate::plugin::{Fault, Plugins};
 use crate::resource::{Argument, Completion, Contents, Entry, EntryTemplate, Error, Listing};
 use crate::uri::{Mount, Path, RouteError, Template, Uri};
-use crate::watch::{Hub, Subscriber};
+use crate::watch::{Hub, Subscriber, Watching};
 
 pub use self::builder::{Builder, StartError};
 pub use self::dirs::Dirs;
@@ -162,6 +162,11 @@ impl Host {
     /// A subscriber that is told of nothing yet.
     pub fn subscriber(&self, who: &Principal) -> Subscriber {
         self.watches.subscriber(who)
+    }
+
+    /// How much is being watched at this moment, by all subscribers together.
+    pub fn watching(&self) -> Watching {
+        self.watches.watching()
     }
 
     /// Whether any plugin can tell what changes.

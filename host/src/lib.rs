@@ -75,4 +75,4 @@ mod watch;
 
 pub use catalog::{CursorKey, KeyError};
 pub use host::{Builder, CompleteRequest, Dirs, Host, ListRequest, ReloadError, Reloaded, StartError, State, Status};
-pub use watch::{Subscriber, Update};
+pub use watch::{Subscriber, Update, Watching};

@@ -10,7 +10,7 @@
 //! # What is promised
 //!
 //! - A subscription counts from before its [`Hub::subscribe`] returns: a change after that is told at least once. One that is
-//!   given up before it counts leaves nothing behind.
+//!   given up before it counts leaves nothing behind, and nothing is told of it.
 //! - After an unsubscription nothing is told of that resource.
 //! - Nothing is told of what the principal may not read at that moment, and that the listing changed is told only to those
 //!   for whom it did.
@@ -54,10 +54,24 @@ pub(crate) struct Hub {
     common: Arc<Common>,
     /// One for each plugin that did load.
     watchers: ArcSwap<Watchers>,
-    subscribers: AtomicU64,
+    /// The id of the next subscriber.
+    next_id: AtomicU64,
 }
 
 type Watchers = BTreeMap<Mount, Arc<Watcher>>;
+
+/// How much is being watched at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Watching {
+    /// Subscribers that there are: one for each session that began in order, each stream, each command that waits.
+    pub subscribers: usize,
+    /// Different resources that they are subscribed to, or just being subscribed to, altogether.
+    pub resources: usize,
+    /// Plugins that are asked what changed, and whose granted directories are watched. One that nobody is interested in any
+    /// more is counted for a moment, 2 s at most, as clients that go away often come back.
+    pub plugins: usize,
+}
 
 /// What a hub knew before its plugins are replaced.
 pub(crate) struct Before {
@@ -72,18 +86,25 @@ impl Hub {
         let started =
             plugins.map(|plugin| (plugin.mount().clone(), Watcher::start(plugin, &common, Inheritance::default())));
         let watchers: Watchers = started.collect();
-        Arc::new(Self { watchers: ArcSwap::from_pointee(watchers), common, subscribers: AtomicU64::new(0) })
+        Arc::new(Self { watchers: ArcSwap::from_pointee(watchers), common, next_id: AtomicU64::new(0) })
     }
 
     /// A subscriber that has subscribed to nothing yet.
     pub(crate) fn subscriber(self: &Arc<Self>, who: &Principal) -> Subscriber {
-        let id = self.subscribers.fetch_add(1, Ordering::Relaxed);
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         Subscriber::new(id, who.clone(), self.clone())
     }
 
     /// Whether anything can be watched at all.
     pub(crate) fn is_watching(&self) -> bool {
         self.watchers.load().values().any(|watcher| watcher.watches())
+    }
+
+    /// How much is being watched now.
+    pub(crate) fn watching(&self) -> Watching {
+        let plugins = self.watchers.load().values().filter(|watcher| watcher.is_asking()).count();
+        let (subscribers, resources) = (self.common.subscribers(), self.common.interests().resources());
+        Watching { subscribers, resources, plugins }
     }
 
     /// Subscribes to a resource, and returns once the subscription counts.

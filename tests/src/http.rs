@@ -54,22 +54,12 @@ impl Http {
 
     /// Requests written by hand, in that revision, of a client that has not said hello.
     pub fn stranger(&self, revision: Revision) -> HttpWire {
-        HttpWire { client: plain_client(), url: self.url.clone(), revision, session: None, last_id: 0 }
+        HttpWire::stranger(&self.url, revision)
     }
 
     /// Requests written by hand, in that revision.
     pub async fn wire(&self, revision: Revision) -> HttpWire {
-        let mut wire = self.stranger(revision);
-        if wire.revision.has_initialize() {
-            let hello = wire::request(&wire.revision, 0, "initialize", wire::hello(&wire.revision));
-            let response = send(wire.post(&hello)).await;
-            let session = response.headers().get("mcp-session-id").expect("a session has an id");
-            wire.session = Some(session.to_str().expect("it is ASCII").to_owned());
-            let answer = answer(response).await;
-            assert_eq!(answer.result()["protocolVersion"], wire.revision.as_str());
-            assert_eq!(send(wire.post(&wire::initialized())).await.status(), 202);
-        }
-        wire
+        HttpWire::start(&self.url, revision).await
     }
 
     /// The first line of its log that contains that text, as soon as there is one.
@@ -107,6 +97,38 @@ pub struct HttpWire {
 }
 
 impl HttpWire {
+    /// To the server of that URL, in that revision, without having said hello.
+    fn stranger(url: &str, revision: Revision) -> Self {
+        Self { client: plain_client(), url: url.to_owned(), revision, session: None, last_id: 0 }
+    }
+
+    /// To the server of that URL, having said hello in that revision, if it begins so.
+    pub async fn start(url: &str, revision: Revision) -> Self {
+        let mut wire = Self::stranger(url, revision);
+        if wire.revision.has_initialize() {
+            let hello = wire::request(&wire.revision, 0, "initialize", wire::hello(&wire.revision));
+            let response = send(wire.post(&hello)).await;
+            let session = response.headers().get("mcp-session-id").expect("a session has an id");
+            wire.session = Some(session.to_str().expect("it is ASCII").to_owned());
+            let answer = answer(response).await;
+            assert_eq!(answer.result()["protocolVersion"], wire.revision.as_str());
+            assert_eq!(send(wire.post(&wire::initialized())).await.status(), 202);
+        }
+        wire
+    }
+
+    /// Ends its session, as clients do that go away in order.
+    pub async fn leave(self) {
+        let session = self.session.as_deref().expect("only sessions are ended");
+        let request = self
+            .client
+            .delete(&self.url)
+            .header("MCP-Protocol-Version", self.revision.as_str())
+            .header("Mcp-Session-Id", session);
+        let status = send(request).await.status();
+        assert!(status.is_success(), "{status}");
+    }
+
     /// Sends a request and reads its answer.
     pub async fn request(&mut self, method: &str, params: Value) -> Answer {
         let request = self.prepared(method, params);

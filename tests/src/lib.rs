@@ -61,6 +61,9 @@ pub use wire::{Answer, hello, initialized, request};
 /// How long a test waits for what must happen: so long that only a hang reaches it.
 pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 
+/// How long until something is looked at again of which nobody tells.
+const LOOK: std::time::Duration = std::time::Duration::from_millis(5);
+
 /// The revisions that the host speaks, oldest first. All but the last begin with `initialize`.
 pub const REVISIONS: [Revision; 5] = [
     Revision::V_2024_11_05,
@@ -69,3 +72,13 @@ pub const REVISIONS: [Revision; 5] = [
     Revision::V_2025_11_25,
     Revision::V_2026_07_28,
 ];
+
+/// Looks again and again until it holds.
+pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let looking = async {
+        while !holds() {
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    assert!(tokio::time::timeout(PATIENCE, looking).await.is_ok(), "it does not come to it that {what}");
+}

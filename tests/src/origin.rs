@@ -149,6 +149,14 @@ impl Origin {
         assert!(there.is_ok(), "there were not {count} requests, but: {:#?}", self.requests());
     }
 
+    /// Waits until there were so many requests of that path.
+    pub async fn until_count(&self, path: &str, count: usize) {
+        let mut requests = self.shared.requests.subscribe();
+        let of_path = |requests: &Vec<Request>| requests.iter().filter(|request| request.path == path).count();
+        let there = timeout(PATIENCE, requests.wait_for(|requests| of_path(requests) >= count)).await;
+        assert!(there.is_ok(), "there were not {count} requests of {path}, but: {:#?}", self.requests());
+    }
+
     /// Waits until no connection is open, because all were answered or their clients went away.
     pub async fn until_idle(&self) {
         let mut open = self.shared.open.subscribe();

@@ -78,6 +78,15 @@ impl Process {
         kibibytes << 10
     }
 
+    /// How many files and directories it has the kernel watch.
+    pub(crate) fn inotify_watches(&self) -> usize {
+        let id = self.child.id().expect("it still runs");
+        let files = std::fs::read_dir(format!("/proc/{id}/fdinfo")).expect("a process has files");
+        // One that was closed meanwhile watches nothing.
+        let infos = files.filter_map(|file| std::fs::read_to_string(file.ok()?.path()).ok());
+        infos.map(|info| info.lines().filter(|line| line.starts_with("inotify wd:")).count()).sum()
+    }
+
     /// Waits until it ends by itself, as it must once it was told to or its input is closed.
     pub(crate) async fn ended(mut self) -> Ended {
         let status = timeout(PATIENCE, self.child.wait()).await;

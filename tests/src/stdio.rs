@@ -5,7 +5,7 @@ use std::path::Path;
 use rustix::process::Signal;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::process::{ChildStdin, ChildStdout};
+use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
 use crate::process::{Ended, Process};
@@ -78,7 +78,11 @@ impl StdioWire {
     }
 
     fn stranger_at(config: &Path, options: &[&str], revision: Revision) -> Self {
-        let (process, stdin, stdout) = spawn(config, options);
+        Self::stranger_of(host_command(), config, options, revision)
+    }
+
+    fn stranger_of(command: Command, config: &Path, options: &[&str], revision: Revision) -> Self {
+        let (process, stdin, stdout) = spawn_by(command, config, options);
         let lines = BufReader::new(stdout).lines();
         Self { process, stdin: Some(stdin), lines, revision, last_id: 0, early: Vec::new() }
     }
@@ -90,13 +94,29 @@ impl StdioWire {
 
     /// The same with a config file wherever it is, and more options.
     pub async fn start_at(config: &Path, options: &[&str], revision: Revision) -> Self {
-        let mut wire = Self::stranger_at(config, options, revision);
-        if wire.revision.has_initialize() {
-            let answer = wire.request("initialize", wire::hello(&wire.revision)).await;
-            assert_eq!(answer.result()["protocolVersion"], wire.revision.as_str());
-            wire.send(&wire::initialized()).await;
+        Self::stranger_at(config, options, revision).met().await
+    }
+
+    /// The same in a user namespace in which the kernel watches no more than so many files and directories.
+    pub async fn start_with_inotify(watches: usize, config: &WrittenConfig, revision: Revision) -> Self {
+        let host = host_command();
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "sh", "-c"]);
+        command.arg(format!("echo {watches} > /proc/sys/user/max_inotify_watches && exec \"$0\" \"$@\""));
+        command.arg(host.as_std().get_program()).kill_on_drop(true);
+        let set = host.as_std().get_envs().filter_map(|(name, value)| Some((name, value?)));
+        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).envs(set).current_dir("/");
+        Self::stranger_of(command, &config.path(), &[], revision).met().await
+    }
+
+    /// Says hello, if its revision begins so.
+    async fn met(mut self) -> Self {
+        if self.revision.has_initialize() {
+            let answer = self.request("initialize", wire::hello(&self.revision)).await;
+            assert_eq!(answer.result()["protocolVersion"], self.revision.as_str());
+            self.send(&wire::initialized()).await;
         }
-        wire
+        self
     }
 
     /// Sends a request and waits for its answer.
@@ -188,6 +208,11 @@ impl StdioWire {
         self.process.memory()
     }
 
+    /// How many files and directories the server has the kernel watch.
+    pub fn inotify_watches(&self) -> usize {
+        self.process.inotify_watches()
+    }
+
     /// Closes the server's standard input.
     pub fn close(&mut self) {
         self.stdin = None;
@@ -206,7 +231,10 @@ impl StdioWire {
 }
 
 fn spawn(config: &Path, options: &[&str]) -> (Process, ChildStdin, ChildStdout) {
-    let mut command = host_command();
+    spawn_by(host_command(), config, options)
+}
+
+fn spawn_by(mut command: Command, config: &Path, options: &[&str]) -> (Process, ChildStdin, ChildStdout) {
     command.args(["serve", "--stdio"]).args(options).arg("--config").arg(config);
     Process::start(command)
 }

@@ -2,8 +2,8 @@
 //!
 //! | client | sources | installed to | run as |
 //! |---|---|---|---|
-//! | TypeScript | `tests/clients/typescript` | `target/clients/typescript` | `node target/clients/typescript/walk.mjs …` |
-//! | Python | `tests/clients/python` | `target/clients/python` | `target/clients/python/bin/python tests/clients/python/walk.py …` |
+//! | TypeScript | `tests/clients/typescript` | `target/clients/typescript` | `node target/clients/typescript/walk.mjs …`, or `watch.mjs` |
+//! | Python | `tests/clients/python` | `target/clients/python` | `target/clients/python/bin/python tests/clients/python/walk.py …`, or `watch.py` |
 //! | the conformance suite and MCP Inspector | `tests/clients/tools` | `target/clients/tools` | with the Node.js that is installed beside them, in `node_modules/node-linux-*/bin/node` |
 //!
 //! Versions are locked in the sources. A stamp beside each installation names what it was made from, so that it is made anew
@@ -36,8 +36,10 @@ pub(crate) fn install(workspace: &Workspace, progress: &Progress) -> Result<()> 
 fn typescript(workspace: &Workspace, progress: &Progress) -> Result<()> {
     let (sources, installed) = places(workspace, "typescript");
     npm(&sources, &installed, progress, "the TypeScript client", "target/clients/typescript")?;
-    // Node looks for packages beside the file that imports them, so the client goes where they are.
-    copy_into(&sources.join("walk.mjs"), &installed)
+    // Node looks for packages beside the file that imports them, so the programs go where they are.
+    ["connect.mjs", "walk.mjs", "watch.mjs"]
+        .iter()
+        .try_for_each(|program| copy_into(&sources.join(program), &installed))
 }
 
 fn tools(workspace: &Workspace, progress: &Progress) -> Result<()> {

@@ -71,12 +71,18 @@ impl Handler {
             "resources/list" | "resources/templates/list" | "resources/read" | "completion/complete" => true,
             "initialize" | "ping" => revision.has_sessions(),
             "logging/setLevel" => revision.has_logging(),
-            "resources/subscribe" | "resources/unsubscribe" => revision.has_sessions() && self.host.is_watching(),
+            "resources/subscribe" | "resources/unsubscribe" => revision.has_sessions() && self.may_subscribe(),
             "server/discover" | "subscriptions/listen" => !revision.has_sessions(),
             "prompts/list" | "prompts/get" => self.announces(Announced::Prompts),
             "tools/list" | "tools/call" => self.announces(Announced::Tools),
             _ => false,
         }
+    }
+
+    /// Whether this session can subscribe: because something can be watched now, or because it was told so when it began,
+    /// which stands for as long as it lasts, whatever a reload takes away.
+    fn may_subscribe(&self) -> bool {
+        self.session.may_subscribe() || self.host.is_watching()
     }
 
     fn announces(&self, what: Announced) -> bool {
@@ -128,6 +134,9 @@ impl ServerHandler for Handler {
     ) -> Result<InitializeResult, ErrorData> {
         context.peer.set_peer_info(request.clone());
         let agreed = self.negotiate_initialize(&request)?;
+        if agreed.capabilities.resources.as_ref().and_then(|resources| resources.subscribe) == Some(true) {
+            self.session.let_subscribe();
+        }
         let revision = Revision::agreed(Some(&agreed.protocol_version));
         Ok(about::in_revision(agreed, revision))
     }
@@ -271,7 +280,7 @@ impl ServerHandler for Handler {
         request: SubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        if !self.host.is_watching() {
+        if !self.may_subscribe() {
             return Err(ErrorData::method_not_found::<SubscribeRequestMethod>());
         }
         let who = self.admit(&context)?;
@@ -284,7 +293,7 @@ impl ServerHandler for Handler {
         request: UnsubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        if !self.host.is_watching() {
+        if !self.may_subscribe() {
             return Err(ErrorData::method_not_found::<UnsubscribeRequestMethod>());
         }
         self.admit(&context)?;

@@ -3,6 +3,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::stream::{FuturesUnordered, TryStreamExt};
 use rmcp::model::{ResourceUpdatedNotificationParam, SubscriptionFilter};
@@ -23,7 +24,11 @@ const MAX_SUBSCRIBING: usize = 64;
 
 /// What one session is told. It ends with the session.
 #[derive(Default)]
-pub(super) struct Session(OnceCell<Live>);
+pub(super) struct Session {
+    live: OnceCell<Live>,
+    /// Whether it was told that it may subscribe.
+    may_subscribe: AtomicBool,
+}
 
 struct Live {
     subscriber: Arc<Subscriber>,
@@ -33,6 +38,16 @@ struct Live {
 }
 
 impl Session {
+    /// It is being told that it may subscribe.
+    pub(super) fn let_subscribe(&self) {
+        self.may_subscribe.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was told that it may subscribe.
+    pub(super) fn may_subscribe(&self) -> bool {
+        self.may_subscribe.load(Ordering::Relaxed)
+    }
+
     /// Has the session told when what is listed changes.
     pub(super) async fn watch_listing(&self, host: &Host, who: &Principal, client: &Peer<RoleServer>) {
         self.live(host, who, client).await.subscriber.watch_listing();
@@ -52,13 +67,13 @@ impl Session {
 
     /// `resources/unsubscribe`. That there is no such subscription is no error.
     pub(super) async fn unsubscribe(&self, host: &Host, uri: &str) -> Result<(), ErrorData> {
-        let Some(live) = self.0.get() else { return Ok(()) };
+        let Some(live) = self.live.get() else { return Ok(()) };
         let _none_on_its_way = live.delivering.lock().await;
         host.unsubscribe(&live.subscriber, uri).map_err(|error| to_rpc(&error))
     }
 
     async fn live(&self, host: &Host, who: &Principal, client: &Peer<RoleServer>) -> &Live {
-        self.0.get_or_init(async || Live::new(host.subscriber(who), client.clone())).await
+        self.live.get_or_init(async || Live::new(host.subscriber(who), client.clone())).await
     }
 }
 

@@ -31,6 +31,11 @@ impl Interests {
         !self.listing.is_empty() || self.below(mount).next().is_some()
     }
 
+    /// How many resources anyone is interested in.
+    pub(super) fn resources(&self) -> usize {
+        self.resources.len()
+    }
+
     /// What the provider at that mount is asked about, in order.
     pub(super) fn paths(&self, mount: &Mount) -> Vec<Path> {
         self.below(mount).map(|(_, watched)| watched.path.clone()).collect()

@@ -14,6 +14,8 @@ const SHORTEST: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_mins(5);
 /// The longest that a provider which failed is left alone, unless the interval is longer.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
+/// For how long a plugin is kept watched, at most, that nobody is interested in any more.
+const LONGEST_LINGER: Duration = Duration::from_secs(2);
 /// Events of the file system come in bursts: a round waits for so long after the first, and sees the burst as one.
 const DEBOUNCE: Duration = Duration::from_millis(50);
 
@@ -42,11 +44,13 @@ impl Rounds {
         loop {
             let asked = self.shared.asked.load(Ordering::SeqCst);
             let Some(paths) = self.paths() else {
-                self.rest(asked);
+                // What is watched ends before anyone can see that nobody asks.
                 directories = None;
+                self.rest(asked);
                 self.shared.wake.notified().await;
                 continue;
             };
+            self.shared.is_asking.store(true, Ordering::Relaxed);
             let events = match directories.take() {
                 Some(events) if !events.are_stale() => events,
                 before => Directories::watch(&self.shared.plugin, before).await,
@@ -55,11 +59,18 @@ impl Rounds {
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 () = self.shared.wake.notified() => {}
+                () = self.shared.deserted.notified() => self.linger().await,
                 // A provider that fails is left alone, however much happens around it.
                 () = events.changed(), if self.failures == 0 => tokio::time::sleep(DEBOUNCE).await,
             }
             directories = Some(events);
         }
+    }
+
+    /// Waits for a moment, as clients that go away often come back.
+    async fn linger(&self) {
+        // Whether somebody came or not, the next round finds out.
+        let _ = tokio::time::timeout(self.interval.min(LONGEST_LINGER), self.shared.wake.notified()).await;
     }
 
     /// What to ask about; none if nobody is interested.
@@ -75,6 +86,7 @@ impl Rounds {
         self.failures = 0;
         self.announces = false;
         self.shared.listing.forget();
+        self.shared.is_asking.store(false, Ordering::Relaxed);
         let fault = Some(Fault::Host("nobody is interested any more".to_owned()));
         self.shared.rounds.send_replace(Round { counted: asked, fault });
     }

@@ -30,6 +30,8 @@ pub struct Subscriber {
     hub: Arc<Hub>,
     subscribed: Mutex<BTreeMap<Uri, Subscription>>,
     serials: AtomicU64,
+    /// It is counted for as long as it is there.
+    _counted: Arc<()>,
 }
 
 struct Subscription {
@@ -41,6 +43,8 @@ struct Subscription {
     counts: bool,
     /// How many wait until it counts.
     attempts: usize,
+    /// Whether there is something to tell, which waits until it counts: it may come to nothing.
+    is_due: bool,
 }
 
 impl Subscriber {
@@ -48,7 +52,13 @@ impl Subscriber {
     pub const MAX_RESOURCES: usize = 1024;
 
     pub(super) fn new(id: u64, who: Principal, hub: Arc<Hub>) -> Self {
-        Self { mailbox: Arc::new(Mailbox::new(id, who)), hub, subscribed: Mutex::default(), serials: AtomicU64::new(0) }
+        Self {
+            mailbox: Arc::new(Mailbox::new(id, who)),
+            subscribed: Mutex::default(),
+            serials: AtomicU64::new(0),
+            _counted: hub.common.count_subscriber(),
+            hub,
+        }
     }
 
     /// Who is told.
@@ -78,10 +88,12 @@ impl Subscriber {
             match self.mailbox.take()? {
                 Item::Listing => return Some(Update::Listing),
                 Item::Resource(uri) if access.allows(self.principal(), Operation::Read, &uri) => {
-                    let asked = self.subscribed().get(&uri).map(|subscription| subscription.asked.clone());
-                    if let Some(asked) = asked {
-                        return Some(Update::Resource(asked));
+                    let mut subscribed = self.subscribed();
+                    let Some(subscription) = subscribed.get_mut(&uri) else { continue };
+                    if subscription.counts {
+                        return Some(Update::Resource(subscription.asked.clone()));
                     }
+                    subscription.is_due = true;
                 }
                 Item::Resource(_) => {}
             }
@@ -130,14 +142,16 @@ impl Subscriber {
             )));
         }
         let serial = self.serials.fetch_add(1, Ordering::Relaxed);
-        let new = || Subscription { serial, asked: asked.to_owned(), counts: false, attempts: 0 };
+        let new = || Subscription { serial, asked: asked.to_owned(), counts: false, attempts: 0, is_due: false };
         let subscription = subscribed.entry(uri.clone()).or_insert_with(new);
         subscription.attempts = subscription.attempts.saturating_add(1);
         Ok(Attempt { subscriber: self, uri, serial: subscription.serial })
     }
 
     fn forget(&self, uri: &Uri) {
-        self.hub.common.interests().unwatch(uri, self.mailbox.id);
+        let mut interests = self.hub.common.interests();
+        interests.unwatch(uri, self.mailbox.id);
+        self.hub.watchers().values().for_each(|watcher| watcher.may_be_deserted(&interests));
         self.mailbox.forget(uri);
     }
 
@@ -170,6 +184,9 @@ impl Attempt<'_> {
         let mut subscribed = self.subscriber.subscribed();
         if let Some(subscription) = subscribed.get_mut(self.uri).filter(|one| one.serial == self.serial) {
             subscription.counts = true;
+            if std::mem::take(&mut subscription.is_due) {
+                self.subscriber.mailbox.put_resource(self.uri);
+            }
         }
     }
 }
@@ -195,6 +212,7 @@ impl Drop for Subscriber {
         for uri in subscribed.keys() {
             interests.unwatch(uri, self.mailbox.id);
         }
+        self.hub.watchers().values().for_each(|watcher| watcher.may_be_deserted(&interests));
     }
 }
 
@@ -231,6 +249,25 @@ mod tests {
         drop(attempt);
         assert!(!subscriber.hub.common.interests().any_below(&mount()));
         assert!(subscriber.subscribed().is_empty());
+    }
+
+    #[test]
+    fn what_there_is_to_tell_waits_until_the_subscription_counts() {
+        let subscriber = hub().subscriber(&Principal::LOCAL);
+        let uri = uri();
+        for comes_to_something in [false, true] {
+            let attempt = subscriber.attempt("a://x/f", &uri).unwrap();
+            attempt.register(&mount());
+            subscriber.hub.common.interests().tell(&uri);
+            assert_eq!(subscriber.take(), None);
+            if comes_to_something {
+                attempt.counts();
+                assert_eq!(subscriber.take(), Some(Update::Resource("a://x/f".to_owned())));
+            } else {
+                drop(attempt);
+            }
+            assert_eq!(subscriber.take(), None);
+        }
     }
 
     #[test]

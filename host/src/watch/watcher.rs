@@ -2,7 +2,7 @@
 //! what is listed is another for somebody ([`listing`](super::listing)).
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -22,11 +22,23 @@ pub(super) struct Common {
     interests: Mutex<Interests>,
     /// The rules of now.
     pub(super) access: ArcSwap<Access>,
+    /// Held by each subscriber.
+    subscribers: Arc<()>,
 }
 
 impl Common {
     pub(super) fn new(access: Arc<Access>) -> Arc<Self> {
-        Arc::new(Self { interests: Mutex::default(), access: ArcSwap::new(access) })
+        Arc::new(Self { interests: Mutex::default(), access: ArcSwap::new(access), subscribers: Arc::default() })
+    }
+
+    /// How many subscribers there are.
+    pub(super) fn subscribers(&self) -> usize {
+        Arc::strong_count(&self.subscribers).saturating_sub(1)
+    }
+
+    /// What a subscriber holds to be counted.
+    pub(super) fn count_subscriber(&self) -> Arc<()> {
+        self.subscribers.clone()
     }
 
     pub(super) fn interests(&self) -> MutexGuard<'_, Interests> {
@@ -43,11 +55,15 @@ pub(super) struct Shared {
     pub(super) common: Arc<Common>,
     /// Something happened that a round should not wait for the interval to see.
     pub(super) wake: Notify,
+    /// Nobody is interested any more.
+    pub(super) deserted: Notify,
     /// How many rounds have been asked for: those that a round counts for are all up to the number at its beginning.
     pub(super) asked: AtomicU64,
     /// The last round: up to which of those asked for it counted, and how it went.
     pub(super) rounds: watch::Sender<Round>,
     pub(super) listing: Listing,
+    /// Whether its plugin is being asked, round by round.
+    pub(super) is_asking: AtomicBool,
     retired: CancellationToken,
 }
 
@@ -81,9 +97,11 @@ impl Watcher {
             plugin: plugin.clone(),
             common: common.clone(),
             wake: Notify::new(),
+            deserted: Notify::new(),
             asked: AtomicU64::new(0),
             rounds: watch::Sender::new(Round::default()),
             listing: Listing::new(inheritance.prints),
+            is_asking: AtomicBool::new(false),
             retired: CancellationToken::new(),
         });
         if plugin.info().watches {
@@ -101,6 +119,18 @@ impl Watcher {
     /// Whether its provider tells what changes.
     pub(super) fn watches(&self) -> bool {
         self.0.watches()
+    }
+
+    /// Whether its plugin is being asked what changed.
+    pub(super) fn is_asking(&self) -> bool {
+        self.0.is_asking.load(Ordering::Relaxed)
+    }
+
+    /// Has it find out that nobody is interested any more, if so.
+    pub(super) fn may_be_deserted(&self, interests: &Interests) {
+        if self.watches() && !interests.any_below(self.plugin().mount()) {
+            self.0.deserted.notify_one();
+        }
     }
 
     /// Ends its tasks; whoever waits for a round goes on without.

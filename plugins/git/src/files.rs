@@ -12,14 +12,15 @@ use std::path::{Component, Path, PathBuf};
 ///
 /// The kind is asked before the file is opened, because opening a pipe waits for its other end.
 pub(crate) fn open(path: &Path) -> Result<Option<(File, u64)>> {
-    let metadata = match fs::metadata(path) {
-        Ok(metadata) if metadata.is_file() => metadata,
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() => {}
         Ok(_) => return Ok(None),
         Err(error) if is_absent(&error) => return Ok(None),
         Err(error) => return Err(Error::io(path, error)),
-    };
-    match File::open(path) {
-        Ok(file) => Ok(Some((file, metadata.len()))),
+    }
+    // Another one may have taken its place since: the size is that of the one that is open.
+    match File::open(path).and_then(|file| file.metadata().map(|metadata| (file, metadata.len()))) {
+        Ok(opened) => Ok(Some(opened)),
         Err(error) if is_absent(&error) => Ok(None),
         Err(error) => Err(Error::io(path, error)),
     }

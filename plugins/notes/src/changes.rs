@@ -1,8 +1,8 @@
 //! What changed, by a token that holds a hash of everything in question.
 //!
 //! The token has one hash for the default listing (the names, sizes and times of all files) and one for each watched path:
-//! of a file its size and time, of a folder those of what is directly in it; a collection changes with any file. So no file
-//! is opened. Up to [`MOST_WATCHED`] watched paths have a hash of their own; with more, there is one hash for all,
+//! of a file its size and time, of a folder those of the files directly in it and the names of its folders; a collection changes
+//! with any file. So no file is opened. Up to [`MOST_WATCHED`] watched paths have a hash of their own; with more, there is one hash for all,
 //! and when it changes, all of them are said to have changed. A path that the token does not know is said to have changed,
 //! too. The hash is that of the standard library, which may be another in another build: then everything has changed once.
 
@@ -113,8 +113,10 @@ fn state_of(folder: &Folder, path: &str, listing: u64) -> u64 {
     }
 }
 
+/// What is seen of an item in what holds it. Of a folder that is no more than its name: what is in it is its own affair.
 fn fingerprint(item: Item) -> impl Hash {
-    (item.names, item.kind, item.size, item.modified)
+    let state = (item.kind == Kind::File).then_some((item.size, item.modified));
+    (item.names, item.kind, state)
 }
 
 fn hash(value: &(impl Hash + ?Sized)) -> u64 {

@@ -40,6 +40,15 @@ fn a_note_that_is_edited_has_changed_and_so_have_its_folder_and_the_collections(
 }
 
 #[test]
+fn what_appears_in_a_folder_concerns_the_folder_and_not_the_one_above() {
+    let fixture = sample();
+    let paths = ["folder", "folder/new.md", ""];
+    let start = changes(&fixture, &paths, None);
+    fixture.write("folder/new.md", "new");
+    assert_eq!(changes(&fixture, &paths, Some(&start.token)).changed, ["folder", "folder/new.md"]);
+}
+
+#[test]
 fn an_edit_that_keeps_the_size_is_told_by_its_time() {
     let fixture = sample();
     let start = changes(&fixture, &["a.md", "b.md"], None);

@@ -12,16 +12,14 @@ exit code 0. Anything else that the server answers, a wrong error code among it,
 import asyncio
 import base64
 import json
-import os
 import re
 import sys
 import warnings
 from importlib.metadata import version
 
-from mcp import Client, MCPError, StdioServerParameters
+from connect import STATELESS, connected
+from mcp import Client, MCPError
 from mcp_types import ResourceTemplateReference
-
-STATELESS = "2026-07-28"
 
 # How many resources are read, at most, in search of a text and a blob.
 MOST_READS = 40
@@ -31,18 +29,7 @@ warnings.filterwarnings("ignore", message="ping is removed")
 
 
 async def main(words: list[str]) -> None:
-    stateless = words[:1] == ["--stateless"]
-    words = words[stateless:]
-    match words:
-        case ["http" as transport, url]:
-            server = url
-        case ["stdio" as transport, command, *arguments]:
-            server = StdioServerParameters(command=command, args=arguments, env=dict(os.environ))
-        case _:
-            raise SystemExit("usage: walk.py [--stateless] http URL | stdio COMMAND ARGUMENT…")
-    async with Client(server, mode="auto" if stateless else "legacy") as client:
-        if stateless and client.protocol_version != STATELESS:
-            raise AssertionError(f"expected the revision {STATELESS}, found {client.protocol_version}")
+    async with connected("walk", words) as (transport, client):
         summary = {"client": "python", "sdk": version("mcp"), "transport": transport, **await walk(client)}
     print(json.dumps(summary, ensure_ascii=False))
 

@@ -20,28 +20,14 @@
 // Anything else that the server answers, a wrong error code among it, goes to stderr with exit code 1.
 
 import { readFile } from "node:fs/promises";
-import { Client, ResourceNotFoundError, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
-import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
-
-const STATELESS = "2026-07-28";
+import { ResourceNotFoundError } from "@modelcontextprotocol/client";
+import { STATELESS, connect, run } from "./connect.mjs";
 
 // How many resources are read, at most, in search of a text and a blob.
 const MOST_READS = 40;
 
-async function main() {
-  const words = process.argv.slice(2);
-  const stateless = words[0] === "--stateless" && words.shift() !== undefined;
-  const [transport, target, ...rest] = words;
-  if (!["http", "stdio"].includes(transport) || target === undefined) {
-    throw new Error("usage: walk.mjs [--stateless] http URL | stdio COMMAND ARGUMENT…");
-  }
-  const mode = stateless ? { pin: STATELESS } : "legacy";
-  const client = new Client({ name: "walk", version: "0.1.0" }, { versionNegotiation: { mode } });
-  const connection =
-    transport === "http"
-      ? new StreamableHTTPClientTransport(new URL(target))
-      : new StdioClientTransport({ command: target, args: rest, env: process.env });
-  await client.connect(connection);
+run(async () => {
+  const { client, connection, transport } = await connect("walk");
   try {
     const codes = errorCodes(connection);
     const summary = { client: "typescript", sdk: await sdkVersion(), transport, ...(await walk(client, codes)) };
@@ -49,7 +35,7 @@ async function main() {
   } finally {
     await client.close();
   }
-}
+});
 
 // The codes of all errors from now on, as they are on the wire: the SDK gives every resource that is not found the same.
 function errorCodes(connection) {
@@ -154,8 +140,3 @@ async function sdkVersion() {
   const manifest = new URL("node_modules/@modelcontextprotocol/client/package.json", import.meta.url);
   return JSON.parse(await readFile(manifest, "utf8")).version;
 }
-
-main().catch((error) => {
-  console.error(error);
-  process.exitCode = 1;
-});

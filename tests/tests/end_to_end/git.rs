@@ -4,6 +4,7 @@ mod damage;
 mod files;
 mod history;
 mod storage;
+mod watching;
 
 use mcp_host_tests::{Client, ConfigFile, GitRepo, Plugin, body};
 use rmcp::model::ResourceContents;

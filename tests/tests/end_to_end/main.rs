@@ -35,6 +35,7 @@ mod listings;
 mod made;
 mod model;
 mod notes;
+mod noticing;
 mod other_clients;
 mod pools;
 mod protocol;

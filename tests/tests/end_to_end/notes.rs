@@ -1,5 +1,7 @@
 //! The provider `notes`, on the example notes and on generated ones.
 
+mod watching;
+
 use std::os::unix::fs::symlink;
 use std::path::Path;
 

@@ -1,5 +1,7 @@
 //! The official TypeScript and Python clients: one full pass each, over both transports, in both kinds of lifecycle.
 
+mod watching;
+
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::Stdio;
@@ -31,18 +33,23 @@ fn served() -> Served {
     Served { _repo: repo, _notes: notes, config }
 }
 
-/// How the walk in that language is started.
-fn walker(language: &str) -> Command {
+/// How the program of that name in that language is started.
+fn program(language: &str, name: &str) -> Command {
     let (program, script) = match language {
-        "typescript" => ("node".into(), client_program("typescript/walk.mjs")),
+        "typescript" => ("node".into(), client_program(&format!("typescript/{name}.mjs"))),
         _ => {
-            let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/python/walk.py");
+            let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("clients/python/{name}.py"));
             (client_program("python/bin/python").into_os_string(), script)
         }
     };
     let mut command = Command::new::<OsString>(program);
-    command.arg(script).stdin(Stdio::null()).kill_on_drop(true);
+    command.arg(script).env("PYTHONDONTWRITEBYTECODE", "1").stdin(Stdio::null()).kill_on_drop(true);
     command
+}
+
+/// Has it speak to a server of its own over stdio.
+fn over_stdio(command: &mut Command, config: &WrittenConfig) {
+    command.arg("stdio").arg(host()).args(["serve", "--stdio", "--config"]).arg(config.path());
 }
 
 /// Runs a walk and gives its summary.
@@ -89,12 +96,12 @@ async fn walks(language: &str) {
     let server = Http::start(config).await;
     for stateless in [false, true] {
         let flag = stateless.then_some("--stateless");
-        let mut command = walker(language);
+        let mut command = program(language, "walk");
         command.args(flag).args(["http", server.url()]);
         check(&summary(command).await, language, "http", stateless, config).await;
 
-        let mut command = walker(language);
-        command.args(flag).arg("stdio").arg(host()).args(["serve", "--stdio", "--config"]).arg(config.path());
+        let mut command = program(language, "walk");
+        over_stdio(command.args(flag), config);
         check(&summary(command).await, language, "stdio", stateless, config).await;
     }
     server.end().await;

@@ -1,13 +1,11 @@
 //! Who subscribes is told of changes: in sessions, on the streams of 2026-07-28, and on the command line.
 
-use std::process::Stdio as Pipe;
+mod command;
+mod ending;
 
-use mcp_host_tests::{
-    ConfigFile, Folder, GitRepo, Http, PATIENCE, Plugin, Revision, Rule, StdioWire, component, host_command,
-};
+use mcp_host_tests::{ConfigFile, Folder, GitRepo, Http, PATIENCE, Plugin, Revision, Rule, StdioWire, component};
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader, Lines};
 use tokio::time::timeout;
 
 const UPDATED: &str = "notifications/resources/updated";
@@ -177,26 +175,4 @@ async fn a_stream_over_http_is_told_and_ends_in_order_with_the_server() {
     }
     assert!(seen.contains("\"result\""), "a graceful end is a result: {seen}");
     server.ended().await;
-}
-
-#[tokio::test]
-async fn the_command_line_prints_updates_until_it_is_interrupted() {
-    let (folder, config) = notes();
-    let config = config.write();
-    let mut command = host_command();
-    command.args(["watch", "notes://n/a.md", "--json", "--config"]).arg(config.path());
-    let mut child = command.stdout(Pipe::piped()).stderr(Pipe::piped()).spawn().unwrap();
-    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
-    while !next_line(&mut said).await.contains("watching") {}
-    folder.write("a.md", "changed");
-    let mut printed = BufReader::new(child.stdout.take().unwrap()).lines();
-    let update: Value = serde_json::from_str(&next_line(&mut printed).await).unwrap();
-    assert_eq!(update, json!({ "method": UPDATED, "params": { "uri": "notes://n/a.md" } }));
-    let id = rustix::process::Pid::from_raw(child.id().unwrap().try_into().unwrap()).unwrap();
-    rustix::process::kill_process(id, Signal::INT).unwrap();
-    assert!(timeout(PATIENCE, child.wait()).await.unwrap().unwrap().success());
-}
-
-async fn next_line(lines: &mut Lines<BufReader<impl AsyncRead + Unpin>>) -> String {
-    timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap().expect("a line before the end")
 }

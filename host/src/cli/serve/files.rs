@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
@@ -21,6 +21,8 @@ const QUIET: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often is looked where nothing is told.
 const POLL: Duration = Duration::from_secs(2);
+/// How coarse the clock of a file system may be.
+const CLOCK: Duration = Duration::from_secs(2);
 /// Links that one path may lead through.
 const MAX_LINKS: usize = 40;
 
@@ -78,13 +80,18 @@ impl Files {
         self.seen = self.look();
     }
 
-    /// Watches those files from now on. Of those that were watched before, what is compared with stays.
-    pub(super) fn follow(&mut self, files: BTreeSet<PathBuf>) {
+    /// Watches those files from now on, which were used some time after `began`. Of those that were watched before, what is
+    /// compared with stays. One that was not, and has changed since, is another one than was used, or may be.
+    pub(super) fn follow(&mut self, files: BTreeSet<PathBuf>, began: SystemTime) {
         if files != self.files {
             let before = std::mem::take(&mut self.seen);
             self.watch(files);
-            for (file, stamp) in before {
-                self.seen.entry(file).and_modify(|seen| *seen = stamp);
+            for (file, seen) in &mut self.seen {
+                match before.get(file) {
+                    Some(stamp) => seen.clone_from(stamp),
+                    None if seen.as_ref().is_some_and(|stamp| stamp.is_of(began)) => *seen = None,
+                    None => {}
+                }
             }
         }
         // What happened since the last look is looked at.
@@ -158,6 +165,12 @@ type Identity = (u64, u64);
 impl Stamp {
     fn identity(self) -> Identity {
         (self.device, self.inode)
+    }
+
+    /// Whether it is of that time or later, as far as the clocks of file systems go.
+    fn is_of(&self, time: SystemTime) -> bool {
+        let time = time.checked_sub(CLOCK).and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        time.is_none_or(|time| u64::try_from(self.changed.0).is_ok_and(|changed| changed >= time.as_secs()))
     }
 
     /// None for a file that is not there.
@@ -254,6 +267,23 @@ mod tests {
             way();
             tokio::time::timeout(Duration::from_secs(60), files.changed()).await.unwrap();
         }
+    }
+
+    #[tokio::test]
+    async fn a_file_that_came_before_it_was_watched_and_after_it_was_missed_is_noticed() {
+        let (_kept, folder) = folder();
+        let [a, b] = ["a", "b"].map(|name| folder.join(name));
+        fs::write(&a, "one").unwrap();
+        let mut files = Files::new();
+        files.watch([a.clone()].into());
+        let began = SystemTime::now();
+        fs::write(&b, "it came").unwrap();
+        files.follow([a.clone(), b.clone()].into(), began);
+        tokio::time::timeout(Duration::from_secs(60), files.changed()).await.unwrap();
+        // One that was there all the time is none that came.
+        files.watch([a.clone()].into());
+        files.follow([a, b].into(), began + Duration::from_secs(60));
+        assert_eq!(files.look(), files.seen);
     }
 
     #[tokio::test]

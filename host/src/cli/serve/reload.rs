@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::files::Files;
 use crate::cli::signals::Hangup;
@@ -30,6 +30,7 @@ impl<F: Fn(Config) -> Config> Reloader<F> {
         files.rest().await;
         let mut is_asked = false;
         loop {
+            let began = SystemTime::now();
             let named = match Config::load(&self.file).map(&self.adapt) {
                 Ok(config) => {
                     let named = config.files.clone();
@@ -42,7 +43,7 @@ impl<F: Fn(Config) -> Config> Reloader<F> {
                     error.files() | &host.config().files
                 }
             };
-            files.follow(self.named(&named));
+            files.follow(self.named(&named), began);
             is_asked = tokio::select! {
                 () = files.changed() => false,
                 () = self.hangup.next() => {

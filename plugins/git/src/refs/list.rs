@@ -25,17 +25,19 @@ impl Refs<'_> {
     pub(crate) fn list(&self) -> Result<List> {
         let mut refs = BTreeMap::new();
         let mut more = false;
+        // Of a ref in both places, its own file counts, which comes first.
         let mut add = |reference: Result<Reference>| match reference {
+            Ok(reference) if refs.contains_key(&reference.name) => {}
             Ok(reference) if refs.len() < MOST_REFS => {
                 refs.insert(reference.name.clone(), reference);
             }
             Ok(_) => more = true,
             Err(error) => log::warn!("a ref is left out: {error}"),
         };
+        self.loose(|name, content| add(self.parse(name.as_ref(), &content)))?;
         if let Some(packed) = self.packed()? {
             packed.iter().for_each(&mut add);
         }
-        self.loose(|name, content| add(self.parse(name.as_ref(), &content)))?;
         Ok(List { refs: refs.into_values().collect(), more })
     }
 

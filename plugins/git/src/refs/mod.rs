@@ -3,6 +3,9 @@
 //! A ref is a file below `refs/`, or else a line of `packed-refs` ([`packed`]). It names an object, or another ref.
 //! Names are checked by git's own rules (`git check-ref-format`) before a file is looked for, so none leads out of the
 //! repository.
+//!
+//! Git may change them at any time. It writes a ref into `packed-refs` before it takes the ref's file away, so `packed-refs`
+//! is asked last, as it is then: a ref that is being packed is found in one of both.
 
 mod list;
 mod packed;
@@ -15,9 +18,11 @@ use crate::repo::Layout;
 use bstr::{BStr, BString, ByteSlice};
 use gix_hash::{Kind, ObjectId};
 use packed::PackedRefs;
-use std::cell::OnceCell;
+use std::cell::RefCell;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::SystemTime;
 
 /// How many refs may lead from one to the next, which is git's own bound.
 const MOST_STEPS: usize = 5;
@@ -69,18 +74,27 @@ pub(crate) struct Resolved {
     pub(crate) peeled: Option<ObjectId>,
 }
 
-/// The refs of a repository. They are read when asked for; only the file `packed-refs` stays the same for one value.
+/// The refs of a repository. They are read when asked for; the file `packed-refs` stays open until there is another.
 pub(crate) struct Refs<'r> {
     layout: &'r Layout,
     blocks: &'r Rc<BlockCache>,
     hash: Kind,
-    packed: OnceCell<Option<PackedRefs>>,
+    packed: RefCell<Option<Opened>>,
 }
+
+/// The file `packed-refs` as it was opened last.
+struct Opened {
+    stamp: Stamp,
+    refs: Option<Rc<PackedRefs>>,
+}
+
+/// What tells one `packed-refs` from the next, which takes its place: size and time; none where there is none.
+type Stamp = Option<(u64, Option<SystemTime>)>;
 
 impl<'r> Refs<'r> {
     /// The refs of a repository.
     pub(crate) fn new(layout: &'r Layout, blocks: &'r Rc<BlockCache>, hash: Kind) -> Self {
-        Self { layout, blocks, hash, packed: OnceCell::new() }
+        Self { layout, blocks, hash, packed: RefCell::new(None) }
     }
 
     /// The ref that git takes a short or full name for, and what it comes to.
@@ -140,12 +154,16 @@ impl<'r> Refs<'r> {
         Ok(Reference { name: name.to_owned(), target, peeled: None })
     }
 
-    fn packed(&self) -> Result<Option<&PackedRefs>> {
-        if self.packed.get().is_none() {
-            let packed = PackedRefs::open(&self.layout.common_dir, self.blocks, self.hash)?;
-            return Ok(self.packed.get_or_init(|| packed).as_ref());
+    /// The file `packed-refs` as it is now.
+    fn packed(&self) -> Result<Option<Rc<PackedRefs>>> {
+        let metadata = fs::metadata(self.layout.common_dir.join("packed-refs")).ok();
+        let stamp = metadata.map(|metadata| (metadata.len(), metadata.modified().ok()));
+        if let Some(opened) = self.packed.borrow().as_ref().filter(|opened| opened.stamp == stamp) {
+            return Ok(opened.refs.clone());
         }
-        Ok(self.packed.get().and_then(Option::as_ref))
+        let refs = PackedRefs::open(&self.layout.common_dir, self.blocks, self.hash)?.map(Rc::new);
+        self.packed.replace(Some(Opened { stamp, refs: refs.clone() }));
+        Ok(refs)
     }
 
     /// The file of a ref, where its name can be that of a file.
@@ -169,7 +187,6 @@ pub(crate) fn is_valid(name: &BStr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
 
     const ID: &str = "1234567890123456789012345678901234567890";
 
@@ -198,6 +215,25 @@ mod tests {
         fn name_of(&self, short: &str) -> Option<String> {
             self.refs().of_short_name(short.into()).unwrap().map(|resolved| resolved.name.to_string())
         }
+    }
+
+    #[test]
+    fn a_ref_that_is_packed_between_two_looks_is_found_where_it_is_then() {
+        let other = ID.replace('1', "9");
+        let fixture = fixture(&[("refs/heads/a", ID), ("packed-refs", &format!("{other} refs/heads/a\n"))]);
+        let refs = fixture.refs();
+        let id = || refs.find("refs/heads/a".into()).unwrap().map(|found| found.target);
+        let is = |id: &str| Some(Target::Object(ObjectId::from_hex(id.as_bytes()).unwrap()));
+        refs.digest().unwrap();
+        assert_eq!(id(), is(ID));
+        // As `git pack-refs` does: first the new file in the place of the old, then the ref's own goes.
+        fs::write(fixture.dir.path().join("aside"), format!("# pack-refs with: sorted \n{ID} refs/heads/a\n")).unwrap();
+        fs::rename(fixture.dir.path().join("aside"), fixture.dir.path().join("packed-refs")).unwrap();
+        fs::remove_file(fixture.dir.path().join("refs/heads/a")).unwrap();
+        assert_eq!(id(), is(ID));
+        assert_eq!(refs.list().unwrap().refs.len(), 1);
+        fs::remove_file(fixture.dir.path().join("packed-refs")).unwrap();
+        assert_eq!(id(), None);
     }
 
     #[test]

@@ -17,18 +17,6 @@ impl Refs<'_> {
             digest.write_usize(bytes.len());
             digest.write(bytes);
         };
-        if let Some(packed) = self.packed()? {
-            let mut bytes = packed.bytes();
-            loop {
-                let piece = bytes.fill_buf().map_err(|error| Error::io(&self.layout.common_dir, error))?;
-                let length = piece.len();
-                if length == 0 {
-                    break;
-                }
-                add(piece);
-                bytes.consume(length);
-            }
-        }
         let mut loose = BTreeMap::new();
         self.loose(|name, content| drop(loose.insert(name, content)))?;
         for file in files::list(&self.layout.git_dir)? {
@@ -41,6 +29,18 @@ impl Refs<'_> {
         for (name, content) in &loose {
             add(name);
             add(content);
+        }
+        if let Some(packed) = self.packed()? {
+            let mut bytes = packed.bytes();
+            loop {
+                let piece = bytes.fill_buf().map_err(|error| Error::io(&self.layout.common_dir, error))?;
+                let length = piece.len();
+                if length == 0 {
+                    break;
+                }
+                add(piece);
+                bytes.consume(length);
+            }
         }
         add(&self.layout.shallow()?);
         Ok(digest.finish())

@@ -1,0 +1,105 @@
+//! The façade of a host in this process, for two principals.
+
+use std::sync::Arc;
+
+use futures::{StreamExt, stream};
+use mcp_host_tests::{WrittenConfig, until};
+use mcp_resource_host::access::Principal;
+use mcp_resource_host::config::Config;
+use mcp_resource_host::{Host, Subscriber, Update, Watching};
+use tokio::task::JoinHandle;
+
+use super::SUBSCRIBERS;
+use super::chance::seeds;
+use super::face::Face;
+use super::run::Run;
+use crate::watching::start;
+
+/// Runs at the same time.
+const AT_ONCE: usize = 12;
+
+struct Facade {
+    host: Arc<Host>,
+    subscribers: Vec<Subscriber>,
+    reloading: Option<JoinHandle<()>>,
+}
+
+impl Facade {
+    async fn start(config: &WrittenConfig) -> Self {
+        let host = start(config).await;
+        let mut subscribers = Vec::new();
+        for who in 0..SUBSCRIBERS {
+            subscribers.push(subscriber(&host, who).await);
+        }
+        Self { host, subscribers, reloading: None }
+    }
+
+    async fn end(self) {
+        drop(self.subscribers);
+        until("nothing is watched any more", || self.host.watching() == Watching::default()).await;
+    }
+}
+
+fn principal(who: usize) -> Principal {
+    [Principal::LOCAL, Principal::ANONYMOUS][who % 2].clone()
+}
+
+async fn subscriber(host: &Host, who: usize) -> Subscriber {
+    let subscriber = host.subscriber(&principal(who));
+    subscriber.watch_listing();
+    subscriber.listing_counts().await;
+    subscriber
+}
+
+impl Face for Facade {
+    const LISTING_COUNTS: bool = true;
+
+    fn principal(who: usize) -> &'static str {
+        principal(who).name()
+    }
+
+    async fn subscribe(&mut self, who: usize, uri: &str) -> bool {
+        self.host.subscribe(&self.subscribers[who], uri).await.is_ok()
+    }
+
+    async fn unsubscribe(&mut self, who: usize, uri: &str) -> Vec<Update> {
+        let told = self.told(&[who]).await.remove(0);
+        // That there is no such plugin any more is no error that would matter.
+        let _ = self.host.unsubscribe(&self.subscribers[who], uri);
+        told
+    }
+
+    async fn leave(&mut self, who: usize) {
+        self.subscribers[who] = subscriber(&self.host, who).await;
+    }
+
+    async fn told(&mut self, whom: &[usize]) -> Vec<Vec<Update>> {
+        whom.iter().map(|who| std::iter::from_fn(|| self.subscribers[*who].take()).collect()).collect()
+    }
+
+    async fn wait(&mut self, who: usize) -> Vec<Update> {
+        vec![self.subscribers[who].next().await]
+    }
+
+    fn reload(&mut self, config: &WrittenConfig) {
+        let (host, config) = (self.host.clone(), Config::load(&config.path()).unwrap());
+        self.reloading = Some(tokio::spawn(async move { drop(host.reload(config).await.unwrap()) }));
+    }
+
+    async fn settle(&mut self) {
+        if let Some(reloading) = self.reloading.take() {
+            reloading.await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn over_the_facade_the_rule_holds_whatever_happens() {
+    let one = async |seed| {
+        let run = Run::new(seed);
+        let mut face = Facade::start(&run.world.config).await;
+        run.run(&mut face, 80).await;
+        face.end().await;
+    };
+    stream::iter(seeds(24)).for_each_concurrent(AT_ONCE, one).await;
+}

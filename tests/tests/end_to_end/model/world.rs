@@ -1,0 +1,150 @@
+//! What there is: files, plugins and rules.
+//!
+//! All resources are files of one folder, served by two plugins. `m` stays as it is; `n` is another one after each reload, and
+//! not always there. A third, `bells`, is for a [`Face`](super::face::Face) that needs a resource of its own.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use mcp_host_tests::{ConfigFile, Folder, Plugin, Rule, WrittenConfig};
+
+use super::SUBSCRIBERS;
+
+pub(super) const FILES: [&str; 4] = ["a", "b", "c", "d"];
+pub(super) const PLUGINS: [&str; 2] = ["m", "n"];
+pub(super) const MOODS: [&str; 4] = ["changes.trap", "changes.hang", "changes.fail", "read.trap"];
+
+/// Which files which principals may not see.
+pub(super) type Denied = BTreeSet<(&'static str, &'static str)>;
+
+pub(super) struct World {
+    folder: Folder,
+    bells: Folder,
+    pub(super) config: WrittenConfig,
+    moods: BTreeSet<&'static str>,
+    /// For how long a provider that hangs may do so.
+    deadline: &'static str,
+    serves_n: bool,
+    /// Those that may be in force: of the config of now, and of the one before while it is not known to be over.
+    rules: Vec<Denied>,
+    /// How often something was written.
+    times: usize,
+}
+
+impl World {
+    /// With providers that may hang, or not.
+    pub(super) fn new(is_moody: bool) -> Self {
+        let folder = Folder::with_files(FILES.map(|name| (name, "0")));
+        folder.write(".mood/none", "");
+        let bells = Folder::with_files((0..SUBSCRIBERS).map(|who| (bell(who), bell_text(0))));
+        bells.write(".mood/none", "");
+        let config = ConfigFile::new().write();
+        let deadline = if is_moody { "200ms" } else { "30s" };
+        let (moods, rules) = (BTreeSet::new(), vec![Denied::new()]);
+        let mut world = Self { folder, bells, config, moods, deadline, serves_n: true, rules, times: 0 };
+        world.write_config();
+        world
+    }
+
+    /// Where the bells are.
+    pub(super) fn bells(&self) -> std::path::PathBuf {
+        self.bells.path().to_owned()
+    }
+
+    /// Edits a file: written over, or renamed to. It is longer each time, so that its listing is another one too. Gives how
+    /// many states it went through.
+    pub(super) fn edit(&mut self, file: &str, is_renamed: bool) -> usize {
+        self.times += 1;
+        let text = "x".repeat(self.times);
+        if is_renamed {
+            let aside = self.folder.write(".mood/aside", text);
+            fs::rename(aside, self.folder.path().join(file)).unwrap();
+        } else {
+            self.folder.write(file, text);
+        }
+        // When it is written over it is empty for a moment.
+        if is_renamed { 1 } else { 2 }
+    }
+
+    /// Turns a mood on or off; whether it is on now.
+    pub(super) fn turn(&mut self, mood: &'static str) -> bool {
+        let file = self.folder.path().join(".mood").join(mood);
+        let is_on = self.moods.insert(mood);
+        if is_on {
+            fs::write(file, "").unwrap();
+        } else {
+            self.moods.remove(mood);
+            fs::remove_file(file).unwrap();
+        }
+        is_on
+    }
+
+    pub(super) fn calm(&mut self) {
+        for mood in self.moods.clone() {
+            self.turn(mood);
+        }
+    }
+
+    /// Goes over to a config with `n`, or without.
+    pub(super) fn serve_n(&mut self, serves_n: bool) {
+        self.serves_n = serves_n;
+        self.rules.push(self.denied().clone());
+        self.write_config();
+    }
+
+    /// Goes over to those rules.
+    pub(super) fn rule(&mut self, denied: Denied) {
+        self.rules.push(denied);
+        self.write_config();
+    }
+
+    /// The rules of the config of now.
+    pub(super) fn denied(&self) -> &Denied {
+        self.rules.last().unwrap()
+    }
+
+    /// All that may be in force.
+    pub(super) fn rules(&self) -> &[Denied] {
+        &self.rules
+    }
+
+    /// The config of now is that of the host.
+    pub(super) fn settled(&mut self) {
+        self.rules.drain(..self.rules.len() - 1);
+    }
+
+    fn write_config(&mut self) {
+        self.times += 1;
+        let moody = |name| Plugin::moody(name, self.folder.path()).limit("deadline", self.deadline);
+        let mut config = ConfigFile::new().open().server("instructions", self.times.to_string());
+        config = config.plugin(moody("m")).plugin(Plugin::moody("bells", self.bells.path()));
+        if self.serves_n {
+            config = config.plugin(moody("n").config("time", i64::try_from(self.times).unwrap()));
+        }
+        for (principal, file) in self.denied() {
+            let globs = PLUGINS.map(|plugin| uri(plugin, file));
+            config = config.rule(Rule::of(principal).deny_all(globs.into()));
+        }
+        self.config.replace(config);
+    }
+}
+
+/// The URI of a file.
+pub(super) fn uri(plugin: &str, file: &str) -> String {
+    format!("moody://{plugin}/{file}")
+}
+
+/// The file of a URI.
+pub(super) fn file_of(uri: &str) -> &str {
+    uri.rsplit_once('/').unwrap().1
+}
+
+/// The name of the file by which a subscriber knows that all before has arrived.
+pub(super) fn bell(who: usize) -> String {
+    format!("bell-{who}")
+}
+
+/// What is in it after it was rung so often: always as long, so that the listing stays the same.
+pub(super) fn bell_text(times: usize) -> String {
+    format!("{times:08}")
+}

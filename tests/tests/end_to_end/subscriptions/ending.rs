@@ -1,0 +1,202 @@
+//! What subscriptions leave behind when who subscribed goes away: nothing. And when what was subscribed to goes away: what it
+//! takes to unsubscribe.
+
+use std::sync::Arc;
+
+use mcp_host_tests::{
+    ConfigFile, Folder, Http, HttpWire, PATIENCE, Plugin, Revision, StdioWire, WrittenConfig, component, until,
+};
+use mcp_resource_host::server::serve_http;
+use mcp_resource_host::{Host, Watching};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::{ACKNOWLEDGED, SESSIONS, UPDATED, notes, notification};
+use crate::watching::start;
+
+fn two_moody(folder: &Folder) -> ConfigFile {
+    ConfigFile::new().plugin(Plugin::moody("m", folder.path())).plugin(Plugin::moody("n", folder.path())).open()
+}
+
+/// A server over HTTP in this process, so that its host can be asked.
+struct Served {
+    host: Arc<Host>,
+    url: String,
+    shutdown: CancellationToken,
+    serving: JoinHandle<()>,
+}
+
+impl Served {
+    async fn start(config: &WrittenConfig) -> Self {
+        let host = start(config).await;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+        let shutdown = CancellationToken::new();
+        let (served, ending) = (host.clone(), shutdown.clone());
+        let serving = tokio::spawn(async move { serve_http(served, listener, ending).await.unwrap() });
+        Self { host, url, shutdown, serving }
+    }
+
+    fn watching(&self) -> (usize, usize, usize) {
+        let Watching { subscribers, resources, plugins, .. } = self.host.watching();
+        (subscribers, resources, plugins)
+    }
+
+    async fn until_watching(&self, expected: (usize, usize, usize)) {
+        until(&format!("{expected:?} are watched, subscribers, resources and plugins"), || self.watching() == expected)
+            .await;
+    }
+
+    async fn end(self) {
+        self.shutdown.cancel();
+        timeout(PATIENCE, self.serving).await.unwrap().unwrap();
+    }
+}
+
+async fn subscribe(wire: &mut HttpWire, uris: &[&str]) {
+    for uri in uris {
+        wire.request("resources/subscribe", json!({ "uri": uri })).await.result();
+    }
+}
+
+#[tokio::test]
+async fn sessions_that_end_leave_nothing_behind() {
+    let folder = Folder::with_files([("a", "a"), ("b", "b")]);
+    let served = Served::start(&two_moody(&folder).write()).await;
+    assert_eq!(served.watching(), (0, 0, 0));
+    for revision in SESSIONS {
+        let mut wires =
+            [HttpWire::start(&served.url, revision.clone()).await, HttpWire::start(&served.url, revision).await];
+        subscribe(&mut wires[0], &["moody://m/a", "moody://m/b"]).await;
+        subscribe(&mut wires[1], &["moody://m/a", "moody://n/b"]).await;
+        served.until_watching((2, 3, 2)).await;
+        let [first, second] = wires;
+        // One that is told something at the moment, and one that reads what it is told.
+        folder.write("a", "changed");
+        first.leave().await;
+        served.until_watching((1, 2, 2)).await;
+        let events = second.events().await;
+        second.leave().await;
+        served.until_watching((0, 0, 0)).await;
+        drop(events);
+    }
+    served.end().await;
+}
+
+#[tokio::test]
+async fn unsubscriptions_leave_nothing_behind() {
+    let folder = Folder::with_files([("a", "a"), ("b", "b")]);
+    let host = start(&two_moody(&folder).write()).await;
+    let subscriber = host.subscriber(&mcp_resource_host::access::Principal::LOCAL);
+    for uri in ["moody://m/a", "moody://n/b"] {
+        host.subscribe(&subscriber, uri).await.unwrap();
+    }
+    host.subscribe(&subscriber, "moody://n/none").await.unwrap_err();
+    assert_eq!(host.watching().resources, 2);
+    for uri in ["moody://m/a", "moody://n/b"] {
+        host.unsubscribe(&subscriber, uri).unwrap();
+    }
+    assert_eq!(host.watching().resources, 0);
+    until("no plugin is asked any more", || host.watching().plugins == 0).await;
+}
+
+#[tokio::test]
+async fn streams_whose_connection_is_closed_leave_nothing_behind() {
+    let folder = Folder::with_files([("a", "a"), ("b", "b")]);
+    let served = Served::start(&two_moody(&folder).write()).await;
+    let mut wire = HttpWire::start(&served.url, Revision::V_2026_07_28).await;
+    let mut listen = async |uris: &[&str]| {
+        let wanted = json!({ "notifications": { "resourceSubscriptions": uris, "resourcesListChanged": true } });
+        let mut stream = wire.prepared("subscriptions/listen", wanted).send().await.unwrap();
+        let mut seen = String::new();
+        while seen.matches(UPDATED).count() < uris.len() {
+            let chunk = timeout(PATIENCE, stream.chunk()).await.unwrap().unwrap();
+            seen.push_str(std::str::from_utf8(&chunk.expect("the stream goes on")).unwrap());
+        }
+        stream
+    };
+    let first = listen(&["moody://m/a", "moody://m/b"]).await;
+    let second = listen(&["moody://m/a"]).await;
+    served.until_watching((2, 2, 2)).await;
+    drop(first);
+    served.until_watching((1, 1, 2)).await;
+    drop(second);
+    served.until_watching((0, 0, 0)).await;
+    served.end().await;
+}
+
+#[tokio::test]
+async fn a_stream_over_stdio_that_is_cancelled_leaves_no_directory_watched() {
+    let folder = Folder::with_files([("a", "a")]);
+    let config = two_moody(&folder).write();
+    let mut wire = StdioWire::start_at(&config.path(), &["--no-reload"], Revision::V_2026_07_28).await;
+    let wanted = json!({ "notifications": { "resourceSubscriptions": ["moody://m/a"] } });
+    for _ in 0..2 {
+        let id = wire.ask("subscriptions/listen", wanted.clone()).await;
+        notification(&mut wire, ACKNOWLEDGED).await;
+        notification(&mut wire, UPDATED).await;
+        assert!(wire.inotify_watches() > 0);
+        wire.send(&cancelled(id)).await;
+        until("no directory is watched", || wire.inotify_watches() == 0).await;
+    }
+    wire.close();
+    wire.ended().await;
+}
+
+fn cancelled(id: u64) -> Value {
+    json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } })
+}
+
+/// A config of which nothing can be watched.
+fn hello() -> ConfigFile {
+    ConfigFile::new().plugin(Plugin::new("hello", &component("hello"), "hello:///"))
+}
+
+/// The errors of requests that a session makes which may still subscribe, though there is nothing that can be watched.
+const NOTHING_TO_WATCH: [(&str, i64); 2] = [("notes://n/a.md", -32002), ("hello:///world", -32602)];
+
+#[tokio::test]
+async fn a_session_over_stdio_unsubscribes_in_order_when_nothing_can_be_watched_any_more() {
+    for revision in SESSIONS {
+        let (_folder, config) = notes();
+        let config = config.write();
+        let mut wire = StdioWire::start(&config, revision).await;
+        wire.request("resources/subscribe", json!({ "uri": "notes://n/a.md" })).await.result();
+        config.replace(hello());
+        wire.log_line("generation=2 ").await;
+        for (uri, code) in NOTHING_TO_WATCH {
+            assert_eq!(wire.request("resources/subscribe", json!({ "uri": uri })).await.code(), code);
+        }
+        assert_eq!(wire.request("resources/subscribe", json!({})).await.code(), -32602);
+        assert_eq!(
+            *wire.request("resources/unsubscribe", json!({ "uri": "notes://n/a.md" })).await.result(),
+            json!({})
+        );
+        wire.close();
+        wire.ended().await;
+    }
+}
+
+#[tokio::test]
+async fn a_session_over_http_unsubscribes_in_order_when_nothing_can_be_watched_any_more() {
+    let (_folder, config) = notes();
+    let config = config.open().write();
+    let server = Http::start(&config).await;
+    let mut old = server.wire(Revision::V_2025_11_25).await;
+    old.request("resources/subscribe", json!({ "uri": "notes://n/a.md" })).await.result();
+    config.replace(hello().open());
+    server.log_line("generation=2 ").await;
+    for (uri, code) in NOTHING_TO_WATCH {
+        assert_eq!(old.request("resources/subscribe", json!({ "uri": uri })).await.code(), code);
+    }
+    assert_eq!(*old.request("resources/unsubscribe", json!({ "uri": "notes://n/a.md" })).await.result(), json!({}));
+    // One that begins now is told that it may not, and may not.
+    let mut new = server.wire(Revision::V_2025_11_25).await;
+    for method in ["resources/subscribe", "resources/unsubscribe"] {
+        assert_eq!(new.request(method, json!({ "uri": "notes://n/a.md" })).await.code(), -32601);
+    }
+    server.end().await;
+}
