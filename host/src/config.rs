@@ -41,7 +41,7 @@ mod error;
 mod glob;
 mod grants;
 mod guest;
-mod http;
+pub mod http;
 pub mod instances;
 pub mod limits;
 mod paths;
@@ -78,7 +78,7 @@ pub use grants::{
     OriginTwice, Roots, RootsError, Scheme,
 };
 pub use guest::{EnvName, EnvNameError, GuestPath, GuestPathError};
-pub use http::{HttpAddress, HttpAddressError};
+pub use http::{Http, HttpAddress, HttpAddressError, HttpServerLimits, KeepAlive, Tls, TlsError};
 pub use instances::Instances;
 pub use limits::Limits;
 pub use plugin::{Plugin, PluginName, PluginNameError, WatchInterval};
@@ -98,6 +98,8 @@ use reader::{Scope, Table};
 pub struct Config {
     /// The host as a server.
     pub server: Server,
+    /// How HTTP is spoken.
+    pub http: Http,
     /// What is served. From a file, at least one.
     pub plugins: Plugins,
     /// Who may what.
@@ -186,6 +188,7 @@ impl Config {
     fn from_table(table: &mut Table<'_>) -> Self {
         let config = Self {
             server: table.or_default("server"),
+            http: table.or_default("http"),
             plugins: table.or_default("plugin"),
             rules: table.or_default("rule"),
             files: BTreeSet::new(),

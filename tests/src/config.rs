@@ -7,12 +7,14 @@ use tempfile::TempDir;
 use toml::{Table, Value};
 
 use crate::artefacts;
+use crate::origin::Certified;
 
 /// A config that is being put together.
 #[derive(Debug, Default)]
 #[must_use]
 pub struct ConfigFile {
     server: Table,
+    http: Table,
     plugins: Vec<Plugin>,
     rules: Vec<Rule>,
     /// Text behind all else, for what is not valid.
@@ -36,6 +38,25 @@ impl ConfigFile {
     pub fn server(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.server.insert(key.to_owned(), value.into());
         self
+    }
+
+    /// Sets a key of `[http]`.
+    pub fn http(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.http.insert(key.to_owned(), value.into());
+        self
+    }
+
+    /// Sets a limit of HTTP clients.
+    pub fn http_limit(mut self, key: &str, value: impl Into<Value>) -> Self {
+        let limits = self.http.entry("limits").or_insert_with(|| Table::new().into());
+        limits.as_table_mut().expect("limits are a table").insert(key.to_owned(), value.into());
+        self
+    }
+
+    /// Speaks TLS, with the files `cert.pem` and `key.pem` beside the config.
+    pub fn tls(self) -> Self {
+        let files = [("certificate", "cert.pem"), ("key", "key.pem")];
+        self.http("tls", files.into_iter().map(|(key, file)| (key.to_owned(), file.into())).collect::<Table>())
     }
 
     /// How many resources a page has.
@@ -78,6 +99,7 @@ impl ConfigFile {
         self.server.insert("state".to_owned(), text(&dir.join("state")));
         let mut file = Table::new();
         file.insert("server".to_owned(), self.server.into());
+        file.insert("http".to_owned(), self.http.into());
         file.insert("plugin".to_owned(), self.plugins.into_iter().map(|plugin| plugin.0).collect::<Vec<_>>().into());
         file.insert("rule".to_owned(), self.rules.into_iter().map(|rule| rule.0).collect::<Vec<_>>().into());
         let toml = toml::to_string(&file).expect("a table is TOML");
@@ -96,6 +118,13 @@ impl WrittenConfig {
         let aside = self.dir().join("mcp-host.toml~");
         fs::write(&aside, config.text_in(self.dir())).expect("the config can be written");
         fs::rename(aside, self.path()).expect("the config can be renamed");
+    }
+
+    /// Puts a certificate and its key beside it, as files of their own.
+    pub fn certify(&self, certified: &Certified) {
+        for (file, pem) in [("cert.pem", certified.pem()), ("key.pem", certified.key_pem())] {
+            fs::write(self.dir().join(file), pem).expect("the certificate can be written");
+        }
     }
 
     /// Its directory.

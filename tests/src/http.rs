@@ -27,8 +27,8 @@ impl Http {
         command.args(["serve", "--http", "127.0.0.1:0", "--config"]).arg(config.path());
         let (process, _, stdout) = Process::start(command);
         let stdout = Log::of(stdout);
-        let line = process.stderr().line_with("listening on http://").await;
-        let url = line.split_whitespace().find(|word| word.starts_with("http://")).expect("the line has the URL");
+        let line = process.stderr().line_with("listening on http").await;
+        let url = line.split_whitespace().find(|word| word.contains("://")).expect("the line has the URL");
         Self { process, stdout, url: url.trim_end_matches(['.', ',']).to_owned() }
     }
 
@@ -39,12 +39,12 @@ impl Http {
 
     /// The URL of another path.
     pub fn url_of(&self, path: &str) -> String {
-        format!("http://{}{path}", self.address())
+        format!("{}{path}", self.url.trim_end_matches("/mcp"))
     }
 
     /// Where it listens: address and port.
     pub fn address(&self) -> &str {
-        self.url.trim_start_matches("http://").trim_end_matches("/mcp")
+        self.url.split("://").last().expect("it has a last part").trim_end_matches("/mcp")
     }
 
     /// An official client that has met it in that revision.

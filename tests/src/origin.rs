@@ -40,7 +40,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::PATIENCE;
 
-pub use self::authority::Authority;
+pub use self::authority::{Authority, Certified};
 pub use self::reply::Reply;
 pub use self::request::Request;
 

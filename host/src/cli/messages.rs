@@ -58,8 +58,8 @@ impl Messages {
     }
 
     /// Says where the server is, on one line that programs wait for. It is no part of the log, which may be off.
-    pub(super) fn listening(&self, address: SocketAddr) {
-        self.drawn(&format!("listening on http://{address}/mcp"));
+    pub(super) fn listening(&self, scheme: &str, address: SocketAddr) {
+        self.drawn(&format!("listening on {scheme}://{address}/mcp"));
     }
 
     /// Writes text that is fit to be seen, and a line feed.

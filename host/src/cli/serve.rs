@@ -66,7 +66,8 @@ impl Args {
             AbortOnDropHandle::new(tokio::spawn(reloader.run(host.clone())))
         });
         if let Some(listener) = listener {
-            context.messages.listening(listener.local_addr().context("the listener has no address")?);
+            let scheme = if host.config().http.tls.is_some() { "https" } else { "http" };
+            context.messages.listening(scheme, listener.local_addr().context("the listener has no address")?);
             server::serve_http(host, listener, shutdown).await?;
         } else {
             if std::io::stdin().is_terminal() {

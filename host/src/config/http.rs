@@ -1,105 +1,65 @@
-//! Where the server listens: this machine only, because nobody is asked who they are.
+//! How HTTP is spoken: `[http]`. Where it is listened for is `http` of `[server]`, or `--http` on the command line.
+//!
+//! | key | means |
+//! |---|---|
+//! | `tls` | HTTPS instead of HTTP, with this certificate |
+//! | `hosts` | names beside those of this machine by which clients may call the server: in front of it stands a proxy |
+//! | `cors` | origins of web pages, beside those of this machine, that may ask, and be shown the answers |
+//! | `keep-alive` | how often a stream of events says that it is alive while there is nothing to tell |
+//! | `limits` | what clients may use up |
+//!
+//! Everything counts from the next connection or request on when a running host reloads, but whether there is TLS, and
+//! `keep-alive`.
 
-use std::fmt;
-use std::net::SocketAddr;
-use std::str::FromStr;
+mod address;
+pub mod limits;
+mod sites;
+mod tls;
 
-use super::error::{Advice, quote};
+pub use self::address::{HttpAddress, HttpAddressError};
+pub use self::limits::HttpServerLimits;
+pub use self::tls::{Tls, TlsError};
+
+use super::grants::{Host, OriginPattern};
 use super::reader::{FromNode, Node};
+use super::time::{MINUTE, SECOND, Time};
 
-/// An address and a port of this machine that no other machine can reach: `127.0.0.1:8080`, `[::1]:8080`.
-///
-/// There is no authentication over HTTP, so an address beyond loopback is none. With port 0 the system chooses one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HttpAddress(SocketAddr);
+/// How often a quiet stream of events says that it is alive. 15 s unless set; 100 ms to 10 min.
+pub type KeepAlive = Time<100, { 15 * SECOND }, { 10 * MINUTE }>;
 
-impl HttpAddress {
-    /// The address.
-    pub fn socket(self) -> SocketAddr {
-        self.0
-    }
+/// How HTTP is spoken: `[http]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Http {
+    /// The certificate to speak TLS with. Without it: plain HTTP.
+    pub tls: Option<Tls>,
+    /// By which names clients may call the server, at any port, beside `localhost` and the loopback addresses. None unless
+    /// set.
+    pub hosts: Vec<Host>,
+    /// Web pages that may ask, and be shown the answers. None unless set.
+    pub cors: Vec<OriginPattern>,
+    /// How often a stream of events says that it is alive.
+    pub keep_alive: KeepAlive,
+    /// What clients may use up.
+    pub limits: HttpServerLimits,
 }
 
-/// Why a text is no address to listen at.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum HttpAddressError {
-    /// It is no IP address with a port.
-    #[error("{} is not an IP address with a port", quote(.0))]
-    NotAnAddress(String),
-    /// Other machines could reach it.
-    #[error("`{0}` can be reached from other machines, and there is no authentication over HTTP")]
-    BeyondLoopback(SocketAddr),
-}
-
-impl Advice for HttpAddressError {
-    fn advice(&self, key: &str) -> String {
-        match self {
-            Self::NotAnAddress(_) => format!("write `{key} = \"127.0.0.1:8080\"`"),
-            Self::BeyondLoopback(address) => format!(
-                "listen on loopback, `{key} = \"127.0.0.1:{}\"`, and let a proxy that authenticates forward to it",
-                address.port()
-            ),
-        }
-    }
-}
-
-impl TryFrom<SocketAddr> for HttpAddress {
-    type Error = HttpAddressError;
-
-    fn try_from(address: SocketAddr) -> Result<Self, HttpAddressError> {
-        if address.ip().to_canonical().is_loopback() {
-            Ok(Self(address))
-        } else {
-            Err(HttpAddressError::BeyondLoopback(address))
-        }
-    }
-}
-
-impl FromStr for HttpAddress {
-    type Err = HttpAddressError;
-
-    fn from_str(text: &str) -> Result<Self, HttpAddressError> {
-        let address: SocketAddr = text.parse().map_err(|_| HttpAddressError::NotAnAddress(text.to_owned()))?;
-        Self::try_from(address)
-    }
-}
-
-impl fmt::Display for HttpAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl FromNode for HttpAddress {
-    const WHAT: &'static str = "an IP address with a port";
+impl FromNode for Http {
+    const WHAT: &'static str = "a table";
 
     fn example() -> String {
-        "\"127.0.0.1:8080\"".into()
+        "{ tls = { certificate = \"tls/cert.pem\", key = \"tls/key.pem\" } }".into()
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
-        node.parse()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_loopback_is_listened_at() {
-        for text in ["127.0.0.1:8080", "127.8.9.10:0", "[::1]:8080", "[::ffff:127.0.0.1]:80"] {
-            assert_eq!(text.parse::<HttpAddress>().unwrap().to_string(), text);
-        }
-        for text in ["0.0.0.0:8080", "[::]:8080", "192.168.1.2:80", "[::ffff:10.0.0.1]:80"] {
-            assert!(matches!(text.parse::<HttpAddress>(), Err(HttpAddressError::BeyondLoopback(_))), "{text}");
-        }
-    }
-
-    #[test]
-    fn an_address_is_numbers_with_a_port() {
-        for text in ["", "8080", ":8080", "127.0.0.1", "localhost:8080", "http://127.0.0.1:8080", "127.0.0.1:99999"] {
-            assert!(matches!(text.parse::<HttpAddress>(), Err(HttpAddressError::NotAnAddress(_))), "{text}");
-        }
+        node.table(|table| {
+            Some(Self {
+                tls: table.optional("tls"),
+                hosts: table.or_default("hosts"),
+                cors: table.optional("cors").map(|sites::Pages(pages)| pages).unwrap_or_default(),
+                keep_alive: table.or_default("keep-alive"),
+                limits: table.or_default("limits"),
+            })
+        })
     }
 }

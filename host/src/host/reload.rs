@@ -12,7 +12,7 @@
 //! component is none (its exports are at its end) and does not load.
 //!
 //! What a running host cannot change stays as it was, and the outcome names it: where it listens, where it keeps things, what
-//! cursors are sealed with, what a compiler may use up.
+//! cursors are sealed with, what a compiler may use up, whether there is TLS.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -68,6 +68,8 @@ pub struct Reloaded {
     pub rules: bool,
     /// Whether what the server says of itself, or the size of its pages, is another.
     pub server: bool,
+    /// Whether how HTTP is spoken is another: a new certificate, for example.
+    pub http: bool,
     /// Keys whose new values count after a restart only.
     pub after_restart: Vec<&'static str>,
     /// How long it took.
@@ -77,7 +79,8 @@ pub struct Reloaded {
 impl Reloaded {
     /// Whether everything is as it was.
     pub fn is_nothing(&self) -> bool {
-        self.added.is_empty() && self.changed.is_empty() && self.removed.is_empty() && !self.rules && !self.server
+        let is_as_it_was = !self.rules && !self.server && !self.http;
+        is_as_it_was && self.added.is_empty() && self.changed.is_empty() && self.removed.is_empty()
     }
 }
 
@@ -137,6 +140,7 @@ impl Host {
         outcome.removed = old.names().filter(is_gone).map(str::to_owned).collect();
         outcome.rules = config.rules != old.config.rules;
         outcome.server = config.server != old.config.server;
+        outcome.http = config.http != old.config.http;
         if outcome.is_nothing() {
             return Ok(Reloaded { took: began.elapsed(), ..outcome });
         }
@@ -206,6 +210,14 @@ fn keep_what_stays(mut config: Config, old: &Config) -> (Config, Vec<&'static st
                 kept.push($key);
             }
         };
+    }
+    if config.http.tls.is_some() != old.http.tls.is_some() {
+        config.http.tls.clone_from(&old.http.tls);
+        kept.push("http.tls");
+    }
+    if config.http.keep_alive != old.http.keep_alive {
+        config.http.keep_alive = old.http.keep_alive;
+        kept.push("http.keep-alive");
     }
     keep!(http, "server.http");
     keep!(cache, "server.cache");

@@ -1,30 +1,50 @@
 //! MCP over streamable HTTP, at `/mcp`; and `/healthz`, which answers 200 while the server takes requests.
 //!
-//! Only pages and programs of this machine get in: a request whose `Host` or `Origin` is not a loopback one is refused
-//! (DNS rebinding; MCP 2025-11-25, "Transports", "Security Warning").
+//! What a request to `/mcp` goes through, from the outside to rmcp:
+//!
+//! | module | does |
+//! |---|---|
+//! | [`connection`], [`tls`], [`activity`] | takes it, over HTTP/1.1 or HTTP/2, with or without TLS, within limits |
+//! | [`sites`] | keeps out what pages of other sites ask |
+//! | [`cors`] | lets pages that the config names see the answer |
+//! | [`accept`] | reads `Accept` as RFC 9110 has it |
+//! | [`compress`] | compresses the answer for those who ask for it |
+//! | [`posted`], [`in_flight`] | checks the message |
+//! | [`sessions`] | follows the session, and ends it when it is idle |
+//!
+//! How HTTP is spoken stands in `[http]` of the config, and is looked up there for each connection and request: a reload
+//! counts at once.
 
+mod accept;
+mod activity;
+mod compress;
+mod connection;
+mod cors;
 mod guarded;
 mod in_flight;
 mod posted;
+mod sessions;
+mod sites;
+mod tls;
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::middleware::{self, Next};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::get;
-use axum::serve::ListenerExt;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
+use self::connection::Connections;
 use self::guarded::Guarded;
-use self::in_flight::InFlight;
+use self::posted::Checks;
+use self::sessions::Sessions;
 use super::about::About;
 use super::handler::{Face, Handler};
 use super::{MAX_DRAIN, ServeError};
@@ -33,71 +53,64 @@ use crate::host::Host;
 
 /// Where clients find the server.
 const ENDPOINT: &str = "/mcp";
-/// Pages that may ask: those that this machine serves.
-const ORIGINS: [&str; 6] = [
-    "http://localhost:*",
-    "http://127.0.0.1:*",
-    "http://[::1]:*",
-    "https://localhost:*",
-    "https://127.0.0.1:*",
-    "https://[::1]:*",
-];
-/// How long a session lives with nothing asked. A client that only waits for notifications is quiet for long.
-const SESSION_IDLE: Duration = Duration::from_hours(24);
+/// The header that says which session the client means.
+const SESSION: &str = "mcp-session-id";
 
-/// How long connections are given to close once nothing is in flight: one whose request never comes whole would never do.
-const MAX_CLOSE: Duration = Duration::from_secs(1);
-
-/// Serves HTTP clients on that listener until `shutdown` fires; requests in flight are answered first.
+/// Serves HTTP clients on that listener until `shutdown` fires, over TLS if the config has a certificate.
+///
+/// Then nothing listens any more, requests in flight are answered, streams of events are ended, and connections closed; all
+/// that within bounds.
+///
+/// # Errors
+///
+/// TLS cannot be set up.
 pub async fn serve_http(host: Arc<Host>, listener: TcpListener, shutdown: CancellationToken) -> Result<(), ServeError> {
-    let streams = CancellationToken::new();
-    let requests = TaskTracker::new();
-    let service = mcp_service(host, streams.clone(), shutdown.clone());
+    let tls = tls::acceptor(&host).map_err(|error| ServeError::Internal(error.to_string()))?;
+    let (streams, requests) = (CancellationToken::new(), TaskTracker::new());
+    let sessions = Arc::new(Sessions::new(host.clone()));
+    let idling = sessions.clone();
+    let idling = AbortOnDropHandle::new(tokio::spawn(async move { idling.end_idle().await }));
+    let service = mcp_service(host.clone(), &sessions, streams.clone(), shutdown.clone());
     let app = Router::new()
         .route_service(ENDPOINT, service)
-        .layer(middleware::from_fn_with_state(InFlight::default(), posted::check))
-        .layer(middleware::from_fn_with_state(requests.clone(), track))
-        .layer(middleware::from_fn(identify))
+        .layer(from_fn_with_state(sessions, sessions::follow))
+        .layer(from_fn_with_state(Checks::new(host.clone()), posted::check))
+        .layer(compress::layer())
+        .layer(from_fn_with_state(requests.clone(), track))
+        .layer(from_fn(identify))
+        .layer(from_fn(accept::normalise))
+        .layer(from_fn_with_state(host.clone(), cors::share))
+        .layer(from_fn_with_state(host.clone(), sites::check))
         .route("/healthz", get(async || "ok\n"));
-    let listener = listener.tap_io(|tcp| {
-        // Answers are small and written whole: waiting to fill a packet only delays them.
-        if let Err(error) = tcp.set_nodelay(true) {
-            tracing::debug!(%error, "TCP_NODELAY cannot be set");
-        }
-    });
-    let ending = shutdown.clone();
-    let drain = async move {
-        ending.cancelled().await;
-        requests.close();
-        if tokio::time::timeout(MAX_DRAIN, requests.wait()).await.is_err() {
-            tracing::warn!("ending with requests unanswered");
-        }
-        // What is open now waits for notifications, which do not come any more.
-        streams.cancel();
-        tokio::time::sleep(MAX_CLOSE).await;
-        tracing::debug!("ending with connections open that have not asked anything");
-    };
-    let serving = axum::serve(listener, app).with_graceful_shutdown(shutdown.cancelled_owned()).into_future();
-    tokio::select! {
-        served = serving => served.map_err(ServeError::Transport),
-        () = drain => Ok(()),
+    let connections = Connections::new(host, app, tls, shutdown);
+    connections.accept(listener).await;
+    requests.close();
+    if tokio::time::timeout(MAX_DRAIN, requests.wait()).await.is_err() {
+        tracing::warn!("ending with requests unanswered");
     }
+    drop(idling);
+    // What is open now waits for notifications, which do not come any more.
+    streams.cancel();
+    connections.close().await;
+    Ok(())
 }
 
 fn mcp_service(
     host: Arc<Host>,
+    sessions: &Sessions,
     streams: CancellationToken,
     ending: CancellationToken,
 ) -> StreamableHttpService<Handler, LocalSessionManager> {
-    let mut sessions = LocalSessionManager::default();
-    sessions.session_config.keep_alive = Some(SESSION_IDLE);
+    // Who may ask, and how long a body is, has been checked when rmcp sees a request.
     let config = StreamableHttpServerConfig::default()
         .with_json_response(true)
-        .with_allowed_origins(ORIGINS)
+        .disable_allowed_hosts()
+        .with_max_request_body_bytes(usize::MAX)
+        .with_sse_keep_alive(Some(host.config().http.keep_alive.duration()))
         .with_cancellation_token(streams);
     let about = Arc::new(About::default());
     let handler = move || Ok::<_, io::Error>(Handler::new(host.clone(), about.clone(), Face::Http, ending.clone()));
-    StreamableHttpService::new(handler, Arc::new(sessions), config)
+    StreamableHttpService::new(handler, sessions.manager(), config)
 }
 
 /// Says who asks. Nothing is known of anyone yet but that they are on this machine.

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use rcgen::{
+    BasicConstraints, Certificate, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::pki_types::PrivateKeyDer;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 /// A certificate authority that nobody trusts who was not told to.
 #[derive(Debug)]
@@ -37,12 +40,23 @@ impl Authority {
         &self.pem
     }
 
-    /// What a server with a certificate for that name or address speaks TLS with.
-    pub(super) fn acceptor(&self, name: &str) -> TlsAcceptor {
+    /// Its certificate, as a client trusts it.
+    pub(crate) fn certificate(&self) -> CertificateDer<'static> {
+        CertificateDer::from_pem_slice(self.pem.as_bytes()).expect("it is PEM")
+    }
+
+    /// A new certificate for that name or address, with a new key.
+    pub fn certify(&self, name: &str) -> Certified {
         let key = KeyPair::generate().expect("keys can be made");
         let mut parameters = CertificateParams::new(vec![name.to_owned()]).expect("the name is one");
         parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         let certificate = parameters.signed_by(&key, &self.issuer).expect("a certificate can be signed");
+        Certified { certificate, key }
+    }
+
+    /// What a server with a certificate for that name or address speaks TLS with.
+    pub(super) fn acceptor(&self, name: &str) -> TlsAcceptor {
+        let Certified { certificate, key } = self.certify(name);
         let key = PrivateKeyDer::try_from(key.serialize_der()).expect("a key can be read again");
         let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
@@ -52,5 +66,29 @@ impl Authority {
             .expect("key and certificate fit");
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         TlsAcceptor::from(Arc::new(config))
+    }
+}
+
+/// A certificate and its key.
+#[derive(Debug)]
+pub struct Certified {
+    certificate: Certificate,
+    key: KeyPair,
+}
+
+impl Certified {
+    /// The certificate, as its file holds it.
+    pub fn pem(&self) -> String {
+        self.certificate.pem()
+    }
+
+    /// The key, as its file holds it.
+    pub fn key_pem(&self) -> String {
+        self.key.serialize_pem()
+    }
+
+    /// The certificate, as it is shown to clients.
+    pub fn der(&self) -> &[u8] {
+        self.certificate.der()
     }
 }

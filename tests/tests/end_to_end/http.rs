@@ -1,7 +1,13 @@
 //! Streamable HTTP beyond what a client library does: who gets in, and what other requests get.
 
-use mcp_host_tests::{ConfigFile, GitRepo, Http, Plugin, Revision, WrittenConfig, run};
-use reqwest::{Client, Method, StatusCode};
+mod bounds;
+mod compression;
+mod sessions;
+mod sites;
+mod tls;
+
+use mcp_host_tests::{ConfigFile, Connection, GitRepo, Http, Plugin, Revision, WrittenConfig, run};
+use reqwest::{Client, Method, StatusCode, Version};
 use serde_json::json;
 
 /// A server, and what must be there as long as it is.
@@ -52,7 +58,7 @@ async fn other_paths_and_methods_have_their_status() {
         (Method::GET, "/", StatusCode::NOT_FOUND),
         (Method::POST, "/", StatusCode::NOT_FOUND),
         (Method::GET, "/mcp/", StatusCode::NOT_FOUND),
-        (Method::GET, "/mcp", StatusCode::NOT_ACCEPTABLE),
+        (Method::GET, "/mcp", StatusCode::BAD_REQUEST),
         (Method::DELETE, "/mcp", StatusCode::BAD_REQUEST),
         (Method::POST, "/healthz", StatusCode::METHOD_NOT_ALLOWED),
         (Method::PUT, "/mcp", StatusCode::METHOD_NOT_ALLOWED),
@@ -65,25 +71,62 @@ async fn other_paths_and_methods_have_their_status() {
 }
 
 #[tokio::test]
-async fn a_session_ends_when_its_client_deletes_it() {
+async fn a_method_that_is_not_allowed_is_answered_with_those_that_are() {
     let (_sources, server) = server().await;
-    let mut wire = server.wire(Revision::V_2025_11_25).await;
-    let mut session = wire.prepared("ping", json!({})).build().unwrap();
-    *session.method_mut() = Method::DELETE;
-    let deleted = Client::new().execute(session).await.unwrap();
-    assert!(deleted.status().is_success(), "{}", deleted.status());
-    let after = wire.prepared("resources/list", json!({})).send().await.unwrap();
-    assert_eq!(after.status(), StatusCode::NOT_FOUND);
+    for (revision, method, allowed) in [
+        (Revision::V_2025_11_25, Method::PUT, "GET, POST, DELETE"),
+        (Revision::V_2025_11_25, Method::OPTIONS, "GET, POST, DELETE"),
+        (Revision::V_2026_07_28, Method::GET, "POST"),
+        (Revision::V_2026_07_28, Method::DELETE, "POST"),
+    ] {
+        let mut request = server.stranger(revision).prepared("resources/list", json!({})).build().unwrap();
+        *request.method_mut() = method.clone();
+        let refused = Client::new().execute(request).await.unwrap();
+        assert_eq!(refused.status(), StatusCode::METHOD_NOT_ALLOWED, "{method}");
+        assert_eq!(refused.headers()["allow"], allowed, "{method}");
+    }
     server.end().await;
 }
 
 #[tokio::test]
-async fn a_session_that_was_never_opened_is_not_found() {
+async fn a_client_that_accepts_everything_accepts_what_there_is() {
     let (_sources, server) = server().await;
-    let mut wire = server.wire(Revision::V_2025_11_25).await;
-    let mut request = wire.prepared("resources/list", json!({})).build().unwrap();
-    request.headers_mut().insert("mcp-session-id", "00000000-0000-0000-0000-000000000000".parse().unwrap());
-    assert_eq!(Client::new().execute(request).await.unwrap().status(), StatusCode::NOT_FOUND);
+    for revision in [Revision::V_2025_11_25, Revision::V_2026_07_28] {
+        let mut wire = server.wire(revision).await;
+        for (accepted, status) in [
+            (Some("*/*"), StatusCode::OK),
+            (Some("application/*;q=0.5, text/*"), StatusCode::OK),
+            (None, StatusCode::OK),
+            (Some("application/json"), StatusCode::NOT_ACCEPTABLE),
+            (Some("*/*, text/event-stream;q=0"), StatusCode::NOT_ACCEPTABLE),
+            (Some("text/html"), StatusCode::NOT_ACCEPTABLE),
+        ] {
+            let mut request = wire.prepared("resources/list", json!({})).build().unwrap();
+            request.headers_mut().remove("accept");
+            if let Some(accepted) = accepted {
+                request.headers_mut().insert("accept", accepted.parse().unwrap());
+            }
+            // A client library would say something where nothing is said.
+            let mut connection = Connection::plain(server.address(), Version::HTTP_11).await;
+            let request = reqwest::RequestBuilder::from_parts(Client::new(), request);
+            assert_eq!(connection.send(request).await.status(), status, "{accepted:?}");
+        }
+    }
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_body_of_another_type_is_refused_in_every_revision() {
+    let (_sources, server) = server().await;
+    for revision in [Revision::V_2025_03_26, Revision::V_2025_06_18, Revision::V_2025_11_25, Revision::V_2026_07_28] {
+        let mut wire = server.wire(revision).await;
+        for content_type in ["text/plain", "application/jsonl", "application/x-www-form-urlencoded"] {
+            let mut request = wire.prepared("resources/list", json!({})).build().unwrap();
+            request.headers_mut().insert("content-type", content_type.parse().unwrap());
+            let refused = Client::new().execute(request).await.unwrap();
+            assert_eq!(refused.status(), StatusCode::UNSUPPORTED_MEDIA_TYPE, "{content_type}");
+        }
+    }
     server.end().await;
 }
 

@@ -265,8 +265,10 @@ async fn what_counts_after_a_restart_only_is_said() {
     let all = |name: &str| ConfigFile::new().server("name", name).plugin(Plugin::moody("a", folder.path())).open();
     let config = all("before").server("http", "127.0.0.1:0").write();
     let server = Http::start(&config).await;
-    config.replace(all("after").server("http", "127.0.0.1:1").server("cursor-key", toml_file(config.dir())));
+    let after = all("after").server("http", "127.0.0.1:1").server("cursor-key", toml_file(config.dir()));
+    config.replace(after.http("keep-alive", "1s"));
     server.log_line("generation=2").await;
+    server.log_line("`http.keep-alive` changed").await;
     server.log_line("`server.cursor-key` changed").await;
     let client = server.client(REVISION).await;
     assert_eq!(client.peer().peer_info().unwrap().server_info.as_ref().unwrap().name, "after");

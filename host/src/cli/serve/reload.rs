@@ -72,13 +72,13 @@ fn told(reloaded: &Reloaded, is_asked: bool) {
     for key in &reloaded.after_restart {
         tracing::warn!("`{key}` changed, which counts after a restart only");
     }
-    let Reloaded { generation, rules, server, .. } = *reloaded;
+    let Reloaded { generation, rules, server, http, .. } = *reloaded;
     let [added, changed, removed] =
         [&reloaded.added, &reloaded.changed, &reloaded.removed].map(|names| names.join(","));
     let milliseconds = u64::try_from(reloaded.took.as_millis()).unwrap_or(u64::MAX);
     let took = humantime::format_duration(Duration::from_millis(milliseconds));
     if !reloaded.is_nothing() {
-        tracing::info!(generation, added, changed, removed, rules, server, %took, "reloaded");
+        tracing::info!(generation, added, changed, removed, rules, server, http, %took, "reloaded");
     } else if is_asked {
         tracing::info!(generation, %took, "reloaded: nothing changed");
     }

@@ -67,6 +67,43 @@ fn the_server_section_is_read_whole() {
 }
 
 #[test]
+fn how_http_is_spoken_is_read_whole() {
+    let http = valid("everything.toml").http;
+    assert_eq!(format!("{:?}", http.tls.unwrap()), "Tls(1)");
+    let hosts: Vec<_> = http.hosts.iter().map(ToString::to_string).collect();
+    assert_eq!(hosts, ["mcp.example.com", "[::1]", "192.168.1.2"]);
+    let pages: Vec<_> = http.cors.iter().map(ToString::to_string).collect();
+    assert_eq!(pages, ["https://app.example.com", "https://*.example.com:8443"]);
+    assert_eq!(http.keep_alive.duration(), Duration::from_secs(5));
+    let limits = http.limits;
+    assert_eq!((limits.body.bytes(), limits.headers.bytes()), (MIB, 16 * KIB));
+    assert_eq!((limits.connections.get(), limits.sessions.get()), (64, 32));
+    assert_eq!((limits.receive.duration(), limits.idle.duration()), (Duration::from_secs(10), Duration::from_secs(60)));
+    assert_eq!(limits.session_idle.duration(), Duration::from_secs(3600));
+}
+
+#[test]
+fn http_is_spoken_plainly_and_to_this_machine_only_unless_it_says_otherwise() {
+    let http = valid("minimal.toml").http;
+    assert_eq!((http.tls, http.hosts, http.cors), (None, vec![], vec![]));
+    assert_eq!(http.keep_alive.duration(), Duration::from_secs(15));
+    let limits = http.limits;
+    assert_eq!((limits.body.bytes(), limits.headers.bytes()), (4 * MIB, 32 * KIB));
+    assert_eq!((limits.connections.get(), limits.sessions.get()), (1024, 1024));
+    assert_eq!(
+        (limits.receive.duration(), limits.idle.duration()),
+        (Duration::from_secs(30), Duration::from_secs(120))
+    );
+    assert_eq!(limits.session_idle.duration(), Duration::from_secs(24 * 3600));
+}
+
+#[test]
+fn the_files_of_a_certificate_are_among_those_that_a_config_depends_on() {
+    let files = valid("everything.toml").files;
+    assert!(files.contains(&path("tls/cert.pem")) && files.contains(&path("tls/key.pem")), "{files:?}");
+}
+
+#[test]
 fn a_component_is_pinned_by_its_digest_in_either_case() {
     let config = valid("everything.toml");
     assert_eq!(config.plugins[0].digest, Some(Digest::of(b"")));

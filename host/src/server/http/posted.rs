@@ -3,7 +3,8 @@
 //! | posted | status | body |
 //! |---|---|---|
 //! | no JSON, no message ([`message`](crate::server::message)) | 400 | the error, without an `id` where none can be read |
-//! | more than [`MAX_BODY`] bytes | 413 | text |
+//! | more than [`limits.body`](crate::config::HttpServerLimits::body) | 413 | text |
+//! | not whole within [`limits.receive`](crate::config::HttpServerLimits::receive) | 408 | text |
 //! | another `initialize` within a session, or a request with the id of one in flight | 400 | the error |
 //! | `initialize` with parameters that are none; `server/discover` within a session | 200 | the error |
 //! | `initialize` of a revision that has none | 404 | the error |
@@ -13,6 +14,8 @@
 //!
 //! A batch is one of revision 2025-03-26, whose clients send no `MCP-Protocol-Version`: a request that names another
 //! revision there has none.
+
+use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
@@ -24,37 +27,46 @@ use axum::response::{IntoResponse, Response};
 use futures::stream::{self, BoxStream, StreamExt as _};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use rmcp::model::ServerJsonRpcMessage;
+use tokio::time::timeout;
 
+use super::SESSION;
 use super::guarded::Guarded;
 use super::in_flight::{Claim, InFlight};
+use crate::config::HttpServerLimits;
+use crate::host::Host;
 use crate::server::message::{self, Kind, Message, Refusal, Sent};
 use crate::server::revision::Revision;
 
-/// The largest body that is read, in bytes.
-const MAX_BODY: usize = 4 << 20;
-
 /// The header that says which revision the client speaks.
 const PROTOCOL_VERSION: &str = "mcp-protocol-version";
-/// The header that says which session the client means.
-const SESSION: &str = "mcp-session-id";
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 
+/// What is checked against.
+#[derive(Clone)]
+pub(super) struct Checks {
+    host: Arc<Host>,
+    in_flight: InFlight,
+}
+
+impl Checks {
+    pub(super) fn new(host: Arc<Host>) -> Self {
+        Self { host, in_flight: InFlight::default() }
+    }
+}
+
 /// Checks what is posted, and passes on what makes sense.
-pub(super) async fn check(State(in_flight): State<InFlight>, request: Request, next: Next) -> Response {
+pub(super) async fn check(State(checks): State<Checks>, request: Request, next: Next) -> Response {
+    let Checks { host, in_flight } = checks;
     // What is not even said to be JSON, rmcp answers as it should.
     if request.method() != Method::POST || !is_json(&request) {
         return next.run(request).await;
     }
     let (mut parts, body) = request.into_parts();
-    let text = match Limited::new(body, MAX_BODY).collect().await {
-        Ok(collected) => collected.to_bytes(),
-        Err(error) if error.is::<LengthLimitError>() => {
-            let text = format!("the body is longer than {MAX_BODY} bytes\n");
-            return (StatusCode::PAYLOAD_TOO_LARGE, text).into_response();
-        }
-        Err(_) => return (StatusCode::BAD_REQUEST, "the body breaks off\n").into_response(),
+    let text = match collected(body, &host.config().http.limits).await {
+        Ok(text) => text,
+        Err(refused) => return refused,
     };
     match message::read(&text, Some(revision(&parts))) {
         Ok(Sent::One(message)) => match admit(&in_flight, &mut parts, &message) {
@@ -64,6 +76,21 @@ pub(super) async fn check(State(in_flight): State<InFlight>, request: Request, n
         Ok(Sent::Batch(messages)) => batch(&in_flight, parts, messages, next).await,
         Err(refusal) => answer(StatusCode::BAD_REQUEST, &refusal.into_message()),
     }
+}
+
+/// The body, within its limits.
+async fn collected(body: Body, limits: &HttpServerLimits) -> Result<Bytes, Response> {
+    let most = limits.body.bytes();
+    let collecting = Limited::new(body, usize::try_from(most).unwrap_or(usize::MAX)).collect();
+    let (status, text) = match timeout(limits.receive.duration(), collecting).await {
+        Ok(Ok(collected)) => return Ok(collected.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            (StatusCode::PAYLOAD_TOO_LARGE, format!("the body is longer than {most} bytes\n"))
+        }
+        Ok(Err(_)) => (StatusCode::BAD_REQUEST, "the body breaks off\n".to_owned()),
+        Err(_) => (StatusCode::REQUEST_TIMEOUT, "the body takes too long\n".to_owned()),
+    };
+    Err((status, text).into_response())
 }
 
 fn is_json(request: &Request) -> bool {

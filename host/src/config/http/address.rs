@@ -1,0 +1,105 @@
+//! Where HTTP is listened for: this machine only, because nobody is asked who they are.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+use crate::config::error::{Advice, quote};
+use crate::config::reader::{FromNode, Node};
+
+/// An address and a port of this machine that no other machine can reach: `127.0.0.1:8080`, `[::1]:8080`.
+///
+/// There is no authentication over HTTP, so an address beyond loopback is none. With port 0 the system chooses one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HttpAddress(SocketAddr);
+
+impl HttpAddress {
+    /// The address.
+    pub fn socket(self) -> SocketAddr {
+        self.0
+    }
+}
+
+/// Why a text is no address to listen at.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HttpAddressError {
+    /// It is no IP address with a port.
+    #[error("{} is not an IP address with a port", quote(.0))]
+    NotAnAddress(String),
+    /// Other machines could reach it.
+    #[error("`{0}` can be reached from other machines, and there is no authentication over HTTP")]
+    BeyondLoopback(SocketAddr),
+}
+
+impl Advice for HttpAddressError {
+    fn advice(&self, key: &str) -> String {
+        match self {
+            Self::NotAnAddress(_) => format!("write `{key} = \"127.0.0.1:8080\"`"),
+            Self::BeyondLoopback(address) => format!(
+                "listen on loopback, `{key} = \"127.0.0.1:{}\"`, and let a proxy that authenticates forward to it",
+                address.port()
+            ),
+        }
+    }
+}
+
+impl TryFrom<SocketAddr> for HttpAddress {
+    type Error = HttpAddressError;
+
+    fn try_from(address: SocketAddr) -> Result<Self, HttpAddressError> {
+        if address.ip().to_canonical().is_loopback() {
+            Ok(Self(address))
+        } else {
+            Err(HttpAddressError::BeyondLoopback(address))
+        }
+    }
+}
+
+impl FromStr for HttpAddress {
+    type Err = HttpAddressError;
+
+    fn from_str(text: &str) -> Result<Self, HttpAddressError> {
+        let address: SocketAddr = text.parse().map_err(|_| HttpAddressError::NotAnAddress(text.to_owned()))?;
+        Self::try_from(address)
+    }
+}
+
+impl fmt::Display for HttpAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromNode for HttpAddress {
+    const WHAT: &'static str = "an IP address with a port";
+
+    fn example() -> String {
+        "\"127.0.0.1:8080\"".into()
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        node.parse()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_loopback_is_listened_at() {
+        for text in ["127.0.0.1:8080", "127.8.9.10:0", "[::1]:8080", "[::ffff:127.0.0.1]:80"] {
+            assert_eq!(text.parse::<HttpAddress>().unwrap().to_string(), text);
+        }
+        for text in ["0.0.0.0:8080", "[::]:8080", "192.168.1.2:80", "[::ffff:10.0.0.1]:80"] {
+            assert!(matches!(text.parse::<HttpAddress>(), Err(HttpAddressError::BeyondLoopback(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_address_is_numbers_with_a_port() {
+        for text in ["", "8080", ":8080", "127.0.0.1", "localhost:8080", "http://127.0.0.1:8080", "127.0.0.1:99999"] {
+            assert!(matches!(text.parse::<HttpAddress>(), Err(HttpAddressError::NotAnAddress(_))), "{text}");
+        }
+    }
+}

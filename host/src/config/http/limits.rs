@@ -1,0 +1,70 @@
+//! What HTTP clients may use up: `limits` of `[http]`.
+//!
+//! A request that reaches one is refused with a status that says so; a connection or a session that reaches one is closed.
+//! None can be switched off.
+
+use crate::config::count::Count;
+use crate::config::reader::{FromNode, Node};
+use crate::config::size::{KIB, MIB, Size};
+use crate::config::time::{HOUR, MINUTE, SECOND, Time};
+
+/// How large the body of a request may be.
+pub type Body = Size<KIB, { 4 * MIB }, { 64 * MIB }>;
+/// How large the head of a request may be.
+pub type Headers = Size<{ 8 * KIB }, { 32 * KIB }, MIB>;
+/// How many connections may be open at once.
+pub type Connections = Count<1, 1024, 65_536>;
+/// How many sessions there may be at once.
+pub type Sessions = Count<1, 1024, 65_536>;
+/// How long a client may take to send.
+pub type Receive = Time<100, { 30 * SECOND }, { 10 * MINUTE }>;
+/// How long a connection may be open with nothing asked.
+pub type Idle = Time<100, { 2 * MINUTE }, HOUR>;
+/// How long a session lives with nothing asked.
+pub type SessionIdle = Time<100, { 24 * HOUR }, { 30 * 24 * HOUR }>;
+
+/// What HTTP clients may use up: `limits` of `[http]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HttpServerLimits {
+    /// The bytes of the body of a request. 4 MiB unless set; 1 KiB to 64 MiB. A larger one is refused with 413.
+    pub body: Body,
+    /// The bytes of a request before its body. 32 KiB unless set; 8 KiB to 1 MiB. More are refused with 431.
+    pub headers: Headers,
+    /// The connections at once. 1024 unless set; 1 to 65536. Others wait until one is closed.
+    pub connections: Connections,
+    /// The sessions at once. 1024 unless set; 1 to 65536. One more ends the one that has been idle for longest; while none
+    /// is idle, it is refused with 503.
+    pub sessions: Sessions,
+    /// How long a client may take for the TLS handshake, for its first request, and for the body of each. 30 s unless set;
+    /// 100 ms to 10 min.
+    pub receive: Receive,
+    /// How long a connection may be open with nothing in flight. 2 min unless set; 100 ms to 1 h. One with a stream of
+    /// events is never idle.
+    pub idle: Idle,
+    /// How long a session lives with nothing in flight. 24 h unless set; 100 ms to 30 days. One with a stream of events is
+    /// never idle.
+    pub session_idle: SessionIdle,
+}
+
+impl FromNode for HttpServerLimits {
+    const WHAT: &'static str = "a table of limits";
+
+    fn example() -> String {
+        "{ body = \"4MiB\", connections = 1024 }".into()
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        node.table(|table| {
+            Some(Self {
+                body: table.or_default("body"),
+                headers: table.or_default("headers"),
+                connections: table.or_default("connections"),
+                sessions: table.or_default("sessions"),
+                receive: table.or_default("receive"),
+                idle: table.or_default("idle"),
+                session_idle: table.or_default("session-idle"),
+            })
+        })
+    }
+}

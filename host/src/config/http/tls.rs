@@ -1,0 +1,223 @@
+//! What the server shows that it is who its name says: a certificate with its chain, and the key that fits it.
+//!
+//! Both are PEM files, as every authority gives them out and `openssl` writes them. They are read when the config is, and
+//! what cannot be used is a mistake of the config: so it is told with its line, and a host that runs keeps what it has.
+//!
+//! Bounded: [`LARGEST_FILE`] for each file.
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+
+use crate::config::paths::ExistingFile;
+use crate::config::reader::{FromNode, Node};
+
+/// The most that a file of certificates or of a key may hold, in bytes.
+const LARGEST_FILE: usize = 1024 * 1024;
+
+/// A certificate with its chain, and its key.
+#[derive(Clone)]
+pub struct Tls(Arc<CertifiedKey>);
+
+/// Why a certificate or its key cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TlsError {
+    /// The file cannot be read.
+    #[error("the file cannot be read: {0}")]
+    Read(String),
+    /// The file is too large.
+    #[error("the file has more than {LARGEST_FILE} bytes")]
+    TooLarge,
+    /// What begins as PEM does not go on as such.
+    #[error("the file is no valid PEM")]
+    Pem,
+    /// There is no certificate in it.
+    #[error("the file holds no certificate")]
+    NoCertificate,
+    /// There is no key in it.
+    #[error("the file holds no private key, or one that is encrypted")]
+    NoKey,
+    /// What should be the server's own certificate is none.
+    #[error("the first certificate of the file cannot be read")]
+    Certificate,
+    /// The key is of a kind that is not known, or none at all.
+    #[error("the key cannot be used: {0}")]
+    Key(String),
+    /// The certificate is that of another key.
+    #[error("the key is not that of the certificate")]
+    Mismatch,
+}
+
+impl Tls {
+    /// The certificates in a PEM text, the server's own first, and the key in another.
+    ///
+    /// # Errors
+    ///
+    /// One of them is missing or cannot be used, or they do not fit.
+    pub fn from_pem(certificates: &[u8], key: &[u8]) -> Result<Self, TlsError> {
+        Self::of(parse_certificates(certificates)?, parse_key(key)?)
+    }
+
+    fn of(certificates: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Result<Self, TlsError> {
+        let certified = CertifiedKey::from_der(certificates, key, &ring::default_provider());
+        certified.map(|certified| Self(Arc::new(certified))).map_err(|error| match error {
+            rustls::Error::InvalidCertificate(_) => TlsError::Certificate,
+            rustls::Error::InconsistentKeys(_) => TlsError::Mismatch,
+            error => TlsError::Key(error.to_string()),
+        })
+    }
+
+    /// What rustls shows to clients.
+    #[cfg(feature = "server")]
+    pub(crate) fn certified(&self) -> Arc<CertifiedKey> {
+        self.0.clone()
+    }
+}
+
+/// The key is that of the first certificate, so it is the same where that is.
+impl PartialEq for Tls {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.cert == other.0.cert
+    }
+}
+
+impl Eq for Tls {}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tls({})", self.0.cert.len())
+    }
+}
+
+impl FromNode for Tls {
+    const WHAT: &'static str = "a table with `certificate` and `key`";
+
+    fn example() -> String {
+        "{ certificate = \"tls/cert.pem\", key = \"tls/key.pem\" }".into()
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        node.table(|table| {
+            let certificates = table.required::<CertificateFile>("certificate");
+            let key = table.required::<KeyFile>("key");
+            match Self::of(certificates?.0, key?.0) {
+                Ok(tls) => Some(tls),
+                Err(error) => {
+                    let help = "write the paths of a certificate and of the key that it was made for; the server's own \
+                                certificate stands first in its file";
+                    table.problem(error.to_string(), help);
+                    None
+                }
+            }
+        })
+    }
+}
+
+struct CertificateFile(Vec<CertificateDer<'static>>);
+
+impl FromNode for CertificateFile {
+    const WHAT: &'static str = "a path";
+
+    fn example() -> String {
+        "\"tls/cert.pem\"".into()
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        let help = "write the path of a PEM file with the server's certificate and those that lead to its authority, \
+                    such as `-----BEGIN CERTIFICATE-----` begins";
+        parsed(node, parse_certificates, help).map(Self)
+    }
+}
+
+struct KeyFile(PrivateKeyDer<'static>);
+
+impl FromNode for KeyFile {
+    const WHAT: &'static str = "a path";
+
+    fn example() -> String {
+        "\"tls/key.pem\"".into()
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        let help = "write the path of a PEM file with the key of the certificate, such as `-----BEGIN PRIVATE KEY-----` \
+                    begins";
+        parsed(node, parse_key, help).map(Self)
+    }
+}
+
+/// What is in the file that the node names.
+fn parsed<T>(node: &Node<'_>, parse: impl Fn(&[u8]) -> Result<T, TlsError>, help: &str) -> Option<T> {
+    let path = ExistingFile::from_node(node)?.0;
+    let found = read(&path).and_then(|pem| parse(&pem));
+    found.map_err(|error| node.problem(error.to_string(), help)).ok()
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
+    let most = u64::try_from(LARGEST_FILE).unwrap_or(u64::MAX).saturating_add(1);
+    let mut pem = Vec::new();
+    let read = File::open(file).and_then(|file| file.take(most).read_to_end(&mut pem));
+    match read {
+        Ok(read) if read > LARGEST_FILE => Err(TlsError::TooLarge),
+        Ok(_) => Ok(pem),
+        Err(error) => Err(TlsError::Read(error.to_string())),
+    }
+}
+
+fn parse_certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let certificates = certificates.map_err(|_| TlsError::Pem)?;
+    if certificates.is_empty() { Err(TlsError::NoCertificate) } else { Ok(certificates) }
+}
+
+fn parse_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, TlsError> {
+    use rustls::pki_types::pem::Error;
+    PrivateKeyDer::from_pem_slice(pem).map_err(|error| match error {
+        Error::NoItemsFound => TlsError::NoKey,
+        _ => TlsError::Pem,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(name: &str) -> (String, String) {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = rcgen::CertificateParams::new(vec![name.into()]).unwrap().self_signed(&key).unwrap();
+        (certificate.pem(), key.serialize_pem())
+    }
+
+    fn tls((certificate, key): &(String, String)) -> Result<Tls, TlsError> {
+        Tls::from_pem(certificate.as_bytes(), key.as_bytes())
+    }
+
+    #[test]
+    fn a_certificate_comes_with_its_chain_and_its_key_and_the_key_is_not_seen() {
+        let (one, other) = (pair("one.example"), pair("other.example"));
+        assert_eq!(format!("{:?}", tls(&one).unwrap()), "Tls(1)");
+        assert_eq!(format!("{:?}", tls(&(one.0.clone() + &other.0, one.1.clone())).unwrap()), "Tls(2)");
+        assert_eq!(tls(&one).unwrap(), tls(&one).unwrap());
+        assert_ne!(tls(&one).unwrap(), tls(&other).unwrap());
+    }
+
+    #[test]
+    fn what_is_not_there_or_does_not_fit_is_refused_for_its_own_reason() {
+        let (one, other) = (pair("one.example"), pair("other.example"));
+        assert_eq!(tls(&(String::new(), one.1.clone())), Err(TlsError::NoCertificate));
+        assert_eq!(tls(&(one.1.clone(), one.1.clone())), Err(TlsError::NoCertificate));
+        assert_eq!(tls(&(one.0.clone(), one.0.clone())), Err(TlsError::NoKey));
+        assert_eq!(tls(&(one.0.replace("-----END CERTIFICATE-----", ""), one.1.clone())), Err(TlsError::Pem));
+        let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        assert_eq!(tls(&(one.0.clone(), other.1)), Err(TlsError::Mismatch));
+        assert_eq!(tls(&(broken.to_owned(), one.1.clone())), Err(TlsError::Certificate));
+        let no_key = broken.replace("CERTIFICATE", "PRIVATE KEY");
+        assert!(matches!(tls(&(one.0, no_key)), Err(TlsError::Key(_))));
+    }
+}

@@ -1,0 +1,93 @@
+//! What a client accepts, as RFC 9110 has it.
+//!
+//! MCP has clients list `application/json` and `text/event-stream`, and rmcp takes that by the word. A client that accepts
+//! both in other words (`*/*`, `text/*, application/*`), or says nothing, which means the same (RFC 9110, 12.5.1), is as good:
+//! for rmcp it is put into the words of MCP. Who accepts only one of both is answered by rmcp, with 406.
+
+use axum::extract::Request;
+use axum::http::header::ACCEPT;
+use axum::http::{HeaderMap, HeaderValue, Method};
+use axum::middleware::Next;
+use axum::response::Response;
+
+const JSON: [&str; 2] = ["application", "json"];
+const EVENTS: [&str; 2] = ["text", "event-stream"];
+
+/// Both, as MCP has clients say it.
+const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+
+/// Puts what a request accepts into the words of MCP, where they say the same.
+pub(super) async fn normalise(mut request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    // Only events are ever the answer to a GET.
+    if accepts(headers, EVENTS) && (request.method() == Method::GET || accepts(headers, JSON)) {
+        request.headers_mut().insert(ACCEPT, BOTH);
+    }
+    next.run(request).await
+}
+
+/// Whether the range that says most of that type has a weight; and where there is none at all.
+fn accepts(headers: &HeaderMap, [kind, subtype]: [&str; 2]) -> bool {
+    let values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let mut ranges = values.flat_map(|value| value.split(',')).filter(|range| !range.trim().is_empty()).peekable();
+    if ranges.peek().is_none() {
+        return true;
+    }
+    let matching = ranges.filter_map(|range| {
+        let mut parts = range.split(';').map(str::trim);
+        let (range_kind, range_subtype) = parts.next()?.split_once('/')?;
+        let is = |range: &str, name: &str| range.eq_ignore_ascii_case(name);
+        let specificity = match (range_kind, range_subtype) {
+            ("*", "*") => 0,
+            (range, "*") if is(range, kind) => 1,
+            (range, name) if is(range, kind) && is(name, subtype) => 2,
+            _ => return None,
+        };
+        Some((specificity, parts.all(has_weight)))
+    });
+    matching.max().is_some_and(|(_, is_accepted)| is_accepted)
+}
+
+/// Whether a parameter is no weight of zero.
+fn has_weight(parameter: &str) -> bool {
+    let Some((name, weight)) = parameter.split_once('=') else { return true };
+    !name.trim().eq_ignore_ascii_case("q") || weight.trim().parse::<f32>().map_or(true, |weight| weight > 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn both(accept: &[&str]) -> [bool; 2] {
+        let mut headers = HeaderMap::new();
+        for value in accept {
+            headers.append(ACCEPT, value.parse().unwrap());
+        }
+        [accepts(&headers, JSON), accepts(&headers, EVENTS)]
+    }
+
+    #[test]
+    fn who_says_nothing_or_anything_accepts_both() {
+        let ways: [&[&str]; 7] = [
+            &[],
+            &[""],
+            &["*/*"],
+            &["application/json, text/event-stream"],
+            &["APPLICATION/*", "Text/*;q=0.1"],
+            &["text/html, */*;q=0.8"],
+            &["application/json;q=0.5;charset=utf-8 , text/event-stream;q=often"],
+        ];
+        for accept in ways {
+            assert_eq!(both(accept), [true, true], "{accept:?}");
+        }
+    }
+
+    #[test]
+    fn the_range_that_says_most_counts() {
+        assert_eq!(both(&["application/json"]), [true, false]);
+        assert_eq!(both(&["*/*, text/event-stream;q=0"]), [true, false]);
+        assert_eq!(both(&["*/*;q=0.000, text/*"]), [false, true]);
+        assert_eq!(both(&["application/*; q=0, */*"]), [false, true]);
+        assert_eq!(both(&["text/html", "nonsense", "*/json"]), [false, false]);
+    }
+}

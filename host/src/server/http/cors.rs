@@ -1,0 +1,58 @@
+//! What pages of other origins are shown (CORS): nothing, unless the config names them.
+//!
+//! A page that [`cors`](crate::config::Http::cors) names may send what the transport needs, and read the headers that it
+//! answers with. There are no cookies here, so none are asked for. Whoever else asks gets no header of CORS at all.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, ORIGIN};
+use axum::http::{HeaderName, Method};
+use axum::middleware::Next;
+use axum::response::Response;
+use hyper::service::Service as _;
+use hyper_util::service::TowerToHyperService;
+use tower_http::cors::{AllowOrigin, Cors};
+
+use super::sites::is_named;
+use crate::host::Host;
+
+const METHODS: [Method; 3] = [Method::GET, Method::POST, Method::DELETE];
+/// What clients of the transport send, in any revision. `Authorization` is for a proxy in front.
+const SENT: [HeaderName; 8] = [
+    ACCEPT,
+    AUTHORIZATION,
+    CONTENT_TYPE,
+    HeaderName::from_static("last-event-id"),
+    HeaderName::from_static("mcp-method"),
+    HeaderName::from_static("mcp-name"),
+    HeaderName::from_static("mcp-protocol-version"),
+    HeaderName::from_static("mcp-session-id"),
+];
+/// What they read of an answer beside its body.
+const SHOWN: [HeaderName; 2] =
+    [HeaderName::from_static("mcp-protocol-version"), HeaderName::from_static("mcp-session-id")];
+
+/// For how long a browser need not ask again whether it may ask.
+const MAX_AGE: Duration = Duration::from_mins(10);
+
+/// Answers what browsers ask beforehand, and says to them which pages may see the rest.
+pub(super) async fn share(State(host): State<Arc<Host>>, request: Request, next: Next) -> Response {
+    let config = host.config();
+    if !request.headers().get(ORIGIN).is_some_and(|origin| is_named(origin, &config.http.cors)) {
+        return next.run(request).await;
+    }
+    let shared = Cors::new(next)
+        .allow_origin(AllowOrigin::predicate(move |origin, _| is_named(origin, &config.http.cors)))
+        .allow_methods(METHODS)
+        .allow_headers(SENT)
+        .expose_headers(SHOWN)
+        // The page is of the outside, and this machine is not: browsers want that said.
+        .allow_private_network(true)
+        .max_age(MAX_AGE);
+    match TowerToHyperService::new(shared).call(request).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    }
+}

@@ -1,0 +1,165 @@
+//! Sessions from their beginning to their end, in order: when the client deletes them, when nothing has been in flight for
+//! [too long](crate::config::HttpServerLimits::session_idle), when there are [too
+//! many](crate::config::HttpServerLimits::sessions), or with the server.
+//!
+//! A stream of events is in flight as long as it is open, so a client that only waits for notifications is never idle.
+//! (rmcp counts messages, and would end it.)
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::http::header::RETRY_AFTER;
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use rmcp::transport::streamable_http_server::session::SessionManager;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use tokio::time::{Instant, sleep};
+
+use super::SESSION;
+use super::guarded::Guarded;
+use crate::host::Host;
+
+/// The longest that passes until it is looked whether a session is idle: the config may have changed.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// All sessions of a server.
+pub(super) struct Sessions {
+    host: Arc<Host>,
+    manager: Arc<LocalSessionManager>,
+    all: Mutex<HashMap<String, Life>>,
+}
+
+/// How a session is.
+#[derive(Clone, Copy, Debug)]
+struct Life {
+    /// Requests and streams of it.
+    in_flight: usize,
+    /// Since when that is as it is.
+    since: Instant,
+}
+
+/// A request or a stream of a session, until it is dropped.
+struct Use {
+    sessions: Arc<Sessions>,
+    id: String,
+}
+
+/// All sessions that there may be are in use.
+struct Full;
+
+impl Sessions {
+    pub(super) fn new(host: Arc<Host>) -> Self {
+        let mut manager = LocalSessionManager::default();
+        manager.session_config.keep_alive = None;
+        Self { host, manager: Arc::new(manager), all: Mutex::default() }
+    }
+
+    /// What rmcp keeps them in.
+    pub(super) fn manager(&self) -> Arc<LocalSessionManager> {
+        self.manager.clone()
+    }
+
+    /// Ends sessions that are idle for too long. Goes on until it is dropped.
+    pub(super) async fn end_idle(&self) {
+        loop {
+            let most = self.host.config().http.limits.session_idle.duration();
+            for id in self.take_idle(most) {
+                tracing::info!(session = id, "session ended: it was idle");
+                self.end(&id).await;
+            }
+            let idle = self.lock().values().filter(|life| life.in_flight == 0).map(|life| life.since).min();
+            let first = idle.map_or(most, |since| most.saturating_sub(since.elapsed()));
+            sleep(first.min(LOOK)).await;
+        }
+    }
+
+    fn take_idle(&self, most: Duration) -> Vec<String> {
+        let is_idle = |life: &Life| life.in_flight == 0 && life.since.elapsed() >= most;
+        self.lock().extract_if(|_, life| is_idle(life)).map(|(id, _)| id).collect()
+    }
+
+    async fn end(&self, id: &str) {
+        if let Err(error) = self.manager.close_session(&id.into()).await {
+            tracing::debug!(%error, session = id, "a session does not end in order");
+        }
+    }
+
+    /// Begins a session, and names the one that has to make room for it.
+    fn begin(self: &Arc<Self>, id: &str) -> Result<(Use, Option<String>), Full> {
+        let most = self.host.config().http.limits.sessions.get();
+        let mut all = self.lock();
+        let mut ended = None;
+        if all.len() >= most {
+            let idle = all.iter().filter(|(_, life)| life.in_flight == 0);
+            ended = Some(idle.min_by_key(|(_, life)| life.since).map(|(id, _)| id.clone()).ok_or(Full)?);
+        }
+        if let Some(ended) = &ended {
+            all.remove(ended);
+        }
+        all.insert(id.to_owned(), Life { in_flight: 1, since: Instant::now() });
+        Ok((Use { sessions: self.clone(), id: id.to_owned() }, ended))
+    }
+
+    /// Uses a session, if there is one of that id.
+    fn using(self: &Arc<Self>, id: &str) -> Option<Use> {
+        let mut all = self.lock();
+        let life = all.get_mut(id)?;
+        life.in_flight = life.in_flight.saturating_add(1);
+        Some(Use { sessions: self.clone(), id: id.to_owned() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Life>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Use {
+    fn drop(&mut self) {
+        if let Some(life) = self.sessions.lock().get_mut(&self.id) {
+            life.in_flight = life.in_flight.saturating_sub(1);
+            life.since = Instant::now();
+        }
+    }
+}
+
+/// Follows sessions from request to request.
+pub(super) async fn follow(State(sessions): State<Arc<Sessions>>, request: Request, next: Next) -> Response {
+    let Some(id) = named(request.headers()) else {
+        let response = next.run(request).await;
+        return match named(response.headers()) {
+            Some(id) => begun(&sessions, &id, response).await,
+            None => response,
+        };
+    };
+    let used = sessions.using(&id);
+    let is_end = request.method() == Method::DELETE;
+    let response = next.run(request).await;
+    if is_end && response.status().is_success() {
+        sessions.lock().remove(&id);
+    }
+    response.map(|body| Guarded::body(body, used))
+}
+
+async fn begun(sessions: &Arc<Sessions>, id: &str, response: Response) -> Response {
+    match sessions.begin(id) {
+        Ok((used, ended)) => {
+            if let Some(ended) = ended {
+                tracing::info!(session = ended, "session ended: there are as many as `http.limits.sessions` allows");
+                sessions.end(&ended).await;
+            }
+            response.map(|body| Guarded::body(body, used))
+        }
+        Err(Full) => {
+            sessions.end(id).await;
+            let text = "all sessions that there may be are in use\n";
+            (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "1")], text).into_response()
+        }
+    }
+}
+
+fn named(headers: &HeaderMap) -> Option<String> {
+    headers.get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned)
+}

@@ -1,0 +1,43 @@
+//! TLS: 1.2 and 1.3, with the certificate that the config names by now, and HTTP/2 for those who prefer it (ALPN).
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use tokio_rustls::TlsAcceptor;
+
+use crate::host::Host;
+
+/// What is spoken within TLS, the preferred first.
+const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
+
+/// Speaks TLS, if the config has it.
+pub(super) fn acceptor(host: &Arc<Host>) -> Result<Option<TlsAcceptor>, rustls::Error> {
+    if host.config().http.tls.is_none() {
+        return Ok(None);
+    }
+    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(Current(host.clone())));
+    config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+    Ok(Some(TlsAcceptor::from(Arc::new(config))))
+}
+
+/// The certificate of the config by now, which is another after a reload.
+struct Current(Arc<Host>);
+
+impl ResolvesServerCert for Current {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.0.config().http.tls.as_ref().map(crate::config::Tls::certified)
+    }
+}
+
+impl fmt::Debug for Current {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Current")
+    }
+}

@@ -1,0 +1,135 @@
+//! One connection to a server, for what client libraries hide: which protocol is spoken on it, with which certificate, and
+//! whether it is still open.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::{http1, http2};
+use hyper::{Request, Response, Version};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use reqwest::RequestBuilder;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+use crate::{Authority, PATIENCE};
+
+/// A connection on which requests are made one after the other, or with HTTP/2 at once.
+#[derive(Debug)]
+pub struct Connection {
+    sender: Sender,
+    driver: JoinHandle<()>,
+    protocol: Option<String>,
+    certificate: Option<Vec<u8>>,
+}
+
+#[derive(Debug)]
+enum Sender {
+    One(http1::SendRequest<Full<Bytes>>),
+    Two(http2::SendRequest<Full<Bytes>>),
+}
+
+impl Connection {
+    /// A connection without TLS; with HTTP/2 the client knows beforehand that the server speaks it.
+    pub async fn plain(address: &str, version: Version) -> Self {
+        Self::over(tcp(address).await, version).await
+    }
+
+    /// A connection over TLS to a server that must be `localhost`, with what that authority says. The server chooses among
+    /// these protocols (ALPN).
+    pub async fn tls(address: &str, authority: &Authority, protocols: &[&str]) -> Self {
+        let mut roots = RootCertStore::empty();
+        roots.add(authority.certificate()).expect("it is an authority's");
+        let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("the usual versions are there")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+        let name = ServerName::try_from("localhost").expect("it is a name");
+        let connecting = TlsConnector::from(Arc::new(config)).connect(name, tcp(address).await);
+        let stream = timeout(PATIENCE, connecting).await.expect("a handshake in time").expect("TLS is agreed on");
+        let (_, session) = stream.get_ref();
+        let protocol = session.alpn_protocol().map(|name| String::from_utf8_lossy(name).into_owned());
+        let certificate = session.peer_certificates().and_then(|chain| chain.first()).map(|one| one.to_vec());
+        let version = if protocol.as_deref() == Some("h2") { Version::HTTP_2 } else { Version::HTTP_11 };
+        Self { protocol, certificate, ..Self::over(stream, version).await }
+    }
+
+    async fn over(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, version: Version) -> Self {
+        let io = TokioIo::new(stream);
+        let (sender, driver) = if version == Version::HTTP_2 {
+            let (sender, driving) = http2::handshake(TokioExecutor::new(), io).await.expect("HTTP/2 begins");
+            (Sender::Two(sender), tokio::spawn(async move { drop(driving.await) }))
+        } else {
+            let (sender, driving) = http1::handshake(io).await.expect("HTTP/1.1 begins");
+            (Sender::One(sender), tokio::spawn(async move { drop(driving.await) }))
+        };
+        Self { sender, driver, protocol: None, certificate: None }
+    }
+
+    /// What TLS agreed on to be spoken.
+    pub fn protocol(&self) -> Option<&str> {
+        self.protocol.as_deref()
+    }
+
+    /// The certificate that the server showed, as DER.
+    pub fn certificate(&self) -> Option<&[u8]> {
+        self.certificate.as_deref()
+    }
+
+    /// Makes a request, and reads its answer.
+    pub async fn send(&mut self, request: RequestBuilder) -> Response<Bytes> {
+        let (parts, body) = self.open(request).await.into_parts();
+        let body = timeout(PATIENCE, body.collect()).await.expect("a body in time").expect("a whole body").to_bytes();
+        Response::from_parts(parts, body)
+    }
+
+    /// Makes a request whose answer is read piece by piece.
+    pub async fn open(&mut self, request: RequestBuilder) -> Response<Incoming> {
+        let answer = match &mut self.sender {
+            Sender::One(sender) => {
+                sender.ready().await.expect("the connection is open");
+                timeout(PATIENCE, sender.send_request(spoken(request, Version::HTTP_11))).await
+            }
+            Sender::Two(sender) => {
+                sender.ready().await.expect("the connection is open");
+                timeout(PATIENCE, sender.send_request(spoken(request, Version::HTTP_2))).await
+            }
+        };
+        answer.expect("an answer in time").expect("the server answers")
+    }
+
+    /// Waits until it is closed, by whoever.
+    pub async fn closed(self) {
+        timeout(PATIENCE, self.driver).await.expect("it is closed in time").expect("it ends in order");
+    }
+}
+
+async fn tcp(address: &str) -> TcpStream {
+    let address: SocketAddr = address.parse().expect("it is an address");
+    timeout(PATIENCE, TcpStream::connect(address)).await.expect("a connection in time").expect("somebody listens")
+}
+
+/// The same request, as that version has it.
+fn spoken(request: RequestBuilder, version: Version) -> Request<Full<Bytes>> {
+    let request = request.build().expect("it is a request");
+    let body = request.body().and_then(|body| body.as_bytes()).unwrap_or_default().to_vec();
+    let url = request.url();
+    let uri = if version == Version::HTTP_2 { url.as_str() } else { url.path() };
+    let mut spoken = Request::builder().method(request.method()).uri(uri);
+    for (name, value) in request.headers() {
+        spoken = spoken.header(name, value);
+    }
+    if version == Version::HTTP_11 && !request.headers().contains_key("host") {
+        spoken = spoken.header("host", url.authority());
+    }
+    spoken.body(Full::new(body.into())).expect("it is a request")
+}

@@ -1,0 +1,77 @@
+//! Compression, for those who ask for it.
+
+use std::io::Read;
+
+use mcp_host_tests::{ConfigFile, Folder, Http, Plugin, Revision, WrittenConfig};
+use reqwest::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
+use serde_json::{Value, json};
+
+const LARGE: &str = "a line of a text that is long enough to be worth it\n";
+
+async fn server() -> ((Folder, WrittenConfig), Http) {
+    let folder = Folder::with_files([("large.md", LARGE.repeat(100).as_str()), ("small.md", "small")]);
+    let config = ConfigFile::new().plugin(Plugin::notes("n", folder.path())).open().write();
+    let server = Http::start(&config).await;
+    ((folder, config), server)
+}
+
+/// How an answer is encoded for a client of that revision, and its bytes.
+async fn read(server: &Http, revision: Revision, note: &str, accepted: Option<&str>) -> (Option<String>, Vec<u8>) {
+    let uri = format!("notes://n/{note}");
+    let mut request = server.wire(revision).await.prepared("resources/read", json!({ "uri": uri }));
+    if let Some(accepted) = accepted {
+        request = request.header(ACCEPT_ENCODING, accepted);
+    }
+    let response = request.send().await.unwrap();
+    let encoding = response.headers().get(CONTENT_ENCODING).map(|value| value.to_str().unwrap().to_owned());
+    (encoding, response.bytes().await.unwrap().to_vec())
+}
+
+fn text(answer: &[u8]) -> String {
+    let answer: Value = serde_json::from_slice(answer).unwrap();
+    answer["result"]["contents"][0]["text"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn an_answer_is_compressed_as_the_client_prefers() {
+    let (_sources, server) = server().await;
+    let stateless = Revision::V_2026_07_28;
+    let (encoding, plain) = read(&server, stateless.clone(), "large.md", None).await;
+    assert_eq!((encoding, text(&plain)), (None, LARGE.repeat(100)));
+
+    let (encoding, compressed) = read(&server, stateless.clone(), "large.md", Some("gzip")).await;
+    assert_eq!(encoding.as_deref(), Some("gzip"));
+    assert!(compressed.len() < plain.len() / 4, "{} of {}", compressed.len(), plain.len());
+    let mut answer = Vec::new();
+    flate2::read::GzDecoder::new(&compressed[..]).read_to_end(&mut answer).unwrap();
+    assert_eq!(text(&answer), text(&plain));
+
+    let (encoding, compressed) = read(&server, stateless, "large.md", Some("gzip;q=0.5, br")).await;
+    assert_eq!(encoding.as_deref(), Some("br"));
+    let mut answer = Vec::new();
+    brotli_decompressor::BrotliDecompress(&mut &compressed[..], &mut answer).unwrap();
+    assert_eq!(text(&answer), text(&plain));
+    server.end().await;
+}
+
+#[tokio::test]
+async fn what_nobody_asks_for_or_is_not_worth_it_is_not_compressed() {
+    let (_sources, server) = server().await;
+    for (note, accepted) in
+        [("large.md", "identity"), ("large.md", "gzip;q=0, br;q=0"), ("large.md", "zstd"), ("small.md", "gzip, br")]
+    {
+        let (encoding, answer) = read(&server, Revision::V_2026_07_28, note, Some(accepted)).await;
+        assert_eq!(encoding, None, "{note} {accepted}");
+        text(&answer);
+    }
+    server.end().await;
+}
+
+#[tokio::test]
+async fn streams_of_events_are_not_compressed() {
+    let (_sources, server) = server().await;
+    let (encoding, events) = read(&server, Revision::V_2025_11_25, "large.md", Some("gzip, br")).await;
+    assert_eq!(encoding, None);
+    assert!(String::from_utf8(events).unwrap().contains("data: {"));
+    server.end().await;
+}

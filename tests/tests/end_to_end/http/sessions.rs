@@ -1,0 +1,135 @@
+//! Sessions from their beginning to their end, and the streams that keep them alive.
+
+use mcp_host_tests::{ConfigFile, Folder, Http, HttpWire, PATIENCE, Plugin, Revision};
+use reqwest::{Client, Method, Response, StatusCode};
+use rustix::process::Signal;
+use serde_json::json;
+use tokio::time::timeout;
+
+const REVISION: Revision = Revision::V_2025_11_25;
+
+fn config() -> ConfigFile {
+    ConfigFile::new().plugin(Plugin::sample("a")).open()
+}
+
+/// Whether the session still is: the status of a request of it.
+async fn ping(wire: &mut HttpWire) -> StatusCode {
+    wire.prepared("ping", json!({})).send().await.unwrap().status()
+}
+
+/// Reads on until that text has come.
+async fn read_until(stream: &mut Response, wanted: &str) {
+    let mut seen = String::new();
+    while !seen.contains(wanted) {
+        let chunk = timeout(PATIENCE, stream.chunk()).await.unwrap().unwrap();
+        seen.push_str(std::str::from_utf8(&chunk.expect("the stream goes on")).unwrap());
+    }
+}
+
+#[tokio::test]
+async fn a_session_ends_when_its_client_deletes_it() {
+    let config = config().write();
+    let server = Http::start(&config).await;
+    let mut wire = server.wire(REVISION).await;
+    let mut session = wire.prepared("ping", json!({})).build().unwrap();
+    *session.method_mut() = Method::DELETE;
+    let deleted = Client::new().execute(session).await.unwrap();
+    assert!(deleted.status().is_success(), "{}", deleted.status());
+    assert_eq!(ping(&mut wire).await, StatusCode::NOT_FOUND);
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_session_that_was_never_opened_is_not_found() {
+    let config = config().write();
+    let server = Http::start(&config).await;
+    let mut wire = server.wire(REVISION).await;
+    let mut request = wire.prepared("resources/list", json!({})).build().unwrap();
+    request.headers_mut().insert("mcp-session-id", "00000000-0000-0000-0000-000000000000".parse().unwrap());
+    assert_eq!(Client::new().execute(request).await.unwrap().status(), StatusCode::NOT_FOUND);
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_session_that_is_idle_ends_and_one_that_listens_is_never_idle() {
+    let config = || config().http_limit("idle", "100ms").http("keep-alive", "100ms");
+    let written = config().write();
+    let server = Http::start(&written).await;
+    let mut listener = server.wire(REVISION).await;
+    let mut events = listener.events().await;
+    let mut silent = server.wire(REVISION).await;
+    written.replace(config().http_limit("session-idle", "100ms"));
+    server.log_line("session ended: it was idle").await;
+    assert_eq!(ping(&mut silent).await, StatusCode::NOT_FOUND);
+    // Comments only: nothing has been said on that stream, which has been open for longer.
+    for _ in 0..5 {
+        read_until(&mut events, ":").await;
+    }
+    assert_eq!(ping(&mut listener).await, StatusCode::OK);
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_quiet_subscriber_is_told_what_changes_after_longer_than_sessions_and_connections_may_be_idle() {
+    let folder = Folder::with_files([("f", "text")]);
+    let config = || {
+        let config = ConfigFile::new().plugin(Plugin::moody("m", folder.path())).open();
+        config.http_limit("idle", "100ms").http("keep-alive", "100ms")
+    };
+    let written = config().write();
+    let server = Http::start(&written).await;
+    let mut wire = server.wire(REVISION).await;
+    let mut events = wire.events().await;
+    wire.request("resources/subscribe", json!({ "uri": "moody://m/f" })).await.result();
+    let idle = server.wire(REVISION).await;
+    written.replace(config().http_limit("session-idle", "100ms"));
+    server.log_line("session ended: it was idle").await;
+    drop(idle);
+    folder.write("f", "changed");
+    read_until(&mut events, "notifications/resources/updated").await;
+    server.end().await;
+}
+
+#[tokio::test]
+async fn one_session_too_many_ends_the_one_that_has_been_idle_for_longest() {
+    let config = config().http_limit("sessions", 2).write();
+    let server = Http::start(&config).await;
+    let mut first = server.wire(REVISION).await;
+    let mut second = server.wire(REVISION).await;
+    assert_eq!(ping(&mut first).await, StatusCode::OK);
+    let mut third = server.wire(REVISION).await;
+    assert_eq!(ping(&mut first).await, StatusCode::OK);
+    assert_eq!(ping(&mut second).await, StatusCode::NOT_FOUND);
+    assert_eq!(ping(&mut third).await, StatusCode::OK);
+    server.end().await;
+}
+
+#[tokio::test]
+async fn while_all_sessions_are_in_use_there_is_no_new_one() {
+    let config = config().http_limit("sessions", 1).write();
+    let server = Http::start(&config).await;
+    let mut listener = server.wire(REVISION).await;
+    let events = listener.events().await;
+    let hello = json!({
+        "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": mcp_host_tests::hello(&REVISION),
+    });
+    let refused = server.stranger(REVISION).post(&hello).send().await.unwrap();
+    assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert!(refused.headers().contains_key("retry-after"));
+    assert_eq!(ping(&mut listener).await, StatusCode::OK);
+    drop(events);
+    server.end().await;
+}
+
+#[tokio::test]
+async fn the_stream_of_a_session_ends_in_order_with_the_server() {
+    let config = config().write();
+    let server = Http::start(&config).await;
+    let mut wire = server.wire(REVISION).await;
+    let events = wire.events().await;
+    assert_eq!(ping(&mut wire).await, StatusCode::OK);
+    server.signal(Signal::TERM);
+    // A stream that is cut would be an error.
+    timeout(PATIENCE, events.bytes()).await.unwrap().unwrap();
+    server.ended().await;
+}
