@@ -7,10 +7,11 @@ use futures::FutureExt;
 use rmcp::model::{
     CacheScope, CallToolRequestMethod, CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult,
     CompletionInfo, CustomRequest, CustomResult, DiscoverResult, ErrorCode, Extensions, GetPromptRequestMethod,
-    GetPromptRequestParams, GetPromptResponse, InitializeRequestParams, InitializeResult, ListPromptsRequestMethod,
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsRequestMethod, ListToolsResult,
-    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, Reference, ServerConfig,
-    SetLevelRequestMethod, SubscribeRequestMethod, SubscribeRequestParams, SubscriptionFilter,
+    GetPromptRequestParams, GetPromptResponse, GetSkillRequestMethod, GetSkillRequestParams, GetSkillResult,
+    InitializeRequestParams, InitializeResult, ListPromptsRequestMethod, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListSkillsRequestMethod, ListSkillsResult,
+    ListToolsRequestMethod, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
+    Reference, ServerConfig, SetLevelRequestMethod, SubscribeRequestMethod, SubscribeRequestParams, SubscriptionFilter,
     UnsubscribeRequestMethod, UnsubscribeRequestParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
@@ -20,12 +21,13 @@ use tokio_util::sync::CancellationToken;
 use super::about::{self, About};
 use super::client_log::ClientLog;
 use super::error::to_rpc;
+use super::extensions::{self, Asked};
 use super::live::{self, Session};
 use super::params::Malformed;
 use super::revision::Revision;
 use super::wire;
 use crate::access::Principal;
-use crate::config::{Announced, Operation};
+use crate::config::{Announced, Extension, Operation};
 use crate::host::{CompleteRequest, Host, ListRequest};
 use crate::resource::{Argument, Error};
 
@@ -56,13 +58,10 @@ impl Handler {
 
     /// Who asks, if what is asked makes sense.
     fn admit(&self, context: &RequestContext<RoleServer>) -> Result<Principal, ErrorData> {
-        let extensions = &context.extensions;
-        let parts = extensions.get::<axum::http::request::Parts>();
-        let malformed = extensions.get().or_else(|| parts.and_then(|parts| parts.extensions.get()));
-        if let Some(Malformed(reason)) = malformed {
+        if let Some(Malformed(reason)) = beside(&context.extensions) {
             return Err(ErrorData::invalid_params(reason.clone(), None));
         }
-        self.principal_of(extensions)
+        self.principal_of(&context.extensions)
     }
 
     /// Whether there is a method of that name in that revision.
@@ -75,12 +74,29 @@ impl Handler {
             "server/discover" | "subscriptions/listen" => !revision.has_sessions(),
             "prompts/list" | "prompts/get" => self.announces(Announced::Prompts),
             "tools/list" | "tools/call" => self.announces(Announced::Tools),
+            "resources/metadata" => self.offers(Extension::Sep2093),
+            "resources/directory/read" | "skills/list" | "skills/get" => {
+                revision.has_extensions() && self.offers(Extension::Sep2640DirectoryRead)
+            }
             _ => false,
         }
     }
 
     fn announces(&self, what: Announced) -> bool {
         self.host.config().server.announce.contains(&what)
+    }
+
+    fn offers(&self, extension: Extension) -> bool {
+        self.host.config().server.extensions.contains(&extension)
+    }
+
+    /// Answers what an extension is asked.
+    async fn extended(&self, asked: Asked, context: &RequestContext<RoleServer>) -> Result<CustomResult, ErrorData> {
+        let who = self.admit(context)?;
+        let answer = extensions::answer(&self.host, &who, asked, revision(context));
+        let answer = unless_cancelled(context, answer).await?;
+        self.log.report(&context.peer, &answer.missing).await;
+        Ok(CustomResult::new(answer.result))
     }
 
     fn principal_of(&self, extensions: &Extensions) -> Result<Principal, ErrorData> {
@@ -93,6 +109,12 @@ impl Handler {
                 .ok_or_else(|| ErrorData::internal_error("the request has no principal", None)),
         }
     }
+}
+
+/// What a transport put beside a request.
+fn beside<T: Clone + Send + Sync + 'static>(extensions: &Extensions) -> Option<&T> {
+    let parts = extensions.get::<axum::http::request::Parts>();
+    extensions.get().or_else(|| parts.and_then(|parts| parts.extensions.get()))
 }
 
 /// The revision that the request is of.
@@ -301,16 +323,50 @@ impl ServerHandler for Handler {
         Ok(())
     }
 
+    async fn list_skills(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListSkillsResult, ErrorData> {
+        if !self.knows("skills/list", revision(&context)) {
+            return Err(ErrorData::method_not_found::<ListSkillsRequestMethod>());
+        }
+        self.admit(&context)?;
+        match request.and_then(|request| request.cursor) {
+            Some(_) => Err(to_rpc(&Error::InvalidCursor)),
+            None => Ok(ListSkillsResult { cache_scope: Some(CacheScope::Public), ..ListSkillsResult::default() }),
+        }
+    }
+
+    async fn get_skill(
+        &self,
+        request: GetSkillRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetSkillResult, ErrorData> {
+        if !self.knows("skills/get", revision(&context)) {
+            return Err(ErrorData::method_not_found::<GetSkillRequestMethod>());
+        }
+        self.admit(&context)?;
+        Err(ErrorData::invalid_params(format!("there is no skill {}", request.uri), None))
+    }
+
     async fn on_custom_request(
         &self,
         request: CustomRequest,
         context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
-        // A request whose parameters rmcp cannot read arrives here, as if its method was unknown.
-        if self.knows(&request.method, revision(&context)) {
-            self.admit(&context)?;
-            return Err(ErrorData::invalid_params(format!("{}: the params make no sense", request.method), None));
+        let asked = beside::<Asked>(&context.extensions).cloned();
+        let method = asked.as_ref().map_or(request.method, |asked| asked.method().to_owned());
+        if !self.knows(&method, revision(&context)) {
+            return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None));
         }
-        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None))
+        match asked {
+            Some(asked) => self.extended(asked, &context).await,
+            // A request whose parameters rmcp cannot read arrives here, as if its method was unknown.
+            None => {
+                self.admit(&context)?;
+                Err(ErrorData::invalid_params(format!("{method}: the params make no sense"), None))
+            }
+        }
     }
 }

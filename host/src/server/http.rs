@@ -3,6 +3,7 @@
 //! Only pages and programs of this machine get in: a request whose `Host` or `Origin` is not a loopback one is refused
 //! (DNS rebinding; MCP 2025-11-25, "Transports", "Security Warning").
 
+mod diverted;
 mod guarded;
 mod in_flight;
 mod posted;
@@ -24,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::guarded::Guarded;
-use self::in_flight::InFlight;
+use self::posted::Posts;
 use super::about::About;
 use super::handler::{Face, Handler};
 use super::{MAX_DRAIN, ServeError};
@@ -52,10 +53,11 @@ const MAX_CLOSE: Duration = Duration::from_secs(1);
 pub async fn serve_http(host: Arc<Host>, listener: TcpListener, shutdown: CancellationToken) -> Result<(), ServeError> {
     let streams = CancellationToken::new();
     let requests = TaskTracker::new();
+    let posts = Posts::to(host.clone());
     let service = mcp_service(host, streams.clone(), shutdown.clone());
     let app = Router::new()
         .route_service(ENDPOINT, service)
-        .layer(middleware::from_fn_with_state(InFlight::default(), posted::check))
+        .layer(middleware::from_fn_with_state(posts, posted::check))
         .layer(middleware::from_fn_with_state(requests.clone(), track))
         .layer(middleware::from_fn(identify))
         .route("/healthz", get(async || "ok\n"));
