@@ -77,14 +77,15 @@ impl Host {
     ) -> Result<Listing<Entry>, Error> {
         let now = self.generation.load_full();
         let target = now.resolve(who, Operation::List, parent)?;
-        // A cursor is good for this parent alone, and was given for it: it has been looked at.
-        if cursor.is_none() {
-            let entry = target.stat(parent).await?;
-            check(&entry).map_err(|reason| Error::InvalidRequest { message: format!("{parent} {reason}") })?;
-        }
         let entries = Entries { parent: Some(&target.path), access: &now.access, principal: who };
         let page = PageRequest { scope: target.uri.as_str(), ..now.page_request(who, cursor) };
-        self.catalog.page(&entries, std::slice::from_ref(target.slot), page).await
+        let listing = self.catalog.page(&entries, std::slice::from_ref(target.slot), page).await?;
+        // Most providers refuse by themselves, and in words of their own: those come first.
+        let entry = target.stat(parent).await?;
+        match check(&entry) {
+            Ok(()) => Ok(listing),
+            Err(reason) => Err(Error::InvalidRequest { message: format!("{parent} {reason}") }),
+        }
     }
 }
 

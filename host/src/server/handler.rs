@@ -112,7 +112,7 @@ impl Handler {
 }
 
 /// What a transport put beside a request.
-fn beside<T: Clone + Send + Sync + 'static>(extensions: &Extensions) -> Option<&T> {
+fn beside<T: Send + Sync + 'static>(extensions: &Extensions) -> Option<&T> {
     let parts = extensions.get::<axum::http::request::Parts>();
     extensions.get().or_else(|| parts.and_then(|parts| parts.extensions.get()))
 }
