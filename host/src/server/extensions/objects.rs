@@ -70,7 +70,12 @@ impl Objects<'_> {
 
     fn resource(&self, entry: Entry) -> Object {
         let abilities = self.shows_abilities.then(|| self.host.abilities(self.who, &entry));
+        let priority = entry.annotations.priority;
         let mut object = object(&wire::resource(entry, self.revision));
+        // rmcp has single precision, which as a JSON value would not be the number that was given.
+        if let (Some(Value::Object(annotations)), Some(priority)) = (object.get_mut("annotations"), priority) {
+            annotations.insert("priority".to_owned(), json!(priority.value()));
+        }
         if let Some(abilities) = abilities {
             let capabilities = json!({ "list": abilities.list, "subscribe": abilities.subscribe });
             object.insert("capabilities".to_owned(), capabilities);

@@ -51,7 +51,10 @@ impl Provider for Sample {
             None => vec![all(), binary(), plain()],
             Some("shelf") => self.on_shelf().collect(),
             Some("album") => vec![cover(), shelf()],
-            Some(_) => return Err(Failure::invalid("expected `shelf` or `album` as the parent")),
+            Some(other) => {
+                self.stat(other)?;
+                return Err(Failure::invalid("expected `shelf` or `album` as the parent"));
+            }
         };
         Ok(keyset::page(entries, cursor, limit, |entry| &entry.path)?.map(|entry| entry))
     }
@@ -96,10 +99,10 @@ impl Provider for Sample {
     }
 
     fn stat(&self, path: &str) -> Result<Entry> {
-        match path {
-            "shelf" => Ok(shelf()),
-            "folder" => Ok(Entry::new(path, path)),
-            _ => self.read(path)?.into_iter().map(|one| one.entry).find(|entry| entry.path == path).ok_or(Failure::NotFound),
+        let known = [all(), binary(), plain(), shelf(), album(), cover(), Entry::new("folder", "folder")];
+        match known.into_iter().chain(self.on_shelf()).find(|entry| entry.path == path) {
+            Some(entry) => Ok(entry),
+            None => self.read(path)?.into_iter().map(|one| one.entry).next().ok_or(Failure::NotFound),
         }
     }
 

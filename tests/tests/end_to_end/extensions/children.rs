@@ -60,7 +60,7 @@ async fn descending_from_the_root_finds_every_file_that_is_listed() {
     for size in [1, 2, 100] {
         let config = with(&[SEP_2093], served(&repo, &notes).page_size(size)).write();
         let mut wire = StdioWire::start(&config, Revision::V_2026_07_28).await;
-        for (root, mount) in [("git://repo/tree/main", "git://repo/"), ("notes://diary/", "notes://diary/")] {
+        for (root, mount) in [("git://repo/tree/HEAD", "git://repo/"), ("notes://diary/", "notes://diary/")] {
             let (mut files, mut folders) = (BTreeSet::new(), vec![root.to_owned()]);
             while let Some(folder) = folders.pop() {
                 for resource in listed(&mut wire, Some(&folder)).await {
