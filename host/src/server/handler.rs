@@ -7,11 +7,10 @@ use futures::FutureExt;
 use rmcp::model::{
     CacheScope, CallToolRequestMethod, CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult,
     CompletionInfo, CustomRequest, CustomResult, DiscoverResult, ErrorCode, Extensions, GetPromptRequestMethod,
-    GetPromptRequestParams, GetPromptResponse, GetSkillRequestMethod, GetSkillRequestParams, GetSkillResult,
-    InitializeRequestParams, InitializeResult, ListPromptsRequestMethod, ListPromptsResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListSkillsRequestMethod, ListSkillsResult,
-    ListToolsRequestMethod, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
-    Reference, ServerConfig, SetLevelRequestMethod, SubscribeRequestMethod, SubscribeRequestParams, SubscriptionFilter,
+    GetPromptRequestParams, GetPromptResponse, InitializeRequestParams, InitializeResult, ListPromptsRequestMethod,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsRequestMethod, ListToolsResult,
+    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, Reference, ServerConfig,
+    SetLevelRequestMethod, SubscribeRequestMethod, SubscribeRequestParams, SubscriptionFilter,
     UnsubscribeRequestMethod, UnsubscribeRequestParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
@@ -321,33 +320,6 @@ impl ServerHandler for Handler {
         let who = self.admit(stream.request_context())?;
         live::listen(&self.host, &who, stream, &self.ending).await;
         Ok(())
-    }
-
-    async fn list_skills(
-        &self,
-        request: Option<PaginatedRequestParams>,
-        context: RequestContext<RoleServer>,
-    ) -> Result<ListSkillsResult, ErrorData> {
-        if !self.knows("skills/list", revision(&context)) {
-            return Err(ErrorData::method_not_found::<ListSkillsRequestMethod>());
-        }
-        self.admit(&context)?;
-        match request.and_then(|request| request.cursor) {
-            Some(_) => Err(to_rpc(&Error::InvalidCursor)),
-            None => Ok(ListSkillsResult { cache_scope: Some(CacheScope::Public), ..ListSkillsResult::default() }),
-        }
-    }
-
-    async fn get_skill(
-        &self,
-        request: GetSkillRequestParams,
-        context: RequestContext<RoleServer>,
-    ) -> Result<GetSkillResult, ErrorData> {
-        if !self.knows("skills/get", revision(&context)) {
-            return Err(ErrorData::method_not_found::<GetSkillRequestMethod>());
-        }
-        self.admit(&context)?;
-        Err(ErrorData::invalid_params(format!("there is no skill {}", request.uri), None))
     }
 
     async fn on_custom_request(

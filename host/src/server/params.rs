@@ -4,9 +4,8 @@
 //! are looked at before it does, so that what is wrong is said.
 
 use rmcp::model::{
-    CompleteRequestParams, GetPromptRequestParams, GetSkillRequestParams, InitializeRequestParams,
-    PaginatedRequestParams, ReadResourceRequestParams, SubscribeRequestParams, SubscriptionsListenRequestParams,
-    UnsubscribeRequestParams,
+    CompleteRequestParams, GetPromptRequestParams, InitializeRequestParams, PaginatedRequestParams,
+    ReadResourceRequestParams, SubscribeRequestParams, SubscriptionsListenRequestParams, UnsubscribeRequestParams,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -41,7 +40,7 @@ fn of_method(method: &str, params: &Value) -> Option<String> {
             "{\"protocolVersion\": string, \"capabilities\": object, \"clientInfo\": {\"name\": string, \
              \"version\": string}}",
         ),
-        "resources/list" | "resources/templates/list" | "prompts/list" | "tools/list" | "skills/list" => {
+        "resources/list" | "resources/templates/list" | "prompts/list" | "tools/list" => {
             read::<PaginatedRequestParams>(params, "{\"cursor\"?: string}")
         }
         "resources/read" => read::<ReadResourceRequestParams>(params, "{\"uri\": string}"),
@@ -60,7 +59,6 @@ fn of_method(method: &str, params: &Value) -> Option<String> {
             params,
             "{\"level\": string}`, one of `debug`, `info`, `notice`, `warning`, `error`, `critical`, `alert`, `emergency",
         ),
-        "skills/get" => read::<GetSkillRequestParams>(params, "{\"uri\": string}"),
         "prompts/get" => read::<GetPromptRequestParams>(params, "{\"name\": string, \"arguments\"?: object}"),
         _ => None,
     }

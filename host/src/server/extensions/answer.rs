@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::asked::{Asked, Below, One};
+use super::asked::{Asked, Below, One, Onward};
 use super::objects::Objects;
 use crate::access::Principal;
 use crate::config::Extension;
@@ -39,6 +39,14 @@ pub(in crate::server) async fn answer(
         Asked::Metadata(One { uri }) => {
             let entry = host.metadata(who, &uri).await?;
             return Ok(Answer { result: objects.metadata_result(entry), missing: Vec::new() });
+        }
+        Asked::Skills(Onward { cursor: None }) => {
+            return Ok(Answer { result: objects.no_skills(), missing: Vec::new() });
+        }
+        // There is one page of them, and nothing on it.
+        Asked::Skills(Onward { cursor: Some(_) }) => return Err(Error::InvalidCursor),
+        Asked::Skill(One { uri }) => {
+            return Err(Error::InvalidRequest { message: format!("there is no skill {uri}") });
         }
     };
     let missing = listing.missing.clone();

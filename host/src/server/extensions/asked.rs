@@ -19,6 +19,10 @@ pub(in crate::server) enum Asked {
     Metadata(One),
     /// `resources/directory/read` of SEP-2640.
     Directory(Below<String>),
+    /// `skills/list` of SEP-2640.
+    Skills(Onward),
+    /// `skills/get` of SEP-2640.
+    Skill(One),
 }
 
 /// The parameters of a method that lists what is below a resource.
@@ -28,6 +32,13 @@ pub(in crate::server) struct Below<U> {
     pub(in crate::server) uri: U,
     /// Where to go on.
     pub(in crate::server) cursor: Option<String>,
+}
+
+/// The parameters of a method that lists what there is none of.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(in crate::server) struct Onward {
+    /// Where to go on; as there is one page, nobody was told.
+    pub(in crate::server) cursor: Option<Value>,
 }
 
 /// The parameters of a method that is about one resource.
@@ -45,6 +56,8 @@ impl Asked {
             Self::Read(_) => "resources/read",
             Self::Metadata(_) => "resources/metadata",
             Self::Directory(_) => "resources/directory/read",
+            Self::Skills(_) => "skills/list",
+            Self::Skill(_) => "skills/get",
         }
     }
 
@@ -61,6 +74,8 @@ impl Asked {
             "resources/directory/read" if directories => {
                 Some(read(method, params, "{\"uri\": string, \"cursor\"?: string}").map(Self::Directory))
             }
+            "skills/list" if directories => Some(read(method, params, "{\"cursor\"?: string}").map(Self::Skills)),
+            "skills/get" if directories => Some(read(method, params, "{\"uri\": string}").map(Self::Skill)),
             _ => None,
         }
     }
@@ -92,11 +107,13 @@ mod tests {
     use super::*;
     use crate::server::message::{self, Sent};
 
-    const METHODS: [&str; 6] = [
+    const METHODS: [&str; 8] = [
         "resources/list",
         "resources/read",
         "resources/metadata",
         "resources/directory/read",
+        "skills/list",
+        "skills/get",
         "resources/templates/list",
         "nonsense",
     ];
@@ -116,8 +133,8 @@ mod tests {
         };
         assert_eq!(answered(&[]), [""; 0]);
         assert_eq!(answered(&[Extension::Sep2093]), METHODS[..3]);
-        assert_eq!(answered(&[Extension::Sep2640DirectoryRead]), METHODS[3..4]);
-        assert_eq!(answered(&Extension::ALL), METHODS[..4]);
+        assert_eq!(answered(&[Extension::Sep2640DirectoryRead]), METHODS[3..6]);
+        assert_eq!(answered(&Extension::ALL), METHODS[..6]);
     }
 
     #[test]
@@ -146,6 +163,7 @@ mod tests {
             ("resources/metadata", json!({})),
             ("resources/metadata", json!({ "uri": null })),
             ("resources/directory/read", json!({ "cursor": "c" })),
+            ("skills/get", json!({})),
             ("resources/list", json!(["x", "y"])),
             ("resources/list", json!({ "_meta": 5 })),
         ] {

@@ -37,7 +37,7 @@ impl Objects<'_> {
         let mut result = Object::from_iter([("resources".to_owned(), Value::Array(resources))]);
         result.extend(listing.next_cursor.map(|cursor| ("nextCursor".to_owned(), cursor.into())));
         result.extend(missing.map(|missing| ("_meta".to_owned(), Value::Object(missing.0))));
-        self.complete(result, ttl, Operation::List)
+        self.complete(result, ttl, self.is_same_for_all(Operation::List))
     }
 
     /// The result of `resources/read`: each content has the members of its resource.
@@ -45,14 +45,14 @@ impl Objects<'_> {
         let ttl = wire::least(contents.iter().map(|one| &one.entry));
         let contents = contents.into_iter().map(|one| self.contents(one).into()).collect();
         let result = Object::from_iter([("contents".to_owned(), Value::Array(contents))]);
-        self.complete(result, ttl, Operation::Read)
+        self.complete(result, ttl, self.is_same_for_all(Operation::Read))
     }
 
     /// The result of `resources/metadata`.
     pub(super) fn metadata_result(&self, entry: Entry) -> Value {
         let ttl = wire::least([&entry].into_iter());
         let result = Object::from_iter([("resource".to_owned(), Value::Object(self.resource(entry)))]);
-        self.complete(result, ttl, Operation::Metadata)
+        self.complete(result, ttl, self.is_same_for_all(Operation::Metadata))
     }
 
     fn contents(&self, contents: Contents) -> Object {
@@ -83,13 +83,23 @@ impl Objects<'_> {
         object
     }
 
+    /// The result of `skills/list`: there are none, whoever asks.
+    pub(super) fn no_skills(&self) -> Value {
+        let result = Object::from_iter([("skills".to_owned(), Value::Array(Vec::new()))]);
+        self.complete(result, Duration::ZERO, true)
+    }
+
+    /// Whether that operation gives every principal the same objects, by the rules.
+    fn is_same_for_all(&self, operation: Operation) -> bool {
+        // What can be done with a resource depends on what the rules say of other requests.
+        let others = [Operation::List, Operation::Subscribe, Operation::Read];
+        let others = others.into_iter().filter(|_| self.shows_abilities);
+        others.chain([operation]).all(|operation| self.host.is_same_for_all(operation))
+    }
+
     /// The result with what all results of the revision have.
-    fn complete(&self, mut result: Object, ttl: Duration, operation: Operation) -> Value {
+    fn complete(&self, mut result: Object, ttl: Duration, is_public: bool) -> Value {
         if self.revision.has_cache_hints() {
-            // What can be done with a resource depends on what the rules say of other requests.
-            let others = [Operation::List, Operation::Subscribe, Operation::Read];
-            let others = others.into_iter().filter(|_| self.shows_abilities);
-            let is_public = others.chain([operation]).all(|operation| self.host.is_same_for_all(operation));
             let (ttl_ms, scope) = wire::cache_hints(ttl, self.revision, is_public);
             result.insert("resultType".to_owned(), "complete".into());
             result.insert("ttlMs".to_owned(), json!(ttl_ms));

@@ -139,6 +139,7 @@ fn directory_read(revision: &Revision) -> Vec<Case> {
     asker.ask("with a cursor that is no text", read, json!({ "uri": uri("shelf"), "cursor": 5 }));
     asker.ask("all skills, of which there are none", "skills/list", json!({}));
     asker.ask("a further page of skills", "skills/list", json!({ "cursor": "made up" }));
+    asker.ask("with a cursor of skills that is no text", "skills/list", json!({ "cursor": 5 }));
     asker.ask("a skill", "skills/get", json!({ "uri": "skill://a/SKILL.md" }));
     asker.ask("a skill that is none", "skills/get", json!({ "uri": uri("all") }));
     asker.ask("a skill without its URI", "skills/get", json!({}));
