@@ -118,6 +118,8 @@ async fn a_plugin_that_fails_fails_the_listing_below_its_resource_alone() {
     let mut wire = StdioWire::start(&config, Revision::V_2025_11_25).await;
     let children = wire.request("resources/list", json!({ "uri": "sample://a/shelf" })).await;
     assert_eq!(children.result().get("_meta"), None, "the other plugin has no part in it");
+    let everything = wire.request("resources/list", json!({})).await;
+    assert_eq!(everything.result()["_meta"]["mcp-host/missing"][0]["plugin"], "broken");
     let failed = wire.request("resources/list", json!({ "uri": "unruly://broken/trap" })).await;
     assert_eq!((failed.code(), &failed.error()["data"]["plugin"]), (-32603, &json!("broken")));
     end(wire).await;
