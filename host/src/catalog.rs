@@ -179,7 +179,7 @@ fn given_up(slot: &Slot, walked: Walked) -> Option<Fault> {
     } else {
         return None;
     };
-    plugin.give_up_listing(&fault);
+    plugin.note("list-entries", &fault);
     Some(fault)
 }
 

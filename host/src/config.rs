@@ -38,6 +38,7 @@ mod cursor_key;
 mod digest;
 mod environment;
 mod error;
+mod extension;
 mod glob;
 mod grants;
 mod guest;
@@ -71,6 +72,7 @@ pub use count::Count;
 pub use digest::{Digest, DigestError};
 pub use environment::Environment;
 pub use error::{ConfigError, Look, Position, Problem};
+pub use extension::Extension;
 pub use glob::{GlobError, UriGlob};
 pub use grants::{
     BucketKeys, BucketName, BucketNameError, BucketQuota, CredentialError, CredentialName, CredentialValue, DirGrant,

@@ -6,6 +6,7 @@
 //!
 //! A host changes by [`Host::reload`] alone, and then as a whole: each request works with the *generation* of its beginning.
 
+mod below;
 mod builder;
 mod dirs;
 mod generation;
@@ -93,18 +94,16 @@ impl Host {
 
     /// One page of the merged listing, or of what is directly below a resource.
     ///
-    /// A plugin that fails is left out of the merged listing and named in it; the listing below a resource fails with it.
+    /// A plugin that fails is left out of the merged listing and named in it; the listing below a resource fails with it. A
+    /// resource that cannot be listed is an invalid request.
     pub async fn list(&self, who: &Principal, request: ListRequest<'_>) -> Result<Listing<Entry>, Error> {
+        if let Some(parent) = request.parent {
+            let check = |entry: &Entry| if entry.listable { Ok(()) } else { Err("cannot be listed") };
+            return self.list_below(who, parent, request.cursor, check).await;
+        }
         let now = self.generation.load_full();
-        let page = now.page_request(who, request.cursor);
         let entries = Entries { parent: None, access: &now.access, principal: who };
-        let Some(parent) = request.parent else {
-            return self.catalog.page(&entries, &now.slots, page).await;
-        };
-        let target = now.resolve(who, Operation::List, parent)?;
-        let entries = Entries { parent: Some(&target.path), ..entries };
-        let page = PageRequest { scope: target.uri.as_str(), ..page };
-        self.catalog.page(&entries, std::slice::from_ref(target.slot), page).await
+        self.catalog.page(&entries, &now.slots, now.page_request(who, request.cursor)).await
     }
 
     /// One page of all templates.
@@ -119,20 +118,14 @@ impl Host {
         let now = self.generation.load_full();
         let target = now.resolve(who, Operation::Read, uri)?;
         let plugin = target.slot.loaded()?;
-        let mut contents = plugin.read(&target.path).await.map_err(|fault| fault.answer(plugin.name(), uri))?;
-        contents.retain(|one| now.access.allows(who, Operation::Read, &one.entry.uri));
-        if contents.is_empty() {
-            return Err(Error::NotFound { uri: uri.to_owned() });
-        }
-        Ok(contents)
+        let contents = plugin.read(&target.path).await.map_err(|fault| fault.answer(plugin.name(), uri))?;
+        now.readable(who, uri, contents)
     }
 
     /// Tells about a resource without reading it.
     pub async fn metadata(&self, who: &Principal, uri: &str) -> Result<Entry, Error> {
         let now = self.generation.load_full();
-        let target = now.resolve(who, Operation::Metadata, uri)?;
-        let plugin = target.slot.loaded()?;
-        plugin.stat(&target.path).await.map_err(|fault| fault.answer(plugin.name(), uri))
+        now.resolve(who, Operation::Metadata, uri)?.stat(uri).await
     }
 
     /// Completes a variable of a template. A template that is not there, or not for this principal, is not found.

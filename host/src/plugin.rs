@@ -315,9 +315,9 @@ impl Plugin {
         self.caller.limits.listing.get()
     }
 
-    /// Takes note that a listing of its was given up.
-    pub(crate) fn give_up_listing(&self, fault: &Fault) {
-        self.faults.note("list-entries", fault);
+    /// Takes note of a fault in its answers to that function which shows only in what is made of them.
+    pub(crate) fn note(&self, function: &str, fault: &Fault) {
+        self.faults.note(function, fault);
     }
 
     /// The directories of the machine that it was granted.

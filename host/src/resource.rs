@@ -4,6 +4,7 @@
 //! dropping what is invalid (a priority of 7, a date that is none); `server` writes them as the objects of the revision that
 //! the client speaks. Whatever is in one of these types is fit to be shown.
 
+mod abilities;
 mod annotations;
 mod completion;
 mod contents;
@@ -12,6 +13,7 @@ mod error;
 mod listing;
 mod template;
 
+pub use abilities::Abilities;
 pub use annotations::{Annotations, Icon, Priority, Role, Theme, Timestamp};
 pub use completion::{Argument, Completion};
 pub use contents::{Body, Contents};

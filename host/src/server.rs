@@ -11,6 +11,7 @@
 mod about;
 mod client_log;
 mod error;
+mod extensions;
 mod handler;
 mod http;
 mod live;

@@ -6,6 +6,7 @@ use super::announce::Announced;
 use super::compile::Compile;
 use super::count::Count;
 use super::cursor_key;
+use super::extension::Extension;
 use super::http::HttpAddress;
 use super::paths::OwnDirectory;
 use super::reader::{FromNode, Node};
@@ -39,6 +40,8 @@ pub struct Server {
     pub cursor_key: Option<Secret<[u8; 32]>>,
     /// What clients are told that there is none of, instead of that it is unknown here. Nothing unless set.
     pub announce: Vec<Announced>,
+    /// What is offered beyond the revisions of MCP. Nothing unless set.
+    pub extensions: Vec<Extension>,
 }
 
 impl Default for Server {
@@ -54,6 +57,7 @@ impl Default for Server {
             state: None,
             cursor_key: None,
             announce: Vec::new(),
+            extensions: Vec::new(),
         }
     }
 }
@@ -78,6 +82,7 @@ impl FromNode for Server {
                 state: table.optional("state").map(|OwnDirectory(path)| path),
                 cursor_key: table.optional("cursor-key").map(|cursor_key::CursorKey(key)| key),
                 announce: table.or_default("announce"),
+                extensions: table.or_default("extensions"),
             })
         })
     }

@@ -8,14 +8,20 @@
 //! | `completions` | always, from 2025-03-26 on; what was there before has no capability |
 //! | `logging` | in revisions with sessions |
 //! | `prompts`, `tools` | when the configuration has them announced, of which there are none then |
+//! | `experimental` | with `sep-2093` in it, when that extension is switched on: its text has no word for it, and this is where MCP has what is in no revision |
+//! | `extensions` | with `io.modelcontextprotocol/skills` in it, when directories can be read, from 2026-07-28 on |
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
-use rmcp::model::{Implementation, JsonObject, PromptsCapability, ServerCapabilities, ServerConfig, ToolsCapability};
+use rmcp::model::{
+    ExperimentalCapabilities, ExtensionCapabilities, Implementation, JsonObject, PromptsCapability,
+    SKILLS_EXTENSION_ID, ServerCapabilities, ServerConfig, ToolsCapability,
+};
+use serde_json::json;
 
 use super::revision::Revision;
-use crate::config::Announced;
+use crate::config::{Announced, Extension};
 use crate::host::Host;
 
 /// What this server says of itself in the words of all revisions together, made once for each generation.
@@ -56,6 +62,19 @@ fn of(host: &Host) -> ServerConfig {
             Announced::Tools => capabilities.tools = Some(ToolsCapability::default()),
         }
     }
+    for extension in &server.extensions {
+        match extension {
+            Extension::Sep2093 => {
+                let named = (extension.name().to_owned(), JsonObject::new());
+                capabilities.experimental = Some(ExperimentalCapabilities::from([named]));
+            }
+            Extension::Sep2640DirectoryRead => {
+                let settings = JsonObject::from_iter([("directoryRead".to_owned(), json!(true))]);
+                let named = (SKILLS_EXTENSION_ID.to_owned(), settings);
+                capabilities.extensions = Some(ExtensionCapabilities::from([named]));
+            }
+        }
+    }
     let mut implementation = Implementation::new(server.name.as_str(), env!("CARGO_PKG_VERSION"));
     implementation.title = server.title.clone();
     let mut about = ServerConfig::new(capabilities).with_server_info(implementation);
@@ -70,6 +89,9 @@ pub(super) fn in_revision(mut about: ServerConfig, revision: Revision) -> Server
     }
     if !revision.has_logging() {
         about.capabilities.logging = None;
+    }
+    if !revision.has_extensions() {
+        about.capabilities.extensions = None;
     }
     if !revision.has_titles() {
         about.server_info.title = None;

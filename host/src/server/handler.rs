@@ -20,12 +20,13 @@ use tokio_util::sync::CancellationToken;
 use super::about::{self, About};
 use super::client_log::ClientLog;
 use super::error::to_rpc;
+use super::extensions::{self, Asked};
 use super::live::{self, Session};
 use super::params::Malformed;
 use super::revision::Revision;
 use super::wire;
 use crate::access::Principal;
-use crate::config::{Announced, Operation};
+use crate::config::{Announced, Extension, Operation};
 use crate::host::{CompleteRequest, Host, ListRequest};
 use crate::resource::{Argument, Error};
 
@@ -56,13 +57,10 @@ impl Handler {
 
     /// Who asks, if what is asked makes sense.
     fn admit(&self, context: &RequestContext<RoleServer>) -> Result<Principal, ErrorData> {
-        let extensions = &context.extensions;
-        let parts = extensions.get::<axum::http::request::Parts>();
-        let malformed = extensions.get().or_else(|| parts.and_then(|parts| parts.extensions.get()));
-        if let Some(Malformed(reason)) = malformed {
+        if let Some(Malformed(reason)) = beside(&context.extensions) {
             return Err(ErrorData::invalid_params(reason.clone(), None));
         }
-        self.principal_of(extensions)
+        self.principal_of(&context.extensions)
     }
 
     /// Whether there is a method of that name in that revision.
@@ -75,6 +73,10 @@ impl Handler {
             "server/discover" | "subscriptions/listen" => !revision.has_sessions(),
             "prompts/list" | "prompts/get" => self.announces(Announced::Prompts),
             "tools/list" | "tools/call" => self.announces(Announced::Tools),
+            "resources/metadata" => self.offers(Extension::Sep2093),
+            "resources/directory/read" | "skills/list" | "skills/get" => {
+                revision.has_extensions() && self.offers(Extension::Sep2640DirectoryRead)
+            }
             _ => false,
         }
     }
@@ -89,6 +91,19 @@ impl Handler {
         self.host.config().server.announce.contains(&what)
     }
 
+    fn offers(&self, extension: Extension) -> bool {
+        self.host.config().server.extensions.contains(&extension)
+    }
+
+    /// Answers what an extension is asked.
+    async fn extended(&self, asked: Asked, context: &RequestContext<RoleServer>) -> Result<CustomResult, ErrorData> {
+        let who = self.admit(context)?;
+        let answer = extensions::answer(&self.host, &who, asked, revision(context));
+        let answer = unless_cancelled(context, answer).await?;
+        self.log.report(&context.peer, &answer.missing).await;
+        Ok(CustomResult::new(answer.result))
+    }
+
     fn principal_of(&self, extensions: &Extensions) -> Result<Principal, ErrorData> {
         match self.face {
             Face::Stdio => Ok(Principal::LOCAL),
@@ -99,6 +114,12 @@ impl Handler {
                 .ok_or_else(|| ErrorData::internal_error("the request has no principal", None)),
         }
     }
+}
+
+/// What a transport put beside a request.
+fn beside<T: Send + Sync + 'static>(extensions: &Extensions) -> Option<&T> {
+    let parts = extensions.get::<axum::http::request::Parts>();
+    extensions.get().or_else(|| parts.and_then(|parts| parts.extensions.get()))
 }
 
 /// The revision that the request is of.
@@ -315,11 +336,18 @@ impl ServerHandler for Handler {
         request: CustomRequest,
         context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
-        // A request whose parameters rmcp cannot read arrives here, as if its method was unknown.
-        if self.knows(&request.method, revision(&context)) {
-            self.admit(&context)?;
-            return Err(ErrorData::invalid_params(format!("{}: the params make no sense", request.method), None));
+        let asked = beside::<Asked>(&context.extensions).cloned();
+        let method = asked.as_ref().map_or(request.method, |asked| asked.method().to_owned());
+        if !self.knows(&method, revision(&context)) {
+            return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None));
         }
-        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None))
+        match asked {
+            Some(asked) => self.extended(asked, &context).await,
+            // A request whose parameters rmcp cannot read arrives here, as if its method was unknown.
+            None => {
+                self.admit(&context)?;
+                Err(ErrorData::invalid_params(format!("{method}: the params make no sense"), None))
+            }
+        }
     }
 }

@@ -10,6 +10,7 @@
 //! | [`accept`] | reads `Accept` as RFC 9110 has it |
 //! | [`compress`] | compresses the answer for those who ask for it |
 //! | [`posted`], [`in_flight`] | checks the message |
+//! | [`diverted`] | has rmcp pass on what an extension answers |
 //! | [`sessions`] | follows the session, and ends it when it is idle |
 //!
 //! How HTTP is spoken stands in `[http]` of the config, and is looked up there for each connection and request: a reload
@@ -20,6 +21,7 @@ mod activity;
 mod compress;
 mod connection;
 mod cors;
+mod diverted;
 mod guarded;
 mod in_flight;
 mod posted;
@@ -43,7 +45,7 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use self::connection::Connections;
 use self::guarded::Guarded;
-use self::posted::Checks;
+use self::posted::Posts;
 use self::sessions::Sessions;
 use super::about::About;
 use super::handler::{Face, Handler};
@@ -74,7 +76,7 @@ pub async fn serve_http(host: Arc<Host>, listener: TcpListener, shutdown: Cancel
     let app = Router::new()
         .route_service(ENDPOINT, service)
         .layer(from_fn_with_state(sessions, sessions::follow))
-        .layer(from_fn_with_state(Checks::new(host.clone()), posted::check))
+        .layer(from_fn_with_state(Posts::to(host.clone()), posted::check))
         .layer(compress::layer())
         .layer(from_fn_with_state(requests.clone(), track))
         .layer(from_fn(identify))

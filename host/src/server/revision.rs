@@ -7,7 +7,7 @@
 //! | `completions` among the capabilities | 2025-03-26 |
 //! | `title`; `_meta` of resources, templates and contents; `annotations.lastModified` | 2025-06-18 |
 //! | `icons` | 2025-11-25 |
-//! | `resultType`, `ttlMs` and `cacheScope` of results | 2026-07-28 |
+//! | `resultType`, `ttlMs` and `cacheScope` of results; `extensions` among the capabilities | 2026-07-28 |
 //!
 //! Log messages to clients, and their capability `logging`, end with 2025-11-25, as do sessions. JSON-RPC batches are of
 //! 2025-03-26 alone.
@@ -88,6 +88,11 @@ impl Revision {
     /// Whether objects have icons.
     pub fn has_icons(self) -> bool {
         self >= Self::Nov2025
+    }
+
+    /// Whether capabilities name extensions, with their settings.
+    pub fn has_extensions(self) -> bool {
+        self >= Self::Jul2026
     }
 
     /// Whether results say for how long, and for whom, they may be kept.

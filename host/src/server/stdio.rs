@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientNotification, ClientRequest, GetExtensions, GetMeta, JsonRpcMessage, ProtocolVersion,
-    RequestId, ServerJsonRpcMessage, ServerResult,
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, CustomRequest, GetExtensions, GetMeta, JsonRpcMessage,
+    ProtocolVersion, RequestId, ServerJsonRpcMessage, ServerResult,
 };
 use rmcp::service::{QuitReason, ServerInitializeError};
 use rmcp::transport::Transport;
@@ -30,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 use self::lines::{Line, Lines, Output};
 use self::taken::{BatchId, Due, Taken};
 use super::about::About;
+use super::extensions;
 use super::handler::{Face, Handler};
 use super::message::{self, Kind, Message, Refusal, Sent};
 use super::revision::Revision;
@@ -43,8 +44,8 @@ const MAX_IN_FLIGHT: usize = 64;
 pub async fn serve_stdio(host: Arc<Host>, shutdown: CancellationToken) -> Result<(), ServeError> {
     let about = Arc::new(About::default());
     let ending = CancellationToken::new();
-    let handler = Handler::new(host, about, Face::Stdio, ending.clone());
-    let service = match handler.serve(Orderly::new(shutdown, ending)).await {
+    let handler = Handler::new(host.clone(), about, Face::Stdio, ending.clone());
+    let service = match handler.serve(Orderly::new(host, shutdown, ending)).await {
         Ok(service) => service,
         // A client that goes away, or a signal, before anything was asked.
         Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => return Ok(()),
@@ -58,6 +59,7 @@ pub async fn serve_stdio(host: Arc<Host>, shutdown: CancellationToken) -> Result
 
 /// Standard input and output with a check of what comes in, a bound on requests in flight, and an end that waits for them.
 struct Orderly {
+    host: Arc<Host>,
     input: FramedRead<StdioReader, Lines>,
     output: Output,
     shutdown: CancellationToken,
@@ -100,9 +102,10 @@ impl Opened {
 }
 
 impl Orderly {
-    fn new(shutdown: CancellationToken, ending: CancellationToken) -> Self {
+    fn new(host: Arc<Host>, shutdown: CancellationToken, ending: CancellationToken) -> Self {
         let (read, write) = stdio_pipes();
         Self {
+            host,
             input: FramedRead::new(read, Lines::default()),
             output: Output::new(write),
             shutdown,
@@ -188,8 +191,18 @@ impl Orderly {
         let Ok(JsonRpcMessage::Request(mut request)) = ClientJsonRpcMessage::deserialize(&message.value) else {
             return Err(message.unreadable());
         };
-        if let Err(malformed) = params {
-            request.request.extensions_mut().insert(malformed.clone());
+        match extensions::look(&self.host.config().server.extensions, &message) {
+            Ok(Some(asked)) => {
+                // What rmcp does not know, it leaves alone.
+                let mut custom = CustomRequest::new(asked.method(), None);
+                custom.extensions = std::mem::take(request.request.extensions_mut());
+                custom.extensions.insert(asked);
+                request.request = ClientRequest::CustomRequest(custom);
+            }
+            Ok(None) => {}
+            Err(malformed) => {
+                request.request.extensions_mut().insert(malformed);
+            }
         }
         if self.opened == Opened::Not {
             self.opened = opening(&request.request);

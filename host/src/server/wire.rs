@@ -22,10 +22,7 @@ pub const MISSING: &str = "mcp-host/missing";
 ///
 /// It may be kept as long as everything in it may; not at all, if anything is missing.
 pub fn list_result(listing: Listing<Entry>, revision: Revision, is_public: bool) -> mcp::ListResourcesResult {
-    let ttl = match listing.missing.is_empty() {
-        true => least(listing.items.iter()),
-        false => Duration::ZERO,
-    };
+    let ttl = ttl_of(&listing);
     let resources = listing.items.into_iter().map(|entry| resource(entry, revision)).collect();
     let mut result = mcp::ListResourcesResult::with_all_items(resources);
     result.next_cursor = listing.next_cursor;
@@ -61,12 +58,25 @@ pub fn read_result(contents: Vec<Contents>, revision: Revision, is_public: bool)
     result
 }
 
+/// For how long a listing may be kept.
+pub(super) fn ttl_of(listing: &Listing<Entry>) -> Duration {
+    match listing.missing.is_empty() {
+        true => least(listing.items.iter()),
+        false => Duration::ZERO,
+    }
+}
+
 /// For how long all of them may be taken for unchanged; not at all, if one does not say or there are none.
-fn least<'a>(entries: impl Iterator<Item = &'a Entry>) -> Duration {
+pub(super) fn least<'a>(entries: impl Iterator<Item = &'a Entry>) -> Duration {
     entries.map(|entry| entry.ttl.unwrap_or_default()).min().unwrap_or_default()
 }
 
-fn cache_hints(ttl: Duration, revision: Revision, is_public: bool) -> (Option<u64>, Option<mcp::CacheScope>) {
+/// What caches are told, in revisions that tell them anything.
+pub(super) fn cache_hints(
+    ttl: Duration,
+    revision: Revision,
+    is_public: bool,
+) -> (Option<u64>, Option<mcp::CacheScope>) {
     if !revision.has_cache_hints() {
         return (None, None);
     }
@@ -83,7 +93,8 @@ pub fn complete_result(completion: Completion) -> mcp::CompleteResult {
     mcp::CompleteResult::new(info)
 }
 
-fn resource(entry: Entry, revision: Revision) -> mcp::Resource {
+/// A resource.
+pub(super) fn resource(entry: Entry, revision: Revision) -> mcp::Resource {
     let mut resource = mcp::Resource::new(entry.uri.to_string(), entry.name);
     resource.title = entry.title.filter(|_| revision.has_titles());
     resource.description = entry.description;
@@ -160,7 +171,8 @@ fn meta(meta: Meta, revision: Revision) -> Option<mcp::MetaObject> {
     (revision.has_titles() && !meta.is_empty()).then_some(mcp::MetaObject(meta))
 }
 
-fn missing_meta(missing: &[Missing]) -> Option<mcp::MetaObject> {
+/// What a listing says of the plugins that it lacks, if it lacks any.
+pub(super) fn missing_meta(missing: &[Missing]) -> Option<mcp::MetaObject> {
     let listed = Meta::from_iter([(MISSING.to_owned(), missing.iter().map(missing_plugin).collect())]);
     (!missing.is_empty()).then_some(mcp::MetaObject(listed))
 }

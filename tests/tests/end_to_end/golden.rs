@@ -4,11 +4,15 @@
 //! cursors, which are `<cursor>`, and the version of the host. With `UPDATE_GOLDEN=1` the files are written anew, to be
 //! reviewed against the revision's text.
 //!
+//! Extensions of MCP have files of their own: `NAME.json` with the extension switched on, `NAME-off.json` with the same
+//! sent to a host that has none switched on.
+//!
 //! Of each exchange there is what is asked (without the `_meta` that every request of 2026-07-28 has), the answer over stdio, and what HTTP has of its own: its status, the type of its body, and the
 //! body where that is not the same message. A line that nothing answers is followed by the next.
 
 mod cases;
 mod exchange;
+mod extensions;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -18,9 +22,10 @@ use serde_json::Value;
 
 use self::cases::{Case, SUBJECTS, Subject};
 use self::exchange::{Cursors, over_http, over_stdio};
+use self::extensions::EXTENSIONS;
 
-/// What is served: pages of two, from a plugin with everything and one that does not list.
-fn config() -> WrittenConfig {
+/// What is served: pages of two, from a plugin with everything.
+fn config() -> ConfigFile {
     let sample = Plugin::sample("a").limit("deadline", "30s");
     ConfigFile::new()
         .server("name", "golden")
@@ -28,9 +33,7 @@ fn config() -> WrittenConfig {
         .server("instructions", "Read `all`.")
         .page_size(2)
         .plugin(sample)
-        .plugin(Plugin::unruly("broken").config("list", "trap"))
         .open()
-        .write()
 }
 
 fn folder(revision: &Revision) -> PathBuf {
@@ -80,17 +83,16 @@ async fn exchanges(config: &WrittenConfig, http: Option<&Http>, revision: &Revis
     Value::Array(exchanges)
 }
 
-#[tokio::test]
-async fn every_exchange_is_as_its_file_says() {
-    let config = config();
-    let http = Http::start(&config).await;
+/// What differs between those exchanges with that config, and the files; with `UPDATE_GOLDEN`, nothing.
+async fn differences(config: &WrittenConfig, subjects: &[Subject]) -> String {
+    let http = Http::start(config).await;
     let update = std::env::var_os("UPDATE_GOLDEN").is_some();
     let mut differences = String::new();
     for revision in REVISIONS {
         // The first revision has no streamable HTTP.
         let http = Some(&http).filter(|_| revision != Revision::V_2024_11_05);
-        for subject in &SUBJECTS {
-            let found = exchanges(&config, http, &revision, subject).await;
+        for subject in subjects {
+            let found = exchanges(config, http, &revision, subject).await;
             let file = folder(&revision).join(subject.name).with_extension("json");
             let text = serde_json::to_string_pretty(&found).expect("it is JSON") + "\n";
             if update {
@@ -106,7 +108,31 @@ async fn every_exchange_is_as_its_file_says() {
         }
     }
     http.end().await;
+    differences
+}
+
+fn assert_none(differences: &str) {
     assert!(differences.is_empty(), "{differences}\nIf that is right, run the test with UPDATE_GOLDEN=1 and review.");
+}
+
+#[tokio::test]
+async fn every_exchange_is_as_its_file_says() {
+    let broken = Plugin::unruly("broken").config("list", "trap");
+    assert_none(&differences(&config().plugin(broken).write(), &SUBJECTS).await);
+}
+
+#[tokio::test]
+async fn every_exchange_of_an_extension_is_as_its_file_says() {
+    for extension in &EXTENSIONS {
+        let config = config().server("extensions", vec![extension.name]).write();
+        assert_none(&differences(&config, std::slice::from_ref(extension)).await);
+    }
+}
+
+#[tokio::test]
+async fn nothing_shows_of_an_extension_that_is_off() {
+    let off = EXTENSIONS.map(|on| Subject { name: extensions::off(on.name), ..on });
+    assert_none(&differences(&config().write(), &off).await);
 }
 
 /// The lines around the first one that is not as the file has it.

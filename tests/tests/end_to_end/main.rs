@@ -19,6 +19,7 @@ mod conformance;
 mod crooked;
 mod cursors;
 mod directories;
+mod extensions;
 mod git;
 mod golden;
 mod health;

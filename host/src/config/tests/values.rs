@@ -64,6 +64,7 @@ fn the_server_section_is_read_whole() {
     key[31] = 0xff;
     assert_eq!(*server.cursor_key.unwrap().expose(), key);
     assert_eq!(server.announce, Announced::ALL);
+    assert_eq!(server.extensions, Extension::ALL);
 }
 
 #[test]

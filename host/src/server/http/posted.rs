@@ -30,50 +30,61 @@ use rmcp::model::ServerJsonRpcMessage;
 use tokio::time::timeout;
 
 use super::SESSION;
+use super::diverted::divert;
 use super::guarded::Guarded;
 use super::in_flight::{Claim, InFlight};
 use crate::config::HttpServerLimits;
 use crate::host::Host;
+use crate::server::extensions;
 use crate::server::message::{self, Kind, Message, Refusal, Sent};
 use crate::server::revision::Revision;
 
 /// The header that says which revision the client speaks.
-const PROTOCOL_VERSION: &str = "mcp-protocol-version";
+pub(super) const PROTOCOL_VERSION: &str = "mcp-protocol-version";
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 
-/// What is checked against.
+/// What is posted is checked against.
 #[derive(Clone)]
-pub(super) struct Checks {
+pub(super) struct Posts {
     host: Arc<Host>,
     in_flight: InFlight,
 }
 
-impl Checks {
-    pub(super) fn new(host: Arc<Host>) -> Self {
+/// Whether a message goes on as it was sent.
+struct Admitted {
+    claim: Option<Claim>,
+    /// It is another now: [`Message::value`] is what goes on.
+    is_changed: bool,
+}
+
+impl Posts {
+    pub(super) fn to(host: Arc<Host>) -> Self {
         Self { host, in_flight: InFlight::default() }
     }
 }
 
 /// Checks what is posted, and passes on what makes sense.
-pub(super) async fn check(State(checks): State<Checks>, request: Request, next: Next) -> Response {
-    let Checks { host, in_flight } = checks;
+pub(super) async fn check(State(posts): State<Posts>, request: Request, next: Next) -> Response {
     // What is not even said to be JSON, rmcp answers as it should.
     if request.method() != Method::POST || !is_json(&request) {
         return next.run(request).await;
     }
     let (mut parts, body) = request.into_parts();
-    let text = match collected(body, &host.config().http.limits).await {
+    let text = match collected(body, &posts.host.config().http.limits).await {
         Ok(text) => text,
         Err(refused) => return refused,
     };
     match message::read(&text, Some(revision(&parts))) {
-        Ok(Sent::One(message)) => match admit(&in_flight, &mut parts, &message) {
-            Ok(claim) => one(Request::from_parts(parts, Body::from(text)), claim, &message, next).await,
+        Ok(Sent::One(mut message)) => match posts.admit(&mut parts, &mut message) {
+            Ok(Admitted { claim, is_changed }) => {
+                let body = if is_changed { Body::from(message.value.to_string()) } else { Body::from(text) };
+                one(Request::from_parts(parts, body), claim, &message, next).await
+            }
             Err((status, refusal)) => answer(status, &refusal.into_message()),
         },
-        Ok(Sent::Batch(messages)) => batch(&in_flight, parts, messages, next).await,
+        Ok(Sent::Batch(messages)) => batch(&posts, parts, messages, next).await,
         Err(refusal) => answer(StatusCode::BAD_REQUEST, &refusal.into_message()),
     }
 }
@@ -106,8 +117,24 @@ fn revision(parts: &Parts) -> Revision {
     named.to_str().ok().and_then(Revision::named).unwrap_or(Revision::NEWEST)
 }
 
-/// Lets a message pass, with what the handler has to know of it.
-fn admit(in_flight: &InFlight, parts: &mut Parts, message: &Message) -> Result<Option<Claim>, (StatusCode, Refusal)> {
+impl Posts {
+    /// Lets a message pass, with what the handler has to know of it.
+    fn admit(&self, parts: &mut Parts, message: &mut Message) -> Result<Admitted, (StatusCode, Refusal)> {
+        let claim = claim(&self.in_flight, parts, message)?;
+        let is_changed = match extensions::look(&self.host.config().server.extensions, message) {
+            Ok(Some(asked)) => divert(parts, message, asked),
+            Ok(None) => false,
+            Err(malformed) => {
+                parts.extensions.insert(malformed);
+                false
+            }
+        };
+        Ok(Admitted { claim, is_changed })
+    }
+}
+
+/// Claims the id of a request, if it can be taken as it is.
+fn claim(in_flight: &InFlight, parts: &Parts, message: &Message) -> Result<Option<Claim>, (StatusCode, Refusal)> {
     let Kind::Request { id, method, params } = &message.kind else { return Ok(None) };
     let session = parts.headers.get(SESSION).and_then(|session| session.to_str().ok());
     if method == "initialize" {
@@ -129,11 +156,7 @@ fn admit(in_flight: &InFlight, parts: &mut Parts, message: &Message) -> Result<O
             (StatusCode::BAD_REQUEST, Refusal::invalid(Some(id.clone()), reason))
         })
     });
-    let claim = claim.transpose()?;
-    if let Err(malformed) = params {
-        parts.extensions.insert(malformed.clone());
-    }
-    Ok(claim)
+    claim.transpose()
 }
 
 /// Passes one message on. That it was said to be JSON has been checked, so a 415 only says that rmcp could not make sense
@@ -146,14 +169,14 @@ async fn one(request: Request, claim: Option<Claim>, message: &Message, next: Ne
     }
 }
 
-async fn batch(in_flight: &InFlight, parts: Parts, messages: Vec<Result<Message, Refusal>>, next: Next) -> Response {
+async fn batch(posts: &Posts, parts: Parts, messages: Vec<Result<Message, Refusal>>, next: Next) -> Response {
     let mut refused = Vec::new();
     let mut streams: Vec<BoxStream<'static, Result<Bytes, axum::Error>>> = Vec::new();
     for message in messages {
         let mut parts = parts.clone();
-        let admitted = message.and_then(|message| {
-            let claim = admit(in_flight, &mut parts, &message).map_err(|(_, refusal)| refusal)?;
-            Ok((message, claim))
+        let admitted = message.and_then(|mut message| {
+            let admitted = posts.admit(&mut parts, &mut message).map_err(|(_, refusal)| refusal)?;
+            Ok((message, admitted.claim))
         });
         let (message, claim) = match admitted {
             Ok(admitted) => admitted,

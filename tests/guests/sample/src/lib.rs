@@ -6,9 +6,13 @@
 //! | `plain` | a text; its entry has nothing that it need not have |
 //! | `binary` | five bytes that are not UTF-8 |
 //! | `several` | the same as Markdown and as JSON, which may be kept for 30 and for 10 seconds |
-//! | `folder` | the contents of `folder/a` and `folder/b` |
+//! | `folder` | the contents of `folder/a` and `folder/b`, though it cannot be listed |
+//! | `shelf` | the contents of the first two of `shelf/000`, `shelf/001` and so on, which are what is below it |
+//! | `album` | a text, the same as JSON, and the content of `album/cover`; what is below it is that and `shelf` |
 //! | `slow` | a text, after as long as its limits give it |
 //! | `denied`, `internal`, `invalid`, `unavailable` | that failure |
+//!
+//! The config key `shelf` says how much is below `shelf`, three without it.
 
 use std::time::Duration;
 
@@ -26,19 +30,33 @@ const GROUPS: [&str; 3] = ["even", "every", "odd"];
 /// Numbers that items have.
 const NUMBERS: u32 = 250;
 
-struct Sample;
+/// How much is below `shelf`, if nothing else is said.
+const SHELF: usize = 3;
+
+struct Sample {
+    shelf: usize,
+}
 
 impl Provider for Sample {
     fn describe() -> Info {
         Info::new("sample", env!("CARGO_PKG_VERSION")).watches(true)
     }
 
-    fn open(_: &Config) -> Result<Self> {
-        Ok(Self)
+    fn open(config: &Config) -> Result<Self> {
+        Ok(Self { shelf: config.parse("shelf")?.unwrap_or(SHELF) })
     }
 
-    fn list(&self, _parent: Option<&str>, cursor: Option<&str>, limit: usize) -> Result<Page> {
-        Ok(keyset::page([all(), binary(), plain()], cursor, limit, |entry| &entry.path)?.map(|entry| entry))
+    fn list(&self, parent: Option<&str>, cursor: Option<&str>, limit: usize) -> Result<Page> {
+        let entries = match parent {
+            None => vec![all(), binary(), plain()],
+            Some("shelf") => self.on_shelf().collect(),
+            Some("album") => vec![cover(), shelf()],
+            Some(other) => {
+                self.stat(other)?;
+                return Err(Failure::invalid("expected `shelf` or `album` as the parent"));
+            }
+        };
+        Ok(keyset::page(entries, cursor, limit, |entry| &entry.path)?.map(|entry| entry))
     }
 
     fn read(&self, path: &str) -> Result<Vec<Contents>> {
@@ -55,6 +73,17 @@ impl Provider for Sample {
                 Contents::text(several().mime_type("application/json").ttl(Duration::from_secs(10)), "[\"several\"]"),
             ]),
             "folder" => Ok(["folder/a", "folder/b"].map(|path| Contents::text(Entry::new(path, path), path)).into()),
+            "shelf" => Ok(self.on_shelf().take(2).map(|entry| Contents::text(entry.clone(), entry.path)).collect()),
+            "album" => Ok(vec![
+                Contents::text(album(), "An album.\n"),
+                Contents::text(album().mime_type("application/json"), "[\"album\"]"),
+                Contents::blob(cover(), [0x89, 0x50]),
+            ]),
+            "album/cover" => Ok(vec![Contents::blob(cover(), [0x89, 0x50])]),
+            path if path.starts_with("shelf/") => match self.on_shelf().find(|entry| entry.path == path) {
+                Some(entry) => Ok(vec![Contents::text(entry, path)]),
+                None => Err(Failure::NotFound),
+            },
             "slow" => {
                 // Whoever waits for this line knows that the read is under way.
                 log::info!("a slow read has begun");
@@ -66,6 +95,14 @@ impl Provider for Sample {
             "invalid" => Err(Failure::invalid("expected another path")),
             "unavailable" => Err(Failure::from(Retry::new("the well is dry").after(Duration::from_secs(7)))),
             _ => Err(Failure::NotFound),
+        }
+    }
+
+    fn stat(&self, path: &str) -> Result<Entry> {
+        let known = [all(), binary(), plain(), shelf(), album(), cover(), Entry::new("folder", "folder")];
+        match known.into_iter().chain(self.on_shelf()).find(|entry| entry.path == path) {
+            Some(entry) => Ok(entry),
+            None => self.read(path)?.into_iter().map(|one| one.entry).next().ok_or(Failure::NotFound),
         }
     }
 
@@ -98,6 +135,24 @@ impl Provider for Sample {
     fn changes(&self, _watched: &[String], _since: Option<&str>) -> Result<Changes> {
         Ok(Changes::none("now"))
     }
+}
+
+impl Sample {
+    fn on_shelf(&self) -> impl Iterator<Item = Entry> {
+        (0..self.shelf).map(|n| Entry::new(format!("shelf/{n:03}"), format!("{n:03}")).mime_type("text/plain"))
+    }
+}
+
+fn shelf() -> Entry {
+    Entry::directory("shelf", "shelf").title("A shelf").subscribable().ttl(Duration::from_secs(20))
+}
+
+fn album() -> Entry {
+    Entry::new("album", "album").mime_type("text/plain").listable()
+}
+
+fn cover() -> Entry {
+    Entry::new("album/cover", "cover").mime_type("image/png").size(9999)
 }
 
 fn all() -> Entry {

@@ -78,7 +78,7 @@ impl Case {
         Self { what, sent, lines: 1, is_first: false, http_only: false, method: None, headers: Vec::new() }
     }
 
-    fn message(what: &'static str, message: Value) -> Self {
+    pub(super) fn message(what: &'static str, message: Value) -> Self {
         Self::new(what, Sent::Message(message))
     }
 
@@ -86,7 +86,7 @@ impl Case {
         Self::new(what, Sent::Text(text.into()))
     }
 
-    fn first(self) -> Self {
+    pub(super) fn first(self) -> Self {
         Self { is_first: true, ..self }
     }
 
@@ -98,7 +98,7 @@ impl Case {
         Self { http_only: true, ..self }
     }
 
-    fn header(mut self, name: &'static str, value: impl Into<Option<&'static str>>) -> Self {
+    pub(super) fn header(mut self, name: &'static str, value: impl Into<Option<&'static str>>) -> Self {
         self.headers.push((name, value.into()));
         self.http()
     }
@@ -113,13 +113,13 @@ impl Case {
 }
 
 /// Numbers the requests of one subject.
-struct Asker<'a> {
+pub(super) struct Asker<'a> {
     revision: &'a Revision,
-    cases: Vec<Case>,
+    pub(super) cases: Vec<Case>,
 }
 
 impl<'a> Asker<'a> {
-    fn of(revision: &'a Revision) -> Self {
+    pub(super) fn of(revision: &'a Revision) -> Self {
         Self { revision, cases: Vec::new() }
     }
 
@@ -127,17 +127,17 @@ impl<'a> Asker<'a> {
         self.cases.len() as u64 + 1
     }
 
-    fn request(&self, method: &str, params: Value) -> Value {
+    pub(super) fn request(&self, method: &str, params: Value) -> Value {
         request(self.revision, self.id(), method, params)
     }
 
-    fn ask(&mut self, what: &'static str, method: &str, params: Value) {
+    pub(super) fn ask(&mut self, what: &'static str, method: &str, params: Value) {
         let message = self.request(method, params);
         self.cases.push(Case::message(what, message));
     }
 
     /// Asks with parameters that leave no room for what belongs to the revision.
-    fn ask_plainly(&mut self, what: &'static str, method: &str, params: Value) {
+    pub(super) fn ask_plainly(&mut self, what: &'static str, method: &str, params: Value) {
         let message = json!({ "jsonrpc": "2.0", "id": self.id(), "method": method, "params": params });
         self.cases.push(Case::message(what, message));
     }

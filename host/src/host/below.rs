@@ -1,0 +1,114 @@
+//! What is below a resource: listing it, and telling it apart from the resource itself.
+//!
+//! Providers say which of their resources can be listed. The host holds them to it: nothing is listed below any other, and
+//! [`read_strictly`](Host::read_strictly) gives no contents of others with one.
+
+use super::{Generation, Host, Target};
+use crate::access::Principal;
+use crate::catalog::{Entries, PageRequest};
+use crate::config::Operation;
+use crate::plugin::Fault;
+use crate::resource::{Abilities, Contents, Entry, Error, Listing};
+
+/// The type of a resource that only holds others.
+const DIRECTORY: &str = "inode/directory";
+
+impl Host {
+    /// One page of what is directly below a directory: a resource of the type `inode/directory` that can be listed.
+    ///
+    /// A resource that can be listed and is of another type has a content of its own; [`list`](Self::list) lists it too.
+    pub async fn directory(&self, who: &Principal, uri: &str, cursor: Option<&str>) -> Result<Listing<Entry>, Error> {
+        self.list_below(who, uri, cursor, |entry| {
+            let is_directory = entry.listable && entry.mime_type.as_deref() == Some(DIRECTORY);
+            if is_directory { Ok(()) } else { Err("is not a directory") }
+        })
+        .await
+    }
+
+    /// Reads a resource as [`read`](Self::read) does, and nothing with it that is not below it: contents with other URIs
+    /// come only with a resource that this principal can list (SEP-2093, "Multi-Content Semantics").
+    ///
+    /// A provider that gives others all the same breaks the contract: what is not of the resource is left out.
+    pub async fn read_strictly(&self, who: &Principal, uri: &str) -> Result<Vec<Contents>, Error> {
+        let now = self.generation.load_full();
+        let target = now.resolve(who, Operation::Read, uri)?;
+        let plugin = target.slot.loaded()?;
+        let answer = |fault: Fault| fault.answer(plugin.name(), uri);
+        let mut contents = plugin.read(&target.path).await.map_err(answer)?;
+        let is_own = |one: &Contents| one.entry.uri == target.uri;
+        if contents.iter().all(is_own) {
+            return now.readable(who, uri, contents);
+        }
+        let listable = match contents.iter().find(|one| is_own(one)) {
+            Some(own) => own.entry.listable,
+            None => plugin.stat(&target.path).await.map_err(answer)?.listable,
+        };
+        if !listable {
+            let path = &target.path;
+            let fault = Fault::Contract(format!("reading `{path}`, which cannot be listed, gave contents of others"));
+            plugin.note("read", &fault);
+            contents.retain(is_own);
+            if contents.is_empty() {
+                return Err(answer(fault));
+            }
+        } else if !now.access.allows(who, Operation::List, &target.uri) {
+            contents.retain(is_own);
+        }
+        now.readable(who, uri, contents)
+    }
+
+    /// What a principal can do with a resource beside reading it.
+    pub fn abilities(&self, who: &Principal, entry: &Entry) -> Abilities {
+        let now = self.generation.load();
+        let may = |operation| now.access.allows(who, operation, &entry.uri);
+        Abilities {
+            list: entry.listable && may(Operation::List),
+            subscribe: entry.subscribable && may(Operation::Subscribe) && may(Operation::Read),
+        }
+    }
+
+    /// One page of what is directly below a resource, unless it is none whose children are listed, for that reason.
+    pub(super) async fn list_below(
+        &self,
+        who: &Principal,
+        parent: &str,
+        cursor: Option<&str>,
+        check: impl FnOnce(&Entry) -> Result<(), &'static str>,
+    ) -> Result<Listing<Entry>, Error> {
+        let now = self.generation.load_full();
+        let target = now.resolve(who, Operation::List, parent)?;
+        let entries = Entries { parent: Some(&target.path), access: &now.access, principal: who };
+        let page = PageRequest { scope: target.uri.as_str(), ..now.page_request(who, cursor) };
+        let listing = self.catalog.page(&entries, std::slice::from_ref(target.slot), page).await?;
+        // Most providers refuse by themselves, and in words of their own: those come first.
+        let entry = target.stat(parent).await?;
+        match check(&entry) {
+            Ok(()) => Ok(listing),
+            Err(reason) => Err(Error::InvalidRequest { message: format!("{parent} {reason}") }),
+        }
+    }
+}
+
+impl Target<'_> {
+    /// Tells about it. `asked` is its URI as it was asked for.
+    pub(super) async fn stat(&self, asked: &str) -> Result<Entry, Error> {
+        let plugin = self.slot.loaded()?;
+        plugin.stat(&self.path).await.map_err(|fault| fault.answer(plugin.name(), asked))
+    }
+}
+
+impl Generation {
+    /// Those of the contents that the principal may read. There is at least one, or the resource does not exist for it.
+    pub(super) fn readable(
+        &self,
+        who: &Principal,
+        asked: &str,
+        mut contents: Vec<Contents>,
+    ) -> Result<Vec<Contents>, Error> {
+        contents.retain(|one| self.access.allows(who, Operation::Read, &one.entry.uri));
+        if contents.is_empty() {
+            return Err(Error::NotFound { uri: asked.to_owned() });
+        }
+        Ok(contents)
+    }
+}

@@ -1,0 +1,186 @@
+//! What a request asks that an extension answers.
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::config::Extension;
+use crate::server::message::{Kind, Message};
+use crate::server::params::Malformed;
+
+/// What a request asks that an extension answers, to go with it to where it is answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::server) enum Asked {
+    /// `resources/list`, as SEP-2093 has it.
+    List(Below<Option<String>>),
+    /// `resources/read`, as SEP-2093 has it.
+    Read(One),
+    /// `resources/metadata` of SEP-2093.
+    Metadata(One),
+    /// `resources/directory/read` of SEP-2640.
+    Directory(Below<String>),
+    /// `skills/list` of SEP-2640.
+    Skills(Onward),
+    /// `skills/get` of SEP-2640.
+    Skill(One),
+}
+
+/// The parameters of a method that lists what is below a resource.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(in crate::server) struct Below<U> {
+    /// The resource.
+    pub(in crate::server) uri: U,
+    /// Where to go on.
+    pub(in crate::server) cursor: Option<String>,
+}
+
+/// The parameters of a method that lists what there is none of.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(in crate::server) struct Onward {
+    /// Where to go on; as there is one page, nobody was told.
+    pub(in crate::server) cursor: Option<Value>,
+}
+
+/// The parameters of a method that is about one resource.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(in crate::server) struct One {
+    /// The resource.
+    pub(in crate::server) uri: String,
+}
+
+impl Asked {
+    /// The method that was called.
+    pub(in crate::server) fn method(&self) -> &'static str {
+        match self {
+            Self::List(_) => "resources/list",
+            Self::Read(_) => "resources/read",
+            Self::Metadata(_) => "resources/metadata",
+            Self::Directory(_) => "resources/directory/read",
+            Self::Skills(_) => "skills/list",
+            Self::Skill(_) => "skills/get",
+        }
+    }
+
+    /// What is asked with those parameters, if one of those extensions answers that method.
+    fn of(on: &[Extension], method: &str, params: &Value) -> Option<Result<Self, Malformed>> {
+        let sep_2093 = on.contains(&Extension::Sep2093);
+        let directories = on.contains(&Extension::Sep2640DirectoryRead);
+        match method {
+            "resources/list" if sep_2093 => {
+                Some(read(method, params, "{\"uri\"?: string, \"cursor\"?: string}").map(Self::List))
+            }
+            "resources/read" if sep_2093 => Some(read(method, params, "{\"uri\": string}").map(Self::Read)),
+            "resources/metadata" if sep_2093 => Some(read(method, params, "{\"uri\": string}").map(Self::Metadata)),
+            "resources/directory/read" if directories => {
+                Some(read(method, params, "{\"uri\": string, \"cursor\"?: string}").map(Self::Directory))
+            }
+            "skills/list" if directories => Some(read(method, params, "{\"cursor\"?: string}").map(Self::Skills)),
+            "skills/get" if directories => Some(read(method, params, "{\"uri\": string}").map(Self::Skill)),
+            _ => None,
+        }
+    }
+}
+
+/// What of a message those extensions answer, if anything. Parameters that are not those of its method are an error, whoever
+/// answers it.
+pub(in crate::server) fn look(on: &[Extension], message: &Message) -> Result<Option<Asked>, Malformed> {
+    let Kind::Request { method, params, .. } = &message.kind else { return Ok(None) };
+    let none = Value::Object(serde_json::Map::new());
+    // Some libraries write out what is absent.
+    let given = message.value.get("params").filter(|params| !params.is_null()).unwrap_or(&none);
+    let is_sound = given.is_object() && given.get("_meta").is_none_or(Value::is_object);
+    match Asked::of(on, method, given).filter(|_| is_sound) {
+        Some(asked) => asked.map(Some),
+        None => params.clone().map(|()| None),
+    }
+}
+
+fn read<T: DeserializeOwned>(method: &str, params: &Value, expected: &str) -> Result<T, Malformed> {
+    T::deserialize(params).map_err(|error| Malformed(format!("{method}: expected params `{expected}`: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::server::message::{self, Sent};
+
+    const METHODS: [&str; 8] = [
+        "resources/list",
+        "resources/read",
+        "resources/metadata",
+        "resources/directory/read",
+        "skills/list",
+        "skills/get",
+        "resources/templates/list",
+        "nonsense",
+    ];
+
+    fn looked_at(on: &[Extension], method: &str, params: &Value) -> Result<Option<Asked>, Malformed> {
+        let text = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
+        let Ok(Sent::One(message)) = message::read(text.as_bytes(), None) else { panic!("{text}") };
+        look(on, &message)
+    }
+
+    #[test]
+    fn an_extension_answers_its_own_methods_alone() {
+        let params = json!({ "uri": "a://x/y", "cursor": "c" });
+        let answered = |on: &[Extension]| {
+            let asked = METHODS.map(|method| looked_at(on, method, &params).unwrap().map(|asked| asked.method()));
+            asked.into_iter().flatten().collect::<Vec<_>>()
+        };
+        assert_eq!(answered(&[]), [""; 0]);
+        assert_eq!(answered(&[Extension::Sep2093]), METHODS[..3]);
+        assert_eq!(answered(&[Extension::Sep2640DirectoryRead]), METHODS[3..6]);
+        assert_eq!(answered(&Extension::ALL), METHODS[..6]);
+    }
+
+    #[test]
+    fn what_is_asked_is_what_the_parameters_say() {
+        let asked = |method, params| looked_at(&Extension::ALL, method, &params).unwrap().unwrap();
+        let below = |uri: Option<&str>, cursor: Option<&str>| {
+            Asked::List(Below { uri: uri.map(str::to_owned), cursor: cursor.map(str::to_owned) })
+        };
+        assert_eq!(asked("resources/list", json!({})), below(None, None));
+        assert_eq!(asked("resources/list", json!(null)), below(None, None));
+        assert_eq!(asked("resources/list", json!({ "uri": null, "cursor": null })), below(None, None));
+        assert_eq!(asked("resources/list", json!({ "uri": "a", "cursor": "b" })), below(Some("a"), Some("b")));
+        let one = One { uri: "a".to_owned() };
+        assert_eq!(asked("resources/metadata", json!({ "uri": "a", "more": 1 })), Asked::Metadata(one));
+    }
+
+    #[test]
+    fn parameters_that_are_not_those_of_the_method_are_an_error_that_says_what_was_expected() {
+        let fault = |on: &[Extension], method, params| looked_at(on, method, &params).unwrap_err().0;
+        assert_eq!(
+            fault(&[Extension::Sep2093], "resources/list", json!({ "uri": 5 })),
+            "resources/list: expected params `{\"uri\"?: string, \"cursor\"?: string}`: invalid type: integer `5`, \
+             expected a string"
+        );
+        for (method, params) in [
+            ("resources/metadata", json!({})),
+            ("resources/metadata", json!({ "uri": null })),
+            ("resources/directory/read", json!({ "cursor": "c" })),
+            ("skills/get", json!({})),
+            ("resources/list", json!(["x", "y"])),
+            ("resources/list", json!({ "_meta": 5 })),
+        ] {
+            assert!(fault(&Extension::ALL, method, params.clone()).starts_with(method), "{params}");
+        }
+        // What is not answered by an extension keeps the fault that it has by itself.
+        assert!(fault(&[], "resources/read", json!({})).contains("{\"uri\": string}"));
+        assert_eq!(looked_at(&[], "resources/list", &json!({ "uri": 5 })), Ok(None));
+        assert_eq!(looked_at(&[], "resources/metadata", &json!({ "uri": 5 })), Ok(None));
+    }
+
+    proptest! {
+        #[test]
+        fn with_nothing_switched_on_nothing_is_answered(method in ".{0,20}", uri in ".{0,20}") {
+            for method in METHODS.into_iter().chain([method.as_str()]) {
+                prop_assert_eq!(looked_at(&[], method, &json!({ "uri": uri })), Ok(None));
+            }
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Extensions of MCP, switched on. What is on the wire of each, on and off, is in the golden files.
+
+mod access;
+mod children;
+mod truth;
+
+use mcp_host_tests::{ConfigFile, Folder, GitRepo, Http, Plugin, REVISIONS, Revision, StdioWire, body};
+use serde_json::{Value, json};
+
+const SEP_2093: &str = "sep-2093";
+const DIRECTORY_READ: &str = "sep-2640-directory-read";
+
+fn sources() -> (GitRepo, Folder) {
+    let repo = GitRepo::with_files([("README.md", "# Demo\n"), ("logo.png", "\u{89}PNG"), ("src/deep/main.rs", "x\n")]);
+    let notes = Folder::with_files([
+        ("a.md", "---\ntitle: First\ntags: [x]\n---\nOne.\n"),
+        ("b.md", "Two.\n"),
+        ("c/d.md", "---\ntags: [x, y]\n---\nThree.\n"),
+    ]);
+    (repo, notes)
+}
+
+/// The plugins of every kind that ships with something to list, and the one of the tests that has everything.
+fn served(repo: &GitRepo, notes: &Folder) -> ConfigFile {
+    ConfigFile::new()
+        .plugin(Plugin::git("repo", repo.path()))
+        .plugin(Plugin::notes("diary", notes.path()))
+        .plugin(Plugin::sample("a"))
+}
+
+fn with(extensions: &[&str], config: ConfigFile) -> ConfigFile {
+    config.server("extensions", extensions.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
+}
+
+/// All pages of a listing, as they came: of everything, or of what is below a resource.
+async fn pages(wire: &mut StdioWire, below: Option<&str>) -> Vec<Value> {
+    let mut pages: Vec<Value> = Vec::new();
+    loop {
+        let cursor = pages.last().map(|page| page["nextCursor"].clone());
+        let answer = wire.request("resources/list", json!({ "uri": below, "cursor": cursor })).await;
+        pages.push(answer.result().clone());
+        assert!(pages.len() < 500, "the listing does not end");
+        if pages.last().is_some_and(|page| page.get("nextCursor").is_none()) {
+            return pages;
+        }
+    }
+}
+
+/// All resources of a listing: everything, or what is below a resource.
+async fn listed(wire: &mut StdioWire, below: Option<&str>) -> Vec<Value> {
+    let pages = pages(wire, below).await;
+    pages.iter().flat_map(|page| page["resources"].as_array().unwrap().clone()).collect()
+}
+
+fn uri(resource: &Value) -> &str {
+    resource["uri"].as_str().unwrap()
+}
+
+async fn end(mut wire: StdioWire) -> String {
+    wire.close();
+    wire.ended().await.log
+}
+
+#[tokio::test]
+async fn clients_that_know_nothing_of_extensions_are_served_all_the_same() {
+    let (repo, notes) = sources();
+    let plain = served(&repo, &notes).page_size(3).open().write();
+    let extended = with(&[SEP_2093, DIRECTORY_READ], served(&repo, &notes).page_size(3).open()).write();
+    let (plain, extended) = (Http::start(&plain).await, Http::start(&extended).await);
+    for revision in REVISIONS {
+        let (without, with) = (plain.client(revision.clone()).await, extended.client(revision.clone()).await);
+        assert_eq!(with.resources().await, without.resources().await, "{revision}");
+        for uri in with.uris().await.into_iter().chain(["sample://a/several".to_owned()]) {
+            let contents = |contents: Vec<_>| contents.iter().map(body).collect::<Vec<_>>();
+            let (with, without) = (with.read(&uri).await.unwrap(), without.read(&uri).await.unwrap());
+            assert_eq!(contents(with), contents(without), "{uri} in {revision}");
+        }
+        let refused = [with.refusal("sample://a/nothing").await, without.refusal("sample://a/nothing").await];
+        assert_eq!(refused[0], refused[1], "{revision}");
+    }
+    plain.end().await;
+    extended.end().await;
+}
+
+#[tokio::test]
+async fn an_extension_is_switched_on_and_off_while_the_server_runs() {
+    let config = ConfigFile::new().plugin(Plugin::sample("a")).write();
+    let mut wire = StdioWire::start(&config, Revision::V_2025_11_25).await;
+    let below = json!({ "uri": "sample://a/shelf" });
+    let everything = wire.request("resources/list", json!({})).await;
+    assert_eq!(wire.request("resources/list", below.clone()).await.result(), everything.result());
+    assert_eq!(wire.request("resources/metadata", below.clone()).await.code(), -32601);
+
+    config.replace(with(&[SEP_2093], ConfigFile::new().plugin(Plugin::sample("a"))));
+    wire.log_line("generation=2").await;
+    let children = wire.request("resources/list", below.clone()).await;
+    assert_eq!(children.result()["resources"][0]["uri"], "sample://a/shelf/000");
+    assert_eq!(wire.request("resources/metadata", below.clone()).await.result()["resource"]["name"], "shelf");
+
+    config.replace(ConfigFile::new().plugin(Plugin::sample("a")));
+    wire.log_line("generation=3").await;
+    assert_eq!(wire.request("resources/list", below.clone()).await.result(), everything.result());
+    assert_eq!(wire.request("resources/metadata", below).await.code(), -32601);
+    end(wire).await;
+}
+
+#[tokio::test]
+async fn a_batch_asks_extensions_too() {
+    let config = with(&[SEP_2093], ConfigFile::new().plugin(Plugin::sample("a")).open()).write();
+    let of = |id: u64, method: &str, path: &str| json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": { "uri": format!("sample://a/{path}") } });
+    let batch =
+        json!([of(1, "resources/list", "shelf"), of(2, "resources/read", "plain"), of(3, "resources/metadata", "all")]);
+    let check = |answers: &[Value]| {
+        let result = |id: u64| &answers.iter().find(|answer| answer["id"] == id).unwrap()["result"];
+        assert_eq!(result(1)["resources"].as_array().unwrap().len(), 3, "{answers:?}");
+        assert_eq!(result(2)["contents"][0]["name"], "plain", "{answers:?}");
+        assert_eq!(result(3)["resource"]["capabilities"], json!({ "list": false, "subscribe": true }), "{answers:?}");
+    };
+    let mut wire = StdioWire::stranger(&config, Revision::V_2025_03_26);
+    wire.request("initialize", mcp_host_tests::hello(&Revision::V_2025_03_26)).await.result();
+    wire.send(&mcp_host_tests::initialized()).await;
+    let batch_of_lines = json!([of(11, "resources/list", "shelf")]);
+    wire.send(&batch_of_lines).await;
+    assert_eq!(wire.line().await.unwrap()[0]["result"]["resources"].as_array().unwrap().len(), 3);
+    wire.send(&batch).await;
+    check(wire.line().await.unwrap().as_array().unwrap());
+    end(wire).await;
+
+    let server = Http::start(&config).await;
+    let wire = server.wire(Revision::V_2025_03_26).await;
+    let events = wire.post(&batch).send().await.unwrap().text().await.unwrap();
+    let events = events.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
+    let answers = events.filter(|data| !data.is_empty()).map(|data| serde_json::from_str(data).unwrap());
+    check(&answers.collect::<Vec<_>>());
+    server.end().await;
+}
+
+#[tokio::test]
+async fn what_an_extension_answers_can_be_cancelled() {
+    let slow = Plugin::unruly("slow").limit("deadline", "60s").limit("concurrency", 1).limit("wait", "30s");
+    let config = with(&[SEP_2093], ConfigFile::new().plugin(slow)).write();
+    let mut wire = StdioWire::start(&config, Revision::V_2025_11_25).await;
+    let id = wire.ask("resources/metadata", json!({ "uri": "unruly://slow/slow?ms=50000" })).await;
+    wire.log_line("a slow read has begun").await;
+    let cancelled = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } });
+    wire.send(&cancelled).await;
+    // There is one place for a call: it is free only because the first one was ended.
+    let read = wire.request("resources/read", json!({ "uri": "unruly://slow/good" })).await;
+    assert_eq!(read.result()["contents"][0]["text"], "good");
+    end(wire).await;
+}
+
+#[tokio::test]
+async fn directories_are_read_with_what_the_other_extension_says_of_resources() {
+    let config = with(&[SEP_2093, DIRECTORY_READ], ConfigFile::new().plugin(Plugin::sample("a"))).write();
+    let mut wire = StdioWire::start(&config, Revision::V_2026_07_28).await;
+    let shelf = json!({ "uri": "sample://a/shelf" });
+    let [listed, read] =
+        [wire.request("resources/list", shelf.clone()).await, wire.request("resources/directory/read", shelf).await];
+    assert_eq!(listed.result(), read.result());
+    assert_eq!(read.result()["resources"][0]["capabilities"], json!({ "list": false, "subscribe": false }));
+    end(wire).await;
+}

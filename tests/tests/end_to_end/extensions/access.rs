@@ -1,0 +1,122 @@
+//! What a principal may not see does not exist for it, whatever an extension asks.
+
+use mcp_host_tests::{ConfigFile, Http, HttpWire, Plugin, Revision, Rule};
+use serde_json::{Value, json};
+
+use super::{DIRECTORY_READ, SEP_2093, with};
+
+/// A server whose rules for `anonymous` are those, and its config.
+async fn served(rules: impl IntoIterator<Item = Rule>) -> (mcp_host_tests::WrittenConfig, Http) {
+    let config = with(&[SEP_2093, DIRECTORY_READ], ConfigFile::new().plugin(Plugin::sample("a")));
+    let config = rules.into_iter().fold(config, ConfigFile::rule).write();
+    let server = Http::start(&config).await;
+    (config, server)
+}
+
+fn all() -> Rule {
+    Rule::of("anonymous").allow(["**"])
+}
+
+fn asked(path: &str) -> Value {
+    json!({ "uri": format!("sample://a/{path}") })
+}
+
+async fn abilities(wire: &mut HttpWire, path: &str) -> Value {
+    wire.request("resources/metadata", asked(path)).await.result()["resource"]["capabilities"].clone()
+}
+
+async fn uris(wire: &mut HttpWire, method: &str, path: &str) -> Vec<String> {
+    let answer = wire.request(method, asked(path)).await;
+    let items = answer.result().get("resources").or(answer.result().get("contents")).unwrap().as_array().unwrap();
+    items.iter().map(|item| item["uri"].as_str().unwrap().trim_start_matches("sample://a/").to_owned()).collect()
+}
+
+#[tokio::test]
+async fn without_a_rule_nothing_is_there_and_it_looks_like_nothing() {
+    let (_config, server) = served([]).await;
+    for revision in [Revision::V_2025_11_25, Revision::V_2026_07_28] {
+        let mut wire = server.wire(revision.clone()).await;
+        for method in ["resources/list", "resources/metadata", "resources/read", "resources/directory/read"] {
+            if method == "resources/directory/read" && revision == Revision::V_2025_11_25 {
+                continue;
+            }
+            let hidden = wire.request(method, asked("shelf")).await;
+            let unknown = wire.request(method, json!({ "uri": "nobody://a/shelf" })).await;
+            assert_eq!(hidden.code(), unknown.code(), "{method}");
+            let of = |answer: &mcp_host_tests::Answer, scheme: &str| answer.error().to_string().replace(scheme, "");
+            assert_eq!(of(&hidden, "sample"), of(&unknown, "nobody"), "{method}");
+        }
+    }
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_child_that_is_denied_is_in_no_listing_and_in_no_contents() {
+    let (_config, server) = served([all(), Rule::of("anonymous").deny(["sample://a/shelf/001", "**/cover"])]).await;
+    let mut wire = server.wire(Revision::V_2026_07_28).await;
+    for method in ["resources/list", "resources/directory/read"] {
+        assert_eq!(uris(&mut wire, method, "shelf").await, ["shelf/000", "shelf/002"], "{method}");
+    }
+    assert_eq!(uris(&mut wire, "resources/list", "album").await, ["shelf"]);
+    assert_eq!(uris(&mut wire, "resources/read", "shelf").await, ["shelf/000"]);
+    assert_eq!(uris(&mut wire, "resources/read", "album").await, ["album", "album"]);
+    let hidden = wire.request("resources/metadata", asked("shelf/001")).await;
+    assert_eq!((hidden.code(), &hidden.error()["data"]["uri"]), (-32602, &json!("sample://a/shelf/001")));
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_resource_that_a_principal_may_not_list_says_so_and_is_read_without_what_is_below_it() {
+    let rules = [all(), Rule::of("anonymous").deny(["**/album", "**/shelf"]).operations(["list"])];
+    let (_config, server) = served(rules).await;
+    let mut wire = server.wire(Revision::V_2026_07_28).await;
+    assert_eq!(abilities(&mut wire, "album").await, json!({ "list": false, "subscribe": false }));
+    assert_eq!(wire.request("resources/list", asked("album")).await.code(), -32602);
+    assert_eq!(uris(&mut wire, "resources/read", "album").await, ["album", "album"]);
+    let nothing_of_its_own = wire.request("resources/read", asked("shelf")).await;
+    assert_eq!(nothing_of_its_own.error()["data"]["uri"], "sample://a/shelf");
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_resource_that_a_principal_may_not_subscribe_to_says_so() {
+    for denied in ["subscribe", "read"] {
+        let (_config, server) = served([all(), Rule::of("anonymous").deny(["**/all"]).operations([denied])]).await;
+        let mut wire = server.wire(Revision::V_2025_11_25).await;
+        assert_eq!(abilities(&mut wire, "all").await, json!({ "list": false, "subscribe": false }));
+        assert_eq!(abilities(&mut wire, "shelf").await, json!({ "list": true, "subscribe": true }));
+        assert_eq!(wire.request("resources/subscribe", asked("all")).await.code(), -32002, "{denied}");
+        wire.request("resources/subscribe", asked("shelf")).await.result();
+        server.end().await;
+    }
+}
+
+#[tokio::test]
+async fn metadata_is_an_operation_of_its_own() {
+    let (_config, server) = served([all(), Rule::of("anonymous").deny(["**/plain"]).operations(["metadata"])]).await;
+    let mut wire = server.wire(Revision::V_2025_11_25).await;
+    assert_eq!(wire.request("resources/metadata", asked("plain")).await.code(), -32002);
+    assert_eq!(wire.request("resources/read", asked("plain")).await.result()["contents"][0]["text"], "Plain.\n");
+    server.end().await;
+}
+
+#[tokio::test]
+async fn what_can_be_done_differs_between_principals_so_results_that_say_it_are_private() {
+    let rules = [Rule::of("*").allow(["**"]), Rule::of("anonymous").deny(["**/all"]).operations(["subscribe"])];
+    let (config, server) = served(rules).await;
+    let scopes = async |server: &Http| {
+        let mut wire = server.wire(Revision::V_2026_07_28).await;
+        let mut scopes = Vec::new();
+        for method in ["resources/list", "resources/read", "resources/metadata"] {
+            scopes.push(wire.request(method, asked("shelf")).await.result()["cacheScope"].clone());
+        }
+        scopes.push(wire.request("resources/templates/list", json!({})).await.result()["cacheScope"].clone());
+        scopes
+    };
+    assert_eq!(scopes(&server).await, ["private", "private", "private", "public"]);
+    server.end().await;
+    drop(config);
+    let (_config, server) = served([Rule::of("*").allow(["**"])]).await;
+    assert_eq!(scopes(&server).await, ["public"; 4]);
+    server.end().await;
+}
