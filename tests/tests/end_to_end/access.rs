@@ -1,6 +1,6 @@
 //! Access: what a principal may not see does not exist for it.
 
-use mcp_host_tests::{ConfigFile, GitRepo, Http, Plugin, Revision, Rule, Stdio, run};
+use mcp_host_tests::{ConfigFile, GitRepo, Http, Plugin, Revision, Rule, Stdio, body, run};
 use rmcp::model::ErrorCode;
 
 fn repo() -> GitRepo {
@@ -143,6 +143,36 @@ async fn what_is_hidden_is_neither_listed_below_its_parent_nor_completed() {
     assert_eq!(complete("REA").await, ["README.md"]);
     assert!(complete(".e").await.is_empty());
     server.end().await;
+}
+
+#[tokio::test]
+async fn what_is_denied_is_never_asked_of_its_provider() {
+    let config = ConfigFile::new()
+        .plugin(Plugin::unruly("hidden"))
+        .plugin(Plugin::unruly("shown"))
+        .rule(Rule::of("*").deny(["unruly://hidden/**"]))
+        .write();
+    let server = Stdio::start(&config).await;
+    assert_eq!(server.client().refusal("unruly://hidden/slow?ms=0").await.code, ErrorCode(-32002));
+    assert_eq!(server.client().text("unruly://shown/slow?ms=0").await, "slow");
+    let log = server.end().await.log;
+    // The guest says so whenever that is read.
+    let reads: Vec<_> = log.lines().filter(|line| line.contains("a slow read has begun")).collect();
+    assert!(reads.len() == 1 && reads[0].contains("shown"), "{log}");
+}
+
+#[tokio::test]
+async fn contents_below_a_resource_are_read_without_those_that_are_denied() {
+    for (denied, left) in [("**/folder/b", Some("folder/a")), ("**/folder/*", None)] {
+        let config = ConfigFile::new().plugin(Plugin::sample("a")).rule(Rule::of("*").deny([denied])).write();
+        let server = Stdio::start(&config).await;
+        match (left, server.client().read("sample://a/folder").await) {
+            (Some(left), Ok(contents)) => assert_eq!(contents.iter().map(body).collect::<Vec<_>>(), [left.as_bytes()]),
+            (None, Err(error)) => assert_eq!(error.code, ErrorCode(-32002)),
+            (_, read) => panic!("{denied}: {read:?}"),
+        }
+        server.end().await;
+    }
 }
 
 #[tokio::test]

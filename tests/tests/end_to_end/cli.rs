@@ -66,6 +66,20 @@ async fn inspect_needs_no_config_and_grants_nothing() {
     );
 }
 
+#[tokio::test]
+async fn a_component_is_compiled_once_and_found_by_the_next_start() {
+    let cache = Folder::with_files::<&str, &str>([]);
+    let mut compiled = Vec::new();
+    for _ in 0..2 {
+        let mut command = host_command();
+        command.arg("inspect").arg(component("hello")).env("XDG_CACHE_HOME", cache.path()).stdin(Stdio::null());
+        let ended = command.output().await.unwrap();
+        assert!(ended.status.success(), "{ended:?}");
+        compiled.push(String::from_utf8(ended.stderr).unwrap().contains("compiling a component"));
+    }
+    assert_eq!(compiled, [true, false]);
+}
+
 /// The result without its cursor, which is never the same twice; and whether there was one.
 fn without_cursor(mut result: Value) -> (Value, bool) {
     let cursor = result.as_object_mut().unwrap().remove("nextCursor");

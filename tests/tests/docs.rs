@@ -1,0 +1,132 @@
+//! The documentation leads somewhere: what its links name is there, files, headings and tests alike.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use pulldown_cmark::{BrokenLink, CowStr, Event, LinkType, Options, Parser, Tag, TagEnd};
+
+/// What a page links to.
+struct Link {
+    shown: String,
+    to: String,
+}
+
+/// A page: its links, and the anchors of its headings.
+#[derive(Default)]
+struct Page {
+    links: Vec<Link>,
+    anchors: Vec<String>,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The README, and all of `docs/`.
+fn pages() -> Vec<PathBuf> {
+    let docs = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    docs.filter(|file| file.extension().is_some_and(|kind| kind == "md")).chain([root().join("README.md")]).collect()
+}
+
+/// A label that is defined nowhere leads to a file of its name, which is not there either.
+fn undefined<'t>(link: BrokenLink<'t>) -> Option<(CowStr<'t>, CowStr<'t>)> {
+    matches!(link.link_type, LinkType::Reference).then(|| (link.reference, "".into()))
+}
+
+impl Page {
+    fn of(file: &Path) -> Self {
+        let text = fs::read_to_string(file).unwrap();
+        let mut page = Self::default();
+        let (mut link, mut heading) = (None::<Link>, None::<String>);
+        for event in Parser::new_with_broken_link_callback(&text, Options::ENABLE_TABLES, Some(undefined)) {
+            match event {
+                Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
+                    link = Some(Link { shown: String::new(), to: dest_url.into_string() });
+                }
+                Event::End(TagEnd::Link | TagEnd::Image) => page.links.extend(link.take()),
+                Event::Start(Tag::Heading { .. }) => heading = Some(String::new()),
+                Event::End(TagEnd::Heading(_)) => page.anchors.extend(heading.take().as_deref().map(anchor)),
+                Event::Text(text) | Event::Code(text) => {
+                    let shown = link.as_mut().map(|link| &mut link.shown);
+                    shown.into_iter().chain(&mut heading).for_each(|shown| shown.push_str(&text));
+                }
+                _ => {}
+            }
+        }
+        page
+    }
+}
+
+/// The anchor of a heading, as forges make it.
+fn anchor(heading: &str) -> String {
+    let kept = heading.to_lowercase().replace(' ', "-");
+    kept.chars().filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).collect()
+}
+
+/// The file that a link of that page leads to, and the heading in it; none for what lies elsewhere.
+fn target<'l>(page: &Path, link: &'l Link) -> Option<(PathBuf, &'l str)> {
+    if link.to.contains("://") || link.to.starts_with("mailto:") {
+        return None;
+    }
+    let (file, heading) = link.to.split_once('#').unwrap_or((&link.to, ""));
+    match file {
+        "" => Some((page.to_owned(), heading)),
+        file => Some((page.parent().unwrap().join(file), heading)),
+    }
+}
+
+/// Whether that source has a test of that name.
+fn has_test(source: &Path, name: &str) -> bool {
+    let source = fs::read_to_string(source).unwrap();
+    let lines: Vec<_> = source.lines().map(str::trim_start).collect();
+    lines.windows(2).any(|pair| {
+        let [attribute, function] = pair else { return false };
+        let function = function.trim_start_matches("async ").strip_prefix("fn ");
+        let is_named = function.and_then(|rest| rest.strip_prefix(name)).is_some_and(|rest| rest.starts_with('('));
+        is_named && attribute.starts_with("#[") && attribute.contains("test")
+    })
+}
+
+#[test]
+fn every_link_leads_to_a_file_and_a_heading_that_are_there() {
+    let mut anchors = HashMap::new();
+    let mut astray = Vec::new();
+    for file in pages() {
+        for link in Page::of(&file).links {
+            let Some((to, heading)) = target(&file, &link) else { continue };
+            let is_there = to.exists()
+                && (heading.is_empty() || {
+                    let anchors = anchors.entry(to.clone()).or_insert_with(|| Page::of(&to).anchors);
+                    anchors.iter().any(|anchor| anchor == heading)
+                });
+            if !is_there {
+                astray.push(format!("{}: {}", file.display(), link.to));
+            }
+        }
+    }
+    assert!(astray.is_empty(), "{astray:#?}");
+}
+
+/// There, a link to a source shows either the end of its path, or the name of a test in it.
+#[test]
+fn every_test_on_the_page_of_practices_is_in_the_file_that_it_leads_to() {
+    let file = root().join("docs/practices.md");
+    let (mut tests, mut astray) = (0, Vec::new());
+    for link in Page::of(&file).links {
+        let Some((to, _)) = target(&file, &link).filter(|(to, _)| to.extension().is_some_and(|kind| kind == "rs"))
+        else {
+            continue;
+        };
+        if to.ends_with(&link.shown) {
+            continue;
+        }
+        tests += 1;
+        if !has_test(&to, &link.shown) {
+            astray.push(format!("{} in {}", link.shown, link.to));
+        }
+    }
+    assert!(astray.is_empty(), "{astray:#?}");
+    assert!(tests > 0);
+}
