@@ -6,6 +6,7 @@
 //!
 //! A host changes by [`Host::reload`] alone, and then as a whole: each request works with the *generation* of its beginning.
 
+mod asked;
 mod below;
 mod builder;
 mod dirs;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use tokio::sync::Mutex;
 
+use self::asked::told;
 use self::generation::Generation;
 use crate::access::Principal;
 use crate::catalog::{Catalog, Entries, PageRequest, Slot, Templates};
@@ -101,35 +103,51 @@ impl Host {
             let check = |entry: &Entry| if entry.listable { Ok(()) } else { Err("cannot be listed") };
             return self.list_below(who, parent, request.cursor, check).await;
         }
-        let now = self.generation.load_full();
-        let entries = Entries { parent: None, access: &now.access, principal: who };
-        self.catalog.page(&entries, &now.slots, now.page_request(who, request.cursor)).await
+        told(who, Operation::List, "", async {
+            let now = self.generation.load_full();
+            let entries = Entries { parent: None, access: &now.access, principal: who };
+            self.catalog.page(&entries, &now.slots, now.page_request(who, request.cursor)).await
+        })
+        .await
     }
 
     /// One page of all templates.
     pub async fn templates(&self, who: &Principal, cursor: Option<&str>) -> Result<Listing<EntryTemplate>, Error> {
-        let now = self.generation.load_full();
-        let templates = Templates { access: &now.access, principal: who };
-        self.catalog.page(&templates, &now.slots, now.page_request(who, cursor)).await
+        told(who, Operation::Templates, "", async {
+            let now = self.generation.load_full();
+            let templates = Templates { access: &now.access, principal: who };
+            self.catalog.page(&templates, &now.slots, now.page_request(who, cursor)).await
+        })
+        .await
     }
 
     /// Reads a resource: at least one content. Those with other URIs than the one asked for are of what is below it.
     pub async fn read(&self, who: &Principal, uri: &str) -> Result<Vec<Contents>, Error> {
-        let now = self.generation.load_full();
-        let target = now.resolve(who, Operation::Read, uri)?;
-        let plugin = target.slot.loaded()?;
-        let contents = plugin.read(&target.path).await.map_err(|fault| fault.answer(plugin.name(), uri))?;
-        now.readable(who, uri, contents)
+        told(who, Operation::Read, uri, async {
+            let now = self.generation.load_full();
+            let target = now.resolve(who, Operation::Read, uri)?;
+            let plugin = target.slot.loaded()?;
+            let contents = plugin.read(&target.path).await.map_err(|fault| fault.answer(plugin.name(), uri))?;
+            now.readable(who, uri, contents)
+        })
+        .await
     }
 
     /// Tells about a resource without reading it.
     pub async fn metadata(&self, who: &Principal, uri: &str) -> Result<Entry, Error> {
-        let now = self.generation.load_full();
-        now.resolve(who, Operation::Metadata, uri)?.stat(uri).await
+        told(who, Operation::Metadata, uri, async {
+            let now = self.generation.load_full();
+            now.resolve(who, Operation::Metadata, uri)?.stat(uri).await
+        })
+        .await
     }
 
     /// Completes a variable of a template. A template that is not there, or not for this principal, is not found.
     pub async fn complete(&self, who: &Principal, request: CompleteRequest<'_>) -> Result<Completion, Error> {
+        told(who, Operation::Complete, request.template, self.completed(who, &request)).await
+    }
+
+    async fn completed(&self, who: &Principal, request: &CompleteRequest<'_>) -> Result<Completion, Error> {
         let now = self.generation.load_full();
         let template = request.template;
         let (slot, routed) = now.router.route_template(template).map_err(|error| refused(&error, template))?;
@@ -145,7 +163,7 @@ impl Host {
             .await
             .map_err(|fault| fault.answer(plugin.name(), template))?;
         let offered = completion.values.len();
-        completion.values.retain(|value| now.may_know(who, &routed, &request, value));
+        completion.values.retain(|value| now.may_know(who, &routed, request, value));
         if completion.values.len() < offered {
             completion.total = None;
         }
@@ -180,6 +198,10 @@ impl Host {
     /// Subscribes to a resource. When this returns, every change from then on is told at least once.
     pub async fn subscribe(&self, subscriber: &Subscriber, uri: &str) -> Result<(), Error> {
         let who = subscriber.principal();
+        told(who, Operation::Subscribe, uri, self.subscribed(who, subscriber, uri)).await
+    }
+
+    async fn subscribed(&self, who: &Principal, subscriber: &Subscriber, uri: &str) -> Result<(), Error> {
         let now = self.generation.load_full();
         let target = now.resolve(who, Operation::Subscribe, uri)?;
         if !now.access.allows(who, Operation::Read, &target.uri) {

@@ -3,6 +3,7 @@
 //! Providers say which of their resources can be listed. The host holds them to it: nothing is listed below any other, and
 //! [`read_strictly`](Host::read_strictly) gives no contents of others with one.
 
+use super::asked::told;
 use super::{Generation, Host, Target};
 use crate::access::Principal;
 use crate::catalog::{Entries, PageRequest};
@@ -30,6 +31,10 @@ impl Host {
     ///
     /// A provider that gives others all the same breaks the contract: what is not of the resource is left out.
     pub async fn read_strictly(&self, who: &Principal, uri: &str) -> Result<Vec<Contents>, Error> {
+        told(who, Operation::Read, uri, self.strictly_read(who, uri)).await
+    }
+
+    async fn strictly_read(&self, who: &Principal, uri: &str) -> Result<Vec<Contents>, Error> {
         let now = self.generation.load_full();
         let target = now.resolve(who, Operation::Read, uri)?;
         let plugin = target.slot.loaded()?;
@@ -75,17 +80,20 @@ impl Host {
         cursor: Option<&str>,
         check: impl FnOnce(&Entry) -> Result<(), &'static str>,
     ) -> Result<Listing<Entry>, Error> {
-        let now = self.generation.load_full();
-        let target = now.resolve(who, Operation::List, parent)?;
-        let entries = Entries { parent: Some(&target.path), access: &now.access, principal: who };
-        let page = PageRequest { scope: target.uri.as_str(), ..now.page_request(who, cursor) };
-        let listing = self.catalog.page(&entries, std::slice::from_ref(target.slot), page).await?;
-        // Most providers refuse by themselves, and in words of their own: those come first.
-        let entry = target.stat(parent).await?;
-        match check(&entry) {
-            Ok(()) => Ok(listing),
-            Err(reason) => Err(Error::InvalidRequest { message: format!("{parent} {reason}") }),
-        }
+        told(who, Operation::List, parent, async {
+            let now = self.generation.load_full();
+            let target = now.resolve(who, Operation::List, parent)?;
+            let entries = Entries { parent: Some(&target.path), access: &now.access, principal: who };
+            let page = PageRequest { scope: target.uri.as_str(), ..now.page_request(who, cursor) };
+            let listing = self.catalog.page(&entries, std::slice::from_ref(target.slot), page).await?;
+            // Most providers refuse by themselves, and in words of their own: those come first.
+            let entry = target.stat(parent).await?;
+            match check(&entry) {
+                Ok(()) => Ok(listing),
+                Err(reason) => Err(Error::InvalidRequest { message: format!("{parent} {reason}") }),
+            }
+        })
+        .await
     }
 }
 

@@ -45,3 +45,17 @@ pub enum Error {
         plugin: String,
     },
 }
+
+impl Error {
+    /// What kind of error it is, in a word or two, for logs.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::NotFound { .. } => "not found",
+            Self::InvalidRequest { .. } => "invalid request",
+            Self::InvalidCursor => "invalid cursor",
+            Self::Denied { .. } => "denied",
+            Self::Unavailable { .. } => "unavailable",
+            Self::Internal { .. } => "internal",
+        }
+    }
+}

@@ -210,3 +210,22 @@ async fn the_command_line_sees_what_the_principal_sees() {
     assert!(refused.stderr.contains("there is no resource"), "{}", refused.stderr);
     run(["read", "git://repo/blob/main/z.txt", "--config", path]).await.success();
 }
+
+#[tokio::test]
+async fn who_asked_for_what_and_what_came_of_it_is_in_the_log_for_those_who_want_it() {
+    let repo = repo();
+    let config = ConfigFile::new().plugin(Plugin::git("repo", repo.path())).write();
+    let told = async |arguments: &[&str]| {
+        let options =
+            ["--log", "mcp_host::access=debug", "--log-format", "json", "--config", config.path().to_str().unwrap()];
+        let log = String::from_utf8(run([arguments, &options].concat()).await.stderr).unwrap();
+        let events = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+        let events = events.filter(|event| event["target"] == "mcp_host::access");
+        let fields = ["principal", "operation", "uri", "outcome"];
+        events.map(|event| fields.map(|field| event[field].as_str().unwrap().to_owned())).collect::<Vec<_>>()
+    };
+    let uri = "git://repo/blob/main/README.md";
+    assert_eq!(told(&["read", uri]).await, [["local", "read", uri, "ok"]]);
+    assert_eq!(told(&["read", uri, "--as", "anonymous"]).await, [["anonymous", "read", uri, "not found"]]);
+    assert_eq!(told(&["list"]).await, [["local", "list", "", "ok"]]);
+}

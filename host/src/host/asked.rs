@@ -1,0 +1,36 @@
+//! Who asked for what, and what came of it: one event for each request, of the target `mcp_host::access` and the level debug.
+//!
+//! Its fields are `principal`, `operation`, `uri` (empty for merged listings) and `outcome`: `ok`, or the kind of the error.
+//! A request that is given up before it is answered has one too.
+
+use crate::access::Principal;
+use crate::config::Operation;
+use crate::resource::Error;
+
+/// Answers a request, and tells of it in the log.
+pub(super) async fn told<T>(
+    who: &Principal,
+    operation: Operation,
+    uri: &str,
+    request: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    let mut asked = Asked { who, operation, uri, outcome: "given up" };
+    let answer = request.await;
+    asked.outcome = answer.as_ref().map_or_else(Error::kind, |_| "ok");
+    answer
+}
+
+/// A request that is told of when it is over, however it ends.
+struct Asked<'a> {
+    who: &'a Principal,
+    operation: Operation,
+    uri: &'a str,
+    outcome: &'static str,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        let Self { who, operation, uri, outcome } = self;
+        tracing::debug!(target: "mcp_host::access", principal = %who, %operation, uri, outcome);
+    }
+}
