@@ -216,9 +216,9 @@ async fn who_asked_for_what_and_what_came_of_it_is_in_the_log_for_those_who_want
     let repo = repo();
     let config = ConfigFile::new().plugin(Plugin::git("repo", repo.path())).write();
     let told = async |arguments: &[&str]| {
-        let options =
-            ["--log", "mcp_host::access=debug", "--log-format", "json", "--config", config.path().to_str().unwrap()];
-        let log = String::from_utf8(run([arguments, &options].concat()).await.stderr).unwrap();
+        let path = config.path();
+        let options = ["--log", "mcp_host::access=debug", "--log-format", "json", "--config", path.to_str().unwrap()];
+        let log = run([arguments, options.as_slice()].concat()).await.stderr;
         let events = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
         let events = events.filter(|event| event["target"] == "mcp_host::access");
         let fields = ["principal", "operation", "uri", "outcome"];

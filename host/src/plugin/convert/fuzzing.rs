@@ -1,5 +1,7 @@
 //! Answers that a fuzzer makes up, and what must hold of what is made of them.
 
+#![allow(clippy::expect_used, reason = "a test that cannot be set up fails")]
+
 use arbitrary::{Arbitrary, Result, Unstructured};
 
 use super::*;

@@ -9,7 +9,9 @@
 //! `text/{size}`, which is completed to three sizes. It computes as little as it can, so that what is measured is what lies
 //! around it.
 
-use mcp_provider::{Argument, Completion, Config, Contents, Entry, Failure, Info, Page, Provider, Result, Template, export};
+use mcp_provider::{
+    Argument, Completion, Config, Contents, Entry, Failure, Info, Page, Provider, Result, Template, export,
+};
 
 /// One line of text, line feed included.
 const LINE: &str = "0123456789 abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXY\n";
