@@ -37,10 +37,13 @@ mod signals;
 mod table;
 mod watch;
 
+use std::io;
 use std::process::ExitCode;
+use std::thread::available_parallelism;
 
 use anyhow::Context as _;
 use clap::Parser;
+use tokio::runtime::{Builder, Runtime};
 
 use self::arguments::{Arguments, Command};
 use self::context::Context;
@@ -64,8 +67,15 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// The threads of the transports. Writing an answer of megabytes as JSON keeps one busy for milliseconds; with more of them than
+/// processors, the operating system has small answers written meanwhile.
+fn threads() -> io::Result<Runtime> {
+    let processors = available_parallelism().map_or(1, usize::from);
+    Builder::new_multi_thread().worker_threads(processors.saturating_mul(2)).enable_all().build()
+}
+
 fn run(command: Command, context: &Context) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Runtime::new().context("cannot start threads")?;
+    let runtime = threads().context("cannot start threads")?;
     let ended = runtime.block_on(async {
         match command {
             Command::Serve(args) => args.run(context).await,

@@ -23,7 +23,7 @@ impl Soak {
         Plugins { fixtures: true }.run(workspace, progress)?;
         progress.say(&format!("soaking for {} minutes", self.minutes));
         let mut command = workspace.cargo(workspace.root());
-        command.args(["bench", "--package", "mcp-resource-host", "--bench", "changes", "--", "--soak"]);
+        command.args(["bench", "--workspace", "--bench", "changes", "--", "--soak"]);
         let passed = cargo::pass_through(command.arg(self.minutes.to_string()))?;
         ensure!(passed, "the soak failed; what failed is above");
         Ok(())

@@ -19,10 +19,14 @@ pub(super) enum Format {
 
 /// Reads a filter: levels, each for everything or, as `TARGET=LEVEL`, for one part.
 ///
-/// The protocol library logs every request, and every error that a client can provoke: unless its level is named, only
+/// The protocol library logs every request, and for errors every client that goes away: unless its level is named, only
 /// what is wrong with itself is logged.
 pub(super) fn filter(text: &str) -> Result<Targets, String> {
-    text.split(',').try_fold(Targets::new().with_target("rmcp", LevelFilter::ERROR), |targets, part| {
+    let mut targets = Targets::new();
+    if !text.contains("rmcp") {
+        targets = targets.with_target("rmcp", LevelFilter::ERROR).with_target("rmcp::service", LevelFilter::OFF);
+    }
+    text.split(',').try_fold(targets, |targets, part| {
         Ok(match part.split_once('=') {
             Some((target, name)) => targets.with_target(target.trim(), level(name)?),
             None => targets.with_default(level(part)?),
@@ -64,8 +68,9 @@ mod tests {
         assert!(filter.would_enable("mcp_resource_host::host", &Level::INFO));
         assert!(filter.would_enable("mcp_host::guest", &Level::INFO));
         assert!(!filter.would_enable("mcp_resource_host::host", &Level::DEBUG));
-        assert!(!filter.would_enable("rmcp::service", &Level::WARN));
-        assert!(filter.would_enable("rmcp::service", &Level::ERROR));
+        assert!(!filter.would_enable("rmcp::transport", &Level::WARN));
+        assert!(filter.would_enable("rmcp::transport", &Level::ERROR));
+        assert!(!filter.would_enable("rmcp::service", &Level::ERROR), "it takes a client that left for an error");
     }
 
     #[test]

@@ -140,7 +140,15 @@ impl Lane {
     }
 
     async fn run_heavy<F: Future>(self: Arc<Self>, mut call: Call<F>) -> Result<F::Output, Ended> {
-        poll_fn(|context| self.poll(&mut call, context)).await
+        poll_fn(|context| {
+            let polled = self.poll(&mut call, context);
+            if polled.is_pending() {
+                // The system would let a thread of whatever priority run for some ticks before another has its turn.
+                std::thread::yield_now();
+            }
+            polled
+        })
+        .await
     }
 
     /// Polls a call when it is its turn, and adds to what it has used of the processor.

@@ -1,14 +1,19 @@
 //! A good plugin beside a hostile one: what its callers notice.
 //!
-//! One client reads from the good plugin, and [`HOSTILE`] clients have the hostile one commit a deed as often as it lets
-//! them. In between they read something of it that works, so that the host has no reason to set it aside: this is the
-//! worst that a provider can do. The good plugin takes turns: alone, then beside a deed.
+//! One client reads from the good plugin. On a thread of their own, [`HOSTILE`] clients have the hostile one commit a deed as
+//! often as it lets them, with a [`REST`] after each: what is measured is what a plugin does to its neighbours, not what a
+//! flood of requests does to a server. In between they read something of it that works, so that the host has no reason to set
+//! it aside. The good plugin takes turns: alone, then beside a deed. The last row, a plugin that just answers, is what any
+//! other use of the machine costs.
 
+use std::net::SocketAddr;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use mcp_host_tests::{ConfigFile, Plugin, WrittenConfig};
 use rmcp::model::ProtocolVersion;
-use tokio::task::JoinSet;
+use tokio::runtime;
+use tokio::sync::oneshot;
 
 use crate::http::HttpClient;
 use crate::load::{self, Client, Sample};
@@ -20,6 +25,9 @@ use crate::table;
 
 /// Clients of the hostile plugin: as many as it may have calls at once, and as many again that wait.
 const HOSTILE: usize = 16;
+
+/// For how long a hostile client does nothing after each answer.
+const REST: Duration = Duration::from_millis(10);
 
 /// What the guest `unruly` does, with what is said of it.
 const DEEDS: [(&str, &str); 13] = [
@@ -49,9 +57,9 @@ pub(crate) async fn run(options: &Options) {
         let (mut alone, mut beside) = (Sample::default(), Sample::default());
         for _ in 0..options.rounds() {
             alone.add(turn(&server, &mut good, options.span()).await);
-            let hostile = attack(address, deed).await;
+            let attack = Attack::begin(address, deed);
             beside.add(turn(&server, &mut good, options.span() * 2).await);
-            drop(hostile);
+            attack.end();
         }
         rows.push(row(what, &alone, &beside, &server));
         server.end().await;
@@ -73,21 +81,43 @@ fn config() -> WrittenConfig {
     ConfigFile::new().open().plugin(sizes()).plugin(Plugin::unruly("bad")).write()
 }
 
-/// Clients that attack until they are dropped.
-async fn attack(address: std::net::SocketAddr, deed: &'static str) -> JoinSet<()> {
-    let mut clients = JoinSet::new();
-    for _ in 0..HOSTILE {
-        let mut client = HttpClient::connect(address, ProtocolVersion::V_2026_07_28).await;
-        clients.spawn(async move {
-            loop {
-                // Whatever comes back, a refusal too.
-                for path in [deed, "good"] {
-                    client.try_ask(&Question::read("an attack", &format!("unruly://bad/{path}"), 0)).await;
+/// Clients that attack, on a thread of their own.
+struct Attack {
+    end: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Attack {
+    fn begin(address: SocketAddr, deed: &'static str) -> Self {
+        let (end, ended) = oneshot::channel();
+        let thread = thread::spawn(move || {
+            let runtime = runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            runtime.block_on(async {
+                for _ in 0..HOSTILE {
+                    tokio::spawn(attack(address, deed));
                 }
-            }
+                // Whoever begins an attack ends it.
+                let _ = ended.await;
+            });
         });
+        Self { end, thread }
     }
-    clients
+
+    fn end(self) {
+        drop(self.end);
+        self.thread.join().expect("the attack does not fail");
+    }
+}
+
+async fn attack(address: SocketAddr, deed: &'static str) {
+    let mut client = HttpClient::connect(address, ProtocolVersion::V_2026_07_28).await;
+    loop {
+        // Whatever comes back, a refusal too.
+        for path in [deed, "good"] {
+            client.try_ask(&Question::read("an attack", &format!("unruly://bad/{path}"), 0)).await;
+            tokio::time::sleep(REST).await;
+        }
+    }
 }
 
 /// The good plugin's turn, after a quarter of that to get warm.

@@ -7,7 +7,7 @@ use std::thread::available_parallelism;
 /// Builds the binary, as this program was built, and the components. It takes a few seconds when there is nothing to
 /// do.
 pub(crate) fn everything() {
-    let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
+    let profile = if cfg!(debug_assertions) { "dev" } else { "bench" };
     // Of the whole workspace, so that the dependencies are those that are built already.
     cargo(&["build", "--profile", profile, "--workspace", "--bin", "mcp-host"]);
     cargo(&["xtask", "plugins", "--fixtures"]);
