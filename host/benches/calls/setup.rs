@@ -35,13 +35,14 @@ pub(crate) fn requests() -> Vec<Request> {
     reads.chain([Request::List]).collect()
 }
 
-/// A host with one plugin, whose instances are as said, and the limits that plugins have by default.
+/// A host with one plugin, whose instances are as said, and the limits that plugins have by default but for the rate.
 pub(crate) async fn host(kept: &Kept, instances: Option<Instances>) -> Host {
     build_fixtures();
     let component = root().join("target/plugins/fixtures/sizes.wasm");
     let name = "sizes".parse().expect("a name");
     let mut plugin = Plugin::new(name, component, "sizes:///".parse().expect("a mount"));
     plugin.instances = instances;
+    plugin.limits.rate = 1_000_000.try_into().expect("it is in range");
     plugin.config.insert("count".to_owned(), COUNT.to_string());
     let mut config = Config::new().plugin(plugin).expect("there is one plugin");
     config.server.cache = Some(Path::new(env!("CARGO_TARGET_TMPDIR")).join("components"));

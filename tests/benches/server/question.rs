@@ -27,7 +27,7 @@ impl Question {
 
     /// Lists the templates.
     pub(crate) fn templates() -> Self {
-        Self { what: "list templates".to_owned(), method: "resources/templates/list", params: json!({}), least: 150 }
+        Self { what: "list templates".to_owned(), method: "resources/templates/list", params: json!({}), least: 100 }
     }
 
     /// Completes the variable of a template.

@@ -81,10 +81,15 @@ pub(crate) async fn run(options: &Options) {
     measure(Face::Stdio, &contenders[1..], options).await;
 }
 
-/// A host with the guest `sizes`, and all limits as they are by default.
+/// A host with the guest `sizes`, and all limits of it as they are by default but for the rate.
 pub(crate) fn config(sizes: Plugin) -> WrittenConfig {
     let count = i64::try_from(COUNT).expect("it is small");
-    ConfigFile::new().open().plugin(sizes.config("count", count)).write()
+    // Connections wait while the other servers have their turn.
+    ConfigFile::new()
+        .open()
+        .http_limit("idle", "1h")
+        .plugin(sizes.config("count", count).limit("rate", 1_000_000))
+        .write()
 }
 
 /// The guest `sizes` as a plugin.
