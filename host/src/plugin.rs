@@ -2,7 +2,8 @@
 //!
 //! [`Plugins`] starts the engine and loads plugins; a [`Plugin`] is a loaded one, with one method for each function of the
 //! contract. Each call gets a fresh instance with the plugin's grants, or one that is kept if the plugin opted into that
-//! (`instances`), and runs on the guest threads under the plugin's limits:
+//! (`instances`), and begins on the caller's thread and goes on on guest threads (`threads`), under the plugin's
+//! limits:
 //!
 //! | bound | by |
 //! |---|---|

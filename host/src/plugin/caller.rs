@@ -135,7 +135,7 @@ impl Caller {
         let caller = self.clone();
         let call = self.engine.threads.call(&self.lane, async move {
             let (answer, instance) = caller.run(room, run).await;
-            // An instance that serves no other call ends here, on a guest thread, and before its place is free.
+            // An instance that serves no other call ends here, where the call ended, and before its place is free.
             let instance = instance.filter(|_| caller.pool.is_some());
             Outcome { answer, instance, place }
         });

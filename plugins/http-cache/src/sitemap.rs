@@ -1,6 +1,7 @@
 //! Sitemaps: the pages that a site names itself (the protocol of sitemaps.org).
 //!
-//! A sitemap is a page like any other: fetched through the cache, and no oftener than its freshness asks for. An index leads to
+//! A sitemap is a page like any other: fetched through the cache, and no oftener than its freshness asks for, but by calls that
+//! come at the same time. An index leads to
 //! further ones, in one step. Only pages of the sitemap's own host count, as the protocol has it; packed sitemaps are passed
 //! over. One that cannot be had is passed over, too: the listing has the rest.
 

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use mcp_host_tests::{ConfigFile, Plugin, Revision, Rule, StdioWire, fixture, run};
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 use serde_json::{Value, json};
+
+use crate::chance::cases;
 
 /// A plugin that lists so many resources; none lists nothing and fails.
 type Count = Option<usize>;
@@ -46,12 +47,7 @@ async fn pages(config: ConfigFile, who: &str) -> Vec<Value> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: 32,
-        rng_seed: RngSeed::Fixed(1),
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(cases(32))]
 
     #[test]
     fn a_listing_in_pages_of_any_size_is_what_the_plugins_list_and_the_principal_may_see(

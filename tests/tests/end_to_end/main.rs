@@ -14,6 +14,7 @@
 mod access;
 mod bad_input;
 mod broken;
+mod chance;
 mod cli;
 mod conformance;
 mod crooked;

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use mcp_host_tests::{ConfigFile, Http, Plugin, Revision, Rule, StdioWire, fixture, run};
 use proptest::collection::btree_set;
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 use serde_json::{Value, json};
 
 use super::{SEP_2093, end, listed, pages, served, sources, uri, with};
+use crate::chance::cases;
 
 fn child(n: usize) -> String {
     format!("sample://a/shelf/{n:03}")
@@ -30,12 +30,7 @@ async fn shelf(count: usize, hidden: &BTreeSet<usize>, size: i64) -> Vec<Value> 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: 32,
-        rng_seed: RngSeed::Fixed(1),
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(cases(32))]
 
     #[test]
     fn children_in_pages_of_any_size_are_all_that_the_principal_may_see(
