@@ -39,7 +39,6 @@ mod watch;
 
 use std::io;
 use std::process::ExitCode;
-use std::thread::available_parallelism;
 
 use anyhow::Context as _;
 use clap::Parser;
@@ -48,6 +47,7 @@ use tokio::runtime::{Builder, Runtime};
 use self::arguments::{Arguments, Command};
 use self::context::Context;
 use self::failure::Failure;
+use crate::scheduling::take_short_turns;
 
 /// Runs the command that this process was started with.
 ///
@@ -67,11 +67,9 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// The threads of the transports. Writing an answer of megabytes as JSON keeps one busy for milliseconds; with more of them than
-/// processors, the operating system has small answers written meanwhile.
+/// The threads of the transports, as many as there are processors.
 fn threads() -> io::Result<Runtime> {
-    let processors = available_parallelism().map_or(1, usize::from);
-    Builder::new_multi_thread().worker_threads(processors.saturating_mul(2)).enable_all().build()
+    Builder::new_multi_thread().on_thread_start(take_short_turns).enable_all().build()
 }
 
 fn run(command: Command, context: &Context) -> Result<(), Failure> {

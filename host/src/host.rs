@@ -185,6 +185,12 @@ impl Host {
         self.watches.is_watching()
     }
 
+    /// Runs work that takes long, for the sake of one request, where it keeps no other from its answer. None if it panics.
+    #[cfg(feature = "server")]
+    pub(crate) async fn aside<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        self.plugins.aside(work).await
+    }
+
     /// Whether that operation gives every principal the same answers, by the rules.
     pub fn is_same_for_all(&self, operation: Operation) -> bool {
         self.generation.load().access.is_same_for_all(operation)

@@ -2,6 +2,11 @@
 
 use std::process::ExitCode;
 
+/// Answers are made on one thread and often freed on another, for which the system's allocator has threads wait for one another.
+#[cfg(not(target_env = "msvc"))]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     // First thing: a host starts this very program to compile components.
     mcp_resource_host::plugin::run_compiler();

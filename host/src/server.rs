@@ -1,7 +1,8 @@
 //! The MCP server: the façade on the wire, over stdio and over streamable HTTP.
 //!
-//! rmcp speaks the protocol: framing, sessions, revisions. What is here is the rest: turning its requests into the
-//! façade's and the answers into MCP objects ([`wire`]), saying who asks, keeping other sites' pages out, and ending in order.
+//! Requests for resources are taken from the message as it came in, and answered ([`requests`]) with MCP objects ([`wire`]). rmcp
+//! speaks the rest of the protocol: how sessions begin and end, subscriptions, streams of events, and the words in which is
+//! refused what is not in order. What is here beside that: saying who asks, keeping other sites' pages out, and ending in order.
 //! The session-based revisions (2024-11-05 to 2025-11-25) and the stateless one (2026-07-28) are served by the same code,
 //! told apart per request.
 //!
@@ -9,6 +10,7 @@
 //! closed. How long that takes is bounded by the limits of the plugins that are being asked.
 
 mod about;
+mod client;
 mod client_log;
 mod error;
 mod extensions;
@@ -17,6 +19,7 @@ mod http;
 mod live;
 mod message;
 mod params;
+mod requests;
 mod revision;
 mod stdio;
 pub mod wire;

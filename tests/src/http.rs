@@ -1,8 +1,13 @@
 //! A server that speaks streamable HTTP on loopback.
 
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use reqwest::{RequestBuilder, Response};
 use rmcp::transport::StreamableHttpClientTransport;
+use rustix::net::getpeername;
+use rustix::net::sockopt::tcp_nodelay;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -65,6 +70,14 @@ impl Http {
     /// The first line of its log that contains that text, as soon as there is one.
     pub async fn log_line(&self, wanted: &str) -> String {
         self.process.stderr().line_with(wanted).await
+    }
+
+    /// Whether what it writes to the client at that address is sent at once (`TCP_NODELAY`).
+    pub fn sends_at_once(&self, client: SocketAddr) -> bool {
+        let sockets = self.process.sockets();
+        let is_to_client = |socket: &&OwnedFd| getpeername(socket).ok().flatten() == Some(client.into());
+        let socket = sockets.iter().find(is_to_client).expect("it has a connection to that client");
+        tcp_nodelay(socket).expect("TCP has that option")
     }
 
     /// Sends it a signal.

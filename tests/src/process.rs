@@ -1,8 +1,10 @@
 //! A server process, from its start to its end in order.
 
+use std::os::fd::OwnedFd;
 use std::process::Stdio;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::fs::{FileType, fstat};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, kill_process, pidfd_getfd, pidfd_open};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
@@ -85,6 +87,16 @@ impl Process {
         // One that was closed meanwhile watches nothing.
         let infos = files.filter_map(|file| std::fs::read_to_string(file.ok()?.path()).ok());
         infos.map(|info| info.lines().filter(|line| line.starts_with("inotify wd:")).count()).sum()
+    }
+
+    /// Its sockets, as they are now: what is read from them is not read by it.
+    pub(crate) fn sockets(&self) -> Vec<OwnedFd> {
+        let process = pidfd_open(self.id(), PidfdFlags::empty()).expect("it still runs");
+        let files = std::fs::read_dir(format!("/proc/{}/fd", self.id().as_raw_nonzero())).expect("a process has files");
+        let numbers = files.filter_map(|file| file.ok()?.file_name().to_str()?.parse().ok());
+        // One may be closed meanwhile.
+        let copies = numbers.filter_map(|number| pidfd_getfd(&process, number, PidfdGetfdFlags::empty()).ok());
+        copies.filter(|copy| fstat(copy).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_socket())).collect()
     }
 
     /// Waits until it ends by itself, as it must once it was told to or its input is closed.

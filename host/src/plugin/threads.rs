@@ -9,15 +9,16 @@
 //! Threads take turns at the calls that are ready. That alone would make everyone wait for everyone: beside eight guests that
 //! spin, a call would wait eight ticks for each of its turns. So there are two bounds more:
 //!
-//! - The calls of one plugin are on as many threads as there are processors, at most. Further ones queue in their plugin's
+//! - Once they are there, the calls of one plugin are on as many threads as there are processors, at most. Further ones queue in their plugin's
 //!   [`Lane`], not in the threads' queues, where they would be before the calls of others.
-//! - A call that has computed for [`LIGHT`] moves over to the *heavy* threads, and for [`HEAVY_FOR`] from then on the calls of its
-//!   plugin begin there, and not with their callers. They have a lower priority, so the operating system has a light call run at once, not at the
-//!   next tick; and there are twice as many of them as processors, so that a plugin that is heavy for good reason finds one
-//!   beside a plugin that spins.
+//! - A call that has computed for [`LIGHT`] moves over to the *heavy* threads, and for [`HEAVY_TIMES`] as long from then on the
+//!   calls of its plugin begin there, and not with their callers: a call that took a little longer for once says little of those
+//!   after it. Heavy threads have a lower priority, so the operating system has a light call run at once, not at the next tick;
+//!   and there are twice as many of them as processors, so that a plugin that is heavy for good reason finds one beside a plugin
+//!   that spins.
 //!
-//! So a light call of another plugin should wait for at most a tick (1 ms) at a time. What counts is processor time, not time
-//! that went by: nobody becomes heavy because the machine is busy.
+//! So a light call of another plugin should wait for at most a tick (0.5 ms) at a time. What counts is processor time, not time
+//! that went by ([`Timer`]): nobody becomes heavy because the machine is busy.
 
 use std::any::Any;
 use std::future::poll_fn;
@@ -25,7 +26,7 @@ use std::io;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
@@ -39,10 +40,16 @@ use tokio::task::JoinError;
 use tokio_util::sync::PollSemaphore;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::scheduling;
+
 /// For how long a call may compute and still be light.
 const LIGHT: Duration = Duration::from_millis(1);
-/// For how long after a heavy call all of its plugin are.
-const HEAVY_FOR: Duration = Duration::from_secs(10);
+/// For how many polls after one that was long by the wall clock all are timed exactly.
+const SUSPECT_FOR: u32 = 32;
+/// For how many times as long as a heavy call has computed all of its plugin are heavy from then on.
+const HEAVY_TIMES: u32 = 100;
+/// The longest that this is.
+const HEAVY_MOST: Duration = Duration::from_secs(10);
 
 /// The guest threads of one engine.
 pub(super) struct Threads {
@@ -63,7 +70,7 @@ impl Threads {
                 heavy
                     .thread_name("heavy-guest")
                     .worker_threads(processors.saturating_mul(2))
-                    .on_thread_start(lower_priority),
+                    .on_thread_start(scheduling::give_way),
             )?,
             processors,
         })
@@ -75,6 +82,7 @@ impl Threads {
             heavy: self.heavy.handle.clone(),
             turns: Arc::new(Semaphore::new(self.processors)),
             start: Instant::now(),
+            suspect: AtomicU32::new(0),
             heavy_until: AtomicU64::new(0),
         })
     }
@@ -92,7 +100,7 @@ impl Threads {
         if !lane.is_heavy() {
             let begun = poll_fn(|context| {
                 let _runtime = self.light.handle.enter();
-                Poll::Ready(lane.poll(&mut call, context))
+                Poll::Ready(lane.run_on(&mut call, context))
             });
             if let Poll::Ready(output) = begun.await {
                 return output;
@@ -106,6 +114,12 @@ impl Threads {
         AbortOnDropHandle::new(task).await?
     }
 
+    /// Runs work of the host that takes long for a client's sake, on the heavy threads. None if it panics.
+    #[cfg(feature = "server")]
+    pub(super) async fn aside<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        AbortOnDropHandle::new(self.heavy.handle.spawn(async { work() })).await.ok()
+    }
+
     /// Runs something that is no call.
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortOnDropHandle<()> {
         AbortOnDropHandle::new(self.light.handle.spawn(task))
@@ -117,6 +131,8 @@ pub(super) struct Lane {
     heavy: Handle,
     turns: Arc<Semaphore>,
     start: Instant,
+    /// How many polls are still to be timed exactly.
+    suspect: AtomicU32,
     /// Until when the plugin is heavy, in milliseconds from the start.
     heavy_until: AtomicU64,
 }
@@ -152,16 +168,34 @@ impl Lane {
         .await
     }
 
-    /// Polls a call when it is its turn, and adds to what it has used of the processor.
+    /// Polls a call when it is its turn.
     fn poll<F: Future>(&self, call: &mut Call<F>, context: &mut Context<'_>) -> Poll<Result<F::Output, Ended>> {
         let _turn = ready!(call.turn.poll(&self.turns, context));
-        let before = processor_time();
+        self.run_on(call, context)
+    }
+
+    /// Polls a call, and adds to what it has used of the processor.
+    fn run_on<F: Future>(&self, call: &mut Call<F>, context: &mut Context<'_>) -> Poll<Result<F::Output, Ended>> {
+        let timer = Timer::start(self.is_suspect());
         let polled = call.future.as_mut().poll(context);
-        call.used = call.used.saturating_add(processor_time().saturating_sub(before));
+        match timer.computed() {
+            Some(computed) => call.used = call.used.saturating_add(computed),
+            None => self.suspect.store(SUSPECT_FOR, Ordering::Relaxed),
+        }
         if call.used >= LIGHT {
-            self.heavy_until.store(self.now().saturating_add(HEAVY_FOR.as_millis() as u64), Ordering::Relaxed);
+            let heavy_for = call.used.saturating_mul(HEAVY_TIMES).min(HEAVY_MOST);
+            self.heavy_until.fetch_max(self.now().saturating_add(millis(heavy_for)), Ordering::Relaxed);
         }
         polled.map_err(|panic| Ended::Panicked(panic_message(&*panic)))
+    }
+
+    /// Whether a poll is to be timed exactly.
+    fn is_suspect(&self) -> bool {
+        let left = self.suspect.load(Ordering::Relaxed);
+        if left > 0 {
+            self.suspect.store(left.saturating_sub(1), Ordering::Relaxed);
+        }
+        left > 0
     }
 
     fn is_heavy(&self) -> bool {
@@ -170,8 +204,12 @@ impl Lane {
     }
 
     fn now(&self) -> u64 {
-        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+        millis(self.start.elapsed())
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A call under way.
@@ -251,15 +289,25 @@ impl Drop for Group {
     }
 }
 
-/// Has the operating system prefer other threads to this one. Only Linux has priorities of threads; elsewhere the epoch alone
-/// makes room for others.
-fn lower_priority() {
-    #[cfg(target_os = "linux")]
-    {
-        /// Beside a thread of normal priority, a tenth of the processor.
-        const NICENESS: i32 = 10;
-        if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
-            tracing::debug!(%error, "heavy guests keep the normal priority");
+/// Says how long a poll computes.
+///
+/// To ask for a thread's processor time is a system call, and a small call would spend a good part of its time in two of
+/// them. So as long as polls are short by the wall clock, which they then are by any clock, it is not asked for.
+enum Timer {
+    Wall(Instant),
+    Exact(Duration),
+}
+
+impl Timer {
+    fn start(is_exact: bool) -> Self {
+        if is_exact { Self::Exact(processor_time()) } else { Self::Wall(Instant::now()) }
+    }
+
+    /// How long it was; none if that is not known, because the time that went by may have been others'.
+    fn computed(self) -> Option<Duration> {
+        match self {
+            Self::Wall(began) => Some(began.elapsed()).filter(|passed| *passed < LIGHT),
+            Self::Exact(before) => Some(processor_time().saturating_sub(before)),
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | error | code | `data` |
 //! |---|---|---|
-//! | not found | -32002, and -32602 from revision 2026-07-28 on (rmcp sees to that) | `uri` |
+//! | not found | -32002, and -32602 from revision 2026-07-28 on | `uri` |
 //! | invalid request, invalid cursor | -32602 | |
 //! | denied | -32602 | `kind: "denied"` |
 //! | unavailable | -32603 | `kind: "unavailable"`, `plugin`, `retryAfterMs` if known |
@@ -12,12 +12,16 @@ use rmcp::ErrorData;
 use rmcp::model::ErrorCode;
 use serde_json::{Value, json};
 
+use super::revision::Revision;
 use crate::resource::Error;
 
-/// The JSON-RPC error for that error.
-pub(super) fn to_rpc(error: &Error) -> ErrorData {
+/// The JSON-RPC error for that error, in that revision.
+pub(super) fn to_rpc(error: &Error, revision: Revision) -> ErrorData {
     let (code, data) = match error {
-        Error::NotFound { uri } => (ErrorCode::RESOURCE_NOT_FOUND, json!({ "uri": uri })),
+        Error::NotFound { uri } if revision.has_code_for_not_found() => {
+            (ErrorCode::RESOURCE_NOT_FOUND, json!({ "uri": uri }))
+        }
+        Error::NotFound { uri } => (ErrorCode::INVALID_PARAMS, json!({ "uri": uri })),
         Error::InvalidRequest { .. } | Error::InvalidCursor => (ErrorCode::INVALID_PARAMS, Value::Null),
         Error::Denied { .. } => (ErrorCode::INVALID_PARAMS, json!({ "kind": "denied" })),
         Error::Unavailable { plugin, retry_after, .. } => {

@@ -1,16 +1,17 @@
 //! MCP over streamable HTTP, at `/mcp`; and `/healthz`, which answers 200 while the server takes requests.
 //!
-//! What a request to `/mcp` goes through, from the outside to rmcp:
+//! What a request to `/mcp` goes through, from the outside in:
 //!
 //! | module | does |
 //! |---|---|
 //! | [`connection`], [`tls`], [`activity`] | takes it, over HTTP/1.1 or HTTP/2, with or without TLS, within limits |
 //! | [`sites`] | keeps out what pages of other sites ask |
 //! | [`cors`] | lets pages that the config names see the answer |
-//! | [`accept`] | reads `Accept` as RFC 9110 has it |
 //! | [`compress`] | compresses the answer for those who ask for it |
+//! | [`accept`] | reads `Accept` as RFC 9110 has it |
 //! | [`posted`], [`in_flight`] | checks the message |
-//! | [`diverted`] | has rmcp pass on what an extension answers |
+//! | [`standing`] | says whether it can be answered at once: a [request for resources](super::requests) that is in order |
+//! | [`onward`] | has rmcp answer the rest |
 //! | [`sessions`] | follows the session, and ends it when it is idle |
 //!
 //! How HTTP is spoken stands in `[http]` of the config, and is looked up there for each connection and request: a reload
@@ -21,34 +22,32 @@ mod activity;
 mod compress;
 mod connection;
 mod cors;
-mod diverted;
 mod guarded;
 mod in_flight;
+mod onward;
 mod posted;
 mod sessions;
 mod sites;
+mod standing;
 mod tls;
 
-use std::io;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::http::Method;
+use axum::middleware::from_fn_with_state;
 use axum::response::Response;
-use axum::routing::get;
-use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
-use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use axum::routing::{any, get};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use self::connection::Connections;
 use self::guarded::Guarded;
+use self::onward::Onward;
 use self::posted::Posts;
 use self::sessions::Sessions;
-use super::about::About;
-use super::handler::{Face, Handler};
 use super::{MAX_DRAIN, ServeError};
 use crate::access::Principal;
 use crate::host::Host;
@@ -72,15 +71,13 @@ pub async fn serve_http(host: Arc<Host>, listener: TcpListener, shutdown: Cancel
     let sessions = Arc::new(Sessions::new(host.clone()));
     let idling = sessions.clone();
     let idling = AbortOnDropHandle::new(tokio::spawn(async move { idling.end_idle().await }));
-    let service = mcp_service(host.clone(), &sessions, streams.clone(), shutdown.clone());
+    let onward = Arc::new(Onward::new(host.clone(), sessions, streams.clone(), shutdown.clone()));
+    let posts = Posts::new(host.clone(), onward.clone());
+    let endpoint = Arc::new(Endpoint { posts, onward, requests: requests.clone() });
     let app = Router::new()
-        .route_service(ENDPOINT, service)
-        .layer(from_fn_with_state(sessions, sessions::follow))
-        .layer(from_fn_with_state(Posts::to(host.clone()), posted::check))
+        .route(ENDPOINT, any(async |State(endpoint): State<Arc<Endpoint>>, request| endpoint.answer(request).await))
+        .with_state(endpoint)
         .layer(compress::layer())
-        .layer(from_fn_with_state(requests.clone(), track))
-        .layer(from_fn(identify))
-        .layer(from_fn(accept::normalise))
         .layer(from_fn_with_state(host.clone(), cors::share))
         .layer(from_fn_with_state(host.clone(), sites::check))
         .route("/healthz", get(async || "ok\n"));
@@ -97,35 +94,30 @@ pub async fn serve_http(host: Arc<Host>, listener: TcpListener, shutdown: Cancel
     Ok(())
 }
 
-fn mcp_service(
-    host: Arc<Host>,
-    sessions: &Sessions,
-    streams: CancellationToken,
-    ending: CancellationToken,
-) -> StreamableHttpService<Handler, LocalSessionManager> {
-    // Who may ask, and how long a body is, has been checked when rmcp sees a request.
-    let config = StreamableHttpServerConfig::default()
-        .with_json_response(true)
-        .disable_allowed_hosts()
-        .with_max_request_body_bytes(usize::MAX)
-        .with_sse_keep_alive(Some(host.config().http.keep_alive.duration()))
-        .with_cancellation_token(streams);
-    let about = Arc::new(About::default());
-    let handler = move || Ok::<_, io::Error>(Handler::new(host.clone(), about.clone(), Face::Http, ending.clone()));
-    StreamableHttpService::new(handler, sessions.manager(), config)
+/// Answers those who may ask.
+struct Endpoint {
+    posts: Posts,
+    onward: Arc<Onward>,
+    /// The requests in flight. Streams that a client opens to wait on do not count.
+    requests: TaskTracker,
 }
 
-/// Says who asks. Nothing is known of anyone yet but that they are on this machine.
-async fn identify(mut request: Request, next: Next) -> Response {
-    request.extensions_mut().insert(Principal::ANONYMOUS);
-    next.run(request).await
-}
-
-/// Counts a request as in flight until its answer has been sent. Streams that a client opens to wait on do not count.
-async fn track(State(requests): State<TaskTracker>, request: Request, next: Next) -> Response {
-    if request.method() != axum::http::Method::POST {
-        return next.run(request).await;
+impl Endpoint {
+    async fn answer(&self, mut request: Request) -> Response {
+        let in_flight = (request.method() == Method::POST).then(|| self.requests.token());
+        // Nothing is known of anyone yet but that they are on this machine.
+        let who = Principal::ANONYMOUS;
+        let method = request.method().clone();
+        accept::normalise(&method, request.headers_mut());
+        request.extensions_mut().insert(who.clone());
+        let response = match posted::is_message(&request) {
+            true => self.posts.answer(request, &who).await,
+            false => self.onward.answer(request).await,
+        };
+        match in_flight {
+            // Until the answer has been sent.
+            Some(in_flight) => response.map(|body| Guarded::body(body, in_flight)),
+            None => response,
+        }
     }
-    let in_flight = requests.token();
-    next.run(request).await.map(|body| Guarded::body(body, in_flight))
 }

@@ -6,14 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::stream::{FuturesUnordered, TryStreamExt};
+use rmcp::RoleServer;
 use rmcp::model::{ResourceUpdatedNotificationParam, SubscriptionFilter};
 use rmcp::service::{Peer, SubscriptionContext};
-use rmcp::{ErrorData, RoleServer};
 use tokio::sync::{Mutex, OnceCell};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::error::to_rpc;
 use crate::access::Principal;
 use crate::host::Host;
 use crate::resource::Error;
@@ -66,10 +65,10 @@ impl Session {
     }
 
     /// `resources/unsubscribe`. That there is no such subscription is no error.
-    pub(super) async fn unsubscribe(&self, host: &Host, uri: &str) -> Result<(), ErrorData> {
+    pub(super) async fn unsubscribe(&self, host: &Host, uri: &str) -> Result<(), Error> {
         let Some(live) = self.live.get() else { return Ok(()) };
         let _none_on_its_way = live.delivering.lock().await;
-        host.unsubscribe(&live.subscriber, uri).map_err(|error| to_rpc(&error))
+        host.unsubscribe(&live.subscriber, uri)
     }
 
     async fn live(&self, host: &Host, who: &Principal, client: &Peer<RoleServer>) -> &Live {

@@ -11,8 +11,11 @@
 //! The answer has the `id` of the request where that could be read, and otherwise none. What is not a request is never
 //! answered.
 
+use std::sync::LazyLock;
+
 use rmcp::ErrorData;
-use rmcp::model::{ErrorCode, RequestId, ServerJsonRpcMessage};
+use rmcp::model::{ClientCapabilities, ErrorCode, RequestId, ServerJsonRpcMessage};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::params::{self, Malformed};
@@ -24,8 +27,9 @@ pub(super) const MAX_BATCH: usize = 64;
 /// Why a second handshake is refused.
 pub(super) const SECOND_INITIALIZE: &str = "the session is open: `initialize` comes once, and first";
 
-/// The key in `_meta` that makes a request one without a session.
+/// The keys in `_meta` that make a request one without a session.
 const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
 /// What a client sent at once.
 #[derive(Debug)]
@@ -93,13 +97,51 @@ impl Refusal {
     }
 }
 
+/// What a request says of its revision for itself, in `_meta`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Said<'a> {
+    /// Nothing: it is that of its session.
+    Nothing,
+    /// That it is of this revision, and all else that a request without a session has to say.
+    Whole(&'a str),
+    /// That it is of this revision, and no more.
+    Partly(&'a str),
+}
+
 impl Message {
+    /// The parameters, as they were sent; an empty object where there are none, which some libraries write as `null`.
+    pub(super) fn params(&self) -> &Value {
+        static NONE: LazyLock<Value> = LazyLock::new(|| Value::Object(Map::new()));
+        self.value.get("params").filter(|params| !params.is_null()).unwrap_or(&NONE)
+    }
+
+    /// What a request says of its revision.
+    pub(super) fn said(&self) -> Said<'_> {
+        let meta = self.params().get("_meta");
+        let Some(named) = meta.and_then(|meta| meta.get(PROTOCOL_VERSION)).and_then(Value::as_str) else {
+            return Said::Nothing;
+        };
+        let capabilities = meta.and_then(|meta| meta.get(CLIENT_CAPABILITIES));
+        match capabilities.is_some_and(|capabilities| ClientCapabilities::deserialize(capabilities).is_ok()) {
+            true => Said::Whole(named),
+            false => Said::Partly(named),
+        }
+    }
+
     /// Whether a request says for itself that it is of a revision without sessions.
     pub(super) fn is_stateless(&self) -> bool {
-        let meta = self.value.get("params").and_then(|params| params.get("_meta"));
-        let named = meta.and_then(|meta| meta.get(PROTOCOL_VERSION)).and_then(Value::as_str);
-        // Revisions are dates, so those to come are later too.
-        named >= Some(Revision::Jul2026.name())
+        match self.said() {
+            // Revisions are dates, so those to come are later too.
+            Said::Whole(named) | Said::Partly(named) => named >= Revision::Jul2026.name(),
+            Said::Nothing => false,
+        }
+    }
+
+    /// The request that a notification says is cancelled.
+    pub(super) fn cancels(&self) -> Option<RequestId> {
+        let is_that = self.kind == Kind::Notification
+            && self.value.get("method").and_then(Value::as_str) == Some("notifications/cancelled");
+        self.params().get("requestId").filter(|_| is_that).and_then(request_id)
     }
 
     /// What to say to the message when rmcp cannot read it.
@@ -110,6 +152,12 @@ impl Message {
             _ => Refusal::invalid(None, "expected a notification or an answer of MCP"),
         }
     }
+}
+
+/// A message as it is sent.
+pub(super) fn to_json(message: &ServerJsonRpcMessage) -> Vec<u8> {
+    // Nothing that a message consists of fails to be written.
+    serde_json::to_vec(message).unwrap_or_default()
 }
 
 /// Takes apart what a client sent, in a session of that revision; none is none yet.

@@ -9,7 +9,8 @@
 //! | `icons` | 2025-11-25 |
 //! | `resultType`, `ttlMs` and `cacheScope` of results; `extensions` among the capabilities | 2026-07-28 |
 //!
-//! Log messages to clients, and their capability `logging`, end with 2025-11-25, as do sessions. JSON-RPC batches are of
+//! Log messages to clients, and their capability `logging`, end with 2025-11-25, as do sessions and a code of its own for "not
+//! found". JSON-RPC batches are of
 //! 2025-03-26 alone.
 
 use rmcp::model::ProtocolVersion;
@@ -93,6 +94,11 @@ impl Revision {
     /// Whether capabilities name extensions, with their settings.
     pub fn has_extensions(self) -> bool {
         self >= Self::Jul2026
+    }
+
+    /// Whether "not found" has a code of its own, -32002.
+    pub fn has_code_for_not_found(self) -> bool {
+        self < Self::Jul2026
     }
 
     /// Whether results say for how long, and for whom, they may be kept.

@@ -1,7 +1,8 @@
 //! MCP over standard input and output, for one client that started this process.
 //!
 //! Each line is one message, or in revision 2025-03-26 one batch of them. What is none is refused here (see
-//! [`message`](super::message)); the rest goes to rmcp, in the order in which it came. A line that is no JSON is answered
+//! [`message`](super::message)). [Requests for resources](super::requests) are answered here as well, each by a task of its own; the
+//! rest goes to rmcp, in the order in which it came. A line that is no JSON is answered
 //! too: an answer is never one of those, so that two programs cannot throw errors at each other for ever.
 //!
 //! At most [`MAX_IN_FLIGHT`] requests are worked on at once; the next is read when one of them has been answered and the
@@ -15,8 +16,7 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientNotification, ClientRequest, CustomRequest, GetExtensions, GetMeta, JsonRpcMessage,
-    ProtocolVersion, RequestId, ServerJsonRpcMessage, ServerResult,
+    ClientJsonRpcMessage, ClientRequest, GetExtensions, JsonRpcMessage, RequestId, ServerJsonRpcMessage, ServerResult,
 };
 use rmcp::service::{QuitReason, ServerInitializeError};
 use rmcp::transport::Transport;
@@ -30,11 +30,14 @@ use tokio_util::sync::CancellationToken;
 use self::lines::{Line, Lines, Output};
 use self::taken::{BatchId, Due, Taken};
 use super::about::About;
-use super::extensions;
+use super::client::Opening;
 use super::handler::{Face, Handler};
-use super::message::{self, Kind, Message, Refusal, Sent};
+use super::message::{self, Kind, Message, Refusal, Said, Sent};
+use super::params::Malformed;
+use super::requests::{self, Asked};
 use super::revision::Revision;
 use super::{MAX_DRAIN, ServeError};
+use crate::access::Principal;
 use crate::host::Host;
 
 /// Requests that are worked on at once.
@@ -70,6 +73,7 @@ struct Orderly {
     /// Messages of the last line that have not been looked at.
     next: VecDeque<Next>,
     opened: Opened,
+    opening: Opening,
 }
 
 /// A message and the batch that it came in.
@@ -78,7 +82,24 @@ struct Next {
     batch: Option<BatchId>,
 }
 
-/// How the client began, which says how it goes on.
+/// What becomes of a message that makes sense.
+enum Checked {
+    /// It is answered here.
+    Here(Answering),
+    /// rmcp is to see it.
+    Onward(Box<ClientJsonRpcMessage>),
+    /// Nothing.
+    Dropped,
+}
+
+/// A request for resources that is in order.
+struct Answering {
+    id: RequestId,
+    asked: Result<Asked, Malformed>,
+    revision: Revision,
+}
+
+/// How the client began with rmcp, which says how it goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Opened {
     /// It has not: rmcp takes nothing but requests.
@@ -89,6 +110,26 @@ enum Opened {
     Session(Revision),
     /// By a request that says for itself what it is of.
     Stateless,
+}
+
+impl Due {
+    /// Writes it, and gives back what can be given back then.
+    async fn write_to(self, output: &Output) -> std::io::Result<()> {
+        let Self { line, permits } = self;
+        let written = match line {
+            Some(line) => output.write(line).await,
+            None => Ok(()),
+        };
+        drop(permits);
+        written
+    }
+
+    /// The same, where nobody waits for it.
+    async fn write(self, output: &Output) {
+        if let Err(error) = self.write_to(output).await {
+            tracing::debug!(%error, "an answer cannot be written");
+        }
+    }
 }
 
 impl Opened {
@@ -114,6 +155,7 @@ impl Orderly {
             taken: Taken::default(),
             next: VecDeque::new(),
             opened: Opened::Not,
+            opening: Opening::default(),
         }
     }
 
@@ -138,41 +180,44 @@ impl Orderly {
 
     /// Looks at a message: gives it to rmcp, or deals with it here.
     fn look_at(&mut self, next: Next, permit: OwnedSemaphorePermit) -> Option<ClientJsonRpcMessage> {
-        let taken = next.message.and_then(|message| self.check(message));
-        match taken {
-            Ok(Some(JsonRpcMessage::Request(request))) => {
-                self.taken.take(request.id.clone(), permit, next.batch);
-                Some(JsonRpcMessage::Request(request))
+        if let Some(id) = next.message.as_ref().ok().and_then(Message::cancels) {
+            self.write_in_time(self.taken.cancelled(&id));
+        }
+        match next.message.and_then(|message| self.check(message)) {
+            Ok(Checked::Here(answering)) => {
+                self.answer_in_time(answering, permit, next.batch);
+                None
             }
-            Ok(Some(JsonRpcMessage::Notification(notification))) => {
-                if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
-                    && let Some(id) = &cancelled.params.request_id
-                {
-                    let due = self.taken.cancelled(id);
-                    self.write_in_time(due);
+            Ok(Checked::Onward(message)) => {
+                if let JsonRpcMessage::Request(request) = &*message {
+                    self.taken.take(request.id.clone(), permit, next.batch);
                 }
-                Some(JsonRpcMessage::Notification(notification))
+                Some(*message)
             }
-            Ok(message) => message,
+            Ok(Checked::Dropped) => None,
             Err(refusal) => {
-                let answer = serde_json::to_vec(&refusal.into_message()).unwrap_or_default();
-                let due = self.taken.gathered(next.batch, Some(answer), permit);
-                self.write_in_time(due);
+                let answer = message::to_json(&refusal.into_message());
+                self.write_in_time(self.taken.refused(next.batch, answer, permit));
                 None
             }
         }
     }
 
-    /// What rmcp is to see of a message, if anything.
-    fn check(&mut self, message: Message) -> Result<Option<ClientJsonRpcMessage>, Refusal> {
+    /// What becomes of a message.
+    fn check(&mut self, message: Message) -> Result<Checked, Refusal> {
         let Kind::Request { id, method, params } = &message.kind else {
             // rmcp ends when anything but a request comes first.
             let typed = (self.opened != Opened::Not).then(|| serde_json::from_value(message.value).ok());
-            return Ok(typed.flatten());
+            return Ok(typed.flatten().map_or(Checked::Dropped, |message| Checked::Onward(Box::new(message))));
         };
         if self.taken.has(id) {
             let reason = format!("the id {id} is that of a request that has not been answered");
             return Err(Refusal::invalid(Some(id.clone()), reason));
+        }
+        if let Some(revision) = self.revision(&message)
+            && let Some(asked) = Asked::of(&self.host, revision, &message)
+        {
+            return Ok(Checked::Here(Answering { id: id.clone(), asked, revision }));
         }
         if message.is_stateless() {
             // rmcp answers both as long as it does not know how the client will begin.
@@ -191,35 +236,48 @@ impl Orderly {
         let Ok(JsonRpcMessage::Request(mut request)) = ClientJsonRpcMessage::deserialize(&message.value) else {
             return Err(message.unreadable());
         };
-        match extensions::look(&self.host.config().server.extensions, &message) {
-            Ok(Some(asked)) => {
-                // What rmcp does not know, it leaves alone.
-                let mut custom = CustomRequest::new(asked.method(), None);
-                custom.extensions = std::mem::take(request.request.extensions_mut());
-                custom.extensions.insert(asked);
-                request.request = ClientRequest::CustomRequest(custom);
-            }
-            Ok(None) => {}
-            Err(malformed) => {
-                request.request.extensions_mut().insert(malformed);
-            }
+        let beside = request.request.extensions_mut();
+        beside.insert(self.opening.clone());
+        if let Err(malformed) = params {
+            beside.insert(malformed.clone());
         }
         if self.opened == Opened::Not {
-            self.opened = opening(&request.request);
+            self.opened = opening(&request.request, &message);
         }
-        Ok(Some(JsonRpcMessage::Request(request)))
+        Ok(Checked::Onward(Box::new(JsonRpcMessage::Request(request))))
+    }
+
+    /// The revision that a request is of; none if it is not in order, by the rules of rmcp.
+    fn revision(&self, message: &Message) -> Option<Revision> {
+        match (message.said(), self.opened) {
+            (Said::Nothing, Opened::Session(revision)) => Some(revision),
+            (Said::Whole(said), _) => Revision::named(said),
+            (Said::Partly(said), Opened::Session(_)) => Revision::named(said).filter(|said| said.has_sessions()),
+            _ => None,
+        }
+    }
+
+    /// Answers a request while others are read, unless it is cancelled.
+    fn answer_in_time(&self, answering: Answering, permit: OwnedSemaphorePermit, batch: Option<BatchId>) {
+        let (host, opening) = (self.host.clone(), self.opening.clone());
+        let (taken, output) = (self.taken.clone(), self.output.clone());
+        let cancelled = self.taken.take(answering.id.clone(), permit, batch);
+        tokio::spawn(async move {
+            let Answering { id, asked, revision } = answering;
+            let answer = requests::answer(&host, &Principal::LOCAL, id.clone(), asked, revision);
+            let Some((line, missing)) = cancelled.run_until_cancelled(answer).await else { return };
+            if let Some(client) = opening.client() {
+                client.report(&missing).await;
+            }
+            taken.answered(&id, line).write(&output).await;
+        });
     }
 
     /// Writes what is due while other requests are read; its permits bound how much of that there can be.
     fn write_in_time(&self, due: Due) {
-        if let Due { line: Some(line), permits } = due {
+        if due.line.is_some() {
             let output = self.output.clone();
-            tokio::spawn(async move {
-                if let Err(error) = output.write(line).await {
-                    tracing::debug!(%error, "an answer cannot be written");
-                }
-                drop(permits);
-            });
+            tokio::spawn(async move { due.write(&output).await });
         }
     }
 
@@ -262,14 +320,11 @@ impl Orderly {
 }
 
 /// How a client begins that sends this request first, as rmcp sees it.
-fn opening(request: &ClientRequest) -> Opened {
-    let meta = request.get_meta();
-    let is_complete = meta.missing_required_keys(&ProtocolVersion::V_2026_07_28).is_empty();
-    let is_known = meta.protocol_version().is_some_and(|version| ProtocolVersion::KNOWN_VERSIONS.contains(&version));
-    match request {
-        ClientRequest::InitializeRequest(_) => Opened::Asking,
-        ClientRequest::PingRequest(_) | ClientRequest::DiscoverRequest(_) => Opened::Not,
-        _ if is_complete && is_known => Opened::Stateless,
+fn opening(request: &ClientRequest, message: &Message) -> Opened {
+    match (request, message.said()) {
+        (ClientRequest::InitializeRequest(_), _) => Opened::Asking,
+        (ClientRequest::PingRequest(_) | ClientRequest::DiscoverRequest(_), _) => Opened::Not,
+        (_, Said::Whole(said)) if Revision::named(said).is_some() => Opened::Stateless,
         _ => Opened::Not,
     }
 }
@@ -295,17 +350,13 @@ impl Transport<RoleServer> for Orderly {
         {
             self.opened = Opened::Session(Revision::agreed(Some(&result.protocol_version)));
         }
-        let due = serde_json::to_vec(&message).map(|line| self.taken.answered(answered(&message), line));
+        let line = serde_json::to_vec(&message);
+        let due = line.map(|line| match answered(&message) {
+            Some(id) => self.taken.answered(id, line),
+            None => Due::line(line),
+        });
         let output = self.output.clone();
-        async move {
-            let Due { line, permits } = due?;
-            let written = match line {
-                Some(line) => output.write(line).await,
-                None => Ok(()),
-            };
-            drop(permits);
-            written
-        }
+        async move { due?.write_to(&output).await }
     }
 
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {

@@ -236,6 +236,32 @@ async fn a_request_that_its_client_cancels_ends_and_the_next_is_answered() {
     wire.ended().await;
 }
 
+#[tokio::test]
+async fn a_request_that_its_client_cancels_over_http_ends_without_an_answer() {
+    let slow = Plugin::unruly("slow").limit("deadline", "60s").limit("concurrency", 1).limit("wait", "30s");
+    let config = ConfigFile::new().plugin(slow).open().write();
+    let server = Http::start(&config).await;
+    let mut wire = server.wire(Revision::V_2025_11_25).await;
+    let read = |id: u64| {
+        let params = json!({ "uri": "unruly://slow/slow?ms=50000" });
+        json!({ "jsonrpc": "2.0", "id": id, "method": "resources/read", "params": params })
+    };
+    let asking = tokio::spawn(wire.post(&read(77)).send());
+    server.log_line("a slow read has begun: slow?ms=50000").await;
+    let cancelled = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 77 } });
+    assert_eq!(wire.post(&cancelled).send().await.unwrap().status(), 202);
+    let answer = asking.await.unwrap().unwrap();
+    assert_eq!(
+        (answer.status().as_u16(), answer.headers()["content-type"].as_bytes()),
+        (200, b"text/event-stream".as_slice())
+    );
+    assert_eq!(answer.text().await.unwrap(), "");
+    // There is one place for a call: it is free only because the first one was ended.
+    let read = wire.request("resources/read", json!({ "uri": "unruly://slow/good" })).await;
+    assert_eq!(read.result()["contents"][0]["text"], "good");
+    server.end().await;
+}
+
 /// A plugin whose reads take as long as their URIs say.
 fn slow() -> ConfigFile {
     ConfigFile::new().plugin(Plugin::unruly("slow").limit("deadline", "60s")).open()

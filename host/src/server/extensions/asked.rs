@@ -7,8 +7,9 @@ use serde_json::Value;
 use crate::config::Extension;
 use crate::server::message::{Kind, Message};
 use crate::server::params::Malformed;
+use crate::server::revision::Revision;
 
-/// What a request asks that an extension answers, to go with it to where it is answered.
+/// What a request asks that an extension answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::server) enum Asked {
     /// `resources/list`, as SEP-2093 has it.
@@ -23,6 +24,8 @@ pub(in crate::server) enum Asked {
     Skills(Onward),
     /// `skills/get` of SEP-2640.
     Skill(One),
+    /// One of the methods of SEP-2640 in a revision that it is not for. There is no such method, though rmcp has it in all.
+    Unknown(String),
 }
 
 /// The parameters of a method that lists what is below a resource.
@@ -49,20 +52,8 @@ pub(in crate::server) struct One {
 }
 
 impl Asked {
-    /// The method that was called.
-    pub(in crate::server) fn method(&self) -> &'static str {
-        match self {
-            Self::List(_) => "resources/list",
-            Self::Read(_) => "resources/read",
-            Self::Metadata(_) => "resources/metadata",
-            Self::Directory(_) => "resources/directory/read",
-            Self::Skills(_) => "skills/list",
-            Self::Skill(_) => "skills/get",
-        }
-    }
-
-    /// What is asked with those parameters, if one of those extensions answers that method.
-    fn of(on: &[Extension], method: &str, params: &Value) -> Option<Result<Self, Malformed>> {
+    /// What is asked with those parameters, if one of those extensions answers that method in that revision.
+    fn of(on: &[Extension], revision: Revision, method: &str, params: &Value) -> Option<Result<Self, Malformed>> {
         let sep_2093 = on.contains(&Extension::Sep2093);
         let directories = on.contains(&Extension::Sep2640DirectoryRead);
         match method {
@@ -71,6 +62,9 @@ impl Asked {
             }
             "resources/read" if sep_2093 => Some(read(method, params, "{\"uri\": string}").map(Self::Read)),
             "resources/metadata" if sep_2093 => Some(read(method, params, "{\"uri\": string}").map(Self::Metadata)),
+            "resources/directory/read" | "skills/list" | "skills/get" if directories && !revision.has_extensions() => {
+                Some(Ok(Self::Unknown(method.to_owned())))
+            }
             "resources/directory/read" if directories => {
                 Some(read(method, params, "{\"uri\": string, \"cursor\"?: string}").map(Self::Directory))
             }
@@ -81,18 +75,22 @@ impl Asked {
     }
 }
 
-/// What of a message those extensions answer, if anything. Parameters that are not those of its method are an error, whoever
-/// answers it.
-pub(in crate::server) fn look(on: &[Extension], message: &Message) -> Result<Option<Asked>, Malformed> {
-    let Kind::Request { method, params, .. } = &message.kind else { return Ok(None) };
-    let none = Value::Object(serde_json::Map::new());
-    // Some libraries write out what is absent.
-    let given = message.value.get("params").filter(|params| !params.is_null()).unwrap_or(&none);
+/// What of a message of that revision those extensions answer, if anything.
+pub(in crate::server) fn look(
+    on: &[Extension],
+    revision: Revision,
+    message: &Message,
+) -> Option<Result<Asked, Malformed>> {
+    let Kind::Request { method, params, .. } = &message.kind else { return None };
+    let given = message.params();
+    let asked = Asked::of(on, revision, method, given)?;
     let is_sound = given.is_object() && given.get("_meta").is_none_or(Value::is_object);
-    match Asked::of(on, method, given).filter(|_| is_sound) {
-        Some(asked) => asked.map(Some),
-        None => params.clone().map(|()| None),
-    }
+    Some(match asked {
+        Ok(Asked::Unknown(_)) => asked,
+        _ if is_sound => asked,
+        // What is wrong with any parameters has been found.
+        _ => params.clone().and(asked),
+    })
 }
 
 fn read<T: DeserializeOwned>(method: &str, params: &Value, expected: &str) -> Result<T, Malformed> {
@@ -118,17 +116,18 @@ mod tests {
         "nonsense",
     ];
 
-    fn looked_at(on: &[Extension], method: &str, params: &Value) -> Result<Option<Asked>, Malformed> {
+    fn looked_at(on: &[Extension], method: &str, params: &Value) -> Option<Result<Asked, Malformed>> {
         let text = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
         let Ok(Sent::One(message)) = message::read(text.as_bytes(), None) else { panic!("{text}") };
-        look(on, &message)
+        look(on, Revision::NEWEST, &message)
     }
 
     #[test]
     fn an_extension_answers_its_own_methods_alone() {
         let params = json!({ "uri": "a://x/y", "cursor": "c" });
         let answered = |on: &[Extension]| {
-            let asked = METHODS.map(|method| looked_at(on, method, &params).unwrap().map(|asked| asked.method()));
+            let asked =
+                METHODS.map(|method| looked_at(on, method, &params).map(|asked| asked.map(|_| method).unwrap()));
             asked.into_iter().flatten().collect::<Vec<_>>()
         };
         assert_eq!(answered(&[]), [""; 0]);
@@ -153,7 +152,7 @@ mod tests {
 
     #[test]
     fn parameters_that_are_not_those_of_the_method_are_an_error_that_says_what_was_expected() {
-        let fault = |on: &[Extension], method, params| looked_at(on, method, &params).unwrap_err().0;
+        let fault = |on: &[Extension], method, params| looked_at(on, method, &params).unwrap().unwrap_err().0;
         assert_eq!(
             fault(&[Extension::Sep2093], "resources/list", json!({ "uri": 5 })),
             "resources/list: expected params `{\"uri\"?: string, \"cursor\"?: string}`: invalid type: integer `5`, \
@@ -169,17 +168,28 @@ mod tests {
         ] {
             assert!(fault(&Extension::ALL, method, params.clone()).starts_with(method), "{params}");
         }
-        // What is not answered by an extension keeps the fault that it has by itself.
-        assert!(fault(&[], "resources/read", json!({})).contains("{\"uri\": string}"));
-        assert_eq!(looked_at(&[], "resources/list", &json!({ "uri": 5 })), Ok(None));
-        assert_eq!(looked_at(&[], "resources/metadata", &json!({ "uri": 5 })), Ok(None));
+        assert_eq!(looked_at(&[], "resources/list", &json!({ "uri": 5 })), None);
+        assert_eq!(looked_at(&[], "resources/metadata", &json!({ "uri": 5 })), None);
+    }
+
+    #[test]
+    fn directories_are_read_in_revisions_that_have_extensions() {
+        let params = json!({ "uri": "a://x/y" });
+        for (revision, method) in
+            Revision::ALL.into_iter().flat_map(|revision| METHODS.map(|method| (revision, method)))
+        {
+            let asked = Asked::of(&[Extension::Sep2640DirectoryRead], revision, method, &params).map(Result::unwrap);
+            let is_unknown = matches!(asked, Some(Asked::Unknown(_)));
+            assert_eq!(asked.is_some(), METHODS[3..6].contains(&method), "{revision:?} {method}");
+            assert_eq!(is_unknown, asked.is_some() && !revision.has_extensions(), "{revision:?} {method}");
+        }
     }
 
     proptest! {
         #[test]
         fn with_nothing_switched_on_nothing_is_answered(method in ".{0,20}", uri in ".{0,20}") {
             for method in METHODS.into_iter().chain([method.as_str()]) {
-                prop_assert_eq!(looked_at(&[], method, &json!({ "uri": uri })), Ok(None));
+                prop_assert_eq!(looked_at(&[], method, &json!({ "uri": uri })), None);
             }
         }
     }

@@ -4,26 +4,26 @@
 //! both in other words (`*/*`, `text/*, application/*`), or says nothing, which means the same (RFC 9110, 12.5.1), is as good:
 //! for rmcp it is put into the words of MCP. Who accepts only one of both is answered by rmcp, with 406.
 
-use axum::extract::Request;
 use axum::http::header::ACCEPT;
 use axum::http::{HeaderMap, HeaderValue, Method};
-use axum::middleware::Next;
-use axum::response::Response;
 
 const JSON: [&str; 2] = ["application", "json"];
 const EVENTS: [&str; 2] = ["text", "event-stream"];
 
 /// Both, as MCP has clients say it.
-const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+pub(super) const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 
 /// Puts what a request accepts into the words of MCP, where they say the same.
-pub(super) async fn normalise(mut request: Request, next: Next) -> Response {
-    let headers = request.headers();
+pub(super) fn normalise(method: &Method, headers: &mut HeaderMap) {
     // Only events are ever the answer to a GET.
-    if accepts(headers, EVENTS) && (request.method() == Method::GET || accepts(headers, JSON)) {
-        request.headers_mut().insert(ACCEPT, BOTH);
+    if accepts(headers, EVENTS) && (method == Method::GET || accepts(headers, JSON)) {
+        headers.insert(ACCEPT, BOTH);
     }
-    next.run(request).await
+}
+
+/// Whether a request that has been put into those words accepts both.
+pub(super) fn are_both(headers: &HeaderMap) -> bool {
+    headers.get(ACCEPT) == Some(&BOTH)
 }
 
 /// Whether the range that says most of that type has a weight; and where there is none at all.

@@ -1,59 +1,72 @@
 //! Whether anything is in flight on a connection, and for how long nothing has been.
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep};
 
-/// What goes on on one connection.
+/// What goes on on one connection. To take note of a request wakes nobody up: whoever waits looks from time to time.
 #[derive(Clone, Debug)]
-pub(super) struct Activity(watch::Sender<Now>);
+pub(super) struct Activity(Arc<Mutex<Now>>);
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Now {
     /// The requests that have not been answered to their end.
     in_flight: usize,
-    /// All requests so far: one that was short is noticed as well.
-    begun: u64,
+    /// Whether there has been any.
+    has_begun: bool,
+    /// Since when that is as it is.
+    since: Instant,
 }
 
 /// A request in flight, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Busy(Activity);
 
+/// The least that is waited before somebody looks again.
+const LEAST: Duration = Duration::from_millis(1);
+
 impl Activity {
     /// Nothing yet.
     pub(super) fn new() -> Self {
-        Self(watch::Sender::new(Now::default()))
+        Self(Arc::new(Mutex::new(Now { in_flight: 0, has_begun: false, since: Instant::now() })))
     }
 
     /// Counts a request as in flight.
     pub(super) fn begin(&self) -> Busy {
-        self.0.send_modify(|now| {
-            now.in_flight = now.in_flight.saturating_add(1);
-            now.begun = now.begun.wrapping_add(1);
-        });
+        let mut now = self.now();
+        now.in_flight = now.in_flight.saturating_add(1);
+        now.has_begun = true;
+        drop(now);
         Busy(self.clone())
     }
 
-    /// Waits until nothing has been in flight for so long: before the first request that comes now, and after each.
+    /// Waits until nothing has been in flight for so long: before the first request of all, and after each.
     pub(super) async fn quiet(&self, before: Duration, after: Duration) {
-        let mut now = self.0.subscribe();
-        let mut patience = before;
+        let start = Instant::now();
         loop {
-            // There is always a sender, so waiting does not fail.
-            let Ok(begun) = now.wait_for(|now| now.in_flight == 0).await.map(|now| now.begun) else { return };
-            if timeout(patience, now.wait_for(|now| now.begun != begun)).await.is_err() {
+            let Now { in_flight, has_begun, since } = *self.now();
+            let patience = if has_begun { after } else { before };
+            let left = patience.saturating_sub(since.max(start).elapsed());
+            if in_flight == 0 && left.is_zero() {
                 return;
             }
-            patience = after;
+            // Whatever happens from now on, it is not quiet before that.
+            let next = if in_flight == 0 { left.min(after) } else { after };
+            sleep(next.max(LEAST)).await;
         }
+    }
+
+    fn now(&self) -> MutexGuard<'_, Now> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.0.0.send_modify(|now| now.in_flight = now.in_flight.saturating_sub(1));
+        let mut now = self.0.now();
+        now.in_flight = now.in_flight.saturating_sub(1);
+        now.since = Instant::now();
     }
 }
 

@@ -1,4 +1,5 @@
-//! What clients post, checked before rmcp sees it: it answers bad JSON with 415, and knows no batches.
+//! What clients post: requests for resources that are in order are answered here, the rest goes to rmcp, checked before as it
+//! answers bad JSON with 415, and knows no batches.
 //!
 //! | posted | status | body |
 //! |---|---|---|
@@ -9,34 +10,39 @@
 //! | `initialize` with parameters that are none; `server/discover` within a session | 200 | the error |
 //! | `initialize` of a revision that has none | 404 | the error |
 //!
-//! Each message of a batch goes to rmcp by itself, with the headers of the whole. The answers are the events of one stream,
+//! Each message of a batch is taken by itself, with the headers of the whole. The answers are the events of one stream,
 //! in the order in which they are ready; a batch in which nothing wants an answer is accepted with 202.
 //!
 //! A batch is one of revision 2025-03-26, whose clients send no `MCP-Protocol-Version`: a request that names another
 //! revision there has none.
 
+use std::convert::Infallible;
+use std::iter;
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{Request, State};
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::extract::Request;
+use axum::http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures::stream::{self, BoxStream, StreamExt as _};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use rmcp::model::ServerJsonRpcMessage;
+use rmcp::model::RequestId;
 use tokio::time::timeout;
 
 use super::SESSION;
-use super::diverted::divert;
 use super::guarded::Guarded;
 use super::in_flight::{Claim, InFlight};
+use super::onward::Onward;
+use super::sessions::Use;
+use super::standing;
+use crate::access::Principal;
 use crate::config::HttpServerLimits;
 use crate::host::Host;
-use crate::server::extensions;
 use crate::server::message::{self, Kind, Message, Refusal, Sent};
+use crate::server::params::Malformed;
+use crate::server::requests::{self, Asked};
 use crate::server::revision::Revision;
 
 /// The header that says which revision the client speaks.
@@ -45,47 +51,168 @@ pub(super) const PROTOCOL_VERSION: &str = "mcp-protocol-version";
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 
-/// What is posted is checked against.
-#[derive(Clone)]
+/// The bytes of an answer that the system is given at once: it takes megabytes in one go, and nobody else's meanwhile.
+const PIECE: usize = 64 << 10;
+
+/// Takes what is posted.
 pub(super) struct Posts {
     host: Arc<Host>,
     in_flight: InFlight,
+    onward: Arc<Onward>,
 }
 
-/// Whether a message goes on as it was sent.
-struct Admitted {
+/// What becomes of a message that is taken.
+enum Admitted {
+    /// It is answered here.
+    Here(Box<Answering>),
+    /// It goes to rmcp. The id of a request is claimed until it is answered.
+    Onward(Option<Claim>),
+}
+
+/// A request for resources that is in order.
+struct Answering {
+    id: RequestId,
+    asked: Result<Asked, Malformed>,
+    who: Principal,
+    revision: Revision,
+    session: Option<Use>,
     claim: Option<Claim>,
-    /// It is another now: [`Message::value`] is what goes on.
-    is_changed: bool,
+}
+
+/// Whether what is posted is said to be a message. What is not, rmcp answers as it should.
+pub(super) fn is_message(request: &Request) -> bool {
+    let value = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let essence = value.and_then(|value| value.split(';').next());
+    request.method() == Method::POST
+        && essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case("application/json"))
 }
 
 impl Posts {
-    pub(super) fn to(host: Arc<Host>) -> Self {
-        Self { host, in_flight: InFlight::default() }
+    pub(super) fn new(host: Arc<Host>, onward: Arc<Onward>) -> Self {
+        Self { host, in_flight: InFlight::default(), onward }
+    }
+
+    /// Answers a message of that principal, or a batch of them.
+    pub(super) async fn answer(&self, request: Request, who: &Principal) -> Response {
+        let (mut parts, body) = request.into_parts();
+        let text = match collected(body, &self.host.config().http.limits).await {
+            Ok(text) => text,
+            Err(refused) => return refused,
+        };
+        match message::read(&text, Some(revision(&parts))) {
+            Ok(Sent::One(message)) => match self.admit(&mut parts, &message, who) {
+                Ok(Admitted::Here(answering)) => answering.respond(&self.host).await,
+                Ok(Admitted::Onward(claim)) => {
+                    self.pass_on(Request::from_parts(parts, Body::from(text)), claim, &message).await
+                }
+                Err((status, refusal)) => answer(status, &refusal.into_message()),
+            },
+            Ok(Sent::Batch(messages)) => self.batch(parts, messages, who).await,
+            Err(refusal) => answer(StatusCode::BAD_REQUEST, &refusal.into_message()),
+        }
+    }
+
+    /// Takes a message, or refuses it.
+    fn admit(&self, parts: &mut Parts, message: &Message, who: &Principal) -> Result<Admitted, (StatusCode, Refusal)> {
+        let session = parts.headers.get(SESSION).and_then(|session| session.to_str().ok());
+        let Kind::Request { id, params, .. } = &message.kind else {
+            if let Some((session, id)) = session.zip(message.cancels()) {
+                self.in_flight.cancel(session, id);
+            }
+            return Ok(Admitted::Onward(None));
+        };
+        let claim = claim(&self.in_flight, session, message)?;
+        let session = session.and_then(|session| self.onward.sessions().using(session));
+        let client = session.as_ref().and_then(Use::client);
+        if let Some(revision) = standing::revision(&parts.headers, message, client)
+            && let Some(asked) = Asked::of(&self.host, revision, message)
+        {
+            let (id, who) = (id.clone(), who.clone());
+            return Ok(Admitted::Here(Box::new(Answering { id, asked, who, revision, session, claim })));
+        }
+        if let Err(malformed) = params {
+            parts.extensions.insert(malformed.clone());
+        }
+        Ok(Admitted::Onward(claim))
+    }
+
+    /// Passes one message on to rmcp. That it was said to be JSON has been checked, so a 415 only says that rmcp could not
+    /// make sense of it, which is put into words.
+    async fn pass_on(&self, request: Request, claim: Option<Claim>, message: &Message) -> Response {
+        let response = self.onward.answer(request).await;
+        match response.status() {
+            StatusCode::UNSUPPORTED_MEDIA_TYPE => answer(StatusCode::BAD_REQUEST, &message.unreadable().into_message()),
+            _ => response.map(|body| Guarded::body(body, claim)),
+        }
+    }
+
+    async fn batch(&self, parts: Parts, messages: Vec<Result<Message, Refusal>>, who: &Principal) -> Response {
+        let mut refused = Vec::new();
+        let mut streams: Vec<BoxStream<'static, Result<Bytes, axum::Error>>> = Vec::new();
+        for message in messages {
+            let mut parts = parts.clone();
+            let admitted = message.and_then(|message| {
+                let admitted = self.admit(&mut parts, &message, who).map_err(|(_, refusal)| refusal)?;
+                Ok((message, admitted))
+            });
+            let (message, claim) = match admitted {
+                Ok((message, Admitted::Onward(claim))) => (message, claim),
+                Ok((_, Admitted::Here(answering))) => {
+                    let host = self.host.clone();
+                    let answer = stream::once(async move { answering.answer(&host).await });
+                    streams.push(answer.filter_map(async |json| Some(Ok(event(&json?)))).boxed());
+                    continue;
+                }
+                Err(refusal) => {
+                    refused.push(refusal.into_message());
+                    continue;
+                }
+            };
+            let request = Request::from_parts(parts, Body::from(message.value.to_string()));
+            let response = self.pass_on(request, claim, &message).await;
+            match response.status() {
+                StatusCode::OK => streams.push(Box::pin(response.into_body().into_data_stream())),
+                StatusCode::ACCEPTED => {}
+                // What is wrong is wrong with all of them: there is no such session, or the headers say nonsense.
+                _ => return response,
+            }
+        }
+        if streams.is_empty() {
+            return match refused.is_empty() {
+                true => StatusCode::ACCEPTED.into_response(),
+                false => answer(StatusCode::BAD_REQUEST, &refused),
+            };
+        }
+        let refused = refused.iter().map(|refusal| Ok::<_, axum::Error>(event(&message::to_json(refusal))));
+        // Every piece of such a stream is one event, so they can be told apart when they are mixed.
+        events(Body::from_stream(stream::iter(refused.collect::<Vec<_>>()).chain(stream::select_all(streams))))
     }
 }
 
-/// Checks what is posted, and passes on what makes sense.
-pub(super) async fn check(State(posts): State<Posts>, request: Request, next: Next) -> Response {
-    // What is not even said to be JSON, rmcp answers as it should.
-    if request.method() != Method::POST || !is_json(&request) {
-        return next.run(request).await;
+impl Answering {
+    /// The answer as a response. A request that is cancelled has none, which is what a stream says that ends.
+    async fn respond(self, host: &Host) -> Response {
+        match self.answer(host).await {
+            Some(json) => whole(StatusCode::OK, json),
+            None => events(Body::empty()),
+        }
     }
-    let (mut parts, body) = request.into_parts();
-    let text = match collected(body, &posts.host.config().http.limits).await {
-        Ok(text) => text,
-        Err(refused) => return refused,
-    };
-    match message::read(&text, Some(revision(&parts))) {
-        Ok(Sent::One(mut message)) => match posts.admit(&mut parts, &mut message) {
-            Ok(Admitted { claim, is_changed }) => {
-                let body = if is_changed { Body::from(message.value.to_string()) } else { Body::from(text) };
-                one(Request::from_parts(parts, body), claim, &message, next).await
-            }
-            Err((status, refusal)) => answer(status, &refusal.into_message()),
-        },
-        Ok(Sent::Batch(messages)) => batch(&posts, parts, messages, next).await,
-        Err(refusal) => answer(StatusCode::BAD_REQUEST, &refusal.into_message()),
+
+    /// The answer, unless the request is cancelled.
+    async fn answer(self, host: &Host) -> Option<Vec<u8>> {
+        let Self { id, asked, who, revision, session, claim } = self;
+        let answering = requests::answer(host, &who, id, asked, revision);
+        let (json, missing) = match &claim {
+            Some(claim) => tokio::select! {
+                answer = answering => answer,
+                () = claim.cancelled() => return None,
+            },
+            None => answering.await,
+        };
+        if let Some(client) = session.as_ref().and_then(Use::client) {
+            client.report(&missing).await;
+        }
+        Some(json)
     }
 }
 
@@ -104,12 +231,6 @@ async fn collected(body: Body, limits: &HttpServerLimits) -> Result<Bytes, Respo
     Err((status, text).into_response())
 }
 
-fn is_json(request: &Request) -> bool {
-    let value = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let essence = value.and_then(|value| value.split(';').next());
-    essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case("application/json"))
-}
-
 /// The revision that the headers name. Without one it is the first that had this transport (MCP 2025-06-18, "Protocol
 /// Version Header"); that of one which nobody knows does not matter, as rmcp refuses it.
 fn revision(parts: &Parts) -> Revision {
@@ -117,26 +238,13 @@ fn revision(parts: &Parts) -> Revision {
     named.to_str().ok().and_then(Revision::named).unwrap_or(Revision::NEWEST)
 }
 
-impl Posts {
-    /// Lets a message pass, with what the handler has to know of it.
-    fn admit(&self, parts: &mut Parts, message: &mut Message) -> Result<Admitted, (StatusCode, Refusal)> {
-        let claim = claim(&self.in_flight, parts, message)?;
-        let is_changed = match extensions::look(&self.host.config().server.extensions, message) {
-            Ok(Some(asked)) => divert(parts, message, asked),
-            Ok(None) => false,
-            Err(malformed) => {
-                parts.extensions.insert(malformed);
-                false
-            }
-        };
-        Ok(Admitted { claim, is_changed })
-    }
-}
-
 /// Claims the id of a request, if it can be taken as it is.
-fn claim(in_flight: &InFlight, parts: &Parts, message: &Message) -> Result<Option<Claim>, (StatusCode, Refusal)> {
+fn claim(
+    in_flight: &InFlight,
+    session: Option<&str>,
+    message: &Message,
+) -> Result<Option<Claim>, (StatusCode, Refusal)> {
     let Kind::Request { id, method, params } = &message.kind else { return Ok(None) };
-    let session = parts.headers.get(SESSION).and_then(|session| session.to_str().ok());
     if method == "initialize" {
         if message.is_stateless() {
             return Err((StatusCode::NOT_FOUND, Refusal::unknown(id.clone(), "initialize")));
@@ -159,65 +267,32 @@ fn claim(in_flight: &InFlight, parts: &Parts, message: &Message) -> Result<Optio
     claim.transpose()
 }
 
-/// Passes one message on. That it was said to be JSON has been checked, so a 415 only says that rmcp could not make sense
-/// of it, which is put into words.
-async fn one(request: Request, claim: Option<Claim>, message: &Message, next: Next) -> Response {
-    let response = next.run(request).await;
-    match response.status() {
-        StatusCode::UNSUPPORTED_MEDIA_TYPE => answer(StatusCode::BAD_REQUEST, &message.unreadable().into_message()),
-        _ => response.map(|body| Guarded::body(body, claim)),
-    }
+fn event(json: &[u8]) -> Bytes {
+    [b"data: ", json, b"\n\n"].concat().into()
 }
 
-async fn batch(posts: &Posts, parts: Parts, messages: Vec<Result<Message, Refusal>>, next: Next) -> Response {
-    let mut refused = Vec::new();
-    let mut streams: Vec<BoxStream<'static, Result<Bytes, axum::Error>>> = Vec::new();
-    for message in messages {
-        let mut parts = parts.clone();
-        let admitted = message.and_then(|mut message| {
-            let admitted = posts.admit(&mut parts, &mut message).map_err(|(_, refusal)| refusal)?;
-            Ok((message, admitted.claim))
-        });
-        let (message, claim) = match admitted {
-            Ok(admitted) => admitted,
-            Err(refusal) => {
-                refused.push(refusal.into_message());
-                continue;
-            }
-        };
-        let request = Request::from_parts(parts, Body::from(message.value.to_string()));
-        let response = one(request, claim, &message, next.clone()).await;
-        match response.status() {
-            StatusCode::OK => streams.push(Box::pin(response.into_body().into_data_stream())),
-            StatusCode::ACCEPTED => {}
-            // What is wrong is wrong with all of them: there is no such session, or the headers say nonsense.
-            _ => return response,
-        }
+fn answer(status: StatusCode, message: &impl serde::Serialize) -> Response {
+    whole(status, serde_json::to_vec(message).unwrap_or_default())
+}
+
+/// The answer to one message.
+fn whole(status: StatusCode, json: Vec<u8>) -> Response {
+    if json.len() <= PIECE {
+        return (status, [(CONTENT_TYPE, JSON)], json).into_response();
     }
-    if streams.is_empty() {
-        return match refused.is_empty() {
-            true => StatusCode::ACCEPTED.into_response(),
-            false => answer(StatusCode::BAD_REQUEST, &refused),
-        };
-    }
-    let refused = refused.iter().map(event).map(Ok::<_, axum::Error>);
-    // Every piece of such a stream is one event, so they can be told apart when they are mixed.
-    let events = stream::iter(refused.collect::<Vec<_>>()).chain(stream::select_all(streams));
+    let length = HeaderValue::from(json.len());
+    let mut left = Bytes::from(json);
+    let pieces = iter::from_fn(move || (!left.is_empty()).then(|| left.split_to(left.len().min(PIECE))));
+    let body = Body::from_stream(stream::iter(pieces.map(Ok::<_, Infallible>)));
+    (status, [(CONTENT_TYPE, JSON), (CONTENT_LENGTH, length)], body).into_response()
+}
+
+fn events(body: Body) -> Response {
     let headers = [
         (CONTENT_TYPE, EVENTS),
         (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
         // Some proxies keep back what is not yet much.
         (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
     ];
-    (headers, Body::from_stream(events)).into_response()
-}
-
-fn event(message: &ServerJsonRpcMessage) -> Bytes {
-    let data = serde_json::to_string(message).unwrap_or_default();
-    format!("data: {data}\n\n").into()
-}
-
-fn answer(status: StatusCode, message: &impl serde::Serialize) -> Response {
-    let body = serde_json::to_vec(message).unwrap_or_default();
-    (status, [(CONTENT_TYPE, JSON)], body).into_response()
+    (headers, body).into_response()
 }

@@ -9,10 +9,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderMap, Method, StatusCode};
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use rmcp::transport::streamable_http_server::session::SessionManager;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
@@ -21,6 +20,7 @@ use tokio::time::{Instant, sleep};
 use super::SESSION;
 use super::guarded::Guarded;
 use crate::host::Host;
+use crate::server::client::{Client, Opening};
 
 /// The longest that passes until it is looked whether a session is idle: the config may have changed.
 const LOOK: Duration = Duration::from_secs(5);
@@ -33,8 +33,9 @@ pub(super) struct Sessions {
 }
 
 /// How a session is.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 struct Life {
+    opening: Opening,
     /// Requests and streams of it.
     in_flight: usize,
     /// Since when that is as it is.
@@ -42,9 +43,10 @@ struct Life {
 }
 
 /// A request or a stream of a session, until it is dropped.
-struct Use {
+pub(super) struct Use {
     sessions: Arc<Sessions>,
     id: String,
+    opening: Opening,
 }
 
 /// All sessions that there may be are in use.
@@ -88,7 +90,7 @@ impl Sessions {
     }
 
     /// Begins a session, and names the one that has to make room for it.
-    fn begin(self: &Arc<Self>, id: &str) -> Result<(Use, Option<String>), Full> {
+    fn begin(self: &Arc<Self>, id: &str, opening: Opening) -> Result<(Use, Option<String>), Full> {
         let most = self.host.config().http.limits.sessions.get();
         let mut all = self.lock();
         let mut ended = None;
@@ -99,20 +101,71 @@ impl Sessions {
         if let Some(ended) = &ended {
             all.remove(ended);
         }
-        all.insert(id.to_owned(), Life { in_flight: 1, since: Instant::now() });
-        Ok((Use { sessions: self.clone(), id: id.to_owned() }, ended))
+        all.insert(id.to_owned(), Life { opening: opening.clone(), in_flight: 1, since: Instant::now() });
+        Ok((Use { sessions: self.clone(), id: id.to_owned(), opening }, ended))
     }
 
     /// Uses a session, if there is one of that id.
-    fn using(self: &Arc<Self>, id: &str) -> Option<Use> {
+    pub(super) fn using(self: &Arc<Self>, id: &str) -> Option<Use> {
         let mut all = self.lock();
         let life = all.get_mut(id)?;
         life.in_flight = life.in_flight.saturating_add(1);
-        Some(Use { sessions: self.clone(), id: id.to_owned() })
+        Some(Use { sessions: self.clone(), id: id.to_owned(), opening: life.opening.clone() })
+    }
+
+    /// Has a request answered, and follows the session that it is of, begins or ends.
+    pub(super) async fn follow(
+        self: &Arc<Self>,
+        mut request: Request,
+        answer: impl AsyncFnOnce(Request) -> Response,
+    ) -> Response {
+        let Some(id) = named(request.headers()) else {
+            let opening = Opening::default();
+            request.extensions_mut().insert(opening.clone());
+            let response = answer(request).await;
+            return match named(response.headers()) {
+                Some(id) => self.begun(&id, opening, response).await,
+                None => response,
+            };
+        };
+        let used = self.using(&id);
+        let is_end = request.method() == Method::DELETE;
+        let response = answer(request).await;
+        if is_end && response.status().is_success() {
+            self.lock().remove(&id);
+        }
+        response.map(|body| Guarded::body(body, used))
+    }
+
+    async fn begun(self: &Arc<Self>, id: &str, opening: Opening, response: Response) -> Response {
+        match self.begin(id, opening) {
+            Ok((used, ended)) => {
+                if let Some(ended) = ended {
+                    tracing::info!(
+                        session = ended,
+                        "session ended: there are as many as `http.limits.sessions` allows"
+                    );
+                    self.end(&ended).await;
+                }
+                response.map(|body| Guarded::body(body, used))
+            }
+            Err(Full) => {
+                self.end(id).await;
+                let text = "all sessions that there may be are in use\n";
+                (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "1")], text).into_response()
+            }
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Life>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Use {
+    /// The client of the session.
+    pub(super) fn client(&self) -> Option<&Client> {
+        self.opening.client()
     }
 }
 
@@ -121,41 +174,6 @@ impl Drop for Use {
         if let Some(life) = self.sessions.lock().get_mut(&self.id) {
             life.in_flight = life.in_flight.saturating_sub(1);
             life.since = Instant::now();
-        }
-    }
-}
-
-/// Follows sessions from request to request.
-pub(super) async fn follow(State(sessions): State<Arc<Sessions>>, request: Request, next: Next) -> Response {
-    let Some(id) = named(request.headers()) else {
-        let response = next.run(request).await;
-        return match named(response.headers()) {
-            Some(id) => begun(&sessions, &id, response).await,
-            None => response,
-        };
-    };
-    let used = sessions.using(&id);
-    let is_end = request.method() == Method::DELETE;
-    let response = next.run(request).await;
-    if is_end && response.status().is_success() {
-        sessions.lock().remove(&id);
-    }
-    response.map(|body| Guarded::body(body, used))
-}
-
-async fn begun(sessions: &Arc<Sessions>, id: &str, response: Response) -> Response {
-    match sessions.begin(id) {
-        Ok((used, ended)) => {
-            if let Some(ended) = ended {
-                tracing::info!(session = ended, "session ended: there are as many as `http.limits.sessions` allows");
-                sessions.end(&ended).await;
-            }
-            response.map(|body| Guarded::body(body, used))
-        }
-        Err(Full) => {
-            sessions.end(id).await;
-            let text = "all sessions that there may be are in use\n";
-            (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "1")], text).into_response()
         }
     }
 }

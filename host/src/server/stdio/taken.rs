@@ -4,9 +4,11 @@
 //! out as one line when the last of them is there; until then they keep their permits, as they are kept in memory.
 
 use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmcp::model::RequestId;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio_util::sync::CancellationToken;
 
 /// Names a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,12 +21,29 @@ pub(super) struct Due {
     pub(super) permits: Vec<OwnedSemaphorePermit>,
 }
 
-/// Requests without an answer.
+impl Due {
+    /// A line that answers no request.
+    pub(super) fn line(line: Vec<u8>) -> Self {
+        Self { line: Some(line), permits: Vec::new() }
+    }
+}
+
+/// Requests without an answer, shared by all that answer them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Taken(Arc<Mutex<All>>);
+
 #[derive(Debug, Default)]
-pub(super) struct Taken {
-    requests: HashMap<RequestId, (OwnedSemaphorePermit, Option<BatchId>)>,
+struct All {
+    requests: HashMap<RequestId, Request>,
     batches: HashMap<BatchId, Batch>,
     last_batch: u64,
+}
+
+#[derive(Debug)]
+struct Request {
+    permit: OwnedSemaphorePermit,
+    batch: Option<BatchId>,
+    cancelled: CancellationToken,
 }
 
 /// A batch some of whose answers are not there yet.
@@ -37,45 +56,64 @@ struct Batch {
 
 impl Taken {
     /// Begins a batch that will have so many answers, if any.
-    pub(super) fn begin_batch(&mut self, answers: usize) -> Option<BatchId> {
-        self.last_batch = self.last_batch.wrapping_add(1);
-        let id = BatchId(self.last_batch);
-        (answers > 0).then(|| self.batches.insert(id, Batch { open: answers, ..Batch::default() })).map(|_| id)
+    pub(super) fn begin_batch(&self, answers: usize) -> Option<BatchId> {
+        let mut all = self.lock();
+        all.last_batch = all.last_batch.wrapping_add(1);
+        let id = BatchId(all.last_batch);
+        (answers > 0).then(|| all.batches.insert(id, Batch { open: answers, ..Batch::default() })).map(|_| id)
     }
 
     /// Whether a request of that id waits for its answer.
     pub(super) fn has(&self, id: &RequestId) -> bool {
-        self.requests.contains_key(id)
+        self.lock().requests.contains_key(id)
     }
 
-    /// Takes a request.
-    pub(super) fn take(&mut self, id: RequestId, permit: OwnedSemaphorePermit, batch: Option<BatchId>) {
-        self.requests.insert(id, (permit, batch));
+    /// Takes a request. What comes back fires when it is cancelled.
+    pub(super) fn take(
+        &self,
+        id: RequestId,
+        permit: OwnedSemaphorePermit,
+        batch: Option<BatchId>,
+    ) -> CancellationToken {
+        let cancelled = CancellationToken::new();
+        self.lock().requests.insert(id, Request { permit, batch, cancelled: cancelled.clone() });
+        cancelled
     }
 
-    /// What is due when that answer is there.
-    pub(super) fn answered(&mut self, id: Option<&RequestId>, answer: Vec<u8>) -> Due {
-        match id.and_then(|id| self.requests.remove(id)) {
-            Some((permit, batch)) => self.gathered(batch, Some(answer), permit),
-            None => Due { line: Some(answer), permits: Vec::new() },
-        }
-    }
-
-    /// What is due when a request was cancelled: it is not answered.
-    pub(super) fn cancelled(&mut self, id: &RequestId) -> Due {
-        match self.requests.remove(id) {
-            Some((permit, batch)) => self.gathered(batch, None, permit),
+    /// What is due when that answer is there: nothing, if the request was cancelled meanwhile.
+    pub(super) fn answered(&self, id: &RequestId, answer: Vec<u8>) -> Due {
+        let mut all = self.lock();
+        match all.requests.remove(id) {
+            Some(Request { permit, batch, .. }) => all.gathered(batch, Some(answer), permit),
             None => Due::default(),
         }
     }
 
+    /// What is due when a request is cancelled: it is not answered.
+    pub(super) fn cancelled(&self, id: &RequestId) -> Due {
+        let mut all = self.lock();
+        match all.requests.remove(id) {
+            Some(Request { permit, batch, cancelled }) => {
+                cancelled.cancel();
+                all.gathered(batch, None, permit)
+            }
+            None => Due::default(),
+        }
+    }
+
+    /// What is due when what was not taken has its answer.
+    pub(super) fn refused(&self, batch: Option<BatchId>, answer: Vec<u8>, permit: OwnedSemaphorePermit) -> Due {
+        self.lock().gathered(batch, Some(answer), permit)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, All> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl All {
     /// What is due when an answer is there, or when it is known that there will be none.
-    pub(super) fn gathered(
-        &mut self,
-        batch: Option<BatchId>,
-        answer: Option<Vec<u8>>,
-        permit: OwnedSemaphorePermit,
-    ) -> Due {
+    fn gathered(&mut self, batch: Option<BatchId>, answer: Option<Vec<u8>>, permit: OwnedSemaphorePermit) -> Due {
         let Some((id, open)) = batch.and_then(|id| self.batches.get_mut(&id).map(|open| (id, open))) else {
             return Due { line: answer, permits: vec![permit] };
         };
@@ -93,8 +131,6 @@ impl Taken {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use tokio::sync::Semaphore;
 
     use super::*;
@@ -107,15 +143,15 @@ mod tests {
     fn the_answers_of_a_batch_go_out_with_the_last_of_them() {
         let permits = Arc::new(Semaphore::new(4));
         let permit = || permits.clone().try_acquire_owned().unwrap();
-        let mut taken = Taken::default();
+        let taken = Taken::default();
         assert_eq!(taken.begin_batch(0), None, "notifications alone have no answer");
         let batch = taken.begin_batch(3);
         taken.take(id(1), permit(), batch);
         taken.take(id(2), permit(), batch);
         taken.take(id(9), permit(), None);
-        assert!(taken.gathered(batch, Some(b"refused".to_vec()), permit()).line.is_none());
-        assert_eq!(taken.answered(Some(&id(9)), b"nine".to_vec()).line.unwrap(), b"nine");
-        assert!(taken.answered(Some(&id(1)), b"one".to_vec()).line.is_none());
+        assert!(taken.refused(batch, b"refused".to_vec(), permit()).line.is_none());
+        assert_eq!(taken.answered(&id(9), b"nine".to_vec()).line.unwrap(), b"nine");
+        assert!(taken.answered(&id(1), b"one".to_vec()).line.is_none());
         assert_eq!(permits.available_permits(), 1, "what is kept in memory counts");
         let due = taken.cancelled(&id(2));
         assert_eq!(due.line.unwrap(), b"[refused,one]");
@@ -126,12 +162,13 @@ mod tests {
     #[test]
     fn a_batch_whose_requests_are_all_cancelled_has_no_answer() {
         let permits = Arc::new(Semaphore::new(1));
-        let mut taken = Taken::default();
+        let taken = Taken::default();
         let batch = taken.begin_batch(1);
-        taken.take(id(1), permits.clone().try_acquire_owned().unwrap(), batch);
-        assert!(taken.has(&id(1)));
+        let cancelled = taken.take(id(1), permits.clone().try_acquire_owned().unwrap(), batch);
+        assert!(taken.has(&id(1)) && !cancelled.is_cancelled());
         let due = taken.cancelled(&id(1));
-        assert!(due.line.is_none() && !taken.has(&id(1)));
+        assert!(due.line.is_none() && !taken.has(&id(1)) && cancelled.is_cancelled());
+        assert!(taken.answered(&id(1), b"late".to_vec()).line.is_none());
         assert!(taken.cancelled(&id(1)).permits.is_empty());
     }
 }

@@ -41,6 +41,17 @@ async fn http2_is_spoken_to_those_who_begin_with_it() {
 }
 
 #[tokio::test]
+async fn answers_are_sent_at_once() {
+    let config = config().write();
+    let server = Http::start(&config).await;
+    let mut connection = TcpStream::connect(server.address()).await.unwrap();
+    connection.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    assert!(connection.read_u8().await.is_ok(), "the server has taken the connection");
+    assert!(server.sends_at_once(connection.local_addr().unwrap()));
+    server.end().await;
+}
+
+#[tokio::test]
 async fn a_body_that_is_too_long_is_refused() {
     let config = config().http_limit("body", "2KiB").write();
     let server = Http::start(&config).await;

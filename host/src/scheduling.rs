@@ -1,0 +1,25 @@
+//! How the operating system shares out its processors between threads of this process.
+//!
+//! Only Linux can be told. Since 6.6 its scheduler (EEVDF) lets a thread, of whatever priority, have its turn of 3 ms and more
+//! before one that has just woken up; since 6.12 a thread can say that its turns are short. Earlier kernels take no note of
+//! that.
+
+#[cfg(target_os = "linux")]
+mod linux;
+
+/// Has the threads that wake up to answer a request wait less for this one.
+#[cfg(feature = "server")]
+pub(crate) fn take_short_turns() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = linux::set(0) {
+        tracing::debug!(%error, "the transport's threads have the system's turns");
+    }
+}
+
+/// The same, and has the system prefer all other threads to this one: beside one of them, it gets a tenth of a processor.
+pub(crate) fn give_way() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = linux::set(10) {
+        tracing::debug!(%error, "heavy guests keep the normal priority");
+    }
+}

@@ -1,0 +1,44 @@
+//! What is known of a client from its `initialize` on, beside the connection where its requests are answered.
+
+use std::sync::{Arc, OnceLock};
+
+use rmcp::RoleServer;
+use rmcp::service::Peer;
+
+use super::client_log::ClientLog;
+use super::revision::Revision;
+use crate::resource::Missing;
+
+/// The client of a session.
+pub(super) struct Client {
+    /// What was agreed on.
+    pub(super) revision: Revision,
+    /// What it wants to be told.
+    pub(super) log: Arc<ClientLog>,
+    /// The way to it.
+    pub(super) peer: Peer<RoleServer>,
+}
+
+/// Where the client of a session is put when it begins: a transport has it go beside `initialize` ([`super::handler`]).
+#[derive(Clone, Default)]
+pub(super) struct Opening(Arc<OnceLock<Client>>);
+
+impl Opening {
+    /// Its session has begun.
+    pub(super) fn begun(&self, client: Client) {
+        // A session begins once.
+        let _ = self.0.set(client);
+    }
+
+    /// The client, if the session has begun.
+    pub(super) fn client(&self) -> Option<&Client> {
+        self.0.get()
+    }
+}
+
+impl Client {
+    /// Tells it of the plugins that an answer lacks, if it wants that.
+    pub(super) async fn report(&self, missing: &[Missing]) {
+        self.log.report(&self.peer, missing).await;
+    }
+}
