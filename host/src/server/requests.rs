@@ -30,7 +30,7 @@ use crate::host::{CompleteRequest, Host, ListRequest};
 use crate::resource::{Argument, Error, Listing, Missing};
 
 /// Content of so many bytes is written as JSON on a thread apart, so that other requests need not wait for it.
-const LARGE: usize = 256 << 10;
+const LARGE: usize = 2 << 20;
 
 /// What a request for resources asks.
 #[derive(Clone, Debug)]

@@ -51,6 +51,14 @@ impl HttpClient {
         question.check(size, &beginning);
     }
 
+    /// Asks, and reads the answer as text.
+    pub(crate) async fn text(&mut self, question: &Question) -> String {
+        self.last_id += 1;
+        let response = self.post(question.message(self.last_id, &self.revision), Some(question)).await;
+        let body = response.into_body().collect().await.expect("a whole body").to_bytes();
+        String::from_utf8(body.into()).expect("JSON is UTF-8")
+    }
+
     /// Asks, and reads whatever comes back to its end.
     pub(crate) async fn try_ask(&mut self, question: &Question) {
         self.last_id += 1;

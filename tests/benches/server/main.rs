@@ -8,6 +8,7 @@
 //! | [`start`] | from the start of the process to the first answer | the start of [`native`] |
 //! | [`packs`] | reading out of git packs of 1 MiB to 1 GiB: time, memory | the smallest pack; `git cat-file` |
 //! | [`neighbours`] | what callers of a good plugin notice of a hostile one | the good plugin alone |
+//! | [`pages`] | each page of a listing of a million entries, memory on the way | the first pages |
 //! | [`many`] | start and memory of a host with up to 1,000 plugins | a host with one |
 //!
 //! It builds what it measures first. Nothing is asserted about time: what a figure is depends on the machine. What the
@@ -32,6 +33,7 @@ mod neighbours;
 mod options;
 mod pack;
 mod packs;
+mod pages;
 mod pipe;
 mod prepare;
 mod process;
@@ -55,6 +57,7 @@ fn main() {
                 Part::Requests => requests::run(&options).await,
                 Part::Start => start::run(&options).await,
                 Part::Packs => packs::run(&options).await,
+                Part::Pages => pages::run(&options).await,
                 Part::Neighbours => neighbours::run(&options).await,
                 Part::Many => many::run(&options).await,
             }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-const USAGE: &str = "usage: cargo bench -p mcp-host-tests -- [--quick] [requests] [start] [packs] [neighbours] [many]";
+const USAGE: &str =
+    "usage: cargo bench -p mcp-host-tests -- [--quick] [requests] [start] [packs] [pages] [neighbours] [many]";
 
 /// What to measure, and for how long.
 pub(crate) struct Options {
@@ -17,6 +18,7 @@ pub(crate) enum Part {
     Requests,
     Start,
     Packs,
+    Pages,
     Neighbours,
     Many,
 }
@@ -33,6 +35,7 @@ impl Options {
                 "requests" => options.parts.push(Part::Requests),
                 "start" => options.parts.push(Part::Start),
                 "packs" => options.parts.push(Part::Packs),
+                "pages" => options.parts.push(Part::Pages),
                 "neighbours" => options.parts.push(Part::Neighbours),
                 "many" => options.parts.push(Part::Many),
                 other => {
@@ -42,7 +45,7 @@ impl Options {
             }
         }
         if options.parts.is_empty() {
-            options.parts = vec![Part::Requests, Part::Start, Part::Packs, Part::Neighbours, Part::Many];
+            options.parts = vec![Part::Requests, Part::Start, Part::Packs, Part::Pages, Part::Neighbours, Part::Many];
         }
         options
     }

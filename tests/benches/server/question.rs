@@ -25,6 +25,12 @@ impl Question {
         Self { what: what.to_owned(), method: "resources/list", params: json!({}), least }
     }
 
+    /// Lists a page of resources, with at least a result on it.
+    pub(crate) fn page(cursor: Option<&str>) -> Self {
+        let params = cursor.map_or(json!({}), |cursor| json!({ "cursor": cursor }));
+        Self { what: "list a page".to_owned(), method: "resources/list", params, least: 100 }
+    }
+
     /// Lists the templates.
     pub(crate) fn templates() -> Self {
         Self { what: "list templates".to_owned(), method: "resources/templates/list", params: json!({}), least: 100 }

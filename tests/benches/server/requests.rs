@@ -88,13 +88,19 @@ pub(crate) fn config(sizes: Plugin) -> WrittenConfig {
     ConfigFile::new()
         .open()
         .http_limit("idle", "1h")
+        .http_limit("receive", "10m")
         .plugin(sizes.config("count", count).limit("rate", 1_000_000))
         .write()
 }
 
 /// The guest `sizes` as a plugin.
 pub(crate) fn sizes() -> Plugin {
-    Plugin::new("sizes", &fixture("sizes"), "sizes:///")
+    sizes_at("sizes", "sizes:///")
+}
+
+/// The same, under another name and at another mount.
+pub(crate) fn sizes_at(name: &str, mount: &str) -> Plugin {
+    Plugin::new(name, &fixture("sizes"), mount)
 }
 
 fn questions() -> Vec<Question> {

@@ -52,7 +52,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 
 /// The bytes of an answer that the system is given at once: it takes megabytes in one go, and nobody else's meanwhile.
-const PIECE: usize = 64 << 10;
+const PIECE: usize = 256 << 10;
 
 /// Takes what is posted.
 pub(super) struct Posts {
