@@ -36,7 +36,7 @@ use super::guarded::Guarded;
 use super::in_flight::{Claim, InFlight};
 use super::onward::Onward;
 use super::sessions::Use;
-use super::standing;
+use super::standing::{self, PROTOCOL_VERSION};
 use crate::access::Principal;
 use crate::config::HttpServerLimits;
 use crate::host::Host;
@@ -44,9 +44,6 @@ use crate::server::message::{self, Kind, Message, Refusal, Sent};
 use crate::server::params::Malformed;
 use crate::server::requests::{self, Asked};
 use crate::server::revision::Revision;
-
-/// The header that says which revision the client speaks.
-pub(super) const PROTOCOL_VERSION: &str = "mcp-protocol-version";
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");

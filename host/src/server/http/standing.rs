@@ -14,11 +14,12 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::accept;
-use super::posted::PROTOCOL_VERSION;
 use crate::server::client::Client;
 use crate::server::message::{Message, Said};
 use crate::server::revision::Revision;
 
+/// The header that says which revision the client speaks.
+pub(super) const PROTOCOL_VERSION: &str = "mcp-protocol-version";
 /// The header that says which method is called.
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 /// The header that says which resource is read.
