@@ -1,20 +1,27 @@
-//! The one system call behind it, which no library has.
+//! The system call behind it, which no library has.
 
 use std::io;
+
+use rustix::process::{getpriority_process, setpriority_process};
 
 /// The shortest turn that there is, in nanoseconds.
 const TURN: u64 = 100_000;
 /// The lowest priority that there is.
 const MOST_NICE: i32 = 19;
 
-/// Gives this thread the shortest turns, and makes it that much nicer than it is.
+/// Gives this thread the shortest turns, and makes it that much nicer than it is; the latter at least, where there is only the
+/// older of both calls.
 pub(super) fn set(nicer: i32) -> io::Result<()> {
-    let niceness = rustix::process::getpriority_process(None)?;
+    let niceness = getpriority_process(None)?.saturating_add(nicer).min(MOST_NICE);
+    set_both(niceness).or_else(|_| Ok(setpriority_process(None, niceness)?))
+}
+
+fn set_both(niceness: i32) -> io::Result<()> {
     let attributes = libc::sched_attr {
         size: u32::try_from(size_of::<libc::sched_attr>()).unwrap_or(u32::MAX),
         sched_policy: u32::try_from(libc::SCHED_OTHER).unwrap_or(0),
         sched_flags: 0,
-        sched_nice: niceness.saturating_add(nicer).min(MOST_NICE),
+        sched_nice: niceness,
         sched_priority: 0,
         sched_runtime: TURN,
         sched_deadline: 0,
@@ -33,7 +40,7 @@ mod tests {
 
     #[test]
     fn a_thread_gives_way_by_itself() {
-        let niceness = || rustix::process::getpriority_process(None).unwrap();
+        let niceness = || getpriority_process(None).unwrap();
         let before = niceness();
         let lowered = std::thread::spawn(move || {
             set(10).unwrap();
