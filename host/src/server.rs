@@ -1,6 +1,6 @@
 //! The MCP server: the façade on the wire, over stdio and over streamable HTTP.
 //!
-//! Requests for resources are taken from the message as it came in, and answered ([`requests`]) with MCP objects ([`wire`]). rmcp
+//! Requests for resources are taken from the message as it came in, and answered (`requests`) with MCP objects ([`wire`]). rmcp
 //! speaks the rest of the protocol: how sessions begin and end, subscriptions, streams of events, and the words in which is
 //! refused what is not in order. What is here beside that: saying who asks, keeping other sites' pages out, and ending in order.
 //! The session-based revisions (2024-11-05 to 2025-11-25) and the stateless one (2026-07-28) are served by the same code,
