@@ -1,7 +1,7 @@
 //! How the operating system shares out its processors between threads of this process.
 //!
-//! Only Linux can be told. Since 6.6 its scheduler (EEVDF) lets a thread, of whatever priority, have its turn of 3 ms and more
-//! before one that has just woken up; since 6.12 a thread can say that its turns are short. Earlier kernels take no note of
+//! Only Linux can be told. Since 6.6 its scheduler (EEVDF) lets a thread, of whatever priority, have its turn of a millisecond
+//! or more before one that has just woken up; since 6.12 a thread can say that its turns are short. Earlier kernels take no note of
 //! that.
 
 #[cfg(target_os = "linux")]

@@ -54,15 +54,6 @@ impl Process {
         kill_process(self.id(), signal).expect("a process may signal its child");
     }
 
-    /// The most memory that it had so far, in bytes.
-    pub(crate) fn peak_memory(&self) -> u64 {
-        let status = format!("/proc/{}/status", self.id().as_raw_nonzero());
-        let status = std::fs::read_to_string(status).expect("it still runs");
-        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux says so");
-        let kibibytes: u64 = peak.trim().trim_end_matches(" kB").parse().expect("it is a number");
-        kibibytes * 1024
-    }
-
     fn id(&self) -> Pid {
         self.child.id().and_then(|id| Pid::from_raw(id.cast_signed())).expect("it still runs")
     }

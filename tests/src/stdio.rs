@@ -47,11 +47,6 @@ impl Stdio {
         self.process.stderr().line_with(wanted).await
     }
 
-    /// The most memory that it had so far, in bytes.
-    pub fn peak_memory(&self) -> u64 {
-        self.process.peak_memory()
-    }
-
     /// Closes its standard input, as a client that goes away does, and waits for its end in order.
     pub async fn end(self) -> Ended {
         self.client.close().await;

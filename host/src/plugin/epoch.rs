@@ -102,3 +102,24 @@ fn tick(engine: &wasmtime::Engine, shared: &Shared) {
         engine.increment_epoch();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plugin::engine::code_settings;
+
+    #[test]
+    fn the_thread_sleeps_while_nothing_runs() {
+        let ticker = Ticker::start(wasmtime::Engine::new(&code_settings()).unwrap()).unwrap();
+        let becomes = |asleep: bool| {
+            while ticker.shared.is_asleep.load(Ordering::SeqCst) != asleep {
+                thread::yield_now();
+            }
+        };
+        becomes(true);
+        let running = ticker.run();
+        becomes(false);
+        drop(running);
+        becomes(true);
+    }
+}

@@ -105,13 +105,13 @@ pub(super) async fn answer(
         Err(_panic) => return (failure(id), Vec::new()),
     };
     let Answer { result, size, missing } = answer;
-    let names = id.clone();
+    let own_id = id.clone();
     let encode = move || {
         let mut result = result();
         if !revision.has_cache_hints() {
             result.strip_result_type_for_legacy_peer();
         }
-        message::to_json(&ServerJsonRpcMessage::response(result, names))
+        message::to_json(&ServerJsonRpcMessage::response(result, own_id))
     };
     let json = match size < LARGE {
         true => encode(),

@@ -33,7 +33,6 @@ pub(super) struct Sessions {
 }
 
 /// How a session is.
-#[derive(Clone)]
 struct Life {
     opening: Opening,
     /// Requests and streams of it.
