@@ -104,24 +104,20 @@ pub enum StartError {
 }
 
 impl Plugins {
-    /// Starts the engine. Components are compiled within `limits`, and compiled ones are kept in `cache`.
+    /// Starts the engine. Components are compiled within `limits`, and compiled ones are kept in `cache`. What plugins have in
+    /// key-value buckets is kept in `state`, and the key that compiled components are authenticated with; without it, buckets
+    /// are granted and fail, and components are compiled at each start. It blocks.
     pub fn start(
         compiler: Compiler,
         limits: config::Compile,
         cache: &FilePath,
+        state: Option<PathBuf>,
         progress: Progress,
     ) -> Result<Self, StartError> {
         let engine = Arc::new(Engine::start()?);
-        let loader = Loader::new(engine.clone(), compiler, limits, cache, progress)?;
+        let loader = Loader::new(engine.clone(), compiler, limits, cache, state.as_deref(), progress)?;
         let open_files = OpenFiles::of_the_process();
-        Ok(Self { engine, trust: Arc::default(), open_files, loader, state: None })
-    }
-
-    /// Keeps what plugins have in key-value buckets below that directory, which is made when one of them is used. Without it,
-    /// buckets are granted and fail.
-    #[must_use]
-    pub fn keeping_state_in(self, state: PathBuf) -> Self {
-        Self { state: Some(state), ..self }
+        Ok(Self { engine, trust: Arc::default(), open_files, loader, state })
     }
 
     /// Loads a plugin: its component is checked, linked, compiled if need be, and asked to describe itself.
@@ -326,6 +322,12 @@ impl Plugin {
     /// Takes note of a fault in its answers to that function which shows only in what is made of them.
     pub(crate) fn note(&self, function: &str, fault: &Fault) {
         self.faults.note(function, fault);
+    }
+
+    /// Closes what it has open beside its instances: the database of its key-value buckets, which has its write-ahead log
+    /// checkpointed by that. A later call opens it again.
+    pub(crate) async fn close(&self) {
+        self.caller.sandbox.close().await;
     }
 
     /// The directories of the machine that it was granted.

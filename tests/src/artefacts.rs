@@ -46,7 +46,12 @@ pub(crate) fn user_cache() -> PathBuf {
     target().join("test-cache")
 }
 
-/// Where the host keeps compiled components in it, whether the config says so or not.
+/// What stands for the user's state directory.
+pub(crate) fn user_state() -> PathBuf {
+    target().join("test-state")
+}
+
+/// Where the host keeps compiled components in the cache directory, whether the config says so or not.
 pub(crate) fn cache() -> PathBuf {
     user_cache().join("mcp-host")
 }

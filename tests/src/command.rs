@@ -16,6 +16,7 @@ use crate::{PATIENCE, artefacts};
 pub fn host_command() -> Command {
     let mut command = Command::new(artefacts::host());
     command.env_clear().env("HOME", "/nonexistent").env("XDG_CACHE_HOME", artefacts::user_cache());
+    command.env("XDG_STATE_HOME", artefacts::user_state());
     command.current_dir("/").kill_on_drop(true);
     command
 }

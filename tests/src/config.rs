@@ -1,6 +1,8 @@
 //! Writing an `mcp-host.toml` for one test.
 
 use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
@@ -90,12 +92,13 @@ impl ConfigFile {
     /// Writes it.
     pub fn write(self) -> WrittenConfig {
         let written = WrittenConfig { dir: tempfile::tempdir().expect("a directory for the config") };
+        written.share_compiled();
         written.replace(self);
         written
     }
 
     fn text_in(mut self, dir: &Path) -> String {
-        self.server.insert("cache".to_owned(), text(&artefacts::cache()));
+        self.server.entry("cache").or_insert_with(|| text(&artefacts::cache()));
         self.server.insert("state".to_owned(), text(&dir.join("state")));
         let mut file = Table::new();
         file.insert("server".to_owned(), self.server.into());
@@ -108,6 +111,15 @@ impl ConfigFile {
 }
 
 impl WrittenConfig {
+    /// Has its hosts use what those of other configs have compiled: the key of the cache is the same for all.
+    fn share_compiled(&self) {
+        let state = self.dir().join("state");
+        fs::DirBuilder::new().mode(0o700).create(&state).expect("a directory for the state");
+        let mut key = fs::OpenOptions::new();
+        let key = key.write(true).create_new(true).mode(0o600).open(state.join("compiled.key"));
+        key.and_then(|mut key| key.write_all(&[7; 32])).expect("the key of the cache can be written");
+    }
+
     /// Its file.
     pub fn path(&self) -> PathBuf {
         self.dir.path().join("mcp-host.toml")

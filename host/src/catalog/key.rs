@@ -4,28 +4,24 @@
 //! cursors live through a restart. Hosts that are to go on with each other's listings are given the same one
 //! (`server.cursor-key`).
 
-use std::fs::DirBuilder;
-use std::io::{self, Write};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use chacha20poly1305::Key;
-use chacha20poly1305::aead::Generate;
+use crate::private_dir::{PrivateDir, PrivateError, SECRET_LEN, random_secret};
 
 /// The name of the file in the state directory.
 const FILE: &str = "cursor.key";
 
 /// The key cannot be read or made.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot keep the key for cursors in {}: {source}; name another directory in `server.state`", file.display())]
+#[error("cannot keep the key for cursors in {} (`server.state`): {source}", file.display())]
 pub struct KeyError {
     file: PathBuf,
-    source: io::Error,
+    source: PrivateError,
 }
 
 /// A key for cursors: 32 bytes. Never shown.
 #[derive(Clone)]
-pub struct CursorKey([u8; 32]);
+pub struct CursorKey([u8; SECRET_LEN]);
 
 impl CursorKey {
     /// The key of those bytes.
@@ -35,40 +31,13 @@ impl CursorKey {
 
     /// A new key, from the operating system's random numbers.
     pub fn random() -> Self {
-        Self(Key::generate().into())
+        Self(random_secret())
     }
 
-    /// The key that is kept in that state directory; made now, if there is none.
+    /// The key that is kept in that state directory; made now, if there is none. It blocks.
     pub fn kept_in(state: &Path) -> Result<Self, KeyError> {
-        let file = state.join(FILE);
-        Self::read_or_make(state, &file).map_err(|source| KeyError { file, source })
-    }
-
-    fn read_or_make(state: &Path, file: &Path) -> io::Result<Self> {
-        match Self::read(file) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                DirBuilder::new().recursive(true).mode(0o700).create(state)?;
-                let key = Self::random();
-                let mut new = tempfile::NamedTempFile::new_in(state)?;
-                new.write_all(&key.0)?;
-                new.as_file().sync_all()?;
-                match new.persist_noclobber(file) {
-                    Ok(_) => Ok(key),
-                    // Another host was faster: its key is the one.
-                    Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Self::read(file),
-                    Err(error) => Err(error.error),
-                }
-            }
-            read => read,
-        }
-    }
-
-    fn read(file: &Path) -> io::Result<Self> {
-        let bytes = std::fs::read(file)?;
-        let key = bytes
-            .try_into()
-            .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "the file is not 32 bytes long"))?;
-        Ok(Self(key))
+        let secret = PrivateDir::open(state).and_then(|state| state.load_or_create_secret(FILE));
+        secret.map(Self).map_err(|source| KeyError { file: state.join(FILE), source })
     }
 
     pub(super) fn bytes(&self) -> &[u8; 32] {
@@ -78,27 +47,15 @@ impl CursorKey {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
 
     #[test]
-    fn a_key_is_made_once_and_for_its_owner_alone() {
-        let dir = tempfile::tempdir().unwrap();
-        let state = dir.path().join("state");
-        let first = CursorKey::kept_in(&state).unwrap();
-        let second = CursorKey::kept_in(&state).unwrap();
-        assert_eq!(first.bytes(), second.bytes());
-        let mode = std::fs::metadata(state.join(FILE)).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
-    }
-
-    #[test]
-    fn a_damaged_key_is_an_error_and_is_not_replaced() {
+    fn a_key_is_kept_and_a_bad_one_is_named_with_its_file() {
         let state = tempfile::tempdir().unwrap();
+        let first = CursorKey::kept_in(state.path()).unwrap();
+        assert_eq!(CursorKey::kept_in(state.path()).unwrap().bytes(), first.bytes());
         std::fs::write(state.path().join(FILE), b"short").unwrap();
         let error = CursorKey::kept_in(state.path()).err().unwrap().to_string();
         assert!(error.contains("cursor.key") && error.contains("`server.state`"), "{error}");
-        assert_eq!(std::fs::read(state.path().join(FILE)).unwrap(), b"short");
     }
 }

@@ -43,13 +43,11 @@ pub(super) struct Args {
 impl Args {
     pub(super) async fn run(self, context: &Context) -> Result<(), Failure> {
         let config = context.config()?;
-        let cache = Dirs::of(&config.server).cache()?;
+        let dirs = Dirs::of(&config.server);
+        let state = dirs.state_for(&config)?;
         let limits = config.server.compile.clone();
-        let mut plugins =
-            Plugins::start(Compiler::default(), limits, &cache, context.progress()).map_err(StartError::from)?;
-        if config.plugins.iter().any(|plugin| !plugin.grants.keyvalue.is_empty()) {
-            plugins = plugins.keeping_state_in(Dirs::of(&config.server).state()?);
-        }
+        let plugins = Plugins::start(Compiler::default(), limits, &dirs.cache()?, state, context.progress())
+            .map_err(StartError::from)?;
         let tried = config.plugins.iter().map(|plugin| Tried::of(plugin, &plugins, &config));
         let mut all = join_all(tried).await;
         all.sort_by_key(|one| one.plugin.name.as_str());

@@ -59,8 +59,9 @@ impl Args {
         };
         let pinned = place.digest;
         let place = config::Plugin { digest: None, ..place };
-        let cache = Dirs::of(&server).cache()?;
-        let plugins = Plugins::start(Compiler::default(), server.compile, &cache, context.progress())
+        let dirs = Dirs::of(&server);
+        let (cache, state) = (dirs.cache()?, dirs.state().ok());
+        let plugins = Plugins::start(Compiler::default(), server.compile, &cache, state, context.progress())
             .map_err(StartError::from)?;
         let inspection = plugins.inspect(&place).await?;
         let place = self.plugin.is_some().then_some(Place { name: &place.name, pinned });

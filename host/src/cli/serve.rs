@@ -5,6 +5,7 @@ mod reload;
 
 use std::io::IsTerminal;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::net::TcpListener;
@@ -17,6 +18,9 @@ use super::failure::Failure;
 use super::signals::{self, Hangup};
 use crate::config::{Config, HttpAddress, HttpAddressError};
 use crate::server;
+
+/// How long databases may take to be closed at the end.
+const MAX_CLOSE: Duration = Duration::from_secs(2);
 
 const EXAMPLES: &str = "\
 It ends in order on SIGINT and SIGTERM: requests in flight are answered first. A second signal ends it at once.
@@ -68,7 +72,7 @@ impl Args {
         if let Some(listener) = listener {
             let scheme = if host.config().http.tls.is_some() { "https" } else { "http" };
             context.messages.listening(scheme, listener.local_addr().context("the listener has no address")?);
-            server::serve_http(host, listener, shutdown).await?;
+            server::serve_http(host.clone(), listener, shutdown).await?;
         } else {
             if std::io::stdin().is_terminal() {
                 context.messages.note(
@@ -76,9 +80,10 @@ impl Args {
                      use `--http 127.0.0.1:8080`, or write `http = \"127.0.0.1:8080\"` under `[server]` in the config",
                 );
             }
-            server::serve_stdio(host, shutdown).await?;
+            server::serve_stdio(host.clone(), shutdown).await?;
         }
         drop(reloading);
+        host.close(MAX_CLOSE).await;
         Ok(())
     }
 

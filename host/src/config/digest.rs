@@ -61,6 +61,11 @@ impl Digest {
         }
     }
 
+    /// Its 32 bytes.
+    pub(crate) fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
     /// The digits alone, in lower case.
     pub fn digits(&self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()

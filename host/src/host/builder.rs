@@ -67,13 +67,8 @@ impl Builder {
             Some(key) => CursorKey::new(*key.expose()),
             None => CursorKey::kept_in(&dirs.state()?)?,
         };
-        let plugins = Plugins::start(compiler, config.server.compile.clone(), &dirs.cache()?, progress)?;
-        let plugins = match dirs.state() {
-            // Plugins that come with a reload may keep something, too.
-            Ok(state) => plugins.keeping_state_in(state),
-            Err(error) if config.plugins.iter().any(|plugin| !plugin.grants.keyvalue.is_empty()) => return Err(error),
-            Err(_) => plugins,
-        };
+        let (cache, state) = (dirs.cache()?, dirs.state_for(&config)?);
+        let plugins = Plugins::start(compiler, config.server.compile.clone(), &cache, state, progress)?;
         let config = Arc::new(config);
         let declared = by_name(&config);
         let loaded = join_all(declared.iter().map(|plugin| plugins.load(plugin))).await;

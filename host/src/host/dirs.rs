@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use etcetera::BaseStrategy;
 
 use super::StartError;
-use crate::config::Server;
+use crate::config::{Config, Server};
 
 const NAME: &str = "mcp-host";
 
@@ -33,5 +33,11 @@ impl Dirs {
     /// Where what must last is kept.
     pub fn state(&self) -> Result<PathBuf, StartError> {
         self.state.clone().ok_or(StartError::NoDirectory("state"))
+    }
+
+    /// The same for the plugins of that configuration: where there is none, it is an error only if one of them needs it.
+    pub(crate) fn state_for(&self, config: &Config) -> Result<Option<PathBuf>, StartError> {
+        let is_needed = config.plugins.iter().any(|plugin| !plugin.grants.keyvalue.is_empty());
+        if is_needed { self.state().map(Some) } else { Ok(self.state.clone()) }
     }
 }

@@ -1,130 +1,313 @@
-//! Where compiled components are kept: a directory that belongs to this user alone.
+//! Compiled components on disk: a private directory, and a message authentication code for each file.
 //!
-//! A file in it is named by the SHA-256 of the component and by everything about the engine that compiled code depends on,
-//! so it is never stale, only unused. Compiled code is machine code that the host runs unchecked: nothing is ever loaded from
-//! a directory that others could have written to.
+//! Compiled code is machine code that the host runs unchecked, so nothing is loaded that this host's own compiler did not
+//! write for this very component. Two things see to that:
+//!
+//! - The directory and its files belong to this user alone ([`PrivateDir`]).
+//! - Each file ends with an HMAC-SHA256 of what it is for (the component's SHA-256, all of the engine that compiled code
+//!   depends on) and of the code. The key is kept in the state directory. A file that was damaged, cut off, renamed to another
+//!   component's name or written by somebody without the key is compiled anew, and the log says so.
+//!
+//! A file is named by the component, the engine and the key, so it is never stale, only unused; and hosts with other state
+//! directories that share a cache do not undo each other's work. Without a state directory that can be used there is no key
+//! that lasts: then components are compiled for this process alone, and nothing is stored.
+//!
+//! Checking costs one pass over the file: a millisecond or less for a component in Rust, some tens for one with an interpreter.
 
-use std::fs::{DirBuilder, File, Metadata};
+use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
 use tempfile::NamedTempFile;
 use wasmtime::component::Component;
 
 use super::LoadError;
 use crate::config::Digest;
+use crate::private_dir::{PrivateDir, PrivateError, SECRET_LEN, random_secret};
+
+/// The name of the key's file in the state directory.
+const KEY_FILE: &str = "compiled.key";
+/// What every code is about, so that the key is good for nothing else.
+const DOMAIN: &[u8] = b"mcp-host compiled component 1";
+/// Bytes of an authentication code, at the end of a file.
+const TAG_LEN: u64 = 32;
+/// How much of a file is in memory while it is checked.
+const CHUNK: usize = 64 << 10;
 
 /// The private cache directory.
 #[derive(Debug)]
 pub(super) struct Cache {
-    dir: PathBuf,
+    dir: PrivateDir,
+    key: [u8; SECRET_LEN],
+    /// Whether another process could use what this one stores.
+    is_lasting: bool,
+}
+
+/// What compiled code is for.
+#[derive(Clone, Copy)]
+struct Purpose<'a> {
+    digest: &'a Digest,
+    /// Everything about the engine that compiled code depends on.
+    engine: u64,
 }
 
 impl Cache {
-    /// Opens the cache at that directory, making it if need be.
-    pub(super) fn open(dir: &Path) -> Result<Self, LoadError> {
-        let fault = |source: io::Error| LoadError::Cache { dir: dir.to_owned(), reason: source.to_string() };
-        DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(fault)?;
-        let metadata = std::fs::symlink_metadata(dir).map_err(fault)?;
-        if !is_private(&metadata) {
-            return Err(LoadError::Cache {
-                dir: dir.to_owned(),
-                reason: "it must be a directory of this user that nobody else may write to (mode 0700); \
-                         name another one in `server.cache`"
-                    .to_owned(),
-            });
-        }
-        Ok(Self { dir: dir.to_owned() })
-    }
-
-    /// Where the compiled form of a component is, or would be.
-    fn path(&self, engine: &wasmtime::Engine, digest: &Digest) -> PathBuf {
-        let mut hasher = DefaultHasher::new();
-        engine.precompile_compatibility_hash().hash(&mut hasher);
-        self.dir.join(format!("{}-{:016x}.cwasm", digest.digits(), hasher.finish()))
+    /// Opens the cache at that directory, making it if need be, with the key that is kept in `state`.
+    pub(super) fn open(dir: &Path, state: Option<&Path>) -> Result<Self, LoadError> {
+        let key = match state.map(load_key) {
+            Some(Ok(key)) => Some(key),
+            Some(Err(LoadError::CacheKey { file, source: PrivateError::Io(error) })) => {
+                tracing::warn!(file = %file.display(), %error, "no key can be kept: components are compiled at each start");
+                None
+            }
+            Some(Err(error)) => return Err(error),
+            None => None,
+        };
+        let is_lasting = key.is_some();
+        let dir = PrivateDir::open(dir).map_err(|source| LoadError::Cache { dir: dir.to_owned(), source })?;
+        Ok(Self { dir, key: key.unwrap_or_else(random_secret), is_lasting })
     }
 
     /// The compiled component, if it is here and sound.
     pub(super) fn load(&self, engine: &wasmtime::Engine, digest: &Digest) -> Option<Component> {
-        let path = self.path(engine, digest);
-        let file = File::open(&path).ok()?;
-        if !file.metadata().is_ok_and(|metadata| metadata.is_file() && is_ours(&metadata)) {
-            tracing::warn!(file = %path.display(), "a cached component is not this user's own file: it is not used");
-            return None;
+        let purpose = Purpose::new(engine, digest);
+        let name = self.name(purpose);
+        let loaded = self.dir.open_file(&name).and_then(|file| self.verified(engine, file, purpose));
+        match loaded {
+            Ok(component) => Some(component),
+            Err(PrivateError::Io(error)) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => {
+                let file = self.dir.path().join(name);
+                tracing::warn!(file = %file.display(), %error, "a cached component is not used, and compiled anew");
+                None
+            }
         }
-        drop(file);
-        // SAFETY: the file is machine code that runs unchecked, so it must be what our own compiler wrote. It lies in a
-        // directory that only this user may write to and is this user's; it was put there in one piece, by rename, after
-        // it had been written out; and whoever can forge it can already do all that this process can.
-        #[allow(unsafe_code, reason = "see above; there is no other way to load compiled code")]
-        let component = unsafe { Component::deserialize_file(engine, &path) };
-        component
-            .inspect_err(|error| tracing::warn!(file = %path.display(), %error, "a cached component is compiled anew"))
-            .ok()
     }
 
     /// A file to write compiled code to.
     pub(super) fn new_file(&self) -> Result<NamedTempFile, LoadError> {
-        NamedTempFile::new_in(&self.dir).map_err(|source| self.fault(&source))
+        self.dir.new_file().map_err(|source| self.io_error(source))
     }
 
-    /// Puts a file that has been written in its place, in one step.
-    pub(super) fn keep(
+    /// Stores the compiled code that a file of [`new_file`](Self::new_file) has, in one step, and loads it. None if it is not
+    /// for this engine; then nothing is stored.
+    pub(super) fn store(
         &self,
         engine: &wasmtime::Engine,
         digest: &Digest,
-        file: NamedTempFile,
-    ) -> Result<(), LoadError> {
-        file.as_file().sync_all().map_err(|source| self.fault(&source))?;
-        file.persist(self.path(engine, digest)).map_err(|error| self.fault(&error.error))?;
-        Ok(())
+        mut file: NamedTempFile,
+    ) -> Result<Option<Component>, LoadError> {
+        let purpose = Purpose::new(engine, digest);
+        self.seal(file.as_file_mut(), purpose).map_err(|source| self.io_error(source))?;
+        let Ok(component) = deserialize(engine, file.as_file()) else { return Ok(None) };
+        if self.is_lasting {
+            let path = self.dir.path().join(self.name(purpose));
+            file.persist(path).map_err(|error| self.io_error(error.error))?;
+        }
+        Ok(Some(component))
     }
 
-    fn fault(&self, source: &io::Error) -> LoadError {
-        LoadError::Cache { dir: self.dir.clone(), reason: source.to_string() }
+    /// Puts the authentication code behind what is in the file, and writes it out.
+    fn seal(&self, file: &mut File, purpose: Purpose<'_>) -> io::Result<()> {
+        let length = file.seek(SeekFrom::End(0))?;
+        file.rewind()?;
+        let mac = self.mac(file, length, purpose)?;
+        file.write_all(&mac.finalize().into_bytes())?;
+        file.sync_all()
+    }
+
+    /// The component in a file that carries the right code.
+    fn verified(
+        &self,
+        engine: &wasmtime::Engine,
+        mut file: File,
+        purpose: Purpose<'_>,
+    ) -> Result<Component, PrivateError> {
+        let invalid = |message| io::Error::new(io::ErrorKind::InvalidData, message);
+        let length = file.metadata()?.len().checked_sub(TAG_LEN).ok_or_else(|| invalid("it is cut off"))?;
+        let mac = self.mac(&mut file, length, purpose)?;
+        let mut tag = Vec::new();
+        (&file).take(TAG_LEN).read_to_end(&mut tag)?;
+        mac.verify_slice(&tag).map_err(|_| invalid("it is not what this host has compiled of this component"))?;
+        Ok(deserialize(engine, &file)?)
+    }
+
+    /// The code of the first `length` bytes from where the file stands.
+    fn mac(&self, file: &mut File, length: u64, purpose: Purpose<'_>) -> io::Result<Hmac<Sha256>> {
+        let mut mac = self.keyed();
+        mac.update(DOMAIN);
+        mac.update(purpose.digest.bytes());
+        mac.update(&purpose.engine.to_le_bytes());
+        let mut code = file.take(length);
+        let mut chunk = vec![0; CHUNK];
+        loop {
+            match code.read(&mut chunk)? {
+                0 => return Ok(mac),
+                read => mac.update(chunk.get(..read).unwrap_or_default()),
+            }
+        }
+    }
+
+    fn keyed(&self) -> Hmac<Sha256> {
+        // A shorter key is padded with zeros to a block of the hash function (RFC 2104, section 2).
+        let mut block = hmac::digest::Key::<Hmac<Sha256>>::default();
+        block.iter_mut().zip(self.key).for_each(|(byte, key)| *byte = key);
+        Hmac::new(&block)
+    }
+
+    /// The name of a file. The key is in it as a code of its own.
+    fn name(&self, purpose: Purpose<'_>) -> String {
+        let mut mac = self.keyed();
+        mac.update(b"mcp-host cache name 1");
+        let key: String = mac.finalize().into_bytes().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        format!("{}-{:016x}-{key}.cwasm", purpose.digest.digits(), purpose.engine)
+    }
+
+    fn io_error(&self, source: io::Error) -> LoadError {
+        LoadError::Cache { dir: self.dir.path().to_owned(), source: source.into() }
     }
 }
 
-fn is_private(metadata: &Metadata) -> bool {
-    metadata.is_dir() && is_ours(metadata)
+fn load_key(state: &Path) -> Result<[u8; SECRET_LEN], LoadError> {
+    let key = PrivateDir::open(state).and_then(|state| state.load_or_create_secret(KEY_FILE));
+    key.map_err(|source| LoadError::CacheKey { file: state.join(KEY_FILE), source })
 }
 
-fn is_ours(metadata: &Metadata) -> bool {
-    let others_may_write = metadata.permissions().mode() & 0o022 != 0;
-    metadata.uid() == rustix::process::geteuid().as_raw() && !others_may_write
+impl<'a> Purpose<'a> {
+    fn new(engine: &wasmtime::Engine, digest: &'a Digest) -> Self {
+        let mut hasher = DefaultHasher::new();
+        engine.precompile_compatibility_hash().hash(&mut hasher);
+        Self { digest, engine: hasher.finish() }
+    }
+}
+
+/// Maps the code in an open file into memory. What stands behind the code is not looked at.
+fn deserialize(engine: &wasmtime::Engine, file: &File) -> io::Result<Component> {
+    let path = descriptor_path(file);
+    // SAFETY: the file is machine code that runs unchecked, so it must be what our own compiler wrote. Its authentication
+    // code says so, or it has just been written; it is reached through the descriptor that was checked; and only this user
+    // may write to it, who can already do all that this process can.
+    #[allow(unsafe_code, reason = "see above; there is no other way to load compiled code")]
+    let component = unsafe { Component::deserialize_file(engine, path) };
+    component.map_err(|error| io::Error::other(format!("{error:#}")))
+}
+
+/// A path that leads to an open file whatever has become of its name.
+fn descriptor_path(file: &File) -> PathBuf {
+    PathBuf::from(format!("/dev/fd/{}", file.as_raw_fd()))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+    use crate::plugin::engine::code_settings;
 
-    #[test]
-    fn a_cache_is_made_for_its_owner_alone() {
-        let parent = tempfile::tempdir().unwrap();
-        let dir = parent.path().join("a/b");
-        Cache::open(&dir).unwrap();
-        assert_eq!(std::fs::metadata(&dir).unwrap().mode() & 0o777, 0o700);
+    const COMPONENT: &[u8] = b"(component)";
+    const OTHER: &[u8] = b"(component (core module))";
+
+    struct Caches {
+        dir: tempfile::TempDir,
+        engine: wasmtime::Engine,
+    }
+
+    impl Caches {
+        fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            Self { dir, engine: wasmtime::Engine::new(&code_settings()).unwrap() }
+        }
+
+        fn cache(&self, state: Option<&str>) -> Cache {
+            let state = state.map(|state| self.dir.path().join(state));
+            Cache::open(&self.dir.path().join("cache"), state.as_deref()).unwrap()
+        }
+
+        fn store(&self, cache: &Cache, text: &[u8]) {
+            let code = self.engine.precompile_component(&wat(text)).unwrap();
+            let mut file = cache.new_file().unwrap();
+            file.write_all(&code).unwrap();
+            cache.store(&self.engine, &Digest::of(text), file).unwrap().unwrap();
+        }
+
+        fn file(&self, cache: &Cache, text: &[u8]) -> PathBuf {
+            cache.dir.path().join(cache.name(Purpose::new(&self.engine, &Digest::of(text))))
+        }
+
+        fn loads(&self, cache: &Cache, text: &[u8]) -> bool {
+            cache.load(&self.engine, &Digest::of(text)).is_some()
+        }
+    }
+
+    /// An empty component, or one with an empty core module.
+    fn wat(text: &[u8]) -> Vec<u8> {
+        let mut binary = b"\0asm\x0d\0\x01\0".to_vec();
+        if text == OTHER {
+            binary.extend(b"\x01\x08\0asm\x01\0\0\0");
+        }
+        binary
     }
 
     #[test]
-    fn a_directory_that_others_may_write_to_is_refused() {
-        let parent = tempfile::tempdir().unwrap();
-        let dir = parent.path().join("shared");
-        std::fs::create_dir(&dir).unwrap();
-        std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o777)).unwrap();
-        let error = Cache::open(&dir).unwrap_err().to_string();
-        assert!(error.contains("nobody else may write to"), "{error}");
+    fn what_was_stored_is_found_by_the_next_start_with_the_same_key() {
+        let caches = Caches::new();
+        caches.store(&caches.cache(Some("state")), COMPONENT);
+        assert!(caches.loads(&caches.cache(Some("state")), COMPONENT));
+        assert!(!caches.loads(&caches.cache(Some("state")), OTHER));
+        assert!(!caches.loads(&caches.cache(Some("other")), COMPONENT), "another key is another host");
     }
 
     #[test]
-    fn a_link_to_a_directory_is_refused() {
-        let parent = tempfile::tempdir().unwrap();
-        let link = parent.path().join("link");
-        symlink(parent.path(), &link).unwrap();
-        Cache::open(&link).unwrap_err();
+    fn without_a_state_directory_nothing_is_stored() {
+        let caches = Caches::new();
+        let cache = caches.cache(None);
+        caches.store(&cache, COMPONENT);
+        assert_eq!(std::fs::read_dir(cache.dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_file_that_differs_in_any_byte_is_not_run() {
+        let caches = Caches::new();
+        let cache = caches.cache(Some("state"));
+        caches.store(&cache, COMPONENT);
+        let file = caches.file(&cache, COMPONENT);
+        let sound = std::fs::read(&file).unwrap();
+        for place in (0..sound.len()).step_by(sound.len() / 64).chain(sound.len() - 32..sound.len()) {
+            let mut damaged = sound.clone();
+            damaged[place] ^= 1;
+            std::fs::write(&file, &damaged).unwrap();
+            assert!(!caches.loads(&cache, COMPONENT), "byte {place}");
+        }
+        for length in [0, 31, 32, sound.len() - 1] {
+            std::fs::write(&file, &sound[..length]).unwrap();
+            assert!(!caches.loads(&cache, COMPONENT), "{length} bytes");
+        }
+        std::fs::write(&file, [&sound[..], b"x"].concat()).unwrap();
+        assert!(!caches.loads(&cache, COMPONENT), "one byte more");
+        std::fs::write(&file, &sound).unwrap();
+        assert!(caches.loads(&cache, COMPONENT));
+    }
+
+    #[test]
+    fn code_under_the_name_of_another_component_is_not_run() {
+        let caches = Caches::new();
+        let cache = caches.cache(Some("state"));
+        caches.store(&cache, COMPONENT);
+        std::fs::copy(caches.file(&cache, COMPONENT), caches.file(&cache, OTHER)).unwrap();
+        assert!(!caches.loads(&cache, OTHER));
+    }
+
+    #[test]
+    fn a_file_that_others_may_write_to_is_not_run() {
+        let caches = Caches::new();
+        let cache = caches.cache(Some("state"));
+        caches.store(&cache, COMPONENT);
+        let file = caches.file(&cache, COMPONENT);
+        std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o620)).unwrap();
+        assert!(!caches.loads(&cache, COMPONENT));
     }
 }

@@ -6,6 +6,7 @@ use super::compiler::CompileError;
 use super::fault::Fault;
 use super::missing::Missing;
 use crate::config::Digest;
+use crate::private_dir::PrivateError;
 
 /// The engine cannot be started.
 #[derive(Debug, thiserror::Error)]
@@ -88,11 +89,19 @@ pub enum LoadError {
     #[error("the provider cannot describe itself: it {0}")]
     Describe(Fault),
     /// The cache of compiled components cannot be used.
-    #[error("cannot use {} for compiled components: {reason}", dir.display())]
+    #[error("cannot use {} for compiled components (`server.cache`): {source}", dir.display())]
     Cache {
         /// The directory.
         dir: PathBuf,
         /// Why, and what to do.
-        reason: String,
+        source: PrivateError,
+    },
+    /// The key that compiled components are authenticated with cannot be read or made.
+    #[error("cannot keep the key for compiled components in {} (`server.state`): {source}", file.display())]
+    CacheKey {
+        /// The file.
+        file: PathBuf,
+        /// Why, and what to do.
+        source: PrivateError,
     },
 }

@@ -35,7 +35,7 @@ pub(super) struct Loader {
     engine: Arc<Engine>,
     compiler: Compiler,
     limits: config::Compile,
-    cache: Cache,
+    cache: Arc<Cache>,
     progress: Progress,
     /// What has been loaded already; the cell is filled by the first who asks, while the others wait.
     components: Mutex<HashMap<Digest, Arc<OnceCell<Component>>>>,
@@ -51,19 +51,20 @@ pub(super) struct Compiled {
 }
 
 impl Loader {
-    /// A loader whose compiler has those limits, and that keeps compiled code in `cache`.
+    /// A loader whose compiler has those limits, and that stores compiled code in `cache`, with the key in `state`.
     pub(super) fn new(
         engine: Arc<Engine>,
         compiler: Compiler,
         limits: config::Compile,
         cache: &Path,
+        state: Option<&Path>,
         progress: Progress,
     ) -> Result<Self, LoadError> {
         Ok(Self {
             engine,
             compiler,
             limits,
-            cache: Cache::open(cache)?,
+            cache: Arc::new(Cache::open(cache, state)?),
             progress,
             components: Mutex::default(),
             compiling: Semaphore::new(1),
@@ -85,8 +86,9 @@ impl Loader {
     }
 
     async fn compiled(&self, file: &ComponentFile) -> Result<Component, LoadError> {
-        let engine = self.engine.wasmtime();
-        if let Some(component) = self.cache.load(engine, &file.digest) {
+        let (engine, digest) = (self.engine.wasmtime().clone(), file.digest);
+        let cached = self.with_cache(move |cache| cache.load(&engine, &digest)).await;
+        if let Some(component) = cached.flatten() {
             return Ok(component);
         }
         // A semaphore that is never closed always gives.
@@ -98,12 +100,19 @@ impl Loader {
         let into = code.reopen().map_err(|source| read(code.path(), source))?;
         let from = file.reopen().map_err(|source| read(&file.path, source))?;
         self.compiler.compile(from, file.digest, into, &self.limits).await.map_err(fault)?;
-        self.cache.keep(engine, &file.digest, code)?;
-        self.cache.load(engine, &file.digest).ok_or_else(|| {
+        let engine = self.engine.wasmtime().clone();
+        let stored = self.with_cache(move |cache| cache.store(&engine, &digest, code)).await;
+        stored.transpose()?.flatten().ok_or_else(|| {
             fault(CompileError::Invalid(
                 "the compiler's output does not fit this engine; is the compiler of another version?".to_owned(),
             ))
         })
+    }
+
+    /// Works with the cache where that may block. None if the work panics.
+    async fn with_cache<T: Send + 'static>(&self, work: impl FnOnce(&Cache) -> T + Send + 'static) -> Option<T> {
+        let cache = self.cache.clone();
+        tokio::task::spawn_blocking(move || work(&cache)).await.ok()
     }
 
     fn count_interfaces(&self, file: &ComponentFile, component: &Component) -> Result<(), LoadError> {

@@ -65,6 +65,11 @@ impl Sandbox {
         }
     }
 
+    /// Closes what the plugin has open beside its instances.
+    pub(super) async fn close(&self) {
+        self.keyvalue.close().await;
+    }
+
     /// The directories of the machine that are granted.
     pub(super) fn directories(&self) -> impl Iterator<Item = &Path> {
         self.dirs.hosts()

@@ -134,6 +134,7 @@ async fn a_state_directory_that_cannot_be_used_matters_only_to_plugins_that_have
     let cursor_key = toml::Table::from_iter([("file".to_owned(), key.path().join("key").to_str().unwrap().into())]);
     let config = ConfigFile::new().server("cursor-key", cursor_key);
     let config = config.plugin(Plugin::unruly("good")).plugin(Plugin::keep("a").bucket("pages")).write();
+    fs::remove_dir_all(config.dir().join("state")).unwrap();
     symlink("/proc/nowhere", config.dir().join("state")).unwrap();
     let server = Stdio::start(&config).await;
     let reason = unavailable(server.client(), "a/set/pages/key?value=1").await;

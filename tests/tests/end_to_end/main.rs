@@ -40,6 +40,7 @@ mod notes;
 mod noticing;
 mod other_clients;
 mod pools;
+mod private_files;
 mod protocol;
 mod reload;
 mod subscriptions;

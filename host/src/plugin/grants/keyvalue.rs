@@ -15,11 +15,12 @@
 //!   exists by being granted.
 //! - What was acknowledged is there after `kill -9`, and no write is there by half: each operation is one transaction of a
 //!   write-ahead log. The log is synchronised at checkpoints, not at each write, so a machine that loses power may lose the
-//!   last writes, in their order; the database stays sound.
+//!   last writes, in their order; the database stays sound. A host that ends in order checkpoints the log and leaves none behind.
 //! - Quotas are exact, also between processes: the totals of a bucket are a row that is read, checked and written in the
 //!   transaction that writes the entry, and a writer takes the write lock before it reads.
-//! - A database that is damaged or cannot be written is an error for the guest, and a line in the log for the admin. It is never
-//!   deleted, nor begun anew.
+//! - A database that is damaged, was emptied, cannot be written, or is not this user's own is an error for the guest, and a
+//!   line in the log for the admin. It is never deleted, nor begun anew: a new one is made with its tables beside its place and
+//!   then renamed, so that an empty file is never one that was only just begun.
 //!
 //! # What bounds it
 //!
@@ -185,6 +186,20 @@ impl Keyvalue {
 
     async fn delete_many(&self, bucket: Bucket, keys: Vec<String>) -> Result<(), StoreError> {
         self.run(move |database| store::delete_many(database, &bucket, &keys)).await
+    }
+
+    /// Closes the database after the operations under way, and has its log checkpointed by that. The next operation opens it
+    /// again.
+    pub(in crate::plugin) async fn close(&self) {
+        let mut database = self.database.clone().lock_owned().await;
+        if let Some(open) = database.take() {
+            // Held until it is closed, so that nobody opens it meanwhile.
+            let _ = tokio::task::spawn_blocking(move || {
+                drop(open);
+                drop(database);
+            })
+            .await;
+        }
     }
 
     /// Works with the database, where that may block.

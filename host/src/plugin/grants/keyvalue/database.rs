@@ -1,16 +1,15 @@
 //! The file of one plugin's buckets: where it is, and how it is opened.
 
-use std::fs::{DirBuilder, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags};
 
 use super::error::StoreError;
 use crate::config::PluginName;
+use crate::private_dir::{PrivateDir, PrivateError};
 
 /// How long an operation waits for another process that writes.
 pub(super) const BUSY: Duration = Duration::from_secs(2);
@@ -20,6 +19,9 @@ const MOMENT: Duration = Duration::from_millis(5);
 const APPLICATION: i32 = 0x6d63_7068;
 /// The version of the tables below.
 const VERSION: i32 = 1;
+/// The directory of all plugins' databases, below the state directory.
+const DIRECTORY: &str = "keyvalue";
+const FLAGS: OpenFlags = OpenFlags::SQLITE_OPEN_READ_WRITE.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
 /// Prepared statements that are kept: more than there are.
 const STATEMENTS: usize = 32;
 
@@ -48,7 +50,8 @@ const TABLES: &str = "
 /// Where one plugin's buckets are kept.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
-    dir: PathBuf,
+    state: PathBuf,
+    name: String,
     /// The database. SQLite puts its log beside it.
     pub(super) file: PathBuf,
 }
@@ -56,16 +59,43 @@ pub(super) struct Place {
 impl Place {
     /// The place of that plugin below a state directory.
     pub(super) fn of(state: &Path, plugin: &PluginName) -> Self {
-        let dir = state.join("keyvalue");
-        Self { file: dir.join(format!("{plugin}.sqlite3")), dir }
+        let name = format!("{plugin}.sqlite3");
+        Self { state: state.to_owned(), file: state.join(DIRECTORY).join(&name), name }
     }
 
-    /// Sees to it that there is a file, for this user alone. SQLite gives the files beside it the same mode.
-    fn make(&self) -> io::Result<()> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
-        OpenOptions::new().append(true).create(true).mode(0o600).open(&self.file)?;
+    /// Sees to it that there is a database, and that it, its log and its directories are this user's own.
+    fn prepare(&self) -> Result<(), StoreError> {
+        let dir = PrivateDir::open(&self.state).and_then(|state| state.subdirectory(DIRECTORY)).map_err(unusable)?;
+        for beside in ["-wal", "-shm", "-journal"] {
+            dir.has_file(&format!("{}{beside}", self.name)).map_err(unusable)?;
+        }
+        if !dir.has_file(&self.name).map_err(unusable)? {
+            self.create(&dir)?;
+        }
         Ok(())
     }
+
+    /// Makes a database with its tables, for this user alone. SQLite gives the files beside it the same mode.
+    fn create(&self, dir: &PrivateDir) -> Result<(), StoreError> {
+        let new = dir.new_file().map_err(unusable)?;
+        let connection = Connection::open_with_flags(new.path(), FLAGS)?;
+        // It is synchronised as a whole; until then nobody knows it.
+        connection.pragma_update(None, "journal_mode", "OFF")?;
+        connection.execute_batch(TABLES)?;
+        connection.pragma_update(None, "application_id", APPLICATION)?;
+        connection.pragma_update(None, "user_version", VERSION)?;
+        connection.close().map_err(|(_, error)| error)?;
+        new.as_file().sync_all().map_err(unusable)?;
+        match new.persist_noclobber(&self.file) {
+            // Another process was faster: its database is the one.
+            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            persisted => persisted.map(drop).map_err(|error| unusable(error.error)),
+        }
+    }
+}
+
+fn unusable(error: impl Into<PrivateError>) -> StoreError {
+    StoreError::Failed(error.into().to_string())
 }
 
 /// An open database, with its tables.
@@ -76,20 +106,19 @@ pub(super) struct Database {
 impl Database {
     /// Opens the database at that place, and makes it if there is none.
     pub(super) fn open(place: &Place) -> Result<Self, StoreError> {
-        place.make().map_err(|error| StoreError::Failed(error.to_string()))?;
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let mut connection = Connection::open_with_flags(&place.file, flags)?;
+        place.prepare()?;
+        let connection = Connection::open_with_flags(&place.file, FLAGS)?;
         connection.busy_timeout(BUSY)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
         // What a file says in its schema is not run, and what it says of its pages is checked.
         connection.pragma_update(None, "trusted_schema", false)?;
         connection.pragma_update(None, "cell_size_check", true)?;
         connection.pragma_update(None, "cache_size", -1024)?;
+        check_tables(&connection)?;
         write_ahead(&connection)?;
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         // What a large write has made of the log is given back.
         connection.pragma_update(None, "journal_size_limit", 16 << 20)?;
-        make_tables(&mut connection)?;
         Ok(Self { connection })
     }
 }
@@ -110,27 +139,12 @@ fn write_ahead(connection: &Connection) -> Result<(), StoreError> {
     }
 }
 
-fn make_tables(connection: &mut Connection) -> Result<(), StoreError> {
-    if is_ours(connection)? {
-        return Ok(());
-    }
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Another process may have been faster.
-    if !is_ours(&transaction)? {
-        transaction.execute_batch(TABLES)?;
-        transaction.pragma_update(None, "application_id", APPLICATION)?;
-        transaction.pragma_update(None, "user_version", VERSION)?;
-        transaction.commit()?;
-    }
-    Ok(())
-}
-
-/// Whether the tables are there; they are not in a new file.
-fn is_ours(connection: &Connection) -> Result<bool, StoreError> {
+/// Whether the tables are those of this host.
+fn check_tables(connection: &Connection) -> Result<(), StoreError> {
     let number = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i32>(0));
     match (number("application_id")?, number("user_version")?, number("schema_version")?) {
-        (APPLICATION, VERSION, _) => Ok(true),
-        (0, 0, 0) => Ok(false),
+        (APPLICATION, VERSION, _) => Ok(()),
+        (0, 0, 0) => Err(StoreError::Damaged("it is empty: somebody has taken away all that was in it".to_owned())),
         (APPLICATION, version, _) => Err(StoreError::Failed(format!(
             "it was written by another version of this host (its tables are of version {version})"
         ))),

@@ -1,0 +1,274 @@
+//! Directories and files that must be this user's own: the state directory, the cache of compiled components.
+//!
+//! Whoever can write to them can forge cursors, change what plugins have stored, or have the host run machine code of theirs.
+//! So a directory is opened once, without following a link, and its owner and mode are checked on the descriptor
+//! (`fstat`); files are opened relative to that descriptor (`openat`) with `O_NOFOLLOW` and `O_NONBLOCK`, and are checked on
+//! their own descriptors. A FIFO, a device or a link is refused and never waited for. Nothing that was checked can be exchanged
+//! between the check and the use, because only this user may rename entries of the directory.
+//!
+//! | what | owner | mode |
+//! |---|---|---|
+//! | a directory | this user | nobody else may write (`go-w`) |
+//! | a file | this user | nobody else may write (`go-w`) |
+//! | a secret | this user | nobody else may read or write (`go-rw`) |
+//!
+//! Every function here blocks: call them where that is allowed.
+
+use std::fs::{DirBuilder, File, Metadata};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use chacha20poly1305::Key;
+use chacha20poly1305::aead::Generate;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use tempfile::NamedTempFile;
+
+/// Bytes of a secret.
+pub(crate) const SECRET_LEN: usize = 32;
+
+/// Who beside the owner may not do what, as bits of a mode.
+const NOT_WRITABLE: u32 = 0o022;
+const NOT_ACCESSIBLE: u32 = 0o066;
+
+/// Why a directory or file is not used.
+#[derive(Debug, thiserror::Error)]
+pub enum PrivateError {
+    /// It cannot be opened, read or written.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The directory is not this user's own.
+    #[error(
+        "expected a directory of this user that nobody else may write to, found {0}; see who wrote to it, then `chmod go-w` \
+         it, or name another one"
+    )]
+    Directory(String),
+    /// The file is not this user's own.
+    #[error(
+        "expected a regular file of this user that nobody else may write to, found {0}; see who wrote to it, then \
+         `chmod go-w` it, or move it away"
+    )]
+    File(String),
+    /// The secret is not this user's own.
+    #[error(
+        "expected a regular file of this user that nobody else may read or write, found {0}; delete it if others may have \
+         seen it, so that a new one is made, else `chmod 600` it"
+    )]
+    Secret(String),
+    /// The secret has another length; of a longer one it is the length that was read.
+    #[error("expected a file of {SECRET_LEN} bytes, found {}; delete it, so that a new one is made", describe_length(*.0))]
+    Length(usize),
+}
+
+/// A directory that is this user's own.
+#[derive(Debug)]
+pub(crate) struct PrivateDir {
+    path: PathBuf,
+    dir: File,
+}
+
+impl PrivateDir {
+    /// Opens the directory, and makes it with mode 0700 if there is none.
+    pub(crate) fn open(path: &Path) -> Result<Self, PrivateError> {
+        DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        // A path that ends in a slash would follow a link.
+        let path: PathBuf = path.components().collect();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let dir = match rustix::fs::open(&path, flags, Mode::empty()) {
+            Ok(dir) => File::from(dir),
+            Err(Errno::LOOP | Errno::NOTDIR) => return Err(PrivateError::Directory("a symbolic link".to_owned())),
+            Err(error) => return Err(io::Error::from(error).into()),
+        };
+        let metadata = dir.metadata()?;
+        match is_own(&metadata, NOT_WRITABLE) {
+            true => Ok(Self { path, dir }),
+            false => Err(PrivateError::Directory(description(&metadata))),
+        }
+    }
+
+    /// Opens a directory in it, and makes it if there is none.
+    pub(crate) fn subdirectory(&self, name: &str) -> Result<Self, PrivateError> {
+        Self::open(&self.path.join(name))
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens a file of it for reading. `ErrorKind::NotFound` if there is none.
+    pub(crate) fn open_file(&self, name: &str) -> Result<File, PrivateError> {
+        self.open_checked(name, NOT_WRITABLE, PrivateError::File)
+    }
+
+    /// A new file in it, for this user alone, without its final name.
+    pub(crate) fn new_file(&self) -> io::Result<NamedTempFile> {
+        NamedTempFile::new_in(&self.path)
+    }
+
+    /// Whether there is a file of that name, which is then this user's own.
+    pub(crate) fn has_file(&self, name: &str) -> Result<bool, PrivateError> {
+        match self.open_file(name) {
+            Err(PrivateError::Io(error)) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            opened => opened.map(|_| true),
+        }
+    }
+
+    /// The secret of that name; made of the operating system's random numbers, if there is none.
+    pub(crate) fn load_or_create_secret(&self, name: &str) -> Result<[u8; SECRET_LEN], PrivateError> {
+        match self.load_secret(name) {
+            Err(PrivateError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
+            loaded => return loaded,
+        }
+        let secret = random_secret();
+        let mut file = self.new_file()?;
+        file.write_all(&secret)?;
+        file.as_file().sync_all()?;
+        match file.persist_noclobber(self.path.join(name)) {
+            Ok(_) => Ok(secret),
+            // Another process was faster: its secret is the one.
+            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => self.load_secret(name),
+            Err(error) => Err(error.error.into()),
+        }
+    }
+
+    fn load_secret(&self, name: &str) -> Result<[u8; SECRET_LEN], PrivateError> {
+        let file = self.open_checked(name, NOT_ACCESSIBLE, PrivateError::Secret)?;
+        let mut bytes = Vec::with_capacity(SECRET_LEN);
+        file.take((SECRET_LEN as u64).saturating_add(1)).read_to_end(&mut bytes)?;
+        bytes.try_into().map_err(|bytes: Vec<u8>| PrivateError::Length(bytes.len()))
+    }
+
+    fn open_checked(&self, name: &str, denied: u32, refusal: fn(String) -> PrivateError) -> Result<File, PrivateError> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = match rustix::fs::openat(&self.dir, name, flags, Mode::empty()) {
+            Ok(file) => File::from(file),
+            Err(Errno::LOOP) => return Err(refusal("a symbolic link".to_owned())),
+            // A socket.
+            Err(Errno::NXIO) => return Err(refusal("something that is no regular file".to_owned())),
+            Err(error) => return Err(io::Error::from(error).into()),
+        };
+        let metadata = file.metadata()?;
+        match metadata.is_file() && is_own(&metadata, denied) {
+            true => Ok(file),
+            false => Err(refusal(description(&metadata))),
+        }
+    }
+}
+
+/// A new secret, from the operating system's random numbers.
+pub(crate) fn random_secret() -> [u8; SECRET_LEN] {
+    Key::generate().into()
+}
+
+fn is_own(metadata: &Metadata, denied: u32) -> bool {
+    metadata.uid() == rustix::process::geteuid().as_raw() && metadata.mode() & denied == 0
+}
+
+fn describe_length(found: usize) -> String {
+    if found > SECRET_LEN { "more".to_owned() } else { found.to_string() }
+}
+
+/// What a file is, as far as it matters here.
+fn description(metadata: &Metadata) -> String {
+    let kind = metadata.file_type();
+    let what = match () {
+        () if kind.is_file() => "a regular file",
+        () if kind.is_dir() => "a directory",
+        () if kind.is_fifo() => "a FIFO",
+        () => "a device",
+    };
+    format!("{what} of user {} with mode {:04o}", metadata.uid(), metadata.mode() & 0o7777)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn chmod(path: &Path, mode: u32) {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn open() -> (tempfile::TempDir, PrivateDir) {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = PrivateDir::open(&parent.path().join("a/b/")).unwrap();
+        (parent, dir)
+    }
+
+    #[test]
+    fn a_directory_is_made_for_its_owner_alone() {
+        let (_parent, dir) = open();
+        assert_eq!(std::fs::metadata(dir.path()).unwrap().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn a_directory_that_others_may_write_to_is_refused_with_its_mode() {
+        let parent = tempfile::tempdir().unwrap();
+        for mode in [0o777, 0o770, 0o1777] {
+            chmod(parent.path(), mode);
+            let error = PrivateDir::open(parent.path()).unwrap_err().to_string();
+            assert!(error.contains(&format!("mode {mode:04o}")) && error.contains("chmod go-w"), "{error}");
+        }
+        chmod(parent.path(), 0o755);
+        PrivateDir::open(parent.path()).unwrap();
+    }
+
+    #[test]
+    fn a_link_to_a_directory_is_refused_however_it_is_spelled() {
+        let (parent, dir) = open();
+        let link = parent.path().join("link");
+        symlink(dir.path(), &link).unwrap();
+        for spelling in [link.clone(), link.join(""), link.join(".")] {
+            assert!(matches!(PrivateDir::open(&spelling), Err(PrivateError::Directory(_))), "{}", spelling.display());
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_none_is_refused_and_not_waited_for() {
+        let (parent, dir) = open();
+        let made = |name: &str| dir.path().join(name);
+        rustix::fs::mknodat(rustix::fs::CWD, made("fifo"), rustix::fs::FileType::Fifo, Mode::from_raw_mode(0o600), 0)
+            .unwrap();
+        symlink("/dev/zero", made("device")).unwrap();
+        std::fs::create_dir(made("directory")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(made("socket")).unwrap();
+        symlink(parent.path().join("nothing"), made("link")).unwrap();
+        for name in ["fifo", "device", "directory", "socket", "link"] {
+            assert!(matches!(dir.open_file(name), Err(PrivateError::File(_))), "{name}");
+            assert!(matches!(dir.load_or_create_secret(name), Err(PrivateError::Secret(_))), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_made_once_and_for_its_owner_alone() {
+        let (_parent, dir) = open();
+        let secret = dir.load_or_create_secret("a.key").unwrap();
+        assert_eq!(dir.load_or_create_secret("a.key").unwrap(), secret);
+        assert_ne!(dir.load_or_create_secret("b.key").unwrap(), secret);
+        assert_eq!(dir.open_file("a.key").unwrap().metadata().unwrap().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_secret_that_others_may_have_seen_or_changed_is_refused() {
+        let (_parent, dir) = open();
+        dir.load_or_create_secret("a.key").unwrap();
+        for mode in [0o640, 0o604, 0o620, 0o602, 0o666] {
+            chmod(&dir.path().join("a.key"), mode);
+            assert!(matches!(dir.load_or_create_secret("a.key"), Err(PrivateError::Secret(_))), "{mode:o}");
+        }
+    }
+
+    #[test]
+    fn a_damaged_secret_is_an_error_and_is_not_replaced() {
+        let (_parent, dir) = open();
+        for damaged in [&b""[..], b"short", &[0; 33], &[0; 4096]] {
+            std::fs::write(dir.path().join("a.key"), damaged).unwrap();
+            chmod(&dir.path().join("a.key"), 0o600);
+            assert!(matches!(dir.load_or_create_secret("a.key"), Err(PrivateError::Length(_))));
+            assert_eq!(std::fs::read(dir.path().join("a.key")).unwrap(), damaged);
+        }
+    }
+}

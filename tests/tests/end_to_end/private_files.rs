@@ -1,0 +1,154 @@
+//! The state directory and the cache: what is in them is this user's own and what this host wrote, or it is not used.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use mcp_host_tests::{ConfigFile, Output, Plugin, Stdio, WrittenConfig, run};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+fn keep() -> WrittenConfig {
+    ConfigFile::new().plugin(Plugin::keep("a").bucket("pages")).write()
+}
+
+/// A config whose hosts share their cache with nobody.
+fn own_cache() -> WrittenConfig {
+    ConfigFile::new().server("cache", "cache").plugin(Plugin::keep("a").bucket("pages")).write()
+}
+
+fn state(config: &WrittenConfig) -> PathBuf {
+    config.dir().join("state")
+}
+
+fn database(config: &WrittenConfig) -> PathBuf {
+    state(config).join("keyvalue/a.sqlite3")
+}
+
+fn chmod(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+async fn list(config: &WrittenConfig) -> Output {
+    run(["list".as_ref(), "--config".as_ref(), config.path().as_os_str()]).await
+}
+
+async fn refused(config: &WrittenConfig, expected: &[&str]) {
+    let output = list(config).await;
+    assert_eq!(output.code(), 1, "{}", output.stderr);
+    for part in expected {
+        assert!(output.stderr.contains(part), "`{part}` in {}", output.stderr);
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_is_no_file_ends_the_start_with_its_name() {
+    for key in ["cursor.key", "compiled.key"] {
+        let config = keep();
+        let file = state(&config).join(key);
+        let _ = fs::remove_file(&file);
+        mknodat(CWD, &file, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        refused(&config, &[key, "a FIFO", "`server.state`"]).await;
+        fs::remove_file(&file).unwrap();
+        symlink("/dev/zero", &file).unwrap();
+        refused(&config, &[key, "a symbolic link"]).await;
+        fs::remove_file(&file).unwrap();
+        list(&config).await.success();
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_others_may_read_or_write_is_not_used() {
+    let config = keep();
+    list(&config).await.success();
+    for (mode, shown) in [(0o666, "mode 0666"), (0o640, "mode 0640")] {
+        chmod(&state(&config).join("cursor.key"), mode);
+        refused(&config, &["cursor.key", shown, "chmod 600"]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_state_directory_that_others_may_write_to_is_not_used() {
+    let config = keep();
+    chmod(&state(&config), 0o777);
+    refused(&config, &["mode 0777", "chmod go-w", "`server.state`"]).await;
+}
+
+/// Reads through a bucket, and gives what the log of the server says then.
+async fn unavailable(config: &WrittenConfig) -> String {
+    let server = Stdio::start(config).await;
+    let error = server.client().refusal("keep://a/get/pages/key").await;
+    assert_eq!(error.data.unwrap_or_default()["kind"], "unavailable");
+    server.end().await.log
+}
+
+#[tokio::test]
+async fn a_database_that_others_may_write_to_is_not_used() {
+    let config = keep();
+    let server = Stdio::start(&config).await;
+    assert_eq!(server.client().text("keep://a/set/pages/key?value=kept").await, "done");
+    server.end().await;
+    for other in ["", "-wal"] {
+        let file = PathBuf::from(format!("{}{other}", database(&config).display()));
+        fs::OpenOptions::new().append(true).create(true).open(&file).unwrap();
+        chmod(&file, 0o666);
+        let log = unavailable(&config).await;
+        assert!(log.contains("mode 0666") && log.contains("a.sqlite3"), "{log}");
+        chmod(&file, 0o600);
+    }
+    let server = Stdio::start(&config).await;
+    assert_eq!(server.client().text("keep://a/get/pages/key").await, "kept");
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_database_that_was_emptied_is_an_error_and_not_begun_anew() {
+    let config = keep();
+    let server = Stdio::start(&config).await;
+    assert_eq!(server.client().text("keep://a/set/pages/key?value=kept").await, "done");
+    server.end().await;
+    fs::write(database(&config), b"").unwrap();
+    let log = unavailable(&config).await;
+    assert!(log.contains("it is empty"), "{log}");
+    assert_eq!(fs::read(database(&config)).unwrap(), b"");
+}
+
+#[tokio::test]
+async fn a_server_that_ends_in_order_leaves_no_write_ahead_log() {
+    let config = keep();
+    let server = Stdio::start(&config).await;
+    assert_eq!(server.client().text("keep://a/set/pages/key?value=kept").await, "done");
+    server.end().await;
+    let left: Vec<_> = fs::read_dir(database(&config).parent().unwrap()).unwrap().collect();
+    assert_eq!(left.len(), 1, "the database alone: {left:?}");
+}
+
+/// The only file of a cache.
+fn compiled(config: &WrittenConfig) -> PathBuf {
+    let files: Vec<_> = fs::read_dir(config.dir().join("cache")).unwrap().map(|file| file.unwrap().path()).collect();
+    assert_eq!(files.len(), 1, "{files:?}");
+    files.into_iter().next().unwrap()
+}
+
+#[tokio::test]
+async fn compiled_code_that_this_host_did_not_write_is_compiled_anew_and_never_run() {
+    let config = own_cache();
+    let first = list(&config).await.success();
+    let file = compiled(&config);
+    let sound = fs::read(&file).unwrap();
+    let mut flipped = sound.clone();
+    flipped[sound.len() / 2] ^= 1;
+    for forged in [flipped, sound[..sound.len() - 1].to_vec(), Vec::new()] {
+        fs::write(&file, forged).unwrap();
+        let again = list(&config).await.success();
+        assert_eq!(again.text(), first.text());
+        assert!(again.stderr.contains("compiled anew"), "{}", again.stderr);
+        assert_eq!(fs::read(compiled(&config)).unwrap().len(), sound.len());
+    }
+    let sound = list(&config).await.success();
+    assert!(!sound.stderr.contains("compiled anew"), "{}", sound.stderr);
+    // A FIFO is not waited for.
+    fs::remove_file(&file).unwrap();
+    mknodat(CWD, &file, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    let again = list(&config).await.success();
+    assert!(again.stderr.contains("compiled anew"), "{}", again.stderr);
+}
