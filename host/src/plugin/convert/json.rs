@@ -9,6 +9,8 @@ use serde_json::Value;
 
 /// The most bytes that a node of the B-tree behind an object takes: eleven members, an edge beside each, its own links.
 const NODE: usize = 11 * (size_of::<String>() + size_of::<Value>()) + 12 * size_of::<usize>() + 16;
+/// The bytes of the smallest array that is not empty.
+const ARRAY: usize = 4 * size_of::<Value>();
 /// The most bytes that one value takes beside its text: of a node that is at least five members full, with its share of the
 /// nodes above; of an array that is being enlarged it is less. And what an allocator rounds up for two short texts.
 const VALUE: usize = NODE / 4 + 32;
@@ -18,9 +20,10 @@ const VALUE: usize = NODE / 4 + 32;
 pub(super) struct JsonCount {
     in_string: bool,
     is_escaped: bool,
-    /// The last thing was the beginning of an object or an array.
-    has_opened: bool,
+    /// What the first value of the object or array takes that has just begun.
+    opened: Option<usize>,
     values: usize,
+    /// The bytes of nodes and arrays that have a value.
     containers: usize,
 }
 
@@ -40,16 +43,17 @@ impl JsonCount {
             if byte.is_ascii_whitespace() {
                 continue;
             }
-            if std::mem::take(&mut self.has_opened) && !matches!(byte, b'}' | b']') {
+            if let Some(container) = self.opened.take()
+                && !matches!(byte, b'}' | b']')
+            {
                 self.values = self.values.saturating_add(1);
+                self.containers = self.containers.saturating_add(container);
             }
             match byte {
                 b'"' => self.in_string = true,
                 b',' => self.values = self.values.saturating_add(1),
-                b'{' | b'[' => {
-                    self.containers = self.containers.saturating_add(1);
-                    self.has_opened = true;
-                }
+                b'{' => self.opened = Some(NODE),
+                b'[' => self.opened = Some(ARRAY),
                 _ => {}
             }
         }
@@ -62,7 +66,7 @@ impl JsonCount {
 
     /// The most bytes that a tree of them takes, beside the bytes of its texts.
     pub(super) fn tree(&self) -> usize {
-        self.values.saturating_mul(VALUE).saturating_add(self.containers.saturating_mul(NODE))
+        self.values.saturating_mul(VALUE).saturating_add(self.containers)
     }
 }
 

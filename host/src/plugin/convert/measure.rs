@@ -61,7 +61,7 @@ impl Checker {
 
     fn more(&mut self, items: usize) -> Result<(), Fault> {
         self.measure.items = self.measure.items.saturating_add(items);
-        self.within_items("items, with icons, sizes, annotations and metadata,")
+        self.within_items("items (icons, sizes, annotations and metadata among them)")
     }
 
     fn within_items(&self, what: &'static str) -> Result<(), Fault> {
