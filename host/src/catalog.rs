@@ -5,7 +5,7 @@
 //! says where to go on: no state is kept between pages, and a page at the end costs what one at the start does.
 //!
 //! A plugin that fails is passed over, and the page on which its items would have stood says so. What the principal may not
-//! see is left out; so that a listing of much that is hidden stays cheap, a page makes at most [`MAX_CALLS`] calls and may
+//! see is left out, as a part of the call to the plugin; so that a listing of much that is hidden stays cheap, a page makes at most [`MAX_CALLS`] calls and may
 //! then be short, or empty, with a cursor that leads on.
 //!
 //! Every walk ends. How much of a plugin has been listed is counted in the cursor, so that a provider whose own cursors never
@@ -23,13 +23,12 @@ use std::sync::Arc;
 
 use self::ahead::Ahead;
 use self::cursor::{Binding, Position, Sealer, Walked};
-use crate::access::Principal;
 use crate::plugin::{Fault, LoadError, Plugin};
 use crate::resource::{Error, Listing, Missing};
 use crate::uri::Mount;
 
 pub(crate) use self::print::{Print, prints};
-pub(crate) use self::source::{Entries, Kind, Source, Templates};
+pub(crate) use self::source::{Entries, Item, Kind, Source, Templates, Viewer};
 
 pub use self::key::{CursorKey, KeyError};
 
@@ -67,7 +66,7 @@ impl Slot {
 /// The page that is asked for.
 #[derive(Clone, Copy)]
 pub(crate) struct PageRequest<'a> {
-    pub(crate) principal: &'a Principal,
+    pub(crate) viewer: &'a Viewer,
     /// The URI below which is listed; empty for the whole catalog.
     pub(crate) scope: &'a str,
     pub(crate) cursor: Option<&'a str>,
@@ -102,11 +101,11 @@ impl Catalog {
         slots: &[Slot],
         request: PageRequest<'_>,
     ) -> Result<Listing<S::Item>, Error> {
-        let binding = Binding { kind: S::KIND, scope: request.scope, principal: request.principal };
+        let binding = Binding { kind: S::KIND, scope: request.scope, principal: &request.viewer.principal };
         let start = request.cursor.map(|cursor| self.sealer.open(cursor, binding)).transpose()?;
         let mut is_clients_place = start.is_some();
         let mut place = start.map(|position| place_of(position, slots)).unwrap_or_default();
-        let mut ahead = Ahead::new(source, slots);
+        let mut ahead = Ahead::new(source, request.viewer, slots);
         let mut listing = Listing { items: Vec::new(), next_cursor: None, missing: Vec::new() };
         for _ in 0..MAX_CALLS {
             let room = request.size.saturating_sub(listing.items.len());
@@ -116,18 +115,15 @@ impl Catalog {
             let next_plugin = Place { plugin: place.plugin.saturating_add(1), ..Place::default() };
             place = match page {
                 Ok(page) => {
-                    let on_page = page.items.len();
-                    let mut items = page.items.into_iter().skip(place.skip);
+                    let mut items = page.items.into_iter().skip_while(|(index, _)| *index < place.skip);
                     let mut taken = place.skip;
                     while listing.items.len() < request.size
-                        && let Some(item) = items.next()
+                        && let Some((index, item)) = items.next()
                     {
-                        taken = taken.saturating_add(1);
-                        if source.shows(&item) {
-                            listing.items.push(item);
-                        }
+                        taken = index.saturating_add(1);
+                        listing.items.push(item);
                     }
-                    let walked = place.walked.and(on_page);
+                    let walked = place.walked.and(page.size);
                     if items.next().is_some() {
                         Place { skip: taken, ..place }
                     } else if page.next_cursor.is_none() {

@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 use crate::catalog;
 use crate::config::{Config, Environment, Look, UriGlob};
 use crate::plugin;
-use crate::uri::{Mount, Router};
+use crate::uri::{MAX_URI_LEN, Mount, Router};
 
 /// Mounts of every kind: a host, a beginning of a path, no host, all hosts.
 static ROUTER: LazyLock<Router<()>> = LazyLock::new(|| {
@@ -34,7 +34,8 @@ pub fn uri(data: &[u8]) {
             assert_eq!(routed, Ok((mount, located.path)), "composing and routing are inverse");
         }
         if let Ok(template) = mount.compose_template(text) {
-            let _ = template.expand([("a", text), ("path", "ü/%2e%2e")]);
+            let expanded = template.expand([("a", text), ("path", "ü/%2e%2e")]);
+            assert!(expanded.is_none_or(|expanded| expanded.len() <= MAX_URI_LEN), "an expansion is bounded");
             assert_eq!(mount.compose_template(template.path_template()), Ok(template), "a template stays one");
         }
     }

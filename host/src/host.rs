@@ -9,6 +9,7 @@
 mod asked;
 mod below;
 mod builder;
+mod completing;
 mod dirs;
 mod generation;
 mod reload;
@@ -24,11 +25,11 @@ use tokio::sync::Mutex;
 use self::asked::told;
 use self::generation::Generation;
 use crate::access::Principal;
-use crate::catalog::{Catalog, Entries, PageRequest, Slot, Templates};
+use crate::catalog::{Catalog, Entries, PageRequest, Slot, Templates, Viewer};
 use crate::config::{Config, Operation};
 use crate::plugin::{Fault, Plugins};
 use crate::resource::{Argument, Completion, Contents, Entry, EntryTemplate, Error, Listing};
-use crate::uri::{Mount, Path, RouteError, Template, Uri};
+use crate::uri::{Mount, Path, RouteError, Uri};
 use crate::watch::{Hub, Subscriber, Watching};
 
 pub use self::builder::{Builder, StartError};
@@ -107,8 +108,8 @@ impl Host {
         }
         told(who, Operation::List, "", async {
             let now = self.generation.load_full();
-            let entries = Entries { parent: None, access: &now.access, principal: who };
-            self.catalog.page(&entries, &now.slots, now.page_request(who, request.cursor)).await
+            let viewer = now.viewer(who);
+            self.catalog.page(&Entries { parent: None }, &now.slots, now.page_request(&viewer, request.cursor)).await
         })
         .await
     }
@@ -117,8 +118,8 @@ impl Host {
     pub async fn templates(&self, who: &Principal, cursor: Option<&str>) -> Result<Listing<EntryTemplate>, Error> {
         told(who, Operation::Templates, "", async {
             let now = self.generation.load_full();
-            let templates = Templates { access: &now.access, principal: who };
-            self.catalog.page(&templates, &now.slots, now.page_request(who, cursor)).await
+            let viewer = now.viewer(who);
+            self.catalog.page(&Templates, &now.slots, now.page_request(&viewer, cursor)).await
         })
         .await
     }
@@ -129,8 +130,8 @@ impl Host {
             let now = self.generation.load_full();
             let target = now.resolve(who, Operation::Read, uri)?;
             let plugin = target.slot.loaded()?;
-            let contents = plugin.read(&target.path).await.map_err(|fault| fault.answer(plugin.name(), uri))?;
-            now.readable(who, uri, contents)
+            let contents = plugin.read(&target.path, now.readable(who)).await;
+            not_nothing(uri, contents.map_err(|fault| fault.answer(plugin.name(), uri))?)
         })
         .await
     }
@@ -146,30 +147,7 @@ impl Host {
 
     /// Completes a variable of a template. A template that is not there, or not for this principal, is not found.
     pub async fn complete(&self, who: &Principal, request: CompleteRequest<'_>) -> Result<Completion, Error> {
-        told(who, Operation::Complete, request.template, self.completed(who, &request)).await
-    }
-
-    async fn completed(&self, who: &Principal, request: &CompleteRequest<'_>) -> Result<Completion, Error> {
-        let now = self.generation.load_full();
-        let template = request.template;
-        let (slot, routed) = now.router.route_template(template).map_err(|error| refused(&error, template))?;
-        let not_found = || Error::NotFound { uri: template.to_owned() };
-        let slot = now.slots.get(*slot).ok_or_else(not_found)?;
-        if !now.access.allows_template(who, Operation::Complete, &routed) {
-            return Err(not_found());
-        }
-        let plugin = slot.loaded()?;
-        let asked = (request.argument.clone(), request.known.clone());
-        let mut completion = plugin
-            .complete(routed.path_template(), asked.0, asked.1)
-            .await
-            .map_err(|fault| fault.answer(plugin.name(), template))?;
-        let offered = completion.values.len();
-        completion.values.retain(|value| now.may_know(who, &routed, request, value));
-        if completion.values.len() < offered {
-            completion.total = None;
-        }
-        Ok(completion)
+        told(who, Operation::Complete, request.template, self.completed(who, request.clone())).await
     }
 
     /// Closes what plugins have open beside their instances, after the calls under way: their key-value databases, whose
@@ -248,21 +226,18 @@ impl Host {
 }
 
 impl Generation {
-    /// Whether a value that completes a template tells the principal of nothing that does not exist for it.
-    fn may_know(&self, who: &Principal, template: &Template, request: &CompleteRequest<'_>, value: &str) -> bool {
-        let known = || request.known.iter().map(|one| (one.name.as_str(), one.value.as_str()));
-        let completed = (request.argument.name.as_str(), value);
-        let expanded = template.expand(known().chain([completed]));
-        let Ok(routed) = self.router.route(&expanded) else { return true };
-        let is_whole = template.variables().all(|name| name == completed.0 || known().any(|(known, _)| known == name));
-        match is_whole {
-            true => self.access.allows(who, Operation::Read, &routed.uri),
-            false => !self.access.denies(who, Operation::Read, &routed.uri),
-        }
+    fn viewer(&self, who: &Principal) -> Viewer {
+        Viewer { access: self.access.clone(), principal: who.clone() }
     }
 
-    fn page_request<'a>(&self, who: &'a Principal, cursor: Option<&'a str>) -> PageRequest<'a> {
-        PageRequest { principal: who, scope: "", cursor, size: self.config.server.page_size.get() }
+    /// Says of contents whether the principal may read them.
+    fn readable(&self, who: &Principal) -> impl FnMut(&Contents) -> bool + Send + use<> {
+        let viewer = self.viewer(who);
+        move |one| viewer.access.allows(&viewer.principal, Operation::Read, &one.entry.uri)
+    }
+
+    fn page_request<'a>(&self, viewer: &'a Viewer, cursor: Option<&'a str>) -> PageRequest<'a> {
+        PageRequest { viewer, scope: "", cursor, size: self.config.server.page_size.get() }
     }
 
     /// Where a URI leads, if it is one and the principal may do that there.
@@ -280,6 +255,11 @@ impl Generation {
     fn may_enter(&self, who: &Principal, operation: Operation, mount: &Mount) -> bool {
         mount.compose("").is_ok_and(|root| self.access.allows(who, operation, &root.uri))
     }
+}
+
+/// The contents that the principal may read. There is at least one, or the resource does not exist for it.
+fn not_nothing(asked: &str, contents: Vec<Contents>) -> Result<Vec<Contents>, Error> {
+    if contents.is_empty() { Err(Error::NotFound { uri: asked.to_owned() }) } else { Ok(contents) }
 }
 
 /// Where a URI leads.

@@ -9,9 +9,9 @@
 //! |---|---|
 //! | calls | a rate (`limits.rate`), places for calls at once (`limits.concurrency`) and a queue for them (`limits.queue`, `limits.wait`); seats for all instances of all plugins |
 //! | wall clock | a timeout around the call, instantiation included (`limits.deadline`) |
-//! | CPU time | the time that the call is polled; the engine's epoch has the guest look at it every millisecond (`limits.cpu`) |
-//! | memory | a budget that all instances of the plugin share (`limits.memory`) |
-//! | reply | what the host copies out of the guest (`limits.reply`) |
+//! | CPU time | the time that the call is polled; the engine's epoch has the guest look at it every millisecond, and the host looks at it as it checks the answer (`limits.cpu`) |
+//! | memory | a budget that all instances of the plugin share, with the answers of calls under way (`limits.memory`) |
+//! | reply | what the host copies out of the guest (`limits.reply`), and how many items it has (`limits.items`) |
 //! | log | an allowance of bytes a minute (`limits.log`) |
 //! | handles, random bytes | what the host keeps for one instance by number (`limits.handles`); what it hands out at once (`limits.random`) |
 //! | files | permits for what one instance has open (`limits.files`); a quota for each directory that may be written |
@@ -29,6 +29,7 @@ mod cpu;
 mod engine;
 mod epoch;
 mod error;
+mod excerpt;
 mod fault;
 mod faults;
 mod file;
@@ -47,6 +48,7 @@ mod sandbox;
 mod seats;
 mod state;
 mod threads;
+mod work;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path as FilePath, PathBuf};
@@ -56,7 +58,7 @@ use std::time::{Duration, Instant};
 use self::admission::{Admission, Turn};
 use self::bindings::{ProviderPre, contract};
 use self::caller::Caller;
-use self::convert::Checker;
+use self::convert::AnswerRules;
 use self::engine::Engine;
 use self::faults::Faults;
 use self::file::ComponentFile;
@@ -146,6 +148,8 @@ impl Plugins {
         let imports = component.imports(self.engine.wasmtime()).map(|(name, _)| name);
         let name: Arc<str> = config.name.as_str().into();
         let log = GuestLog::new(name.clone(), config.limits.log.bytes());
+        let faults = Arc::new(Faults::new(name.clone(), config.limits.log.bytes()));
+        let items = config.limits.items.get();
         let pool = Pool::of(config, &self.engine);
         Plugin {
             mount: config.mount.clone(),
@@ -165,12 +169,13 @@ impl Plugins {
                     pool.as_ref(),
                 ),
                 limits: config.limits.clone(),
+                rules: Arc::new(AnswerRules { mount: config.mount.clone(), items, faults: faults.clone() }),
                 admission: Admission::new(&config.limits),
                 lane: self.engine.threads.lane(),
                 pool,
             }),
             health: Health::default(),
-            faults: Faults::new(name.clone(), config.limits.log.bytes()),
+            faults,
             name,
         }
     }
@@ -186,7 +191,7 @@ pub struct Plugin {
     info: Info,
     caller: Arc<Caller>,
     health: Health,
-    faults: Faults,
+    faults: Arc<Faults>,
 }
 
 impl Plugin {
@@ -230,9 +235,18 @@ impl Plugin {
         self.health.set_aside(Instant::now())
     }
 
-    /// One page of its default listing, or of what is directly below `parent`. `limit` is a hint: a page may be longer.
-    pub async fn list(&self, parent: Option<&Path>, cursor: Option<&str>, limit: u32) -> Result<Page<Entry>, Fault> {
-        let (parent, asked) = (parent.map(ToString::to_string), cursor.map(str::to_owned));
+    /// One page of its default listing, or of what is directly below `parent`. `limit` is a hint: a page may be longer. `keep`
+    /// says, as a part of the call, which entries are answered.
+    pub async fn list(
+        &self,
+        parent: Option<&Path>,
+        cursor: Option<&str>,
+        limit: u32,
+        keep: impl FnMut(&Entry) -> bool + Send + 'static,
+    ) -> Result<Page<Entry>, Fault> {
+        let parent = parent.map(ToString::to_string);
+        let cursor: Option<Arc<str>> = cursor.map(Arc::from);
+        let asked = cursor.clone();
         self.call(
             "list-entries",
             Turn::Client,
@@ -241,53 +255,66 @@ impl Plugin {
                     async move { guest.call_list_entries(store, parent.as_deref(), asked.as_deref(), limit).await },
                 )
             },
-            |check, page| check.page(page, cursor),
+            |check, page| async move { check.page(page, cursor.as_deref(), keep).await },
         )
         .await
     }
 
-    /// One page of its templates.
-    pub async fn templates(&self, cursor: Option<&str>) -> Result<Page<EntryTemplate>, Fault> {
-        let asked = cursor.map(str::to_owned);
+    /// One page of its templates. `keep` says, as a part of the call, which are answered.
+    pub async fn templates(
+        &self,
+        cursor: Option<&str>,
+        keep: impl FnMut(&EntryTemplate) -> bool + Send + 'static,
+    ) -> Result<Page<EntryTemplate>, Fault> {
+        let cursor: Option<Arc<str>> = cursor.map(Arc::from);
+        let asked = cursor.clone();
         self.call(
             "list-templates",
             Turn::Client,
             move |guest, store| Box::pin(async move { guest.call_list_templates(store, asked.as_deref()).await }),
-            |check, page| check.template_page(page, cursor),
+            |check, page| async move { check.template_page(page, cursor.as_deref(), keep).await },
         )
         .await
     }
 
-    /// Reads a resource: at least one content. Those with other URIs than the one asked for are of what is below it.
-    pub async fn read(&self, path: &Path) -> Result<Vec<Contents>, Fault> {
-        let asked = path.to_string();
+    /// Reads a resource. Contents with other URIs than the one asked for are of what is below it. `keep` says, as a part of the
+    /// call, which are answered: there may be none left.
+    pub async fn read(
+        &self,
+        path: &Path,
+        keep: impl FnMut(&Contents) -> bool + Send + 'static,
+    ) -> Result<Vec<Contents>, Fault> {
+        let path: Arc<str> = path.as_str().into();
+        let asked = path.clone();
         self.call(
             "read",
             Turn::Client,
             move |guest, store| Box::pin(async move { guest.call_read(store, &asked).await }),
-            |check, contents| check.contents(contents, path),
+            |check, contents| async move { check.contents(contents, &path, keep).await },
         )
         .await
     }
 
     /// Tells about a resource without reading it.
     pub async fn stat(&self, path: &Path) -> Result<Entry, Fault> {
-        let asked = path.to_string();
+        let path: Arc<str> = path.as_str().into();
+        let asked = path.clone();
         self.call(
             "stat",
             Turn::Client,
             move |guest, store| Box::pin(async move { guest.call_stat(store, &asked).await }),
-            |check, entry| check.stat_entry(entry, path),
+            |check, entry| async move { check.stat_entry(entry, &path).await },
         )
         .await
     }
 
-    /// Completes a variable of one of its path templates.
+    /// Completes a variable of one of its path templates. `keep` says, as a part of the call, which values are answered.
     pub async fn complete(
         &self,
         template: &str,
         argument: Argument,
         known: Vec<Argument>,
+        keep: impl FnMut(&str) -> bool + Send + 'static,
     ) -> Result<Completion, Fault> {
         let template = template.to_owned();
         let argument = wit_argument(argument);
@@ -296,20 +323,21 @@ impl Plugin {
             "complete",
             Turn::Client,
             move |guest, store| Box::pin(async move { guest.call_complete(store, &template, &argument, &known).await }),
-            |check, completion| check.completion(completion),
+            |check, completion| check.completion(completion, keep),
         )
         .await
     }
 
     /// Tells which of the watched paths changed since a token of an earlier answer; without one, where to start from.
     pub async fn changes(&self, watched: &[Path], since: Option<&str>) -> Result<ChangeSet, Fault> {
-        let paths: Vec<_> = watched.iter().map(ToString::to_string).collect();
+        let watched: Arc<[String]> = watched.iter().map(ToString::to_string).collect();
+        let paths = watched.clone();
         let since = since.map(str::to_owned);
         self.call(
             "changes",
             Turn::Host,
             move |guest, store| Box::pin(async move { guest.call_changes(store, &paths, since.as_deref()).await }),
-            |check, changes| check.change_set(changes),
+            |check, changes| async move { check.change_set(changes, &watched).await },
         )
         .await
     }
@@ -335,21 +363,12 @@ impl Plugin {
         self.caller.sandbox.directories()
     }
 
-    fn checker(&self) -> Checker<'_> {
-        Checker {
-            mount: &self.mount,
-            watches: self.info.watches,
-            items: self.caller.limits.items.get(),
-            faults: &self.faults,
-        }
-    }
-
     async fn describe(&self) -> Result<Info, Fault> {
         self.call(
             "describe",
             Turn::Host,
             |guest, store| Box::pin(async move { Ok(Ok(guest.call_describe(store).await?)) }),
-            |_, info| Ok(info.into()),
+            |check, info| check.info(info),
         )
         .await
     }

@@ -147,6 +147,11 @@ impl StdioWire {
         self.early.extract_if(.., |message| message["method"].is_string()).collect()
     }
 
+    /// Answers that came while others were waited for, and that nobody has waited for yet.
+    pub fn answers_that_came_early(&self) -> Vec<&Value> {
+        self.early.iter().filter(|message| message["method"].is_null()).collect()
+    }
+
     /// The next notification of that method, be it one that came early; others are passed over.
     pub async fn notification(&mut self, method: &str) -> Value {
         while !self.early.is_empty() {

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use futures::future::join_all;
 
-use super::{Place, Slot, Source};
+use super::{Item, Place, Slot, Source, Viewer};
 use crate::plugin::{Fault, Page};
 
 /// Plugins that are asked at the same time.
@@ -20,6 +20,7 @@ pub(super) type Answer<T> = Result<Page<T>, Option<Fault>>;
 /// Asks plugins for their pages.
 pub(super) struct Ahead<'a, S: Source> {
     source: &'a S,
+    viewer: &'a Viewer,
     slots: &'a [Slot],
     /// First pages that were asked for ahead of time, with the plugins' places in `slots`.
     fetched: VecDeque<(usize, Answer<S::Item>)>,
@@ -27,8 +28,8 @@ pub(super) struct Ahead<'a, S: Source> {
 }
 
 impl<'a, S: Source> Ahead<'a, S> {
-    pub(super) fn new(source: &'a S, slots: &'a [Slot]) -> Self {
-        Self { source, slots, fetched: VecDeque::new(), width: 0 }
+    pub(super) fn new(source: &'a S, viewer: &'a Viewer, slots: &'a [Slot]) -> Self {
+        Self { source, viewer, slots, fetched: VecDeque::new(), width: 0 }
     }
 
     /// The page at that place, asked for with `room` items in mind behind those that are skipped.
@@ -51,6 +52,7 @@ impl<'a, S: Source> Ahead<'a, S> {
 
     async fn ask(&self, plugin: usize, cursor: Option<&str>, limit: usize) -> Answer<S::Item> {
         let plugin = self.slots.get(plugin).and_then(|slot| slot.plugin.as_deref().ok()).ok_or(None)?;
-        self.source.page(plugin, cursor, limit).await.map_err(Some)
+        let viewer = self.viewer.clone();
+        self.source.page(plugin, cursor, limit, move |item| item.is_shown_to(&viewer)).await.map_err(Some)
     }
 }

@@ -5,8 +5,9 @@
 //! fails, and what has no print is never the same.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Entries, Source, Templates};
+use super::{Entries, Item, Source, Templates, Viewer};
 use crate::access::{Access, Principal};
 use crate::plugin::Plugin;
 
@@ -39,28 +40,31 @@ impl Print {
 }
 
 /// What each of those principals would list of that plugin, in their order.
-pub(crate) async fn prints(plugin: &Plugin, access: &Access, principals: &[Principal]) -> Vec<Print> {
-    let mut hashers = vec![DefaultHasher::new(); principals.len()];
-    let entries: Vec<_> = principals.iter().map(|principal| Entries { parent: None, access, principal }).collect();
-    let templates: Vec<_> = principals.iter().map(|principal| Templates { access, principal }).collect();
-    let is_whole =
-        walk(&entries, plugin, &mut hashers).await.is_some() && walk(&templates, plugin, &mut hashers).await.is_some();
+pub(crate) async fn prints(plugin: &Plugin, access: &Arc<Access>, principals: &[Principal]) -> Vec<Print> {
+    let viewer = |principal: &Principal| Viewer { access: access.clone(), principal: principal.clone() };
+    let viewers = principals.iter().map(viewer).map(|viewer| (viewer, DefaultHasher::new()));
+    let viewers = Arc::new(Mutex::new(viewers.collect::<Vec<_>>()));
+    let is_whole = walk(&Entries { parent: None }, plugin, &viewers).await.is_some()
+        && walk(&Templates, plugin, &viewers).await.is_some();
     let print = |hasher: &DefaultHasher| if is_whole { Print::Of(hasher.finish()) } else { Print::Unknown };
-    hashers.iter().map(print).collect()
+    let viewers = viewers.lock().unwrap_or_else(PoisonError::into_inner);
+    viewers.iter().map(|(_, hasher)| print(hasher)).collect()
 }
 
-/// Has each hasher see what its source shows of the plugin.
-async fn walk<S: Source<Item: Hash>>(sources: &[S], plugin: &Plugin, hashers: &mut [DefaultHasher]) -> Option<()> {
-    let first = sources.first()?;
+/// Has each hasher see what its viewer is shown of the plugin: as a part of the calls, of which nothing else comes back.
+async fn walk<S: Source>(source: &S, plugin: &Plugin, viewers: &Arc<Mutex<Vec<(Viewer, DefaultHasher)>>>) -> Option<()> {
     let (mut cursor, mut items) = (None, 0_usize);
     for _ in 0..MAX_CALLS {
-        let page = first.page(plugin, cursor.as_deref(), PAGE).await.ok()?;
-        items = items.saturating_add(page.items.len());
-        for item in &page.items {
-            for (_, hasher) in sources.iter().zip(&mut *hashers).filter(|(source, _)| source.shows(item)) {
+        let viewers = viewers.clone();
+        let see = move |item: &S::Item| {
+            let mut viewers = viewers.lock().unwrap_or_else(PoisonError::into_inner);
+            for (_, hasher) in viewers.iter_mut().filter(|(viewer, _)| item.is_shown_to(viewer)) {
                 item.hash(hasher);
             }
-        }
+            false
+        };
+        let page = source.page(plugin, cursor.as_deref(), PAGE, see).await.ok()?;
+        items = items.saturating_add(page.size);
         match page.next_cursor {
             None => return Some(()),
             Some(_) if items > MAX_ITEMS => return None,

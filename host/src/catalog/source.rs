@@ -1,5 +1,8 @@
 //! What there is to list: resources, and templates.
 
+use std::hash::Hash;
+use std::sync::Arc;
+
 use crate::access::{Access, Principal};
 use crate::config::Operation;
 use crate::plugin::{Fault, Page, Plugin};
@@ -25,55 +28,83 @@ impl Kind {
     }
 }
 
+/// Who looks at listings, by which rules.
+#[derive(Clone, Debug)]
+pub(crate) struct Viewer {
+    pub(crate) access: Arc<Access>,
+    pub(crate) principal: Principal,
+}
+
+/// What is listed.
+pub(crate) trait Item: Hash + Send + 'static {
+    /// Whether that one is shown it.
+    fn is_shown_to(&self, viewer: &Viewer) -> bool;
+}
+
+impl Item for Entry {
+    fn is_shown_to(&self, viewer: &Viewer) -> bool {
+        viewer.access.allows(&viewer.principal, Operation::List, &self.uri)
+    }
+}
+
+impl Item for EntryTemplate {
+    fn is_shown_to(&self, viewer: &Viewer) -> bool {
+        viewer.access.allows_template(&viewer.principal, Operation::Templates, &self.uri_template)
+    }
+}
+
 /// Something that plugins list.
 pub(crate) trait Source {
     /// What kind of listing it makes.
     const KIND: Kind;
     /// What is listed.
-    type Item;
+    type Item: Item;
 
-    /// Asks one plugin for the page at its own cursor, with `limit` items in mind.
-    async fn page(&self, plugin: &Plugin, cursor: Option<&str>, limit: usize) -> Result<Page<Self::Item>, Fault>;
-
-    /// Whether the item is shown to the one who asks.
-    fn shows(&self, item: &Self::Item) -> bool;
+    /// Asks one plugin for the page at its own cursor, with `limit` items in mind. `keep` says which of them are answered; it
+    /// runs as a part of the call.
+    async fn page(
+        &self,
+        plugin: &Plugin,
+        cursor: Option<&str>,
+        limit: usize,
+        keep: impl FnMut(&Self::Item) -> bool + Send + 'static,
+    ) -> Result<Page<Self::Item>, Fault>;
 }
 
 /// Resources: each plugin's default listing, or what is directly below one resource.
 pub(crate) struct Entries<'a> {
     pub(crate) parent: Option<&'a Path>,
-    pub(crate) access: &'a Access,
-    pub(crate) principal: &'a Principal,
 }
 
 impl Source for Entries<'_> {
     const KIND: Kind = Kind::Entries;
     type Item = Entry;
 
-    async fn page(&self, plugin: &Plugin, cursor: Option<&str>, limit: usize) -> Result<Page<Entry>, Fault> {
-        plugin.list(self.parent, cursor, u32::try_from(limit).unwrap_or(u32::MAX)).await
-    }
-
-    fn shows(&self, entry: &Entry) -> bool {
-        self.access.allows(self.principal, Operation::List, &entry.uri)
+    async fn page(
+        &self,
+        plugin: &Plugin,
+        cursor: Option<&str>,
+        limit: usize,
+        keep: impl FnMut(&Entry) -> bool + Send + 'static,
+    ) -> Result<Page<Entry>, Fault> {
+        plugin.list(self.parent, cursor, u32::try_from(limit).unwrap_or(u32::MAX), keep).await
     }
 }
 
 /// Templates.
-pub(crate) struct Templates<'a> {
-    pub(crate) access: &'a Access,
-    pub(crate) principal: &'a Principal,
-}
+pub(crate) struct Templates;
 
-impl Source for Templates<'_> {
+impl Source for Templates {
     const KIND: Kind = Kind::Templates;
     type Item = EntryTemplate;
 
-    async fn page(&self, plugin: &Plugin, cursor: Option<&str>, _: usize) -> Result<Page<EntryTemplate>, Fault> {
-        plugin.templates(cursor).await
-    }
-
-    fn shows(&self, template: &EntryTemplate) -> bool {
-        self.access.allows_template(self.principal, Operation::Templates, &template.uri_template)
+    async fn page(
+        &self,
+        plugin: &Plugin,
+        cursor: Option<&str>,
+        _: usize,
+        keep: impl FnMut(&EntryTemplate) -> bool + Send + 'static,
+    ) -> Result<Page<EntryTemplate>, Fault> {
+        plugin.templates(cursor, keep).await
     }
 }

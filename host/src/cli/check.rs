@@ -90,9 +90,9 @@ impl<'a> Tried<'a> {
         let page = u32::try_from(config.server.page_size.get()).unwrap_or(u32::MAX);
         let state = match plugins.load(plugin).await {
             Err(error) => State::NotLoaded(error),
-            Ok(loaded) => match loaded.list(None, None, page).await {
+            Ok(loaded) => match loaded.list(None, None, page, |_| false).await {
                 Err(fault) => State::Fails(Box::new(loaded), fault),
-                Ok(page) => State::Works(Box::new(loaded), page.items.len()),
+                Ok(page) => State::Works(Box::new(loaded), page.size),
             },
         };
         Self { plugin, state }

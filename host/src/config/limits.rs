@@ -26,7 +26,7 @@ pub type Rate = Count<1, 10_000, 1_000_000>;
 /// How large one answer may be.
 pub type Reply = Size<KIB, { 16 * MIB }, { 256 * MIB }>;
 /// How many items one answer may have.
-pub type Items = Count<1, 10_000, 1_000_000>;
+pub type Items = Count<1, 100_000, 1_000_000>;
 /// How many entries a listing may have, over all its pages.
 pub type Listing = Count<1, 1_000_000, 1_000_000_000>;
 /// How much may be logged in a minute.
@@ -44,10 +44,10 @@ pub type Random = Size<KIB, MIB, { 64 * MIB }>;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// The memory of all calls that are under way, together: what the guests themselves allocate. 64 MiB unless set; 1 MiB
-    /// to 4 GiB.
+    /// The memory of all calls that are under way, together: what the guests themselves allocate, and their answers while the
+    /// host checks them. 64 MiB unless set; 1 MiB to 4 GiB.
     pub memory: Memory,
-    /// The CPU time of one call. 1 s unless set; 1 ms to 10 min.
+    /// The CPU time of one call, with what the host computes to check its answer. 1 s unless set; 1 ms to 10 min.
     pub cpu: Cpu,
     /// The wall-clock time of one call, from when it has its place until it has answered. 5 s unless set; 10 ms to 10 min.
     pub deadline: Deadline,
@@ -62,8 +62,9 @@ pub struct Limits {
     pub rate: Rate,
     /// The bytes of one answer, as the provider hands it over. 16 MiB unless set; 1 KiB to 256 MiB.
     pub reply: Reply,
-    /// The items of one answer: entries or templates of a page, contents of a read, changes, completions. 10000 unless set; 1
-    /// to 1000000.
+    /// The items of one answer: entries or templates of a page, contents of a read, changes, completions; and with each of
+    /// them its annotations, the roles of its audience, its icons, their sizes, the members and elements of its metadata.
+    /// 100000 unless set; 1 to 1000000.
     pub items: Items,
     /// The entries of one listing over all its pages, as the provider hands them over: what comes behind is left out.
     /// 1000000 unless set; 1 to 1000000000.

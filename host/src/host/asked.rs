@@ -6,6 +6,7 @@
 use crate::access::Principal;
 use crate::config::Operation;
 use crate::resource::Error;
+use crate::uri::MAX_URI_LEN;
 
 /// Answers a request, and tells of it in the log.
 pub(super) async fn told<T>(
@@ -31,6 +32,8 @@ struct Asked<'a> {
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
         let Self { who, operation, uri, outcome } = self;
+        // What is longer than any URI is none, and is nothing to fill a log with.
+        let uri = uri.split_at_checked(uri.floor_char_boundary(MAX_URI_LEN)).map_or(*uri, |(uri, _)| uri);
         tracing::debug!(target: "mcp_host::access", principal = %who, %operation, uri, outcome);
     }
 }

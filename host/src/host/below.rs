@@ -4,7 +4,7 @@
 //! [`read_strictly`](Host::read_strictly) gives no contents of others with one.
 
 use super::asked::told;
-use super::{Generation, Host, Target};
+use super::{Host, Target, not_nothing};
 use crate::access::Principal;
 use crate::catalog::{Entries, PageRequest};
 use crate::config::Operation;
@@ -39,10 +39,11 @@ impl Host {
         let target = now.resolve(who, Operation::Read, uri)?;
         let plugin = target.slot.loaded()?;
         let answer = |fault: Fault| fault.answer(plugin.name(), uri);
-        let mut contents = plugin.read(&target.path).await.map_err(answer)?;
+        let contents = plugin.read(&target.path, now.readable(who)).await.map_err(answer)?;
+        let mut contents = not_nothing(uri, contents)?;
         let is_own = |one: &Contents| one.entry.uri == target.uri;
         if contents.iter().all(is_own) {
-            return now.readable(who, uri, contents);
+            return Ok(contents);
         }
         let listable = match contents.iter().find(|one| is_own(one)) {
             Some(own) => own.entry.listable,
@@ -59,7 +60,7 @@ impl Host {
         } else if !now.access.allows(who, Operation::List, &target.uri) {
             contents.retain(is_own);
         }
-        now.readable(who, uri, contents)
+        not_nothing(uri, contents)
     }
 
     /// What a principal can do with a resource beside reading it.
@@ -83,8 +84,8 @@ impl Host {
         told(who, Operation::List, parent, async {
             let now = self.generation.load_full();
             let target = now.resolve(who, Operation::List, parent)?;
-            let entries = Entries { parent: Some(&target.path), access: &now.access, principal: who };
-            let page = PageRequest { scope: target.uri.as_str(), ..now.page_request(who, cursor) };
+            let (entries, viewer) = (Entries { parent: Some(&target.path) }, now.viewer(who));
+            let page = PageRequest { scope: target.uri.as_str(), ..now.page_request(&viewer, cursor) };
             let listing = self.catalog.page(&entries, std::slice::from_ref(target.slot), page).await?;
             // Most providers refuse by themselves, and in words of their own: those come first.
             let entry = target.stat(parent).await?;
@@ -102,21 +103,5 @@ impl Target<'_> {
     pub(super) async fn stat(&self, asked: &str) -> Result<Entry, Error> {
         let plugin = self.slot.loaded()?;
         plugin.stat(&self.path).await.map_err(|fault| fault.answer(plugin.name(), asked))
-    }
-}
-
-impl Generation {
-    /// Those of the contents that the principal may read. There is at least one, or the resource does not exist for it.
-    pub(super) fn readable(
-        &self,
-        who: &Principal,
-        asked: &str,
-        mut contents: Vec<Contents>,
-    ) -> Result<Vec<Contents>, Error> {
-        contents.retain(|one| self.access.allows(who, Operation::Read, &one.entry.uri));
-        if contents.is_empty() {
-            return Err(Error::NotFound { uri: asked.to_owned() });
-        }
-        Ok(contents)
     }
 }

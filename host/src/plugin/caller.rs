@@ -1,4 +1,8 @@
-//! One call: leave, a place, an instance, the guest's code under its limits, and what became of it.
+//! One call: leave, a place, an instance, the guest's code under its limits, what the host makes of its answer, and what became
+//! of it.
+//!
+//! A call ends when its answer is lifted, checked and filtered: all of that runs where the guest does, within the call's
+//! `limits.cpu` and `limits.deadline`, and its memory is charged to the plugin ([`Work`]).
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,17 +15,19 @@ use super::Plugin;
 use super::admission::{Admission, Place, Turn};
 use super::bindings::ProviderPre;
 use super::bindings::contract::Guest;
-use super::convert::Checker;
+use super::convert::{AnswerRules, Checker};
 use super::cpu::{CpuClock, OutOfCpu};
 use super::engine::Engine;
 use super::fault::Fault;
 use super::health::{Change, Leave, PATIENCE, Sign};
 use super::instance::{Instance, Running};
+use super::limits::Charge;
 use super::pool::Pool;
 use super::sandbox::Sandbox;
 use super::seats::Seat;
 use super::state::State;
 use super::threads::Lane;
+use super::work::Work;
 use crate::config::Limits;
 
 /// All that a call needs, shared by the calls of one plugin.
@@ -30,6 +36,8 @@ pub(super) struct Caller {
     pub(super) provider: ProviderPre<State>,
     pub(super) sandbox: Sandbox,
     pub(super) limits: Limits,
+    /// What answers are checked against.
+    pub(super) rules: Arc<AnswerRules>,
     pub(super) admission: Admission,
     pub(super) lane: Arc<Lane>,
     /// Where instances go that may serve another call, if the plugin wants that.
@@ -47,14 +55,15 @@ enum Room {
 /// What became of a call.
 struct Outcome<T> {
     answer: Result<T, Fault>,
-    /// The instance, if it may serve another call should the answer be good.
+    /// The instance, if it may serve another call.
     instance: Option<Instance>,
     place: Place,
 }
 
 impl Plugin {
-    /// Calls the provider, and checks what it answers. Dropping the future ends the call, and its instance with it.
-    pub(super) async fn call<T, U, F, C>(
+    /// Calls the provider, and has `check` make of its answer what is answered, as a part of the call. Dropping the future ends
+    /// the call, and its instance with it.
+    pub(super) async fn call<T, U, F, C, W>(
         &self,
         function: &'static str,
         turn: Turn,
@@ -64,7 +73,9 @@ impl Plugin {
     where
         T: Send + 'static,
         F: for<'a> FnOnce(&'a Guest, &'a mut Store<State>) -> Running<'a, T> + Send + 'static,
-        C: FnOnce(Checker<'_>, T) -> Result<U, Fault>,
+        U: Send + 'static,
+        C: FnOnce(Checker, T) -> W + Send + 'static,
+        W: Future<Output = Result<U, Fault>> + Send + 'static,
     {
         self.leave().await.inspect_err(|fault| self.faults.note(function, fault))?;
         let answer = self.make_call(function, turn, run, check).await;
@@ -86,7 +97,7 @@ impl Plugin {
                 "list-entries",
                 Turn::Host,
                 |guest, store| Box::pin(guest.call_list_entries(store, None, None, 1)),
-                |check, page| check.page(page, None),
+                |check, page| check.page(page, None, |_| false),
             )
             .await;
         let (leave, change) = trial.ended(Sign::from(&answer), Instant::now());
@@ -94,21 +105,28 @@ impl Plugin {
         leave.map_err(Fault::SetAside)
     }
 
-    async fn make_call<T, U, F, C>(&self, function: &'static str, turn: Turn, run: F, check: C) -> Result<U, Fault>
+    async fn make_call<T, U, F, C, W>(
+        &self,
+        function: &'static str,
+        turn: Turn,
+        run: F,
+        check: C,
+    ) -> Result<U, Fault>
     where
         T: Send + 'static,
         F: for<'a> FnOnce(&'a Guest, &'a mut Store<State>) -> Running<'a, T> + Send + 'static,
-        C: FnOnce(Checker<'_>, T) -> Result<U, Fault>,
+        U: Send + 'static,
+        C: FnOnce(Checker, T) -> W + Send + 'static,
+        W: Future<Output = Result<U, Fault>> + Send + 'static,
     {
-        let called = self.caller.clone().call(turn, run).await;
+        let watches = self.info.watches;
+        let called = self.caller.clone().call(turn, watches, run, check).await;
         let answer = called.and_then(|outcome| {
-            let answer = outcome.answer.and_then(|given| check(self.checker(), given));
-            let is_good = answer.as_ref().map_or_else(Fault::is_answer, |_| true);
-            if let Some((pool, instance)) = self.caller.pool.as_ref().zip(outcome.instance).filter(|_| is_good) {
+            if let Some((pool, instance)) = self.caller.pool.as_ref().zip(outcome.instance) {
                 pool.keep(instance);
             }
             drop(outcome.place);
-            answer
+            outcome.answer
         });
         answer.inspect_err(|fault| self.faults.note(function, fault))
     }
@@ -126,18 +144,27 @@ impl Plugin {
 }
 
 impl Caller {
-    async fn call<T, F>(self: Arc<Self>, turn: Turn, run: F) -> Result<Outcome<T>, Fault>
+    async fn call<T, U, F, C, W>(
+        self: Arc<Self>,
+        turn: Turn,
+        watches: bool,
+        run: F,
+        check: C,
+    ) -> Result<Outcome<U>, Fault>
     where
         T: Send + 'static,
         F: for<'a> FnOnce(&'a Guest, &'a mut Store<State>) -> Running<'a, T> + Send + 'static,
+        U: Send + 'static,
+        C: FnOnce(Checker, T) -> W + Send + 'static,
+        W: Future<Output = Result<U, Fault>> + Send + 'static,
     {
         let (place, room) = self.admission.enter(turn, self.room()).await?;
         let caller = self.clone();
         let call = self.engine.threads.call(&self.lane, async move {
-            let (answer, instance) = caller.run(room, run).await;
+            let (answer, instance) = caller.run(room, watches, run, check).await;
             // An instance that serves no other call ends here, where the call ended, and before its place is free.
-            let instance = instance.filter(|_| caller.pool.is_some());
-            Outcome { answer, instance, place }
+            let is_good = answer.as_ref().map_or_else(Fault::is_answer, |_| true);
+            Outcome { answer, instance: instance.filter(|_| is_good), place }
         });
         call.await.map_err(|error| Fault::Host(error.to_string()))
     }
@@ -150,10 +177,19 @@ impl Caller {
         }
     }
 
-    /// Makes the call. The instance comes back only if the provider had the last word.
-    async fn run<T, F>(&self, room: Room, run: F) -> (Result<T, Fault>, Option<Instance>)
+    /// Makes the call, and makes of the provider's answer what is answered: both within the call's limits. The instance comes
+    /// back only if the provider had the last word and it may serve another call.
+    async fn run<T, U, F, C, W>(
+        &self,
+        room: Room,
+        watches: bool,
+        run: F,
+        check: C,
+    ) -> (Result<U, Fault>, Option<Instance>)
     where
         F: for<'a> FnOnce(&'a Guest, &'a mut Store<State>) -> Running<'a, T>,
+        C: FnOnce(Checker, T) -> W,
+        W: Future<Output = Result<U, Fault>>,
     {
         let mut instance = match room {
             Room::Kept(instance) => instance,
@@ -165,12 +201,26 @@ impl Caller {
         let _epoch_moves = self.engine.ticker.run();
         let clock = Arc::new(CpuClock::default());
         let deadline = self.limits.deadline.duration();
-        let call = clock.time(instance.call(&self.provider, &self.limits, &clock, run));
-        match timeout(deadline, call).await {
-            Ok(Ok(answer)) => (answer.map_err(Fault::from), Some(instance)),
-            Ok(Err(error)) => (Err(self.classify(&error, instance.state())), None),
-            Err(_) => (Err(Fault::Deadline(deadline)), None),
-        }
+        let call = clock.time(async {
+            let given = match instance.call(&self.provider, &self.limits, &clock, run).await {
+                Ok(given) => given.map_err(Fault::from),
+                Err(error) => return (Err(self.classify(&error, instance.state())), None),
+            };
+            // The guest's memory is free before that of its answer is charged.
+            let instance = Some(instance).filter(|_| self.pool.is_some());
+            let answer = match given {
+                Ok(given) => check(self.checker(watches, clock.clone()), given).await,
+                Err(fault) => Err(fault),
+            };
+            (answer, instance)
+        });
+        timeout(deadline, call).await.unwrap_or((Err(Fault::Deadline(deadline)), None))
+    }
+
+    /// What checks the answer to the call of that clock.
+    fn checker(&self, watches: bool, clock: Arc<CpuClock>) -> Checker {
+        let memory = Charge::new(self.sandbox.memory().clone());
+        Checker::new(self.rules.clone(), watches, Work::new(clock, self.limits.cpu.duration(), memory))
     }
 
     /// What ended the guest.

@@ -2,35 +2,49 @@
 //!
 //! An entry survives what is wrong with its hints: a priority of 7, a date that is none, a bad icon or MIME type are dropped.
 //! A path that leaves the mount drops the entry from a listing and refuses a read. Each such fault is the
-//! provider's, is counted and goes to its log. An answer with more items than `limits.items` is refused as a whole.
+//! provider's and is counted; one line of its log tells of all that was dropped from one answer.
+//!
+//! All of it is part of the call: it is accounted for as [`Work`], and yields. An answer is *measured* first, and refused as a
+//! whole if it has more items than `limits.items` or needs more memory than `limits.memory` leaves; only then is anything made
+//! of it. The one who asks says what to keep of the valid items, so that what a principal may not see is filtered here, too.
 
+mod dropped;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
+mod hints;
+mod json;
+mod measure;
 
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
-
+use self::dropped::Dropped;
+use self::measure::Measure;
 use super::bindings::contract;
+use super::excerpt::Excerpt;
 use super::fault::Fault;
 use super::faults::Faults;
-use crate::resource::{
-    Annotations, Body, Completion, Contents, Entry, EntryTemplate, Icon, Meta, Priority, Role, Theme, Timestamp,
-};
-use crate::uri::{Mount, Path};
+use super::inspect::Info;
+use super::work::{LOOK_EVERY, Work};
+use crate::resource::{Body, Completion, Contents, Entry, EntryTemplate};
+use crate::uri::{Located, Mount, Path};
 
-/// What keys of `meta` begin with that are the host's.
-const HOST_PREFIX: &str = "mcp-host/";
 /// The longest token that a provider may give, in bytes.
 const MAX_TOKEN: usize = 65536;
 /// The longest cursor that a provider may give, in bytes.
 const MAX_CURSOR: usize = 4096;
+/// What asking whether to keep an item counts as, in nanoseconds of work: the clock is looked at every eight, as nobody knows
+/// here how many rules there are.
+const FILTER: usize = LOOK_EVERY / 8;
 
-/// One page of a provider's listing.
+/// One page of a provider's listing, or what was kept of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page<T> {
-    /// What is on it. What was invalid is missing.
-    pub items: Vec<T>,
+    /// What was kept, each with its place among the valid items of the page, in order.
+    pub items: Vec<(usize, T)>,
+    /// How many valid items the page has.
+    pub size: usize,
     /// The provider's cursor for the page after it.
     pub next_cursor: Option<String>,
 }
@@ -40,7 +54,7 @@ pub struct Page<T> {
 pub struct ChangeSet {
     /// What to ask with next time.
     pub token: String,
-    /// Those of the watched paths that changed.
+    /// Those of the watched paths that changed, each once.
     pub changed: Vec<Path>,
     /// Whether what is listed changed.
     pub listing_changed: bool,
@@ -48,216 +62,292 @@ pub struct ChangeSet {
     pub poll_after: Option<Duration>,
 }
 
-/// What the answers of one plugin are checked against.
-pub(super) struct Checker<'a> {
+/// What all answers of one plugin are checked against.
+pub(super) struct AnswerRules {
     /// Where its URIs begin.
-    pub(super) mount: &'a Mount,
-    /// Whether it can tell what changed.
-    pub(super) watches: bool,
+    pub(super) mount: Mount,
     /// How many items one answer may have.
     pub(super) items: usize,
     /// Where what is dropped is told.
-    pub(super) faults: &'a Faults,
+    pub(super) faults: Arc<Faults>,
 }
 
-impl Checker<'_> {
-    pub(super) fn change_set(&self, changes: contract::ChangeSet) -> Result<ChangeSet, Fault> {
+/// Checks one answer.
+pub(super) struct Checker {
+    rules: Arc<AnswerRules>,
+    /// Whether the provider can tell what changed.
+    watches: bool,
+    work: Work,
+    measure: Measure,
+    dropped: Dropped,
+}
+
+impl Checker {
+    /// Checks an answer of a plugin with those rules. What it takes is accounted for by `work`.
+    pub(super) fn new(rules: Arc<AnswerRules>, watches: bool, work: Work) -> Self {
+        Self { rules, watches, work, measure: Measure::default(), dropped: Dropped::default() }
+    }
+
+    pub(super) async fn info(mut self, info: contract::ProviderInfo) -> Result<Info, Fault> {
+        let texts = [info.title.as_ref(), info.description.as_ref()].into_iter().flatten();
+        let texts = texts.chain([&info.name, &info.version]);
+        self.measure.bytes(texts.map(String::len).fold(0, usize::saturating_add));
+        self.charge()?;
+        Ok(info.into())
+    }
+
+    /// The changes among the paths that were asked about, which are in normal form.
+    pub(super) async fn change_set(
+        mut self,
+        changes: contract::ChangeSet,
+        watched: &[String],
+    ) -> Result<ChangeSet, Fault> {
         if changes.token.len() > MAX_TOKEN {
             let length = changes.token.len();
             return Err(Fault::Contract(format!("its token has {length} bytes; {MAX_TOKEN} are allowed")));
         }
         self.count("changes", &changes.changed)?;
-        let changed = changes.changed.iter().filter_map(|path| {
-            let located = self.mount.compose(path);
-            located.map(|located| located.path).map_err(|error| self.faults.note_part(&error.to_string())).ok()
-        });
+        self.measure_texts(&changes.changed).await?;
+        let mut changed = Vec::new();
+        if !changes.changed.is_empty() {
+            let entry = size_of::<(&str, Path)>().saturating_mul(2);
+            self.measure.bytes(watched.len().saturating_mul(entry));
+            self.charge()?;
+            self.work.step(watched.len().saturating_mul(50)).await?;
+            let mut unseen: HashSet<&str> = watched.iter().map(String::as_str).collect();
+            for path in changes.changed {
+                let Some(located) = self.compose("a changed path", &path).await? else { continue };
+                if unseen.remove(located.path.as_str()) {
+                    self.work.charge(located.path.as_str().len())?;
+                    changed.push(located.path);
+                }
+            }
+        }
         Ok(ChangeSet {
-            changed: changed.collect(),
+            changed,
             token: changes.token,
             listing_changed: changes.listing_changed,
             poll_after: changes.poll_after_ms.map(Duration::from_millis),
         })
     }
 
-    pub(super) fn page(&self, page: contract::Page, asked: Option<&str>) -> Result<Page<Entry>, Fault> {
+    pub(super) async fn page(
+        mut self,
+        page: contract::Page,
+        asked: Option<&str>,
+        mut keep: impl FnMut(&Entry) -> bool,
+    ) -> Result<Page<Entry>, Fault> {
         self.count("entries", &page.entries)?;
-        let items = page.entries.into_iter().filter_map(|entry| {
-            self.entry(entry)
-                .inspect_err(|fault| self.faults.note_part(&format!("an entry was left out: {fault}")))
-                .ok()
-        });
-        Ok(Page { items: items.collect(), next_cursor: next_cursor(page.next_cursor, asked)? })
+        self.measure_entries(&page.entries).await?;
+        self.charge()?;
+        let mut kept = Kept::of(page.entries.len());
+        for entry in page.entries {
+            if let Some(located) = self.compose("an entry", &entry.path).await? {
+                let entry = self.entry(entry, located).await?;
+                self.work.step(FILTER).await?;
+                kept.take(entry, &mut keep);
+            }
+        }
+        kept.page(page.next_cursor, asked)
     }
 
-    pub(super) fn template_page(
-        &self,
+    pub(super) async fn template_page(
+        mut self,
         page: contract::TemplatePage,
         asked: Option<&str>,
+        mut keep: impl FnMut(&EntryTemplate) -> bool,
     ) -> Result<Page<EntryTemplate>, Fault> {
         self.count("templates", &page.templates)?;
-        let items = page.templates.into_iter().filter_map(|template| {
-            self.template(template)
-                .inspect_err(|fault| self.faults.note_part(&format!("a template was left out: {fault}")))
-                .ok()
-        });
-        Ok(Page { items: items.collect(), next_cursor: next_cursor(page.next_cursor, asked)? })
+        self.measure_templates(&page.templates).await?;
+        self.charge()?;
+        let mut kept = Kept::of(page.templates.len());
+        for template in page.templates {
+            if let Some(template) = self.template(template).await? {
+                self.work.step(FILTER).await?;
+                kept.take(template, &mut keep);
+            }
+        }
+        kept.page(page.next_cursor, asked)
     }
 
-    pub(super) fn contents(&self, contents: Vec<contract::Contents>, asked: &Path) -> Result<Vec<Contents>, Fault> {
+    pub(super) async fn contents(
+        mut self,
+        contents: Vec<contract::Contents>,
+        asked: &str,
+        mut keep: impl FnMut(&Contents) -> bool,
+    ) -> Result<Vec<Contents>, Fault> {
         self.count("contents", &contents)?;
         if contents.is_empty() {
-            return Err(Fault::Contract(format!("reading `{asked}` gave neither contents nor a failure")));
+            return Err(Fault::Contract(format!("reading `{}` gave neither contents nor a failure", Excerpt(asked))));
         }
-        contents.into_iter().map(|one| self.one_contents(one)).collect()
+        self.measure_contents(&contents).await?;
+        self.charge()?;
+        let mut kept = Vec::with_capacity(contents.len());
+        for one in contents {
+            let one = self.one_contents(one).await?;
+            self.work.step(FILTER).await?;
+            if keep(&one) {
+                kept.push(one);
+            }
+        }
+        Ok(kept)
     }
 
-    fn one_contents(&self, contents: contract::Contents) -> Result<Contents, Fault> {
-        let entry = self.entry(contents.entry)?;
+    async fn one_contents(&mut self, contents: contract::Contents) -> Result<Contents, Fault> {
+        let located = self.located(&contents.entry.path).await?;
+        let entry = self.entry(contents.entry, located).await?;
         let body = match contents.body {
             contract::Body::Text(text) => Body::Text(text),
-            contract::Body::TextBytes(bytes) => Body::Text(String::from_utf8(bytes).map_err(|error| {
-                Fault::Contract(format!("the text of {} is not UTF-8: {}", entry.uri, error.utf8_error()))
-            })?),
+            contract::Body::TextBytes(bytes) => {
+                self.work.step(bytes.len().div_ceil(4)).await?;
+                let text = String::from_utf8(bytes);
+                Body::Text(text.map_err(|error| {
+                    let uri = Excerpt(entry.uri.as_str());
+                    Fault::Contract(format!("the text of {uri} is not UTF-8: {}", error.utf8_error()))
+                })?)
+            }
             contract::Body::Blob(bytes) => Body::Blob(bytes),
         };
         Ok(Contents { entry, body })
     }
 
-    pub(super) fn stat_entry(&self, entry: contract::Entry, asked: &Path) -> Result<Entry, Fault> {
-        let path = entry.path.clone();
-        let entry = self.entry(entry)?;
-        if self.mount.compose(asked.as_str()).is_ok_and(|located| located.uri == entry.uri) {
-            Ok(entry)
-        } else {
-            Err(Fault::Contract(format!("asked about `{asked}`, it told about `{path}`")))
+    /// The entry of the path that was asked for, which is in normal form.
+    pub(super) async fn stat_entry(mut self, entry: contract::Entry, asked: &str) -> Result<Entry, Fault> {
+        self.measure_entry(&entry).await?;
+        self.charge()?;
+        let located = self.located(&entry.path).await?;
+        if located.path.as_str() != asked {
+            let (asked, found) = (Excerpt(asked), Excerpt(&entry.path));
+            return Err(Fault::Contract(format!("asked about `{asked}`, it told about `{found}`")));
         }
+        let entry = self.entry(entry, located).await?;
+        Ok(entry)
     }
 
     /// The completion, cut to what a client may be shown.
-    pub(super) fn completion(&self, mut given: contract::Completion) -> Result<Completion, Fault> {
+    pub(super) async fn completion(
+        mut self,
+        given: contract::Completion,
+        mut keep: impl FnMut(&str) -> bool,
+    ) -> Result<Completion, Fault> {
         self.count("completions", &given.values)?;
-        let has_more = given.has_more || given.values.len() > Completion::MAX_VALUES;
-        given.values.truncate(Completion::MAX_VALUES);
-        Ok(Completion { values: given.values, total: given.total, has_more })
+        self.measure_texts(&given.values).await?;
+        self.charge()?;
+        // Those behind the last that may be shown are not looked at.
+        let offered = given.values.len();
+        let mut values = Vec::new();
+        for value in given.values.into_iter().take(Completion::MAX_VALUES) {
+            // To know it, its URI is expanded and routed.
+            self.work.step(LOOK_EVERY).await?;
+            if keep(&value) {
+                values.push(value);
+            }
+        }
+        let has_more = given.has_more || offered > Completion::MAX_VALUES;
+        let total = given.total.filter(|_| values.len() == offered.min(Completion::MAX_VALUES));
+        Ok(Completion { values, total, has_more })
     }
 
-    /// Refuses an answer with too many items, before anything is made of them.
-    fn count<T>(&self, what: &'static str, items: &[T]) -> Result<(), Fault> {
-        let (found, most) = (items.len(), self.items);
-        if found > most { Err(Fault::Items { what, found, most }) } else { Ok(()) }
+    /// The path behind the mount; one that is refused drops that part of the answer.
+    async fn compose(&mut self, part: &'static str, path: &str) -> Result<Option<Located>, Fault> {
+        match self.located(path).await {
+            Ok(located) => Ok(Some(located)),
+            Err(fault @ Fault::Contract(_)) => {
+                self.dropped.part(part, || format!("{part} was left out: {fault}"));
+                Ok(None)
+            }
+            Err(fault) => Err(fault),
+        }
     }
 
-    fn entry(&self, entry: contract::Entry) -> Result<Entry, Fault> {
-        let located = self.mount.compose(&entry.path).map_err(|error| {
-            Fault::Contract(format!("its path `{}` is refused: {error}", entry.path.escape_debug()))
-        })?;
+    /// The path behind the mount.
+    async fn located(&mut self, path: &str) -> Result<Located, Fault> {
+        self.work.step(path.len().saturating_mul(10).saturating_add(300)).await?;
+        self.rules
+            .mount
+            .compose(path)
+            .map_err(|error| Fault::Contract(format!("its path `{}` is refused: {error}", Excerpt(path))))
+    }
+
+    async fn entry(&mut self, entry: contract::Entry, located: Located) -> Result<Entry, Fault> {
         let name = if entry.name.is_empty() { last_segment(&located.path).to_owned() } else { entry.name };
+        let of = entry.path.as_str();
         Ok(Entry {
             name,
             title: entry.title,
             description: entry.description,
-            mime_type: self.mime_type(entry.mime_type, &entry.path),
+            mime_type: self.mime_type(entry.mime_type, of),
             size: entry.size,
-            annotations: self.annotations(entry.annotations, &entry.path),
-            icons: self.icons(entry.icons, &entry.path),
+            annotations: self.annotations(entry.annotations, of),
+            icons: self.icons(entry.icons, of).await?,
             listable: entry.listable,
             subscribable: entry.subscribable && self.watches,
             ttl: entry.ttl_ms.map(Duration::from_millis),
-            meta: self.meta(entry.meta, &entry.path),
+            meta: self.meta(entry.meta, of).await?,
             uri: located.uri,
         })
     }
 
-    fn template(&self, template: contract::EntryTemplate) -> Result<EntryTemplate, Fault> {
-        let of = &template.path_template;
-        let uri_template = self
-            .mount
-            .compose_template(of)
-            .map_err(|error| Fault::Contract(format!("`{}` is refused: {error}", of.escape_debug())))?;
-        Ok(EntryTemplate {
+    async fn template(&mut self, template: contract::EntryTemplate) -> Result<Option<EntryTemplate>, Fault> {
+        let of = template.path_template.as_str();
+        self.work.step(of.len().saturating_mul(50).saturating_add(1000)).await?;
+        let uri_template = match self.rules.mount.compose_template(of) {
+            Ok(uri_template) => uri_template,
+            Err(error) => {
+                let of = Excerpt(of);
+                self.dropped.part("template", || {
+                    format!("a template was left out: broke the contract: `{of}` is refused: {error}")
+                });
+                return Ok(None);
+            }
+        };
+        Ok(Some(EntryTemplate {
             uri_template,
             name: template.name,
             title: template.title,
             description: template.description,
             mime_type: self.mime_type(template.mime_type, of),
             annotations: self.annotations(template.annotations, of),
-            icons: self.icons(template.icons, of),
-            meta: self.meta(template.meta, of),
-        })
-    }
-
-    fn mime_type(&self, mime_type: Option<String>, of: &str) -> Option<String> {
-        let mime_type = mime_type?;
-        if is_mime_type(&mime_type) {
-            return Some(mime_type);
-        }
-        self.dropped(of, "MIME type", &mime_type, "a type such as `text/plain`")
-    }
-
-    fn annotations(&self, annotations: Option<contract::Annotations>, of: &str) -> Annotations {
-        let Some(given) = annotations else { return Annotations::default() };
-        Annotations {
-            audience: given.audience.into_iter().map(role).collect(),
-            priority: given.priority.and_then(|value| {
-                Priority::new(value).or_else(|| self.dropped(of, "priority", &value.to_string(), "between 0.0 and 1.0"))
-            }),
-            last_modified: given.last_modified.and_then(|text| {
-                Timestamp::new(text.as_str())
-                    .or_else(|| self.dropped(of, "last-modified", &text, "a timestamp such as 2025-01-12T15:00:58Z"))
-            }),
-        }
-    }
-
-    fn icons(&self, icons: Vec<contract::Icon>, of: &str) -> Vec<Icon> {
-        let checked = icons.into_iter().filter_map(|given| {
-            let Some(mut icon) = Icon::new(given.src.as_str()) else {
-                return self.dropped(of, "icon", &given.src, "an `https:` or `data:` URI");
-            };
-            icon.mime_type = self.mime_type(given.mime_type, of);
-            let sizes = given.sizes.into_iter().filter_map(|size| match is_icon_size(&size) {
-                true => Some(size),
-                false => self.dropped(of, "icon size", &size, "a size such as `48x48`, or `any`"),
-            });
-            icon.sizes = sizes.collect();
-            icon.theme = given.theme.map(|theme| match theme {
-                contract::Theme::Light => Theme::Light,
-                contract::Theme::Dark => Theme::Dark,
-            });
-            Some(icon)
-        });
-        checked.collect()
-    }
-
-    fn meta(&self, meta: Option<String>, of: &str) -> Meta {
-        let Some(text) = meta else { return Meta::new() };
-        match serde_json::from_str(&text) {
-            Ok(Value::Object(mut meta)) => {
-                meta.retain(|key, _| !key.starts_with(HOST_PREFIX));
-                meta
-            }
-            _ => self.dropped(of, "meta", &text, "the text of a JSON object").unwrap_or_default(),
-        }
-    }
-
-    fn dropped<T>(&self, of: &str, what: &str, found: &str, expected: &str) -> Option<T> {
-        self.faults.note_part(&format!(
-            "{what} of `{}` dropped: expected {expected}, found `{}`",
-            of.escape_debug(),
-            found.escape_debug()
-        ));
-        None
+            icons: self.icons(template.icons, of).await?,
+            meta: self.meta(template.meta, of).await?,
+        }))
     }
 }
 
-fn role(role: contract::Role) -> Role {
-    match role {
-        contract::Role::User => Role::User,
-        contract::Role::Assistant => Role::Assistant,
+/// What was dropped is told however the call goes on.
+impl Drop for Checker {
+    fn drop(&mut self) {
+        self.dropped.log(&self.rules.faults);
+    }
+}
+
+/// The items of a page that are kept.
+struct Kept<T> {
+    items: Vec<(usize, T)>,
+    size: usize,
+}
+
+impl<T> Kept<T> {
+    /// None yet of at most so many, the memory for which is charged.
+    fn of(most: usize) -> Self {
+        Self { items: Vec::with_capacity(most), size: 0 }
+    }
+
+    /// One more valid item.
+    fn take(&mut self, item: T, keep: &mut impl FnMut(&T) -> bool) {
+        if keep(&item) {
+            self.items.push((self.size, item));
+        }
+        self.size = self.size.saturating_add(1);
+    }
+
+    fn page(self, next_cursor: Option<String>, asked: Option<&str>) -> Result<Page<T>, Fault> {
+        Ok(Page { items: self.items, size: self.size, next_cursor: leads_on(next_cursor, asked)? })
     }
 }
 
 /// A cursor that leads on: short enough, and not the one that led here.
-fn next_cursor(next: Option<String>, asked: Option<&str>) -> Result<Option<String>, Fault> {
+fn leads_on(next: Option<String>, asked: Option<&str>) -> Result<Option<String>, Fault> {
     match next {
         Some(next) if next.len() > MAX_CURSOR => {
             Err(Fault::Contract(format!("its cursor has {} bytes; {MAX_CURSOR} are allowed", next.len())))
@@ -275,47 +365,15 @@ fn last_segment(path: &Path) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// `type/subtype` with optional parameters (RFC 6838, section 4.2; RFC 9110, section 8.3.1).
-fn is_mime_type(text: &str) -> bool {
-    let essence = text.split(';').next().unwrap_or(text).trim_end();
-    let is_token = |token: &str| {
-        !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte))
-    };
-    let printable = text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
-    printable && text.len() <= 255 && essence.split_once('/').is_some_and(|(kind, sub)| is_token(kind) && is_token(sub))
-}
-
-/// `48x48` or `any` (MCP 2025-11-25, "Icons").
-fn is_icon_size(text: &str) -> bool {
-    let is_number = |part: &str| !part.is_empty() && part.len() <= 5 && part.bytes().all(|byte| byte.is_ascii_digit());
-    text == "any" || text.split_once('x').is_some_and(|(width, height)| is_number(width) && is_number(height))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn mime_types_have_a_type_and_a_subtype() {
-        for text in ["text/plain", "text/html; charset=utf-8", "application/vnd.api+json", "inode/directory"] {
-            assert!(is_mime_type(text), "{text}");
-        }
-        for text in ["", "text", "text/", "/plain", "text/pl ain", "text/plain\n", "text/plain/x", "téxt/plain"] {
-            assert!(!is_mime_type(text), "{text:?}");
-        }
-    }
-
-    #[test]
     fn a_cursor_that_does_not_lead_on_is_refused() {
-        assert_eq!(next_cursor(Some("b".into()), Some("a")), Ok(Some("b".to_owned())));
-        assert_eq!(next_cursor(None, Some("a")), Ok(None));
-        next_cursor(Some("a".into()), Some("a")).unwrap_err();
-        next_cursor(Some("x".repeat(MAX_CURSOR + 1)), None).unwrap_err();
-    }
-
-    #[test]
-    fn icon_sizes_are_numbers_or_any() {
-        assert!(is_icon_size("48x48") && is_icon_size("any"));
-        assert!(!is_icon_size("48") && !is_icon_size("x") && !is_icon_size("48X48"));
+        assert_eq!(leads_on(Some("b".into()), Some("a")), Ok(Some("b".to_owned())));
+        assert_eq!(leads_on(None, Some("a")), Ok(None));
+        leads_on(Some("a".into()), Some("a")).unwrap_err();
+        leads_on(Some("x".repeat(MAX_CURSOR + 1)), None).unwrap_err();
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::EngineError;
 
 /// How long a guest runs before it yields.
-const TICK: Duration = Duration::from_micros(500);
+pub(super) const TICK: Duration = Duration::from_micros(500);
 /// For how many ticks in which nothing ran the thread stays awake.
 const LINGER: usize = 200;
 

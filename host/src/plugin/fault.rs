@@ -5,6 +5,7 @@ mod kind;
 use std::time::Duration;
 
 use super::bindings::contract;
+use super::excerpt::cut;
 use crate::resource::Error;
 
 pub use self::kind::FaultKind;
@@ -61,7 +62,7 @@ pub enum Fault {
     Items {
         /// What they are: entries, contents.
         what: &'static str,
-        /// How many there are.
+        /// How many there are, as far as they were counted.
         found: usize,
         /// How many are allowed.
         most: usize,
@@ -184,10 +185,6 @@ impl From<contract::Failure> for Fault {
     }
 }
 
-fn clip(mut message: String) -> String {
-    if message.len() > MAX_MESSAGE {
-        message.truncate(message.floor_char_boundary(MAX_MESSAGE));
-        message.push('…');
-    }
-    message
+fn clip(message: String) -> String {
+    cut(message, MAX_MESSAGE)
 }

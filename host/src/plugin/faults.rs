@@ -71,9 +71,9 @@ impl Faults {
         }
     }
 
-    /// Takes note of something that the provider did wrong in an answer that is good otherwise.
-    pub(super) fn note_part(&self, message: &str) {
-        self.tell(FaultKind::Contract, "", message);
+    /// Takes note of what the provider did wrong in an answer that is good otherwise: so many things, in one line.
+    pub(super) fn note_parts(&self, count: u64, message: &str) {
+        self.tell_of(count, FaultKind::Contract, "", message);
     }
 
     /// How many there were of each kind of which there were any.
@@ -84,8 +84,12 @@ impl Faults {
     }
 
     fn tell(&self, kind: FaultKind, function: &str, message: &str) {
+        self.tell_of(1, kind, function, message);
+    }
+
+    fn tell_of(&self, count: u64, kind: FaultKind, function: &str, message: &str) {
         if let Some(noted) = self.kind(kind) {
-            noted.count.fetch_add(1, Ordering::Relaxed);
+            noted.count.fetch_add(count, Ordering::Relaxed);
         }
         self.log.line(Level::Warn, function, message);
     }
@@ -105,8 +109,8 @@ mod tests {
         for fault in [Fault::NotFound, Fault::Trap("x".into()), Fault::Queue(1), Fault::Queue(1)] {
             faults.note("read", &fault);
         }
-        faults.note_part("a bad hint");
-        let expected = [(FaultKind::Trap, 1), (FaultKind::Contract, 1), (FaultKind::Queue, 2)];
+        faults.note_parts(3, "bad hints");
+        let expected = [(FaultKind::Trap, 1), (FaultKind::Contract, 3), (FaultKind::Queue, 2)];
         assert_eq!(faults.counts(), BTreeMap::from(expected));
     }
 

@@ -3,12 +3,19 @@
 use std::collections::BTreeSet;
 
 use super::bindings::contract;
+use super::excerpt::cut;
 use super::loader::Compiled;
 use super::needs::Needs;
 use super::{LoadError, Plugins};
 use crate::config::{self, Digest};
 
-/// What a provider says of itself.
+/// Bytes that are kept of a provider's name, version and title, each.
+const MAX_NAME: usize = 1024;
+/// Bytes that are kept of a provider's description.
+const MAX_DESCRIPTION: usize = 65_536;
+
+/// What a provider says of itself. It is kept for as long as the plugin is loaded, so texts are cut: names at 1 KiB, the
+/// description at 64 KiB.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Info {
     /// A short name for programs.
@@ -26,10 +33,10 @@ pub struct Info {
 impl From<contract::ProviderInfo> for Info {
     fn from(info: contract::ProviderInfo) -> Self {
         Self {
-            name: info.name,
-            version: info.version,
-            title: info.title,
-            description: info.description,
+            name: cut(info.name, MAX_NAME),
+            version: cut(info.version, MAX_NAME),
+            title: info.title.map(|title| cut(title, MAX_NAME)),
+            description: info.description.map(|description| cut(description, MAX_DESCRIPTION)),
             watches: info.watches,
         }
     }

@@ -1,7 +1,7 @@
 //! What a call may hold while it runs: memory and tables.
 //!
 //! Memory is counted per plugin, over all its instances, and refused rather than trapped on: a guest that handles a failed
-//! allocation goes on.
+//! allocation goes on. What the host holds for a call, its answer above all, is charged to the same budget ([`Charge`]).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -14,6 +14,7 @@ use super::pool::Pool;
 const MAX_TABLE_ELEMENTS: usize = 60_000;
 
 /// The memory of one plugin, shared by all its instances. Idle ones give way when a call needs more.
+#[derive(Debug)]
 pub(super) struct MemoryBudget {
     used: AtomicUsize,
     limit: usize,
@@ -47,6 +48,40 @@ impl MemoryBudget {
 
     fn give_back(&self, bytes: usize) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Memory of the host that is charged to a plugin's budget, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Charge {
+    budget: Arc<MemoryBudget>,
+    held: usize,
+}
+
+impl Charge {
+    /// Nothing so far, to be charged to that budget.
+    pub(super) fn new(budget: Arc<MemoryBudget>) -> Self {
+        Self { budget, held: 0 }
+    }
+
+    /// Charges so many bytes more, or none if the budget does not leave as many.
+    pub(super) fn add(&mut self, bytes: usize) -> bool {
+        let is_left = self.budget.take(bytes);
+        if is_left {
+            self.held = self.held.saturating_add(bytes);
+        }
+        is_left
+    }
+
+    /// What the whole budget is, in bytes.
+    pub(super) fn limit(&self) -> u64 {
+        self.budget.limit as u64
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.budget.give_back(self.held);
     }
 }
 

@@ -75,6 +75,11 @@ impl Sandbox {
         self.dirs.hosts()
     }
 
+    /// The memory that calls of the plugin may use, together.
+    pub(super) fn memory(&self) -> &Arc<MemoryBudget> {
+        &self.memory
+    }
+
     /// The context of one instance.
     pub(super) fn state(&self) -> Result<State, GrantError> {
         let mut wasi = WasiCtx::builder();

@@ -60,18 +60,50 @@ impl Hash for Priority {
 pub struct Timestamp(String);
 
 impl Timestamp {
-    /// The timestamp that the text spells, if it does: a date, a time and an offset from UTC.
+    /// The timestamp that the text spells, if it does: a date, a time and an offset from UTC (RFC 3339, section 5.6).
     pub fn new(text: impl Into<String>) -> Option<Self> {
-        let text = text.into();
-        // jiff reads more than RFC 3339 has (a time zone in brackets, a space for the T): clients may not.
-        let plain = text.bytes().all(|byte| byte.is_ascii_digit() || b"-:+.TZtz".contains(&byte));
-        (plain && text.parse::<jiff::Timestamp>().is_ok()).then_some(Self(text))
+        Self::checked(text.into()).ok()
+    }
+
+    /// The timestamp that the text spells, or the text.
+    pub(crate) fn checked(text: String) -> Result<Self, String> {
+        // The grammar is checked here, as jiff reads more than RFC 3339 has, and clients may not: time zones in brackets, years
+        // of six digits, offsets of 25 hours. jiff says whether there is such a day.
+        let is_valid = is_date_time(text.as_bytes()) && text.parse::<jiff::Timestamp>().is_ok();
+        if is_valid { Ok(Self(text)) } else { Err(text) }
     }
 
     /// The timestamp as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// The longest timestamp, in bytes: with nine digits of a second's fraction, which is all that is read.
+const MAX_TIMESTAMP: usize = "2025-01-12T15:00:58.123456789+09:00".len();
+
+/// `date-time` of RFC 3339, section 5.6, but for the number of days that each month has.
+fn is_date_time(text: &[u8]) -> bool {
+    let Some((date_time, rest)) = text.split_first_chunk::<19>().filter(|_| text.len() <= MAX_TIMESTAMP) else {
+        return false;
+    };
+    let (fraction, offset) = match rest.strip_prefix(b".") {
+        Some(rest) => rest.split_at(rest.iter().take_while(|byte| byte.is_ascii_digit()).count()),
+        None => (b"0".as_slice(), rest),
+    };
+    let is_offset = match offset {
+        [b'Z' | b'z'] => true,
+        [b'+' | b'-', time @ ..] => has_shape(time, b"00:00") && time < b"24:00".as_slice() && time.get(3) < Some(&b'6'),
+        _ => false,
+    };
+    let date_time = date_time.map(|byte| byte.to_ascii_uppercase());
+    has_shape(&date_time, b"0000-00-00T00:00:00") && !fraction.is_empty() && is_offset
+}
+
+/// Whether a text has digits where the pattern has a `0`, and the same as the pattern elsewhere.
+fn has_shape(text: &[u8], pattern: &[u8]) -> bool {
+    let fits = |(found, wanted): (&u8, &u8)| if *wanted == b'0' { found.is_ascii_digit() } else { found == wanted };
+    text.len() == pattern.len() && text.iter().zip(pattern).all(fits)
 }
 
 impl fmt::Display for Timestamp {
@@ -95,11 +127,16 @@ pub struct Icon {
 impl Icon {
     /// An icon at that URI, if it is one that clients can be asked to load: `https:` or `data:`.
     pub fn new(src: impl Into<String>) -> Option<Self> {
-        let src = src.into();
-        let uri = UriStr::new(&src).ok()?;
-        let scheme = uri.scheme_str();
-        let loadable = scheme.eq_ignore_ascii_case("https") || scheme.eq_ignore_ascii_case("data");
-        loadable.then_some(Self { src, mime_type: None, sizes: Vec::new(), theme: None })
+        Self::checked(src.into()).ok()
+    }
+
+    /// An icon at that URI, if it is one that clients can be asked to load, or the text.
+    pub(crate) fn checked(src: String) -> Result<Self, String> {
+        let is_loadable = UriStr::new(&src).is_ok_and(|uri| {
+            let scheme = uri.scheme_str();
+            scheme.eq_ignore_ascii_case("https") || scheme.eq_ignore_ascii_case("data")
+        });
+        if is_loadable { Ok(Self { src, mime_type: None, sizes: Vec::new(), theme: None }) } else { Err(src) }
     }
 
     /// Where it is: an `https:` or `data:` URI.
@@ -132,12 +169,39 @@ mod tests {
 
     #[test]
     fn a_timestamp_is_a_date_a_time_and_an_offset() {
-        for text in ["2025-01-12T15:00:58Z", "2025-01-12T15:00:58.25+09:00"] {
+        for text in [
+            "2025-01-12T15:00:58Z",
+            "2025-01-12t15:00:58z",
+            "2025-01-12T15:00:58.25+09:00",
+            "2025-01-12T15:00:58.123456789-23:59",
+            "0000-01-01T00:00:00Z",
+            "2024-02-29T23:59:60Z",
+        ] {
             assert_eq!(Timestamp::new(text).as_ref().map(Timestamp::as_str), Some(text));
         }
-        for text in
-            ["", "yesterday", "2025-01-12", "2025-01-12T15:00:58", "2025-13-12T15:00:58Z", "2025-01-12T15:00:58Z[UTC]"]
-        {
+        for text in [
+            "",
+            "yesterday",
+            "2025-01-12",
+            "2025-01-12T15:00:58",
+            "2025-13-12T15:00:58Z",
+            "2025-02-29T15:00:58Z",
+            "2025-01-12T24:00:00Z",
+            "2025-01-12T15:00:58Z[UTC]",
+            "2025-01-12 15:00:58Z",
+            "2025-01-12T15:00Z",
+            "20250112T150058Z",
+            "2025-01-12T15:00:58.Z",
+            "2025-01-12T15:00:58,5Z",
+            "2025-01-12T15:00:58.1234567890Z",
+            "+002025-01-12T15:00:58Z",
+            "0000-01-01T00:00:00+25:59",
+            "2025-01-12T15:00:58+24:00",
+            "2025-01-12T15:00:58+09:60",
+            "2025-01-12T15:00:58+0900",
+            "2025-01-12T15:00:58+09",
+            "2025-01-12T15:00:58+09:00:00",
+        ] {
             assert_eq!(Timestamp::new(text), None, "{text}");
         }
     }

@@ -3,7 +3,18 @@
 //! Messages say what was found, where, and what to write instead. Positions are byte offsets from the start of the text
 //! that was given, counted from 0. Texts are quoted only where they are an administrator's own.
 
-use super::{MAX_URI_LEN, Mount};
+use super::{MAX_URI_LEN, Mount, Template};
+
+/// Bytes of a text that an error shows of it.
+const MAX_EXCERPT: usize = 128;
+
+/// The beginning of a text, as an error shows it.
+pub(super) fn excerpt(text: &str) -> String {
+    match text.split_at_checked(text.floor_char_boundary(MAX_EXCERPT)) {
+        Some((shown, rest)) if !rest.is_empty() => [shown, "…"].concat(),
+        _ => text.to_owned(),
+    }
+}
 
 /// A character, raw or percent-encoded, that has no place where it stands.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -280,6 +291,9 @@ pub enum TemplateError {
         /// What stands between the braces.
         expression: String,
     },
+    /// It has more variables than a template may have, each counted as often as it appears.
+    #[error("the template has more than {max} variables, each counted as often as it appears", max = Template::MAX_VARIABLES)]
+    TooManyVariables,
     /// A literal `#` or an expression such as `{#x}` makes a fragment, which resources do not have.
     #[error("the template makes a fragment, with `#`; remove it")]
     Fragment,

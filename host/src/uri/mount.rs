@@ -51,6 +51,10 @@ impl Mount {
     ///
     /// The path is refused if it leaves the mount, or would be no valid URI behind it. The provider is at fault.
     pub fn compose(&self, path: &str) -> Result<Located, PathError> {
+        let len = self.text.len().saturating_add(path.len());
+        if len > MAX_URI_LEN {
+            return Err(PathError::TooLong { len });
+        }
         let text = [self.as_str(), path].concat();
         let parts = Parts::parse(&text).map_err(|error| PathError::in_composed(error, self.text.len()))?;
         let normal = parts.normal().ok_or(PathError::LeavesMount)?;

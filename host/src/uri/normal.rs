@@ -12,7 +12,7 @@ use iri_string::types::UriAbsoluteStr;
 use iri_string::validate;
 
 use super::MAX_URI_LEN;
-use super::error::{CharacterError, UriError};
+use super::error::{CharacterError, UriError, excerpt};
 
 /// A valid URI in its parts (RFC 3986, section 3), as written. It has no fragment, no user information and no NUL.
 #[derive(Debug)]
@@ -219,7 +219,7 @@ fn fault(text: &str) -> UriError {
     let behind_slashes = behind_scheme.strip_prefix("//").unwrap_or_default();
     let authority = behind_slashes.split(['/', '?']).next().unwrap_or_default();
     if validate::authority::<UriSpec>(authority).is_err() {
-        return UriError::Host { found: authority.to_owned() };
+        return UriError::Host { found: excerpt(authority) };
     }
     // Only brackets are left, which stand around an IP address and nowhere else. Those of a valid address come first.
     let bracket = text.char_indices().rfind(|(_, c)| matches!(c, '[' | ']'));

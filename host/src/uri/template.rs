@@ -7,6 +7,8 @@
 //! What an expression expands to is up to whoever expands it: a value may be `..` or empty. What comes of that is
 //! routed like any other URI, and refused if it leaves the mount.
 //!
+//! A template has at most [`Template::MAX_VARIABLES`] variables and, like what it expands to, at most [`MAX_URI_LEN`] bytes.
+//!
 //! `iri-string` decides what is a template. It must be asked with care: it panics on a template such as `%€`, and on
 //! listing the variables of `{x:99999}`, so both are refused before they get there; and on expanding `{+x}` with a value that
 //! is not ASCII, so expanding is done here.
@@ -17,7 +19,7 @@ use iri_string::template::UriTemplateStr;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::MAX_URI_LEN;
-use super::error::{CharacterError, PathError, TemplateError};
+use super::error::{CharacterError, PathError, TemplateError, excerpt};
 use super::mount::Mount;
 use super::normal::{self, Case};
 use super::text::is_text;
@@ -66,6 +68,9 @@ pub struct Template {
 is_text!(Template);
 
 impl Template {
+    /// The most variables that a template may have, each counted as often as it appears.
+    pub const MAX_VARIABLES: usize = 64;
+
     /// The template as its provider knows it: the part behind the mount.
     #[must_use]
     pub fn path_template(&self) -> &str {
@@ -90,38 +95,59 @@ impl Template {
 
     /// The URI, or the beginning of one, that the template expands to with those values (RFC 6570, section 3). Variables
     /// without a value expand to nothing. A value is text, not percent-encoded: its `%` is encoded like anything else.
+    ///
+    /// None if it would have more than [`MAX_URI_LEN`] bytes. No more than that is made of the values, however long they are and
+    /// however often the template repeats them.
     #[must_use]
-    pub fn expand<'a>(&self, values: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    pub fn expand<'a>(&self, values: impl IntoIterator<Item = (&'a str, &'a str)>) -> Option<String> {
         let values: BTreeMap<&str, &str> = values.into_iter().collect();
-        let expanded = pieces(&self.text).map(|piece| match piece {
-            Piece::Literal(literal) => literal.to_owned(),
-            Piece::Expression(expression) => expand(expression, &values),
-        });
-        expanded.collect()
+        let mut expansion = Expansion(String::new());
+        for piece in pieces(&self.text) {
+            match piece {
+                Piece::Literal(literal) => expansion.push(literal)?,
+                Piece::Expression(expression) => expansion.expand(expression, &values)?,
+            }
+        }
+        Some(expansion.0)
     }
 }
 
-/// Expands one expression (RFC 6570, section 3.2; the table is that of appendix A).
-fn expand(expression: &str, values: &BTreeMap<&str, &str>) -> String {
-    let (first, separator, is_named) = match expression.chars().next() {
-        Some('+') => ("", ",", false),
-        Some('.') => (".", ".", false),
-        Some('/') => ("/", "/", false),
-        Some(';') => (";", ";", true),
-        Some('?') => ("?", "&", true),
-        Some('&') => ("&", "&", true),
-        _ => ("", ",", false),
-    };
-    let encoded = if expression.starts_with('+') { RESERVED } else { UNRESERVED };
-    let given = variables(expression).filter_map(|(name, prefix)| {
-        let value = values.get(name)?;
-        let length = prefix.and_then(|prefix| prefix.parse().ok()).unwrap_or(usize::MAX);
-        let value: String = value.chars().take(length).collect();
-        let value = utf8_percent_encode(&value, encoded);
-        Some(if is_named { format!("{name}={value}") } else { value.to_string() })
-    });
-    let given: Vec<_> = given.collect();
-    if given.is_empty() { String::new() } else { [first, &given.join(separator)].concat() }
+/// What has been expanded so far: at most [`MAX_URI_LEN`] bytes.
+struct Expansion(String);
+
+impl Expansion {
+    /// Appends a text, unless that makes it too long.
+    fn push(&mut self, text: &str) -> Option<()> {
+        let len = self.0.len().checked_add(text.len())?;
+        (len <= MAX_URI_LEN).then(|| self.0.push_str(text))
+    }
+
+    /// Expands one expression (RFC 6570, section 3.2; the table is that of appendix A).
+    fn expand(&mut self, expression: &str, values: &BTreeMap<&str, &str>) -> Option<()> {
+        let (first, separator, is_named) = match expression.chars().next() {
+            Some('+') => ("", ",", false),
+            Some('.') => (".", ".", false),
+            Some('/') => ("/", "/", false),
+            Some(';') => (";", ";", true),
+            Some('?') => ("?", "&", true),
+            Some('&') => ("&", "&", true),
+            _ => ("", ",", false),
+        };
+        let encoded = if expression.starts_with('+') { RESERVED } else { UNRESERVED };
+        let given = variables(expression).filter_map(|(name, prefix)| Some((name, prefix, *values.get(name)?)));
+        for (index, (name, prefix, value)) in given.enumerate() {
+            self.push(if index == 0 { first } else { separator })?;
+            if is_named {
+                self.push(name)?;
+                self.push("=")?;
+            }
+            let length = prefix.and_then(|prefix| prefix.parse().ok()).unwrap_or(usize::MAX);
+            let end = value.char_indices().nth(length).map_or(value.len(), |(end, _)| end);
+            let value = value.split_at_checked(end).map_or(value, |(value, _)| value);
+            utf8_percent_encode(value, encoded).try_for_each(|piece| self.push(piece))?;
+        }
+        Some(())
+    }
 }
 
 impl Mount {
@@ -202,7 +228,7 @@ impl Mount {
     }
 }
 
-/// Checks that a text is a template by RFC 6570 and has no NUL.
+/// Checks that a text is a template by RFC 6570, is short enough, has few enough variables, and has no NUL.
 pub(super) fn check(template: &str) -> Result<(), TemplateError> {
     if template.len() > MAX_URI_LEN {
         return Err(TemplateError::TooLong { len: template.len() });
@@ -222,9 +248,14 @@ pub(super) fn check(template: &str) -> Result<(), TemplateError> {
         Piece::Literal(_) => None,
         Piece::Expression(expression) => Some(expression),
     });
+    let mut count = 0_usize;
     for expression in expressions {
+        count = count.saturating_add(variables(expression).count());
+        if count > Template::MAX_VARIABLES {
+            return Err(TemplateError::TooManyVariables);
+        }
         if variables(expression).filter_map(|(_, prefix)| prefix).any(|prefix| !is_prefix_length(prefix)) {
-            let expression = expression.to_owned();
+            let expression = excerpt(expression);
             return Err(TemplateError::Prefix { expression });
         }
     }

@@ -12,6 +12,7 @@
 )]
 
 mod access;
+mod answers;
 mod bad_input;
 mod broken;
 mod chance;

@@ -40,7 +40,7 @@ fn the_default_limits_are_those_of_the_documentation() {
     assert_eq!(limits.wait.duration(), Duration::from_secs(1));
     assert_eq!(limits.rate.get(), 10_000);
     assert_eq!(limits.reply.bytes(), 16 * MIB);
-    assert_eq!((limits.items.get(), limits.listing.get()), (10_000, 1_000_000));
+    assert_eq!((limits.items.get(), limits.listing.get()), (100_000, 1_000_000));
     assert_eq!(limits.log.bytes(), 64 * KIB);
     assert_eq!((limits.http.concurrency.get(), limits.http.rate.get()), (4, 60));
     assert_eq!((limits.http.headers.bytes(), limits.http.body.bytes()), (64 * KIB, 16 * MIB));

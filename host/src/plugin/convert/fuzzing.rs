@@ -2,12 +2,20 @@
 
 #![allow(clippy::expect_used, reason = "a test that cannot be set up fails")]
 
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
 use arbitrary::{Arbitrary, Result, Unstructured};
 
+use super::hints::{HOST_PREFIX, is_icon_size, is_mime_type};
 use super::*;
+use crate::plugin::limits::{Charge, MemoryBudget};
+use crate::resource::{Annotations, Icon, Meta, Timestamp};
 
 /// What the checker lets through of one answer.
-const ITEMS: usize = 3;
+const ITEMS: usize = 30;
+/// What an answer may take of the host's memory, in bytes.
+const MEMORY: u64 = 1 << 20;
 
 /// Any answer of a provider: it is refused as a whole, or nothing in what is left of it is against a rule.
 pub(crate) fn reply(data: &[u8]) {
@@ -35,58 +43,77 @@ enum Answer {
 impl Reply {
     fn check(self) {
         let mount: Mount = "files://h/a/".parse().expect("a mount");
-        let faults = Faults::new("made-up".into(), 0);
-        let checker = Checker { mount: &mount, watches: self.watches, items: ITEMS, faults: &faults };
+        let rules = Arc::new(AnswerRules {
+            mount: mount.clone(),
+            items: ITEMS,
+            faults: Arc::new(Faults::new("made-up".into(), 0)),
+        });
+        let budget = MemoryBudget::new(MEMORY, None);
+        let work = Work::new(Arc::default(), Duration::MAX, Charge::new(budget));
+        let checker = Checker::new(rules, self.watches, work);
+        let entry_is_good = |entry: &Entry| entry_holds(entry, &mount, self.watches);
         let asked = mount.compose(&self.asked).map(|located| located.path);
         match self.answer {
             Answer::Page(page) => {
                 let count = page.entries.len();
-                let Ok(page) = checker.page(page, Some(&self.asked)) else { return };
+                let Ok(page) = done(checker.page(page, Some(&self.asked), |_| true)) else { return };
                 assert!(count <= ITEMS && page.items.len() <= count, "nothing is added");
                 assert_ne!(page.next_cursor, Some(self.asked), "a cursor leads on");
-                page.items.iter().for_each(|entry| checker.holds(entry));
+                page.items.iter().for_each(|(_, entry)| entry_is_good(entry));
             }
             Answer::Templates(page) => {
                 let count = page.templates.len();
-                let Ok(page) = checker.template_page(page, Some(&self.asked)) else { return };
+                let Ok(page) = done(checker.template_page(page, Some(&self.asked), |_| true)) else { return };
                 assert!(count <= ITEMS && page.items.len() <= count, "nothing is added");
-                for template in &page.items {
+                for (_, template) in &page.items {
                     assert!(template.uri_template.as_str().starts_with(mount.as_str()), "no template leaves its mount");
                     holds(template.mime_type.as_deref(), &template.annotations, &template.icons, &template.meta);
                 }
             }
             Answer::Contents(contents) => {
                 let count = contents.len();
-                let Some(Ok(contents)) = asked.ok().map(|asked| checker.contents(contents, &asked)) else { return };
+                let Ok(asked) = asked else { return };
+                let Ok(contents) = done(checker.contents(contents, asked.as_str(), |_| true)) else { return };
                 assert!((1..=ITEMS).contains(&count) && contents.len() == count, "a read is whole, or refused");
-                contents.iter().for_each(|contents| checker.holds(&contents.entry));
+                contents.iter().for_each(|contents| entry_is_good(&contents.entry));
             }
             Answer::Entry(entry) => {
-                let Some(Ok(entry)) = asked.ok().map(|asked| checker.stat_entry(entry, &asked)) else { return };
-                checker.holds(&entry);
+                let Ok(asked) = asked else { return };
+                let Ok(entry) = done(checker.stat_entry(entry, asked.as_str())) else { return };
+                entry_is_good(&entry);
                 let located = mount.compose(&self.asked).map(|located| located.uri);
                 assert_eq!(located, Ok(entry.uri), "it is what was asked about");
             }
             Answer::Completion(completion) => {
-                let Ok(completion) = checker.completion(completion) else { return };
+                let Ok(completion) = done(checker.completion(completion, |_| true)) else { return };
                 assert!(completion.values.len() <= ITEMS, "nothing is added");
             }
             Answer::Changes(changes) => {
-                let Ok(changes) = checker.change_set(changes) else { return };
-                assert!(changes.token.len() <= MAX_TOKEN && changes.changed.len() <= ITEMS, "what is kept is bounded");
-                let is_within = |path: &Path| mount.compose(path.as_str()).is_ok_and(|located| located.path == *path);
-                assert!(changes.changed.iter().all(is_within), "a path is in its normal form, and below the mount");
+                let watched: Vec<_> = asked.into_iter().map(String::from).collect();
+                let Ok(changes) = done(checker.change_set(changes, &watched)) else { return };
+                assert!(changes.token.len() <= MAX_TOKEN && changes.changed.len() <= watched.len(), "what is kept is bounded");
+                let is_watched = |path: &Path| watched.iter().any(|watched| watched == path.as_str());
+                assert!(changes.changed.iter().all(is_watched), "only what is watched is told of");
             }
         }
     }
 }
 
-impl Checker<'_> {
-    fn holds(&self, entry: &Entry) {
-        assert!(entry.uri.as_str().starts_with(self.mount.as_str()), "no path leaves its mount");
-        assert!(self.watches || !entry.subscribable, "what nobody watches cannot be subscribed to");
-        holds(entry.mime_type.as_deref(), &entry.annotations, &entry.icons, &entry.meta);
+/// What a check comes to. There is nothing that it could wait for: it only yields.
+fn done<T>(check: impl Future<Output = T>) -> T {
+    let mut check = pin!(check);
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        if let Poll::Ready(checked) = check.as_mut().poll(&mut context) {
+            return checked;
+        }
     }
+}
+
+fn entry_holds(entry: &Entry, mount: &Mount, watches: bool) {
+    assert!(entry.uri.as_str().starts_with(mount.as_str()), "no path leaves its mount");
+    assert!(watches || !entry.subscribable, "what nobody watches cannot be subscribed to");
+    holds(entry.mime_type.as_deref(), &entry.annotations, &entry.icons, &entry.meta);
 }
 
 fn holds(mime_type: Option<&str>, annotations: &Annotations, icons: &[Icon], meta: &Meta) {

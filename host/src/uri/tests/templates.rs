@@ -98,7 +98,7 @@ fn what_is_no_template_is_refused() {
 fn a_template_is_expanded_by_rfc_6570() {
     let expand = |path: &str, values: &[(&str, &str)]| {
         let template = mount("git://linux/").compose_template(path).unwrap();
-        template.expand(values.iter().copied()).strip_prefix("git://linux/").unwrap().to_owned()
+        template.expand(values.iter().copied()).unwrap().strip_prefix("git://linux/").unwrap().to_owned()
     };
     let values = [("rev", "feature/x"), ("path", "docs/日本 語.md"), ("limit", "3"), ("empty", "")];
     for (path, expanded) in [
@@ -111,6 +111,37 @@ fn a_template_is_expanded_by_rfc_6570() {
         ("a{?none}{none}", "a"),
     ] {
         assert_eq!(expand(path, &values), expanded, "{path}");
+    }
+}
+
+#[test]
+fn an_expansion_that_would_be_no_uri_is_not_made() {
+    let mount = mount("git://linux/");
+    let room = MAX_URI_LEN - mount.as_str().len();
+    let template = mount.compose_template("{x}").unwrap();
+    let expand = |value: &str| template.expand([("x", value)]).map(|expanded| expanded.len());
+    assert_eq!(expand(&"a".repeat(room)), Some(MAX_URI_LEN));
+    assert_eq!(expand(&"a".repeat(room + 1)), None);
+    assert_eq!(expand(&" ".repeat(room / 3 + 1)), None, "it is encoded");
+    assert_eq!(expand(&"ä".repeat(10_000_000)), None);
+    let repeated = mount.compose_template(&"{x}".repeat(Template::MAX_VARIABLES)).unwrap();
+    assert_eq!(repeated.expand([("x", "a".repeat(200).as_str())]), None);
+    let prefix = mount.compose_template("{x:3}").unwrap();
+    assert_eq!(prefix.expand([("x", "ä".repeat(100_000).as_str())]).as_deref(), Some("git://linux/%C3%A4%C3%A4%C3%A4"));
+}
+
+#[test]
+fn a_template_has_so_many_variables_and_no_more() {
+    let (mount, router) = (mount("git://linux/"), router(&["git://linux/"]));
+    for (template, is_valid) in [
+        ("{x}".repeat(Template::MAX_VARIABLES), true),
+        ("{x}".repeat(Template::MAX_VARIABLES + 1), false),
+        (format!("{{{}x}}", "x,".repeat(Template::MAX_VARIABLES - 1)), true),
+        (format!("{{{}x}}", "x,".repeat(Template::MAX_VARIABLES)), false),
+    ] {
+        let refused = Err(TemplateError::TooManyVariables);
+        assert_eq!(mount.compose_template(&template).map(drop), if is_valid { Ok(()) } else { refused });
+        assert_eq!(router.route_template(&format!("git://linux/{template}")).is_ok(), is_valid);
     }
 }
 

@@ -1,0 +1,129 @@
+//! How much a JSON text holds, found out without building anything of it.
+//!
+//! A tree of `serde_json` values takes up to a hundred times the bytes of its text: `{"":0}` is a node of a B-tree with room for
+//! eleven members. So the values of a text are counted first, and it is parsed only if their number is allowed and the memory
+//! for them is charged. The text need not be valid JSON: parsing decides that, and stops where it is not, so nothing is built
+//! that was not counted. Nesting is bounded by the parser, at 128 levels.
+
+use serde_json::Value;
+
+/// The most bytes that a node of the B-tree behind an object takes: eleven members, an edge beside each, its own links.
+const NODE: usize = 11 * (size_of::<String>() + size_of::<Value>()) + 12 * size_of::<usize>() + 16;
+/// The bytes of the smallest array that is not empty.
+const ARRAY: usize = 4 * size_of::<Value>();
+/// The most bytes that one value takes beside its text: of a node that is at least five members full, with its share of the
+/// nodes above; of an array that is being enlarged it is less. And what an allocator rounds up for two short texts.
+const VALUE: usize = NODE / 4 + 32;
+
+/// The values of a JSON text, counted piece by piece.
+#[derive(Debug, Default)]
+pub(super) struct JsonCount {
+    in_string: bool,
+    is_escaped: bool,
+    /// What the first value of the object or array takes that has just begun.
+    opened: Option<usize>,
+    values: usize,
+    /// The bytes of nodes and arrays that have a value.
+    containers: usize,
+}
+
+impl JsonCount {
+    /// Counts what is in the next piece of the text. A piece may end anywhere.
+    pub(super) fn feed(&mut self, piece: &[u8]) {
+        for byte in piece {
+            if self.in_string {
+                match byte {
+                    _ if self.is_escaped => self.is_escaped = false,
+                    b'\\' => self.is_escaped = true,
+                    b'"' => self.in_string = false,
+                    _ => {}
+                }
+                continue;
+            }
+            if byte.is_ascii_whitespace() {
+                continue;
+            }
+            if let Some(container) = self.opened.take()
+                && !matches!(byte, b'}' | b']')
+            {
+                self.values = self.values.saturating_add(1);
+                self.containers = self.containers.saturating_add(container);
+            }
+            match byte {
+                b'"' => self.in_string = true,
+                b',' => self.values = self.values.saturating_add(1),
+                b'{' => self.opened = Some(NODE),
+                b'[' => self.opened = Some(ARRAY),
+                _ => {}
+            }
+        }
+    }
+
+    /// Members of objects and elements of arrays, on all levels together.
+    pub(super) fn values(&self) -> usize {
+        self.values
+    }
+
+    /// The most bytes that a tree of them takes, beside the bytes of its texts.
+    pub(super) fn tree(&self) -> usize {
+        self.values.saturating_mul(VALUE).saturating_add(self.containers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn count(text: &str, piece: usize) -> usize {
+        let mut count = JsonCount::default();
+        text.as_bytes().chunks(piece).for_each(|piece| count.feed(piece));
+        count.values()
+    }
+
+    #[test]
+    fn members_and_elements_are_counted_and_what_is_in_texts_is_not() {
+        for (text, values) in [
+            ("{}", 0),
+            (" { } ", 0),
+            (r#"{"a":1}"#, 1),
+            (r#"{"a":[1,2,{}]}"#, 4),
+            (r#"[[],[],[[]]]"#, 4),
+            (r#"{"a\"{[,":"[\\","b":"\\\"{,"}"#, 2),
+        ] {
+            for piece in [1, 3, 100] {
+                assert_eq!(count(text, piece), values, "{text}");
+            }
+        }
+    }
+
+    /// How many members and elements a value has, on all levels.
+    fn within(value: &Value) -> usize {
+        match value {
+            Value::Array(elements) => elements.iter().map(|element| 1 + within(element)).sum(),
+            Value::Object(members) => members.values().map(|member| 1 + within(member)).sum(),
+            _ => 0,
+        }
+    }
+
+    fn value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![Just(json!(null)), any::<i32>().prop_map(Value::from), any::<String>().prop_map(Value::from)];
+        leaf.prop_recursive(4, 64, 8, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..8).prop_map(Value::from),
+                prop::collection::btree_map(any::<String>(), inner, 0..8)
+                    .prop_map(|members| Value::Object(members.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn as_many_are_counted_as_are_parsed(value in value(), piece in 1_usize..20) {
+            prop_assert_eq!(count(&value.to_string(), piece), within(&value));
+            prop_assert_eq!(count(&format!("{value:#}"), piece), within(&value));
+        }
+    }
+}

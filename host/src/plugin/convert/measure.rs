@@ -1,0 +1,170 @@
+//! How much an answer holds, before anything is made of it: its items, and its memory.
+//!
+//! Everything that there can be many of counts against `limits.items`: entries, templates, contents, completions and changed
+//! paths; of an entry or a template its annotations, the roles of its audience, its icons and their sizes, the members and
+//! elements of its `meta`. What is charged to `limits.memory` is an upper bound: the answer as it was lifted, and beside it what
+//! it will be turned into. Strings and bodies move and are held once.
+
+use super::json::JsonCount;
+use super::Checker;
+use crate::plugin::bindings::contract;
+use crate::plugin::fault::Fault;
+use crate::resource::{Contents, Entry, EntryTemplate, Icon};
+use crate::uri::MAX_URI_LEN;
+
+/// Bytes of `meta` that are looked at in one piece.
+const PIECE: usize = 16_384;
+
+/// What an answer holds.
+#[derive(Debug, Default)]
+pub(super) struct Measure {
+    /// Items of all kinds.
+    pub(super) items: usize,
+    /// Bytes, as lifted and as what it is turned into.
+    bytes: usize,
+}
+
+impl Measure {
+    /// So many values of a list, beside what they refer to.
+    pub(super) fn list<T>(&mut self, list: &[T]) {
+        self.bytes(size_of_val(list));
+    }
+
+    pub(super) fn bytes(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    fn text(&mut self, text: Option<&String>) {
+        self.bytes(text.map_or(0, String::len));
+    }
+
+    /// What a path becomes behind a mount of so many bytes: a URI and, for a moment, a path.
+    fn located(&mut self, path: &str, mount: usize) {
+        self.bytes(path.len());
+        self.bytes(path.len().min(MAX_URI_LEN).saturating_mul(2).saturating_add(mount));
+    }
+}
+
+impl Checker {
+    /// Counts so many items of a list that is an answer, or most of one.
+    pub(super) fn count<T>(&mut self, what: &'static str, items: &[T]) -> Result<(), Fault> {
+        self.measure.items = items.len();
+        self.measure.list(items);
+        self.within_items(what)
+    }
+
+    /// Charges all that was measured.
+    pub(super) fn charge(&mut self) -> Result<(), Fault> {
+        let bytes = std::mem::take(&mut self.measure.bytes);
+        self.work.charge(bytes)
+    }
+
+    fn more(&mut self, items: usize) -> Result<(), Fault> {
+        self.measure.items = self.measure.items.saturating_add(items);
+        self.within_items("items (icons, sizes, annotations and metadata among them)")
+    }
+
+    fn within_items(&self, what: &'static str) -> Result<(), Fault> {
+        let (found, most) = (self.measure.items, self.rules.items);
+        if found > most { Err(Fault::Items { what, found, most }) } else { Ok(()) }
+    }
+
+    pub(super) async fn measure_entries(&mut self, entries: &[contract::Entry]) -> Result<(), Fault> {
+        self.measure.bytes(entries.len().saturating_mul(size_of::<(usize, Entry)>()));
+        for entry in entries {
+            self.measure_entry(entry).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn measure_contents(&mut self, contents: &[contract::Contents]) -> Result<(), Fault> {
+        self.measure.bytes(contents.len().saturating_mul(size_of::<Contents>()));
+        for contents in contents {
+            self.measure_entry(&contents.entry).await?;
+            self.measure.bytes(match &contents.body {
+                contract::Body::Text(text) => text.len(),
+                contract::Body::TextBytes(bytes) | contract::Body::Blob(bytes) => bytes.len(),
+            });
+        }
+        Ok(())
+    }
+
+    pub(super) async fn measure_entry(&mut self, entry: &contract::Entry) -> Result<(), Fault> {
+        self.work.step(50).await?;
+        self.measure.located(&entry.path, self.rules.mount.as_str().len());
+        self.measure.bytes(entry.name.len());
+        for text in [&entry.title, &entry.description, &entry.mime_type] {
+            self.measure.text(text.as_ref());
+        }
+        self.measure_hints(entry.annotations.as_ref(), &entry.icons).await?;
+        self.measure_meta(entry.meta.as_deref()).await
+    }
+
+    pub(super) async fn measure_templates(&mut self, templates: &[contract::EntryTemplate]) -> Result<(), Fault> {
+        self.measure.bytes(templates.len().saturating_mul(size_of::<(usize, EntryTemplate)>()));
+        for template in templates {
+            self.work.step(50).await?;
+            self.measure.located(&template.path_template, self.rules.mount.as_str().len());
+            self.measure.bytes(template.name.len());
+            for text in [&template.title, &template.description, &template.mime_type] {
+                self.measure.text(text.as_ref());
+            }
+            self.measure_hints(template.annotations.as_ref(), &template.icons).await?;
+            self.measure_meta(template.meta.as_deref()).await?;
+        }
+        Ok(())
+    }
+
+    /// Texts of an answer that is nothing but texts.
+    pub(super) async fn measure_texts(&mut self, texts: &[String]) -> Result<(), Fault> {
+        for text in texts {
+            self.work.step(5).await?;
+            self.measure.bytes(text.len());
+        }
+        Ok(())
+    }
+
+    async fn measure_hints(
+        &mut self,
+        annotations: Option<&contract::Annotations>,
+        icons: &[contract::Icon],
+    ) -> Result<(), Fault> {
+        if let Some(annotations) = annotations {
+            self.measure.list(&annotations.audience);
+            self.measure.text(annotations.last_modified.as_ref());
+            self.more(annotations.audience.len().saturating_add(1))?;
+        }
+        if icons.is_empty() {
+            return Ok(());
+        }
+        self.measure.list(icons);
+        self.measure.bytes(icons.len().saturating_mul(size_of::<Icon>()));
+        self.more(icons.len())?;
+        for icon in icons {
+            self.measure.bytes(icon.src.len());
+            self.measure.text(icon.mime_type.as_ref());
+            // Once as lifted, once as those that are valid.
+            self.measure.list(&icon.sizes);
+            self.measure.list(&icon.sizes);
+            self.more(icon.sizes.len())?;
+            self.measure_texts(&icon.sizes).await?;
+        }
+        Ok(())
+    }
+
+    async fn measure_meta(&mut self, meta: Option<&str>) -> Result<(), Fault> {
+        let Some(meta) = meta else { return Ok(()) };
+        let mut count = JsonCount::default();
+        for piece in meta.as_bytes().chunks(PIECE) {
+            self.work.step(piece.len()).await?;
+            count.feed(piece);
+            if count.values() > self.rules.items {
+                break;
+            }
+        }
+        // The text as lifted, and the texts of the tree.
+        self.measure.bytes(meta.len().saturating_mul(2));
+        self.measure.bytes(count.tree());
+        self.more(count.values())
+    }
+}

@@ -1,0 +1,147 @@
+//! What the host does with a guest's answer, as a part of the call that asked for it.
+//!
+//! Measuring, validating, composing, expanding and filtering an answer takes time and memory whose amount the guest decides.
+//! [`Work`] accounts for both:
+//!
+//! - *Time.* Code that loops over an answer says before each piece of work roughly how many nanoseconds that piece takes at
+//!   worst. After [`LOOK_EVERY`] of them the call's CPU clock is looked at, and the call ends when `limits.cpu` is used up. A
+//!   call that has worked for [`SLICE`] yields, as a guest does at each tick of the epoch, so it goes on on guest threads, other
+//!   calls get their turns, and `limits.deadline` is kept. A piece that takes longer than a slice and cannot be interrupted is
+//!   begun after a yield. For a small answer all of that is a subtraction for each piece.
+//! - *Memory.* The answer as it was lifted, and what is made of it, are charged to the plugin's budget (`limits.memory`) in
+//!   one sum before anything is made, and given back when the answer leaves the call.
+//!
+//! What cannot be interrupted: lifting an answer, which `limits.reply` bounds; checking that one body is UTF-8, which it bounds
+//! as well; parsing one `meta`, which `limits.items` bounds beside.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::cpu::CpuClock;
+use super::epoch::TICK;
+use super::fault::Fault;
+use super::limits::Charge;
+
+/// Nanoseconds of work, by estimate, between two looks at the clock.
+pub(super) const LOOK_EVERY: usize = 16_384;
+/// For how long a call works before it yields: as long as a guest runs.
+const SLICE: Duration = TICK;
+/// Nanoseconds of work, by estimate, that are not begun without a yield.
+const LONG: usize = 500_000;
+
+/// The account of the host's work for one call.
+#[derive(Debug)]
+pub(super) struct Work {
+    clock: Arc<CpuClock>,
+    cpu: Duration,
+    memory: Charge,
+    /// What is left to do before the clock is looked at.
+    left: usize,
+    /// When the current slice began; none before the first look.
+    slice: Option<Instant>,
+}
+
+impl Work {
+    /// Work that may go on until `clock` shows `cpu`, and whose memory is charged as said.
+    pub(super) fn new(clock: Arc<CpuClock>, cpu: Duration, memory: Charge) -> Self {
+        Self { clock, cpu, memory, left: LOOK_EVERY, slice: None }
+    }
+
+    /// To be called before a piece of work that takes so many nanoseconds, by estimate.
+    ///
+    /// # Errors
+    ///
+    /// The call has used up `limits.cpu`.
+    pub(super) async fn step(&mut self, nanoseconds: usize) -> Result<(), Fault> {
+        match self.left.checked_sub(nanoseconds) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => self.look(nanoseconds).await,
+        }
+    }
+
+    async fn look(&mut self, nanoseconds: usize) -> Result<(), Fault> {
+        self.left = LOOK_EVERY;
+        if self.clock.used() > self.cpu {
+            return Err(Fault::Cpu(self.cpu));
+        }
+        let now = Instant::now();
+        let began = *self.slice.get_or_insert(now);
+        if nanoseconds >= LONG || now.saturating_duration_since(began) >= SLICE {
+            tokio::task::yield_now().await;
+            self.slice = Some(Instant::now());
+        }
+        Ok(())
+    }
+
+    /// Charges so many bytes to the plugin's memory, until the call is over.
+    ///
+    /// # Errors
+    ///
+    /// `limits.memory` does not leave that much.
+    pub(super) fn charge(&mut self, bytes: usize) -> Result<(), Fault> {
+        if self.memory.add(bytes) { Ok(()) } else { Err(Fault::Memory(self.memory.limit())) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+    use crate::plugin::limits::MemoryBudget;
+
+    fn work(cpu: Duration) -> Work {
+        Work::new(Arc::default(), cpu, Charge::new(MemoryBudget::new(1000, None)))
+    }
+
+    /// How often a task is polled until it is done.
+    fn polls<T>(task: impl Future<Output = T>) -> usize {
+        let mut task = pin!(task);
+        let mut context = Context::from_waker(Waker::noop());
+        (1..).find(|_| task.as_mut().poll(&mut context).is_ready()).unwrap()
+    }
+
+    #[test]
+    fn little_work_is_done_at_once_and_much_of_it_with_yields() {
+        let mut work = work(Duration::MAX);
+        assert_eq!(polls(work.step(LOOK_EVERY)), 1);
+        assert_eq!(polls(work.step(LONG)), 2, "a long piece is begun after a yield");
+        let long = async {
+            let began = Instant::now();
+            while began.elapsed() < SLICE * 3 {
+                work.step(LOOK_EVERY + 1).await.unwrap();
+            }
+        };
+        assert!(polls(long) >= 3, "one yield for each slice");
+    }
+
+    #[tokio::test]
+    async fn work_ends_when_the_cpu_time_of_the_call_is_used_up() {
+        let clock = Arc::new(CpuClock::default());
+        let limit = Duration::from_millis(2);
+        let mut work = Work::new(clock.clone(), limit, Charge::new(MemoryBudget::new(0, None)));
+        let endless = async {
+            loop {
+                if let Err(fault) = work.step(LOOK_EVERY + 1).await {
+                    break fault;
+                }
+            }
+        };
+        assert_eq!(clock.time(endless).await, Fault::Cpu(limit));
+    }
+
+    #[test]
+    fn memory_is_charged_until_the_work_is_over() {
+        let budget = MemoryBudget::new(1000, None);
+        let mut one = Work::new(Arc::default(), Duration::MAX, Charge::new(budget.clone()));
+        let mut other = Work::new(Arc::default(), Duration::MAX, Charge::new(budget));
+        one.charge(600).unwrap();
+        assert_eq!(other.charge(600), Err(Fault::Memory(1000)));
+        drop(one);
+        other.charge(600).unwrap();
+    }
+}
