@@ -18,9 +18,11 @@ mod handler;
 mod http;
 mod live;
 mod message;
+mod methods;
 mod params;
 mod requests;
 mod revision;
+mod rewritten;
 mod stdio;
 pub mod wire;
 
