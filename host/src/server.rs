@@ -14,6 +14,8 @@ mod client;
 mod client_log;
 mod error;
 mod extensions;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod handler;
 mod http;
 mod live;

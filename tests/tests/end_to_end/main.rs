@@ -35,6 +35,7 @@ mod lifecycle;
 mod limits;
 mod listings;
 mod made;
+mod messages;
 mod model;
 mod notes;
 mod noticing;
