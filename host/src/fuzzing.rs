@@ -68,6 +68,12 @@ pub fn reply(data: &[u8]) {
     plugin::fuzzing::reply(data);
 }
 
+/// A client's message, in every revision, with all extensions and with none. What goes on to rmcp is a message too.
+#[cfg(feature = "server")]
+pub fn message(data: &[u8]) {
+    crate::server::fuzzing::message(data);
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -79,7 +85,8 @@ mod tests {
 
     type Target = fn(&[u8]);
 
-    const TARGETS: [(&str, Target); 4] = [("config", config), ("cursor", cursor), ("reply", reply), ("uri", uri)];
+    const TARGETS: [(&str, Target); 5] =
+        [("config", config), ("cursor", cursor), ("message", message), ("reply", reply), ("uri", uri)];
 
     #[test]
     fn no_seed_does_harm() {

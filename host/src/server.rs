@@ -14,13 +14,17 @@ mod client;
 mod client_log;
 mod error;
 mod extensions;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod handler;
 mod http;
 mod live;
 mod message;
+mod methods;
 mod params;
 mod requests;
 mod revision;
+mod rewritten;
 mod stdio;
 pub mod wire;
 

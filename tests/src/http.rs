@@ -72,6 +72,16 @@ impl Http {
         self.process.stderr().line_with(wanted).await
     }
 
+    /// The most memory that it has had at once so far, in bytes.
+    pub fn most_resident(&self) -> u64 {
+        self.process.most_resident()
+    }
+
+    /// How much memory it has at the moment, in bytes.
+    pub fn memory(&self) -> u64 {
+        self.process.memory()
+    }
+
     /// Whether what it writes to the client at that address is sent at once (`TCP_NODELAY`).
     pub fn sends_at_once(&self, client: SocketAddr) -> bool {
         let sockets = self.process.sockets();

@@ -7,11 +7,10 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use rmcp::model::{
-    CacheScope, CallToolRequestMethod, CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult,
-    DiscoverResult, ErrorCode, Extensions, GetPromptRequestMethod, GetPromptRequestParams, GetPromptResponse,
-    InitializeRequestParams, InitializeResult, ListPromptsRequestMethod, ListPromptsResult, ListToolsRequestMethod,
-    ListToolsResult, PaginatedRequestParams, ServerConfig, SetLevelRequestMethod, SubscribeRequestMethod,
-    SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestMethod, UnsubscribeRequestParams,
+    CacheScope, CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, DiscoverResult, Extensions,
+    GetPromptRequestParams, GetPromptResponse, InitializeRequestParams, InitializeResult, ListPromptsResult,
+    ListToolsResult, PaginatedRequestParams, ServerConfig, SubscribeRequestParams, SubscriptionFilter,
+    UnsubscribeRequestParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -22,6 +21,7 @@ use super::client::{Client, Opening};
 use super::client_log::ClientLog;
 use super::error::to_rpc;
 use super::live::{self, Session};
+use super::methods;
 use super::params::Malformed;
 use super::revision::Revision;
 use crate::access::Principal;
@@ -62,16 +62,16 @@ impl Handler {
         self.principal_of(&context.extensions)
     }
 
-    /// Whether rmcp answers a method of that name in that revision.
+    /// That there is no method of that name.
+    fn unknown<T>(&self, method: &str, context: &RequestContext<RoleServer>) -> Result<T, ErrorData> {
+        Err(methods::unknown(&self.host, revision(context), method))
+    }
+
+    /// Whether there is a method of that name in that revision and this session.
     fn knows(&self, method: &str, revision: Revision) -> bool {
         match method {
-            "initialize" | "ping" => revision.has_sessions(),
-            "logging/setLevel" => revision.has_logging(),
             "resources/subscribe" | "resources/unsubscribe" => revision.has_sessions() && self.may_subscribe(),
-            "server/discover" | "subscriptions/listen" => !revision.has_sessions(),
-            "prompts/list" | "prompts/get" => self.announces(Announced::Prompts),
-            "tools/list" | "tools/call" => self.announces(Announced::Tools),
-            _ => false,
+            _ => methods::has(&self.host, revision, method),
         }
     }
 
@@ -134,6 +134,7 @@ impl ServerHandler for Handler {
         request: InitializeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
+        // It is what was kept of it, which is small: see `rewritten`.
         context.peer.set_peer_info(request.clone());
         let agreed = self.negotiate_initialize(&request)?;
         if agreed.capabilities.resources.as_ref().and_then(|resources| resources.subscribe) == Some(true) {
@@ -161,18 +162,18 @@ impl ServerHandler for Handler {
     ) -> Result<ListToolsResult, ErrorData> {
         match self.announces(Announced::Tools) {
             true => self.admit(&context).map(|_| ListToolsResult::default()),
-            false => Err(ErrorData::method_not_found::<ListToolsRequestMethod>()),
+            false => self.unknown("tools/list", &context),
         }
     }
 
     async fn call_tool(
         &self,
         request: CallToolRequestParams,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         match self.announces(Announced::Tools) {
             true => Err(ErrorData::invalid_params(format!("there is no tool {}", request.name), None)),
-            false => Err(ErrorData::method_not_found::<CallToolRequestMethod>()),
+            false => self.unknown("tools/call", &context),
         }
     }
 
@@ -183,18 +184,18 @@ impl ServerHandler for Handler {
     ) -> Result<ListPromptsResult, ErrorData> {
         match self.announces(Announced::Prompts) {
             true => self.admit(&context).map(|_| ListPromptsResult::default()),
-            false => Err(ErrorData::method_not_found::<ListPromptsRequestMethod>()),
+            false => self.unknown("prompts/list", &context),
         }
     }
 
     async fn get_prompt(
         &self,
         request: GetPromptRequestParams,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
         match self.announces(Announced::Prompts) {
             true => Err(ErrorData::invalid_params(format!("there is no prompt {}", request.name), None)),
-            false => Err(ErrorData::method_not_found::<GetPromptRequestMethod>()),
+            false => self.unknown("prompts/get", &context),
         }
     }
 
@@ -205,7 +206,7 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         if !revision(&context).has_logging() {
-            return Err(ErrorData::method_not_found::<SetLevelRequestMethod>());
+            return self.unknown("logging/setLevel", &context);
         }
         self.log.set_level(&request);
         Ok(())
@@ -223,7 +224,7 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         if !self.may_subscribe() {
-            return Err(ErrorData::method_not_found::<SubscribeRequestMethod>());
+            return self.unknown("resources/subscribe", &context);
         }
         let who = self.admit(&context)?;
         let subscribed = self.session.subscribe(&self.host, &who, &context.peer, &request.uri);
@@ -236,7 +237,7 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         if !self.may_subscribe() {
-            return Err(ErrorData::method_not_found::<UnsubscribeRequestMethod>());
+            return self.unknown("resources/unsubscribe", &context);
         }
         self.admit(&context)?;
         let unsubscribed = self.session.unsubscribe(&self.host, &request.uri).await;
@@ -260,7 +261,7 @@ impl ServerHandler for Handler {
     ) -> Result<CustomResult, ErrorData> {
         let method = request.method;
         if !self.knows(&method, revision(&context)) {
-            return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None));
+            return self.unknown(&method, &context);
         }
         // A request whose parameters rmcp cannot read arrives here, as if its method was unknown.
         self.admit(&context)?;

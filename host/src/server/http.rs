@@ -9,6 +9,7 @@
 //! | [`cors`] | lets pages that the config names see the answer |
 //! | [`compress`] | compresses the answer for those who ask for it |
 //! | [`accept`] | reads `Accept` as RFC 9110 has it |
+//! | [`received`] | takes the body in, within limits |
 //! | [`posted`], [`in_flight`] | checks the message |
 //! | [`standing`] | says whether it can be answered at once: a [request for resources](super::requests) that is in order |
 //! | [`onward`] | has rmcp answer the rest |
@@ -26,6 +27,7 @@ mod guarded;
 mod in_flight;
 mod onward;
 mod posted;
+mod received;
 mod sessions;
 mod sites;
 mod standing;

@@ -1,95 +1,388 @@
-//! What the parameters of each method must be.
+//! What the parameters of each method must be, and what of them is kept.
 //!
 //! rmcp takes a request whose parameters it cannot read for one of an unknown method, or for one without parameters. They
-//! are looked at before it does, so that what is wrong is said.
+//! are looked at before it does, so that what is wrong is said. What nobody asks for is skipped where it stands; what is
+//! asked for is kept within bounds:
+//!
+//! | of | kept | a larger one is |
+//! |---|---|---|
+//! | a URI, a template | [`MAX_URI_LEN`] bytes | malformed; not accepted in `subscriptions/listen` |
+//! | a cursor | [`MAX_CURSOR`] bytes | malformed |
+//! | the name and value of a variable | [`MAX_URI_LEN`] bytes each | malformed |
+//! | variables that have values already | [`MAX_KNOWN`] | malformed |
+//! | the resources of `subscriptions/listen` | [`Subscriber::MAX_RESOURCES`], of [`MAX_LISTEN`] bytes together | not accepted |
+//! | the client's name, title and version, a revision | [`MAX_NAME`], [`MAX_VERSION`] bytes | cut |
+//! | its capabilities, `_meta` | whether they are objects | |
+//!
+//! A member that is asked for and comes twice is malformed, as two readers may take different ones.
 
-use rmcp::model::{
-    CompleteRequestParams, GetPromptRequestParams, InitializeRequestParams, PaginatedRequestParams,
-    ReadResourceRequestParams, SubscribeRequestParams, SubscriptionsListenRequestParams, UnsubscribeRequestParams,
-};
+#![allow(deprecated, reason = "the revisions that have levels of log messages are still served")]
+
+mod bounded;
+mod listen;
+
+use rmcp::model::LoggingLevel;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::value::RawValue;
+
+pub(super) use self::bounded::{Clipped, Text, clip, present, without_position};
+use self::bounded::{Bounded, Member, Object, Objects};
+pub(super) use self::listen::Listen;
+use self::listen::Known;
+use crate::config::Extension;
+use crate::uri::MAX_URI_LEN;
+
+/// The longest cursor that is looked at; this server gives out none that is longer.
+const MAX_CURSOR: usize = 16 << 10;
+/// The most of a client's name, title or version that is kept.
+const MAX_NAME: usize = 256;
+/// The most of a revision's name that is kept.
+const MAX_VERSION: usize = 64;
+/// The most of a name that `Mcp-Name` repeats.
+const MAX_NAMED: usize = 1024;
+
+/// The keys in `_meta` that make a request one without a session.
+pub(super) const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+pub(super) const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
 /// What is wrong with the parameters of a request, to go with it to where it is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Malformed(pub(super) String);
 
-/// What is wrong with those parameters of that method, if anything is. Of a method that nobody knows, all are right.
-pub(super) fn check(method: &str, params: Option<&Value>) -> Result<(), Malformed> {
-    let none = Value::Object(Map::new());
+/// What is used of the parameters of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Params {
+    /// Nothing.
+    Nothing,
+    /// `initialize`.
+    Initialize(Box<Initialize>),
+    /// A method that lists: what is below that resource, from that cursor on.
+    Page {
+        /// The resource, where the method has one and it is given.
+        uri: Option<String>,
+        /// Where to go on.
+        cursor: Option<String>,
+    },
+    /// A method that is about one resource, and may list what is below it from a cursor on.
+    Resource {
+        /// The resource.
+        uri: String,
+        /// Where to go on.
+        cursor: Option<String>,
+    },
+    /// `completion/complete`.
+    Complete(Box<Complete>),
+    /// `subscriptions/listen`.
+    Listen(Listen),
+    /// `logging/setLevel`.
+    Level(LoggingLevel),
+    /// A method about something else that has a name, which is in that member.
+    Named {
+        /// The member.
+        member: &'static str,
+        /// The name.
+        name: Option<String>,
+    },
+}
+
+/// The parameters of `initialize`: what the client is, for as long as its session lives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Initialize {
+    /// The revision that it asks for.
+    pub(super) version: String,
+    /// What it says of itself.
+    pub(super) client: Client,
+}
+
+/// What a client says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Client {
+    pub(super) name: String,
+    pub(super) title: Option<String>,
+    pub(super) version: String,
+}
+
+/// The parameters of `completion/complete`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Complete {
+    /// The template; none if it is a prompt, of which there are none.
+    pub(super) template: Option<String>,
+    /// The variable, and what has been typed of its value.
+    pub(super) argument: (String, String),
+    /// Variables that have values already.
+    pub(super) known: Vec<(String, String)>,
+}
+
+/// The parameters of a request, and what they say of it.
+#[derive(Debug)]
+pub(super) struct Read {
+    /// What is used of them.
+    pub(super) params: Result<Params, Malformed>,
+    /// What `_meta` says of the request.
+    pub(super) meta: Meta,
+}
+
+/// What is used of `_meta`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Meta {
+    /// Whether the parameters are an object, with a `_meta` that is one if it is there.
+    pub(super) is_sound: bool,
+    /// The revision that it names.
+    pub(super) version: Option<String>,
+    /// Whether it says what the client can do.
+    pub(super) has_capabilities: bool,
+}
+
+/// The members that some method asks for, as they were sent.
+#[derive(Default, Deserialize)]
+struct Members<'a> {
+    #[serde(borrow, default, deserialize_with = "present", rename = "_meta")]
+    meta: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    uri: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    cursor: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present", rename = "ref")]
+    reference: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    argument: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    context: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    notifications: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    level: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    name: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present", rename = "taskId")]
+    task_id: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present", rename = "protocolVersion")]
+    protocol_version: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    capabilities: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present", rename = "clientInfo")]
+    client_info: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct RawMeta<'a> {
+    #[serde(borrow, default, deserialize_with = "present", rename = "io.modelcontextprotocol/protocolVersion")]
+    version: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present", rename = "io.modelcontextprotocol/clientCapabilities")]
+    capabilities: Option<&'a RawValue>,
+}
+
+/// What a client can do. Nothing of it is used.
+#[derive(Deserialize)]
+#[allow(dead_code, reason = "that it can be read is all that matters")]
+struct ClientCapabilities {
+    experimental: Option<Objects>,
+    extensions: Option<Objects>,
+    roots: Option<Object>,
+    sampling: Option<Object>,
+    elicitation: Option<Object>,
+}
+
+#[derive(Deserialize)]
+struct Implementation {
+    name: Clipped<MAX_NAME>,
+    title: Option<Clipped<MAX_NAME>>,
+    version: Clipped<MAX_NAME>,
+}
+
+#[derive(Deserialize)]
+struct Reference {
+    r#type: Clipped<MAX_VERSION>,
+    uri: Option<Text<MAX_URI_LEN>>,
+}
+
+#[derive(Deserialize)]
+struct ArgumentInfo {
+    name: Text<MAX_URI_LEN>,
+    value: Text<MAX_URI_LEN>,
+}
+
+#[derive(Default, Deserialize)]
+struct Context {
+    arguments: Option<Member<Known>>,
+}
+
+const PAGE: &str = "{\"cursor\"?: string}";
+const RESOURCE: &str = "{\"uri\": string}";
+
+/// Reads the parameters of a request with those extensions. Of a method that nobody knows, all are right.
+pub(super) fn read(method: &str, params: Option<&RawValue>, on: &[Extension]) -> Read {
     // Some libraries write out what is absent.
-    let params = params.filter(|params| !params.is_null()).unwrap_or(&none);
-    let fault = match params {
-        Value::Object(members) if members.get("_meta").is_some_and(|meta| !meta.is_object()) => {
-            Some("expected `_meta` to be an object".to_owned())
-        }
-        Value::Object(_) => of_method(method, params),
-        _ => Some("expected params to be an object".to_owned()),
+    let text = params.map(RawValue::get).filter(|params| *params != "null").unwrap_or("{}");
+    let malformed = |meta, fault: String| Read { params: Err(Malformed(format!("{method}: {fault}"))), meta };
+    if !text.starts_with('{') {
+        return malformed(Meta::default(), "expected params to be an object".to_owned());
+    }
+    let members: Members<'_> = match serde_json::from_str(text) {
+        Ok(members) => members,
+        Err(error) => return malformed(Meta::default(), without_position(&error)),
     };
-    match fault {
-        Some(fault) => Err(Malformed(format!("{method}: {fault}"))),
-        None => Ok(()),
+    let meta = match members.meta.map(|meta| Meta::read(meta)) {
+        None => Meta { is_sound: true, ..Meta::default() },
+        Some(Ok(meta)) => meta,
+        Some(Err(fault)) => return malformed(Meta::default(), fault),
+    };
+    match members.of_method(method, on) {
+        Ok(params) => Read { params: Ok(params), meta },
+        Err((expected, fault)) => malformed(meta, format!("expected params `{expected}`: {fault}")),
     }
 }
 
-#[allow(deprecated, reason = "the revisions that have it are still served")]
-fn of_method(method: &str, params: &Value) -> Option<String> {
-    match method {
-        "initialize" => read::<InitializeRequestParams>(
-            params,
-            "{\"protocolVersion\": string, \"capabilities\": object, \"clientInfo\": {\"name\": string, \
-             \"version\": string}}",
-        ),
-        "resources/list" | "resources/templates/list" | "prompts/list" | "tools/list" => {
-            read::<PaginatedRequestParams>(params, "{\"cursor\"?: string}")
+/// The request that the parameters of a notification say is cancelled.
+pub(super) fn cancelled(params: &RawValue) -> Option<&RawValue> {
+    #[derive(Deserialize)]
+    struct Cancelled<'a> {
+        #[serde(borrow, default, deserialize_with = "present", rename = "requestId")]
+        request_id: Option<&'a RawValue>,
+    }
+    let members = params.get().starts_with('{').then(|| serde_json::from_str::<Cancelled<'_>>(params.get()).ok());
+    members.flatten()?.request_id
+}
+
+impl Members<'_> {
+    /// What is used of the parameters of that method. The error says what was expected, and what is wrong.
+    fn of_method(&self, method: &str, on: &[Extension]) -> Result<Params, (&'static str, String)> {
+        let sep_2093 = on.contains(&Extension::Sep2093);
+        let directories = on.contains(&Extension::Sep2640DirectoryRead);
+        let (expected, params) = match method {
+            "initialize" => (
+                "{\"protocolVersion\": string, \"capabilities\": object, \"clientInfo\": {\"name\": string, \
+                 \"version\": string}}",
+                self.initialize(),
+            ),
+            "resources/list" if sep_2093 => {
+                ("{\"uri\"?: string, \"cursor\"?: string}", self.page(self.uri))
+            }
+            "resources/list" | "resources/templates/list" | "prompts/list" | "tools/list" => (PAGE, self.page(None)),
+            "resources/read" | "resources/subscribe" | "resources/unsubscribe" => (RESOURCE, self.resource(None)),
+            "resources/metadata" if sep_2093 => (RESOURCE, self.resource(None)),
+            "skills/get" if directories => (RESOURCE, self.resource(None)),
+            "resources/directory/read" if directories => {
+                ("{\"uri\": string, \"cursor\"?: string}", self.resource(self.cursor))
+            }
+            // There is one page, so no cursor was given out, whatever it is.
+            "skills/list" if directories => {
+                let cursor = self.cursor.filter(|cursor| cursor.get() != "null").map(|_| String::new());
+                (PAGE, Ok(Params::Page { uri: None, cursor }))
+            }
+            "subscriptions/listen" => (
+                "{\"notifications\": {\"resourcesListChanged\"?: boolean, \"resourceSubscriptions\"?: [string]}}",
+                required("notifications", self.notifications).map(|Member(listen)| Params::Listen(listen)),
+            ),
+            "completion/complete" => (
+                "{\"ref\": {\"type\": \"ref/resource\", \"uri\": string}, \"argument\": {\"name\": string, \"value\": \
+                 string}, \"context\"?: {\"arguments\"?: {NAME: string}}}",
+                self.complete(),
+            ),
+            "logging/setLevel" => (
+                "{\"level\": string}`, one of `debug`, `info`, `notice`, `warning`, `error`, `critical`, `alert`, `emergency",
+                required("level", self.level).map(|Member(level)| Params::Level(level)),
+            ),
+            "prompts/get" => (
+                "{\"name\": string, \"arguments\"?: object}",
+                required("name", self.name)
+                    .map(|Clipped::<MAX_NAMED>(name)| Params::Named { member: "name", name: Some(name) }),
+            ),
+            "tools/call" => ("", Ok(named("name", self.name))),
+            "tasks/get" | "tasks/update" | "tasks/cancel" => ("", Ok(named("taskId", self.task_id))),
+            _ => ("", Ok(Params::Nothing)),
+        };
+        params.map_err(|fault| (expected, fault))
+    }
+
+    fn initialize(&self) -> Result<Params, String> {
+        let _: Member<ClientCapabilities> = required("capabilities", self.capabilities)?;
+        let Member::<Implementation>(client) = required("clientInfo", self.client_info)?;
+        let Clipped::<MAX_VERSION>(version) = required("protocolVersion", self.protocol_version)?;
+        let client = Client {
+            name: client.name.0,
+            title: client.title.map(|Clipped(title)| title),
+            version: client.version.0,
+        };
+        Ok(Params::Initialize(Box::new(Initialize { version, client })))
+    }
+
+    fn page(&self, uri: Option<&RawValue>) -> Result<Params, String> {
+        Ok(Params::Page { uri: self::uri(uri)?, cursor: cursor(self.cursor)? })
+    }
+
+    fn resource(&self, from: Option<&RawValue>) -> Result<Params, String> {
+        let Text::<MAX_URI_LEN>(uri) = required("uri", self.uri)?;
+        Ok(Params::Resource { uri, cursor: cursor(from)? })
+    }
+
+    fn complete(&self) -> Result<Params, String> {
+        let Member::<Reference>(reference) = required("ref", self.reference)?;
+        let template = match (reference.r#type.0.as_str(), reference.uri) {
+            ("ref/resource", Some(Text(uri))) => Some(uri),
+            ("ref/resource", None) => return Err("missing field `uri`".to_owned()),
+            ("ref/prompt", _) => None,
+            (unknown, _) => {
+                return Err(format!("unknown variant `{unknown}`, expected `ref/resource` or `ref/prompt`"));
+            }
+        };
+        let Member::<ArgumentInfo>(argument) = required("argument", self.argument)?;
+        let context: Option<Member<Context>> = optional(self.context)?;
+        let known = context.and_then(|Member(context)| context.arguments).map(|Member(Known(known))| known);
+        Ok(Params::Complete(Box::new(Complete {
+            template,
+            argument: (argument.name.0, argument.value.0),
+            known: known.unwrap_or_default(),
+        })))
+    }
+}
+
+fn required<T: Bounded>(name: &str, raw: Option<&RawValue>) -> Result<T, String> {
+    raw.map_or_else(|| Err(format!("missing field `{name}`")), bounded::required)
+}
+
+fn optional<T: Bounded>(raw: Option<&RawValue>) -> Result<Option<T>, String> {
+    raw.map_or(Ok(None), bounded::optional)
+}
+
+fn uri(raw: Option<&RawValue>) -> Result<Option<String>, String> {
+    optional(raw).map(|uri| uri.map(|Text::<MAX_URI_LEN>(uri)| uri))
+}
+
+fn cursor(raw: Option<&RawValue>) -> Result<Option<String>, String> {
+    optional(raw).map(|cursor| cursor.map(|Text::<MAX_CURSOR>(cursor)| cursor))
+}
+
+fn named(member: &'static str, raw: Option<&RawValue>) -> Params {
+    let name = raw.and_then(|raw| bounded::required(raw).ok()).map(|Clipped::<MAX_NAMED>(name)| name);
+    Params::Named { member, name }
+}
+
+impl Params {
+    /// What `Mcp-Name` has to repeat, if the method is about something that has a name.
+    pub(super) fn name(&self) -> Option<&str> {
+        match self {
+            Self::Resource { uri, .. } => Some(uri),
+            Self::Named { name, .. } => name.as_deref(),
+            _ => None,
         }
-        "resources/read" => read::<ReadResourceRequestParams>(params, "{\"uri\": string}"),
-        "resources/subscribe" => read::<SubscribeRequestParams>(params, "{\"uri\": string}"),
-        "resources/unsubscribe" => read::<UnsubscribeRequestParams>(params, "{\"uri\": string}"),
-        "subscriptions/listen" => read::<SubscriptionsListenRequestParams>(
-            params,
-            "{\"notifications\": {\"resourcesListChanged\"?: boolean, \"resourceSubscriptions\"?: [string]}}",
-        ),
-        "completion/complete" => read::<CompleteRequestParams>(
-            params,
-            "{\"ref\": {\"type\": \"ref/resource\", \"uri\": string}, \"argument\": {\"name\": string, \"value\": string}, \
-             \"context\"?: {\"arguments\"?: {NAME: string}}}",
-        ),
-        "logging/setLevel" => read::<rmcp::model::SetLevelRequestParams>(
-            params,
-            "{\"level\": string}`, one of `debug`, `info`, `notice`, `warning`, `error`, `critical`, `alert`, `emergency",
-        ),
-        "prompts/get" => read::<GetPromptRequestParams>(params, "{\"name\": string, \"arguments\"?: object}"),
-        _ => None,
     }
 }
 
-fn read<'a, T: Deserialize<'a>>(params: &'a Value, expected: &str) -> Option<String> {
-    T::deserialize(params).err().map(|error| format!("expected params `{expected}`: {error}"))
+impl Meta {
+    fn read(raw: &RawValue) -> Result<Self, String> {
+        if !raw.get().starts_with('{') {
+            return Err("expected `_meta` to be an object".to_owned());
+        }
+        let meta: RawMeta<'_> = serde_json::from_str(raw.get()).map_err(|error| without_position(&error))?;
+        let version = meta.version.and_then(|version| bounded::required(version).ok());
+        Ok(Self {
+            is_sound: true,
+            version: version.map(|Clipped::<MAX_VERSION>(version)| version),
+            has_capabilities: meta.capabilities.is_some_and(|raw| bounded::required::<Member<ClientCapabilities>>(raw).is_ok()),
+        })
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn parameters_are_right_or_it_is_said_what_is_wrong() {
-        let list = "resources/list";
-        for params in [None, Some(json!(null)), Some(json!({})), Some(json!({"cursor": "x"})), Some(json!({"more": 1}))]
-        {
-            assert_eq!(check(list, params.as_ref()), Ok(()));
-        }
-        let fault = |method: &str, params: Value| check(method, Some(&params)).unwrap_err().0;
-        assert_eq!(
-            fault(list, json!({"cursor": 5})),
-            "resources/list: expected params `{\"cursor\"?: string}`: invalid type: integer `5`, expected a string"
-        );
-        assert_eq!(fault(list, json!(["x"])), "resources/list: expected params to be an object");
-        assert_eq!(fault("ping", json!(5)), "ping: expected params to be an object");
-        assert_eq!(fault("ping", json!({"_meta": 5})), "ping: expected `_meta` to be an object");
-        assert!(fault("resources/read", json!({})).ends_with("missing field `uri`"));
-        assert_eq!(check("no/such", Some(&json!({"uri": 5}))), Ok(()));
-    }
-}
+mod tests;

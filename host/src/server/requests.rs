@@ -12,16 +12,14 @@ use std::panic::AssertUnwindSafe;
 use futures::FutureExt;
 use rmcp::ErrorData;
 use rmcp::model::{
-    CompleteRequestParams, CompleteResult, CompletionInfo, CustomResult, PaginatedRequestParams,
-    ReadResourceRequestParams, Reference, RequestId, ServerJsonRpcMessage, ServerResult,
+    CompleteResult, CompletionInfo, CustomResult, RequestId, ServerJsonRpcMessage, ServerResult,
 };
-use serde::Deserialize;
-use serde_json::Value;
 
 use super::error::to_rpc;
 use super::extensions;
 use super::message::{self, Kind, Message};
-use super::params::Malformed;
+use super::methods;
+use super::params::{Complete, Malformed, Params};
 use super::revision::Revision;
 use super::wire;
 use crate::access::Principal;
@@ -42,9 +40,11 @@ pub(super) enum Asked {
     /// `resources/read` of that URI.
     Read(String),
     /// `completion/complete`.
-    Complete(Box<CompleteRequestParams>),
+    Complete(Box<Complete>),
     /// What an extension answers.
     Extended(extensions::Asked),
+    /// A method that there is not.
+    Unknown(String),
 }
 
 /// An answer that has a result.
@@ -58,31 +58,27 @@ struct Answer {
 }
 
 impl Asked {
-    /// What a message of that revision asks, if it is a request for resources.
+    /// What a message of that revision asks, if it is a request for resources, or of a method that there is not.
     pub(super) fn of(host: &Host, revision: Revision, message: &Message) -> Option<Result<Self, Malformed>> {
         if let Some(asked) = extensions::look(&host.config().server.extensions, revision, message) {
             return Some(asked.map(Self::Extended));
         }
         let Kind::Request { method, params, .. } = &message.kind else { return None };
-        let read: fn(&Value) -> Option<Self> = match method.as_str() {
-            "resources/list" => |params| read(params).map(|page: PaginatedRequestParams| Self::List(page.cursor)),
-            "resources/templates/list" => {
-                |params| read(params).map(|page: PaginatedRequestParams| Self::Templates(page.cursor))
+        let asked = match (method.as_str(), params) {
+            ("resources/list" | "resources/templates/list" | "resources/read" | "completion/complete", Err(malformed)) => {
+                return Some(Err(malformed.clone()));
             }
-            "resources/read" => |params| read(params).map(|one: ReadResourceRequestParams| Self::Read(one.uri)),
-            "completion/complete" => |params| read(params).map(Self::Complete),
-            _ => return None,
+            ("resources/list", Ok(Params::Page { cursor, .. })) => Self::List(cursor.clone()),
+            ("resources/templates/list", Ok(Params::Page { cursor, .. })) => Self::Templates(cursor.clone()),
+            ("resources/read", Ok(Params::Resource { uri, .. })) => Self::Read(uri.clone()),
+            ("completion/complete", Ok(Params::Complete(complete))) => Self::Complete(complete.clone()),
+            // A session that was told that it may subscribe may go on when nothing is watched any more, which it knows.
+            ("resources/subscribe" | "resources/unsubscribe", _) if revision.has_sessions() => return None,
+            (method, _) if methods::has(host, revision, method) => return None,
+            (method, _) => Self::Unknown(method.to_owned()),
         };
-        Some(match params {
-            // That they can be read has been checked.
-            Ok(()) => read(message.params()).ok_or_else(|| Malformed(format!("{method}: the params make no sense"))),
-            Err(malformed) => Err(malformed.clone()),
-        })
+        Some(Ok(asked))
     }
-}
-
-fn read<'a, T: Deserialize<'a>>(params: &'a Value) -> Option<T> {
-    T::deserialize(params).ok()
 }
 
 /// Answers a request for resources in the words of that revision, as JSON. Dropping the future ends the calls of guests.
@@ -153,6 +149,7 @@ async fn ask(host: &Host, who: &Principal, asked: Asked, revision: Revision) -> 
             let completion = complete(host, who, *request, revision).await?;
             Ok(Answer { result: Box::new(|| completion.into()), size: 0, missing: Vec::new() })
         }
+        Asked::Unknown(method) => Err(methods::unknown(host, revision, &method)),
         Asked::Extended(asked) => {
             let answer = extensions::answer(host, who, asked, revision).await?;
             let result = move || ServerResult::CustomResult(CustomResult::new(answer.result));
@@ -164,25 +161,25 @@ async fn ask(host: &Host, who: &Principal, asked: Asked, revision: Revision) -> 
 async fn complete(
     host: &Host,
     who: &Principal,
-    request: CompleteRequestParams,
+    request: Complete,
     revision: Revision,
 ) -> Result<CompleteResult, ErrorData> {
-    let template = match request.r#ref {
-        Reference::Resource(template) => template,
+    let template = match request.template {
+        Some(template) => template,
         // There are no prompts, so nothing completes an argument of one.
-        _ if host.config().server.announce.contains(&Announced::Prompts) => {
+        None if host.config().server.announce.contains(&Announced::Prompts) => {
             return Ok(CompleteResult::new(CompletionInfo::default()));
         }
-        _ => {
+        None => {
             let reason = "this server has no prompts; a `ref/resource` was expected";
             return Err(ErrorData::invalid_params(reason, None));
         }
     };
-    let known = request.context.and_then(|context| context.arguments).unwrap_or_default();
+    let (name, value) = request.argument;
     let request = CompleteRequest {
-        template: &template.uri,
-        argument: Argument { name: request.argument.name, value: request.argument.value },
-        known: known.into_iter().map(|(name, value)| Argument { name, value }).collect(),
+        template: &template,
+        argument: Argument { name, value },
+        known: request.known.into_iter().map(|(name, value)| Argument { name, value }).collect(),
     };
     let completion = host.complete(who, request).await.map_err(|error| to_rpc(&error, revision))?;
     Ok(wire::complete_result(completion))

@@ -7,6 +7,8 @@
 //!
 //! At most [`MAX_IN_FLIGHT`] requests are worked on at once; the next is read when one of them has been answered and the
 //! answer has been written, so a client that does not read its answers stops the reading of its requests and costs no memory.
+//! A line has at most 16 MiB and goes away as soon as it has been read: what is kept of each request until it is answered is
+//! what [`params`](super::params) bounds.
 
 mod lines;
 mod taken;
@@ -22,7 +24,6 @@ use rmcp::service::{QuitReason, ServerInitializeError};
 use rmcp::transport::Transport;
 use rmcp::transport::io::{StdioReader, stdio_pipes};
 use rmcp::{RoleServer, ServiceExt};
-use serde::Deserialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::codec::FramedRead;
 use tokio_util::sync::CancellationToken;
@@ -33,9 +34,11 @@ use super::about::About;
 use super::client::Opening;
 use super::handler::{Face, Handler};
 use super::message::{self, Kind, Message, Refusal, Said, Sent};
+use super::methods;
 use super::params::Malformed;
 use super::requests::{self, Asked};
 use super::revision::Revision;
+use super::rewritten;
 use super::{MAX_DRAIN, ServeError};
 use crate::access::Principal;
 use crate::host::Host;
@@ -162,7 +165,9 @@ impl Orderly {
     /// Takes a line apart, for its messages to be looked at one by one.
     fn take_line(&mut self, line: Line) {
         let sent = match line {
-            Line::Text(text) => message::read(&text, self.opened.revision()),
+            Line::Text(text) => {
+                message::read(&text, self.opened.revision(), &self.host.config().server.extensions)
+            }
             Line::TooLong => Err(Refusal::invalid(None, "the line is too long")),
         };
         match sent {
@@ -207,8 +212,8 @@ impl Orderly {
     fn check(&mut self, message: Message) -> Result<Checked, Refusal> {
         let Kind::Request { id, method, params } = &message.kind else {
             // rmcp ends when anything but a request comes first.
-            let typed = (self.opened != Opened::Not).then(|| serde_json::from_value(message.value).ok());
-            return Ok(typed.flatten().map_or(Checked::Dropped, |message| Checked::Onward(Box::new(message))));
+            let typed = (self.opened != Opened::Not).then(|| typed(&message)).flatten();
+            return Ok(typed.map_or(Checked::Dropped, |message| Checked::Onward(Box::new(message))));
         };
         if self.taken.has(id) {
             let reason = format!("the id {id} is that of a request that has not been answered");
@@ -221,11 +226,11 @@ impl Orderly {
         }
         if message.is_stateless() {
             // rmcp answers both as long as it does not know how the client will begin.
-            if let Some(removed) = ["initialize", "ping"].into_iter().find(|removed| method == removed) {
-                return Err(Refusal::unknown(id.clone(), removed));
+            if ["initialize", "ping"].contains(&method.as_str()) {
+                return Err(self.unknown(id, Revision::NEWEST, method));
             }
-        } else if method == "server/discover" && matches!(self.opened, Opened::Session(_)) {
-            return Err(Refusal::unknown(id.clone(), "server/discover"));
+        } else if let ("server/discover", Opened::Session(revision)) = (method.as_str(), self.opened) {
+            return Err(self.unknown(id, revision, method));
         }
         if method == "initialize" {
             if self.opened != Opened::Not {
@@ -233,7 +238,7 @@ impl Orderly {
             }
             params.as_ref().map_err(|malformed| Refusal::malformed(id.clone(), malformed))?;
         }
-        let Ok(JsonRpcMessage::Request(mut request)) = ClientJsonRpcMessage::deserialize(&message.value) else {
+        let Some(JsonRpcMessage::Request(mut request)) = typed(&message) else {
             return Err(message.unreadable());
         };
         let beside = request.request.extensions_mut();
@@ -245,6 +250,10 @@ impl Orderly {
             self.opened = opening(&request.request, &message);
         }
         Ok(Checked::Onward(Box::new(JsonRpcMessage::Request(request))))
+    }
+
+    fn unknown(&self, id: &RequestId, revision: Revision, method: &str) -> Refusal {
+        Refusal { id: Some(id.clone()), error: methods::unknown(&self.host, revision, method) }
     }
 
     /// The revision that a request is of; none if it is not in order, by the rules of rmcp.
@@ -309,7 +318,10 @@ impl Orderly {
                 () = self.shutdown.cancelled() => return None,
             };
             match line {
-                Ok(line) => self.take_line(line),
+                Ok(line) => {
+                    self.take_line(line);
+                    lines::shrink(self.input.read_buffer_mut());
+                }
                 Err(error) => {
                     tracing::error!(%error, "standard input cannot be read");
                     return None;
@@ -317,6 +329,11 @@ impl Orderly {
             }
         }
     }
+}
+
+/// A message as rmcp takes it.
+fn typed(message: &Message) -> Option<ClientJsonRpcMessage> {
+    serde_json::from_slice(&rewritten::to_json(message)?).ok()
 }
 
 /// How a client begins that sends this request first, as rmcp sees it.

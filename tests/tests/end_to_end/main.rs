@@ -36,6 +36,7 @@ mod lifecycle;
 mod limits;
 mod listings;
 mod made;
+mod messages;
 mod model;
 mod notes;
 mod noticing;

@@ -10,6 +10,8 @@ use crate::config::time::{HOUR, MINUTE, SECOND, Time};
 
 /// How large the body of a request may be.
 pub type Body = Size<KIB, { 4 * MIB }, { 64 * MIB }>;
+/// How much of bodies may be being received at once.
+pub type Bodies = Size<MIB, { 64 * MIB }, { 16 * 1024 * MIB }>;
 /// How large the head of a request may be.
 pub type Headers = Size<{ 8 * KIB }, { 32 * KIB }, MIB>;
 /// How many connections may be open at once.
@@ -29,6 +31,9 @@ pub type SessionIdle = Time<100, { 24 * HOUR }, { 30 * 24 * HOUR }>;
 pub struct HttpServerLimits {
     /// The bytes of the body of a request. 4 MiB unless set; 1 KiB to 64 MiB. A larger one is refused with 413.
     pub body: Body,
+    /// The bytes of all bodies that are being received at once. 64 MiB unless set; 1 MiB to 16 GiB. One connection gets a quarter
+    /// of it, or one body if that is more. What is more is refused with 503; the first 4 KiB of each body are always taken.
+    pub bodies: Bodies,
     /// The bytes of a request before its body. 32 KiB unless set; 8 KiB to 1 MiB. More are refused with 431.
     pub headers: Headers,
     /// The connections at once. 1024 unless set; 1 to 65536. Others wait until one is closed.
@@ -58,6 +63,7 @@ impl FromNode for HttpServerLimits {
         node.table(|table| {
             Some(Self {
                 body: table.or_default("body"),
+                bodies: table.or_default("bodies"),
                 headers: table.or_default("headers"),
                 connections: table.or_default("connections"),
                 sessions: table.or_default("sessions"),

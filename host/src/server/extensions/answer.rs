@@ -1,7 +1,6 @@
 //! Answering what an extension is asked.
 
 use rmcp::ErrorData;
-use rmcp::model::ErrorCode;
 use serde_json::Value;
 
 use super::asked::{Asked, Below, One, Onward};
@@ -11,6 +10,7 @@ use crate::config::Extension;
 use crate::host::{Host, ListRequest};
 use crate::resource::{Error, Missing};
 use crate::server::error::to_rpc;
+use crate::server::methods;
 use crate::server::revision::Revision;
 
 /// An answer.
@@ -49,7 +49,7 @@ pub(in crate::server) async fn answer(
         Asked::Skills(Onward { cursor: None }) => {
             return Ok(Answer { result: objects.no_skills(), missing: Vec::new() });
         }
-        Asked::Unknown(method) => return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None)),
+        Asked::Unknown(method) => return Err(methods::unknown(host, revision, &method)),
         // There is one page of them, and nothing on it.
         Asked::Skills(Onward { cursor: Some(_) }) => return Err(to_rpc(Error::InvalidCursor)),
         Asked::Skill(One { uri }) => {

@@ -1,12 +1,8 @@
 //! What a request asks that an extension answers.
 
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
-
 use crate::config::Extension;
 use crate::server::message::{Kind, Message};
-use crate::server::params::Malformed;
+use crate::server::params::{Malformed, Params};
 use crate::server::revision::Revision;
 
 /// What a request asks that an extension answers.
@@ -29,7 +25,7 @@ pub(in crate::server) enum Asked {
 }
 
 /// The parameters of a method that lists what is below a resource.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::server) struct Below<U> {
     /// The resource.
     pub(in crate::server) uri: U,
@@ -38,41 +34,17 @@ pub(in crate::server) struct Below<U> {
 }
 
 /// The parameters of a method that lists what there is none of.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::server) struct Onward {
     /// Where to go on; as there is one page, nobody was told.
-    pub(in crate::server) cursor: Option<Value>,
+    pub(in crate::server) cursor: Option<String>,
 }
 
 /// The parameters of a method that is about one resource.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::server) struct One {
     /// The resource.
     pub(in crate::server) uri: String,
-}
-
-impl Asked {
-    /// What is asked with those parameters, if one of those extensions answers that method in that revision.
-    fn of(on: &[Extension], revision: Revision, method: &str, params: &Value) -> Option<Result<Self, Malformed>> {
-        let sep_2093 = on.contains(&Extension::Sep2093);
-        let directories = on.contains(&Extension::Sep2640DirectoryRead);
-        match method {
-            "resources/list" if sep_2093 => {
-                Some(read(method, params, "{\"uri\"?: string, \"cursor\"?: string}").map(Self::List))
-            }
-            "resources/read" if sep_2093 => Some(read(method, params, "{\"uri\": string}").map(Self::Read)),
-            "resources/metadata" if sep_2093 => Some(read(method, params, "{\"uri\": string}").map(Self::Metadata)),
-            "resources/directory/read" | "skills/list" | "skills/get" if directories && !revision.has_extensions() => {
-                Some(Ok(Self::Unknown(method.to_owned())))
-            }
-            "resources/directory/read" if directories => {
-                Some(read(method, params, "{\"uri\": string, \"cursor\"?: string}").map(Self::Directory))
-            }
-            "skills/list" if directories => Some(read(method, params, "{\"cursor\"?: string}").map(Self::Skills)),
-            "skills/get" if directories => Some(read(method, params, "{\"uri\": string}").map(Self::Skill)),
-            _ => None,
-        }
-    }
 }
 
 /// What of a message of that revision those extensions answer, if anything.
@@ -82,25 +54,44 @@ pub(in crate::server) fn look(
     message: &Message,
 ) -> Option<Result<Asked, Malformed>> {
     let Kind::Request { method, params, .. } = &message.kind else { return None };
-    let given = message.params();
-    let asked = Asked::of(on, revision, method, given)?;
-    let is_sound = given.is_object() && given.get("_meta").is_none_or(Value::is_object);
-    Some(match asked {
-        Ok(Asked::Unknown(_)) => asked,
-        _ if is_sound => asked,
-        // What is wrong with any parameters has been found.
-        _ => params.clone().and(asked),
-    })
+    let (sep_2093, directories) =
+        (on.contains(&Extension::Sep2093), on.contains(&Extension::Sep2640DirectoryRead));
+    let asked: fn(Params) -> Option<Asked> = match method.as_str() {
+        "resources/list" if sep_2093 => |params| match params {
+            Params::Page { uri, cursor } => Some(Asked::List(Below { uri, cursor })),
+            _ => None,
+        },
+        "resources/read" if sep_2093 => |params| one(params).map(Asked::Read),
+        "resources/metadata" if sep_2093 => |params| one(params).map(Asked::Metadata),
+        "resources/directory/read" | "skills/list" | "skills/get" if directories && !revision.has_extensions() => {
+            return Some(Ok(Asked::Unknown(method.clone())));
+        }
+        "resources/directory/read" if directories => |params| match params {
+            Params::Resource { uri, cursor } => Some(Asked::Directory(Below { uri, cursor })),
+            _ => None,
+        },
+        "skills/list" if directories => |params| match params {
+            Params::Page { cursor, .. } => Some(Asked::Skills(Onward { cursor })),
+            _ => None,
+        },
+        "skills/get" if directories => |params| one(params).map(Asked::Skill),
+        _ => return None,
+    };
+    // If the extension has been switched on since the message was read, it is for the next one.
+    params.clone().map(asked).transpose()
 }
 
-fn read<T: DeserializeOwned>(method: &str, params: &Value, expected: &str) -> Result<T, Malformed> {
-    T::deserialize(params).map_err(|error| Malformed(format!("{method}: expected params `{expected}`: {error}")))
+fn one(params: Params) -> Option<One> {
+    match params {
+        Params::Resource { uri, .. } => Some(One { uri }),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::server::message::{self, Sent};
@@ -118,7 +109,7 @@ mod tests {
 
     fn looked_at(on: &[Extension], method: &str, params: &Value) -> Option<Result<Asked, Malformed>> {
         let text = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
-        let Ok(Sent::One(message)) = message::read(text.as_bytes(), None) else { panic!("{text}") };
+        let Ok(Sent::One(message)) = message::read(text.as_bytes(), None, on) else { panic!("{text}") };
         look(on, Revision::NEWEST, &message)
     }
 
@@ -178,7 +169,10 @@ mod tests {
         for (revision, method) in
             Revision::ALL.into_iter().flat_map(|revision| METHODS.map(|method| (revision, method)))
         {
-            let asked = Asked::of(&[Extension::Sep2640DirectoryRead], revision, method, &params).map(Result::unwrap);
+            let text = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
+            let on = [Extension::Sep2640DirectoryRead];
+            let Ok(Sent::One(message)) = message::read(text.as_bytes(), None, &on) else { panic!("{text}") };
+            let asked = look(&on, revision, &message).map(Result::unwrap);
             let is_unknown = matches!(asked, Some(Asked::Unknown(_)));
             assert_eq!(asked.is_some(), METHODS[3..6].contains(&method), "{revision:?} {method}");
             assert_eq!(is_unknown, asked.is_some() && !revision.has_extensions(), "{revision:?} {method}");

@@ -32,6 +32,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::activity::Activity;
 use super::guarded::Guarded;
+use super::received::Bodies;
 use crate::config::Http;
 use crate::host::Host;
 
@@ -162,8 +163,10 @@ impl Shared {
         let activity = Activity::new();
         let app = TowerToHyperService::new(self.app.clone());
         let requests = activity.clone();
-        let service = service_fn(move |request: Request<Incoming>| {
+        let bodies = Bodies::default();
+        let service = service_fn(move |mut request: Request<Incoming>| {
             let busy = requests.begin();
+            request.extensions_mut().insert(bodies.clone());
             let answering = (request.headers().len() <= MAX_FIELDS).then(|| app.call(request));
             async move {
                 let response: Response<Body> = match answering {

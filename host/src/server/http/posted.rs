@@ -5,10 +5,14 @@
 //! |---|---|---|
 //! | no JSON, no message ([`message`](crate::server::message)) | 400 | the error, without an `id` where none can be read |
 //! | more than [`limits.body`](crate::config::HttpServerLimits::body) | 413 | text |
+//! | more than there is room for beside other bodies ([`received`](super::received)) | 503 | text |
 //! | not whole within [`limits.receive`](crate::config::HttpServerLimits::receive) | 408 | text |
 //! | another `initialize` within a session, or a request with the id of one in flight | 400 | the error |
 //! | `initialize` with parameters that are none; `server/discover` within a session | 200 | the error |
 //! | `initialize` of a revision that has none | 404 | the error |
+//!
+//! A body is read as soon as it is whole, and then goes away: what is kept of it until the answer is what
+//! [`params`](crate::server::params) bounds, and rmcp gets a message that is [written anew](crate::server::rewritten).
 //!
 //! Each message of a batch is taken by itself, with the headers of the whole. The answers are the events of one stream,
 //! in the order in which they are ready; a batch in which nothing wants an answer is accepted with 202.
@@ -27,23 +31,23 @@ use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures::stream::{self, BoxStream, StreamExt as _};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use rmcp::model::RequestId;
-use tokio::time::timeout;
 
 use super::SESSION;
 use super::guarded::Guarded;
 use super::in_flight::{Claim, InFlight};
 use super::onward::Onward;
+use super::received::Bodies;
 use super::sessions::Use;
 use super::standing::{self, PROTOCOL_VERSION};
 use crate::access::Principal;
-use crate::config::HttpServerLimits;
 use crate::host::Host;
 use crate::server::message::{self, Kind, Message, Refusal, Sent};
+use crate::server::methods;
 use crate::server::params::Malformed;
 use crate::server::requests::{self, Asked};
 use crate::server::revision::Revision;
+use crate::server::rewritten;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
@@ -56,6 +60,7 @@ pub(super) struct Posts {
     host: Arc<Host>,
     in_flight: InFlight,
     onward: Arc<Onward>,
+    bodies: Bodies,
 }
 
 /// What becomes of a message that is taken.
@@ -86,22 +91,21 @@ pub(super) fn is_message(request: &Request) -> bool {
 
 impl Posts {
     pub(super) fn new(host: Arc<Host>, onward: Arc<Onward>) -> Self {
-        Self { host, in_flight: InFlight::default(), onward }
+        Self { host, in_flight: InFlight::default(), onward, bodies: Bodies::default() }
     }
 
     /// Answers a message of that principal, or a batch of them.
     pub(super) async fn answer(&self, request: Request, who: &Principal) -> Response {
         let (mut parts, body) = request.into_parts();
-        let text = match collected(body, &self.host.config().http.limits).await {
-            Ok(text) => text,
+        let sent = match self.bodies.receive(body, &parts, &self.host.config().http.limits).await {
+            // The text is not needed any more.
+            Ok(body) => message::read(&body, Some(revision(&parts)), &self.host.config().server.extensions),
             Err(refused) => return refused,
         };
-        match message::read(&text, Some(revision(&parts))) {
+        match sent {
             Ok(Sent::One(message)) => match self.admit(&mut parts, &message, who) {
                 Ok(Admitted::Here(answering)) => answering.respond(&self.host).await,
-                Ok(Admitted::Onward(claim)) => {
-                    self.pass_on(Request::from_parts(parts, Body::from(text)), claim, &message).await
-                }
+                Ok(Admitted::Onward(claim)) => self.pass_on(parts, claim, &message).await,
                 Err((status, refusal)) => answer(status, &refusal.into_message()),
             },
             Ok(Sent::Batch(messages)) => self.batch(parts, messages, who).await,
@@ -118,7 +122,7 @@ impl Posts {
             }
             return Ok(Admitted::Onward(None));
         };
-        let claim = claim(&self.in_flight, session, message)?;
+        let claim = claim(&self.host, &self.in_flight, session, message)?;
         let session = session.and_then(|session| self.onward.sessions().using(session));
         let client = session.as_ref().and_then(Use::client);
         if let Some(revision) = standing::revision(&parts.headers, message, client)
@@ -135,10 +139,12 @@ impl Posts {
 
     /// Passes one message on to rmcp. That it was said to be JSON has been checked, so a 415 only says that rmcp could not
     /// make sense of it, which is put into words.
-    async fn pass_on(&self, request: Request, claim: Option<Claim>, message: &Message) -> Response {
-        let response = self.onward.answer(request).await;
+    async fn pass_on(&self, parts: Parts, claim: Option<Claim>, message: &Message) -> Response {
+        let unreadable = || answer(StatusCode::BAD_REQUEST, &message.unreadable().into_message());
+        let Some(json) = rewritten::to_json(message) else { return unreadable() };
+        let response = self.onward.answer(Request::from_parts(parts, Body::from(json))).await;
         match response.status() {
-            StatusCode::UNSUPPORTED_MEDIA_TYPE => answer(StatusCode::BAD_REQUEST, &message.unreadable().into_message()),
+            StatusCode::UNSUPPORTED_MEDIA_TYPE => unreadable(),
             _ => response.map(|body| Guarded::body(body, claim)),
         }
     }
@@ -165,8 +171,7 @@ impl Posts {
                     continue;
                 }
             };
-            let request = Request::from_parts(parts, Body::from(message.value.to_string()));
-            let response = self.pass_on(request, claim, &message).await;
+            let response = self.pass_on(parts, claim, &message).await;
             match response.status() {
                 StatusCode::OK => streams.push(Box::pin(response.into_body().into_data_stream())),
                 StatusCode::ACCEPTED => {}
@@ -189,7 +194,11 @@ impl Posts {
 impl Answering {
     /// The answer as a response. A request that is cancelled has none, which is what a stream says that ends.
     async fn respond(self, host: &Host) -> Response {
+        let is_unknown = matches!(self.asked, Ok(Asked::Unknown(_)));
+        let is_of_session = self.session.is_some() && self.revision.has_sessions();
         match self.answer(host).await {
+            Some(json) if is_unknown && is_of_session => events(Body::from(event(&json))),
+            Some(json) if is_unknown => whole(StatusCode::NOT_FOUND, json),
             Some(json) => whole(StatusCode::OK, json),
             None => events(Body::empty()),
         }
@@ -213,21 +222,6 @@ impl Answering {
     }
 }
 
-/// The body, within its limits.
-async fn collected(body: Body, limits: &HttpServerLimits) -> Result<Bytes, Response> {
-    let most = limits.body.bytes();
-    let collecting = Limited::new(body, usize::try_from(most).unwrap_or(usize::MAX)).collect();
-    let (status, text) = match timeout(limits.receive.duration(), collecting).await {
-        Ok(Ok(collected)) => return Ok(collected.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            (StatusCode::PAYLOAD_TOO_LARGE, format!("the body is longer than {most} bytes\n"))
-        }
-        Ok(Err(_)) => (StatusCode::BAD_REQUEST, "the body breaks off\n".to_owned()),
-        Err(_) => (StatusCode::REQUEST_TIMEOUT, "the body takes too long\n".to_owned()),
-    };
-    Err((status, text).into_response())
-}
-
 /// The revision that the headers name. Without one it is the first that had this transport (MCP 2025-06-18, "Protocol
 /// Version Header"); that of one which nobody knows does not matter, as rmcp refuses it.
 fn revision(parts: &Parts) -> Revision {
@@ -237,6 +231,7 @@ fn revision(parts: &Parts) -> Revision {
 
 /// Claims the id of a request, if it can be taken as it is.
 fn claim(
+    host: &Host,
     in_flight: &InFlight,
     session: Option<&str>,
     message: &Message,
@@ -244,7 +239,8 @@ fn claim(
     let Kind::Request { id, method, params } = &message.kind else { return Ok(None) };
     if method == "initialize" {
         if message.is_stateless() {
-            return Err((StatusCode::NOT_FOUND, Refusal::unknown(id.clone(), "initialize")));
+            let error = methods::unknown(host, Revision::NEWEST, method);
+            return Err((StatusCode::NOT_FOUND, Refusal { id: Some(id.clone()), error }));
         }
         if session.is_some() {
             let refusal = Refusal::invalid(Some(id.clone()), message::SECOND_INITIALIZE);
@@ -253,7 +249,8 @@ fn claim(
         params.as_ref().map_err(|malformed| (StatusCode::OK, Refusal::malformed(id.clone(), malformed)))?;
     }
     if method == "server/discover" && session.is_some() && !message.is_stateless() {
-        return Err((StatusCode::OK, Refusal::unknown(id.clone(), "server/discover")));
+        let error = methods::unknown(host, Revision::NEWEST_WITH_SESSIONS, method);
+        return Err((StatusCode::OK, Refusal { id: Some(id.clone()), error }));
     }
     let claim = session.map(|session| {
         in_flight.claim(session, id).ok_or_else(|| {

@@ -25,6 +25,9 @@ use crate::server::client::{Client, Opening};
 /// The longest that passes until it is looked whether a session is idle: the config may have changed.
 const LOOK: Duration = Duration::from_secs(5);
 
+/// What rmcp says of a session that is none.
+const NO_SESSION: &str = "Not Found: Session not found";
+
 /// All sessions of a server.
 pub(super) struct Sessions {
     host: Arc<Host>,
@@ -130,10 +133,21 @@ impl Sessions {
         let used = self.using(&id);
         let is_end = request.method() == Method::DELETE;
         let response = answer(request).await;
-        if is_end && response.status().is_success() {
-            self.lock().remove(&id);
+        match response.status() {
+            status if is_end && status.is_success() => {
+                self.lock().remove(&id);
+                StatusCode::NO_CONTENT.into_response()
+            }
+            // rmcp had found the session, and then had none to give the message to.
+            StatusCode::INTERNAL_SERVER_ERROR if !self.is_open(&id).await => {
+                (StatusCode::NOT_FOUND, NO_SESSION).into_response()
+            }
+            _ => response.map(|body| Guarded::body(body, used)),
         }
-        response.map(|body| Guarded::body(body, used))
+    }
+
+    async fn is_open(&self, id: &str) -> bool {
+        self.manager.has_session(&id.into()).await.unwrap_or(false)
     }
 
     async fn begun(self: &Arc<Self>, id: &str, opening: Opening, response: Response) -> Response {

@@ -8,6 +8,10 @@
 //! |---|---|
 //! | `Host`, and `:authority` of HTTP/2 | `localhost`, loopback addresses, [`hosts`](crate::config::Http::hosts), at any port |
 //! | `Origin` | the same but for `hosts`, with `http` or `https`; [`cors`](crate::config::Http::cors). Programs send none |
+//!
+//! There is exactly one name: one `Host` (RFC 9112, 3.2), or one `:authority`, or both and the same (RFC 9113, 8.3.1). It is a
+//! host and maybe a port (RFC 9110, 7.2), without user information. Anything else is 400, as somebody in between may have read
+//! another name in it.
 
 use std::sync::Arc;
 
@@ -24,7 +28,7 @@ use crate::host::Host;
 /// Why somebody may not ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 enum Refusal {
-    #[error("the request says no `Host`, or what cannot be one")]
+    #[error("expected one `Host`, or `:authority`, of the form `host:port`; the request has none, several, or something else")]
     NoHost,
     #[error("the `Host` of the request is none of this server's; `http.hosts` of its config can name more")]
     Host,
@@ -49,18 +53,10 @@ pub(super) fn is_named(origin: &HeaderValue, pages: &[OriginPattern]) -> bool {
 }
 
 fn admit(config: &Http, request: &Request) -> Result<(), Refusal> {
-    let mut names = request.uri().authority().cloned().into_iter().collect::<Vec<_>>();
-    for header in request.headers().get_all(HOST) {
-        names.push(Authority::try_from(header.as_bytes()).map_err(|_| Refusal::NoHost)?);
-    }
-    if names.is_empty() {
-        return Err(Refusal::NoHost);
-    }
-    for name in names {
-        let host: config::Host = name.host().parse().map_err(|_| Refusal::Host)?;
-        if !is_here(&host) && !config.hosts.contains(&host) {
-            return Err(Refusal::Host);
-        }
+    let (host, _) = name(request)?;
+    let host: config::Host = host.parse().map_err(|_| Refusal::Host)?;
+    if !is_here(&host) && !config.hosts.contains(&host) {
+        return Err(Refusal::Host);
     }
     let is_page_of_here = |origin: &HeaderValue| parse_origin(origin).is_some_and(|origin| is_here(origin.host()));
     let mut origins = request.headers().get_all(ORIGIN).iter();
@@ -69,6 +65,36 @@ fn admit(config: &Http, request: &Request) -> Result<(), Refusal> {
     } else {
         Err(Refusal::Origin)
     }
+}
+
+/// By what name the server is called, in the one way or in both: its host and port.
+fn name(request: &Request) -> Result<(&str, Option<u16>), Refusal> {
+    let mut headers = request.headers().get_all(HOST).iter();
+    let header = headers.next().map(|header| header.to_str().map_err(|_| Refusal::NoHost)).transpose()?;
+    let names = [request.uri().authority().map(Authority::as_str), header].map(|name| name.map(split).transpose());
+    match (names, headers.next()) {
+        ([Ok(Some(name)), Ok(None)] | [Ok(None), Ok(Some(name))], None) => Ok(name),
+        ([Ok(Some((host, port))), Ok(Some(other))], None) if host.eq_ignore_ascii_case(other.0) && port == other.1 => {
+            Ok((host, port))
+        }
+        _ => Err(Refusal::NoHost),
+    }
+}
+
+/// Host and port of `uri-host [ ":" port ]`; a port that is empty is none.
+fn split(name: &str) -> Result<(&str, Option<u16>), Refusal> {
+    let behind = name.rfind(']').unwrap_or(0);
+    let colon = name.bytes().enumerate().skip(behind).find(|(_, byte)| *byte == b':').map(|(at, _)| at);
+    let (host, port) = match colon.and_then(|colon| name.split_at_checked(colon)) {
+        Some((host, port)) => (host, port.strip_prefix(':').unwrap_or(port)),
+        None => (name, ""),
+    };
+    let is_host = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'[' | b']' | b':');
+    if host.is_empty() || !host.bytes().all(is_host) || !port.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(Refusal::NoHost);
+    }
+    let port = (!port.is_empty()).then(|| port.parse().map_err(|_| Refusal::NoHost)).transpose()?;
+    Ok((host, port))
 }
 
 /// Whether that is a name of this machine that cannot lead anywhere else (RFC 6761, 6.3).
@@ -118,13 +144,39 @@ mod tests {
         let config = Http::default();
         for host in ["evil.example", "localhost.evil.example", "192.168.1.2", "0.0.0.0", "[::]", "2130706433"] {
             assert_eq!(asked(&config, "/mcp", &[("host", host)]), Err(Refusal::Host), "{host}");
-            let uri = format!("http://{host}/mcp");
-            assert_eq!(asked(&config, &uri, &[("host", "localhost")]), Err(Refusal::Host), "{host}");
-            let twice = [("host", "localhost"), ("host", host)];
-            assert_eq!(asked(&config, "/mcp", &twice), Err(Refusal::Host), "{host}");
+            assert_eq!(asked(&config, &format!("http://{host}/mcp"), &[]), Err(Refusal::Host), "{host}");
         }
+    }
+
+    #[test]
+    fn a_request_has_one_name_of_a_host_and_maybe_a_port() {
+        let config = Http::default();
         assert_eq!(asked(&config, "/mcp", &[]), Err(Refusal::NoHost));
-        assert_eq!(asked(&config, "/mcp", &[("host", "a b")]), Err(Refusal::NoHost));
+        for host in [
+            "", "a b", " ", ":80", "evil.example@localhost", "localhost@evil.example", "user:@localhost", "@localhost",
+            "localhost:80:80", "localhost:x", "localhost:+80", "localhost:65536", "localhost:8 0", "localhost/",
+            "localhost/evil.example", "localhost?x", "localhost#x", "localhost\\evil.example", "localhost,evil.example",
+            "http://localhost", "[::1", "%6cocalhost", "localhost%00.evil.example", "loc\talhost", "l\u{f6}calhost",
+        ] {
+            assert_eq!(asked(&config, "/mcp", &[("host", host)]), Err(Refusal::NoHost), "{host:?}");
+            assert_eq!(asked(&config, "http://localhost/mcp", &[("host", host)]), Err(Refusal::NoHost), "{host:?}");
+        }
+        for host in ["::1", "[::1]x", "[::1]]", "[[::1]]", "]:", "[localhost]", "localhost..", ".localhost", "127.1", "1"] {
+            assert!(asked(&config, "/mcp", &[("host", host)]).is_err(), "{host:?}");
+        }
+        for other in ["evil.example", "127.0.0.1", "localhost:81", "localhost"] {
+            let twice = [("host", "localhost:80"), ("host", other)];
+            assert_eq!(asked(&config, "/mcp", &twice), Err(Refusal::NoHost), "{other}");
+            let uri = format!("http://{other}/mcp");
+            assert_eq!(asked(&config, &uri, &[("host", "localhost:80")]), Err(Refusal::NoHost), "{other}");
+        }
+        for uri in ["http://evil.example@localhost/mcp", "http://evil.example:80@localhost:80/mcp"] {
+            assert_eq!(asked(&config, uri, &[]), Err(Refusal::NoHost), "{uri}");
+        }
+        for host in ["localhost", "localhost:", "localhost.", "localhost.:80", "LOCALHOST:65535", "[::1]:80", "[0::1]"] {
+            assert_eq!(asked(&config, "/mcp", &[("host", host)]), Ok(()), "{host}");
+        }
+        assert_eq!(asked(&config, "http://LocalHost:80/mcp", &[("host", "localhost:80")]), Ok(()));
     }
 
     #[test]

@@ -11,11 +11,10 @@
 use axum::http::{HeaderMap, HeaderName};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::Value;
 
 use super::accept;
 use crate::server::client::Client;
-use crate::server::message::{Message, Said};
+use crate::server::message::{Kind, Message, Said};
 use crate::server::revision::Revision;
 
 /// The header that says which revision the client speaks.
@@ -24,6 +23,18 @@ pub(super) const PROTOCOL_VERSION: &str = "mcp-protocol-version";
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 /// The header that says which resource is read.
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
+
+/// The methods that are about something that has a name: those of rmcp.
+const NAMED: [&str; 8] = [
+    "resources/read",
+    "resources/subscribe",
+    "resources/unsubscribe",
+    "tools/call",
+    "prompts/get",
+    "tasks/get",
+    "tasks/update",
+    "tasks/cancel",
+];
 
 /// The revision that a request of that client, if it has a session, is to be answered in; none if it is not in order.
 pub(super) fn revision(headers: &HeaderMap, message: &Message, client: Option<&Client>) -> Option<Revision> {
@@ -50,13 +61,15 @@ fn agree(headers: &HeaderMap, message: &Message) -> bool {
         let mut values = headers.get_all(name).iter();
         values.next().filter(|_| values.next().is_none()).and_then(|value| value.to_str().ok())
     };
-    let method = message.value.get("method").and_then(Value::as_str);
-    if method.is_none() || one(METHOD) != method {
+    let Kind::Request { method, params, .. } = &message.kind else { return false };
+    if one(METHOD) != Some(method) {
         return false;
     }
-    // Of the methods that are answered here, one alone is about something that has a name.
-    method != Some("resources/read")
-        || one(NAME).and_then(decoded).as_deref() == message.params().get("uri").and_then(Value::as_str)
+    match params {
+        Ok(params) => !NAMED.contains(&method.as_str()) || one(NAME).and_then(decoded).as_deref() == params.name(),
+        // It has none that could be repeated.
+        Err(_) => true,
+    }
 }
 
 /// The text of a header, which may be in base64 because it could not be sent otherwise (MCP 2026-07-28, "Standard Request
@@ -70,7 +83,7 @@ fn decoded(header: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::server::message::{self, Sent};
@@ -83,7 +96,7 @@ mod tests {
     fn of(meta: &Value, headers: &[(&'static str, &str)]) -> Option<Revision> {
         let params = json!({ "uri": URI, "_meta": meta });
         let text = json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": params }).to_string();
-        let Ok(Sent::One(message)) = message::read(text.as_bytes(), None) else { panic!("{text}") };
+        let Ok(Sent::One(message)) = message::read(text.as_bytes(), None, &[]) else { panic!("{text}") };
         let mut map = HeaderMap::new();
         map.insert("accept", accept::BOTH);
         for (name, value) in headers {
@@ -148,7 +161,7 @@ mod tests {
     fn a_client_that_does_not_accept_both_kinds_of_answer_is_out_of_order() {
         let message =
             json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/list", "params": { "_meta": meta("2025-11-25") } });
-        let Ok(Sent::One(message)) = message::read(message.to_string().as_bytes(), None) else { panic!("{message}") };
+        let Ok(Sent::One(message)) = message::read(message.to_string().as_bytes(), None, &[]) else { panic!("{message}") };
         let mut headers = HeaderMap::new();
         headers.insert(PROTOCOL_VERSION, "2025-11-25".parse().unwrap());
         headers.insert("accept", "application/json".parse().unwrap());

@@ -12,6 +12,9 @@ use tokio_util::codec::Decoder;
 /// The longest line that is read, in bytes: what clients of the official SDKs take too.
 const MAX_LINE: usize = 16 << 20;
 
+/// The largest buffer that is kept from one line to the next.
+const MAX_KEPT: usize = 64 << 10;
+
 /// A line that was read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
@@ -79,6 +82,13 @@ impl Decoder for Lines {
         }
         self.searched = 0;
         Ok(self.line(source.split()))
+    }
+}
+
+/// Gives back the memory of a buffer that a long line has made large, once the line is gone.
+pub(super) fn shrink(buffer: &mut BytesMut) {
+    if buffer.capacity() > MAX_KEPT && buffer.len() <= MAX_KEPT {
+        *buffer = BytesMut::from(buffer.as_ref());
     }
 }
 

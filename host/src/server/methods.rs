@@ -1,0 +1,51 @@
+//! Which methods this server has, in each revision, and what is said of one that it has not.
+
+use rmcp::ErrorData;
+use rmcp::model::ErrorCode;
+
+use super::params::clip;
+use super::revision::Revision;
+use crate::config::{Announced, Extension};
+use crate::host::Host;
+
+/// The most of a method's name that an error repeats.
+const MAX_SHOWN: usize = 64;
+
+/// Whether there is a method of that name in that revision.
+pub(super) fn has(host: &Host, revision: Revision, method: &str) -> bool {
+    of(host, revision).any(|name| name == method)
+}
+
+/// That there is no such method, and which there are.
+pub(super) fn unknown(host: &Host, revision: Revision, method: &str) -> ErrorData {
+    let (method, revision_name) = (clip(method, MAX_SHOWN), revision.name());
+    let known = of(host, revision).collect::<Vec<_>>().join(", ");
+    let message = format!("method not found: `{method}`; in revision {revision_name} this server has {known}");
+    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, message, None)
+}
+
+/// The names of all methods in that revision.
+fn of(host: &Host, revision: Revision) -> impl Iterator<Item = &'static str> {
+    let server = &host.config().server;
+    let announces = |what| server.announce.contains(&what);
+    let has_on = |extension| server.extensions.contains(&extension);
+    let groups: [(bool, &[&str]); 9] = [
+        (revision.has_sessions(), &["initialize", "ping"]),
+        (!revision.has_sessions(), &["server/discover"]),
+        (true, &["resources/list", "resources/templates/list", "resources/read"]),
+        (has_on(Extension::Sep2093), &["resources/metadata"]),
+        (
+            has_on(Extension::Sep2640DirectoryRead) && revision.has_extensions(),
+            &["resources/directory/read", "skills/list", "skills/get"],
+        ),
+        (revision.has_sessions() && host.is_watching(), &["resources/subscribe", "resources/unsubscribe"]),
+        (!revision.has_sessions(), &["subscriptions/listen"]),
+        (true, &["completion/complete"]),
+        (revision.has_logging(), &["logging/setLevel"]),
+    ];
+    let announced: [(bool, &[&str]); 2] = [
+        (announces(Announced::Prompts), &["prompts/list", "prompts/get"]),
+        (announces(Announced::Tools), &["tools/list", "tools/call"]),
+    ];
+    groups.into_iter().chain(announced).filter(|(is_there, _)| *is_there).flat_map(|(_, names)| names.iter().copied())
+}

@@ -1,0 +1,190 @@
+//! Types that read one JSON value within bounds, whatever it is.
+//!
+//! serde's own types allocate by what is sent: a `String` takes all of a text, and an error about a wrong type repeats the text
+//! that stands there, escaped. These look at the raw text of the value first, which costs nothing, as it is a slice of the
+//! message, and decode it only if its length allows that it is accepted. A character takes at most six bytes of JSON
+//! (`\u0001`), so a text of more than six times the maximum is known to be too long.
+//!
+//! | type | reads | of a longer or larger value |
+//! |---|---|---|
+//! | [`Text`] | a string | an error |
+//! | [`Clipped`] | a string | its beginning |
+//! | [`Member`] | any type of serde | an error if it is a long string; other types bound themselves |
+//! | [`Object`], [`Objects`] | whether it is an object, an object of objects | nothing is kept |
+
+use std::fmt;
+
+use serde::de::{DeserializeOwned, Error, Expected, IgnoredAny, MapAccess, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+/// The longest text that an error repeats, in bytes.
+const MAX_SHOWN: usize = 64;
+/// The most bytes of JSON that one byte of a text takes.
+const MAX_ESCAPE: usize = 6;
+/// What stands for a text that is too long to be looked at.
+const TOO_LONG: &str = "…";
+
+/// A string of at most `MAX` bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::server) struct Text<const MAX: usize>(pub(in crate::server) String);
+
+/// A string, cut to about `MAX` bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::server) struct Clipped<const MAX: usize>(pub(in crate::server) String);
+
+/// A value of a type that is no string, and of which nothing that is bounded otherwise is kept: a long string is refused
+/// without being repeated.
+#[derive(Clone, Debug)]
+pub(in crate::server) struct Member<T>(pub(in crate::server) T);
+
+/// Any object.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::server) struct Object;
+
+/// An object whose members are objects.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::server) struct Objects;
+
+/// A type whose values and errors are bounded, whatever is read.
+pub(in crate::server) trait Bounded: DeserializeOwned {}
+
+impl<const MAX: usize> Bounded for Text<MAX> {}
+impl<const MAX: usize> Bounded for Clipped<MAX> {}
+impl<T: DeserializeOwned> Bounded for Member<T> {}
+
+/// Whether a value is there, `null` among them. To be used with `default` and `deserialize_with`: an `Option` takes `null` for
+/// an absent value.
+pub(in crate::server) fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(value).map(Some)
+}
+
+/// Reads a raw value; `null` is none. The error says nothing of lines and columns, which nobody could count in a message.
+pub(in crate::server) fn optional<T: Bounded>(raw: &RawValue) -> Result<Option<T>, String> {
+    serde_json::from_str(raw.get()).map_err(|error| without_position(&error))
+}
+
+/// The same of a value that must be there.
+pub(in crate::server) fn required<T: Bounded>(raw: &RawValue) -> Result<T, String> {
+    serde_json::from_str(raw.get()).map_err(|error| without_position(&error))
+}
+
+/// The beginning of a text.
+pub(in crate::server) fn clip(text: &str, max: usize) -> String {
+    match text.split_at_checked(text.floor_char_boundary(max)) {
+        Some((beginning, rest)) if !rest.is_empty() => format!("{beginning}{TOO_LONG}"),
+        _ => text.to_owned(),
+    }
+}
+
+/// What an error says, without where.
+pub(in crate::server) fn without_position(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let position = format!(" at line {} column {}", error.line(), error.column());
+    text.strip_suffix(&position).map(str::to_owned).unwrap_or(text)
+}
+
+fn is_string(raw: &RawValue) -> bool {
+    raw.get().starts_with('"')
+}
+
+/// The text of a raw string; none if it is longer than so many bytes. Anything but a string is an error.
+fn decoded<E: Error>(raw: &RawValue, max: usize) -> Result<Option<String>, E> {
+    if is_string(raw) && raw.get().len() > max.saturating_mul(MAX_ESCAPE).saturating_add(2) {
+        return Ok(None);
+    }
+    serde_json::from_str(raw.get()).map(Some).map_err(|error| E::custom(without_position(&error)))
+}
+
+/// That something else than a string was expected.
+fn no_string(raw: &RawValue, expected: &dyn Expected) -> String {
+    // The text is no longer than it may be, or not shown.
+    let text = decoded::<serde_json::Error>(raw, MAX_SHOWN).ok().flatten().unwrap_or_else(|| TOO_LONG.to_owned());
+    serde::de::value::Error::invalid_type(Unexpected::Str(&text), expected).to_string()
+}
+
+impl<'de, const MAX: usize> Deserialize<'de> for Text<MAX> {
+    fn deserialize<D: Deserializer<'de>>(value: D) -> Result<Self, D::Error> {
+        let raw = <&RawValue>::deserialize(value)?;
+        match decoded(raw, MAX)? {
+            Some(text) if text.len() <= MAX => Ok(Self(text)),
+            _ => Err(D::Error::custom(format_args!("expected a string of at most {MAX} bytes, found a longer one"))),
+        }
+    }
+}
+
+impl<'de, const MAX: usize> Deserialize<'de> for Clipped<MAX> {
+    fn deserialize<D: Deserializer<'de>>(value: D) -> Result<Self, D::Error> {
+        let raw = <&RawValue>::deserialize(value)?;
+        let text = decoded(raw, MAX)?;
+        Ok(Self(text.map_or_else(|| TOO_LONG.to_owned(), |text| clip(&text, MAX))))
+    }
+}
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Member<T> {
+    fn deserialize<D: Deserializer<'de>>(value: D) -> Result<Self, D::Error> {
+        let raw = <&RawValue>::deserialize(value)?;
+        let is_long = is_string(raw) && raw.get().len() > MAX_SHOWN;
+        // An error about this string has the words of one about that.
+        let text = if is_long { "\"…\"" } else { raw.get() };
+        serde_json::from_str(text).map(Self).map_err(|error| D::Error::custom(without_position(&error)))
+    }
+}
+
+/// Reads an object of values that nobody looks at.
+struct AnyObject;
+
+impl<'de> Visitor<'de> for AnyObject {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a map")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
+        while members.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(())
+    }
+}
+
+impl<'de> Deserialize<'de> for Object {
+    fn deserialize<D: Deserializer<'de>>(value: D) -> Result<Self, D::Error> {
+        let raw = <&RawValue>::deserialize(value)?;
+        match raw.get().starts_with('{') {
+            // That it is well-formed has been found when it was taken for a value.
+            true => Ok(Self),
+            false if is_string(raw) => Err(D::Error::custom(no_string(raw, &AnyObject))),
+            false => {
+                let error = serde_json::Deserializer::from_str(raw.get()).deserialize_map(AnyObject);
+                let error = error.err().map(|error| without_position(&error)).unwrap_or_default();
+                Err(D::Error::custom(error))
+            }
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Objects {
+    fn deserialize<D: Deserializer<'de>>(value: D) -> Result<Self, D::Error> {
+        struct Members;
+
+        impl<'de> Visitor<'de> for Members {
+            type Value = Objects;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a map")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Objects, A::Error> {
+                while members.next_entry::<IgnoredAny, Object>()?.is_some() {}
+                Ok(Objects)
+            }
+        }
+
+        let raw = <&RawValue>::deserialize(value)?;
+        if is_string(raw) {
+            return Err(D::Error::custom(no_string(raw, &Members)));
+        }
+        let read = serde_json::Deserializer::from_str(raw.get()).deserialize_map(Members);
+        read.map_err(|error| D::Error::custom(without_position(&error)))
+    }
+}

@@ -1,0 +1,120 @@
+//! The members that hold many values: the resources of `subscriptions/listen`, and the values of variables that are known.
+//!
+//! They are kept up to a number and a sum of bytes, whatever is sent.
+
+use std::fmt;
+
+use serde::de::{Error, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use super::Text;
+use super::bounded::Member;
+use crate::uri::MAX_URI_LEN;
+use crate::watch::Subscriber;
+
+/// The most variables that have values already; no template has as many.
+pub(super) const MAX_KNOWN: usize = 64;
+/// The most bytes of the URIs of one `subscriptions/listen`. rmcp compares each of them with each, several times.
+pub(super) const MAX_LISTEN: usize = 256 << 10;
+
+/// What a client wants to be told on the stream of `subscriptions/listen`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "SubscriptionFilter")]
+pub(in crate::server) struct Listen {
+    /// That what is listed has changed.
+    pub(in crate::server) listing: Option<bool>,
+    /// Which resources have changed.
+    pub(in crate::server) resources: Option<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SubscriptionFilter {
+    resources_list_changed: Option<Member<bool>>,
+    resource_subscriptions: Option<Member<Uris>>,
+}
+
+/// URIs, as many as are kept.
+struct Uris(Vec<String>);
+
+/// Variables and their values.
+#[derive(Debug)]
+pub(super) struct Known(pub(super) Vec<(String, String)>);
+
+impl From<SubscriptionFilter> for Listen {
+    fn from(filter: SubscriptionFilter) -> Self {
+        Self {
+            listing: filter.resources_list_changed.map(|Member(changed)| changed),
+            resources: filter.resource_subscriptions.map(|Member(Uris(uris))| uris),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Uris {
+    fn deserialize<D: Deserializer<'de>>(value: D) -> Result<Self, D::Error> {
+        struct Elements;
+
+        impl<'de> Visitor<'de> for Elements {
+            type Value = Uris;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a sequence")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Uris, A::Error> {
+                let (mut uris, mut bytes) = (Vec::new(), 0_usize);
+                while let Some(raw) = elements.next_element::<&RawValue>()? {
+                    let room = MAX_LISTEN.saturating_sub(bytes).min(MAX_URI_LEN);
+                    let is_full = uris.len() >= Subscriber::MAX_RESOURCES || raw.get().len() > MAX_LISTEN;
+                    if raw.get().starts_with('"') && is_full {
+                        continue;
+                    }
+                    match serde_json::from_str::<String>(raw.get()) {
+                        Ok(uri) if uri.len() <= room => {
+                            bytes = bytes.saturating_add(uri.len());
+                            uris.push(uri);
+                        }
+                        Ok(_) => {}
+                        Err(error) => return Err(A::Error::custom(super::without_position(&error))),
+                    }
+                }
+                Ok(Uris(uris))
+            }
+        }
+
+        value.deserialize_seq(Elements)
+    }
+}
+
+impl<'de> Deserialize<'de> for Known {
+    fn deserialize<D: Deserializer<'de>>(value: D) -> Result<Self, D::Error> {
+        struct Members;
+
+        impl<'de> Visitor<'de> for Members {
+            type Value = Known;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a map")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Known, A::Error> {
+                let mut known = Vec::<(String, String)>::new();
+                type Value = Text<MAX_URI_LEN>;
+                while let Some((Text::<MAX_URI_LEN>(name), Text(value))) = members.next_entry::<Value, Value>()? {
+                    if known.iter().any(|(other, _)| *other == name) {
+                        return Err(A::Error::custom("expected each argument once"));
+                    }
+                    if known.len() == MAX_KNOWN {
+                        let reason = format_args!("expected at most {MAX_KNOWN} arguments, found more");
+                        return Err(A::Error::custom(reason));
+                    }
+                    known.push((name, value));
+                }
+                Ok(Known(known))
+            }
+        }
+
+        value.deserialize_map(Members)
+    }
+}

@@ -1,0 +1,85 @@
+//! Messages for rmcp, written anew from what was kept of them.
+//!
+//! rmcp reads a message into a tree of values several times over, and keeps what a client says of itself for as long as its
+//! session lives. So it is given no message as it was sent, but one of the members that the host or rmcp asks for, each within
+//! its bounds: some hundred bytes, or what [`params`](super::params) says of `subscriptions/listen`.
+//!
+//! Parameters that are malformed are replaced by none, or by some that rmcp takes for none: whoever answers the request
+//! finds beside it what is wrong ([`Malformed`](super::params::Malformed)).
+
+use serde_json::{Map, Value, json};
+
+use super::message::{Kind, Message};
+use super::params::{CLIENT_CAPABILITIES, Client, Meta, PROTOCOL_VERSION, Params};
+
+/// The message as rmcp gets it; none if it cannot make sense of it.
+pub(super) fn to_json(message: &Message) -> Option<Vec<u8>> {
+    let value = match &message.kind {
+        Kind::Request { id, method, params } => {
+            let params = match (message.meta.is_sound, params) {
+                (false, _) => json!([]),
+                (true, Ok(params)) => Value::Object(with_meta(members(params), &message.meta)),
+                (true, Err(_)) => Value::Object(with_meta(Map::new(), &message.meta)),
+            };
+            json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
+        }
+        Kind::Notification { method, cancels: Some(id) } => {
+            json!({ "jsonrpc": "2.0", "method": method, "params": { "requestId": id } })
+        }
+        Kind::Notification { method, cancels: None } => json!({ "jsonrpc": "2.0", "method": method }),
+        Kind::Answer { id, is_error: true } => {
+            json!({ "jsonrpc": "2.0", "id": id, "error": { "code": 0, "message": "" } })
+        }
+        Kind::Answer { id: Some(id), is_error: false } => json!({ "jsonrpc": "2.0", "id": id, "result": {} }),
+        Kind::Answer { id: None, is_error: false } => return None,
+    };
+    serde_json::to_vec(&value).ok()
+}
+
+fn with_meta(mut members: Map<String, Value>, meta: &Meta) -> Map<String, Value> {
+    let version = meta.version.as_ref().map(|version| (PROTOCOL_VERSION.to_owned(), json!(version)));
+    let capabilities = meta.has_capabilities.then(|| (CLIENT_CAPABILITIES.to_owned(), json!({})));
+    let meta: Map<_, _> = version.into_iter().chain(capabilities).collect();
+    if !meta.is_empty() {
+        members.insert("_meta".to_owned(), Value::Object(meta));
+    }
+    members
+}
+
+fn members(params: &Params) -> Map<String, Value> {
+    let members: Vec<(&str, Option<Value>)> = match params {
+        Params::Nothing => Vec::new(),
+        Params::Initialize(initialize) => vec![
+            ("protocolVersion", Some(json!(initialize.version))),
+            ("capabilities", Some(json!({}))),
+            ("clientInfo", Some(client_info(&initialize.client))),
+        ],
+        Params::Page { uri: _, cursor } => vec![("cursor", cursor.as_ref().map(|cursor| json!(cursor)))],
+        Params::Resource { uri, cursor: _ } => vec![("uri", Some(json!(uri)))],
+        Params::Complete(complete) => {
+            let reference = match &complete.template {
+                Some(template) => json!({ "type": "ref/resource", "uri": template }),
+                None => json!({ "type": "ref/prompt", "name": "" }),
+            };
+            let (name, value) = &complete.argument;
+            vec![("ref", Some(reference)), ("argument", Some(json!({ "name": name, "value": value })))]
+        }
+        Params::Listen(listen) => {
+            let listing = listen.listing.map(|listing| ("resourcesListChanged".to_owned(), json!(listing)));
+            let resources = listen.resources.as_ref().map(|uris| ("resourceSubscriptions".to_owned(), json!(uris)));
+            let notifications: Map<_, _> = listing.into_iter().chain(resources).collect();
+            vec![("notifications", Some(Value::Object(notifications)))]
+        }
+        Params::Level(level) => vec![("level", Some(json!(level)))],
+        Params::Named { member, name } => vec![(member, name.as_ref().map(|name| json!(name)))],
+    };
+    members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}
+
+fn client_info(client: &Client) -> Value {
+    let mut info = json!({ "name": client.name, "version": client.version });
+    if let (Some(title), Some(members)) = (&client.title, info.as_object_mut()) {
+        members.insert("title".to_owned(), json!(title));
+    }
+    info
+}
