@@ -2,12 +2,15 @@
 //!
 //! The path `docs.rs/serde/?a=b` stands for `https://docs.rs/serde/?a=b`: the first segment is the host, with a port where
 //! it has one. The scheme is never the client's: it is `https`, but for the hosts that the config names as plain.
-//! An address is in one form: its host in lower case, without the port that its scheme has anyway, and never without a
-//! path.
+//! An address is in one form: its host in lower case and without a dot at its end, an IP address as programs write it, no port
+//! that its scheme has anyway, and never without a path. Clients are served that one form and told it where they use
+//! another ([`Address::of_resource`]), so that a rule for one URI is a rule for the page. What stands in pages, redirects and
+//! the config is brought into it.
 
 use crate::settings::PlainHosts;
 use iri_string::types::{UriAbsoluteStr, UriReferenceStr, UriStr};
 use mcp_provider::{Failure, Result, path};
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// The most bytes of a URL.
 const LONGEST: usize = 8192;
@@ -24,7 +27,21 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// What a path below the mount stands for.
+    /// What a client's path below the mount stands for.
+    ///
+    /// # Errors
+    ///
+    /// As [`parse`](Self::parse), and when it is another spelling of an address's path.
+    pub(crate) fn of_resource(path: &str, plain: &PlainHosts) -> Result<Self> {
+        let address = Self::parse(path, plain)?;
+        let canonical = address.path();
+        if canonical == path {
+            return Ok(address);
+        }
+        Err(Failure::invalid(format!("expected `{canonical}`, the one spelling of this address, found `{path}`")))
+    }
+
+    /// What a path stands for, however its host is spelled.
     ///
     /// # Errors
     ///
@@ -45,16 +62,16 @@ impl Address {
         };
         let port = match port.strip_prefix(':') {
             None if port.is_empty() => None,
-            Some(port) => Some(port.parse::<u16>().ok()?),
-            None => return None,
+            Some(port) if port.bytes().all(|byte| byte.is_ascii_digit()) => {
+                Some(port.parse::<u16>().ok().filter(|port| *port > 0)?)
+            }
+            _ => return None,
         };
-        if !is_host(host) {
-            return None;
-        }
-        let with_port = port.map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
-        let is_plain = plain.contains(&with_port) || (port == Some(80) && plain.contains(host));
+        let host = canonical_host(host)?;
+        let with_port = port.map_or_else(|| host.clone(), |port| format!("{host}:{port}"));
+        let is_plain = plain.contains(&with_port) || (port == Some(80) && plain.contains(&host));
         let usual = if is_plain { 80 } else { 443 };
-        let authority = if port == Some(usual) { host.to_owned() } else { with_port };
+        let authority = if port == Some(usual) { host } else { with_port };
         let rest = if rest.starts_with('/') { rest.to_owned() } else { format!("/{rest}") };
         let address = Self { authority, rest, is_plain };
         let url = address.url();
@@ -119,18 +136,27 @@ pub(crate) fn absolute(base: &str, reference: &str) -> Option<String> {
     Some(reference.resolve_against(UriAbsoluteStr::new(base).ok()?).to_string())
 }
 
-/// Whether it is a name or an address as URLs have them.
-fn is_host(host: &str) -> bool {
-    match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
-        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
-        None => {
-            let is_label = |label: &str| {
-                (1..=63).contains(&label.len())
-                    && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
-            };
-            host.len() <= 253 && host.strip_suffix('.').unwrap_or(host).split('.').all(is_label)
-        }
+/// The one spelling of a host in lower case; none if it is no name and no address. What ends in a number is an address in
+/// four decimal parts or nothing: `127.1` and `0x7f000001` are addresses to some programs, and names to others.
+fn canonical_host(host: &str) -> Option<String> {
+    if let Some(address) = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+        return address.parse::<Ipv6Addr>().ok().map(|address| format!("[{address}]"));
     }
+    let name = host.strip_suffix('.').unwrap_or(host);
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+    };
+    if name.len() > 253 || !name.split('.').all(is_label) {
+        return None;
+    }
+    let last = name.rsplit('.').next().unwrap_or_default();
+    let is_hexadecimal = last.strip_prefix("0x").is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    let is_number = is_hexadecimal || last.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number && name.parse::<Ipv4Addr>().is_err() {
+        return None;
+    }
+    Some(name.to_owned())
 }
 
 #[cfg(test)]
@@ -176,6 +202,32 @@ mod tests {
             assert_eq!(parse(path).unwrap().path(), expected);
         }
         assert_eq!(parse("docs.rs:80/a").unwrap().path(), "docs.rs:80/a");
+    }
+
+    #[test]
+    fn one_spelling_of_an_address_is_served_and_the_others_say_which() {
+        for (path, canonical) in [
+            ("docs.rs", "docs.rs/"),
+            ("docs.rs?q", "docs.rs/?q"),
+            ("docs.rs./a", "docs.rs/a"),
+            ("docs.rs.:443/a", "docs.rs/a"),
+            ("docs.rs:443/a", "docs.rs/a"),
+            ("docs.rs:0443/a", "docs.rs/a"),
+            ("docs.rs:08443/a", "docs.rs:8443/a"),
+            ("Docs.rs/a", "docs.rs/a"),
+            ("plain.example:80/a", "plain.example/a"),
+            ("[0:0::1]/a", "[::1]/a"),
+            ("[::FFFF:7f00:1]/a", "[::ffff:127.0.0.1]/a"),
+        ] {
+            let Err(Failure::InvalidRequest(said)) = Address::of_resource(path, &plain()) else { panic!("{path}") };
+            assert!(said.contains(&format!("expected `{canonical}`")), "{path}: {said}");
+            assert_eq!(Address::of_resource(canonical, &plain()).unwrap().path(), canonical);
+        }
+        for path in ["docs.rs:/a", "docs.rs:+80/a", "docs.rs:0/a", "docs.rs../a", "127.1/a", "2130706433/a", "0x7f.1/a", "a.0x7f/"] {
+            assert!(Address::of_resource(path, &plain()).is_err(), "{path}");
+        }
+        // What stands behind the host is the origin's affair: two slashes are two.
+        assert_eq!(Address::of_resource("docs.rs//x", &plain()).unwrap().url(), "https://docs.rs//x");
     }
 
     #[test]
@@ -236,6 +288,7 @@ mod tests {
         #[test]
         fn an_address_comes_back_from_its_path(path in "[a-z\\[\\]:0-9.%@/?é ]{0,20}") {
             if let Some(address) = parse(&path) {
+                prop_assert_eq!(Address::of_resource(&address.path(), &plain()), Ok(address.clone()));
                 prop_assert_eq!(parse(&address.path()), Some(address));
             }
         }

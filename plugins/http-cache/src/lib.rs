@@ -15,6 +15,7 @@ mod page;
 mod present;
 mod settings;
 mod sitemap;
+mod snapshot;
 mod store;
 
 pub use clock::{Clock, HostClock};
@@ -77,14 +78,14 @@ impl Provider for HttpCache {
     }
 
     fn read(&self, path: &str) -> Result<Vec<Contents>> {
-        let address = Address::parse(path, &self.settings.plain)?;
+        let address = Address::of_resource(path, &self.settings.plain)?;
         let page = self.cache.fetch(&address, Want::Body, self.cache.deadline())?;
         let entry = present::entry(path, &address, &page, &self.cache, &self.settings);
         Ok(present::contents(&entry, page, &self.settings))
     }
 
     fn stat(&self, path: &str) -> Result<Entry> {
-        let address = Address::parse(path, &self.settings.plain)?;
+        let address = Address::of_resource(path, &self.settings.plain)?;
         let page = self.cache.fetch(&address, Want::Entry, self.cache.deadline())?;
         Ok(present::entry(path, &address, &page, &self.cache, &self.settings))
     }

@@ -18,6 +18,9 @@ const TIMEOUT_MS: &str = "timeout-ms";
 const KEYS: [&str; 9] =
     [SEEDS, SITEMAPS, PLAIN_HTTP, FORMATS, BUCKET, MAX_BODY_BYTES, MAX_STALE_SECONDS, CHECK_SECONDS, TIMEOUT_MS];
 
+/// The longest path of a page that is listed; one fits into a cursor.
+pub(crate) const LONGEST: usize = 2048;
+
 /// A form in which a page of HTML is offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
@@ -105,7 +108,10 @@ fn list(config: &Config, key: &str) -> Result<Option<Vec<String>>> {
 fn address(key: &str, page: &str, rest: &str, plain: &PlainHosts) -> Result<Address> {
     let path = page.strip_prefix("https://").or_else(|| page.strip_prefix("http://")).unwrap_or(page);
     let whole = if path.contains('/') { path.to_owned() } else { format!("{path}{rest}") };
-    Address::parse(&whole, plain).map_err(|_| fault(key, "pages such as `docs.rs/serde/`", &Value::from(page)))
+    let address = Address::parse(&whole, plain).ok().filter(|address| address.path().len() <= LONGEST);
+    address.ok_or_else(|| {
+        fault(key, &format!("pages such as `docs.rs/serde/`, of at most {LONGEST} bytes"), &Value::from(page))
+    })
 }
 
 fn formats(names: &[String]) -> Result<Vec<Format>> {

@@ -2,11 +2,12 @@
 //!
 //! The token has one hash for the default listing (the names, sizes and times of all files) and one for each watched path:
 //! of a file its size and time, of a folder those of the files directly in it and the names of its folders; a collection changes
-//! with any file. So no file is opened. Up to [`MOST_WATCHED`] watched paths have a hash of their own; with more, there is one hash for all,
+//! with any file. Of a folder or listing of more than [`MAX_LOOKED_AT`] files, those behind them count with their names only: that
+//! they come and go is told, and a change of one to those who watch that one. So no file is opened. Up to [`MOST_WATCHED`] watched paths have a hash of their own; with more, there is one hash for all,
 //! and when it changes, all of them are said to have changed. A path that the token does not know is said to have changed,
 //! too. The hash is that of the standard library, which may be another in another build: then everything has changed once.
 
-use crate::folder::{Folder, Item, Kind};
+use crate::folder::{Folder, Item, Kind, Reach, Walk};
 use crate::place::Place;
 use mcp_provider::{Changes, Result};
 use std::collections::BTreeMap;
@@ -14,6 +15,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// How many watched paths have a hash of their own in a token, which thereby stays below 65536 bytes.
 const MOST_WATCHED: usize = 1900;
+
+/// How many files of a folder are looked at, which costs far more than to go through their names.
+const MAX_LOOKED_AT: usize = 20_000;
 
 /// The first letters of a token, to tell it from those of other versions.
 const VERSION: &str = "n1";
@@ -55,8 +59,7 @@ enum Watched {
 
 impl State {
     fn now(folder: &Folder, watched: &[String]) -> Result<Self> {
-        let files = folder.files()?;
-        let listing = hash(&files.iter().map(|names| folder.look(names).ok().map(fingerprint)).collect::<Vec<_>>());
+        let listing = hash_of_all(folder, folder.files("", "", Reach::ALL)?)?;
         let state = |path: &String| state_of(folder, path, listing);
         let each: BTreeMap<u64, u64> = watched.iter().map(|path| (hash(path), state(path))).collect();
         let watched = if each.len() <= MOST_WATCHED { Watched::Each(each) } else { Watched::Together(hash(&each)) };
@@ -107,10 +110,26 @@ fn state_of(folder: &Folder, path: &str, listing: u64) -> u64 {
     match item.kind {
         Kind::File => hash(&fingerprint(item)),
         Kind::Folder => {
-            let children = folder.children(&names).unwrap_or_default();
-            hash(&children.iter().map(|names| folder.look(names).ok().map(fingerprint)).collect::<Vec<_>>())
+            let children = folder.children(&names, "", Reach::ALL);
+            children.and_then(|children| hash_of_all(folder, children)).unwrap_or_default()
         }
     }
+}
+
+/// One hash for all that a walk comes to. The first [`MAX_LOOKED_AT`] count with their sizes and times, the others with their
+/// names.
+fn hash_of_all(folder: &Folder, mut walk: Walk<'_>) -> Result<u64> {
+    let mut hasher = DefaultHasher::new();
+    let mut count = 0_usize;
+    while let Some(names) = walk.next_names()? {
+        count = count.saturating_add(1);
+        if count <= MAX_LOOKED_AT {
+            folder.look(&names).ok().map(fingerprint).hash(&mut hasher);
+        } else {
+            names.hash(&mut hasher);
+        }
+    }
+    Ok(hasher.finish())
 }
 
 /// What is seen of an item in what holds it. Of a folder that is no more than its name: what is in it is its own affair.

@@ -3,7 +3,7 @@
 //! There is no index, because nothing of an instance lasts: to know who has a tag, the front matter of every note is
 //! read. A page of a collection reads no further than the page needs.
 
-use crate::folder::Folder;
+use crate::folder::{Folder, Reach};
 use crate::front_matter::FrontMatter;
 use crate::note;
 use crate::place::Place;
@@ -28,6 +28,14 @@ impl Field {
         }
     }
 
+    /// Whether a note with this front matter has the value.
+    pub(crate) fn has(self, front_matter: &FrontMatter, value: &str) -> bool {
+        match self {
+            Self::Tags => front_matter.tags.iter().any(|tag| tag == value),
+            Self::Language => front_matter.language.as_deref() == Some(value),
+        }
+    }
+
     fn values(self, front_matter: FrontMatter) -> Vec<String> {
         match self {
             Self::Tags => front_matter.tags,
@@ -39,8 +47,9 @@ impl Field {
 /// All values in use, with how many notes have each, in order of the values.
 pub(crate) fn values(folder: &Folder, field: Field) -> Result<BTreeMap<String, usize>> {
     let mut values = BTreeMap::new();
-    for names in folder.files()? {
-        for value in values_of(folder, field, &names) {
+    let mut walk = folder.files("", "", Reach::ALL)?;
+    while let Some(names) = walk.next_names()? {
+        for value in front_matter(folder, &names).map(|read| field.values(read)).unwrap_or_default() {
             let count: &mut usize = values.entry(value).or_default();
             *count = count.saturating_add(1);
         }
@@ -50,25 +59,22 @@ pub(crate) fn values(folder: &Folder, field: Field) -> Result<BTreeMap<String, u
 
 /// Whether any note has this value.
 pub(crate) fn is_in_use(folder: &Folder, field: Field, value: &str) -> Result<bool> {
-    Ok(folder.files()?.iter().any(|names| has(folder, field, value, names)))
-}
-
-/// Whether this file is a note with this value.
-pub(crate) fn has(folder: &Folder, field: Field, value: &str, names: &str) -> bool {
-    values_of(folder, field, names).iter().any(|of_note| of_note == value)
-}
-
-fn values_of(folder: &Folder, field: Field, names: &str) -> Vec<String> {
-    if !note::is_note(names) {
-        return Vec::new();
-    }
-    match note::front_matter(folder, names) {
-        Ok(front_matter) => field.values(front_matter),
-        Err(failure) => {
-            log::warn!("{names:?} is left out of collections: {failure}");
-            Vec::new()
+    let mut walk = folder.files("", "", Reach::ALL)?;
+    while let Some(names) = walk.next_names()? {
+        if front_matter(folder, &names).is_some_and(|read| field.has(&read, value)) {
+            return Ok(true);
         }
     }
+    Ok(false)
+}
+
+/// What a note says of itself; none of what is no note, or cannot be read.
+pub(crate) fn front_matter(folder: &Folder, names: &str) -> Option<FrontMatter> {
+    if !note::is_note(names) {
+        return None;
+    }
+    let left_out = |failure: &_| log::warn!("{names:?} is left out of collections: {failure}");
+    note::front_matter(folder, names).inspect_err(left_out).ok()
 }
 
 /// The collection of all values of a field.

@@ -9,15 +9,17 @@ mod collection;
 mod folder;
 mod front_matter;
 mod index;
+mod listing;
 mod note;
 mod place;
 mod settings;
 
 use collection::Field;
-use folder::{Folder, Item, Kind};
+use folder::{Folder, Item, Kind, Reach, Walk};
+use listing::Cost;
 use mcp_provider::{
     Argument, Changes, Completion, Config, Contents, Entry, Failure, Info, Page, Provider, Result, Template, export,
-    keyset, log,
+    keyset, log, path,
 };
 use place::Place;
 use settings::Settings;
@@ -25,6 +27,9 @@ use settings::Settings;
 const FILE_TEMPLATE: &str = "{+path}";
 const TAG_TEMPLATE: &str = "tag/{tag}";
 const LANG_TEMPLATE: &str = "lang/{lang}";
+
+/// How many names of a folder are held at once while the notes of a collection are looked for.
+const COLLECTED_AT_ONCE: usize = 20_000;
 
 /// A folder of notes.
 #[derive(Debug)]
@@ -53,7 +58,10 @@ impl Provider for Notes {
     /// Without a parent: every file at any depth, in order of path.
     fn list(&self, parent: Option<&str>, cursor: Option<&str>, limit: usize) -> Result<Page> {
         match parent.map(Place::parse).transpose()? {
-            None => self.list_names(self.folder.files()?, cursor, limit),
+            None => {
+                let behind = listing::behind(cursor)?;
+                self.list_names(self.folder.files("", behind, Reach::page(limit))?, limit)
+            }
             Some(place) => self.list_place(&place, cursor, limit),
         }
     }
@@ -97,8 +105,7 @@ impl Provider for Notes {
             TAG_TEMPLATE => Field::Tags,
             LANG_TEMPLATE => Field::Language,
             _ => {
-                let files = self.folder.files()?.into_iter().map(|names| Place::Item(names).template_value());
-                return Ok(Completion::of(files.flatten(), &argument.value));
+                return Ok(Completion::of(self.files_below(&argument.value)?, &argument.value));
             }
         };
         let mut values: Vec<(String, usize)> = collection::values(&self.folder, field)?.into_iter().collect();
@@ -120,23 +127,28 @@ impl Notes {
             Place::Tags => self.list_values(Field::Tags, cursor, limit),
             Place::Languages => self.list_values(Field::Language, cursor, limit),
             Place::Item(names) if self.folder.look(names)?.kind == Kind::Folder => {
-                self.list_names(self.folder.children(names)?, cursor, limit)
+                let behind = listing::behind(cursor)?;
+                self.list_names(self.folder.children(names, behind, Reach::page(limit))?, limit)
             }
             _ => Err(Failure::invalid("expected the path of a folder or a collection to list, found that of a file")),
         }
     }
 
-    fn list_names(&self, names: Vec<String>, cursor: Option<&str>, limit: usize) -> Result<Page> {
-        keyset::page(names, cursor, limit, String::as_str)?.try_map(|names| Ok(self.entry_for_listing(&names)))
+    fn list_names(&self, walk: Walk<'_>, limit: usize) -> Result<Page> {
+        listing::page(walk, limit, |names, cost| self.entry_for_listing(names, cost))
     }
 
     fn list_collection(&self, field: Field, value: &str, cursor: Option<&str>, limit: usize) -> Result<Page> {
-        let page = keyset::scan(&self.folder.files()?, cursor, limit, String::as_str, |names| {
-            let is_in = collection::has(&self.folder, field, value, names);
-            Ok(if is_in { self.entry_for_listing(names) } else { None })
+        let walk = self.folder.files("", listing::behind(cursor)?, Reach::page(COLLECTED_AT_ONCE))?;
+        let page = listing::page(walk, limit, |names, cost| {
+            let front_matter = collection::front_matter(&self.folder, names)?;
+            cost.parsed(&front_matter);
+            let file = Some(names).filter(|_| field.has(&front_matter, value));
+            Some(note::described(&self.folder.look_for_listing(file?)?, &front_matter))
         })?;
         // A collection is there as long as something is in it.
-        if cursor.is_none() && page.entries.is_empty() { Err(Failure::NotFound) } else { Ok(page) }
+        let is_nothing = cursor.is_none() && page.next_cursor.is_none() && page.entries.is_empty();
+        if is_nothing { Err(Failure::NotFound) } else { Ok(page) }
     }
 
     fn list_values(&self, field: Field, cursor: Option<&str>, limit: usize) -> Result<Page> {
@@ -156,9 +168,42 @@ impl Notes {
     }
 
     /// What cannot be had is left out of a listing, so that it does not fail the rest.
-    fn entry_for_listing(&self, names: &str) -> Option<Entry> {
+    fn entry_for_listing(&self, names: &str, cost: &mut Cost) -> Option<Entry> {
         let item = self.folder.look_for_listing(names)?;
-        self.item_entry(&item).inspect_err(|failure| log::warn!("{names:?} is left out: {failure}")).ok()
+        if item.kind == Kind::Folder || !note::is_note(names) {
+            return self.item_entry(&item).ok();
+        }
+        match note::front_matter(&self.folder, names) {
+            Ok(front_matter) => {
+                cost.parsed(&front_matter);
+                Some(note::described(&item, &front_matter))
+            }
+            Err(failure @ (Failure::Denied(_) | Failure::NotFound)) => {
+                log::warn!("{names:?} is left out: {failure}");
+                None
+            }
+            Err(failure) => {
+                log::warn!("{names:?} is listed without what it says of itself: {failure}");
+                Some(listing::without_metadata(&item, &failure))
+            }
+        }
+    }
+
+    /// The files in the folder that was typed so far, at any depth, as values of `{+path}`.
+    fn files_below(&self, typed: &str) -> Result<Vec<String>> {
+        let folder = typed.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let is_there = matches!(Place::parse(&path::encode(folder)), Ok(Place::Item(names)) if names == folder);
+        // What is typed behind `file/` is the path of another folder: all are looked through for that.
+        let folder = if is_there { folder } else { "" };
+        let mut walk = match self.folder.files(folder, "", Reach::ALL) {
+            Ok(walk) => walk,
+            Err(_) => return Ok(Vec::new()),
+        };
+        let mut values = Vec::new();
+        while let Some(names) = walk.next_names()? {
+            values.extend(Place::Item(names).template_value());
+        }
+        Ok(values)
     }
 
     fn item_entry(&self, item: &Item) -> Result<Entry> {

@@ -6,6 +6,9 @@ use crate::place::Place;
 use mcp_provider::{Contents, Entry, Failure, Result, mime};
 use std::io::Read;
 
+/// How many bytes of a note that are only searched for the end of its front matter cost as much as one that is parsed.
+const SEARCHED: usize = 32;
+
 /// The MIME type of what has front matter.
 const MARKDOWN: &str = "text/markdown";
 
@@ -19,21 +22,27 @@ pub(crate) fn is_note(names: &str) -> bool {
 pub(crate) fn front_matter(folder: &Folder, names: &str) -> Result<FrontMatter> {
     let mut file = folder.file(names)?.take(MOST_BYTES);
     let mut beginning = Vec::new();
-    let mut buffer = [0; READ_BYTES];
-    loop {
-        let read = file.read(&mut buffer)?;
-        beginning.extend_from_slice(buffer.get(..read).unwrap_or_default());
-        // Whether a short read is the end is known only by another; usually it is not needed.
-        if let Some(front_matter) = FrontMatter::parse_beginning(&beginning, read == 0) {
-            return Ok(front_matter);
+    file.by_ref().take(READ_BYTES).read_to_end(&mut beginning)?;
+    let is_all = u64::try_from(beginning.len()).is_ok_and(|length| length < READ_BYTES);
+    let front_matter = match FrontMatter::parse_beginning(&beginning, is_all) {
+        Some(front_matter) => front_matter,
+        None => {
+            file.read_to_end(&mut beginning)?;
+            FrontMatter::parse_beginning(&beginning, true).unwrap_or_default()
         }
-    }
+    };
+    let searched = beginning.len().checked_div(SEARCHED).unwrap_or_default();
+    Ok(FrontMatter { cost: front_matter.cost.saturating_add(searched), ..front_matter })
 }
 
 /// A file as an entry.
 pub(crate) fn entry(folder: &Folder, file: &Item) -> Result<Entry> {
-    let entry = plain_entry(file);
-    if is_note(&file.names) { Ok(front_matter(folder, &file.names)?.describe(entry)) } else { Ok(entry) }
+    if is_note(&file.names) { Ok(described(file, &front_matter(folder, &file.names)?)) } else { Ok(plain_entry(file)) }
+}
+
+/// A note as an entry, with what it says of itself.
+pub(crate) fn described(file: &Item, front_matter: &FrontMatter) -> Entry {
+    front_matter.describe(plain_entry(file))
 }
 
 /// A file with its content, whole and unchanged.
@@ -63,7 +72,8 @@ pub(crate) fn read(folder: &Folder, file: &Item, most: u64) -> Result<Contents> 
     Ok(contents)
 }
 
-fn plain_entry(file: &Item) -> Entry {
+/// A file as an entry, without a look into it.
+pub(crate) fn plain_entry(file: &Item) -> Entry {
     let mut entry = Entry::new(Place::Item(file.names.clone()).path(), file.name()).size(file.size).subscribable();
     if let Some(mime) = mime::from_name(file.name()) {
         entry = entry.mime_type(mime);

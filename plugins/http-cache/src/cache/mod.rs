@@ -345,9 +345,9 @@ fn with_way(failure: Failure, from: &Address, at: &Address) -> Failure {
 /// How long an origin wants to be left alone: in seconds or until a date (RFC 9110, section 10.2.3).
 fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    let wait = match text.parse::<u64>() {
-        Ok(seconds) => Duration::from_secs(seconds),
-        Err(_) => httpdate::parse_http_date(text).ok()?.duration_since(now).unwrap_or_default(),
+    let wait = match rules::seconds(text) {
+        Some(seconds) => Duration::from_secs(seconds),
+        None => httpdate::parse_http_date(text).ok()?.duration_since(now).unwrap_or_default(),
     };
     Some(wait.min(LONGEST_HOLD))
 }

@@ -134,7 +134,7 @@ impl Response {
         }
         let said = directives(control).find(|(directive, _)| *directive == "stale-if-error");
         let most = match said {
-            Some((_, seconds)) => Duration::from_secs(seconds?.parse::<u64>().ok()?.min(MOST_SECONDS)),
+            Some((_, seconds)) => Duration::from_secs(self::seconds(seconds?)?),
             None => most,
         };
         let received = self.received();
@@ -195,7 +195,8 @@ fn in_form(headers: &HeaderMap, sent: SystemTime, received: SystemTime) -> Heade
     for name in &KEPT {
         let values: Vec<&str> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
         let value = match *name {
-            CACHE_CONTROL | PRAGMA => Some(values.join(", ").to_ascii_lowercase()),
+            CACHE_CONTROL => Some(within_seconds(&values.join(", ").to_ascii_lowercase())),
+            PRAGMA => Some(values.join(", ").to_ascii_lowercase()),
             VARY => Some(values.join(", ")),
             // That there is one counts, not what it says.
             SET_COOKIE => headers.contains_key(SET_COOKIE).then(String::new),
@@ -225,10 +226,28 @@ fn in_form(headers: &HeaderMap, sent: SystemTime, received: SystemTime) -> Heade
 
 /// How old a response is when it comes, in seconds (RFC 9111, section 4.2.3).
 fn initial_age(headers: &HeaderMap, made: Option<SystemTime>, sent: SystemTime, received: SystemTime) -> u64 {
-    let said = first(headers, &AGE).and_then(|age| age.trim().parse::<u64>().ok()).unwrap_or_default();
+    let said = first(headers, &AGE).and_then(|age| seconds(age.trim())).unwrap_or_default();
     let underway = received.duration_since(sent).unwrap_or_default().as_secs();
     let apparent = made.and_then(|made| received.duration_since(made).ok()).unwrap_or_default().as_secs();
     said.saturating_add(underway).max(apparent).min(MOST_SECONDS)
+}
+
+/// A number of seconds: any that is larger than a cache must know is that one, however many digits it has.
+pub(super) fn seconds(text: &str) -> Option<u64> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.parse::<u64>().unwrap_or(MOST_SECONDS).min(MOST_SECONDS))
+}
+
+/// Directives whose numbers of seconds are none that a cache need not know.
+fn within_seconds(control: &str) -> String {
+    let directive = |directive: &str| match directive.split_once('=') {
+        Some((name, argument)) => match seconds(argument.trim().trim_matches('"')) {
+            Some(MOST_SECONDS) => format!("{name}={MOST_SECONDS}"),
+            _ => directive.to_owned(),
+        },
+        None => directive.to_owned(),
+    };
+    control.split(',').map(directive).collect::<Vec<_>>().join(",")
 }
 
 /// A date in the format of today, whichever of the three it was in (RFC 9110, section 5.6.7).
@@ -292,6 +311,18 @@ mod tests {
         let expires = httpdate::fmt_http_date(at(30));
         assert_eq!(seconds(&page(&[("expires", &expires)]), 10), 20);
         assert_eq!(seconds(&page(&[]), 0), 0);
+    }
+
+    #[test]
+    fn a_number_that_no_computer_holds_is_a_very_long_time_and_not_none() {
+        for number in ["2147483649", "18446744073709551616", "\"99999999999999999999999999\""] {
+            assert_eq!(seconds(&page(&[("cache-control", &format!("max-age={number}"))]), 9), (1 << 31) - 9, "{number}");
+            assert_eq!(seconds(&page(&[("cache-control", &format!("max-age=1, s-maxage={number}"))]), 9), (1 << 31) - 9);
+            let until = page(&[("cache-control", &format!("max-age=1, stale-if-error={number}"))]).usable_until(Duration::ZERO);
+            assert_eq!(until, Some(at(1 + (1 << 31))));
+        }
+        assert_eq!(seconds(&page(&[("cache-control", "max-age=60"), ("age", "99999999999999999999")]), 0), 0);
+        assert_eq!(seconds(&page(&[("cache-control", "max-age=-1")]), 0), 0);
     }
 
     #[test]

@@ -120,7 +120,7 @@ impl<'a> Round<'a> {
         let HttpCache { cache, settings } = self.provider;
         let now = seconds(self.began);
         let addresses: Vec<Address> =
-            paths.iter().filter_map(|path| Address::parse(path, &settings.plain).ok()).collect();
+            paths.iter().filter_map(|path| Address::of_resource(path, &settings.plain).ok()).collect();
         if then.is_none_or(|then| then.next <= now) {
             let mut kept: Vec<_> =
                 addresses.iter().filter_map(|address| Some((cache.kept(address)?, address))).collect();
@@ -145,7 +145,7 @@ impl<'a> Round<'a> {
     /// The state of a page that is due; none if this round does no more.
     fn look(&self, path: &str, before: u64) -> Option<Watch> {
         let HttpCache { cache, settings } = self.provider;
-        let Ok(address) = Address::parse(path, &settings.plain) else {
+        let Ok(address) = Address::of_resource(path, &settings.plain) else {
             return Some(Watch { state: GONE, next: u64::from(u32::MAX) });
         };
         if !self.may_go_on() {

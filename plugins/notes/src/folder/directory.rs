@@ -4,12 +4,12 @@
 //! that is no UTF-8 is enough for; so there, WASI is asked directly, which goes on with the next.
 
 #[cfg(not(target_family = "wasm"))]
-pub(super) use native::entries;
+pub(super) use native::for_each;
 #[cfg(target_family = "wasm")]
-pub(super) use wasi::entries;
+pub(super) use wasi::for_each;
 
 /// What a directory says of an entry itself, before any link is followed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Sort {
     File,
     Folder,
@@ -28,9 +28,10 @@ mod native {
     use std::io;
     use std::path::Path;
 
-    /// The entries of a directory, in no particular order.
-    pub(in crate::folder) fn entries(path: &Path) -> Result<Vec<Entry>> {
-        Ok(fs::read_dir(path)?.map(entry).collect())
+    /// Shows the entries of a directory, in no particular order.
+    pub(in crate::folder) fn for_each(path: &Path, show: impl FnMut(Entry)) -> Result<()> {
+        fs::read_dir(path)?.map(entry).for_each(show);
+        Ok(())
     }
 
     fn entry(entry: io::Result<DirEntry>) -> Entry {
@@ -60,18 +61,17 @@ mod wasi {
     /// ends.
     const MOST_FAULTS: usize = 1000;
 
-    /// The entries of a directory, in no particular order.
-    pub(in crate::folder) fn entries(path: &Path) -> Result<Vec<Entry>> {
+    /// Shows the entries of a directory, in no particular order.
+    pub(in crate::folder) fn for_each(path: &Path, mut show: impl FnMut(Entry)) -> Result<()> {
         let stream = open(path)?.read_directory().map_err(failure)?;
-        let mut entries = Vec::new();
         let mut faults: usize = 0;
         while faults < MOST_FAULTS {
             match stream.read_directory_entry() {
-                Ok(Some(entry)) => entries.push(Ok(named(entry))),
-                Ok(None) => return Ok(entries),
+                Ok(Some(entry)) => show(Ok(named(entry))),
+                Ok(None) => return Ok(()),
                 Err(error) => {
                     faults = faults.saturating_add(1);
-                    entries.push(Err(match error {
+                    show(Err(match error {
                         ErrorCode::IllegalByteSequence => "its name is no UTF-8".to_owned(),
                         error => error.message().to_owned(),
                     }));

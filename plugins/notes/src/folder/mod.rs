@@ -15,6 +15,7 @@ use mcp_provider::{Failure, Result, log};
 use std::fs::{self, File};
 use std::path::Path;
 use std::time::SystemTime;
+pub(crate) use walk::{Reach, Walk};
 
 /// What a name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -98,16 +99,14 @@ impl Folder {
         Ok(File::open(self.0.resolve(names)?)?)
     }
 
-    /// Every file at any depth, in order of names. Links to folders are not followed, so that none is seen twice.
-    pub(crate) fn files(&self) -> Result<Vec<String>> {
-        walk::files(&self.0)
+    /// Every file at any depth below a folder, in order of names, from behind a [place](Walk::place) on.
+    pub(crate) fn files(&self, folder: &str, behind: &str, reach: Reach) -> Result<Walk<'_>> {
+        Walk::files(&self.0, folder, behind, reach)
     }
 
-    /// The names of what is directly in a folder, in order.
-    pub(crate) fn children(&self, names: &str) -> Result<Vec<String>> {
-        let mut children: Vec<String> = walk::children(&self.0, names)?.into_iter().map(|(names, _)| names).collect();
-        children.sort_unstable();
-        Ok(children)
+    /// What is directly in a folder, in order, from behind a [place](Walk::place) on.
+    pub(crate) fn children(&self, folder: &str, behind: &str, reach: Reach) -> Result<Walk<'_>> {
+        Walk::children(&self.0, folder, behind, reach)
     }
 }
 

@@ -1,70 +1,358 @@
-//! What the folder shows: of one directory, and of all.
+//! The names in a folder, in order, from any place on.
+//!
+//! A page of a listing begins behind the cursor of the page before, so a walk goes straight there: it reads the names of the
+//! folders on the way, once each, and of those that come after it, no further than the page needs. Nothing is opened or
+//! looked at but links. Names come in the order of their bytes, where a folder whose files are part of the walk counts as if
+//! its name ended with a slash; so the paths of all files come out in their order.
+//!
+//! What bounds a walk ([`Reach`]): of a folder it holds the first so many names behind its place, and reads the folder again
+//! for those behind them; and once it has gone through so many names and folders, it stops between two of them. Then
+//! [`Walk::is_paused`] holds and another walk goes on at [`Walk::place`]. Folders that lie deeper than [`MAX_DEPTH`], and
+//! paths of more than [`MAX_PATH`] bytes, are left out.
 
 use super::directory::{self, Sort};
 use super::{Confined, Kind, is_hidden, join};
 use mcp_provider::{Result, log};
+use std::collections::BinaryHeap;
 use std::fs;
 
-/// What was found under a name.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Found {
-    kind: Kind,
-    is_link: bool,
+/// How many folders may lie in one another.
+const MAX_DEPTH: usize = 64;
+
+/// How many bytes a path has. Percent-encoded it fits into a URI, even if that takes three times as many.
+const MAX_PATH: usize = 2000;
+
+/// How many names opening a folder or following a link counts as.
+const COST: usize = 50;
+
+/// How far one walk goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reach {
+    /// How many names of a folder are held at once.
+    pub(crate) ahead: usize,
+    /// After how many names the walk pauses.
+    pub(crate) names: usize,
 }
 
-/// Every file at any depth, in order of names. Folders behind links are not entered.
-pub(super) fn files(root: &Confined) -> Result<Vec<String>> {
-    let mut files = Vec::new();
-    let mut folders = Vec::new();
-    let mut take = |children: Vec<(String, Found)>, folders: &mut Vec<String>| {
-        for (names, found) in children {
-            match found {
-                Found { kind: Kind::File, .. } => files.push(names),
-                Found { kind: Kind::Folder, is_link: false } => folders.push(names),
-                Found { kind: Kind::Folder, is_link: true } => {}
+impl Reach {
+    /// As far as there is anything, each folder read once.
+    pub(crate) const ALL: Self = Self { ahead: usize::MAX, names: usize::MAX };
+
+    /// For a page of about so many items.
+    pub(crate) fn page(items: usize) -> Self {
+        Self { ahead: items.saturating_add(1).max(1000), names: 200_000 }
+    }
+}
+
+/// Goes through the names in a folder.
+pub(crate) struct Walk<'f> {
+    root: &'f Confined,
+    /// The folder that is gone through.
+    folder: String,
+    /// Whether the files of its folders are part of the walk, and folders themselves are not.
+    is_deep: bool,
+    reach: Reach,
+    /// The folders from the first to where the walk is.
+    levels: Vec<Level>,
+    /// Behind what the walk is: below the folder, the last name that was done with; a slash at its end says that all in it was.
+    place: String,
+    /// How many names were gone through.
+    spent: usize,
+    has_moved: bool,
+    is_paused: bool,
+}
+
+/// One folder on the way.
+struct Level {
+    /// Its path below the folder that is gone through; empty, or with a slash at the end.
+    path: String,
+    /// The next children, the last first.
+    ahead: Vec<Child>,
+    /// Whether there are more behind them.
+    goes_on: bool,
+    /// What the walk has to get behind in here; empty when it is.
+    behind: String,
+}
+
+/// A child of a folder: by its order, with a slash behind the name of a folder that is entered.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Child {
+    key: String,
+    sort: Sort,
+}
+
+impl<'f> Walk<'f> {
+    /// Every file in a folder at any depth. Folders behind links are not entered, so that none is seen twice.
+    pub(crate) fn files(root: &'f Confined, folder: &str, behind: &str, reach: Reach) -> Result<Self> {
+        Self::new(root, folder, true, behind, reach)
+    }
+
+    /// What is directly in a folder.
+    pub(crate) fn children(root: &'f Confined, folder: &str, behind: &str, reach: Reach) -> Result<Self> {
+        Self::new(root, folder, false, behind, reach)
+    }
+
+    fn new(root: &'f Confined, folder: &str, is_deep: bool, behind: &str, reach: Reach) -> Result<Self> {
+        let mut walk = Self {
+            root,
+            folder: folder.to_owned(),
+            is_deep,
+            reach,
+            levels: Vec::new(),
+            place: behind.to_owned(),
+            spent: 0,
+            has_moved: false,
+            is_paused: false,
+        };
+        walk.enter(String::new(), behind.to_owned())?;
+        Ok(walk)
+    }
+
+    /// Behind what the walk is: what another one is to begin behind in order to go on here.
+    pub(crate) fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// Whether the walk stopped before the end.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.is_paused
+    }
+
+    /// The names of the next file or, where folders are not entered, of the next file or folder.
+    pub(crate) fn next_names(&mut self) -> Result<Option<String>> {
+        loop {
+            let Some(level) = self.levels.last_mut() else { return Ok(None) };
+            let Some(child) = level.ahead.last() else {
+                if level.goes_on {
+                    if self.is_to_pause() {
+                        return Ok(None);
+                    }
+                    self.read_on()?;
+                } else if let Some(done) = self.levels.pop()
+                    && !done.path.is_empty()
+                {
+                    self.go_behind(done.path);
+                }
+                continue;
+            };
+            let path = [level.path.as_str(), child.key.as_str()].concat();
+            let sort = child.sort;
+            if (sort == Sort::Link || sort == Sort::Folder && self.is_deep) && self.is_to_pause() {
+                return Ok(None);
+            }
+            self.take();
+            match sort {
+                Sort::Folder if self.is_deep => self.go_into(path),
+                Sort::File | Sort::Folder => return Ok(self.found(path)),
+                Sort::Link => {
+                    self.spent = self.spent.saturating_add(COST);
+                    let is_shown = self.kind_of_link(&path).is_some_and(|kind| kind == Kind::File || !self.is_deep);
+                    if is_shown {
+                        return Ok(self.found(path));
+                    }
+                    self.go_behind(path);
+                }
+                Sort::Other => self.go_behind(path),
             }
         }
-    };
-    take(children(root, "")?, &mut folders);
-    while let Some(folder) = folders.pop() {
-        match children(root, &folder) {
-            Ok(children) => take(children, &mut folders),
-            Err(failure) => log::warn!("the folder {folder:?} is left out: {failure}"),
+    }
+
+    /// Takes the next child of the innermost folder from those ahead.
+    fn take(&mut self) {
+        if let Some(level) = self.levels.last_mut()
+            && let Some(child) = level.ahead.pop()
+        {
+            level.behind = child.key;
         }
     }
-    files.sort_unstable();
-    Ok(files)
-}
 
-/// What is directly in a folder, in no particular order.
-pub(super) fn children(root: &Confined, folder: &str) -> Result<Vec<(String, Found)>> {
-    let mut children = Vec::new();
-    for entry in directory::entries(&root.resolve(folder)?)? {
-        match entry {
-            Ok((name, _)) if is_hidden(&name) => {}
-            Ok((name, sort)) => {
-                let names = join(folder, &name);
-                children.extend(find(root, &names, sort).map(|found| (names, found)));
+    fn found(&mut self, path: String) -> Option<String> {
+        let names = join(&self.folder, &path);
+        self.go_behind(path);
+        Some(names)
+    }
+
+    fn go_behind(&mut self, path: String) {
+        self.place = path;
+        if !self.has_moved {
+            // The way to where the walk begins does not count: whatever it took, the walk must get on.
+            (self.has_moved, self.spent) = (true, 0);
+        }
+    }
+
+    /// Whether enough was gone through.
+    fn is_to_pause(&mut self) -> bool {
+        self.is_paused = self.has_moved && self.spent >= self.reach.names;
+        self.is_paused
+    }
+
+    /// Goes into a folder of this path, which ends with a slash; what cannot be read is left out.
+    fn go_into(&mut self, path: String) {
+        let behind = self.place.strip_prefix(&path).unwrap_or_default().to_owned();
+        if self.levels.len() > MAX_DEPTH {
+            log::warn!("the folder {path:?} is left out: it lies in more than {MAX_DEPTH} others");
+            return self.go_behind(path);
+        }
+        if let Err(failure) = self.enter(path.clone(), behind) {
+            log::warn!("the folder {path:?} is left out: {failure}");
+            self.go_behind(path);
+        }
+    }
+
+    fn enter(&mut self, path: String, behind: String) -> Result<()> {
+        let (ahead, goes_on) = self.read(&path, &behind)?;
+        self.levels.push(Level { path, ahead, goes_on, behind });
+        Ok(())
+    }
+
+    /// Reads the innermost folder again, from where it was read to.
+    fn read_on(&mut self) -> Result<()> {
+        let Some(Level { path, behind, .. }) = self.levels.last() else { return Ok(()) };
+        // All that begins with the key of a folder is done with, too.
+        let (ahead, goes_on) = self.read(&path.clone(), &behind.clone())?;
+        if let Some(level) = self.levels.last_mut() {
+            (level.ahead, level.goes_on) = (ahead, goes_on);
+        }
+        Ok(())
+    }
+
+    /// The first children of a folder behind a place, the last first, and whether there are more.
+    fn read(&mut self, path: &str, behind: &str) -> Result<(Vec<Child>, bool)> {
+        let names = join(&self.folder, path.trim_end_matches('/'));
+        let room = MAX_PATH.saturating_sub(self.folder.len()).saturating_sub(path.len()).saturating_sub(1);
+        let (is_deep, most) = (self.is_deep, self.reach.ahead);
+        let mut first: BinaryHeap<Child> = BinaryHeap::new();
+        let (mut gone_through, mut goes_on, mut too_long) = (COST, false, 0_usize);
+        directory::for_each(&self.root.resolve(&names)?, |entry| {
+            gone_through = gone_through.saturating_add(1);
+            let (mut key, sort) = match entry {
+                Ok((name, _)) if is_hidden(&name) => return,
+                Ok((name, _)) if name.len() > room => {
+                    too_long = too_long.saturating_add(1);
+                    return;
+                }
+                Ok(entry) => entry,
+                Err(fault) => return log::warn!("an entry of the folder {names:?} is left out: {fault}"),
+            };
+            if sort == Sort::Folder && is_deep {
+                key.push('/');
             }
-            Err(fault) => log::warn!("an entry of the folder {folder:?} is left out: {fault}"),
+            let is_on_the_way = key.ends_with('/') && behind.len() > key.len() && behind.starts_with(&key);
+            if key.as_str() <= behind && !is_on_the_way {
+                return;
+            }
+            if first.len() < most {
+                first.push(Child { key, sort });
+            } else if let Some(mut last) = first.peek_mut() {
+                goes_on = true;
+                if key < last.key {
+                    *last = Child { key, sort };
+                }
+            }
+        })?;
+        if too_long > 0 {
+            log::warn!("{too_long} names in the folder {names:?} are left out: their paths have over {MAX_PATH} bytes");
         }
+        self.spent = self.spent.saturating_add(gone_through);
+        let mut first = first.into_sorted_vec();
+        first.reverse();
+        Ok((first, goes_on))
     }
-    Ok(children)
-}
 
-/// What the folder shows of an entry, or nothing.
-fn find(root: &Confined, names: &str, sort: Sort) -> Option<Found> {
-    let (kind, is_link) = match sort {
-        Sort::File => (Some(Kind::File), false),
-        Sort::Folder => (Some(Kind::Folder), false),
-        Sort::Link => match root.resolve(names).and_then(|path| Ok(fs::metadata(path)?)) {
-            Ok(metadata) => (Kind::of(&metadata), true),
+    /// What a link leads to.
+    fn kind_of_link(&self, path: &str) -> Option<Kind> {
+        let names = join(&self.folder, path);
+        match self.root.resolve(&names).and_then(|path| Ok(fs::metadata(path)?)) {
+            Ok(metadata) => Kind::of(&metadata),
             Err(failure) => {
                 log::debug!("the link {names:?} is left out: {failure}");
-                (None, true)
+                None
             }
-        },
-        Sort::Other => (None, false),
-    };
-    kind.map(|kind| Found { kind, is_link })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn folder(files: &BTreeSet<String>) -> (tempfile::TempDir, Confined) {
+        let dir = tempfile::tempdir().unwrap();
+        for file in files {
+            let path = dir.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        }
+        let root = Confined::new(dir.path()).unwrap();
+        (dir, root)
+    }
+
+    /// All names, by walks of at most so many names each, and how many walks it took.
+    fn walked(root: &Confined, reach: Reach, each: usize) -> (Vec<String>, usize) {
+        let (mut all, mut place, mut walks) = (Vec::new(), String::new(), 0);
+        loop {
+            walks += 1;
+            let began = place.clone();
+            let mut walk = Walk::files(root, "", &began, reach).unwrap();
+            let mut on_this = 0;
+            loop {
+                match walk.next_names().unwrap() {
+                    Some(_) if on_this == each => break,
+                    Some(names) => all.push(names),
+                    None if walk.is_paused() => {
+                        place = walk.place().to_owned();
+                        break;
+                    }
+                    None => return (all, walks),
+                }
+                on_this += 1;
+                place = walk.place().to_owned();
+            }
+            assert_ne!(place, began);
+        }
+    }
+
+    #[test]
+    fn a_walk_of_little_reach_pauses_and_another_goes_on() {
+        let files = (0..300).map(|n| format!("{}/{n}.md", n % 20)).chain((0..50).map(|n| format!("x{n}.md"))).collect();
+        let (_dir, root) = folder(&files);
+        fs::create_dir_all(_dir.path().join("empty/of/all")).unwrap();
+        let (all, walks) = walked(&root, Reach { ahead: 3, names: 1 }, usize::MAX);
+        assert_eq!(all, files.iter().cloned().collect::<Vec<_>>());
+        assert!(walks > 20, "{walks}");
+    }
+
+    #[test]
+    fn folders_beyond_the_depth_and_paths_beyond_the_length_are_left_out() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("d/".repeat(100))).unwrap();
+        fs::write(dir.path().join("d/".repeat(70) + "deep.md"), "").unwrap();
+        fs::write(dir.path().join("d/".repeat(50) + "less.md"), "").unwrap();
+        let long = format!("{0}/{0}/{0}/{0}/{0}/{0}/{0}", "n".repeat(250));
+        fs::create_dir_all(dir.path().join(&long)).unwrap();
+        fs::write(dir.path().join(&long).join("m".repeat(240)), "").unwrap();
+        let root = Confined::new(dir.path()).unwrap();
+        fs::write(dir.path().join(&long).join("short.md"), "").unwrap();
+        let (all, _) = walked(&root, Reach::page(9), 2);
+        assert_eq!(all, ["d/".repeat(50) + "less.md", format!("{long}/{}", "m".repeat(240)), format!("{long}/short.md")]);
+        fs::create_dir_all(dir.path().join(&long).join("o".repeat(240))).unwrap();
+        fs::write(dir.path().join(&long).join("o".repeat(240)).join("too-long.md"), "").unwrap();
+        assert_eq!(walked(&root, Reach::page(9), 2).0.len(), 3);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(40))]
+        #[test]
+        fn the_pages_of_a_walk_are_all_files_in_order(
+            files in proptest::collection::btree_set("([ab.!0]{1,2}/){0,3}f[ab.!0]{0,2}", 0..25),
+            ahead in 1usize..6, names in 1usize..300, each in 1usize..5,
+        ) {
+            let files = files.into_iter().filter(|file| !file.split('/').any(|name| name.starts_with('.'))).collect();
+            let (_dir, root) = folder(&files);
+            let (all, _) = walked(&root, Reach { ahead, names }, each);
+            prop_assert_eq!(all, files.into_iter().collect::<Vec<_>>());
+        }
+    }
 }

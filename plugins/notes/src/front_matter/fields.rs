@@ -1,4 +1,7 @@
 //! From the YAML of front matter to what a note says of itself.
+//!
+//! Every field is bounded, so that an entry has some kilobytes at most, whatever its note says: [`MAX_TITLE`] and
+//! [`MAX_DESCRIPTION`] cut text, [`MAX_TAGS`] and [`MAX_WORD`] drop words, [`MAX_FAULTS`] bounds what is said about it.
 
 use super::FrontMatter;
 use super::yaml::Value;
@@ -7,22 +10,53 @@ use jiff::Timestamp;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 use mcp_provider::Role;
+use std::collections::HashSet;
+
+/// How many characters a title has; the rest is cut off.
+pub(super) const MAX_TITLE: usize = 300;
+
+/// How many characters a description has; the rest is cut off.
+const MAX_DESCRIPTION: usize = 2000;
+
+/// How many tags a note has; the others are dropped.
+pub(super) const MAX_TAGS: usize = 200;
+
+/// How many bytes a tag or language has; a longer one is dropped.
+const MAX_WORD: usize = 200;
+
+/// How many faults are told; how many more there are is told, too.
+const MAX_FAULTS: usize = 8;
+
+/// How many characters of what was found a fault shows.
+const MAX_SHOWN: usize = 40;
 
 /// Reads the fields; those that make no sense are dropped, and named among the faults.
 pub(super) fn read(fields: Vec<(String, Value)>) -> FrontMatter {
     let mut read = FrontMatter::default();
-    let mut seen: Vec<String> = Vec::new();
+    let mut seen: HashSet<String> = HashSet::new();
     for (name, value) in fields {
         if seen.contains(&name) {
-            read.faults.push(format!("`{name}`: it stands there twice; the first counts"));
+            read.faults.push(format!("`{}`: it stands there twice; the first counts", cut(&name, MAX_SHOWN)));
             continue;
         }
         if let Err(fault) = field(&mut read, &name, value) {
-            read.faults.push(format!("`{name}`: {fault}"));
+            read.faults.push(format!("`{}`: {fault}", cut(&name, MAX_SHOWN)));
         }
-        seen.push(name);
+        seen.insert(name);
+    }
+    if let Some(more) = read.faults.len().checked_sub(MAX_FAULTS).filter(|more| *more > 0) {
+        read.faults.truncate(MAX_FAULTS);
+        read.faults.push(format!("and {more} more"));
     }
     read
+}
+
+/// The beginning of a text: at most so many characters, and a sign that there were more.
+pub(super) fn cut(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
 }
 
 fn field(read: &mut FrontMatter, name: &str, value: Value) -> Result<(), String> {
@@ -30,18 +64,12 @@ fn field(read: &mut FrontMatter, name: &str, value: Value) -> Result<(), String>
         return Ok(());
     }
     match name {
-        "title" => read.title = text(value)?,
-        "description" => read.description = text(value)?,
+        "title" => read.title = text(value)?.map(|text| cut(&text, MAX_TITLE)),
+        "description" => read.description = text(value)?.map(|text| cut(&text, MAX_DESCRIPTION)),
         "language" => read.language = text(value)?.map(expressible).transpose()?,
         "priority" => read.priority = text(value)?.map(|text| priority(&text)).transpose()?,
         "date" => read.date = text(value)?.map(|text| date(&text)).transpose()?,
-        "tags" => each_word(read, name, value, |read, tag| {
-            let tag = expressible(tag)?;
-            if !read.tags.contains(&tag) {
-                read.tags.push(tag);
-            }
-            Ok(())
-        })?,
+        "tags" => tags(read, value)?,
         "audience" => each_word(read, name, value, |read, word| {
             let role = role(&word)?;
             if !read.audience.contains(&role) {
@@ -52,6 +80,26 @@ fn field(read: &mut FrontMatter, name: &str, value: Value) -> Result<(), String>
         _ => {}
     }
     Ok(())
+}
+
+/// Takes the tags: each once, the first [`MAX_TAGS`].
+fn tags(read: &mut FrontMatter, value: Value) -> Result<(), String> {
+    let mut known: HashSet<String> = HashSet::new();
+    let mut dropped = 0_usize;
+    each_word(read, "tags", value, |read, tag| {
+        if known.contains(&tag) {
+            return Ok(());
+        }
+        let tag = expressible(tag)?;
+        if known.len() >= MAX_TAGS {
+            dropped = dropped.saturating_add(1);
+            return Ok(());
+        }
+        known.insert(tag.clone());
+        read.tags.push(tag);
+        Ok(())
+    })?;
+    if dropped > 0 { Err(format!("{dropped} of them are dropped: a note has at most {MAX_TAGS}")) } else { Ok(()) }
 }
 
 fn text(value: Value) -> Result<Option<String>, String> {
@@ -90,13 +138,16 @@ fn words(value: Value) -> Result<Vec<String>, String> {
 }
 
 fn expressible(word: String) -> Result<String, String> {
+    if word.len() > MAX_WORD {
+        return Err(format!("{:?} has {} bytes, expected at most {MAX_WORD}", cut(&word, MAX_SHOWN), word.len()));
+    }
     if is_expressible(&word) { Ok(word) } else { Err(format!("{word:?} cannot be part of a path")) }
 }
 
 fn priority(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(priority) if (0.0..=1.0).contains(&priority) => Ok(priority),
-        _ => Err(format!("expected a number from 0.0 to 1.0, found {text:?}")),
+        _ => Err(format!("expected a number from 0.0 to 1.0, found {:?}", cut(text, MAX_SHOWN))),
     }
 }
 
@@ -104,7 +155,7 @@ fn role(word: &str) -> Result<Role, String> {
     match word.to_ascii_lowercase().as_str() {
         "user" => Ok(Role::User),
         "assistant" => Ok(Role::Assistant),
-        _ => Err(format!("expected `user` or `assistant`, found {word:?}")),
+        _ => Err(format!("expected `user` or `assistant`, found {:?}", cut(word, MAX_SHOWN))),
     }
 }
 
@@ -117,7 +168,7 @@ fn date(text: &str) -> Result<String, String> {
     });
     // A year that RFC 3339 cannot name is no date of a note.
     let timestamp = timestamp.map(|timestamp| timestamp.to_string()).filter(|text| !text.starts_with(['-', '+']));
-    timestamp.ok_or_else(|| format!("expected a date such as `2025-01-12` or `2025-01-12T15:00:58Z`, found {text:?}"))
+    timestamp.ok_or_else(|| format!("expected a date such as `2025-01-12` or `2025-01-12T15:00:58Z`, found {:?}", cut(text, MAX_SHOWN)))
 }
 
 #[cfg(test)]
@@ -201,6 +252,29 @@ mod tests {
         assert_eq!((read.title, read.description), (None, None));
         assert_eq!(read.language.as_deref(), Some("ja"));
         assert_eq!(read.faults.len(), 2);
+    }
+
+    #[test]
+    fn thousands_of_tags_are_dropped_but_for_the_first_with_one_fault() {
+        let many: Vec<String> = (0..10_000).map(|n| format!("tag-{n}")).collect();
+        let read = read(vec![("tags".to_owned(), Value::List(many.clone()))]);
+        assert_eq!(read.tags, many[..MAX_TAGS]);
+        assert_eq!(read.faults, ["`tags`: 9800 of them are dropped: a note has at most 200"]);
+    }
+
+    #[test]
+    fn what_is_very_long_is_cut_or_dropped_and_a_fault_shows_only_its_beginning() {
+        let long = "長".repeat(20_000);
+        assert_eq!(one("title", &long).title.unwrap().chars().count(), MAX_TITLE + 1);
+        assert_eq!(one("description", &long).description.unwrap().chars().count(), MAX_DESCRIPTION + 1);
+        for name in ["tags", "language", "priority", "date", "audience"] {
+            let read = one(name, &long);
+            assert_eq!((read.tags.len(), read.language), (0, None), "{name}");
+            assert!(read.faults[0].len() < 300, "{name}: {}", read.faults[0]);
+        }
+        let odd: Vec<String> = (0..5000).map(|n| format!("{n}")).collect();
+        let read = read(vec![("audience".to_owned(), Value::List(odd))]);
+        assert_eq!((read.faults.len(), read.faults.last().unwrap().as_str()), (MAX_FAULTS + 1, "and 4992 more"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Front matter: what a note says of itself, in YAML between two lines of `---` at its top.
 //!
-//! Only the first [`MOST_BYTES`] of a file are looked at. What is wrong is never an error: the field, or all of them, is
+//! Only the first [`MOST_BYTES`] of a file are looked at, and of these so many values, fields and words as `yaml` and `fields`
+//! allow; front matter that has more is taken for faulty. What is wrong is never an error: the field, or all of them, is
 //! dropped, and [`FrontMatter::faults`] says what and where. Unknown fields are passed over.
 
 mod fields;
@@ -14,8 +15,8 @@ use split::Split;
 /// How much of a file is searched for front matter, in bytes.
 pub(crate) const MOST_BYTES: u64 = 64 * 1024;
 
-/// How much of a file is read at once; most front matter ends well within.
-pub(crate) const READ_BYTES: usize = 4 * 1024;
+/// How much of a file is read first; most front matter ends well within.
+pub(crate) const READ_BYTES: u64 = 4 * 1024;
 
 /// What a note says of itself.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -36,6 +37,8 @@ pub(crate) struct FrontMatter {
     pub(crate) language: Option<String>,
     /// What is wrong with it.
     pub(crate) faults: Vec<String>,
+    /// How many bytes of YAML were read for it, which is what it cost.
+    pub(crate) cost: usize,
 }
 
 impl FrontMatter {
@@ -48,10 +51,13 @@ impl FrontMatter {
                 return Some(Self::faulty("it has no closing line `---` within the first 64 KiB"));
             }
             Split::Absent => (Self::default(), beginning),
-            Split::Closed { yaml, body } => (Self::parse(yaml).unwrap_or_else(|fault| Self::faulty(&fault)), body),
+            Split::Closed { yaml, body } => {
+                let read = Self::parse(yaml).unwrap_or_else(|fault| Self::faulty(&fault));
+                (Self { cost: yaml.len(), ..read }, body)
+            }
         };
         if front_matter.title.is_none() {
-            front_matter.title = split::heading(split::first_line(body, is_all)?);
+            front_matter.title = split::heading(split::first_line(body, is_all)?).map(|text| fields::cut(&text, fields::MAX_TITLE));
         }
         Some(front_matter)
     }
@@ -66,21 +72,21 @@ impl FrontMatter {
     }
 
     /// The entry with what the note says of itself.
-    pub(crate) fn describe(self, mut entry: Entry) -> Entry {
-        if let Some(title) = self.title {
+    pub(crate) fn describe(&self, mut entry: Entry) -> Entry {
+        if let Some(title) = &self.title {
             entry = entry.title(title);
         }
-        if let Some(description) = self.description {
+        if let Some(description) = &self.description {
             entry = entry.description(description);
         }
         if let Some(priority) = self.priority {
             entry = entry.priority(priority);
         }
-        if let Some(date) = self.date {
-            entry = entry.last_modified(date);
+        if let Some(date) = &self.date {
+            entry = entry.last_modified(date.as_str());
         }
-        if let Some(language) = self.language {
-            entry = entry.meta("notes/language", language);
+        if let Some(language) = &self.language {
+            entry = entry.meta("notes/language", language.as_str());
         }
         if !self.tags.is_empty() {
             entry = entry.meta("notes/tags", json!(self.tags));
@@ -88,6 +94,6 @@ impl FrontMatter {
         if !self.faults.is_empty() {
             entry = entry.meta("notes/faults", json!(self.faults));
         }
-        entry.audience(self.audience)
+        entry.audience(self.audience.iter().copied())
     }
 }

@@ -3,8 +3,20 @@
 //! The parser's events are read one by one, and no tree is built: what is nested deeper is passed over, and a scalar is kept
 //! as it was written (`1.10` stays that, and `no` is no truth value). Aliases are refused, because a few lines of them
 //! can stand for gigabytes.
+//!
+//! Reading stops with a fault at [`MAX_EVENTS`] scalars, lists and mappings, at [`MAX_FIELDS`] fields, and at [`MAX_DEPTH`] of
+//! them in one another; so what a note costs has a bound below that of its bytes.
 
 use saphyr_parser::{Event, Parser, ScalarStyle};
+
+/// How many scalars, lists and mappings there may be, beginnings and ends counted.
+pub(super) const MAX_EVENTS: usize = 4000;
+
+/// How many fields there may be.
+const MAX_FIELDS: usize = 200;
+
+/// How deep lists and mappings may lie in one another.
+const MAX_DEPTH: usize = 16;
 
 /// The value of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,12 +35,17 @@ pub(super) enum Value {
 pub(super) fn parse(yaml: &str) -> Result<Vec<(String, Value)>, String> {
     let mut parser = Parser::new_from_str(yaml);
     let mut reader = Reader::default();
+    let mut events = 0_usize;
     while let Some(event) = parser.next_event() {
         let (event, span) = event.map_err(|error| at(error.marker().line(), error.info()))?;
+        events = events.saturating_add(1);
+        if events > MAX_EVENTS {
+            return Err(at(span.start.line(), &format!("it goes on behind the first {MAX_EVENTS} values")));
+        }
         if matches!(event, Event::DocumentEnd) {
             break;
         }
-        reader.event(event).map_err(|fault| at(span.start.line(), fault))?;
+        reader.event(event).map_err(|fault| at(span.start.line(), &fault))?;
     }
     Ok(reader.fields)
 }
@@ -52,21 +69,24 @@ struct Reader {
 }
 
 impl Reader {
-    fn event(&mut self, event: Event<'_>) -> Result<(), &'static str> {
+    fn event(&mut self, event: Event<'_>) -> Result<(), String> {
         match event {
-            Event::Alias(_) => return Err("aliases are not allowed here; write the value out"),
+            Event::Alias(_) => return Err("aliases are not allowed here; write the value out".to_owned()),
             Event::Scalar(text, style, ..) => self.scalar(&text, style)?,
             Event::SequenceStart(..) | Event::MappingStart(..) => {
                 match (self.depth, &event) {
                     (0, Event::MappingStart(..)) => {}
                     (1, _) if self.name.is_none() => {
-                        return Err("expected a name before the colon, found a list or mapping");
+                        return Err("expected a name before the colon, found a list or mapping".to_owned());
                     }
                     (1, Event::SequenceStart(..)) => self.list = Some(Vec::new()),
-                    (0, _) => return Err("expected lines of `name: value`, found a list"),
+                    (0, _) => return Err("expected lines of `name: value`, found a list".to_owned()),
                     _ => self.is_nested = true,
                 }
                 self.depth = self.depth.saturating_add(1);
+                if self.depth > MAX_DEPTH {
+                    return Err(format!("more than {MAX_DEPTH} lists and mappings lie in one another"));
+                }
             }
             Event::SequenceEnd | Event::MappingEnd => {
                 self.depth = self.depth.saturating_sub(1);
@@ -83,11 +103,14 @@ impl Reader {
         Ok(())
     }
 
-    fn scalar(&mut self, text: &str, style: ScalarStyle) -> Result<(), &'static str> {
+    fn scalar(&mut self, text: &str, style: ScalarStyle) -> Result<(), String> {
         let is_null = style == ScalarStyle::Plain && matches!(text, "" | "~" | "null");
         match self.depth {
             0 if is_null => {}
-            0 => return Err("expected lines of `name: value`, found text"),
+            0 => return Err("expected lines of `name: value`, found text".to_owned()),
+            1 if self.name.is_none() && self.fields.len() >= MAX_FIELDS => {
+                return Err(format!("it has more than {MAX_FIELDS} fields"));
+            }
             1 if self.name.is_none() => self.name = Some(text.to_owned()),
             1 => self.field(if is_null { Value::Null } else { Value::Scalar(text.to_owned()) }),
             2 if !is_null => {
@@ -179,6 +202,15 @@ mod tests {
             bomb += &format!("a{n}: &a{n} [*a{}, *a{}]\n", n - 1, n - 1);
         }
         assert!(parse(&bomb).unwrap_err().contains("aliases are not allowed"));
+    }
+
+    #[test]
+    fn reading_stops_at_a_number_of_values_fields_and_levels() {
+        let fault = |yaml: &str| parse(yaml).unwrap_err();
+        assert!(fault(&format!("tags: [{}]", "x,".repeat(10_000))).contains("the first 4000 values"));
+        assert!(fault(&(0..300).map(|n| format!("a{n}: 1\n")).collect::<String>()).contains("more than 200 fields"));
+        assert!(fault(&format!("a: {}", "[".repeat(100))).contains("more than 16 lists"));
+        assert!(parse(&format!("tags: [{}]", "x,".repeat(1500))).is_ok());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Pages of HTML: what they say of themselves, what encoding they are in, and what they say as Markdown.
 
 mod about;
+mod attributes;
 mod parse;
 mod prune;
 
@@ -26,7 +27,7 @@ pub(crate) struct Markdown {
 pub(crate) fn markdown(html: &str, url: &str) -> Markdown {
     let (beginning, rest) = html.split_at_checked(html.floor_char_boundary(MOST_BYTES)).unwrap_or((html, ""));
     let parsed = parse(beginning);
-    let worth_reading = prune::prune(&parsed.document, url);
+    let (worth_reading, has_lost_links) = prune::prune(&parsed.document, url);
     let options = Options {
         bullet_list_marker: BulletListMarker::Dash,
         ul_bullet_spacing: 1,
@@ -38,7 +39,7 @@ pub(crate) fn markdown(html: &str, url: &str) -> Markdown {
     if !text.is_empty() {
         text.push('\n');
     }
-    Markdown { text, is_cut: parsed.is_cut || !rest.is_empty() }
+    Markdown { text, is_cut: parsed.is_cut || has_lost_links || !rest.is_empty() }
 }
 
 #[cfg(test)]
@@ -114,6 +115,26 @@ mod tests {
         let many = "<i></i>".repeat(110_000);
         assert!(markdown(&many, "https://h/").is_cut);
         assert!(!markdown("<p>word", "https://h/").is_cut);
+    }
+
+    #[test]
+    fn a_base_of_thousands_of_bytes_does_not_multiply_with_the_links() {
+        let html = format!("<base href='https://h/{}/'>{}", "b".repeat(7000), "<a href=x>y</a> ".repeat(50_000));
+        let markdown = markdown(&html, "https://h/");
+        assert!(markdown.is_cut && markdown.text.len() < 4 * MOST_BYTES, "{}", markdown.text.len());
+        assert!(markdown.text.ends_with("y y\n") && markdown.text.contains("bbb/x)"));
+    }
+
+    #[test]
+    fn attributes_without_end_are_survived() {
+        let attributes: String = (0..100_000).map(|n| format!(" a{n}")).collect();
+        let html = format!("<title>T</title><p>before<i{attributes}>after");
+        let markdown = markdown(&html, "https://h/");
+        assert!(markdown.is_cut && markdown.text.starts_with("before"));
+        assert!(markdown.text.ends_with("after\n"));
+        assert_eq!(about(&format!("<meta{attributes}><title>T</title>")).title, None);
+        let bodies: String = (0..50_000).map(|n| format!("<body a{n}>")).collect();
+        assert_eq!(text(&format!("{bodies}x")), "x\n");
     }
 
     #[test]

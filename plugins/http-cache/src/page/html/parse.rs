@@ -1,9 +1,11 @@
 //! Parsing HTML, whatever it is.
 //!
 //! `html5ever` builds the tree that a browser would. What a page can make it do is bounded here: how many elements there are
-//! ([`MOST_ELEMENTS`]; what comes after is left out), and how many are open at once ([`MOST_OPEN`]; tags beyond are
-//! passed over, their text stays), since closing one looks at all of them.
+//! ([`MOST_ELEMENTS`]; what comes after is left out), how many are open at once ([`MOST_OPEN`]; tags beyond are
+//! passed over, their text stays), since closing one looks at all of them, and how many attributes a tag has
+//! ([`attributes`](super::attributes)). Of the head, the first [`MOST_HEAD`] bytes are read.
 
+use super::attributes;
 use html5ever::buffer_queue::BufferQueue;
 use html5ever::interface::{ElementFlags, NodeOrText, QuirksMode, TreeSink};
 use html5ever::tendril::StrTendril;
@@ -21,6 +23,8 @@ const MOST_ELEMENTS: usize = 100_000;
 const MOST_OPEN: usize = 400;
 /// After how many tags the open elements are counted.
 const COUNTED_EVERY: usize = 64;
+/// How many bytes the head of a page has, as far as it is read.
+const MOST_HEAD: usize = 256 * 1024;
 /// How much is parsed before it is asked whether that is enough.
 const CHUNK: usize = 4096;
 
@@ -36,13 +40,14 @@ pub(crate) struct Parsed {
 /// Parses a whole page.
 pub(crate) fn parse(html: &str) -> Parsed {
     let _quiet = Quiet::new();
+    let (html, has_lost_tags) = attributes::bounded(html);
     let tokenizer = tokenizer();
     let input = BufferQueue::default();
-    input.push_back(StrTendril::from_slice(html));
+    input.push_back(StrTendril::from_slice(&html));
     while !matches!(tokenizer.feed(&input), TokenizerResult::Done) {}
     tokenizer.end();
     let document = tokenizer.sink.builder.sink.dom.document.clone();
-    Parsed { document, is_cut: tokenizer.sink.is_cut.get() }
+    Parsed { document, is_cut: has_lost_tags || tokenizer.sink.is_cut.get() }
 }
 
 /// Parses the head of a page, and no more than it takes to have it.
@@ -50,7 +55,9 @@ pub(crate) fn parse_head(html: &str) -> Handle {
     let _quiet = Quiet::new();
     let tokenizer = tokenizer();
     let input = BufferQueue::default();
-    let mut rest = html;
+    let head = html.get(..html.floor_char_boundary(MOST_HEAD)).unwrap_or(html);
+    let (head, _) = attributes::bounded(head);
+    let mut rest: &str = &head;
     while !rest.is_empty() && !tokenizer.sink.builder.sink.has_body.get() {
         let (chunk, more) = rest.split_at_checked(rest.floor_char_boundary(CHUNK)).unwrap_or((rest, ""));
         input.push_back(StrTendril::from_slice(chunk));
@@ -231,9 +238,8 @@ impl TreeSink for Tree {
         self.dom.append_before_sibling(sibling, child);
     }
 
-    fn add_attrs_if_missing(&self, target: &Handle, attrs: Vec<Attribute>) {
-        self.dom.add_attrs_if_missing(target, attrs);
-    }
+    /// A second `<html>` or `<body>` has nothing to say to a reader, and a thousand of them would be compared with each other.
+    fn add_attrs_if_missing(&self, _: &Handle, _: Vec<Attribute>) {}
 
     fn remove_from_parent(&self, target: &Handle) {
         self.dom.remove_from_parent(target);

@@ -12,6 +12,10 @@ use markup5ever_rcdom::{Handle, Node, NodeData};
 use std::cell::RefCell;
 use std::rc::Rc;
 
+/// How many bytes of addresses a page's links have together; those behind them become plain text. A page can say in a few bytes
+/// what they are all relative to.
+const MOST_LINKS: usize = 1024 * 1024;
+
 /// How deep elements lie in one another.
 pub(crate) const DEEPEST: usize = 100;
 
@@ -26,8 +30,9 @@ const NOISE_ROLES: [&str; 6] = ["navigation", "search", "banner", "contentinfo",
 /// What surrounds a page that names no main part; inside an article it belongs to that.
 const FRAME: [&str; 3] = ["header", "footer", "aside"];
 
-/// What of a page is worth reading, of which `url` is the address.
-pub(crate) fn prune(document: &Handle, url: &str) -> Handle {
+/// What of a page is worth reading, of which `url` is the address, and whether links were left out.
+pub(crate) fn prune(document: &Handle, url: &str) -> (Handle, bool) {
+    let mut room = MOST_LINKS;
     let base = base(document, url);
     let is_main = |node: &Handle| name(node) == Some("main") || attribute(node, "role").as_deref() == Some("main");
     let main = walk(document).find(|node| is_main(node) && !is_hidden(node) && has_words(node));
@@ -43,12 +48,12 @@ pub(crate) fn prune(document: &Handle, url: &str) -> Handle {
         node.children.borrow_mut().retain(|child| is_kept(child, is_framed));
         let children: Vec<Handle> = node.children.borrow().iter().map(Rc::clone).collect();
         for node in children {
-            lead(&node, &base);
+            lead(&node, &base, &mut room);
             let is_framed = is_framed && name(&node) != Some("article");
             ahead.push(Step { node, depth: depth.saturating_add(1), is_framed });
         }
     }
-    root
+    (root, room == 0)
 }
 
 struct Step {
@@ -100,8 +105,8 @@ fn has_words(node: &Handle) -> bool {
     walk(node).any(is_word)
 }
 
-/// Has a link or picture say where it leads; one that leads nowhere is no link.
-fn lead(node: &Handle, base: &str) {
+/// Has a link or picture say where it leads; one that leads nowhere, or for which there is no room, is no link.
+fn lead(node: &Handle, base: &str, room: &mut usize) {
     let NodeData::Element { name, attrs, .. } = &node.data else { return };
     let which = match &*name.local {
         "a" => "href",
@@ -113,13 +118,16 @@ fn lead(node: &Handle, base: &str) {
             return true;
         }
         let reference = attribute.value.trim();
-        let leads = if reference.starts_with('#') { None } else { absolute(base, reference) };
+        let leads = if reference.starts_with('#') || *room == 0 { None } else { absolute(base, reference) };
         let is_link = |url: &String| ["https:", "http:", "mailto:"].iter().any(|scheme| url.starts_with(scheme));
         match leads.filter(is_link) {
-            Some(url) => attribute.value = StrTendril::from(url),
-            None => return false,
+            Some(url) => {
+                *room = room.saturating_sub(url.len());
+                attribute.value = StrTendril::from(url);
+                true
+            }
+            None => false,
         }
-        true
     });
 }
 

@@ -1,0 +1,183 @@
+//! Tags with more attributes than a page has use for, found before the page is parsed.
+//!
+//! The parser compares each attribute of a tag with all before it, so a tag of 100,000 takes seconds. It has no bound to
+//! set, and whether a `<` begins a tag is known only as far as it has come. So this asks of each place where a tag *could*
+//! begin how many attributes it would have, by the states that the HTML standard has for what stands in a tag (section
+//! 13.2.5, from "tag name state" on), and where that is more than [`MAX_ATTRIBUTES`] puts a space in the place of its
+//! `<`. What was no tag in the first place, as in a script, loses nothing by it; what was one becomes text.
+//!
+//! The page is gone through once, from its end to its beginning: behind every byte, how many attributes are still to come is
+//! known for each state that a tag could be in there. So the cost goes with the size of the page, whatever stands in it.
+
+use std::borrow::Cow;
+
+/// How many attributes a tag has at most.
+pub(super) const MAX_ATTRIBUTES: u16 = 128;
+
+/// How many attributes are still to come, by the state that a tag is in.
+#[derive(Debug, Clone, Copy, Default)]
+struct ToCome {
+    tag_name: u16,
+    before_name: u16,
+    name: u16,
+    after_name: u16,
+    before_value: u16,
+    double_quoted: u16,
+    single_quoted: u16,
+    unquoted: u16,
+    after_quoted: u16,
+    self_closing: u16,
+}
+
+impl ToCome {
+    /// The same in front of this byte.
+    fn in_front_of(self, byte: u8) -> Self {
+        // Whatever begins an attribute's name.
+        let begun = self.name.saturating_add(1);
+        let other = Self {
+            before_name: begun,
+            after_name: begun,
+            before_value: self.unquoted,
+            after_quoted: begun,
+            self_closing: begun,
+            ..self
+        };
+        match byte {
+            b'\t' | b'\n' | b'\x0c' | b'\r' | b' ' => Self {
+                tag_name: self.before_name,
+                name: self.after_name,
+                unquoted: self.before_name,
+                after_quoted: self.before_name,
+                self_closing: self.before_name,
+                ..self
+            },
+            b'/' => Self {
+                tag_name: self.self_closing,
+                before_name: self.self_closing,
+                name: self.self_closing,
+                after_name: self.self_closing,
+                before_value: self.unquoted,
+                after_quoted: self.self_closing,
+                self_closing: self.self_closing,
+                ..self
+            },
+            b'>' => Self { double_quoted: self.double_quoted, single_quoted: self.single_quoted, ..Self::default() },
+            b'=' => Self { name: self.before_value, after_name: self.before_value, ..other },
+            b'"' => Self { before_value: self.double_quoted, double_quoted: self.after_quoted, ..other },
+            b'\'' => Self { before_value: self.single_quoted, single_quoted: self.after_quoted, ..other },
+            _ => other,
+        }
+    }
+}
+
+/// The page without tags of more attributes than [`MAX_ATTRIBUTES`], and whether it had any.
+pub(super) fn bounded(html: &str) -> (Cow<'_, str>, bool) {
+    let mut to_come = ToCome::default();
+    // What a tag would have that begins with the byte in question, and what an end tag would whose slash it is.
+    let (mut behind, mut behind_slash) = (0_u16, 0_u16);
+    let mut cut: Vec<usize> = Vec::new();
+    for (at, byte) in html.bytes().enumerate().rev() {
+        let mut byte = byte;
+        if byte == b'<' && behind.max(behind_slash) > MAX_ATTRIBUTES {
+            cut.push(at);
+            byte = b' ';
+        }
+        behind_slash = if byte == b'/' { behind } else { 0 };
+        // A tag's name begins with a letter; the state after it is that of the name.
+        behind = if byte.is_ascii_alphabetic() { to_come.tag_name } else { 0 };
+        to_come = to_come.in_front_of(byte);
+    }
+    if cut.is_empty() {
+        return (Cow::Borrowed(html), false);
+    }
+    let mut bytes = html.as_bytes().to_vec();
+    for at in cut {
+        if let Some(byte) = bytes.get_mut(at) {
+            *byte = b' ';
+        }
+    }
+    // One ASCII character in the place of another leaves it UTF-8.
+    (Cow::Owned(String::from_utf8(bytes).unwrap_or_default()), true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use html5ever::buffer_queue::BufferQueue;
+    use html5ever::tendril::StrTendril;
+    use html5ever::tokenizer::{Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts};
+    use proptest::prelude::*;
+    use std::cell::Cell;
+
+    /// The most attributes that the parser finds in one tag, each counted once.
+    struct Most(Cell<usize>);
+
+    impl TokenSink for Most {
+        type Handle = ();
+
+        fn process_token(&self, token: Token, _: u64) -> TokenSinkResult<()> {
+            if let Token::TagToken(tag) = token {
+                self.0.set(self.0.get().max(tag.attrs.len()));
+            }
+            TokenSinkResult::Continue
+        }
+    }
+
+    fn most(html: &str) -> usize {
+        let tokenizer = Tokenizer::new(Most(Cell::new(0)), TokenizerOpts::default());
+        let input = BufferQueue::default();
+        input.push_back(StrTendril::from_slice(html));
+        let _ = tokenizer.feed(&input);
+        tokenizer.end();
+        tokenizer.sink.0.get()
+    }
+
+    #[test]
+    fn a_tag_of_very_many_attributes_is_none_however_they_are_written() {
+        let many = |one: &dyn Fn(usize) -> String| (0..1000).map(one).collect::<String>();
+        for (begin, attributes) in [
+            ("<p", many(&|n| format!(" a{n}"))),
+            ("<p", many(&|n| format!("/a{n}"))),
+            ("</p", many(&|n| format!("\na{n}='>'"))),
+            ("<p x=\"\"", many(&|n| format!("a{n}=\"<p y='>\""))),
+            ("<p x=''", many(&|n| format!("a{n}=' \" '"))),
+            ("<p", many(&|n| format!(" =a{n}=b>").replace('>', ""))),
+            ("<script></script", many(&|n| format!(" a{n}"))),
+            ("<!-- <p x=' --><p", many(&|n| format!(" a{n}"))),
+        ] {
+            let html = format!("before{begin}{attributes}>after");
+            assert!(most(&html) >= 1000, "{begin}");
+            let (bounded, is_cut) = bounded(&html);
+            assert!(is_cut && most(&bounded) <= usize::from(MAX_ATTRIBUTES), "{begin}");
+        }
+    }
+
+    #[test]
+    fn pages_as_they_are_stay_as_they_are() {
+        for html in [
+            "<p a b c=d e='f' g=\"h\"/>".to_owned(),
+            format!("<p {}>", "a ".repeat(usize::from(MAX_ATTRIBUTES))),
+            format!("<script>if (a < b) {}</script><p title=x>", "word ".repeat(1000)),
+            format!("<img src='data:{}' alt=x>", "ab/+ =".repeat(10_000)),
+        ] {
+            assert_eq!(bounded(&html), (Cow::Borrowed(html.as_str()), false));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_tag_has_more_whatever_the_page(
+            parts in proptest::collection::vec("<[a/!]?|>|[ =/\"'a-c]{1,4}|-->|<!--", 0..60), times in 1usize..80,
+        ) {
+            // Attributes are told apart by their names, so each gets one of its own.
+            let mut number = 0;
+            let html: String = parts.concat().repeat(times).chars().map(|c| match c {
+                'b' => { number += 1; format!("b{number}") }
+                c => c.to_string(),
+            }).collect();
+            let (bounded, is_cut) = bounded(&html);
+            prop_assert!(most(&bounded) <= usize::from(MAX_ATTRIBUTES));
+            prop_assert!(is_cut || most(&html) <= usize::from(MAX_ATTRIBUTES));
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Pages of files and folders.
+//!
+//! A page begins behind the name that its cursor is. It ends when it is full, and before that when it has cost its share:
+//! [`MAX_PARSED`] bytes of front matter, or [`MAX_BYTES`] of entries, or as many names as a [walk](crate::folder) goes
+//! through. What comes then is on the next page, so no note, however much it says of itself, keeps others from being
+//! listed. A page that ends early may be empty and lead on all the same.
+
+use crate::folder::{Item, Walk};
+use crate::front_matter::FrontMatter;
+use crate::note;
+use mcp_provider::{Entry, Failure, Page, Result};
+
+/// How many bytes of front matter are parsed for one page, but for the last note on it.
+const MAX_PARSED: usize = 512 * 1024;
+
+/// How many bytes the entries of one page have, about.
+const MAX_BYTES: usize = 2 * 1024 * 1024;
+
+/// How many bytes an entry has beside its texts, about.
+const ENTRY: usize = 300;
+
+/// What a page has cost so far.
+#[derive(Debug, Default)]
+pub(crate) struct Cost {
+    parsed: usize,
+    bytes: usize,
+}
+
+impl Cost {
+    /// Adds what it took to read what a note says of itself.
+    pub(crate) fn parsed(&mut self, front_matter: &FrontMatter) {
+        self.parsed = self.parsed.saturating_add(front_matter.cost);
+    }
+
+    fn listed(&mut self, entry: &Entry) {
+        let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        let meta: usize = entry.meta.values().map(|value| value.to_string().len()).sum();
+        let parts = [entry.path.len(), entry.name.len(), text(&entry.title), text(&entry.description), meta, ENTRY];
+        self.bytes = parts.iter().fold(self.bytes, |bytes, part| bytes.saturating_add(*part));
+    }
+
+    fn is_used_up(&self) -> bool {
+        self.parsed >= MAX_PARSED || self.bytes >= MAX_BYTES
+    }
+}
+
+/// Behind what a page begins.
+pub(crate) fn behind(cursor: Option<&str>) -> Result<&str> {
+    match cursor {
+        None => Ok(""),
+        Some(cursor) => cursor
+            .strip_prefix(':')
+            .ok_or_else(|| Failure::invalid("expected a cursor that this provider gave out")),
+    }
+}
+
+/// A page of what a walk comes to, as far as `entry` makes something of it.
+pub(crate) fn page(
+    mut walk: Walk<'_>,
+    limit: usize,
+    mut entry: impl FnMut(&str, &mut Cost) -> Option<Entry>,
+) -> Result<Page> {
+    let mut cost = Cost::default();
+    let mut entries = Vec::new();
+    loop {
+        let place = walk.place().to_owned();
+        let Some(names) = walk.next_names()? else {
+            let next_cursor = walk.is_paused().then(|| cursor(walk.place()));
+            return Ok(Page { entries, next_cursor });
+        };
+        if entries.len() >= limit.max(1) || cost.is_used_up() {
+            return Ok(Page { entries, next_cursor: Some(cursor(&place)) });
+        }
+        if let Some(entry) = entry(&names, &mut cost) {
+            cost.listed(&entry);
+            entries.push(entry);
+        }
+    }
+}
+
+fn cursor(place: &str) -> String {
+    format!(":{place}")
+}
+
+/// The entry of a file of which nothing is known but how it lies there.
+pub(crate) fn without_metadata(file: &Item, fault: &Failure) -> Entry {
+    note::plain_entry(file).meta("notes/faults", vec![format!("its front matter cannot be read: {fault}")])
+}
