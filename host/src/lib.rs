@@ -50,7 +50,8 @@
 //! | [`Host`] | the façade: list, read, complete, each for a principal |
 //! | `catalog`, `watch`, [`access`] | merged listings and cursors; changes and subscriptions; who may do what |
 //! | [`plugin`] | components in their sandboxes, called under limits |
-//! | [`config`], [`uri`], [`resource`], `scheduling` | the file; mounts and URIs; the domain's own types; priorities of threads |
+//! | [`config`], [`uri`], [`resource`] | the file; mounts and URIs; the domain's own types |
+//! | `regular_file`, `scheduling` | opening files that may hang; priorities of threads |
 //!
 //! Without the feature `server`, on by default, there is no server and no command, and none of their dependencies.
 
@@ -67,6 +68,7 @@ pub mod config;
 pub mod fuzzing;
 mod host;
 pub mod plugin;
+mod regular_file;
 pub mod resource;
 mod scheduling;
 #[cfg(feature = "server")]
