@@ -60,6 +60,7 @@ mod syntax;
 #[cfg(test)]
 mod tests;
 mod time;
+mod warning;
 
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
@@ -90,6 +91,7 @@ pub use secret::Secret;
 pub use server::{PageSize, Server};
 pub use size::{Size, SizeError};
 pub use time::{Time, TimeError};
+pub use warning::Warning;
 
 use reader::{Scope, Table};
 

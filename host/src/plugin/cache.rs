@@ -39,6 +39,11 @@ impl Cache {
         Ok(Self { dir: dir.to_owned() })
     }
 
+    /// Its directory.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// Where the compiled form of a component is, or would be.
     fn path(&self, engine: &wasmtime::Engine, digest: &Digest) -> PathBuf {
         let mut hasher = DefaultHasher::new();

@@ -96,3 +96,28 @@ pub enum LoadError {
         reason: String,
     },
 }
+
+impl LoadError {
+    /// Whether it may pass by itself, so that another try makes sense though nothing changed: the provider does not describe
+    /// itself, which may be because the machine is busy; a disk does not answer, or is full; the compiler cannot be started.
+    pub fn is_transient(&self) -> bool {
+        use std::io::ErrorKind;
+        match self {
+            Self::Describe(_) | Self::Cache { .. } => true,
+            Self::Compile { source, .. } => !source.is_final(),
+            Self::Read { source, .. } => !matches!(
+                source.kind(),
+                ErrorKind::NotFound
+                    | ErrorKind::PermissionDenied
+                    | ErrorKind::InvalidInput
+                    | ErrorKind::IsADirectory
+                    | ErrorKind::NotADirectory
+            ),
+            Self::NotAComponent { .. }
+            | Self::TooLarge { .. }
+            | Self::Digest { .. }
+            | Self::Import { .. }
+            | Self::NotAProvider { .. } => false,
+        }
+    }
+}

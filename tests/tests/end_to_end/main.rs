@@ -34,6 +34,7 @@ mod keyvalue;
 mod lifecycle;
 mod limits;
 mod listings;
+mod loading;
 mod made;
 mod model;
 mod notes;
