@@ -14,7 +14,8 @@
 //!    anything by name, it may do all that is not denied.
 //!
 //! Globs are matched against the normalised URI without its query, so that no spelling of a URI (`%2eenv`, `?x`) slips past
-//! a rule. Templates are matched as they are written, variables and all.
+//! a rule. What a host is called in another way the host cannot know, so `deny` errs on the safe side: a glob also denies what
+//! it would match without a port, and without a dot at the end of the host's name. Templates are matched as they are written, variables and all.
 
 mod principal;
 mod rules;
@@ -121,6 +122,51 @@ mod tests {
         let access = access("[[rule]]\nprincipals = ['*']\ndeny = ['**/.env']\n").unwrap();
         for path in [".env", "%2eenv", "%2E%65nv", "./.env", "d/../.env", ".env?x=1", "a/.env?"] {
             assert!(!access.allows(&LOCAL, Operation::Read, &uri(path)), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_denied_host_is_denied_in_every_spelling() {
+        let rules = "[[rule]]\nprincipals = ['*']\nallow = ['**']\ndeny = ['web://evil.example/**']\n";
+        let access = access(rules).unwrap();
+        let web: Mount = "web://".parse().unwrap();
+        let allows = |path: &str| access.allows(&ANONYMOUS, Operation::Read, &web.compose(path).unwrap().uri);
+        for path in [
+            "evil.example",
+            "evil.example/",
+            "evil.example/x",
+            "evil.example?x",
+            "evil.example.",
+            "evil.example./x",
+            "evil.example:443",
+            "evil.example:443/x",
+            "evil.example:?x",
+            "evil.example.:8080/x",
+            "EVIL.example./x",
+            "evil%2Eexample/x",
+        ] {
+            assert!(!allows(path), "{path}");
+        }
+        for path in ["good.example", "evil.example.org/x", "evil.examples", "good.example/evil.example/x"] {
+            assert!(allows(path), "{path}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_an_allow_of_a_prefix_matches_its_deny_matches(
+            prefix in "web://[a-c.:]{1,6}(/[a-c]{1,3}){0,2}",
+            behind in "([.:/?]?[a-c.:/?]{0,6}){0,2}",
+        ) {
+            let glob = |key: &str| format!("[[rule]]\nprincipals = ['*']\n{key} = ['{prefix}/**']\n");
+            let Ok(allow) = access(&glob("allow")) else { return Ok(()) };
+            let deny = access(&format!("{}{}", glob("deny"), "[[rule]]\nprincipals = ['*']\nallow = ['**']\n")).unwrap();
+            let web: Mount = "web://".parse().unwrap();
+            let path = format!("{}{behind}", &prefix["web://".len()..]);
+            let Ok(located) = web.compose(&path) else { return Ok(()) };
+            if allow.allows(&ANONYMOUS, Operation::Read, &located.uri) {
+                proptest::prop_assert!(!deny.allows(&ANONYMOUS, Operation::Read, &located.uri), "{}", located.uri);
+            }
         }
     }
 

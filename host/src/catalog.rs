@@ -20,6 +20,7 @@ mod print;
 mod source;
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use self::ahead::Ahead;
 use self::cursor::{Binding, Position, Sealer, Walked};
@@ -39,12 +40,29 @@ pub(crate) use self::cursor::fuzzing;
 const MAX_CALLS: usize = 64;
 /// Pages of one plugin in a row that may have nothing on them.
 const MAX_EMPTY: usize = 1000;
+/// When to come again while a plugin is being loaded.
+const WHILE_LOADING: Duration = Duration::from_secs(1);
 
 /// A plugin of the config: loaded, or not.
+#[derive(Clone)]
 pub(crate) struct Slot {
     pub(crate) name: String,
     pub(crate) mount: Mount,
-    pub(crate) plugin: Result<Arc<Plugin>, Arc<LoadError>>,
+    pub(crate) plugin: Result<Arc<Plugin>, Absent>,
+}
+
+/// Why a plugin of the config is not served.
+#[derive(Clone, Debug)]
+pub(crate) enum Absent {
+    /// It is being loaded, which may take a compiler a while.
+    Loading,
+    /// It could not be loaded.
+    Failed {
+        /// Why.
+        error: Arc<LoadError>,
+        /// When it is tried again by itself, if it is.
+        retry_at: Option<Instant>,
+    },
 }
 
 impl Slot {
@@ -53,13 +71,16 @@ impl Slot {
         self.plugin.as_deref().map_err(|_| self.not_loaded())
     }
 
-    /// The answer to any request for a plugin that did not load.
+    /// The answer to any request for a plugin that is not loaded.
     fn not_loaded(&self) -> Error {
-        Error::Unavailable {
-            plugin: self.name.clone(),
-            reason: "it could not be loaded; the server's log says why".to_owned(),
-            retry_after: None,
-        }
+        let (reason, retry_after) = match &self.plugin {
+            Err(Absent::Failed { retry_at, .. }) => (
+                "it could not be loaded; the server's log says why",
+                retry_at.map(|at| at.saturating_duration_since(Instant::now())),
+            ),
+            _ => ("it is still being loaded; try again shortly", Some(WHILE_LOADING)),
+        };
+        Error::Unavailable { plugin: self.name.clone(), reason: reason.to_owned(), retry_after }
     }
 }
 

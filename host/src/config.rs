@@ -60,10 +60,10 @@ mod syntax;
 #[cfg(test)]
 mod tests;
 mod time;
+mod warning;
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 pub use announce::Announced;
@@ -91,8 +91,11 @@ pub use secret::Secret;
 pub use server::{PageSize, Server};
 pub use size::{Size, SizeError};
 pub use time::{Time, TimeError};
+pub use warning::Warning;
 
 use reader::{Scope, Table};
+
+use crate::regular_file;
 
 /// What is served, to whom, and within which bounds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -147,7 +150,7 @@ impl Config {
 
     /// Reads a config file with an environment of the caller's. Fails like [`load`](Self::load).
     pub fn load_in(file: &Path, environment: &Environment) -> Result<Self, ConfigError> {
-        let bytes = read(file).map_err(|error| unreadable(file, &error))?;
+        let bytes = regular_file::read(file, Self::LARGEST_FILE).map_err(|error| unreadable(file, &error))?;
         match str::from_utf8(&bytes) {
             Ok(text) => Self::parse_in(text, file, environment),
             // A character at the end of what was read may be cut.
@@ -205,18 +208,14 @@ impl Config {
     }
 }
 
-/// The bytes of a file, of which one more than is allowed tells that there are more.
-fn read(file: &Path) -> io::Result<Vec<u8>> {
-    let most = u64::try_from(Config::LARGEST_FILE).unwrap_or(u64::MAX).saturating_add(1);
-    let mut bytes = Vec::new();
-    File::open(file)?.take(most).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
 fn unreadable(file: &Path, error: &io::Error) -> ConfigError {
     let problem = match error.kind() {
         ErrorKind::NotFound => Problem::new("there is no such file", "write a config there, or name another file"),
         ErrorKind::IsADirectory => Problem::new("this is a directory", "name the file in it: `mcp-host.toml`"),
+        ErrorKind::InvalidInput => Problem::new(
+            format!("the file cannot be read: {error}"),
+            "write the config to a regular file and name that: a pipe cannot be read again when the config is reloaded",
+        ),
         _ => Problem::new(format!("the file cannot be read: {error}"), "name a file that the host may read"),
     };
     ConfigError::new(file, "", problem)

@@ -4,7 +4,8 @@
 //! straight down: its URI is parsed and routed to a plugin, the principal's access is decided, the plugin's provider is called
 //! in its sandbox; and straight back. No request waits here for a lock or in a queue.
 //!
-//! A host changes by [`Host::reload`] alone, and then as a whole: each request works with the *generation* of its beginning.
+//! What is served changes by [`Host::reload`], and when a plugin is there that was still being loaded: each request works with
+//! the *generation* of its beginning.
 
 mod asked;
 mod below;
@@ -12,7 +13,9 @@ mod builder;
 mod completing;
 mod dirs;
 mod generation;
+mod loading;
 mod reload;
+mod serving;
 mod status;
 
 use std::sync::Arc;
@@ -20,10 +23,12 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use futures::future::join_all;
-use tokio::sync::Mutex;
+use tokio::sync::watch;
 
 use self::asked::told;
 use self::generation::Generation;
+use self::loading::Loading;
+use self::serving::Serving;
 use crate::access::Principal;
 use crate::catalog::{Catalog, Entries, PageRequest, Slot, Templates, Viewer};
 use crate::config::{Config, Operation};
@@ -37,18 +42,22 @@ pub use self::dirs::Dirs;
 pub use self::reload::{ReloadError, Reloaded};
 pub use self::status::{State, Status};
 
-/// A host with its plugins loaded.
+/// A host with its plugins, each of which is loaded, being loaded, or could not be.
 ///
 /// It is cheap to share behind an [`Arc`]; every method takes `&self` and may be called from any number of tasks. It needs a
 /// tokio runtime. Dropping it ends the calls that are under way.
 pub struct Host {
     /// What requests work with that begin now.
-    generation: ArcSwap<Generation>,
+    generation: Arc<ArcSwap<Generation>>,
     catalog: Catalog,
     watches: Arc<Hub>,
-    plugins: Plugins,
-    /// Held by the one reload that is under way.
-    reloading: Mutex<()>,
+    plugins: Arc<Plugins>,
+    /// What replaces the generation.
+    serving: Arc<Serving>,
+    /// Plugins that are being loaded. Dropped, this ends.
+    loading: Loading,
+    /// How many reloads have begun: only the last of them may replace plugins.
+    newest: watch::Sender<u64>,
 }
 
 /// A request to list: the whole catalog, or what is directly below one resource.
@@ -90,6 +99,17 @@ impl Host {
     /// The number of the generation that serves by now: 1 at first, and one more with each reload that changes something.
     pub fn generation(&self) -> u64 {
         self.generation.load().number
+    }
+
+    /// Changes whenever something else is served: by a reload, and when a plugin was loaded in the background.
+    #[cfg(feature = "server")]
+    pub(crate) fn version(&self) -> u64 {
+        self.serving.replaced()
+    }
+
+    /// Waits until no plugin is being loaded any more: each is, or could not be.
+    pub async fn settled(&self) {
+        self.serving.settled().await;
     }
 
     /// How each plugin is at this moment, in the order of their names.
@@ -171,9 +191,9 @@ impl Host {
         self.watches.watching()
     }
 
-    /// Whether any plugin can tell what changes.
+    /// Whether any plugin can tell what changes. One that is still being loaded may be able to.
     pub fn is_watching(&self) -> bool {
-        self.watches.is_watching()
+        self.watches.is_watching() || self.generation.load().loading().next().is_some()
     }
 
     /// Runs work that takes long, for the sake of one request, where it keeps no other from its answer. None if it panics.

@@ -50,7 +50,8 @@
 //! | [`Host`] | the façade: list, read, complete, each for a principal |
 //! | `catalog`, `watch`, [`access`] | merged listings and cursors; changes and subscriptions; who may do what |
 //! | [`plugin`] | components in their sandboxes, called under limits |
-//! | [`config`], [`uri`], [`resource`], `private_dir`, `scheduling` | the file; mounts and URIs; the domain's own types; files that are this user's alone; priorities of threads |
+//! | [`config`], [`uri`], [`resource`] | the file; mounts and URIs; the domain's own types |
+//! | `private_dir`, `regular_file`, `scheduling` | files that are this user's alone; opening files that may hang; priorities of threads |
 //!
 //! Without the feature `server`, on by default, there is no server and no command, and none of their dependencies.
 
@@ -68,6 +69,7 @@ pub mod fuzzing;
 mod host;
 pub mod plugin;
 mod private_dir;
+mod regular_file;
 pub mod resource;
 mod scheduling;
 #[cfg(feature = "server")]

@@ -20,9 +20,11 @@
 //! with it. A plugin that keeps failing is set aside for a growing while.
 
 mod admission;
+mod backoff;
 mod bindings;
 mod cache;
 mod caller;
+mod compilations;
 mod compiler;
 mod convert;
 mod cpu;
@@ -61,7 +63,6 @@ use self::caller::Caller;
 use self::convert::AnswerRules;
 use self::engine::Engine;
 use self::faults::Faults;
-use self::file::ComponentFile;
 use self::grants::dirs::OpenFiles;
 use self::grants::http::Trust;
 use self::guest_log::GuestLog;
@@ -74,6 +75,7 @@ use crate::config::{self, Digest};
 use crate::resource::{Argument, Completion, Contents, Entry, EntryTemplate};
 use crate::uri::{Mount, Path};
 
+pub(crate) use self::backoff::Backoff;
 pub use self::compiler::{CompileError, Compiler, run_compiler};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use self::convert::fuzzing;
@@ -131,9 +133,19 @@ impl Plugins {
         Ok(plugin)
     }
 
-    /// Forgets all components but those: what plugins that are gone were made of.
-    pub(crate) async fn forget_all_but(&self, used: &HashSet<Digest>) {
-        self.loader.forget_all_but(used).await;
+    /// What a component file is by its content; none for one that cannot be a component.
+    pub(crate) async fn digest_of(&self, file: &FilePath) -> Option<Digest> {
+        self.loader.digest_of(file).await
+    }
+
+    /// Forgets all components but those, and ends the compilers that work on others.
+    pub(crate) fn retain(&self, wanted: &HashSet<Digest>) {
+        self.loader.retain(wanted);
+    }
+
+    /// Has components tried again that did not compile.
+    pub(crate) fn forget_failures(&self) {
+        self.loader.forget_failures();
     }
 
     /// Runs work that takes long where guests do that compute for long, so that it keeps nobody else from an answer. None if it
@@ -372,11 +384,6 @@ impl Plugin {
         )
         .await
     }
-}
-
-/// What a component file is by its content; none for one that cannot be a component.
-pub(crate) async fn digest_of(file: &FilePath) -> Option<Digest> {
-    Some(ComponentFile::open(file, None).await.ok()?.digest)
 }
 
 fn wit_argument(argument: Argument) -> contract::Argument {

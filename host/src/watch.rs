@@ -74,6 +74,7 @@ pub struct Watching {
 }
 
 /// What a hub knew before its plugins are replaced.
+#[derive(Default)]
 pub(crate) struct Before {
     /// By plugin, what each principal who asked would have listed.
     prints: HashMap<String, HashMap<Principal, Print>>,
@@ -195,6 +196,14 @@ impl Hub {
             if print.differs(Print::of_nothing()) {
                 interests.tell_listing(&who);
             }
+        }
+    }
+
+    /// Finds out for whom what is listed is another since rules were replaced, and tells them. What providers that do not tell
+    /// what changes would have listed under the `old` rules is asked now, by the host itself.
+    pub(crate) fn compare_listings(&self, old: &Arc<Access>) {
+        for watcher in self.watchers().values() {
+            watcher.compare_listing_with(old.clone());
         }
     }
 

@@ -153,7 +153,7 @@ fn the_file_of_a_value_holds_one_small_text() {
     fs::write(&file, format!("[[plugin]]\n{plugin}")).unwrap();
     for (value, message) in [
         (vec![b'x'; 65537], "the file has more than 65536 bytes"),
-        (vec![0xff], "the file cannot be read: stream did not contain valid UTF-8"),
+        (vec![0xff], "the file cannot be read: it is not UTF-8"),
         (vec![b'x', 0], "the value of a variable cannot hold a NUL"),
     ] {
         fs::write(directory.path().join("value"), value).unwrap();

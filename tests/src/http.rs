@@ -26,8 +26,15 @@ pub struct Http {
 }
 
 impl Http {
-    /// Starts a server, and waits until it listens.
+    /// Starts a server, and waits until it listens and all plugins are loaded, or could not be.
     pub async fn start(config: &WrittenConfig) -> Self {
+        let server = Self::start_loading(config).await;
+        server.process.loaded().await;
+        server
+    }
+
+    /// Starts a server, and waits until it listens, whether its plugins are loaded or not.
+    pub async fn start_loading(config: &WrittenConfig) -> Self {
         let mut command = host_command();
         command.args(["serve", "--http", "127.0.0.1:0", "--config"]).arg(config.path());
         let (process, _, stdout) = Process::start(command);

@@ -44,6 +44,11 @@ impl Process {
         &self.stderr
     }
 
+    /// Waits until all plugins are loaded, or could not be.
+    pub(crate) async fn loaded(&self) {
+        self.stderr.line_with("all plugins are loaded, or could not be").await;
+    }
+
     /// The most memory that it has had at once so far, in bytes: Linux' `VmHWM`.
     pub(crate) fn most_resident(&self) -> u64 {
         self.status("VmHWM:")
@@ -69,6 +74,16 @@ impl Process {
         let line = status.lines().find_map(|line| line.strip_prefix(key)).expect("it has memory");
         let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number of kB");
         kibibytes << 10
+    }
+
+    /// How many processes it has started that still run.
+    pub(crate) fn children(&self) -> usize {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.id().as_raw_nonzero()));
+        let threads = threads.expect("a process has threads").flatten();
+        // One that ended meanwhile has none.
+        let of =
+            |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+        threads.map(|thread| of(thread).split_whitespace().count()).sum()
     }
 
     /// How many files and directories it has the kernel watch.

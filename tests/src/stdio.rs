@@ -28,6 +28,7 @@ impl Stdio {
     /// Starts a server and meets it in that revision.
     pub async fn start_in(config: &WrittenConfig, revision: Revision) -> Self {
         let (process, stdin, stdout) = spawn(&config.path(), &[]);
+        process.loaded().await;
         let client = Client::connect((stdout, stdin), revision).await;
         Self { process, client }
     }
@@ -89,7 +90,12 @@ impl StdioWire {
 
     /// The same with a config file wherever it is, and more options.
     pub async fn start_at(config: &Path, options: &[&str], revision: Revision) -> Self {
-        Self::stranger_at(config, options, revision).met().await
+        Self::stranger_at(config, options, revision).met_when_loaded().await
+    }
+
+    /// Starts a server and says hello in that revision, whether its plugins are loaded or not.
+    pub async fn start_loading(config: &WrittenConfig, revision: Revision) -> Self {
+        Self::stranger(config, revision).met().await
     }
 
     /// The same in a user namespace in which the kernel watches no more than so many files and directories.
@@ -101,7 +107,13 @@ impl StdioWire {
         command.arg(host.as_std().get_program()).kill_on_drop(true);
         let set = host.as_std().get_envs().filter_map(|(name, value)| Some((name, value?)));
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).envs(set).current_dir("/");
-        Self::stranger_of(command, &config.path(), &[], revision).met().await
+        Self::stranger_of(command, &config.path(), &[], revision).met_when_loaded().await
+    }
+
+    /// Says hello once all plugins are loaded, or could not be.
+    async fn met_when_loaded(self) -> Self {
+        self.process.loaded().await;
+        self.met().await
     }
 
     /// Says hello, if its revision begins so.
@@ -211,6 +223,16 @@ impl StdioWire {
     /// How much memory the server has at the moment, in bytes.
     pub fn memory(&self) -> u64 {
         self.process.memory()
+    }
+
+    /// How many processes the server has started that still run.
+    pub fn children(&self) -> usize {
+        self.process.children()
+    }
+
+    /// What the server has logged so far.
+    pub fn log(&self) -> String {
+        self.process.stderr().so_far()
     }
 
     /// How many files and directories the server has the kernel watch.

@@ -20,6 +20,7 @@ const EVERYTHING: &str = "**";
 #[derive(Debug)]
 pub(super) struct Rules {
     speaking: Vec<Rule>,
+    denies_anything: bool,
     /// What holds when no glob matches.
     otherwise: bool,
 }
@@ -31,7 +32,9 @@ impl Rules {
         let by_name =
             |rule: &Rule| rule.principals.iter().any(|who| matches!(who, Who::Principal(named) if named == name));
         let is_restricted = rules.iter().any(|rule| by_name(rule) && !rule.allow.is_empty());
-        Self { speaking: rules.iter().filter(speaks).cloned().collect(), otherwise: name == LOCAL && !is_restricted }
+        let speaking: Vec<_> = rules.iter().filter(speaks).cloned().collect();
+        let denies_anything = speaking.iter().any(|rule| !rule.deny.is_empty());
+        Self { speaking, denies_anything, otherwise: name == LOCAL && !is_restricted }
     }
 
     /// Whether that operation on that URI or template is allowed.
@@ -39,9 +42,11 @@ impl Rules {
         !self.deny(operation, subject) && (self.otherwise || self.any(operation, subject, |rule| &rule.allow))
     }
 
-    /// Whether a rule denies it.
+    /// Whether a rule denies it: by itself, or as it would be without a port and without a dot at the end of its host. Whether
+    /// these lead to the same host, the provider decides.
     pub(super) fn deny(&self, operation: Operation, subject: &str) -> bool {
-        self.any(operation, subject, |rule| &rule.deny)
+        let denies = |subject: &str| self.any(operation, subject, |rule| &rule.deny);
+        self.denies_anything && (denies(subject) || with_bare_host(subject).is_some_and(|subject| denies(&subject)))
     }
 
     /// What they come to for one operation.
@@ -55,5 +60,38 @@ impl Rules {
     fn any(&self, operation: Operation, subject: &str, globs: impl Fn(&Rule) -> &[UriGlob]) -> bool {
         let mut rules = self.speaking.iter().filter(|rule| rule.operations.contains(&operation));
         rules.any(|rule| globs(rule).iter().any(|glob| glob.matches(subject)))
+    }
+}
+
+/// The URI without the port of its host, and without dots at its end; none if it has neither.
+fn with_bare_host(uri: &str) -> Option<String> {
+    let (scheme, rest) = uri.split_once("://")?;
+    let (host, path) = rest.split_at_checked(rest.find('/').unwrap_or(rest.len()))?;
+    // The colons of an IPv6 address stand in brackets.
+    let name_end = host.rfind(']').unwrap_or_default();
+    let port = host.rfind(':').filter(|colon| *colon >= name_end);
+    let bare = host.get(..port.unwrap_or(host.len()))?.trim_end_matches('.');
+    (bare.len() < host.len()).then(|| format!("{scheme}://{bare}{path}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_bare_without_its_port_and_without_dots_at_its_end() {
+        for (uri, bare) in [
+            ("web://a.example.", Some("web://a.example")),
+            ("web://a.example./x", Some("web://a.example/x")),
+            ("web://a.example:443/x:1", Some("web://a.example/x:1")),
+            ("web://a.example.:443", Some("web://a.example")),
+            ("web://[::1]:80/", Some("web://[::1]/")),
+            ("web://[::1]/", None),
+            ("web://a.example/x.", None),
+            ("notes:///a:1", None),
+            ("a", None),
+        ] {
+            assert_eq!(with_bare_host(uri).as_deref(), bare, "{uri}");
+        }
     }
 }

@@ -31,7 +31,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// Take warnings for errors: a grant that is missing, or granted for nothing
+    /// Take warnings for errors: a grant that is missing, or granted for nothing; a rule that matches no mount
     #[arg(long)]
     strict: bool,
 
@@ -51,15 +51,16 @@ impl Args {
         let tried = config.plugins.iter().map(|plugin| Tried::of(plugin, &plugins, &config));
         let mut all = join_all(tried).await;
         all.sort_by_key(|one| one.plugin.name.as_str());
+        let of_config: Vec<_> = config.warnings().iter().map(ToString::to_string).collect();
         let mut output = context.output();
         if self.json {
-            output.json(&Report::of(&all))?;
+            output.json(&Report::of(&all, &of_config))?;
         } else {
-            print(&all, &mut output)?;
+            print(&all, &of_config, &mut output)?;
         }
         output.flush()?;
         let broken = all.iter().filter(|one| one.error().is_some()).count();
-        let warnings = all.iter().map(|one| one.warnings().len()).sum();
+        let warnings = all.iter().map(|one| one.warnings().len()).fold(of_config.len(), usize::saturating_add);
         match (broken, warnings) {
             (0, 0) => Ok(()),
             (0, _) if !self.strict => Ok(()),
@@ -144,7 +145,7 @@ fn works(faults: u64) -> Cell {
     }
 }
 
-fn print(all: &[Tried<'_>], output: &mut Output<'_>) -> Result<(), Failure> {
+fn print(all: &[Tried<'_>], of_config: &[String], output: &mut Output<'_>) -> Result<(), Failure> {
     Table::new(["PLUGIN", "MOUNT", "PROVIDER", "STATE"]).print(all.iter().map(Tried::row).collect(), output)?;
     let needs: Vec<_> = all.iter().flat_map(grants).collect();
     if !needs.is_empty() {
@@ -156,6 +157,10 @@ fn print(all: &[Tried<'_>], output: &mut Output<'_>) -> Result<(), Failure> {
             output.line("")?;
             output.text(&format!("{}: {message}", one.plugin.name))?;
         }
+    }
+    for message in of_config {
+        output.line("")?;
+        output.text(message)?;
     }
     Ok(())
 }
@@ -189,19 +194,21 @@ mod tests {
     fn an_error_is_told_in_full_below_the_table() {
         let plugin = plugin();
         let mut written = Vec::new();
-        print(&[broken(&plugin)], &mut Output::to(&mut written, Destination::Pipe)).unwrap();
+        print(&[broken(&plugin)], &["look here".to_owned()], &mut Output::to(&mut written, Destination::Pipe)).unwrap();
         assert_eq!(
             String::from_utf8(written).unwrap(),
             "notes  notes:///  -  not loaded\n\
              \n\
-             notes: /srv/plugins/notes.wasm is not a WebAssembly component: it is empty\n"
+             notes: /srv/plugins/notes.wasm is not a WebAssembly component: it is empty\n\
+             \n\
+             look here\n"
         );
     }
 
     #[test]
     fn json_says_of_each_plugin_either_what_it_is_or_why_it_is_not() {
         let plugin = plugin();
-        let report = serde_json::to_value(Report::of(&[broken(&plugin)])).unwrap();
+        let report = serde_json::to_value(Report::of(&[broken(&plugin)], &[])).unwrap();
         let line = &report["plugins"][0];
         assert_eq!((&line["name"], &line["state"]), (&"notes".into(), &"not-loaded".into()));
         for key in ["digest", "provider", "listed", "faults", "needs"] {

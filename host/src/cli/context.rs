@@ -10,7 +10,7 @@ use super::messages::Messages;
 use super::output::Output;
 use super::progress;
 use crate::config::Config;
-use crate::host::Host;
+use crate::host::{Builder, Host};
 use crate::plugin::Progress;
 
 /// What every command has. Nothing of it is read or started before a command asks for it, but for the log.
@@ -38,14 +38,14 @@ impl Context {
         Ok(Config::load(&self.config)?)
     }
 
-    /// Starts a host with the config, for a command that asks it something.
+    /// Starts a host with the config, for a command that asks it something: all plugins are loaded, or could not be.
     pub(super) async fn host(&self) -> Result<Host, Failure> {
-        self.host_of(self.config()?).await
+        Ok(self.builder(self.config()?).start().await?)
     }
 
-    /// Starts a host with that config.
-    pub(super) async fn host_of(&self, config: Config) -> Result<Host, Failure> {
-        Ok(Host::builder(config).progress(self.progress()).start().await?)
+    /// A host with that config, which is about to be started.
+    pub(super) fn builder(&self, config: Config) -> Builder {
+        Host::builder(config).progress(self.progress())
     }
 
     /// Who is told that components are being compiled.

@@ -17,15 +17,18 @@ use super::context::Context;
 use super::failure::Failure;
 use super::signals::{self, Hangup};
 use crate::config::{Config, HttpAddress, HttpAddressError};
+use crate::host::{Host, State};
 use crate::server;
 
 /// How long databases may take to be closed at the end.
 const MAX_CLOSE: Duration = Duration::from_secs(2);
+/// For how long the start waits for plugins that are still being loaded. Then the others are served without them.
+const START_GRACE: Duration = Duration::from_secs(2);
 
 const EXAMPLES: &str = "\
 It ends in order on SIGINT and SIGTERM: requests in flight are answered first. A second signal ends it at once.
 It reloads when the config or a component changes, and on SIGHUP: no connection, no subscription and no request in flight
-is lost, and what cannot be used changes nothing but the log.
+is lost. Rules count at once; what cannot be used changes nothing but the log.
 
 Examples:
   mcp-host serve                         as the config says
@@ -60,10 +63,13 @@ impl Args {
             Some(address) => Some(listen(address).await?),
             None => None,
         };
-        let started = shutdown.run_until_cancelled(context.host_of(config)).await;
-        let Some(host) = started.transpose()?.map(Arc::new) else {
+        let host = Arc::new(context.builder(config).start_loading()?);
+        let settling = AbortOnDropHandle::new(tokio::spawn(settle(host.clone())));
+        // What comes within a moment had better be there when clients ask.
+        let moment = tokio::time::timeout(START_GRACE, host.settled());
+        if shutdown.run_until_cancelled(moment).await.is_none() {
             return Ok(());
-        };
+        }
         let reloading = hangup.map(|hangup| {
             let file = context.config_file().to_owned();
             let reloader = Reloader { file, adapt: move |config| self.adapt(config), hangup };
@@ -82,7 +88,7 @@ impl Args {
             }
             server::serve_stdio(host.clone(), shutdown).await?;
         }
-        drop(reloading);
+        drop((reloading, settling));
         host.close(MAX_CLOSE).await;
         Ok(())
     }
@@ -97,6 +103,20 @@ impl Args {
     fn address(&self, configured: Option<HttpAddress>) -> Option<HttpAddress> {
         if self.stdio { None } else { self.http.or(configured) }
     }
+}
+
+/// Says when all plugins are served that can be.
+async fn settle(host: Arc<Host>) {
+    if tokio::time::timeout(START_GRACE, host.settled()).await.is_err() {
+        let loading = host.plugins().into_iter().filter(|plugin| matches!(plugin.state, State::Loading));
+        let loading = loading.map(|plugin| plugin.name).collect::<Vec<_>>().join(",");
+        tracing::info!(loading, "serving what is loaded; the rest is served as soon as it is");
+        host.settled().await;
+    }
+    let plugins = host.plugins();
+    let failed = plugins.iter().filter(|plugin| matches!(plugin.state, State::NotLoaded(_))).count();
+    let loaded = plugins.len().saturating_sub(failed);
+    tracing::info!(loaded, failed, "all plugins are loaded, or could not be");
 }
 
 async fn listen(address: HttpAddress) -> Result<TcpListener, Failure> {

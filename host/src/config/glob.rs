@@ -10,6 +10,9 @@ use globset::{GlobBuilder, GlobMatcher};
 
 use super::error::Advice;
 use super::reader::{FromNode, Node};
+use crate::uri::Mount;
+
+mod reach;
 
 /// A pattern for URIs: `git://linux/**`, `**/.env`, `notes:///{公開,draft}/*.md`.
 ///
@@ -17,7 +20,7 @@ use super::reader::{FromNode, Node};
 /// |---|---|
 /// | `*` | any characters but `/`, or none |
 /// | `?` | one character but `/` |
-/// | `**` | as a whole segment: any segments, or none; at the end: everything below; alone: everything |
+/// | `**` | as a whole segment: any segments, or none; at the end: what stands before it, and everything below; alone: everything |
 /// | `{a,b}` | `a` or `b`; not nested |
 ///
 /// It is matched against a whole URI, normalised by RFC 3986 and without its query, and is normalised the same way itself:
@@ -28,7 +31,36 @@ use super::reader::{FromNode, Node};
 #[derive(Clone)]
 pub struct UriGlob {
     written: String,
+    /// The same, normalised.
+    normal: String,
     matcher: GlobMatcher,
+    /// Of `P/**`: what matches `P`.
+    above: Option<Above>,
+}
+
+/// What matches `P` of a glob `P/**`.
+#[derive(Clone, Debug)]
+enum Above {
+    /// A text without wildcards: most globs of rules are of this kind, and comparing it costs next to nothing.
+    Literal(String),
+    Pattern(GlobMatcher),
+}
+
+impl Above {
+    fn new(normal: &str) -> Result<Self, GlobError> {
+        if normal.contains(['*', '?', '{']) {
+            matcher(normal).map(Self::Pattern)
+        } else {
+            Ok(Self::Literal(normal.to_owned()))
+        }
+    }
+
+    fn matches(&self, uri: &str) -> bool {
+        match self {
+            Self::Literal(text) => text == uri,
+            Self::Pattern(matcher) => matcher.is_match(uri),
+        }
+    }
 }
 
 impl UriGlob {
@@ -42,7 +74,19 @@ impl UriGlob {
 
     /// Whether it matches a URI, which must be normalised and without its query.
     pub fn matches(&self, uri: &str) -> bool {
-        self.matcher.is_match(uri)
+        self.matcher.is_match(uri) || self.above.as_ref().is_some_and(|above| above.matches(uri))
+    }
+
+    /// Whether it could match anything below that mount. It may say so of one that could not.
+    pub(super) fn reaches(&self, mount: &Mount) -> bool {
+        reach::reaches(&self.normal, mount.as_str())
+    }
+
+    /// How far it is, in characters to change, from a glob for that mount.
+    pub(super) fn distance(&self, mount: &Mount) -> usize {
+        let mount = mount.as_str();
+        let beginning: String = self.normal.chars().take(mount.len()).collect();
+        strsim::damerau_levenshtein(&beginning, mount)
     }
 }
 
@@ -118,14 +162,14 @@ impl FromStr for UriGlob {
             GlobError::NoScheme(_) => GlobError::NoScheme(text.to_owned()),
             other => other,
         })?;
-        let glob = GlobBuilder::new(&normal)
-            .literal_separator(true)
-            .backslash_escape(false)
-            .empty_alternates(true)
-            .build()
-            .map_err(|_| GlobError::Braces)?;
-        Ok(Self { written: text.to_owned(), matcher: glob.compile_matcher() })
+        let above = normal.strip_suffix("/**").map(Above::new).transpose()?;
+        Ok(Self { written: text.to_owned(), matcher: matcher(&normal)?, above, normal })
     }
+}
+
+fn matcher(normal: &str) -> Result<GlobMatcher, GlobError> {
+    let glob = GlobBuilder::new(normal).literal_separator(true).backslash_escape(false).empty_alternates(true).build();
+    glob.map(|glob| glob.compile_matcher()).map_err(|_| GlobError::Braces)
 }
 
 /// Brings all characters to the form that they have in a normalised URI (RFC 3986, sections 2.1 and 6.2.2).
@@ -262,11 +306,15 @@ mod tests {
     }
 
     #[test]
-    fn two_stars_at_the_end_match_everything_below_and_the_mount_itself() {
+    fn two_stars_at_the_end_match_everything_below_and_what_it_is_below_of() {
         assert!(matches("git://linux/**", "git://linux/"));
         assert!(matches("git://linux/**", "git://linux/a/b"));
         assert!(!matches("git://linux/**", "git://linuxes/a"));
-        assert!(!matches("git://linux/src/**", "git://linux/src"));
+        assert!(matches("git://linux/src/**", "git://linux/src"));
+        assert!(!matches("git://linux/src/**", "git://linux/src2"));
+        assert!(matches("web://evil.example/**", "web://evil.example"));
+        assert!(matches("git://linux/{src,doc}/**", "git://linux/doc"));
+        assert!(matches("**/secrets/**", "git://linux/a/secrets"));
         assert!(matches("notes:///**", "notes:///a"));
         assert!(matches("**", "git://linux/"));
     }

@@ -43,14 +43,6 @@ impl Clash {
         });
         name.into_iter().chain(mount)
     }
-
-    /// The key whose values are at odds, and what to write instead.
-    fn key_and_help(&self) -> (&'static str, &'static str) {
-        match self {
-            Self::Name(_) => ("name", "give each plugin a name of its own"),
-            Self::Mount { .. } => ("mount", "give each plugin a mount that neither is nor begins with another's"),
-        }
-    }
 }
 
 impl Plugins {
@@ -102,18 +94,59 @@ impl FromNode for Plugins {
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
-        let mut plugins: Vec<(Node<'_>, Plugin)> = Vec::new();
-        for item in node.items::<Plugin>()? {
-            let Some(plugin) = Plugin::from_node(&item) else { continue };
-            for (earlier_item, earlier) in &plugins {
-                for clash in Clash::between(&plugin, earlier) {
-                    let (key, help) = clash.key_and_help();
-                    let problem = Problem::new(clash.to_string(), help).at(item.span_of(key));
-                    node.scope.report(problem.beside(earlier_item.span_of(key), "the other one"));
-                }
+        let items = node.items::<Plugin>()?;
+        let plugins = items.iter().filter_map(Plugin::from_node).collect();
+        // Whatever else is wrong with an entry, its name and its mount are compared with the others.
+        let known: Vec<_> = items.iter().map(Known::of).collect();
+        for (index, item) in known.iter().enumerate() {
+            for earlier in known.iter().take(index) {
+                item.compare(earlier);
             }
-            plugins.push((item, plugin));
         }
-        Some(Self(plugins.into_iter().map(|(_, plugin)| plugin).collect()))
+        Some(Self(plugins))
+    }
+}
+
+/// What of an entry is compared with others, as far as it can be read.
+struct Known<'n, 'a> {
+    node: &'n Node<'a>,
+    name: Option<PluginName>,
+    mount: Option<Mount>,
+}
+
+impl<'n, 'a> Known<'n, 'a> {
+    fn of(node: &'n Node<'a>) -> Self {
+        Self { node, name: node.parsed_entry("name"), mount: node.parsed_entry("mount") }
+    }
+
+    /// Reports what it has against an earlier one.
+    fn compare(&self, earlier: &Self) {
+        if let (Some(name), Some(other)) = (&self.name, &earlier.name)
+            && name == other
+        {
+            self.report(earlier, "name", Clash::Name(name.clone()).to_string(), "give each plugin a name of its own");
+        }
+        if let (Some(mount), Some(other_mount)) = (&self.mount, &earlier.mount)
+            && mount.overlaps(other_mount)
+        {
+            let message = match (self.name.clone(), earlier.name.clone()) {
+                (Some(plugin), Some(other)) => {
+                    let (mount, other_mount) = (mount.clone(), other_mount.clone());
+                    Clash::Mount { plugin, mount, other, other_mount }.to_string()
+                }
+                _ => format!("the mounts `{mount}` and `{other_mount}` overlap"),
+            };
+            self.report(
+                earlier,
+                "mount",
+                message,
+                "give each plugin a mount that neither is nor begins with another's",
+            );
+        }
+    }
+
+    fn report(&self, earlier: &Self, key: &str, message: String, help: &str) {
+        let problem = Problem::new(message, help).at(self.node.span_of(key));
+        self.node.scope.report(problem.beside(earlier.node.span_of(key), "the other one"));
     }
 }

@@ -1,13 +1,13 @@
 //! Values that must not be seen, and where they come from: `{ env = "NAME" }` or `{ file = "PATH" }`.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use super::error::quote;
 use super::paths::ExistingFile;
 use super::reader::{FromNode, Node};
+use crate::regular_file;
 
 /// The most that a file of a value may hold, in bytes.
 const LARGEST_FILE: usize = 64 * 1024;
@@ -93,11 +93,11 @@ impl FromNode for ValueFile {
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let path = ExistingFile::from_node(node)?.0;
         let (message, help) = match read(&path) {
-            Ok(text) if text.len() > LARGEST_FILE => (
+            Ok(Some(text)) => return Some(Self(without_line_break(&text).to_owned())),
+            Ok(None) => (
                 format!("the file has more than {LARGEST_FILE} bytes"),
                 "write the path of a file that holds the value only",
             ),
-            Ok(text) => return Some(Self(without_line_break(&text).to_owned())),
             Err(error) => {
                 (format!("the file cannot be read: {error}"), "write the path of a text file that the host may read")
             }
@@ -107,11 +107,14 @@ impl FromNode for ValueFile {
     }
 }
 
-fn read(path: &Path) -> io::Result<String> {
-    let most = u64::try_from(LARGEST_FILE).unwrap_or(u64::MAX).saturating_add(1);
-    let mut text = String::new();
-    File::open(path)?.take(most).read_to_string(&mut text)?;
-    Ok(text)
+/// The text of a file; none if it is too long.
+fn read(path: &Path) -> io::Result<Option<String>> {
+    let bytes = regular_file::read(path, LARGEST_FILE)?;
+    if bytes.len() > LARGEST_FILE {
+        return Ok(None);
+    }
+    let text = String::from_utf8(bytes);
+    text.map(Some).map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not UTF-8"))
 }
 
 fn without_line_break(text: &str) -> &str {

@@ -2,18 +2,17 @@
 
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
-use futures::future::join_all;
-use tokio::sync::Mutex;
+use tokio::sync::watch;
 
 use super::generation::{Generation, by_name};
+use super::loading::Loading;
+use super::serving::Serving;
 use super::{Dirs, Host};
 use crate::access::Access;
-use crate::catalog::{Catalog, CursorKey, KeyError};
+use crate::catalog::{Absent, Catalog, CursorKey, KeyError};
 use crate::config::Config;
 use crate::plugin::{self, Compiler, Plugins, Progress};
 use crate::uri::Overlap;
-use crate::watch::Hub;
 
 /// Why a host does not start.
 #[derive(Debug, thiserror::Error)]
@@ -59,8 +58,18 @@ impl Builder {
         self
     }
 
-    /// Starts the host: all plugins are loaded at the same time, and one that cannot be is logged and left out.
+    /// Starts the host: all plugins are loaded at the same time, and one that cannot be is logged and left out. It returns when
+    /// each of them is loaded or has failed.
     pub async fn start(self) -> Result<Host, StartError> {
+        let host = self.start_loading()?;
+        host.settled().await;
+        Ok(host)
+    }
+
+    /// Starts the host and returns before its plugins are loaded: each is served as soon as it is. Until then requests for it
+    /// are answered with [`Unavailable`](crate::resource::Error::Unavailable), and listings name it as missing.
+    /// [`Host::settled`] waits for all of them. Call it on a tokio runtime.
+    pub fn start_loading(self) -> Result<Host, StartError> {
         let Self { config, compiler, progress } = self;
         let dirs = Dirs::of(&config.server);
         let key = match &config.server.cursor_key {
@@ -69,24 +78,30 @@ impl Builder {
         };
         let (cache, state) = (dirs.cache()?, dirs.state_for(&config)?);
         let plugins = Plugins::start(compiler, config.server.compile.clone(), &cache, state, progress)?;
-        let config = Arc::new(config);
-        let declared = by_name(&config);
-        let loaded = join_all(declared.iter().map(|plugin| plugins.load(plugin))).await;
-        for (plugin, error) in
-            declared.iter().zip(&loaded).filter_map(|(plugin, loaded)| Some((plugin, loaded.as_ref().err()?)))
-        {
-            let plugin = plugin.name.as_str();
-            tracing::error!(plugin, %error, "a plugin could not be loaded; the others are served without it");
-        }
-        let loaded = declared.into_iter().zip(loaded).map(|(plugin, loaded)| (plugin, loaded.map(Arc::new))).collect();
+        let (plugins, config) = (Arc::new(plugins), Arc::new(config));
+        warn(&config);
         let access = Arc::new(Access::new(&config.rules));
-        let generation = Generation::new(1, config.clone(), loaded, access.clone())?;
+        let generation = Generation::new(1, config.clone(), access, |_| Err(Absent::Loading))?;
+        let serving = Arc::new(Serving::new(generation));
+        let loading = Loading::new(serving.clone(), plugins.clone());
+        for plugin in by_name(&config) {
+            loading.start(plugin);
+        }
         Ok(Host {
-            watches: Hub::new(generation.plugins(), access),
-            generation: ArcSwap::from_pointee(generation),
+            generation: serving.generation.clone(),
+            watches: serving.watches.clone(),
             catalog: Catalog::new(&key),
+            newest: watch::Sender::new(0),
+            serving,
             plugins,
-            reloading: Mutex::default(),
+            loading,
         })
+    }
+}
+
+/// Logs what should be looked at in a config.
+pub(super) fn warn(config: &Config) {
+    for warning in config.warnings() {
+        tracing::warn!("{warning}");
     }
 }

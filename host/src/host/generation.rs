@@ -7,45 +7,71 @@
 use std::sync::Arc;
 
 use crate::access::Access;
-use crate::catalog::Slot;
+use crate::catalog::{Absent, Slot};
 use crate::config::{self, Config};
-use crate::plugin::{LoadError, Plugin};
+use crate::plugin::Plugin;
 use crate::uri::{Overlap, Router};
 
 /// What requests work with.
+#[derive(Clone)]
 pub(super) struct Generation {
-    /// The first is 1.
+    /// The number of the config: the first is 1.
     pub(super) number: u64,
+    /// What is served. Its plugins are those of `slots`, be they loaded or not.
     pub(super) config: Arc<Config>,
     /// In the order of their names.
     pub(super) slots: Vec<Slot>,
     /// From mounts to places in `slots`.
-    pub(super) router: Router<usize>,
+    pub(super) router: Arc<Router<usize>>,
     pub(super) access: Arc<Access>,
 }
 
 impl Generation {
-    /// A generation of plugins that were loaded, or could not be, in the order of their names.
+    /// A generation of the plugins of that config, each of which is as `state` says.
     pub(super) fn new(
         number: u64,
         config: Arc<Config>,
-        loaded: Vec<(&config::Plugin, Result<Arc<Plugin>, LoadError>)>,
         access: Arc<Access>,
+        mut state: impl FnMut(&config::Plugin) -> Result<Arc<Plugin>, Absent>,
     ) -> Result<Self, Overlap> {
-        let router = Router::new(loaded.iter().enumerate().map(|(place, (plugin, _))| (plugin.mount.clone(), place)))?;
-        let slots = loaded.into_iter().map(|(plugin, loaded)| taken_in(plugin, loaded)).collect();
-        Ok(Self { number, slots, router, access, config })
+        let router = router(&config)?;
+        let slots = by_name(&config).into_iter().map(|plugin| Slot {
+            name: plugin.name.as_str().to_owned(),
+            mount: plugin.mount.clone(),
+            plugin: state(plugin),
+        });
+        Ok(Self { number, slots: slots.collect(), router, access, config })
+    }
+
+    /// The same with another state of that plugin. None if it has no such plugin that is not loaded.
+    pub(super) fn with(&self, plugin: &config::Plugin, state: Result<Arc<Plugin>, Absent>) -> Option<Self> {
+        let place = self.slots.iter().position(|slot| slot.name == plugin.name.as_str())?;
+        let is_of_this = self.config.plugins.contains(plugin);
+        let mut next = self.clone();
+        let slot = next.slots.get_mut(place).filter(|slot| is_of_this && slot.plugin.is_err())?;
+        slot.plugin = state;
+        Some(next)
     }
 
     /// The plugins that did load.
     pub(super) fn plugins(&self) -> impl Iterator<Item = &Arc<Plugin>> {
         self.slots.iter().filter_map(|slot| slot.plugin.as_ref().ok())
     }
-}
 
-impl Drop for Generation {
-    fn drop(&mut self) {
-        tracing::debug!(generation = self.number, "nothing works with this generation any more: it is gone");
+    /// The names of the plugins.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.slots.iter().map(|slot| slot.name.as_str())
+    }
+
+    /// The plugin of that name.
+    pub(super) fn slot(&self, name: &str) -> Option<&Slot> {
+        self.slots.iter().find(|slot| slot.name == name)
+    }
+
+    /// The names of the plugins that are being loaded.
+    pub(super) fn loading(&self) -> impl Iterator<Item = &str> {
+        let loading = self.slots.iter().filter(|slot| matches!(slot.plugin, Err(Absent::Loading)));
+        loading.map(|slot| slot.name.as_str())
     }
 }
 
@@ -56,7 +82,8 @@ pub(super) fn by_name(config: &Config) -> Vec<&config::Plugin> {
     plugins
 }
 
-fn taken_in(plugin: &config::Plugin, loaded: Result<Arc<Plugin>, LoadError>) -> Slot {
-    let name = plugin.name.as_str().to_owned();
-    Slot { name, mount: plugin.mount.clone(), plugin: loaded.map_err(Arc::new) }
+/// From the mounts of a config to the places of its plugins in the order of their names.
+pub(super) fn router(config: &Config) -> Result<Arc<Router<usize>>, Overlap> {
+    let places = by_name(config).into_iter().enumerate().map(|(place, plugin)| (plugin.mount.clone(), place));
+    Router::new(places).map(Arc::new)
 }

@@ -1,11 +1,19 @@
-//! Reloading: from one generation to the next, without a request that notices.
+//! Reloading: from one config to the next, without a request that notices.
 //!
-//! 1. What did not change is kept: a plugin whose part of the config and whose component are the same is the very same
-//!    plugin in the next generation, with its instances, its counts and its watcher.
-//! 2. Everything else is loaded and describes itself, beside the old generation, which goes on serving. A fault here ends the
-//!    reload, and the old generation stays as it is.
-//! 3. The generations are swapped, in one step. Requests under way finish with the old one.
-//! 4. Those who watch are told what is another now (module `watch`).
+//! A reload is at once for rules, and all or nothing for plugins:
+//!
+//! 1. Rules and settings of the server are replaced in one step, before anything is read or loaded, for the plugins that are
+//!    being served. Nothing that comes later takes them back.
+//! 2. What did not change is kept: a plugin whose part of the config and whose component are the same is the very same
+//!    plugin in the next generation, with its instances, its counts and its watcher. One that is not loaded, and whose part of the
+//!    config is the same, is loaded in the background (module `loading`) and keeps nobody waiting.
+//! 3. Everything else is loaded and describes itself, beside the plugins of before, which go on serving. A fault here ends the
+//!    reload, and the plugins stay as they are.
+//! 4. The plugins are replaced, in one step. Requests under way finish with the old ones.
+//! 5. Those who watch are told what is another now (module `watch`).
+//!
+//! The newest config wins: a reload that has not replaced plugins when another one begins never does, and a compiler that
+//! only it needed is ended.
 //!
 //! A component file is read only once it has been quiet: it must be the same for [`QUIET`], and what was loaded must still be
 //! what was there. So one that is being written is not loaded half; should a writer pause for longer in its middle, half a
@@ -14,7 +22,7 @@
 //! What a running host cannot change stays as it was, and the outcome names it: where it listens, where it keeps things, what
 //! cursors are sealed with, what a compiler may use up, whether there is TLS.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,18 +30,21 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 
 use super::Host;
-use super::generation::{Generation, by_name};
+use super::builder::warn;
+use super::generation::{Generation, by_name, router};
 use crate::access::Access;
+use crate::catalog::Absent;
 use crate::config::{self, Config, Digest};
-use crate::plugin::{LoadError, Plugin, digest_of};
+use crate::plugin::{LoadError, Plugin};
 use crate::uri::Overlap;
+use crate::watch::Before;
 
 /// For how long a component file that changed must be the same before it is loaded.
 const QUIET: Duration = Duration::from_millis(50);
 /// How often is looked whether it is.
 const TRIES: usize = 20;
 
-/// Why a reload changed nothing.
+/// Why a reload did not replace plugins. Its rules and settings count all the same, unless mounts overlap.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
     /// Plugins that are new, or changed, cannot be loaded.
@@ -47,9 +58,23 @@ pub enum ReloadError {
         /// The file.
         file: PathBuf,
     },
-    /// Two mounts overlap. A configuration from a file has been checked for that already.
+    /// Two mounts overlap. A configuration from a file has been checked for that already. Nothing has changed.
     #[error(transparent)]
     Overlap(#[from] Overlap),
+    /// Another reload began before this one had replaced plugins.
+    #[error("a newer configuration has taken its place")]
+    Superseded,
+}
+
+impl ReloadError {
+    /// Whether it may pass by itself, so that another try makes sense though nothing changed.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Plugins(faults) => faults.iter().any(|(_, error)| error.is_transient()),
+            Self::Unsettled { .. } => true,
+            Self::Overlap(_) | Self::Superseded => false,
+        }
+    }
 }
 
 /// What a reload changed.
@@ -60,7 +85,7 @@ pub struct Reloaded {
     pub generation: u64,
     /// Plugins that there were not before.
     pub added: Vec<String>,
-    /// Plugins that are configured otherwise, have another component, or could not be loaded before.
+    /// Plugins that are configured otherwise, or have another component.
     pub changed: Vec<String>,
     /// Plugins that are no more.
     pub removed: Vec<String>,
@@ -79,9 +104,25 @@ pub struct Reloaded {
 impl Reloaded {
     /// Whether everything is as it was.
     pub fn is_nothing(&self) -> bool {
-        let is_as_it_was = !self.rules && !self.server && !self.http;
-        is_as_it_was && self.added.is_empty() && self.changed.is_empty() && self.removed.is_empty()
+        !self.replaces_settings() && !self.replaces_plugins()
     }
+
+    fn replaces_settings(&self) -> bool {
+        self.rules || self.server || self.http
+    }
+
+    fn replaces_plugins(&self) -> bool {
+        !(self.added.is_empty() && self.changed.is_empty() && self.removed.is_empty())
+    }
+}
+
+/// A reload whose rules and settings count already.
+struct Begun {
+    config: Arc<Config>,
+    access: Arc<Access>,
+    /// Which of all reloads it is.
+    ticket: u64,
+    outcome: Reloaded,
 }
 
 /// What becomes of a plugin of the new config.
@@ -90,85 +131,149 @@ enum Fate {
     Kept(Arc<Plugin>),
     /// It is loaded; a fault ends the reload.
     Loaded,
-    /// It is tried again; that it still does not load changes nothing.
-    TriedAgain,
+    /// It was not loaded before, and is loaded in the background.
+    InBackground,
 }
 
 impl Host {
     /// Goes over to another configuration, or to component files that changed below the same one.
     ///
-    /// Requests under way are finished as they began; later ones see the new generation. Subscriptions stay. One reload is
-    /// made at a time. When the future is dropped before its end, nothing has changed.
+    /// Its rules and settings count from the first poll of the future on, whatever becomes of its plugins. Requests under way are
+    /// finished as they began; later ones see the new generation. Subscriptions stay. When another reload begins before this one
+    /// has ended, or the future is dropped, its plugins are not used.
     ///
     /// # Errors
     ///
-    /// What is new or changed cannot be used. Nothing has changed then.
+    /// What is new or changed cannot be used. The plugins are those of before then.
     pub async fn reload(&self, config: Config) -> Result<Reloaded, ReloadError> {
-        let _one_at_a_time = self.reloading.lock().await;
         let began = Instant::now();
-        let old = self.generation.load_full();
-        let (config, after_restart) = keep_what_stays(config, &old.config);
-        let config = Arc::new(config);
-        let declared = by_name(&config);
+        let begun = self.replace_settings(config)?;
+        let ticket = begun.ticket;
+        let mut newest = self.newest.subscribe();
+        let outcome = tokio::select! {
+            biased;
+            // It fails when there is no sender, and the host has it.
+            _ = newest.wait_for(|newest| *newest != ticket) => Err(ReloadError::Superseded),
+            outcome = self.replace_plugins(begun) => outcome,
+        }?;
+        Ok(Reloaded { took: began.elapsed(), ..outcome })
+    }
 
-        let digests = digests(declared.iter().map(|plugin| plugin.component.clone())).await;
-        let fates: Vec<_> = declared.iter().map(|plugin| old.fate(plugin, &digests)).collect();
-        let moving = declared.iter().zip(&fates).filter(|(_, fate)| !matches!(fate, Fate::Kept(_)));
-        let files: BTreeSet<_> = moving.map(|(plugin, _)| plugin.component.clone()).collect();
-        let settled = settled(files, digests).await;
-        let loading = declared.iter().zip(&fates).map(|(plugin, fate)| self.next(plugin, fate, &settled));
-        let mut loaded = Vec::with_capacity(declared.len());
-        let mut faults = Vec::new();
-        let mut outcome = Reloaded { after_restart, generation: old.number, ..Reloaded::default() };
-        for ((plugin, fate), next) in declared.iter().zip(&fates).zip(join_all(loading).await) {
-            let name = plugin.name.as_str().to_owned();
-            let next = next?;
-            match (fate, &next) {
-                (Fate::Kept(_), _) | (_, Err(_)) => {}
-                (_, Ok(_)) if old.names().any(|old| old == name) => outcome.changed.push(name.clone()),
-                (_, Ok(_)) => outcome.added.push(name.clone()),
+    /// Has components tried again with the next reload that did not compile before. Without it, one that reached a limit of the
+    /// compiler, or crashed it, is not compiled again before it changes or the host is restarted.
+    pub fn forget_failures(&self) {
+        self.plugins.forget_failures();
+    }
+
+    /// The beginning of a reload: rules and settings, for the plugins that are being served.
+    fn replace_settings(&self, config: Config) -> Result<Begun, ReloadError> {
+        // A config that cannot be served changes nothing.
+        router(&config)?;
+        self.serving.replace(Before::default(), |old| {
+            let (config, after_restart) = keep_what_stays(config, &old.config);
+            let mut outcome = Reloaded {
+                rules: config.rules != old.config.rules,
+                server: config.server != old.config.server,
+                http: config.http != old.config.http,
+                generation: old.number,
+                after_restart,
+                ..Reloaded::default()
+            };
+            if outcome.rules || config.plugins != old.config.plugins {
+                warn(&config);
             }
-            match next {
-                Err(error) if matches!(fate, Fate::Loaded) => faults.push((name, error)),
-                next => loaded.push((*plugin, next)),
+            let access = if outcome.rules { Arc::new(Access::new(&config.rules)) } else { old.access.clone() };
+            let next = outcome.replaces_settings().then(|| {
+                outcome.generation = old.number.saturating_add(1);
+                let config = Config { plugins: old.config.plugins.clone(), ..config.clone() };
+                Generation {
+                    number: outcome.generation,
+                    config: Arc::new(config),
+                    access: access.clone(),
+                    ..old.clone()
+                }
+            });
+            self.newest.send_modify(|newest| *newest = newest.wrapping_add(1));
+            let ticket = *self.newest.borrow();
+            Ok((next, Begun { config: Arc::new(config), access, ticket, outcome }))
+        })
+    }
+
+    /// The rest of a reload: its plugins.
+    async fn replace_plugins(&self, begun: Begun) -> Result<Reloaded, ReloadError> {
+        let Begun { config, access, ticket, mut outcome } = begun;
+        let old = self.generation.load_full();
+        let declared = by_name(&config);
+        let digests = self.digests(declared.iter().map(|plugin| plugin.component.clone())).await;
+        let fates: Vec<_> = declared.iter().map(|plugin| old.fate(plugin, &digests)).collect();
+        let of_fate = |wanted: fn(&Fate) -> bool| {
+            declared.iter().zip(&fates).filter(move |(_, fate)| wanted(fate)).map(|(plugin, _)| *plugin)
+        };
+        // Compilers go on with what this config needs, and with nothing else.
+        let used = old.plugins().map(|plugin| plugin.digest());
+        self.plugins.retain(&digests.values().copied().flatten().chain(used).collect());
+        of_fate(|fate| matches!(fate, Fate::InBackground)).for_each(|plugin| self.loading.start(plugin));
+
+        let files: BTreeSet<_> =
+            of_fate(|fate| matches!(fate, Fate::Loaded)).map(|plugin| plugin.component.clone()).collect();
+        let settled = self.settled_digests(files, digests).await;
+        let loading = of_fate(|fate| matches!(fate, Fate::Loaded)).map(|plugin| async {
+            let loaded = self.load(plugin, &settled).await;
+            (plugin.name.as_str(), loaded)
+        });
+        let (mut loaded, mut faults) = (HashMap::new(), Vec::new());
+        for (name, next) in join_all(loading).await {
+            match next? {
+                Ok(plugin) => {
+                    let is_known = old.slot(name).is_some();
+                    let list = if is_known { &mut outcome.changed } else { &mut outcome.added };
+                    list.push(name.to_owned());
+                    loaded.insert(name, plugin);
+                }
+                Err(error) => faults.push((name.to_owned(), error)),
             }
         }
         if !faults.is_empty() {
             return Err(ReloadError::Plugins(faults));
         }
-        let is_gone = |name: &&str| !declared.iter().any(|plugin| plugin.name.as_str() == *name);
-        outcome.removed = old.names().filter(is_gone).map(str::to_owned).collect();
-        outcome.rules = config.rules != old.config.rules;
-        outcome.server = config.server != old.config.server;
-        outcome.http = config.http != old.config.http;
-        if outcome.is_nothing() {
-            return Ok(Reloaded { took: began.elapsed(), ..outcome });
+        let names: HashSet<_> = declared.iter().map(|plugin| plugin.name.as_str()).collect();
+        outcome.removed = old.names().filter(|name| !names.contains(name)).map(str::to_owned).collect();
+        if !outcome.replaces_plugins() {
+            return Ok(outcome);
+        }
+        if !outcome.replaces_settings() {
+            outcome.generation = old.number.saturating_add(1);
         }
 
-        let access = if outcome.rules { Arc::new(Access::new(&config.rules)) } else { old.access.clone() };
-        outcome.generation = old.number.saturating_add(1);
-        let next = Arc::new(Generation::new(outcome.generation, config.clone(), loaded, access.clone())?);
-        let stays = |plugin: &Arc<Plugin>| next.plugins().any(|next| Arc::ptr_eq(next, plugin));
-        let before = self.watches.before(|plugin| outcome.rules || !stays(plugin)).await;
-        // Nothing waits between these two, so that nobody can drop it halfway.
-        self.generation.store(next.clone());
-        self.watches.replace(next.plugins(), access, before);
+        let kept: Vec<_> =
+            fates.iter().filter_map(|fate| if let Fate::Kept(plugin) = fate { Some(plugin) } else { None }).collect();
+        let before = self.watches.before(|plugin| !kept.iter().any(|kept| Arc::ptr_eq(kept, plugin))).await;
+        self.serving.replace(before, |now| {
+            if *self.newest.borrow() != ticket {
+                return Err(ReloadError::Superseded);
+            }
+            let next = Generation::new(outcome.generation, config.clone(), access, |plugin| {
+                let name = plugin.name.as_str();
+                // What is loaded in the background may be there by now.
+                let there = || now.slot(name).map_or(Err(Absent::Loading), |slot| slot.plugin.clone());
+                loaded.remove(name).map_or_else(there, Ok)
+            })?;
+            Ok((Some(next), ()))
+        })?;
         drop(old);
-        let used = next.plugins().map(|plugin| plugin.digest()).collect();
-        self.plugins.forget_all_but(&used).await;
-        Ok(Reloaded { took: began.elapsed(), ..outcome })
+        self.loading
+            .retain(&of_fate(|fate| matches!(fate, Fate::InBackground)).map(|plugin| plugin.name.as_str()).collect());
+        let used = self.generation.load().plugins().map(|plugin| plugin.digest()).collect::<Vec<_>>();
+        self.plugins.retain(&settled.values().copied().flatten().chain(used).collect());
+        Ok(outcome)
     }
 
-    /// The plugin of the next generation.
-    async fn next(
+    /// A plugin that is new, or changed.
+    async fn load(
         &self,
         plugin: &config::Plugin,
-        fate: &Fate,
         settled: &HashMap<PathBuf, Option<Digest>>,
     ) -> Result<Result<Arc<Plugin>, LoadError>, ReloadError> {
-        if let Fate::Kept(plugin) = fate {
-            return Ok(Ok(plugin.clone()));
-        }
         let file = &plugin.component;
         let unsettled =
             || ReloadError::Unsettled { plugin: plugin.name.as_str().to_owned(), file: plugin.component.clone() };
@@ -177,24 +282,49 @@ impl Host {
         // What was loaded is what was quiet, or it was not quiet.
         let is_settled = match &loaded {
             Ok(loaded) => Some(loaded.digest()) == *digest,
-            Err(_) => digest_of(file).await == *digest,
+            Err(_) => self.plugins.digest_of(file).await == *digest,
         };
         if is_settled { Ok(loaded.map(Arc::new)) } else { Err(unsettled()) }
+    }
+
+    /// What those files are, each read once; none for one that cannot be a component.
+    async fn digests(&self, files: impl Iterator<Item = PathBuf>) -> HashMap<PathBuf, Option<Digest>> {
+        let files: BTreeSet<_> = files.collect();
+        let digests = join_all(files.iter().map(|file| self.plugins.digest_of(file))).await;
+        files.into_iter().zip(digests).collect()
+    }
+
+    /// What all files are once those have been quiet. One that does not come to rest is left out.
+    async fn settled_digests(
+        &self,
+        moving: BTreeSet<PathBuf>,
+        mut digests: HashMap<PathBuf, Option<Digest>>,
+    ) -> HashMap<PathBuf, Option<Digest>> {
+        let mut moving = moving;
+        for _ in 0..TRIES {
+            if moving.is_empty() {
+                return digests;
+            }
+            tokio::time::sleep(QUIET).await;
+            for (file, digest) in self.digests(moving.iter().cloned()).await {
+                if digests.insert(file.clone(), digest) == Some(digest) {
+                    moving.remove(&file);
+                }
+            }
+        }
+        digests.retain(|file, _| !moving.contains(file));
+        digests
     }
 }
 
 impl Generation {
-    fn names(&self) -> impl Iterator<Item = &str> {
-        self.slots.iter().map(|slot| slot.name.as_str())
-    }
-
     fn fate(&self, plugin: &config::Plugin, digests: &HashMap<PathBuf, Option<Digest>>) -> Fate {
-        let is_as_it_was = self.config.plugins.iter().any(|old| old == plugin);
-        let slot = self.slots.iter().find(|slot| slot.name == plugin.name.as_str()).filter(|_| is_as_it_was);
+        let is_as_it_was = self.config.plugins.contains(plugin);
+        let slot = self.slot(plugin.name.as_str()).filter(|_| is_as_it_was);
         let digest = digests.get(&plugin.component).copied().flatten();
         match slot.map(|slot| &slot.plugin) {
             Some(Ok(loaded)) if Some(loaded.digest()) == digest => Fate::Kept(loaded.clone()),
-            Some(Err(_)) => Fate::TriedAgain,
+            Some(Err(_)) => Fate::InBackground,
             _ => Fate::Loaded,
         }
     }
@@ -225,35 +355,6 @@ fn keep_what_stays(mut config: Config, old: &Config) -> (Config, Vec<&'static st
     keep!(cursor_key, "server.cursor-key");
     keep!(compile, "server.compile");
     (config, kept)
-}
-
-/// What those files are, each read once; none for one that cannot be a component.
-async fn digests(files: impl Iterator<Item = PathBuf>) -> HashMap<PathBuf, Option<Digest>> {
-    let files: BTreeSet<_> = files.collect();
-    let digests = join_all(files.iter().map(|file| digest_of(file))).await;
-    files.into_iter().zip(digests).collect()
-}
-
-/// What those files are once they are quiet. One that does not come to rest is left out.
-async fn settled(
-    files: BTreeSet<PathBuf>,
-    mut digests: HashMap<PathBuf, Option<Digest>>,
-) -> HashMap<PathBuf, Option<Digest>> {
-    let mut settled = HashMap::new();
-    let mut moving = files;
-    for _ in 0..TRIES {
-        if moving.is_empty() {
-            break;
-        }
-        tokio::time::sleep(QUIET).await;
-        for (file, digest) in self::digests(moving.iter().cloned()).await {
-            if digests.insert(file.clone(), digest) == Some(digest) {
-                moving.remove(&file);
-                settled.insert(file, digest);
-            }
-        }
-    }
-    settled
 }
 
 fn told(faults: &[(String, LoadError)]) -> String {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::catalog::Slot;
+use crate::catalog::{Absent, Slot};
 use crate::plugin::{FaultKind, LoadError};
 use crate::uri::Mount;
 
@@ -26,7 +26,10 @@ pub struct Status {
 pub enum State {
     /// It is asked.
     Loaded,
-    /// It could not be loaded. The others are served without it.
+    /// It is being loaded, which may take a compiler a while. The others are served without it.
+    Loading,
+    /// It could not be loaded. The others are served without it. What may pass by itself, such as a provider that took too long
+    /// to describe itself, is tried again with back-off.
     NotLoaded(Arc<LoadError>),
     /// It kept failing. It is tried again with the first call that comes after so long.
     SetAside(Duration),
@@ -36,7 +39,8 @@ impl Status {
     pub(super) fn of(slot: &Slot) -> Self {
         let (state, faults) = match &slot.plugin {
             Ok(plugin) => (plugin.set_aside().map_or(State::Loaded, State::SetAside), plugin.faults()),
-            Err(error) => (State::NotLoaded(error.clone()), BTreeMap::new()),
+            Err(Absent::Loading) => (State::Loading, BTreeMap::new()),
+            Err(Absent::Failed { error, .. }) => (State::NotLoaded(error.clone()), BTreeMap::new()),
         };
         Self { name: slot.name.clone(), mount: slot.mount.clone(), state, faults }
     }

@@ -19,6 +19,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -68,8 +69,13 @@ impl Cache {
             None => None,
         };
         let is_lasting = key.is_some();
-        let dir = PrivateDir::open(dir).map_err(|source| LoadError::Cache { dir: dir.to_owned(), source })?;
+        let dir = PrivateDir::open(dir).map_err(|source| LoadError::Cache { dir: dir.to_owned(), source: Arc::new(source) })?;
         Ok(Self { dir, key: key.unwrap_or_else(random_secret), is_lasting })
+    }
+
+    /// Its directory.
+    pub(super) fn dir(&self) -> &Path {
+        self.dir.path()
     }
 
     /// The compiled component, if it is here and sound.
@@ -89,8 +95,8 @@ impl Cache {
     }
 
     /// A file to write compiled code to.
-    pub(super) fn new_file(&self) -> Result<NamedTempFile, LoadError> {
-        self.dir.new_file().map_err(|source| self.io_error(source))
+    pub(super) fn new_file(&self) -> io::Result<NamedTempFile> {
+        self.dir.new_file()
     }
 
     /// Stores the compiled code that a file of [`new_file`](Self::new_file) has, in one step, and loads it. None if it is not
@@ -100,13 +106,13 @@ impl Cache {
         engine: &wasmtime::Engine,
         digest: &Digest,
         mut file: NamedTempFile,
-    ) -> Result<Option<Component>, LoadError> {
+    ) -> io::Result<Option<Component>> {
         let purpose = Purpose::new(engine, digest);
-        self.seal(file.as_file_mut(), purpose).map_err(|source| self.io_error(source))?;
+        self.seal(file.as_file_mut(), purpose)?;
         let Ok(component) = deserialize(engine, file.as_file()) else { return Ok(None) };
         if self.is_lasting {
             let path = self.dir.path().join(self.name(purpose));
-            file.persist(path).map_err(|error| self.io_error(error.error))?;
+            file.persist(path).map_err(|error| error.error)?;
         }
         Ok(Some(component))
     }
@@ -167,9 +173,6 @@ impl Cache {
         format!("{}-{:016x}-{key}.cwasm", purpose.digest.digits(), purpose.engine)
     }
 
-    fn io_error(&self, source: io::Error) -> LoadError {
-        LoadError::Cache { dir: self.dir.path().to_owned(), source: source.into() }
-    }
 }
 
 fn load_key(state: &Path) -> Result<[u8; SECRET_LEN], LoadError> {

@@ -2,7 +2,7 @@
 //!
 //! What a compiler does with hostile input is bounded by the operating system, not by trust: the child is this very program,
 //! started with an argument of ours, no environment, and limits on CPU time and address space that it sets before it reads a
-//! byte. It is killed when it takes too long. Its standard input is the component's file, so that no component is ever in the
+//! byte, and a low priority, so that what is served meanwhile is served as fast. It is killed when it takes too long. Its standard input is the component's file, so that no component is ever in the
 //! host's own memory, and its standard output the file that the code goes to. It compiles nothing but what has the digest
 //! that it was told: a file that changes meanwhile is never taken for the one that was checked. A crash of the compiler is an
 //! error message here.
@@ -23,6 +23,7 @@ use self::order::{ARGUMENT, Order};
 use super::engine::code_settings;
 use super::file;
 use crate::config::{self, Digest};
+use crate::scheduling::give_way;
 
 mod order;
 
@@ -36,7 +37,7 @@ const CHANGED: i32 = 3;
 const MAX_MESSAGE: u64 = 4096;
 
 /// Why a component did not compile.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompileError {
     /// The compiler says that the component is not valid.
     #[error("{0}")]
@@ -62,6 +63,21 @@ pub enum CompileError {
     /// The compiler could not be started.
     #[error("cannot start the compiler: {0}")]
     Start(String),
+    /// The compiler was ended because the configuration does not name the component any more.
+    #[error("the compiler was ended because the component was not wanted any more")]
+    Cancelled,
+}
+
+impl CompileError {
+    /// Whether it is the component's own fault: with the same limits it would be the same the next time.
+    pub fn is_final(&self) -> bool {
+        match self {
+            Self::Invalid(_) | Self::Deadline(_) | Self::Cpu(_) | Self::Memory(_) | Self::Code(_) | Self::Crash(_) => {
+                true
+            }
+            Self::Changed | Self::Start(_) | Self::Cancelled => false,
+        }
+    }
 }
 
 /// Which program compiles components.
@@ -104,6 +120,8 @@ fn follow(arguments: impl Iterator<Item = String>) -> Result<(), CompileError> {
         )
     })?;
     order.confine().map_err(invalid)?;
+    // Before there are other threads, which take over the priority.
+    give_way();
     order::end_with_host();
     let code = compile(io::stdin().lock(), order.digest)?;
     let mut stdout = io::stdout().lock();

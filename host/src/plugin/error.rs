@@ -1,6 +1,7 @@
 //! Why a plugin cannot be loaded.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::compiler::CompileError;
 use super::fault::Fault;
@@ -94,7 +95,7 @@ pub enum LoadError {
         /// The directory.
         dir: PathBuf,
         /// Why, and what to do.
-        source: PrivateError,
+        source: Arc<PrivateError>,
     },
     /// The key that compiled components are authenticated with cannot be read or made.
     #[error("cannot keep the key for compiled components in {} (`server.state`): {source}", file.display())]
@@ -104,4 +105,30 @@ pub enum LoadError {
         /// Why, and what to do.
         source: PrivateError,
     },
+}
+
+impl LoadError {
+    /// Whether it may pass by itself, so that another try makes sense though nothing changed: the provider does not describe
+    /// itself, which may be because the machine is busy; a disk does not answer, or is full; the compiler cannot be started.
+    pub fn is_transient(&self) -> bool {
+        use std::io::ErrorKind;
+        match self {
+            Self::Describe(_) | Self::Cache { .. } => true,
+            Self::Compile { source, .. } => !source.is_final(),
+            Self::Read { source, .. } => !matches!(
+                source.kind(),
+                ErrorKind::NotFound
+                    | ErrorKind::PermissionDenied
+                    | ErrorKind::InvalidInput
+                    | ErrorKind::IsADirectory
+                    | ErrorKind::NotADirectory
+            ),
+            Self::NotAComponent { .. }
+            | Self::TooLarge { .. }
+            | Self::Digest { .. }
+            | Self::CacheKey { .. }
+            | Self::Import { .. }
+            | Self::NotAProvider { .. } => false,
+        }
+    }
 }

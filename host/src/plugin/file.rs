@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::LoadError;
 use crate::config::Digest;
+use crate::regular_file::{self, FileThreads};
 
 /// The largest component that is loaded, in bytes.
 pub(super) const LARGEST: u64 = 256 << 20;
@@ -25,20 +26,16 @@ pub(super) struct ComponentFile {
 }
 
 impl ComponentFile {
-    /// Looks at a file. If its digest is not the one that is pinned, it is refused.
-    pub(super) async fn open(path: &Path, pinned: Option<Digest>) -> Result<Self, LoadError> {
+    /// Looks at a file, on one of those threads. If its digest is not the one that is pinned, it is refused.
+    pub(super) async fn open(path: &Path, pinned: Option<Digest>, threads: &FileThreads) -> Result<Self, LoadError> {
         let asked = path.to_owned();
-        let looked = tokio::task::spawn_blocking(move || Self::look(asked, pinned)).await;
-        looked.unwrap_or_else(|error| Err(unreadable(path, io::Error::other(error))))
+        let looked = threads.run(move || Self::look(asked, pinned)).await;
+        looked.unwrap_or_else(|error| Err(unreadable(path, error)))
     }
 
     fn look(path: PathBuf, pinned: Option<Digest>) -> Result<Self, LoadError> {
         let fault = |source| unreadable(&path, source);
-        // Opening a pipe would wait for somebody to write to it.
-        if !path.metadata().map_err(fault)?.is_file() {
-            return Err(fault(io::Error::other("it is not a file")));
-        }
-        let mut file = File::open(&path).map_err(fault)?;
+        let mut file = regular_file::open(&path).map_err(fault)?;
         if file.metadata().map_err(fault)?.len() > LARGEST {
             return Err(too_large(path));
         }
@@ -130,10 +127,10 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_is_not_waited_for() {
+    fn what_is_no_regular_file_is_refused_for_what_it_is() {
         let dir = tempfile::tempdir().unwrap();
         let error = ComponentFile::look(dir.path().to_owned(), None).unwrap_err();
-        assert!(error.to_string().ends_with("it is not a file"), "{error}");
+        assert!(error.to_string().ends_with("it is a directory, not a regular file"), "{error}");
         ComponentFile::look("/dev/zero".into(), None).unwrap_err();
     }
 }

@@ -7,8 +7,7 @@
 //! After [`PATIENCE`] failures in a row, with no answer among them, the next call is preceded by a *trial*: the host itself
 //! asks for the first entry of the provider's listing, which every provider must answer. If the trial is answered, the failures
 //! were the affair of what was asked for, and the plugin goes on. If it fails, the plugin is *set aside*: its calls are refused
-//! at once, for [`FIRST`] at first and twice as long each time, up to [`LONGEST`], give or take a tenth so that plugins which
-//! failed together do not come back together. When the time is over, the next call is again preceded by a trial, one at a
+//! at once, for a time that grows with each failed trial (`backoff`). When the time is over, the next call is again preceded by a trial, one at a
 //! time, while others are refused still. Any answer ends it all.
 //!
 //! ```text
@@ -25,14 +24,11 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::backoff;
 use super::fault::Fault;
 
 /// Failures in a row before the plugin is tried.
 pub(super) const PATIENCE: u32 = 5;
-/// For how long it is set aside at first.
-const FIRST: Duration = Duration::from_secs(1);
-/// For how long at most.
-const LONGEST: Duration = Duration::from_secs(300);
 /// When to come again while a trial is under way.
 const DURING_TRIAL: Duration = Duration::from_secs(1);
 
@@ -153,8 +149,8 @@ impl Trial<'_> {
             (Sign::Nothing, None) => (Ok(()), None),
             (Sign::Nothing, Some(_)) => (Err(DURING_TRIAL), None),
             (Sign::Failed, before) => {
-                let pause = before.map_or(FIRST, |before| before.pause.saturating_mul(2).min(LONGEST));
-                let shown = pause.mul_f64(0.9 + 0.2 * fastrand::f64());
+                let pause = backoff::next(before.map(|before| before.pause));
+                let shown = backoff::jittered(pause);
                 course.aside = Some(Aside { until: now.checked_add(shown).unwrap_or(now), pause });
                 (Err(shown), Some(Change::SetAside(shown)))
             }
@@ -220,20 +216,20 @@ mod tests {
     #[test]
     fn a_plugin_that_fails_its_trials_is_set_aside_for_longer_and_longer() {
         let (health, mut now) = (failed(PATIENCE), Instant::now());
-        let mut expected = FIRST;
+        let mut expected = backoff::INITIAL;
         for _ in 0..12 {
             let pause = set_aside(&health, now);
             assert!(pause >= expected.mul_f64(0.89) && pause <= expected.mul_f64(1.11), "{pause:?} for {expected:?}");
             assert_eq!(health.set_aside(now), Some(pause));
             assert!(matches!(health.leave(now), Leave::Refused(left) if left == pause));
             now += pause;
-            expected = (expected * 2).min(LONGEST);
+            expected = (expected * 2).min(backoff::MAX);
         }
-        assert_eq!(expected, LONGEST);
+        assert_eq!(expected, backoff::MAX);
         assert_eq!(trial(&health, now).ended(Sign::Answered, now), (Ok(()), Some(Change::Back)));
         assert!(matches!(health.leave(now), Leave::Granted));
         let again = failed(PATIENCE);
-        assert!(set_aside(&again, now) < FIRST * 2, "it begins anew");
+        assert!(set_aside(&again, now) < backoff::INITIAL * 2, "it begins anew");
     }
 
     #[test]

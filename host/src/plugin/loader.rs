@@ -4,43 +4,46 @@
 //! the cache by the next start, which then reads the file for its digest only. It is checked before anything of it runs: that
 //! it is the component that its plugin is pinned to, that all it imports is here, that it exports the contract.
 //!
-//! Bounded: a file of 256 MiB, of which this process never holds more than a small piece; [`MOST_INTERFACES`] imports and as
-//! many exports; for the compiler, `server.compile`.
+//! Bounded: a file of 256 MiB, of which this process never holds more than a small piece; [`FILE_DEADLINE`] for a disk to answer,
+//! and [`FILE_THREADS`] threads that may wait for one; [`MOST_INTERFACES`] imports and as many exports; for the compiler,
+//! what `compilations` says.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread::available_parallelism;
+use std::time::Duration;
 
-use tokio::sync::{Mutex, OnceCell, Semaphore};
+use tokio::sync::Semaphore;
 use wasmtime::component::Component;
 
 use super::bindings::{CONTRACT, ProviderPre};
 use super::cache::Cache;
-use super::compiler::{CompileError, Compiler};
+use super::compilations::{Compilations, Work};
+use super::compiler::Compiler;
 use super::engine::Engine;
 use super::file::ComponentFile;
 use super::missing::Missing;
 use super::state::State;
 use super::{LoadError, Progress};
 use crate::config::{self, Digest};
+use crate::regular_file::FileThreads;
 
 /// The most interfaces that a component may import, and the most that it may export. Those that toolchains make have a few
 /// dozen.
 const MOST_INTERFACES: usize = 1000;
+/// How long reading a component, or something of the cache, may take.
+const FILE_DEADLINE: Duration = Duration::from_mins(1);
+/// How many files are read at once, or are being waited for in vain.
+const FILE_THREADS: usize = 8;
 /// How many names of exports a message shows.
 const MOST_SHOWN: usize = 5;
 
 /// Loads components for one engine.
 pub(super) struct Loader {
     engine: Arc<Engine>,
-    compiler: Compiler,
-    limits: config::Compile,
-    cache: Arc<Cache>,
-    progress: Progress,
-    /// What has been loaded already; the cell is filled by the first who asks, while the others wait.
-    components: Mutex<HashMap<Digest, Arc<OnceCell<Component>>>>,
-    /// One compiler at a time: each uses all processors.
-    compiling: Semaphore,
+    compilations: Compilations,
+    threads: FileThreads,
 }
 
 /// A component that has been compiled, and may be no provider.
@@ -60,67 +63,49 @@ impl Loader {
         state: Option<&Path>,
         progress: Progress,
     ) -> Result<Self, LoadError> {
-        Ok(Self {
-            engine,
+        let threads = FileThreads::new(FILE_THREADS, FILE_DEADLINE);
+        let compilations = Compilations::new(Work {
+            engine: engine.clone(),
             compiler,
             limits,
             cache: Arc::new(Cache::open(cache, state)?),
             progress,
-            components: Mutex::default(),
-            compiling: Semaphore::new(1),
-        })
+            threads: threads.clone(),
+            permits: Semaphore::new(available_parallelism().map_or(1, usize::from)),
+        });
+        Ok(Self { engine, compilations, threads })
     }
 
     /// Loads the file of a plugin's component, compiling it if that has not been done before.
     pub(super) async fn load(&self, plugin: &config::Plugin) -> Result<Compiled, LoadError> {
-        let file = ComponentFile::open(&plugin.component, plugin.digest).await?;
-        let cell = self.components.lock().await.entry(file.digest).or_default().clone();
-        let component = cell.get_or_try_init(|| self.compiled(&file)).await?.clone();
-        self.count_interfaces(&file, &component)?;
-        Ok(Compiled { digest: file.digest, size: file.size, component })
+        let file = ComponentFile::open(&plugin.component, plugin.digest, &self.threads).await?;
+        let (digest, size) = (file.digest, file.size);
+        let component = self.compilations.get(file).await?;
+        self.count_interfaces(&plugin.component, &component)?;
+        Ok(Compiled { digest, size, component })
     }
 
-    /// Forgets all components but those. Plugins that are made of others keep them.
-    pub(super) async fn forget_all_but(&self, used: &HashSet<Digest>) {
-        self.components.lock().await.retain(|digest, _| used.contains(digest));
+    /// What a component file is by its content; none for one that cannot be a component.
+    pub(super) async fn digest_of(&self, file: &Path) -> Option<Digest> {
+        Some(ComponentFile::open(file, None, &self.threads).await.ok()?.digest)
     }
 
-    async fn compiled(&self, file: &ComponentFile) -> Result<Component, LoadError> {
-        let (engine, digest) = (self.engine.wasmtime().clone(), file.digest);
-        let cached = self.with_cache(move |cache| cache.load(&engine, &digest)).await;
-        if let Some(component) = cached.flatten() {
-            return Ok(component);
-        }
-        // A semaphore that is never closed always gives.
-        let _turn = self.compiling.acquire().await;
-        let _shown = self.progress.compiling(&file.path, file.size);
-        let fault = |source| LoadError::Compile { file: file.path.clone(), source };
-        let read = |path: &Path, source| LoadError::Read { file: path.to_owned(), source };
-        let code = self.cache.new_file()?;
-        let into = code.reopen().map_err(|source| read(code.path(), source))?;
-        let from = file.reopen().map_err(|source| read(&file.path, source))?;
-        self.compiler.compile(from, file.digest, into, &self.limits).await.map_err(fault)?;
-        let engine = self.engine.wasmtime().clone();
-        let stored = self.with_cache(move |cache| cache.store(&engine, &digest, code)).await;
-        stored.transpose()?.flatten().ok_or_else(|| {
-            fault(CompileError::Invalid(
-                "the compiler's output does not fit this engine; is the compiler of another version?".to_owned(),
-            ))
-        })
+    /// Forgets all components but those, and ends the compilers that work on others. Plugins that are made of others keep them.
+    pub(super) fn retain(&self, wanted: &HashSet<Digest>) {
+        self.compilations.retain(wanted);
     }
 
-    /// Works with the cache where that may block. None if the work panics.
-    async fn with_cache<T: Send + 'static>(&self, work: impl FnOnce(&Cache) -> T + Send + 'static) -> Option<T> {
-        let cache = self.cache.clone();
-        tokio::task::spawn_blocking(move || work(&cache)).await.ok()
+    /// Has components tried again that did not compile.
+    pub(super) fn forget_failures(&self) {
+        self.compilations.forget_failures();
     }
 
-    fn count_interfaces(&self, file: &ComponentFile, component: &Component) -> Result<(), LoadError> {
+    fn count_interfaces(&self, file: &Path, component: &Component) -> Result<(), LoadError> {
         let (engine, ty) = (self.engine.wasmtime(), component.component_type());
         for (count, what) in [(ty.imports(engine).len(), "imports"), (ty.exports(engine).len(), "exports")] {
             if count > MOST_INTERFACES {
                 let what = format!("{count} {what}, more than {MOST_INTERFACES}");
-                return Err(LoadError::TooLarge { file: file.path.clone(), what });
+                return Err(LoadError::TooLarge { file: file.to_owned(), what });
             }
         }
         Ok(())

@@ -24,25 +24,25 @@ use super::revision::Revision;
 use crate::config::{Announced, Extension};
 use crate::host::Host;
 
-/// What this server says of itself in the words of all revisions together, made once for each generation.
+/// What this server says of itself in the words of all revisions together, made once for each state of the host.
 #[derive(Debug, Default)]
 pub(super) struct About(ArcSwapOption<Made>);
 
 #[derive(Debug)]
 struct Made {
-    generation: u64,
+    version: u64,
     about: Arc<ServerConfig>,
 }
 
 impl About {
     /// What it says now.
     pub(super) fn now(&self, host: &Host) -> Arc<ServerConfig> {
-        let generation = host.generation();
-        if let Some(made) = self.0.load().as_ref().filter(|made| made.generation == generation) {
+        let version = host.version();
+        if let Some(made) = self.0.load().as_ref().filter(|made| made.version == version) {
             return made.about.clone();
         }
         let about = Arc::new(of(host));
-        self.0.store(Some(Arc::new(Made { generation, about: about.clone() })));
+        self.0.store(Some(Arc::new(Made { version, about: about.clone() })));
         about
     }
 }

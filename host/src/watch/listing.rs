@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, watch};
 
 use super::watcher::Shared;
-use crate::access::Principal;
+use crate::access::{Access, Principal};
 use crate::catalog::{self, Print};
 
 /// What is known of the listing of one plugin.
@@ -86,7 +86,8 @@ impl Shared {
                 self.one_round().await;
             }
             let version = self.listing.version();
-            let told = self.walk(asking).await;
+            let access = self.common.access.load_full();
+            let told = self.walk(asking, &access).await;
             for who in told {
                 self.common.interests().tell_listing(&who);
             }
@@ -101,12 +102,12 @@ impl Shared {
         }
     }
 
-    /// Has a print for everyone who asked, without telling anyone.
-    pub(super) async fn take_prints(&self) {
+    /// Has a print under those rules for everyone who asked, without telling anyone.
+    pub(super) async fn take_prints(&self, access: &Arc<Access>) {
         let asking = self.common.interests().listing_principals();
         let new = self.new_ones(&asking);
         if !new.is_empty() {
-            self.walk(new).await;
+            self.walk(new, access).await;
         }
     }
 
@@ -118,10 +119,9 @@ impl Shared {
     }
 
     /// Takes new prints, and gives those principals for whom the listing is another now.
-    async fn walk(&self, principals: HashSet<Principal>) -> Vec<Principal> {
+    async fn walk(&self, principals: HashSet<Principal>, access: &Arc<Access>) -> Vec<Principal> {
         let principals: Vec<_> = principals.into_iter().collect();
-        let access = self.common.access.load_full();
-        let taken = catalog::prints(&self.plugin, &access, &principals).await;
+        let taken = catalog::prints(&self.plugin, access, &principals).await;
         let mut prints = self.listing.prints();
         let mut changed = Vec::new();
         for (who, now) in principals.into_iter().zip(taken) {

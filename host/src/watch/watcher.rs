@@ -162,9 +162,21 @@ impl Watcher {
     /// asked now.
     pub(super) async fn prints(&self) -> HashMap<Principal, Print> {
         if !self.watches() {
-            self.0.take_prints().await;
+            let access = self.0.common.access.load_full();
+            self.0.take_prints(&access).await;
         }
         self.0.listing.prints().clone()
+    }
+
+    /// Has what is listed compared with what it was under the rules of before.
+    pub(super) fn compare_listing_with(&self, old: Arc<Access>) {
+        let shared = self.0.clone();
+        tokio::spawn(shared.retired.clone().run_until_cancelled_owned(async move {
+            if !shared.watches() {
+                shared.take_prints(&old).await;
+            }
+            shared.listing.dirty.notify_one();
+        }));
     }
 
     /// Has what is listed compared with what it was.

@@ -35,6 +35,7 @@ mod keyvalue;
 mod lifecycle;
 mod limits;
 mod listings;
+mod loading;
 mod made;
 mod messages;
 mod model;

@@ -13,6 +13,8 @@ use crate::cli::provider::Provider;
 #[derive(Serialize)]
 pub(super) struct Report<'a> {
     plugins: Vec<Line<'a>>,
+    /// What should be looked at in the config as a whole.
+    warnings: &'a [String],
 }
 
 /// One plugin. What is not known of one that is not loaded is null.
@@ -39,8 +41,8 @@ struct Line<'a> {
 }
 
 impl<'a> Report<'a> {
-    pub(super) fn of(all: &'a [Tried<'_>]) -> Self {
-        Self { plugins: all.iter().map(Line::of).collect() }
+    pub(super) fn of(all: &'a [Tried<'_>], warnings: &'a [String]) -> Self {
+        Self { plugins: all.iter().map(Line::of).collect(), warnings }
     }
 }
 

@@ -4,16 +4,21 @@
 //! its times), so it does not matter how it was replaced: written over, renamed to, or behind a link that leads elsewhere, as
 //! config maps of Kubernetes do. The directories that these files and links lie in are watched; any event there is an
 //! occasion to look. Where they cannot be watched, looking every [`POLL`] takes the place of it, and the log says so.
+//!
+//! Looking may hang, as a network disk that is gone does: it is done on a thread of its own, one at a time, and given up after
+//! [`DEADLINE`], which the log says, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
+
+use crate::regular_file::FileThreads;
 
 /// For how long files must be as they are before they are used.
 const QUIET: Duration = Duration::from_millis(100);
@@ -21,6 +26,8 @@ const QUIET: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often is looked where nothing is told.
 const POLL: Duration = Duration::from_secs(2);
+/// How long looking at all of them may take.
+const DEADLINE: Duration = Duration::from_secs(10);
 /// How coarse the clock of a file system may be.
 const CLOCK: Duration = Duration::from_secs(2);
 /// Links that one path may lead through.
@@ -28,11 +35,19 @@ const MAX_LINKS: usize = 40;
 
 /// Files, and what they were when they were last looked at.
 pub(super) struct Files {
+    /// Only what runs on `threads` waits for it.
+    watched: Arc<Mutex<Watched>>,
+    threads: FileThreads,
+    happened: Arc<Notify>,
+    is_stalled: bool,
+}
+
+/// What is known of the files.
+struct Watched {
     files: BTreeSet<PathBuf>,
     seen: BTreeMap<PathBuf, Option<Stamp>>,
     /// Those that are watched, by what they are.
     directories: BTreeMap<PathBuf, Option<Identity>>,
-    happened: Arc<Notify>,
     watcher: Option<RecommendedWatcher>,
     is_polling: bool,
 }
@@ -58,73 +73,121 @@ impl Files {
                 notify.notify_one();
             }
         });
-        let mut files = Self {
+        let mut watched = Watched {
             files: BTreeSet::new(),
             seen: BTreeMap::new(),
             directories: BTreeMap::new(),
-            happened,
             watcher: None,
             is_polling: false,
         };
         match watcher {
-            Ok(watcher) => files.watcher = Some(watcher),
-            Err(error) => files.poll(&error),
+            Ok(watcher) => watched.watcher = Some(watcher),
+            Err(error) => watched.poll(&error),
         }
-        files
+        let watched = Arc::new(Mutex::new(watched));
+        Self { watched, threads: FileThreads::new(1, DEADLINE), happened, is_stalled: false }
     }
 
     /// Watches those files from now on. What they are now is what they are compared with.
-    pub(super) fn watch(&mut self, files: BTreeSet<PathBuf>) {
-        self.files = files;
-        self.watch_directories();
-        self.seen = self.look();
+    pub(super) async fn watch(&mut self, files: BTreeSet<PathBuf>) {
+        self.with(|watched| watched.watch(files)).await;
     }
 
     /// Watches those files from now on, which were used some time after `began`. Of those that were watched before, what is
     /// compared with stays. One that was not, and has changed since, is another one than was used, or may be.
-    pub(super) fn follow(&mut self, files: BTreeSet<PathBuf>, began: SystemTime) {
-        if files != self.files {
-            let before = std::mem::take(&mut self.seen);
-            self.watch(files);
-            for (file, seen) in &mut self.seen {
-                match before.get(file) {
-                    Some(stamp) => seen.clone_from(stamp),
-                    None if seen.as_ref().is_some_and(|stamp| stamp.is_of(began)) => *seen = None,
-                    None => {}
-                }
-            }
-        }
+    pub(super) async fn follow(&mut self, files: BTreeSet<PathBuf>, began: SystemTime) {
+        self.with(move |watched| watched.follow(files, began)).await;
         // What happened since the last look is looked at.
         self.happened.notify_one();
     }
 
-    /// Waits until one of them is another, and all have come to rest.
+    /// Waits until one of them is another, and all have come to rest. Dropped before that, nothing is missed.
     pub(super) async fn changed(&mut self) {
+        let look_again = LookAgain(self.happened.clone());
         loop {
-            let wait = if self.is_polling { POLL } else { Duration::MAX };
+            let is_polling = self.with(|watched| watched.is_polling).await.unwrap_or(true);
+            let wait = if is_polling { POLL } else { Duration::MAX };
             // Whether it was an event or the time does not matter.
             let _ = tokio::time::timeout(wait, self.happened.notified()).await;
-            // A link may lead elsewhere now, or a directory be there that was not.
-            self.watch_directories();
-            if self.look() != self.seen {
-                self.rest().await;
-                return;
+            let has_changed = self.with(|watched| {
+                // A link may lead elsewhere now, or a directory be there that was not.
+                watched.watch_directories();
+                watched.look() != watched.seen
+            });
+            match has_changed.await {
+                Some(true) => break,
+                Some(false) => {}
+                None => self.happened.notify_one(),
             }
         }
+        self.rest().await;
+        std::mem::forget(look_again);
     }
 
     /// Waits until they are at rest, within bounds. What they are then is what they are compared with from now on.
     pub(super) async fn rest(&mut self) {
         let began = Instant::now();
-        let mut now = self.look();
+        let Some(mut now) = self.with(|watched| watched.look()).await else { return };
         while began.elapsed() < PATIENCE {
             sleep(QUIET).await;
-            let before = std::mem::replace(&mut now, self.look());
-            if now == before {
+            let Some(next) = self.with(|watched| watched.look()).await else { return };
+            if std::mem::replace(&mut now, next) == now {
                 break;
             }
         }
-        self.seen = now;
+        self.with(|watched| watched.seen = now).await;
+    }
+
+    /// Does that with what is known of the files, where it may hang. None if it does.
+    async fn with<T: Send + 'static>(&mut self, work: impl FnOnce(&mut Watched) -> T + Send + 'static) -> Option<T> {
+        let watched = self.watched.clone();
+        let done = self.threads.run(move || work(&mut lock(&watched))).await;
+        let was_stalled = std::mem::replace(&mut self.is_stalled, done.is_err());
+        match &done {
+            Ok(_) if was_stalled => tracing::info!("changes of the config and of components are noticed again"),
+            Err(error) if !was_stalled => tracing::error!(
+                %error,
+                "changes of the config and of components are not noticed: a file that the config names cannot be looked at"
+            ),
+            _ => {}
+        }
+        done.ok()
+    }
+}
+
+fn lock(watched: &Mutex<Watched>) -> MutexGuard<'_, Watched> {
+    watched.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Has the files looked at once more when it is dropped.
+struct LookAgain(Arc<Notify>);
+
+impl Drop for LookAgain {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}
+
+impl Watched {
+    fn watch(&mut self, files: BTreeSet<PathBuf>) {
+        self.files = files;
+        self.watch_directories();
+        self.seen = self.look();
+    }
+
+    fn follow(&mut self, files: BTreeSet<PathBuf>, began: SystemTime) {
+        if files == self.files {
+            return;
+        }
+        let before = std::mem::take(&mut self.seen);
+        self.watch(files);
+        for (file, seen) in &mut self.seen {
+            match before.get(file) {
+                Some(stamp) => seen.clone_from(stamp),
+                None if seen.as_ref().is_some_and(|stamp| stamp.is_of(began)) => *seen = None,
+                None => {}
+            }
+        }
     }
 
     fn look(&self) -> BTreeMap<PathBuf, Option<Stamp>> {
@@ -221,6 +284,11 @@ mod tests {
         (folder, path)
     }
 
+    fn is_as_seen(files: &Files) -> bool {
+        let watched = lock(&files.watched);
+        watched.look() == watched.seen
+    }
+
     #[test]
     fn the_directories_of_all_links_on_the_way_are_watched() {
         let (_kept, folder) = folder();
@@ -256,7 +324,7 @@ mod tests {
         fs::create_dir(folder.join("new")).unwrap();
         fs::write(folder.join("new/a"), "two").unwrap();
         let mut files = Files::new();
-        files.watch([file.clone()].into());
+        files.watch([file.clone()].into()).await;
         let ways: [&dyn Fn(); 4] = [
             &|| fs::write(&file, "another").unwrap(),
             &|| fs::rename(folder.join("new/a"), &file).unwrap(),
@@ -275,15 +343,15 @@ mod tests {
         let [a, b] = ["a", "b"].map(|name| folder.join(name));
         fs::write(&a, "one").unwrap();
         let mut files = Files::new();
-        files.watch([a.clone()].into());
+        files.watch([a.clone()].into()).await;
         let began = SystemTime::now();
         fs::write(&b, "it came").unwrap();
-        files.follow([a.clone(), b.clone()].into(), began);
+        files.follow([a.clone(), b.clone()].into(), began).await;
         tokio::time::timeout(Duration::from_secs(60), files.changed()).await.unwrap();
         // One that was there all the time is none that came.
-        files.watch([a.clone()].into());
-        files.follow([a, b].into(), began + Duration::from_secs(60));
-        assert_eq!(files.look(), files.seen);
+        files.watch([a.clone()].into()).await;
+        files.follow([a, b].into(), began + Duration::from_secs(60)).await;
+        assert!(is_as_seen(&files));
     }
 
     #[tokio::test]
@@ -291,9 +359,9 @@ mod tests {
         let (_kept, folder) = folder();
         fs::write(folder.join("a"), "one").unwrap();
         let mut files = Files::new();
-        files.watch([folder.join("a")].into());
+        files.watch([folder.join("a")].into()).await;
         fs::write(folder.join("b"), "beside").unwrap();
         files.happened.notified().await;
-        assert_eq!(files.look(), files.seen);
+        assert!(is_as_seen(&files));
     }
 }

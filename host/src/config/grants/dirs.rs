@@ -88,7 +88,7 @@ impl FromNode for Dirs {
                 node.scope.report(problem.at(place).beside(Clone::clone(first), "the other one"));
             } else {
                 places.insert(guest.clone(), place);
-                dirs.insert(guest, grant);
+                dirs.extend(grant.map(|grant| (guest, grant)));
             }
         }
         Some(Self(dirs))
@@ -98,7 +98,8 @@ impl FromNode for Dirs {
 /// One granted directory, as the file has it.
 struct Dir {
     guest: GuestPath,
-    grant: DirGrant,
+    /// None if it is wrong: the guest path is compared with others all the same.
+    grant: Option<DirGrant>,
 }
 
 impl FromNode for Dir {
@@ -115,7 +116,7 @@ impl FromNode for Dir {
             // A mode that is none has been reported, and says nothing of the quota.
             let written = if table.has("mode") { table.optional("mode") } else { Some(Written::ReadOnly) };
             let quota = table.optional::<DirQuota>("quota");
-            let mode = match written? {
+            let mode = written.map(|written| match written {
                 Written::ReadWrite => Mode::ReadWrite { quota: quota.unwrap_or_default() },
                 Written::ReadOnly => {
                     if table.has("quota") {
@@ -127,8 +128,9 @@ impl FromNode for Dir {
                     }
                     Mode::ReadOnly
                 }
-            };
-            Some(Self { guest: guest?, grant: DirGrant { host: host?.0, mode } })
+            });
+            let grant = host.zip(mode).map(|(host, mode)| DirGrant { host: host.0, mode });
+            Some(Self { guest: guest?, grant })
         })
     }
 }

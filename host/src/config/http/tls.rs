@@ -6,8 +6,6 @@
 //! Bounded: [`LARGEST_FILE`] for each file.
 
 use std::fmt;
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -18,6 +16,7 @@ use rustls::sign::CertifiedKey;
 
 use crate::config::paths::ExistingFile;
 use crate::config::reader::{FromNode, Node};
+use crate::regular_file;
 
 /// The most that a file of certificates or of a key may hold, in bytes.
 const LARGEST_FILE: usize = 1024 * 1024;
@@ -160,14 +159,8 @@ fn parsed<T>(node: &Node<'_>, parse: impl Fn(&[u8]) -> Result<T, TlsError>, help
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
-    let most = u64::try_from(LARGEST_FILE).unwrap_or(u64::MAX).saturating_add(1);
-    let mut pem = Vec::new();
-    let read = File::open(file).and_then(|file| file.take(most).read_to_end(&mut pem));
-    match read {
-        Ok(read) if read > LARGEST_FILE => Err(TlsError::TooLarge),
-        Ok(_) => Ok(pem),
-        Err(error) => Err(TlsError::Read(error.to_string())),
-    }
+    let pem = regular_file::read(file, LARGEST_FILE).map_err(|error| TlsError::Read(error.to_string()))?;
+    if pem.len() > LARGEST_FILE { Err(TlsError::TooLarge) } else { Ok(pem) }
 }
 
 fn parse_certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {

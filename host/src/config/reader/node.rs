@@ -113,6 +113,11 @@ impl<'a> Node<'a> {
         Some(table.iter().map(|entry| Self::entry(self.scope, &self.path, entry)).collect())
     }
 
+    /// An entry of the table that it is, if it is right. What is wrong with it is reported by whoever reads the table.
+    pub(in crate::config) fn parsed_entry<T: FromStr>(&self, key: &str) -> Option<T> {
+        self.value.as_table()?.get(key)?.get_ref().as_str()?.parse().ok()
+    }
+
     /// Where an entry of the table that it is stands; where it stands itself if there is none.
     pub(in crate::config) fn span_of(&self, key: &str) -> Range<usize> {
         let entry = self.value.as_table().and_then(|table| table.get(key));

@@ -1,6 +1,6 @@
 //! A provider of the files of one folder, which fails when the folder says so.
 //!
-//! A file at `/data/.mood/CALL.MOOD` has every CALL (`list`, `read`, `changes`) end as MOOD says: `trap` traps, `hang` does
+//! A file at `/data/.mood/CALL.MOOD` has every CALL (`describe`, `list`, `read`, `changes`) end as MOOD says: `trap` traps, `hang` does
 //! not come back, `fail` fails. Reading a file gives the text of the config's `prefix`, if there is one, and the file's own.
 //! Nothing is kept but the token, which has a hash of every watched file and of the listing.
 
@@ -20,6 +20,8 @@ struct Moody {
 
 impl Provider for Moody {
     fn describe() -> Info {
+        // It has no way to fail but to trap, or to hang.
+        let _ = mood("describe");
         Info::new("moody", env!("CARGO_PKG_VERSION")).description("A folder, when it is in the mood.").watches(true)
     }
 

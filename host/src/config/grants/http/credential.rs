@@ -1,6 +1,6 @@
 //! Credentials: headers that the host adds to the requests of a plugin, which never sees them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
@@ -133,15 +133,17 @@ impl FromNode for Credentials {
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
-        let mut credentials = BTreeMap::new();
+        let (mut credentials, mut names) = (BTreeMap::new(), BTreeSet::new());
         for entry in node.entries::<Self>()? {
             let name = entry.key.parse::<CredentialName>().map_err(|error| {
                 let problem = Problem::new(error.to_string(), error.advice(entry.key));
                 node.scope.report(problem.at(entry.key_span.clone()));
             });
             let value = Value::from_node(&entry);
-            let (Ok(name), Some(Value(value))) = (name, value) else { continue };
-            if credentials.insert(name, value).is_some() {
+            let Ok(name) = name else { continue };
+            let is_twice = !names.insert(name.clone());
+            credentials.extend(value.map(|Value(value)| (name, value)));
+            if is_twice {
                 let message = format!("the header {} is there twice", quote(entry.key));
                 let problem = Problem::new(message, "write it once; upper and lower case are the same in a header");
                 node.scope.report(problem.at(entry.key_span.clone()));

@@ -1,13 +1,13 @@
 //! Certificates that are trusted for one origin beside those of the machine: a PEM file.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::Path;
 
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+
+use crate::regular_file;
 
 /// The most that a file of certificates may hold, in bytes: the whole list that machines trust is a quarter of it.
 const LARGEST_FILE: usize = 1024 * 1024;
@@ -62,20 +62,13 @@ impl Roots {
 
     /// The certificates in a PEM file of at most 1 MiB. Fails like [`from_pem`](Self::from_pem), or if it cannot be read.
     pub fn read(file: &Path) -> Result<Self, RootsError> {
-        let pem = read(file).map_err(|error| RootsError::Read(error.to_string()))?;
+        let pem = regular_file::read(file, LARGEST_FILE).map_err(|error| RootsError::Read(error.to_string()))?;
         if pem.len() > LARGEST_FILE { Err(RootsError::TooLarge) } else { Self::from_pem(&pem) }
     }
 
     pub(crate) fn certificates(&self) -> &[CertificateDer<'static>] {
         &self.0
     }
-}
-
-fn read(file: &Path) -> io::Result<Vec<u8>> {
-    let most = u64::try_from(LARGEST_FILE).unwrap_or(u64::MAX).saturating_add(1);
-    let mut pem = Vec::new();
-    File::open(file)?.take(most).read_to_end(&mut pem)?;
-    Ok(pem)
 }
 
 impl fmt::Debug for Roots {

@@ -1,0 +1,117 @@
+//! Whether a glob could match anything below a mount.
+//!
+//! Both are compared segment by segment: a mount has a fixed number of them, and a glob that could match something below it
+//! matches each of these and has at least one more, or a `**`. Choices are written out first, up to [`MAX_CHOICES`]; a glob with
+//! more is taken for one that could.
+
+/// Globs without choices that one glob may come to.
+const MAX_CHOICES: usize = 64;
+
+/// Whether a normalised glob could match something below that mount.
+pub(super) fn reaches(glob: &str, mount: &str) -> bool {
+    choices(glob).is_none_or(|globs| globs.iter().any(|glob| reaches_without_choice(glob, mount)))
+}
+
+fn reaches_without_choice(glob: &str, mount: &str) -> bool {
+    let mut globs = glob.split('/');
+    // What stands behind the last slash of a mount is nothing.
+    let segments = mount.strip_suffix('/').unwrap_or(mount).split('/');
+    for segment in segments {
+        match globs.next() {
+            Some("**") => return true,
+            Some(glob) if matches(glob, segment) => {}
+            _ => return false,
+        }
+    }
+    globs.next().is_some()
+}
+
+/// Whether a glob of one segment matches it: `*` is any characters, `?` any one.
+fn matches(glob: &str, segment: &str) -> bool {
+    let (glob, segment): (Vec<_>, Vec<_>) = (glob.chars().collect(), segment.chars().collect());
+    // Which beginnings of the glob match what was read so far.
+    let mut matched = vec![false; glob.len().saturating_add(1)];
+    if let Some(first) = matched.first_mut() {
+        *first = true;
+    }
+    close(&glob, &mut matched);
+    for character in segment {
+        let mut next = vec![false; matched.len()];
+        for (place, (&pattern, _)) in glob.iter().zip(&matched).enumerate().filter(|(_, (_, matched))| **matched) {
+            let to = if pattern == '*' { place } else { place.saturating_add(1) };
+            if pattern == '*' || pattern == '?' || pattern == character {
+                if let Some(next) = next.get_mut(to) {
+                    *next = true;
+                }
+            }
+        }
+        close(&glob, &mut next);
+        matched = next;
+    }
+    matched.last().copied().unwrap_or_default()
+}
+
+/// A `*` matches nothing, too.
+fn close(glob: &[char], matched: &mut [bool]) {
+    for (place, _) in glob.iter().enumerate().filter(|(_, pattern)| **pattern == '*') {
+        if matched.get(place).copied().unwrap_or_default()
+            && let Some(next) = matched.get_mut(place.saturating_add(1))
+        {
+            *next = true;
+        }
+    }
+}
+
+/// The globs that one with choices stands for; none if there are too many. Choices are not nested.
+fn choices(glob: &str) -> Option<Vec<String>> {
+    let mut globs = vec![String::new()];
+    let mut rest = glob;
+    while let Some((before, behind)) = rest.split_once('{') {
+        let (words, behind) = behind.split_once('}')?;
+        rest = behind;
+        let words: Vec<_> = words.split(',').collect();
+        if globs.len().saturating_mul(words.len()) > MAX_CHOICES {
+            return None;
+        }
+        globs = globs.iter().flat_map(|glob| words.iter().map(move |word| [glob, before, word].concat())).collect();
+    }
+    globs.iter_mut().for_each(|glob| glob.push_str(rest));
+    Some(globs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_glob_reaches_a_mount_if_it_could_match_something_below_it() {
+        for (glob, mount) in [
+            ("**", "git://linux/"),
+            ("**/.env", "git://linux/"),
+            ("git://linux/**", "git://linux/"),
+            ("git://*/**", "git://linux/"),
+            ("git://l?n*x/a", "git://linux/"),
+            ("git://**/a", "git://linux/"),
+            ("{git,notes}://{linux,}/a", "notes:///"),
+            ("{git://linux,notes://}/a", "notes:///"),
+            ("web://evil.example/**", "web://"),
+            ("web://evil.example", "web://"),
+            ("files://nas/projects/", "files://nas/projects/"),
+            ("files://nas/**", "files://nas/projects/"),
+            (&format!("git://{}/", "{a,b}".repeat(60)), "git://linux/"),
+        ] {
+            assert!(reaches(glob, mount), "{glob} reaches {mount}");
+        }
+        for (glob, mount) in [
+            ("gti://linux/**", "git://linux/"),
+            ("git://linu/**", "git://linux/"),
+            ("git://linux", "git://linux/"),
+            ("git://lin*", "git://linux/"),
+            ("git://{a,b}/**", "git://linux/"),
+            ("files://nas/*", "files://nas/projects/"),
+            ("notes://a/**", "notes:///"),
+        ] {
+            assert!(!reaches(glob, mount), "{glob} does not reach {mount}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What is no mistake in a config and may still not be what was meant.
+
+use std::fmt;
+
+use super::{Config, Rule, UriGlob};
+
+/// Something in a config that should be looked at. Displayed, it says what, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Warning {
+    /// A glob of a rule could match nothing below any mount: a plugin may have been taken out, or a mount be misspelt.
+    NoMount {
+        /// Which `[[rule]]`, counted from 1.
+        rule: usize,
+        /// `allow` or `deny`.
+        key: &'static str,
+        /// The glob as it was written.
+        glob: String,
+        /// The mount that is most like it.
+        nearest: Option<String>,
+    },
+}
+
+impl Config {
+    /// What should be looked at, though the config can be used.
+    pub fn warnings(&self) -> Vec<Warning> {
+        let rules = self.rules.iter().enumerate();
+        rules.flat_map(|(index, rule)| self.warnings_of(index.saturating_add(1), rule)).collect()
+    }
+
+    fn warnings_of(&self, number: usize, rule: &Rule) -> impl Iterator<Item = Warning> {
+        let globs = rule.allow.iter().map(|glob| ("allow", glob)).chain(rule.deny.iter().map(|glob| ("deny", glob)));
+        let idle = globs.filter(|(_, glob)| !self.plugins.iter().any(|plugin| glob.reaches(&plugin.mount)));
+        idle.map(move |(key, glob)| Warning::NoMount {
+            rule: number,
+            key,
+            glob: glob.as_str().to_owned(),
+            nearest: self.nearest_mount(glob),
+        })
+    }
+
+    fn nearest_mount(&self, glob: &UriGlob) -> Option<String> {
+        let mounts = self.plugins.iter().map(|plugin| &plugin.mount);
+        mounts.min_by_key(|mount| glob.distance(mount)).map(|mount| mount.as_str().to_owned())
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::NoMount { rule, key, glob, nearest } = self;
+        write!(f, "`{key}` of rule {rule} has `{glob}`, which matches nothing below any mount")?;
+        match nearest {
+            Some(nearest) => write!(f, "; the mount that is most like it is `{nearest}`"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Plugin, Who};
+    use super::*;
+
+    #[test]
+    fn a_glob_that_matches_below_no_mount_is_named_with_the_nearest() {
+        let plugin = |name: &str, mount: &str| Plugin::new(name.parse().unwrap(), "a.wasm", mount.parse().unwrap());
+        let mut rule = Rule::new([Who::Everyone]);
+        rule.allow = vec!["git://linux/**".parse().unwrap(), "**/.env".parse().unwrap()];
+        rule.deny = vec!["gti://linux/secrets/**".parse().unwrap()];
+        let config = Config::new().plugin(plugin("a", "git://linux/")).unwrap();
+        let config = config.plugin(plugin("b", "notes:///")).unwrap().rule(Rule::new([])).rule(rule);
+        let warnings: Vec<_> = config.warnings().iter().map(ToString::to_string).collect();
+        assert_eq!(
+            warnings,
+            [
+                "`deny` of rule 2 has `gti://linux/secrets/**`, which matches nothing below any mount; the mount that is \
+              most like it is `git://linux/`"
+            ]
+        );
+    }
+}

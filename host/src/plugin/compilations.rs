@@ -1,0 +1,178 @@
+//! Components that are compiled, or being compiled, each once.
+//!
+//! A job belongs to a digest, not to whoever waits for it: the same component behind many plugins is compiled once, and a reload
+//! that is superseded by the next leaves its jobs to that one. A job ends when it is done, or when nobody wants its component
+//! any more ([`retain`](Compilations::retain)): then the compiler's process is killed.
+//!
+//! What a component comes to is remembered for as long as it is wanted: the code, which is shared, and a failure, too. The
+//! limits of the compiler do not change while a host runs, so a component that does not compile within them is not tried
+//! again because something else changed. Only what is no fault of the component is forgotten at once: no process could be
+//! started, the disk was full, the file changed meanwhile. [`forget_failures`](Compilations::forget_failures) forgets all.
+//!
+//! Bounded: as many compilers at once as there are processors, at a low priority; for each, `server.compile`.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Semaphore, watch};
+use tokio_util::task::AbortOnDropHandle;
+use wasmtime::component::Component;
+
+use super::cache::Cache;
+use super::compiler::{CompileError, Compiler};
+use super::engine::Engine;
+use super::file::ComponentFile;
+use super::{LoadError, Progress};
+use crate::config::{self, Digest};
+use crate::private_dir::PrivateError;
+use crate::regular_file::FileThreads;
+
+/// Components by their digests.
+pub(super) struct Compilations {
+    jobs: Mutex<HashMap<Digest, Arc<Job>>>,
+    work: Arc<Work>,
+}
+
+/// What every job works with.
+pub(super) struct Work {
+    pub(super) engine: Arc<Engine>,
+    pub(super) compiler: Compiler,
+    pub(super) limits: config::Compile,
+    pub(super) cache: Arc<Cache>,
+    pub(super) progress: Progress,
+    pub(super) threads: FileThreads,
+    /// Compilers that may run at once.
+    pub(super) permits: Semaphore,
+}
+
+/// One component that is compiled, or being compiled.
+struct Job {
+    /// None until it is done.
+    outcome: watch::Receiver<Option<Outcome>>,
+    _task: AbortOnDropHandle<()>,
+}
+
+type Outcome = Result<Component, Failure>;
+
+/// Why there is no compiled component.
+#[derive(Clone, Debug)]
+enum Failure {
+    Compile(CompileError),
+    Cache { dir: PathBuf, source: Arc<PrivateError> },
+}
+
+impl Compilations {
+    pub(super) fn new(work: Work) -> Self {
+        Self { jobs: Mutex::default(), work: Arc::new(work) }
+    }
+
+    /// The compiled component. Dropping the future does not end the job.
+    pub(super) async fn get(&self, file: ComponentFile) -> Result<Component, LoadError> {
+        let (digest, path) = (file.digest, file.path.clone());
+        let job = self.job(file);
+        let outcome = match job.outcome.clone().wait_for(Option::is_some).await {
+            Ok(outcome) => outcome.clone(),
+            Err(_) => None,
+        };
+        let outcome = outcome.unwrap_or(Err(Failure::Compile(CompileError::Cancelled)));
+        outcome.map_err(|failure| {
+            if !failure.is_final() {
+                self.forget(digest, &job);
+            }
+            failure.of_file(&path)
+        })
+    }
+
+    /// Forgets all components but those, and ends the jobs for others. Plugins that are made of others keep them.
+    pub(super) fn retain(&self, wanted: &HashSet<Digest>) {
+        self.jobs().retain(|digest, _| wanted.contains(digest));
+    }
+
+    /// Has components tried again that did not compile.
+    pub(super) fn forget_failures(&self) {
+        self.jobs().retain(|_, job| !matches!(*job.outcome.borrow(), Some(Err(_))));
+    }
+
+    fn job(&self, file: ComponentFile) -> Arc<Job> {
+        let mut jobs = self.jobs();
+        let started = jobs.entry(file.digest).or_insert_with(|| {
+            let (sender, outcome) = watch::channel(None);
+            let work = self.work.clone();
+            let task = tokio::spawn(async move {
+                let outcome = work.compile(&file).await;
+                sender.send_replace(Some(outcome));
+            });
+            Arc::new(Job { outcome, _task: AbortOnDropHandle::new(task) })
+        });
+        started.clone()
+    }
+
+    /// Forgets that job, unless another one has taken its place.
+    fn forget(&self, digest: Digest, job: &Arc<Job>) {
+        let mut jobs = self.jobs();
+        if jobs.get(&digest).is_some_and(|there| Arc::ptr_eq(there, job)) {
+            jobs.remove(&digest);
+        }
+    }
+
+    fn jobs(&self) -> MutexGuard<'_, HashMap<Digest, Arc<Job>>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Work {
+    /// The component from the cache, compiled if it is not there.
+    async fn compile(&self, file: &ComponentFile) -> Outcome {
+        let digest = file.digest;
+        if let Some(component) = self.cached(digest).await? {
+            return Ok(component);
+        }
+        // A semaphore that is never closed always gives.
+        let _permit = self.permits.acquire().await;
+        let _shown = self.progress.compiling(&file.path, file.size);
+        let cache = self.cache.clone();
+        let code = self.on_thread(move || cache.new_file()).await?;
+        let unreadable = |error: std::io::Error| Failure::Compile(CompileError::Start(error.to_string()));
+        let into = code.reopen().map_err(unreadable)?;
+        let from = file.reopen().map_err(unreadable)?;
+        self.compiler.compile(from, digest, into, &self.limits).await.map_err(Failure::Compile)?;
+        let (cache, engine) = (self.cache.clone(), self.engine.wasmtime().clone());
+        let stored = self.on_thread(move || cache.store(&engine, &digest, code)).await?;
+        let unfit = "the compiler's output does not fit this engine; is the compiler of another version?";
+        stored.ok_or_else(|| Failure::Compile(CompileError::Invalid(unfit.to_owned())))
+    }
+
+    async fn cached(&self, digest: Digest) -> Result<Option<Component>, Failure> {
+        let (cache, engine) = (self.cache.clone(), self.engine.wasmtime().clone());
+        self.on_thread(move || Ok(cache.load(&engine, &digest))).await
+    }
+
+    /// Does something with the cache where it may hang.
+    async fn on_thread<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let done = self.threads.run(work).await.flatten();
+        done.map_err(|error| Failure::Cache { dir: self.cache.dir().to_owned(), source: Arc::new(error.into()) })
+    }
+}
+
+impl Failure {
+    /// Whether it is the component's own fault, so that it would be the same the next time.
+    fn is_final(&self) -> bool {
+        match self {
+            Self::Compile(error) => error.is_final(),
+            Self::Cache { .. } => false,
+        }
+    }
+
+    /// It as the failure to load that file.
+    fn of_file(self, file: &Path) -> LoadError {
+        match self {
+            Self::Compile(source) => LoadError::Compile { file: file.to_owned(), source },
+            Self::Cache { dir, source } => LoadError::Cache { dir, source },
+        }
+    }
+}
