@@ -145,7 +145,7 @@ impl Host {
 
     /// Completes a variable of a template. A template that is not there, or not for this principal, is not found.
     pub async fn complete(&self, who: &Principal, request: CompleteRequest<'_>) -> Result<Completion, Error> {
-        told(who, Operation::Complete, request.template, self.completed(who, request.clone())).await
+        told(who, Operation::Complete, request.template, self.completed(who, request)).await
     }
 
     /// A subscriber that is told of nothing yet.

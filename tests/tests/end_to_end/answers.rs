@@ -82,7 +82,8 @@ async fn everything_that_there_can_be_many_of_counts_as_items() {
     let missing = page["_meta"]["mcp-host/missing"].as_array().unwrap();
     assert_eq!(missing.len(), lists.len());
     for missing in missing {
-        let reason = "its answer has more than the 100000 items (icons, sizes, annotations and metadata among them) allowed";
+        let reason =
+            "its answer has more than the 100000 items (icons, sizes, annotations and metadata among them) allowed";
         assert_eq!(missing["reason"], reason);
     }
     for list in lists {
@@ -130,12 +131,12 @@ async fn an_answer_counts_against_the_memory_of_its_plugin() {
 async fn what_is_wrong_with_a_long_text_is_told_in_short() {
     let config = ConfigFile::new()
         .plugin(excess("bad"))
-        .plugin(excess("long").config("list", "path/8000000"))
+        .plugin(excess("long").config("list", "path/14000000"))
         .plugin(usual("good"))
         .write();
     let server = Stdio::start(&config).await;
     let client = server.client();
-    let error = client.refusal("excess://bad/path/8000000").await;
+    let error = client.refusal("excess://bad/path/14000000").await;
     assert_eq!(error.data.unwrap()["kind"], "internal");
     assert_eq!(client.text("excess://bad/date/8000000").await, "good");
     assert_eq!(client.text("excess://bad/deep/8000").await, "good");
