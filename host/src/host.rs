@@ -167,7 +167,7 @@ impl Host {
 
     /// Completes a variable of a template. A template that is not there, or not for this principal, is not found.
     pub async fn complete(&self, who: &Principal, request: CompleteRequest<'_>) -> Result<Completion, Error> {
-        told(who, Operation::Complete, request.template, self.completed(who, request.clone())).await
+        told(who, Operation::Complete, request.template, self.completed(who, request)).await
     }
 
     /// Closes what plugins have open beside their instances, after the calls under way: their key-value databases, whose

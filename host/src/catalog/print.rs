@@ -52,7 +52,11 @@ pub(crate) async fn prints(plugin: &Plugin, access: &Arc<Access>, principals: &[
 }
 
 /// Has each hasher see what its viewer is shown of the plugin: as a part of the calls, of which nothing else comes back.
-async fn walk<S: Source>(source: &S, plugin: &Plugin, viewers: &Arc<Mutex<Vec<(Viewer, DefaultHasher)>>>) -> Option<()> {
+async fn walk<S: Source>(
+    source: &S,
+    plugin: &Plugin,
+    viewers: &Arc<Mutex<Vec<(Viewer, DefaultHasher)>>>,
+) -> Option<()> {
     let (mut cursor, mut items) = (None, 0_usize);
     for _ in 0..MAX_CALLS {
         let viewers = viewers.clone();

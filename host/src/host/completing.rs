@@ -13,12 +13,11 @@ use crate::config::Operation;
 use crate::resource::{Argument, Completion, Error};
 use crate::uri::Template;
 
+/// Bytes of a known value that are kept for expanding.
+const MAX_VALUE: usize = 65_536;
+
 impl Host {
-    pub(super) async fn completed(
-        &self,
-        who: &Principal,
-        request: CompleteRequest<'_>,
-    ) -> Result<Completion, Error> {
+    pub(super) async fn completed(&self, who: &Principal, request: CompleteRequest<'_>) -> Result<Completion, Error> {
         let now = self.generation.load_full();
         let CompleteRequest { template: asked, argument, known } = request;
         let (slot, template) = now.router.route_template(asked).map_err(|error| refused(&error, asked))?;
@@ -31,7 +30,8 @@ impl Host {
         let known = known_of(&template, known);
         let offers = Offers::new(now.clone(), who, &template, &argument.name, &known);
         let known = known.into_iter().map(|(name, value)| Argument { name, value }).collect();
-        let completion = plugin.complete(template.path_template(), argument, known, move |value| offers.may_know(value));
+        let completion =
+            plugin.complete(template.path_template(), argument, known, move |value| offers.may_know(value));
         completion.await.map_err(|fault| fault.answer(plugin.name(), asked))
     }
 }
@@ -42,6 +42,11 @@ fn known_of(template: &Template, known: Vec<Argument>) -> BTreeMap<String, Strin
     let variables: Vec<_> = template.variables().collect();
     let known = known.into_iter().filter(|known| variables.contains(&known.name.as_str()));
     known.map(|known| (known.name, known.value)).collect()
+}
+
+/// As much of a value as can make a difference: a template takes 9999 characters of it, or it must fit into a URI.
+fn beginning(value: &str) -> &str {
+    value.split_at_checked(value.floor_char_boundary(MAX_VALUE)).map_or(value, |(beginning, _)| beginning)
 }
 
 /// Decides which values one principal is offered for one variable of a template.
@@ -70,7 +75,7 @@ impl Offers {
             principal: principal.clone(),
             template: template.clone(),
             name: name.to_owned(),
-            known: known.clone(),
+            known: known.iter().map(|(name, value)| (name.clone(), beginning(value).to_owned())).collect(),
             is_whole: template.variables().all(|variable| variable == name || known.contains_key(variable)),
         }
     }

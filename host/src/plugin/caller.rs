@@ -21,7 +21,6 @@ use super::engine::Engine;
 use super::fault::Fault;
 use super::health::{Change, Leave, PATIENCE, Sign};
 use super::instance::{Instance, Running};
-use super::limits::Charge;
 use super::pool::Pool;
 use super::sandbox::Sandbox;
 use super::seats::Seat;
@@ -105,13 +104,7 @@ impl Plugin {
         leave.map_err(Fault::SetAside)
     }
 
-    async fn make_call<T, U, F, C, W>(
-        &self,
-        function: &'static str,
-        turn: Turn,
-        run: F,
-        check: C,
-    ) -> Result<U, Fault>
+    async fn make_call<T, U, F, C, W>(&self, function: &'static str, turn: Turn, run: F, check: C) -> Result<U, Fault>
     where
         T: Send + 'static,
         F: for<'a> FnOnce(&'a Guest, &'a mut Store<State>) -> Running<'a, T> + Send + 'static,
@@ -219,8 +212,8 @@ impl Caller {
 
     /// What checks the answer to the call of that clock.
     fn checker(&self, watches: bool, clock: Arc<CpuClock>) -> Checker {
-        let memory = Charge::new(self.sandbox.memory().clone());
-        Checker::new(self.rules.clone(), watches, Work::new(clock, self.limits.cpu.duration(), memory))
+        let work = Work::new(clock, self.limits.cpu.duration(), self.sandbox.memory().clone());
+        Checker::new(self.rules.clone(), watches, work)
     }
 
     /// What ended the guest.

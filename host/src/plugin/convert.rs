@@ -137,6 +137,7 @@ impl Checker {
         asked: Option<&str>,
         mut keep: impl FnMut(&Entry) -> bool,
     ) -> Result<Page<Entry>, Fault> {
+        let next_cursor = leads_on(page.next_cursor, asked)?;
         self.count("entries", &page.entries)?;
         self.measure_entries(&page.entries).await?;
         self.charge()?;
@@ -148,7 +149,7 @@ impl Checker {
                 kept.take(entry, &mut keep);
             }
         }
-        kept.page(page.next_cursor, asked)
+        Ok(Page { items: kept.items, size: kept.size, next_cursor })
     }
 
     pub(super) async fn template_page(
@@ -157,6 +158,7 @@ impl Checker {
         asked: Option<&str>,
         mut keep: impl FnMut(&EntryTemplate) -> bool,
     ) -> Result<Page<EntryTemplate>, Fault> {
+        let next_cursor = leads_on(page.next_cursor, asked)?;
         self.count("templates", &page.templates)?;
         self.measure_templates(&page.templates).await?;
         self.charge()?;
@@ -167,7 +169,7 @@ impl Checker {
                 kept.take(template, &mut keep);
             }
         }
-        kept.page(page.next_cursor, asked)
+        Ok(Page { items: kept.items, size: kept.size, next_cursor })
     }
 
     pub(super) async fn contents(
@@ -220,8 +222,7 @@ impl Checker {
             let (asked, found) = (Excerpt(asked), Excerpt(&entry.path));
             return Err(Fault::Contract(format!("asked about `{asked}`, it told about `{found}`")));
         }
-        let entry = self.entry(entry, located).await?;
-        Ok(entry)
+        self.entry(entry, located).await
     }
 
     /// The completion, cut to what a client may be shown.
@@ -340,10 +341,6 @@ impl<T> Kept<T> {
         }
         self.size = self.size.saturating_add(1);
     }
-
-    fn page(self, next_cursor: Option<String>, asked: Option<&str>) -> Result<Page<T>, Fault> {
-        Ok(Page { items: self.items, size: self.size, next_cursor: leads_on(next_cursor, asked)? })
-    }
 }
 
 /// A cursor that leads on: short enough, and not the one that led here.
@@ -367,7 +364,80 @@ fn last_segment(path: &Path) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use super::fuzzing::{checker, done};
     use super::*;
+
+    const MEMORY: u64 = 1 << 20;
+
+    fn entry(path: &str, meta: Option<&str>) -> contract::Entry {
+        contract::Entry {
+            path: path.to_owned(),
+            name: String::new(),
+            title: None,
+            description: None,
+            mime_type: None,
+            size: None,
+            annotations: None,
+            icons: Vec::new(),
+            listable: false,
+            subscribable: false,
+            ttl_ms: None,
+            meta: meta.map(str::to_owned),
+        }
+    }
+
+    fn page(entries: Vec<contract::Entry>) -> contract::Page {
+        contract::Page { entries, next_cursor: None }
+    }
+
+    #[test]
+    fn what_is_kept_of_a_page_has_its_place_among_what_is_valid() {
+        let entries = ["a", "../b", "c", "d", "e"].map(|path| entry(path, None));
+        let keep = |entry: &Entry| !entry.uri.as_str().ends_with("/c");
+        let page = done(checker(10, MEMORY, false).page(page(entries.into()), None, keep)).unwrap();
+        let kept: Vec<_> = page.items.iter().map(|(place, entry)| (*place, entry.name.as_str())).collect();
+        assert_eq!((kept, page.size), (vec![(0, "a"), (2, "d"), (3, "e")], 4));
+    }
+
+    #[test]
+    fn changes_are_those_of_what_is_watched_and_each_is_told_once() {
+        let watched = ["a", "b", "c"].map(str::to_owned);
+        let changed = ["b", "./b", "x", "../a", "%61", "b"].repeat(1000);
+        let given = contract::ChangeSet {
+            token: String::new(),
+            changed: changed.into_iter().map(str::to_owned).collect(),
+            listing_changed: false,
+            poll_after_ms: None,
+        };
+        let changes = done(checker(10_000, MEMORY, true).change_set(given, &watched)).unwrap();
+        assert_eq!(changes.changed.iter().map(Path::as_str).collect::<Vec<_>>(), ["b", "a"]);
+    }
+
+    #[test]
+    fn only_values_that_may_be_shown_are_looked_at() {
+        let values = (0..1000).map(|value| value.to_string()).collect();
+        let given = contract::Completion { values, total: Some(1000), has_more: false };
+        let mut seen = 0;
+        let keep = |_: &str| {
+            seen += 1;
+            seen > 1
+        };
+        let completion = done(checker(1000, MEMORY, false).completion(given, keep)).unwrap();
+        assert_eq!((seen, completion.values.len()), (100, 99));
+        assert_eq!((completion.total, completion.has_more), (None, true), "what is hidden is not counted");
+    }
+
+    #[test]
+    fn an_answer_is_measured_before_anything_is_made_of_it() {
+        let made = |_: &Entry| panic!("it was refused");
+        let wide = format!(r#"{{"a":[{}0]}}"#, "0,".repeat(100));
+        let refused = done(checker(100, MEMORY, false).page(page(vec![entry("a", Some(&wide))]), None, made));
+        assert!(matches!(refused, Err(Fault::Items { found: 103, most: 100, .. })), "{refused:?}");
+        for entries in [vec![entry("a", Some(&wide)); 100], vec![entry(&"x".repeat(1_100_000), None)]] {
+            let refused = done(checker(1_000_000, MEMORY, false).page(page(entries), None, made));
+            assert_eq!(refused.map(drop), Err(Fault::Memory(MEMORY)));
+        }
+    }
 
     #[test]
     fn a_cursor_that_does_not_lead_on_is_refused() {

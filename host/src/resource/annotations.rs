@@ -93,7 +93,9 @@ fn is_date_time(text: &[u8]) -> bool {
     };
     let is_offset = match offset {
         [b'Z' | b'z'] => true,
-        [b'+' | b'-', time @ ..] => has_shape(time, b"00:00") && time < b"24:00".as_slice() && time.get(3) < Some(&b'6'),
+        [b'+' | b'-', time @ ..] => {
+            has_shape(time, b"00:00") && time < b"24:00".as_slice() && time.get(3) < Some(&b'6')
+        }
         _ => false,
     };
     let date_time = date_time.map(|byte| byte.to_ascii_uppercase());

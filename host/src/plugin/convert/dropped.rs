@@ -3,7 +3,7 @@
 //! The line has the first example of each kind, cut before it is formatted, so what it costs does not depend on how much was
 //! dropped or how long it was.
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
 use super::super::excerpt::Excerpt;
 use super::super::faults::Faults;
@@ -25,9 +25,9 @@ struct Kind {
 
 impl Dropped {
     /// A hint of that entry or template is dropped.
-    pub(super) fn hint(&mut self, what: &'static str, of: &str, found: &str, expected: &str) {
+    pub(super) fn hint(&mut self, what: &'static str, of: &str, found: &dyn Display, expected: &str) {
         self.part(what, || {
-            let (of, found) = (Excerpt(of), Excerpt(found));
+            let of = Excerpt(of);
             format!("{what} of `{of}` dropped: expected {expected}, found `{found}`")
         });
     }
@@ -71,7 +71,7 @@ mod tests {
         let mut dropped = Dropped::default();
         let long = "x".repeat(1_000_000);
         for _ in 0..1000 {
-            dropped.hint("icon size", &long, &long, "a size");
+            dropped.hint("icon size", &long, &Excerpt(&long), "a size");
         }
         let mut formatted = 0;
         for _ in 0..1000 {

@@ -9,7 +9,7 @@ use arbitrary::{Arbitrary, Result, Unstructured};
 
 use super::hints::{HOST_PREFIX, is_icon_size, is_mime_type};
 use super::*;
-use crate::plugin::limits::{Charge, MemoryBudget};
+use crate::plugin::limits::MemoryBudget;
 use crate::resource::{Annotations, Icon, Meta, Timestamp};
 
 /// What the checker lets through of one answer.
@@ -42,15 +42,8 @@ enum Answer {
 
 impl Reply {
     fn check(self) {
-        let mount: Mount = "files://h/a/".parse().expect("a mount");
-        let rules = Arc::new(AnswerRules {
-            mount: mount.clone(),
-            items: ITEMS,
-            faults: Arc::new(Faults::new("made-up".into(), 0)),
-        });
-        let budget = MemoryBudget::new(MEMORY, None);
-        let work = Work::new(Arc::default(), Duration::MAX, Charge::new(budget));
-        let checker = Checker::new(rules, self.watches, work);
+        let mount = mount();
+        let checker = checker(ITEMS, MEMORY, self.watches);
         let entry_is_good = |entry: &Entry| entry_holds(entry, &mount, self.watches);
         let asked = mount.compose(&self.asked).map(|located| located.path);
         match self.answer {
@@ -91,7 +84,10 @@ impl Reply {
             Answer::Changes(changes) => {
                 let watched: Vec<_> = asked.into_iter().map(String::from).collect();
                 let Ok(changes) = done(checker.change_set(changes, &watched)) else { return };
-                assert!(changes.token.len() <= MAX_TOKEN && changes.changed.len() <= watched.len(), "what is kept is bounded");
+                assert!(
+                    changes.token.len() <= MAX_TOKEN && changes.changed.len() <= watched.len(),
+                    "what is kept is bounded"
+                );
                 let is_watched = |path: &Path| watched.iter().any(|watched| watched == path.as_str());
                 assert!(changes.changed.iter().all(is_watched), "only what is watched is told of");
             }
@@ -99,8 +95,19 @@ impl Reply {
     }
 }
 
+fn mount() -> Mount {
+    "files://h/a/".parse().expect("a mount")
+}
+
+/// A checker that takes as long as it likes, of a plugin with so much memory.
+pub(super) fn checker(items: usize, memory: u64, watches: bool) -> Checker {
+    let faults = Arc::new(Faults::new("made-up".into(), 0));
+    let rules = Arc::new(AnswerRules { mount: mount(), items, faults });
+    Checker::new(rules, watches, Work::new(Arc::default(), Duration::MAX, MemoryBudget::new(memory, None)))
+}
+
 /// What a check comes to. There is nothing that it could wait for: it only yields.
-fn done<T>(check: impl Future<Output = T>) -> T {
+pub(super) fn done<T>(check: impl Future<Output = T>) -> T {
     let mut check = pin!(check);
     let mut context = Context::from_waker(Waker::noop());
     loop {

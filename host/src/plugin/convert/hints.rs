@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::Checker;
 use crate::plugin::bindings::contract;
+use crate::plugin::excerpt::Excerpt;
 use crate::plugin::fault::Fault;
 use crate::resource::{Annotations, Icon, Meta, Priority, Role, Theme, Timestamp};
 
@@ -18,7 +19,7 @@ impl Checker {
         if is_mime_type(&mime_type) {
             return Some(mime_type);
         }
-        self.dropped.hint("MIME type", of, &mime_type, "a type such as `text/plain`");
+        self.dropped.hint("MIME type", of, &Excerpt(&mime_type), "a type such as `text/plain`");
         None
     }
 
@@ -27,7 +28,7 @@ impl Checker {
         let priority = given.priority.and_then(|value| {
             let priority = Priority::new(value);
             if priority.is_none() {
-                self.dropped.hint("priority", of, &value.to_string(), "between 0.0 and 1.0");
+                self.dropped.hint("priority", of, &value, "between 0.0 and 1.0");
             }
             priority
         });
@@ -35,7 +36,7 @@ impl Checker {
             let timestamp = Timestamp::checked(text);
             timestamp
                 .inspect_err(|text| {
-                    self.dropped.hint("last-modified", of, text, "a timestamp such as 2025-01-12T15:00:58Z");
+                    self.dropped.hint("last-modified", of, &Excerpt(text), "a timestamp such as 2025-01-12T15:00:58Z");
                 })
                 .ok()
         });
@@ -49,7 +50,7 @@ impl Checker {
             let mut icon = match Icon::checked(given.src) {
                 Ok(icon) => icon,
                 Err(src) => {
-                    self.dropped.hint("icon", of, &src, "an `https:` or `data:` URI");
+                    self.dropped.hint("icon", of, &Excerpt(&src), "an `https:` or `data:` URI");
                     continue;
                 }
             };
@@ -60,7 +61,7 @@ impl Checker {
                 if is_icon_size(&size) {
                     icon.sizes.push(size);
                 } else {
-                    self.dropped.hint("icon size", of, &size, "a size such as `48x48`, or `any`");
+                    self.dropped.hint("icon size", of, &Excerpt(&size), "a size such as `48x48`, or `any`");
                 }
             }
             icon.theme = given.theme.map(|theme| match theme {
@@ -83,7 +84,7 @@ impl Checker {
                 Ok(meta)
             }
             _ => {
-                self.dropped.hint("meta", of, &text, "the text of a JSON object");
+                self.dropped.hint("meta", of, &Excerpt(&text), "the text of a JSON object");
                 Ok(Meta::new())
             }
         }
@@ -112,9 +113,7 @@ pub(super) fn is_mime_type(text: &str) -> bool {
         !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte))
     };
     let is_type = |essence: &str| essence.split_once('/').is_some_and(|(kind, sub)| is_token(kind) && is_token(sub));
-    text.len() <= MAX_MIME_TYPE
-        && text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic())
-        && is_type(essence)
+    text.len() <= MAX_MIME_TYPE && text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) && is_type(essence)
 }
 
 /// `48x48` or `any` (MCP 2025-11-25, "Icons").

@@ -109,7 +109,8 @@ mod tests {
     }
 
     fn value() -> impl Strategy<Value = Value> {
-        let leaf = prop_oneof![Just(json!(null)), any::<i32>().prop_map(Value::from), any::<String>().prop_map(Value::from)];
+        let leaf =
+            prop_oneof![Just(json!(null)), any::<i32>().prop_map(Value::from), any::<String>().prop_map(Value::from)];
         leaf.prop_recursive(4, 64, 8, |inner| {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..8).prop_map(Value::from),

@@ -5,8 +5,8 @@
 //! elements of its `meta`. What is charged to `limits.memory` is an upper bound: the answer as it was lifted, and beside it what
 //! it will be turned into. Strings and bodies move and are held once.
 
-use super::json::JsonCount;
 use super::Checker;
+use super::json::JsonCount;
 use crate::plugin::bindings::contract;
 use crate::plugin::fault::Fault;
 use crate::resource::{Contents, Entry, EntryTemplate, Icon};
