@@ -36,8 +36,8 @@ use crate::config::Extension;
 pub(super) const MAX_BATCH: usize = 64;
 /// The longest `id` of a request, in bytes: it is kept until the request is answered, and stands in the answer.
 pub(super) const MAX_ID: usize = 1024;
-/// The most of a method's name that is kept; no method has a name as long.
-const MAX_METHOD: usize = 128;
+/// The most of a method's name that is kept, to be held against `Mcp-Method`; no method has a name as long.
+const MAX_METHOD: usize = 1024;
 
 /// Why a second handshake is refused.
 pub(super) const SECOND_INITIALIZE: &str = "the session is open: `initialize` comes once, and first";

@@ -23,6 +23,7 @@ mod listen;
 
 use rmcp::model::LoggingLevel;
 use serde::Deserialize;
+use serde::de::IntoDeserializer as _;
 use serde_json::value::RawValue;
 
 pub(super) use self::bounded::{Clipped, Text, clip, present, without_position};
@@ -214,7 +215,10 @@ const RESOURCE: &str = "{\"uri\": string}";
 pub(super) fn read(method: &str, params: Option<&RawValue>, on: &[Extension]) -> Read {
     // Some libraries write out what is absent.
     let text = params.map(RawValue::get).filter(|params| *params != "null").unwrap_or("{}");
-    let malformed = |meta, fault: String| Read { params: Err(Malformed(format!("{method}: {fault}"))), meta };
+    let malformed = |meta, fault: String| {
+        let fault = format!("{}: {fault}", clip(method, MAX_VERSION));
+        Read { params: Err(Malformed(fault)), meta }
+    };
     if !text.starts_with('{') {
         return malformed(Meta::default(), "expected params to be an object".to_owned());
     }
@@ -281,7 +285,7 @@ impl Members<'_> {
             ),
             "logging/setLevel" => (
                 "{\"level\": string}`, one of `debug`, `info`, `notice`, `warning`, `error`, `critical`, `alert`, `emergency",
-                required("level", self.level).map(|Member(level)| Params::Level(level)),
+                self.level(),
             ),
             "prompts/get" => (
                 "{\"name\": string, \"arguments\"?: object}",
@@ -314,6 +318,13 @@ impl Members<'_> {
     fn resource(&self, from: Option<&RawValue>) -> Result<Params, String> {
         let Text::<MAX_URI_LEN>(uri) = required("uri", self.uri)?;
         Ok(Params::Resource { uri, cursor: cursor(from)? })
+    }
+
+    fn level(&self) -> Result<Params, String> {
+        // As a variant of an enum, a name of any length would be repeated in the error.
+        let Clipped::<MAX_VERSION>(name) = required("level", self.level)?;
+        let level = LoggingLevel::deserialize(name.as_str().into_deserializer());
+        level.map(Params::Level).map_err(|error: serde::de::value::Error| error.to_string())
     }
 
     fn complete(&self) -> Result<Params, String> {

@@ -15,6 +15,8 @@ const SIZE: usize = 64 << 10;
 const EXTRA: usize = 64 << 10;
 /// What may be kept of one message: the URIs of `subscriptions/listen`, or what was typed of a completion.
 const MAX_KEPT: usize = 704 << 10;
+/// The longest error.
+const MAX_ERROR: usize = 1 << 10;
 /// Stands where a value is to be put.
 const HOLE: &str = "@hole@";
 
@@ -26,6 +28,15 @@ fn cost(text: &[u8], revision: Option<Revision>) -> Result<(), String> {
     let most = text.len() * 4 + EXTRA;
     if peak > most || kept > MAX_KEPT {
         return Err(format!("{} bytes took {peak} at once, and {kept} were kept", text.len()));
+    }
+    match &sent {
+        Some(Err(refusal)) if refusal.error.message.len() > MAX_ERROR => return Err(refusal.error.message.to_string()),
+        Some(Ok(Sent::One(Message { kind: Kind::Request { params: Err(Malformed(fault)), .. }, .. })))
+            if fault.len() > MAX_ERROR =>
+        {
+            return Err(fault.clone());
+        }
+        _ => {}
     }
     if let Some(Ok(Sent::One(message))) = &sent {
         let rewriting = measure(|| drop(rewritten::to_json(message)));
