@@ -47,6 +47,7 @@ mod sandbox;
 mod seats;
 mod state;
 mod threads;
+mod throttle;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path as FilePath, PathBuf};

@@ -15,7 +15,7 @@ use wasmtime_wasi_config::WasiConfigVariables;
 use super::grants::dirs::{Dirs, GrantError, OpenFiles};
 use super::grants::http::{Http, Trust};
 use super::grants::keyvalue::Keyvalue;
-use super::guest_log::{GuestLog, GuestStream};
+use super::guest_log::{GuestLog, GuestStreams};
 use super::limits::{MemoryBudget, MemoryMeter};
 use super::pool::Pool;
 use super::state::State;
@@ -72,10 +72,14 @@ impl Sandbox {
 
     /// The context of one instance.
     pub(super) fn state(&self) -> Result<State, GrantError> {
+        let streams = GuestStreams::new(&self.log);
         let mut wasi = WasiCtx::builder();
         wasi.envs(&self.variables)
-            .stdout(GuestStream::stdout(self.log.clone()))
-            .stderr(GuestStream::stderr(self.log.clone()))
+            .stdout(streams.stdout)
+            .stderr(streams.stderr)
+            // Otherwise they could be made, each a file descriptor of the process, though they lead nowhere.
+            .allow_tcp(false)
+            .allow_udp(false)
             .max_random_size(self.random);
         let mut table = ResourceTable::new();
         table.set_max_capacity(self.handles);

@@ -54,9 +54,7 @@ impl WasiHttpView for State {
 
 impl logging::Host for State {
     fn log(&mut self, level: Level, context: String, message: String) -> wasmtime::Result<()> {
-        for line in message.lines() {
-            self.log.line(level, &context, line);
-        }
+        self.log.message(level, &context, &message);
         Ok(())
     }
 }
