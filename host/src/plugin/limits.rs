@@ -31,6 +31,11 @@ impl MemoryBudget {
         Arc::new(Self { used: AtomicUsize::new(0), limit, idle: idle.map(Arc::downgrade) })
     }
 
+    /// How many bytes it has in all.
+    pub(super) fn limit(&self) -> u64 {
+        self.limit as u64
+    }
+
     /// Reserves that many bytes until the reservation is dropped. None if the budget does not have them, even after the
     /// plugin's idle instances were evicted.
     pub(super) fn try_reserve(self: &Arc<Self>, bytes: usize) -> Option<Reservation> {

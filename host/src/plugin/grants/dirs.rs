@@ -9,7 +9,9 @@
 //! | nothing but files and directories is opened, and no opening waits | [`open`]: looked at first, opened without blocking, looked at again |
 //! | a directory becomes no larger than its quota | [`ledger`]: charged before anything grows, measured when it seems full |
 //! | two grants are two file systems | nothing is linked or moved from one into the other, as between two disks |
-//! | files open at once, of one instance and of all, and the memory of their streams | [`files`]: permits, which the streams of a file share with it |
+//! | files open at once, of one instance and of all | [`files`]: permits, which the streams of a file share with it |
+//! | what the host keeps in memory: buffers of streams, names of a listing, bytes to be written | reserved from `limits.memory` |
+//! | no path is longer than a system takes | [`files::MAX_PATH`] |
 //! | a directory of any size can be listed | [`entries`]: read piece by piece; names that are not Unicode are skipped |
 //!
 //! Reads of files are wasmtime-wasi's own, unchanged.
@@ -42,7 +44,7 @@ use wasmtime_wasi::p2::bindings::filesystem::{preopens, types};
 use wasmtime_wasi::{FsPerms, OpenMode};
 
 use self::files::{Notices, Preopen, Root};
-use self::ledger::{Account, Ledger};
+use self::ledger::{Account, Ledger, blocking};
 use super::notice::Notice;
 use crate::config::{DirGrant, DirQuota, GuestPath, Limits, Mode};
 use crate::plugin::guest_log::GuestLog;
@@ -51,7 +53,7 @@ pub(in crate::plugin) use self::files::{Files, FilesView, OpenFiles};
 
 /// The directories of one plugin.
 pub(in crate::plugin) struct Dirs {
-    granted: Vec<Granted>,
+    granted: Arc<[Granted]>,
     /// Files and directories that an instance may have open at once.
     files: usize,
     open_in_all: OpenFiles,
@@ -98,13 +100,23 @@ impl Dirs {
     }
 
     /// Opens them for one instance. A directory that was replaced is the new one from then on.
-    pub(in crate::plugin) fn open(&self) -> Result<Files, GrantError> {
-        let opened = self
-            .granted
-            .iter()
-            .map(|granted| granted.open(&self.log).map_err(|source| GrantError { dir: granted.host.clone(), source }));
-        let preopens = opened.collect::<Result<_, _>>()?;
+    pub(in crate::plugin) async fn open(&self) -> Result<Files, GrantError> {
+        let preopens = if self.granted.is_empty() { Vec::new() } else { self.open_all().await? };
         Ok(Files::new(preopens, self.files, self.open_in_all.clone(), self.notices.clone()))
+    }
+}
+
+impl Dirs {
+    /// Opens them on a thread that may block: a directory may be on a network that is gone.
+    async fn open_all(&self) -> Result<Vec<Preopen>, GrantError> {
+        let (granted, log) = (self.granted.clone(), self.log.clone());
+        let opened = blocking(move || {
+            let open = |granted: &Granted| {
+                granted.open(&log).map_err(|source| GrantError { dir: granted.host.clone(), source })
+            };
+            Ok(granted.iter().map(open).collect())
+        });
+        opened.await.unwrap_or_else(|source| Err(GrantError { dir: PathBuf::new(), source }))
     }
 }
 

@@ -13,8 +13,8 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 };
 use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, FsError, FsResult};
 
-use super::entries::Entries;
-use super::files::{FilesView, error_code, refusal};
+use super::entries::{Entries, READER};
+use super::files::{FilesView, check_path, error_code, no_memory, refusal};
 use super::ledger::{ENTRY, Turn, blocking};
 use super::open::{How, Opened};
 use super::stream::{Reader, Writer};
@@ -68,7 +68,7 @@ impl HostDescriptor for FilesView<'_> {
         descriptor: Resource<Descriptor>,
         offset: Filesize,
     ) -> FsResult<Resource<DynInputStream>> {
-        let permits = self.files.stream_room(&descriptor)?;
+        let permits = self.stream_room(&descriptor)?;
         let stream = self.wasi.read_via_stream(descriptor, offset)?;
         let stream = self.wasi.table.delete(stream)?;
         let reader: DynInputStream = Box::new(Reader::new(stream, permits));
@@ -94,7 +94,11 @@ impl HostDescriptor for FilesView<'_> {
         offset: Filesize,
     ) -> FsResult<Filesize> {
         let (file, account) = self.writable(&descriptor)?;
-        let write = move |turn: &Turn| write::some(&file.file, turn, &bytes, offset);
+        let memory = self.memory.reserve(bytes.len()).map_err(no_memory)?;
+        let write = move |turn: &Turn| {
+            let _for_as_long_as_the_bytes = &memory;
+            write::some(&file.file, turn, &bytes, offset)
+        };
         Ok(account.grow(write).await.map_err(refusal)? as Filesize)
     }
 
@@ -111,6 +115,7 @@ impl HostDescriptor for FilesView<'_> {
         open_flags: OpenFlags,
         flags: DescriptorFlags,
     ) -> FsResult<Resource<Descriptor>> {
+        check_path(&path)?;
         let dir = self.dir(&descriptor)?;
         let how = How::new(path_flags, open_flags, flags, dir.perms)?;
         let root = self.files.root(&descriptor)?;
@@ -138,13 +143,16 @@ impl HostDescriptor for FilesView<'_> {
     async fn read_directory(&mut self, descriptor: Resource<Descriptor>) -> FsResult<Resource<DirectoryEntryStream>> {
         let dir = self.dir(&descriptor)?;
         let (root, permit) = (self.files.root(&descriptor)?, self.files.room()?);
-        let entries = Entries::of(dir.dir, root, self.files.notices.clone(), permit).await.map_err(refusal)?;
+        let memory = self.memory.reserve(READER).map_err(no_memory)?;
+        let notices = self.files.notices.clone();
+        let entries = Entries::of(dir.dir, root, notices, permit, memory).await.map_err(refusal)?;
         let entries = self.wasi.table.push(entries)?;
         // The linker knows the resource by wasmtime-wasi's type, of which nobody else can make one.
         Ok(Resource::new_own(entries.rep()))
     }
 
     async fn create_directory_at(&mut self, descriptor: Resource<Descriptor>, path: String) -> FsResult<()> {
+        check_path(&path)?;
         let turn = self.files.root(&descriptor)?.entry().await?;
         let made = self.wasi.create_directory_at(descriptor, path).await;
         settle(turn, &made);
@@ -152,6 +160,8 @@ impl HostDescriptor for FilesView<'_> {
     }
 
     async fn symlink_at(&mut self, descriptor: Resource<Descriptor>, target: String, path: String) -> FsResult<()> {
+        check_path(&target)?;
+        check_path(&path)?;
         let turn = self.files.root(&descriptor)?.entry().await?;
         let made = self.wasi.symlink_at(descriptor, target, path).await;
         settle(turn, &made);
@@ -166,6 +176,8 @@ impl HostDescriptor for FilesView<'_> {
         new_descriptor: Resource<Descriptor>,
         new_path: String,
     ) -> FsResult<()> {
+        check_path(&path)?;
+        check_path(&new_path)?;
         self.same_grant(&descriptor, &new_descriptor)?;
         let turn = self.files.root(&new_descriptor)?.entry().await?;
         let made = self.wasi.link_at(descriptor, flags, path, new_descriptor, new_path).await;
@@ -180,6 +192,8 @@ impl HostDescriptor for FilesView<'_> {
         new_descriptor: Resource<Descriptor>,
         new_path: String,
     ) -> FsResult<()> {
+        check_path(&path)?;
+        check_path(&new_path)?;
         self.same_grant(&descriptor, &new_descriptor)?;
         // What is moved while the directory is measured could be missed.
         let _turn = self.files.root(&descriptor)?.turn().await?;
@@ -194,6 +208,7 @@ impl HostDescriptor for FilesView<'_> {
         accessed: NewTimestamp,
         modified: NewTimestamp,
     ) -> FsResult<()> {
+        check_path(&path)?;
         let dir = self.dir(&descriptor)?;
         if dir.perms.write_not_permitted() || !flags.contains(PathFlags::SYMLINK_FOLLOW) {
             return self.wasi.set_times_at(descriptor, flags, path, accessed, modified).await;
@@ -266,18 +281,22 @@ impl HostDescriptor for FilesView<'_> {
         flags: PathFlags,
         path: String,
     ) -> FsResult<DescriptorStat> {
+        check_path(&path)?;
         self.wasi.stat_at(descriptor, flags, path).await
     }
 
     async fn readlink_at(&mut self, descriptor: Resource<Descriptor>, path: String) -> FsResult<String> {
+        check_path(&path)?;
         self.wasi.readlink_at(descriptor, path).await
     }
 
     async fn remove_directory_at(&mut self, descriptor: Resource<Descriptor>, path: String) -> FsResult<()> {
+        check_path(&path)?;
         self.wasi.remove_directory_at(descriptor, path).await
     }
 
     async fn unlink_file_at(&mut self, descriptor: Resource<Descriptor>, path: String) -> FsResult<()> {
+        check_path(&path)?;
         self.wasi.unlink_file_at(descriptor, path).await
     }
 
@@ -299,6 +318,7 @@ impl HostDescriptor for FilesView<'_> {
         flags: PathFlags,
         path: String,
     ) -> FsResult<MetadataHashValue> {
+        check_path(&path)?;
         self.wasi.metadata_hash_at(descriptor, flags, path).await
     }
 }
@@ -306,7 +326,7 @@ impl HostDescriptor for FilesView<'_> {
 impl FilesView<'_> {
     fn writer(&mut self, descriptor: &Resource<Descriptor>, at: At) -> FsResult<Resource<DynOutputStream>> {
         let (file, account) = self.writable(descriptor)?;
-        let permits = self.files.stream_room(descriptor)?;
+        let permits = self.stream_room(descriptor)?;
         let writer: DynOutputStream = Box::new(Writer::new(file.file, account, at, permits));
         Ok(self.wasi.table.push(writer)?)
     }

@@ -1,6 +1,6 @@
 //! Listing a directory.
 //!
-//! It is read piece by piece as the guest asks, so a directory of any size costs the host little memory. Names that are not
+//! It is read piece by piece as the guest asks, so a directory of any size costs the host little memory, which is reserved. Names that are not
 //! Unicode cannot be told to a guest: they are skipped, and a line in the log says so, rather than that a listing ends
 //! at the first one.
 
@@ -14,9 +14,12 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorType, DirectoryEn
 
 use super::files::{FilePermit, Notices, Root};
 use super::ledger::blocking;
+use crate::plugin::limits::Reservation;
 
 /// Entries that are read at once.
 const PIECE: usize = 256;
+/// What a listing costs beside its names: the buffer that the system fills.
+pub(super) const READER: usize = 16 << 10;
 
 /// A directory that is being listed.
 pub(super) struct Entries {
@@ -26,6 +29,7 @@ pub(super) struct Entries {
     root: Arc<Root>,
     notices: Arc<Notices>,
     _permit: FilePermit,
+    memory: Reservation,
 }
 
 /// A piece of a listing, and whether there is more.
@@ -43,10 +47,11 @@ impl Entries {
         root: Arc<Root>,
         notices: Arc<Notices>,
         permit: FilePermit,
+        memory: Reservation,
     ) -> io::Result<Self> {
-        let mut entries = Self { read: VecDeque::new(), rest: None, root, notices, _permit: permit };
+        let mut entries = Self { read: VecDeque::new(), rest: None, root, notices, _permit: permit, memory };
         let first = blocking(move || piece(read_base_dir(&dir)?)).await?;
-        entries.take(first);
+        entries.take(first)?;
         Ok(entries)
     }
 
@@ -55,12 +60,18 @@ impl Entries {
         while self.read.is_empty() {
             let Some(rest) = self.rest.take() else { return Ok(None) };
             let next = blocking(move || piece(rest)).await?;
-            self.take(next);
+            self.take(next)?;
         }
         Ok(self.read.pop_front())
     }
 
-    fn take(&mut self, piece: Piece) {
+    fn take(&mut self, piece: Piece) -> io::Result<()> {
+        let names = piece.entries.iter().fold(READER, |sum, entry| {
+            sum.saturating_add(entry.name.len()).saturating_add(size_of::<DirectoryEntry>())
+        });
+        if !self.memory.try_resize(names) {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
         self.read = piece.entries;
         self.rest = piece.rest;
         if let Some(name) = piece.skipped {
@@ -69,6 +80,7 @@ impl Entries {
                 self.root.guest
             ));
         }
+        Ok(())
     }
 }
 

@@ -99,6 +99,8 @@ impl Writer {
 impl OutputStream for Writer {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
         match self.state {
+            // What may be written at once is what was reserved.
+            State::Ready if bytes.len() > PIECE => Err(StreamError::trap("wrote more than `check-write` allowed")),
             State::Ready => {
                 let writing = tokio::spawn(self.put(bytes));
                 self.state = State::Writing(AbortOnDropHandle::new(writing));

@@ -51,6 +51,7 @@ impl Refusals {
             | StoreError::NoNumber
             | StoreError::Overflow
             | StoreError::Cursor
+            | StoreError::Memory
             | StoreError::Handles => &self.request,
         };
         notice.give(format_args!("wasi:keyvalue refused: {error}"));
