@@ -5,7 +5,7 @@ use std::path::Path;
 use rustix::process::Signal;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::process::{ChildStdin, ChildStdout, Command};
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
 use crate::process::{Ended, Process};
@@ -80,6 +80,16 @@ impl StdioWire {
         let (process, stdin, stdout) = spawn_by(command, config, options);
         let lines = BufReader::new(stdout).lines();
         Self { process, stdin: Some(stdin), lines, revision, last_id: 0, early: Vec::new() }
+    }
+
+    /// Starts a server whose standard error nobody reads but whoever gets it, and says hello.
+    pub async fn start_unheard(config: &WrittenConfig, revision: Revision) -> (Self, ChildStderr) {
+        let mut command = host_command();
+        command.args(["serve", "--stdio", "--config"]).arg(config.path());
+        let (process, stdin, stdout, stderr) = Process::start_unheard(command);
+        let lines = BufReader::new(stdout).lines();
+        let wire = Self { process, stdin: Some(stdin), lines, revision, last_id: 0, early: Vec::new() };
+        (wire.met().await, stderr)
     }
 
     /// Starts a server and says hello in that revision, if it begins so.
@@ -196,6 +206,11 @@ impl StdioWire {
     /// The first line of its log that contains that text, as soon as there is one.
     pub async fn log_line(&self, wanted: &str) -> String {
         self.process.stderr().line_with(wanted).await
+    }
+
+    /// The most memory that the server has had at once so far, in bytes.
+    pub fn most_resident(&self) -> u64 {
+        self.process.most_resident()
     }
 
     /// How much memory the server has at the moment, in bytes.
