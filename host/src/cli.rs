@@ -25,6 +25,7 @@ mod escape;
 mod failure;
 mod inspect;
 mod list;
+mod log_rate;
 mod logging;
 mod messages;
 mod needs;

@@ -79,7 +79,8 @@ mod tests {
 
     #[test]
     fn text_in_any_script_stays_as_it_is() {
-        for text in ["日本語", "שלום", "مرحبا", "می\u{200c}خواهم", "👩\u{200d}🚀", "e\u{301}", "\u{1f1ef}\u{1f1f5}"] {
+        for text in ["日本語", "שלום", "مرحبا", "می\u{200c}خواهم", "👩\u{200d}🚀", "e\u{301}", "\u{1f1ef}\u{1f1f5}"]
+        {
             assert!(matches!(line(text), Cow::Borrowed(same) if same == text), "{text}");
         }
     }

@@ -4,12 +4,13 @@ use std::io::{self, Write};
 
 use clap::ValueEnum;
 use tracing_subscriber::Layer;
-use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::filter::{FilterExt, LevelFilter, Targets};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use super::escape;
+use super::log_rate::LogRate;
 use super::messages::Messages;
 use super::stderr::Stderr;
 
@@ -59,7 +60,8 @@ pub(super) fn start(filter: &Targets, format: Format, messages: &Messages) {
         Format::Json => layer.with_ansi(false).json().flatten_event(true).boxed(),
     };
     // It fails where this process has a logger already, which is then the one.
-    let _ = tracing_subscriber::registry().with(layer.with_filter(filter.clone())).try_init();
+    let filter = filter.clone().and(LogRate::new(messages.writer().clone()));
+    let _ = tracing_subscriber::registry().with(layer.with_filter(filter)).try_init();
 }
 
 /// Puts lines of the log, one at a time, into the queue of standard error.

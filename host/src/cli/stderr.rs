@@ -105,6 +105,12 @@ impl Stderr {
         self.0.queue().is_lossy
     }
 
+    /// Counts a line that is not to be written.
+    pub(super) fn count_dropped(&self) {
+        let mut queue = self.0.queue();
+        queue.dropped_lines = queue.dropped_lines.saturating_add(1);
+    }
+
     /// Writes that text, or has it written.
     pub(super) fn write(&self, text: Vec<u8>) {
         self.0.push(Item::Text(text));
@@ -235,7 +241,11 @@ impl Shared {
             (std::mem::take(&mut queue.dropped_lines), std::mem::take(&mut queue.dropped_bytes))
         };
         if lines > 0 {
-            tracing::warn!(lines, bytes, "standard error is not read fast enough: lines of the log were dropped");
+            tracing::warn!(
+                lines,
+                bytes,
+                "lines of the log were dropped: clients caused the same again and again, or standard error is not read fast enough"
+            );
         }
         lines > 0
     }

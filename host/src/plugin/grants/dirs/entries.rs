@@ -12,8 +12,8 @@ use std::sync::Arc;
 use cap_primitives::fs::{DirEntry, FileType, FileTypeExt, ReadDir, read_base_dir};
 use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorType, DirectoryEntry};
 
+use super::disk::Disk;
 use super::files::{FilePermit, Notices, Root};
-use super::ledger::blocking;
 use crate::plugin::limits::Reservation;
 
 /// Entries that are read at once.
@@ -30,6 +30,7 @@ pub(super) struct Entries {
     notices: Arc<Notices>,
     _permit: FilePermit,
     memory: Reservation,
+    disk: Disk,
 }
 
 /// A piece of a listing, and whether there is more.
@@ -48,9 +49,10 @@ impl Entries {
         notices: Arc<Notices>,
         permit: FilePermit,
         memory: Reservation,
+        disk: Disk,
     ) -> io::Result<Self> {
-        let mut entries = Self { read: VecDeque::new(), rest: None, root, notices, _permit: permit, memory };
-        let first = blocking(move || piece(read_base_dir(&dir)?)).await?;
+        let mut entries = Self { read: VecDeque::new(), rest: None, root, notices, _permit: permit, memory, disk };
+        let first = entries.disk.run(move || piece(read_base_dir(&dir)?)).await?;
         entries.take(first)?;
         Ok(entries)
     }
@@ -59,7 +61,7 @@ impl Entries {
     pub(super) async fn next(&mut self) -> io::Result<Option<DirectoryEntry>> {
         while self.read.is_empty() {
             let Some(rest) = self.rest.take() else { return Ok(None) };
-            let next = blocking(move || piece(rest)).await?;
+            let next = self.disk.run(move || piece(rest)).await?;
             self.take(next)?;
         }
         Ok(self.read.pop_front())

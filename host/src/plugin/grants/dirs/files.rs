@@ -11,6 +11,7 @@ use wasmtime_wasi::filesystem::{Descriptor, Dir, WasiFilesystemCtxView};
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 use wasmtime_wasi::p2::{FsError, FsResult};
 
+use super::disk::Disk;
 use super::ledger::{Account, Turn};
 use crate::plugin::grants::notice::Notice;
 use crate::plugin::guest_log::GuestLog;
@@ -116,14 +117,21 @@ pub(in crate::plugin) struct Files {
     open_in_all: OpenFiles,
     streams: Arc<Semaphore>,
     pub(super) notices: Arc<Notices>,
+    pub(super) disk: Disk,
 }
 
 impl Files {
     /// Nothing is open yet but the granted directories; `limit` files and directories may be.
-    pub(super) fn new(preopens: Vec<Preopen>, limit: usize, open_in_all: OpenFiles, notices: Arc<Notices>) -> Self {
+    pub(super) fn new(
+        preopens: Vec<Preopen>,
+        limit: usize,
+        open_in_all: OpenFiles,
+        notices: Arc<Notices>,
+        disk: Disk,
+    ) -> Self {
         let open = Arc::new(Semaphore::new(limit));
         let streams = Arc::new(Semaphore::new(limit.saturating_mul(STREAMS_PER_FILE)));
-        Self { preopens, held: HashMap::new(), limit, open, open_in_all, streams, notices }
+        Self { preopens, held: HashMap::new(), limit, open, open_in_all, streams, notices, disk }
     }
 
     /// Room for one more file, directory or listing.

@@ -3,9 +3,7 @@
 use wasmtime::component::Resource;
 use wasmtime_wasi::p2::{DynInputStream, DynPollable};
 use wasmtime_wasi_http::FieldMap;
-use wasmtime_wasi_http::p2::bindings::http::types::{
-    self, ErrorCode, Method, Scheme, StatusCode,
-};
+use wasmtime_wasi_http::p2::bindings::http::types::{self, ErrorCode, Method, Scheme, StatusCode};
 use wasmtime_wasi_http::p2::body::{HostFutureTrailers, HostIncomingBody};
 use wasmtime_wasi_http::p2::types::{HostFutureIncomingResponse, HostIncomingRequest, HostIncomingResponse};
 
@@ -23,10 +21,7 @@ impl HttpView<'_> {
 }
 
 impl types::HostFutureIncomingResponse for HttpView<'_> {
-    fn get(
-        &mut self,
-        answer: Resource<HostFutureIncomingResponse>,
-    ) -> Answered<Resource<HostIncomingResponse>> {
+    fn get(&mut self, answer: Resource<HostFutureIncomingResponse>) -> Answered<Resource<HostIncomingResponse>> {
         let given = types::HostFutureIncomingResponse::get(&mut self.wasi, Resource::new_borrow(answer.rep()))?;
         match &given {
             Some(Ok(Ok(response))) => {

@@ -101,22 +101,30 @@ impl types::HostOutgoingRequest for HttpView<'_> {
 
     fn set_method(&mut self, request: Resource<HostOutgoingRequest>, method: Method) -> Accepted {
         let lengths = (method_text(&self.wasi.table.get(&request)?.method), method_text(&method));
-        self.set_text(request, lengths, |view, request| types::HostOutgoingRequest::set_method(&mut view.wasi, request, method))
+        self.set_text(request, lengths, |view, request| {
+            types::HostOutgoingRequest::set_method(&mut view.wasi, request, method)
+        })
     }
 
     fn set_path_with_query(&mut self, request: Resource<HostOutgoingRequest>, path: Option<String>) -> Accepted {
         let lengths = (text(self.wasi.table.get(&request)?.path_with_query.as_ref()), text(path.as_ref()));
-        self.set_text(request, lengths, |view, request| types::HostOutgoingRequest::set_path_with_query(&mut view.wasi, request, path))
+        self.set_text(request, lengths, |view, request| {
+            types::HostOutgoingRequest::set_path_with_query(&mut view.wasi, request, path)
+        })
     }
 
     fn set_scheme(&mut self, request: Resource<HostOutgoingRequest>, scheme: Option<Scheme>) -> Accepted {
         let lengths = (scheme_text(self.wasi.table.get(&request)?.scheme.as_ref()), scheme_text(scheme.as_ref()));
-        self.set_text(request, lengths, |view, request| types::HostOutgoingRequest::set_scheme(&mut view.wasi, request, scheme))
+        self.set_text(request, lengths, |view, request| {
+            types::HostOutgoingRequest::set_scheme(&mut view.wasi, request, scheme)
+        })
     }
 
     fn set_authority(&mut self, request: Resource<HostOutgoingRequest>, authority: Option<String>) -> Accepted {
         let lengths = (text(self.wasi.table.get(&request)?.authority.as_ref()), text(authority.as_ref()));
-        self.set_text(request, lengths, |view, request| types::HostOutgoingRequest::set_authority(&mut view.wasi, request, authority))
+        self.set_text(request, lengths, |view, request| {
+            types::HostOutgoingRequest::set_authority(&mut view.wasi, request, authority)
+        })
     }
 
     fn headers(&mut self, request: Resource<HostOutgoingRequest>) -> wasmtime::Result<Resource<FieldMap>> {
