@@ -10,7 +10,7 @@
 //! | calls | a rate (`limits.rate`), places for calls at once (`limits.concurrency`) and a queue for them (`limits.queue`, `limits.wait`); seats for all instances of all plugins |
 //! | wall clock | a timeout around the call, instantiation included (`limits.deadline`) |
 //! | CPU time | the time that the call is polled; the engine's epoch has the guest look at it every millisecond (`limits.cpu`) |
-//! | memory | a budget that all instances of the plugin share (`limits.memory`) |
+//! | memory | a budget that all instances of the plugin share, with what the host keeps for them (`limits.memory`) |
 //! | reply | what the host copies out of the guest (`limits.reply`) |
 //! | log | an allowance of bytes a minute (`limits.log`) |
 //! | handles, random bytes | what the host keeps for one instance by number (`limits.handles`); what it hands out at once (`limits.random`) |
