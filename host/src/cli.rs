@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `context` | how a command gets at the config, a started host, and both standard streams |
 //! | `output` | standard output: results or protocol, and nothing else |
-//! | `messages` | standard error: errors, warnings, notes, the log, progress |
+//! | `messages`, `stderr` | standard error: errors, warnings, notes, the log, progress; the queue and the thread behind it |
 //! | `escape` | what of a provider's text a terminal may see |
 //! | `failure` | why a command failed, what to do, and the exit code |
 //!
@@ -25,6 +25,7 @@ mod escape;
 mod failure;
 mod inspect;
 mod list;
+mod log_rate;
 mod logging;
 mod messages;
 mod needs;
@@ -34,6 +35,7 @@ mod provider;
 mod read;
 mod serve;
 mod signals;
+mod stderr;
 mod table;
 mod watch;
 
@@ -58,13 +60,15 @@ pub fn main() -> ExitCode {
     let context = Context::new(&common);
     // The system's default is for programs that open a few files. Where it cannot be raised, plugins get fewer.
     let _ = rlimit::increase_nofile_limit(u64::MAX);
-    match run(command, &context) {
+    let code = match run(command, &context) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             failure.tell(&context.messages);
             failure.exit_code().into()
         }
-    }
+    };
+    context.messages.flush();
+    code
 }
 
 /// The threads of the transports, as many as there are processors.

@@ -63,6 +63,7 @@ mod catalog;
 #[cfg(feature = "server")]
 pub mod cli;
 pub mod config;
+mod escape;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;

@@ -10,7 +10,7 @@
 //! | calls | a rate (`limits.rate`), places for calls at once (`limits.concurrency`) and a queue for them (`limits.queue`, `limits.wait`); seats for all instances of all plugins |
 //! | wall clock | a timeout around the call, instantiation included (`limits.deadline`) |
 //! | CPU time | the time that the call is polled; the engine's epoch has the guest look at it every millisecond, and the host looks at it as it checks the answer (`limits.cpu`) |
-//! | memory | a budget that all instances of the plugin share, with the answers of calls under way (`limits.memory`) |
+//! | memory | a budget that all instances of the plugin share, with what the host keeps for them and the answers of calls under way (`limits.memory`) |
 //! | reply | what the host copies out of the guest (`limits.reply`), and how many items it has (`limits.items`) |
 //! | log | an allowance of bytes a minute (`limits.log`) |
 //! | handles, random bytes | what the host keeps for one instance by number (`limits.handles`); what it hands out at once (`limits.random`) |
@@ -50,6 +50,7 @@ mod sandbox;
 mod seats;
 mod state;
 mod threads;
+mod throttle;
 mod work;
 
 use std::collections::{BTreeMap, HashSet};

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use rustix::fs::{FileType, fstat};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, kill_process, pidfd_getfd, pidfd_open};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
 use crate::PATIENCE;
@@ -30,13 +30,20 @@ pub struct Ended {
 
 impl Process {
     /// Starts the command with pipes for all standard streams.
-    pub(crate) fn start(mut command: Command) -> (Self, ChildStdin, ChildStdout) {
+    pub(crate) fn start(command: Command) -> (Self, ChildStdin, ChildStdout) {
+        let (mut process, stdin, stdout, stderr) = Self::start_unheard(command);
+        process.stderr = Log::of(stderr);
+        (process, stdin, stdout)
+    }
+
+    /// The same, and nobody reads its standard error but whoever gets it.
+    pub(crate) fn start_unheard(mut command: Command) -> (Self, ChildStdin, ChildStdout, ChildStderr) {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().expect("`mcp-host` starts");
         let stdin = child.stdin.take().expect("it is a pipe");
         let stdout = child.stdout.take().expect("it is a pipe");
-        let stderr = Log::of(child.stderr.take().expect("it is a pipe"));
-        (Self { child, stderr, has_ended: false }, stdin, stdout)
+        let stderr = child.stderr.take().expect("it is a pipe");
+        (Self { child, stderr: Log::of(tokio::io::empty()), has_ended: false }, stdin, stdout, stderr)
     }
 
     /// What it says on standard error.

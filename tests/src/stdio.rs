@@ -5,7 +5,7 @@ use std::path::Path;
 use rustix::process::Signal;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::process::{ChildStdin, ChildStdout, Command};
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
 use crate::process::{Ended, Process};
@@ -81,6 +81,16 @@ impl StdioWire {
         let (process, stdin, stdout) = spawn_by(command, config, options);
         let lines = BufReader::new(stdout).lines();
         Self { process, stdin: Some(stdin), lines, revision, last_id: 0, early: Vec::new() }
+    }
+
+    /// Starts a server whose standard error nobody reads but whoever gets it, and says hello.
+    pub async fn start_unheard(config: &WrittenConfig, revision: Revision) -> (Self, ChildStderr) {
+        let mut command = host_command();
+        command.args(["serve", "--stdio", "--config"]).arg(config.path());
+        let (process, stdin, stdout, stderr) = Process::start_unheard(command);
+        let lines = BufReader::new(stdout).lines();
+        let wire = Self { process, stdin: Some(stdin), lines, revision, last_id: 0, early: Vec::new() };
+        (wire.met().await, stderr)
     }
 
     /// Starts a server and says hello in that revision, if it begins so.

@@ -50,7 +50,7 @@ impl Context {
 
     /// Who is told that components are being compiled.
     pub(super) fn progress(&self) -> Progress {
-        progress::drawn_on(self.messages.bars())
+        progress::shown_by(&self.messages)
     }
 
     /// Standard output. One at a time: it is locked.

@@ -1,17 +1,10 @@
-//! What of a provider's text a terminal may see.
-//!
-//! Providers are not trusted, and a terminal obeys what it is shown: it can be made to rename its window, to overwrite
-//! what stands above, to type. So control characters (C0, DEL and C1) are shown as what they are, `\u{1b}`, and so are
-//! the characters that turn the reading direction of what follows (Unicode UAX #9, explicit formatting), with which a
-//! name can be made to look like another. All other text, in whatever script, stays as it is.
+//! What of a provider's text a terminal may see: [`crate::escape`], for text of several lines and for JSON.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Text for one line, such as a name: line breaks and tabs are escaped as well.
-pub(super) fn line(text: &str) -> Cow<'_, str> {
-    escape(text, is_unsafe)
-}
+pub(super) use crate::escape::line;
+use crate::escape::{escape, is_deceptive, is_unsafe};
 
 /// Text of several lines. A line may end with CR LF; a CR elsewhere would let the line be overwritten.
 pub(super) fn lines(text: &str) -> Cow<'_, str> {
@@ -53,23 +46,10 @@ pub(super) fn json(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-fn escape(text: &str, is_unsafe: impl Fn(char) -> bool) -> Cow<'_, str> {
-    if !text.contains(&is_unsafe) {
-        return Cow::Borrowed(text);
-    }
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        if is_unsafe(c) {
-            escaped.extend(c.escape_default());
-        } else {
-            escaped.push(c);
-        }
-    }
-    Cow::Owned(escaped)
-}
-
-fn is_unsafe(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+/// A line of our own log, in which everything foreign is a part: what drives a terminal is escaped by those who format it,
+/// and here what else deceives.
+pub(super) fn log_line(text: &str, is_json: bool) -> Cow<'_, str> {
+    if is_json { json(text) } else { escape(text, is_deceptive) }
 }
 
 #[cfg(test)]
@@ -78,13 +58,13 @@ mod tests {
 
     #[test]
     fn a_terminal_is_never_driven() {
-        assert_eq!(line("\u{1b}]0;owned\u{7}"), r"\u{1b}]0;owned\u{7}");
         assert_eq!(lines("a\u{9b}2Jb\u{7f}"), r"a\u{9b}2Jb\u{7f}");
     }
 
     #[test]
-    fn a_name_stays_on_its_line_and_in_its_column() {
-        assert_eq!(line("a\nb\tc\r"), r"a\nb\tc\r");
+    fn a_line_of_the_log_keeps_its_colours_and_loses_what_deceives() {
+        assert_eq!(log_line("\u{1b}[32mINFO\u{1b}[0m a\u{202e}b\n", false), "\u{1b}[32mINFO\u{1b}[0m a\\u{202e}b\n");
+        assert_eq!(log_line("{\"uri\":\"a\u{2028}\"}\n", true), "{\"uri\":\"a\\u2028\"}\n");
     }
 
     #[test]
@@ -95,20 +75,6 @@ mod tests {
     #[test]
     fn a_carriage_return_within_a_line_does_not_overwrite_it() {
         assert_eq!(lines("rm -rf\rls\r\r\n"), "rm -rf\\rls\\r\r\n");
-    }
-
-    #[test]
-    fn a_name_cannot_be_made_to_read_backwards() {
-        assert_eq!(line("a\u{202e}txt.exe"), r"a\u{202e}txt.exe");
-        assert_eq!(line("a\u{2066}b\u{2069}"), r"a\u{2066}b\u{2069}");
-    }
-
-    #[test]
-    fn text_in_any_script_stays_as_it_is() {
-        for text in ["日本語", "שלום", "مرحبا", "👩\u{200d}🚀", "e\u{301}", "\u{1f1ef}\u{1f1f5}"] {
-            assert!(matches!(line(text), Cow::Borrowed(same) if same == text), "{text}");
-            assert!(matches!(lines(text), Cow::Borrowed(same) if same == text), "{text}");
-        }
     }
 
     #[test]

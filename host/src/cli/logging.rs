@@ -1,12 +1,18 @@
-//! The log: what of it is wanted, how it is written. It goes to standard error.
+//! The log: what of it is wanted, how it is written. It goes to standard error, by way of its queue.
+
+use std::io::{self, Write};
 
 use clap::ValueEnum;
 use tracing_subscriber::Layer;
-use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::filter::{FilterExt, LevelFilter, Targets};
+use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
+use super::escape;
+use super::log_rate::LogRate;
 use super::messages::Messages;
+use super::stderr::Stderr;
 
 /// How the log is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -47,13 +53,42 @@ fn level(name: &str) -> Result<LevelFilter, String> {
 
 /// Starts logging.
 pub(super) fn start(filter: &Targets, format: Format, messages: &Messages) {
-    let layer = tracing_subscriber::fmt::layer().with_writer(messages.clone());
+    let writer = LogWriter { stderr: messages.writer().clone(), is_json: format == Format::Json };
+    let layer = tracing_subscriber::fmt::layer().with_writer(writer);
     let layer = match format {
         Format::Text => layer.with_ansi(messages.is_coloured()).boxed(),
         Format::Json => layer.with_ansi(false).json().flatten_event(true).boxed(),
     };
     // It fails where this process has a logger already, which is then the one.
-    let _ = tracing_subscriber::registry().with(layer.with_filter(filter.clone())).try_init();
+    let filter = filter.clone().and(LogRate::new(messages.writer().clone()));
+    let _ = tracing_subscriber::registry().with(layer.with_filter(filter)).try_init();
+}
+
+/// Puts lines of the log, one at a time, into the queue of standard error.
+#[derive(Clone, Debug)]
+struct LogWriter {
+    stderr: Stderr,
+    is_json: bool,
+}
+
+impl<'w> MakeWriter<'w> for LogWriter {
+    type Writer = Self;
+
+    fn make_writer(&'w self) -> Self {
+        self.clone()
+    }
+}
+
+impl Write for LogWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        self.stderr.write(escape::log_line(&text, self.is_json).into_owned().into_bytes());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 #[cfg(test)]

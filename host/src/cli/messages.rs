@@ -1,30 +1,39 @@
 //! Standard error: whatever is not a result.
 //!
-//! Errors, warnings, notes, the log and progress all go through one [`Messages`], so that a line never lands in the
-//! middle of a progress bar. Bars are drawn on a terminal only. Foreign text is escaped here, whatever standard error
-//! is: logs are read on terminals in the end.
+//! Errors, warnings, notes, the log, panics and progress all go through one [`Messages`], and from there through the queue and
+//! the thread of [`Stderr`]: nobody else writes there, and nobody waits for it. Foreign text is escaped here, whatever standard
+//! error is: logs are read on terminals in the end.
 
-use std::io::{self, Write};
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::io;
 use std::net::SocketAddr;
+use std::panic::PanicHookInfo;
+use std::thread;
+use std::time::Duration;
 
 use clap::builder::styling::{AnsiColor, Style};
-use indicatif::MultiProgress;
-use tracing_subscriber::fmt::MakeWriter;
 
 use super::colour::When;
 use super::escape;
+use super::stderr::{Spinner, Stderr};
+
+/// How long the end of a server waits for its last lines to be written.
+const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Standard error.
 #[derive(Clone, Debug)]
 pub(super) struct Messages {
-    bars: MultiProgress,
+    stderr: Stderr,
     coloured: bool,
 }
 
 impl Messages {
-    /// This process's standard error.
+    /// This process's standard error. Panics are told there as well.
     pub(super) fn stderr(colour: When) -> Self {
-        Self { bars: MultiProgress::new(), coloured: colour.colours(&io::stderr()) }
+        let messages = Self { stderr: Stderr::start(), coloured: colour.colours(&io::stderr()) };
+        let panics = messages.clone();
+        std::panic::set_hook(Box::new(move |panic| panics.drawn(&told(panic, &Backtrace::capture()))));
+        messages
     }
 
     /// Whether messages are coloured.
@@ -32,9 +41,19 @@ impl Messages {
         self.coloured
     }
 
-    /// Where progress is drawn.
-    pub(super) fn bars(&self) -> &MultiProgress {
-        &self.bars
+    /// Where they are written.
+    pub(super) fn writer(&self) -> &Stderr {
+        &self.stderr
+    }
+
+    /// Shows that something is under way, on a terminal, until the result is dropped.
+    pub(super) fn spin(&self, text: String) -> Spinner {
+        self.stderr.spin(text)
+    }
+
+    /// Waits until everything so far is written: a command as long as that takes, a server not for long.
+    pub(super) fn flush(&self) {
+        self.stderr.flush(if self.stderr.is_lossy() { LAST_LINES } else { Duration::MAX });
     }
 
     /// Says why the command failed.
@@ -64,8 +83,7 @@ impl Messages {
 
     /// Writes text that is fit to be seen, and a line feed.
     pub(super) fn drawn(&self, text: &str) {
-        // Who cannot be told cannot be told that either.
-        let _ = Stderr(self.bars.clone()).write_all(format!("{text}\n").as_bytes());
+        self.stderr.write(format!("{text}\n").into_bytes());
     }
 
     fn labelled(&self, label: &str, colour: AnsiColor, message: &str) {
@@ -78,25 +96,16 @@ fn labelled(label: &str, style: Option<Style>, message: &str) -> String {
     format!("{style}{label}{style:#}: {}", escape::lines(message))
 }
 
-/// The log goes the same way.
-impl<'w> MakeWriter<'w> for Messages {
-    type Writer = Stderr;
-
-    fn make_writer(&'w self) -> Stderr {
-        Stderr(self.bars.clone())
-    }
-}
-
-/// Standard error as a writer that takes bars away while it writes.
-pub(super) struct Stderr(MultiProgress);
-
-impl Write for Stderr {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.suspend(|| io::stderr().write(bytes))
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        io::stderr().flush()
+/// What is said of a panic, as Rust says it.
+fn told(panic: &PanicHookInfo<'_>, backtrace: &Backtrace) -> String {
+    let thread = thread::current();
+    let name = thread.name().unwrap_or("<unnamed>");
+    let place = panic.location().map(ToString::to_string).unwrap_or_default();
+    let message = panic.payload_as_str().unwrap_or("Box<dyn Any>");
+    let told = format!("thread '{name}' panicked at {place}:\n{}", escape::lines(message));
+    match backtrace.status() {
+        BacktraceStatus::Captured => format!("{told}\nstack backtrace:\n{backtrace}"),
+        _ => told,
     }
 }
 

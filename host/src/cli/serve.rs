@@ -55,9 +55,10 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) async fn run(self, context: &Context) -> Result<(), Failure> {
+        context.messages.writer().become_lossy();
         let config = self.adapt(context.config()?);
         let hangup = if self.no_reload { None } else { Some(Hangup::new().context("cannot listen to signals")?) };
-        let shutdown = signals::shutdown().context("cannot listen to signals")?;
+        let shutdown = signals::shutdown(&context.messages).context("cannot listen to signals")?;
         // Before anything is compiled: an address that is taken is told at once.
         let listener = match config.server.http {
             Some(address) => Some(listen(address).await?),

@@ -4,13 +4,16 @@ use std::io;
 
 use tokio_util::sync::CancellationToken;
 
+use super::messages::Messages;
+
 /// A token that is cancelled by the first signal to end. A second signal ends the process at once, with the exit code
 /// that shells give to a process that the signal ended.
 ///
 /// # Errors
 ///
 /// The operating system gives no signals.
-pub(super) fn shutdown() -> io::Result<CancellationToken> {
+pub(super) fn shutdown(messages: &Messages) -> io::Result<CancellationToken> {
+    let messages = messages.clone();
     let mut signals = Signals::new()?;
     let shutdown = CancellationToken::new();
     let token = shutdown.clone();
@@ -18,7 +21,9 @@ pub(super) fn shutdown() -> io::Result<CancellationToken> {
         signals.next().await;
         tracing::info!("ending once the requests in flight are answered; another signal ends at once");
         token.cancel();
-        std::process::exit(signals.next().await);
+        let code = signals.next().await;
+        messages.flush();
+        std::process::exit(code);
     });
     Ok(shutdown)
 }

@@ -40,7 +40,8 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) async fn run(self, context: &Context) -> Result<(), Failure> {
-        let shutdown = signals::shutdown().context("cannot listen to signals")?;
+        context.messages.writer().become_lossy();
+        let shutdown = signals::shutdown(&context.messages).context("cannot listen to signals")?;
         let host = context.host().await?;
         let subscriber = host.subscriber(&self.asker.principal);
         for uri in &self.uris {

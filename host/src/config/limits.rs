@@ -44,8 +44,8 @@ pub type Random = Size<KIB, MIB, { 64 * MIB }>;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// The memory of all calls that are under way, together: what the guests themselves allocate, and their answers while the
-    /// host checks them. 64 MiB unless set; 1 MiB to 4 GiB.
+    /// The memory of all calls that are under way, together: what the guests themselves allocate, what the host keeps for
+    /// them, and their answers while the host checks them. 64 MiB unless set; 1 MiB to 4 GiB.
     pub memory: Memory,
     /// The CPU time of one call, with what the host computes to check its answer. 1 s unless set; 1 ms to 10 min.
     pub cpu: Cpu,

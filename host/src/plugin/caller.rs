@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use tokio::time::timeout;
+use tokio::time::{Instant as Time, timeout_at};
 use wasmtime::Store;
 use wasmtime::component::ResourceTableError;
 
@@ -21,6 +21,7 @@ use super::engine::Engine;
 use super::fault::Fault;
 use super::health::{Change, Leave, PATIENCE, Sign};
 use super::instance::{Instance, Running};
+use super::limits::OutOfMemory;
 use super::pool::Pool;
 use super::sandbox::Sandbox;
 use super::seats::Seat;
@@ -184,16 +185,19 @@ impl Caller {
         C: FnOnce(Checker, T) -> W,
         W: Future<Output = Result<U, Fault>>,
     {
+        let deadline = self.limits.deadline.duration();
+        let began = Time::now();
+        let until = began.checked_add(deadline).unwrap_or(began);
         let mut instance = match room {
             Room::Kept(instance) => instance,
-            Room::Fresh(seat) => match self.sandbox.state() {
-                Ok(state) => Instance::new(self.engine.wasmtime(), state, seat),
-                Err(error) => return (Err(Fault::Grant(error.to_string())), None),
+            Room::Fresh(seat) => match timeout_at(until, self.sandbox.state()).await {
+                Ok(Ok(state)) => Instance::new(self.engine.wasmtime(), state, seat),
+                Ok(Err(fault)) => return (Err(fault), None),
+                Err(_) => return (Err(Fault::Deadline(deadline)), None),
             },
         };
         let _epoch_moves = self.engine.ticker.run();
         let clock = Arc::new(CpuClock::default());
-        let deadline = self.limits.deadline.duration();
         let call = clock.time(async {
             let given = match instance.call(&self.provider, &self.limits, &clock, run).await {
                 Ok(given) => given.map_err(Fault::from),
@@ -207,7 +211,7 @@ impl Caller {
             };
             (answer, instance)
         });
-        timeout(deadline, call).await.unwrap_or((Err(Fault::Deadline(deadline)), None))
+        timeout_at(until, call).await.unwrap_or((Err(Fault::Deadline(deadline)), None))
     }
 
     /// What checks the answer to the call of that clock.
@@ -221,7 +225,7 @@ impl Caller {
         if error.downcast_ref::<OutOfCpu>().is_some() {
             return Fault::Cpu(self.limits.cpu.duration());
         }
-        if state.memory.refused() {
+        if state.memory.refused() || error.downcast_ref::<OutOfMemory>().is_some() {
             return Fault::Memory(self.limits.memory.bytes());
         }
         if matches!(error.downcast_ref(), Some(ResourceTableError::Full)) {

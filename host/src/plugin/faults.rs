@@ -6,13 +6,14 @@
 //! the number of those that were not told since.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::bindings::logging::Level;
 use super::fault::{Fault, FaultKind};
 use super::guest_log::GuestLog;
+use super::throttle::Throttle;
 
 /// How often what is over one limit is told.
 const PERIOD: Duration = Duration::from_secs(10);
@@ -24,27 +25,14 @@ pub(super) struct Faults {
     kinds: [Kind; FaultKind::ALL.len()],
 }
 
-#[derive(Default)]
 struct Kind {
     count: AtomicU64,
-    told: Mutex<Told>,
+    throttle: Throttle,
 }
 
-#[derive(Default)]
-struct Told {
-    last: Option<Instant>,
-    untold: u64,
-}
-
-impl Told {
-    /// Whether to tell of one more; if so, how many were not told since the last.
-    fn one_more(&mut self, now: Instant) -> Option<u64> {
-        if self.last.is_some_and(|last| now.saturating_duration_since(last) < PERIOD) {
-            self.untold = self.untold.saturating_add(1);
-            return None;
-        }
-        self.last = Some(now);
-        Some(std::mem::take(&mut self.untold))
+impl Default for Kind {
+    fn default() -> Self {
+        Self { count: AtomicU64::new(0), throttle: Throttle::new(PERIOD) }
     }
 }
 
@@ -63,8 +51,7 @@ impl Faults {
         }
         let Some(noted) = self.kind(kind) else { return };
         noted.count.fetch_add(1, Ordering::Relaxed);
-        let untold = noted.told.lock().unwrap_or_else(PoisonError::into_inner).one_more(Instant::now());
-        if let Some(untold) = untold {
+        if let Some(untold) = noted.throttle.record() {
             let plugin = &*self.plugin;
             let kind = kind.name();
             tracing::warn!(target: "mcp_host::plugin", plugin, function, kind, untold, "{fault}");
@@ -112,16 +99,5 @@ mod tests {
         faults.note_parts(3, "bad hints");
         let expected = [(FaultKind::Trap, 1), (FaultKind::Contract, 3), (FaultKind::Queue, 2)];
         assert_eq!(faults.counts(), BTreeMap::from(expected));
-    }
-
-    #[test]
-    fn what_repeats_is_told_once_in_a_period_with_how_often_it_was_not() {
-        let mut told = Told::default();
-        let start = Instant::now();
-        assert_eq!(told.one_more(start), Some(0));
-        assert_eq!(told.one_more(start), None);
-        assert_eq!(told.one_more(start + PERIOD / 2), None);
-        assert_eq!(told.one_more(start + PERIOD), Some(2));
-        assert_eq!(told.one_more(start + PERIOD * 2), Some(0));
     }
 }

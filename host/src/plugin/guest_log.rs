@@ -1,31 +1,55 @@
 //! What guests say, in the host's log: `wasi:logging`, standard output and standard error.
 //!
-//! Each line is one event under the target `mcp_host::guest`, with the plugin's name. Lines are cut at [`MAX_LINE`], control
-//! characters are escaped, and each plugin has an allowance of bytes a minute (`limits.log`): what is over it is dropped,
-//! and one line says how much.
+//! Each line is one event under the target `mcp_host::guest`, with the plugin's name, escaped by [`crate::escape`]. A guest
+//! decides how much it says, so what one call of the host costs is bounded before anything is done for it:
+//!
+//! | bound | by |
+//! |---|---|
+//! | lines that nobody wants | the level filter of the log comes first: they cost one look, and nothing of the allowance |
+//! | bytes a minute, of all instances of the plugin | `limits.log`; a line costs its length, and at least [`MIN_COST`], empty ones too |
+//! | one line, and its context | cut at [`MAX_LINE`] and [`MAX_CONTEXT`] |
+//! | one message | its first [`MAX_MESSAGE`] bytes and [`MAX_LINES`] lines are looked at |
+//! | what is dropped | the rest of a message is dropped in one step, with the first line for which there is no allowance |
+//!
+//! One line in [`PERIOD`] says how much was dropped.
 
-use std::io;
 use std::num::NonZeroU32;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
+use std::time::Duration;
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
-use tokio::io::AsyncWrite;
-use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 
 use super::bindings::logging::Level;
+use super::throttle::Throttle;
+use crate::escape;
+
+mod stream;
+
+pub(super) use self::stream::GuestStreams;
 
 /// Bytes of one line that are kept.
 const MAX_LINE: usize = 1024;
+/// Bytes of a line's context that are kept.
+const MAX_CONTEXT: usize = 128;
+/// What the shortest line costs of the allowance: about what the log writes around it.
+const MIN_COST: usize = 32;
+/// Bytes of one message that are looked at.
+const MAX_MESSAGE: usize = 64 << 10;
+/// Lines of one message that are looked at.
+const MAX_LINES: usize = 256;
+/// How often the log says that lines are dropped.
+const PERIOD: Duration = Duration::from_secs(10);
 
 /// One plugin's way into the log.
 #[derive(Debug)]
 pub(super) struct GuestLog {
     plugin: Arc<str>,
+    /// The largest cost that the allowance can ever pay.
+    bytes_per_minute: NonZeroU32,
     allowance: DefaultDirectRateLimiter,
-    dropped: AtomicU64,
+    dropped: Throttle,
+    dropped_bytes: AtomicU64,
 }
 
 impl GuestLog {
@@ -34,33 +58,75 @@ impl GuestLog {
         let bytes_per_minute = u32::try_from(bytes_per_minute).unwrap_or(u32::MAX);
         let bytes_per_minute = NonZeroU32::new(bytes_per_minute).unwrap_or(NonZeroU32::MIN);
         let allowance = RateLimiter::direct(Quota::per_minute(bytes_per_minute));
-        Arc::new(Self { plugin, allowance, dropped: AtomicU64::new(0) })
+        let (dropped, dropped_bytes) = (Throttle::new(PERIOD), AtomicU64::new(0));
+        Arc::new(Self { plugin, bytes_per_minute, allowance, dropped, dropped_bytes })
+    }
+
+    /// Writes the lines of a message, as far as there is allowance for them.
+    pub(super) fn message(&self, level: Level, context: &str, message: &str) {
+        if !is_wanted(level) {
+            return;
+        }
+        let mut rest = message;
+        let (mut bytes, mut lines) = (MAX_MESSAGE, MAX_LINES);
+        while !rest.is_empty() {
+            // A line that goes on behind what is looked at is the last.
+            let seen = prefix(rest, bytes);
+            let length = seen.find('\n').map_or(seen.len(), |end| end.saturating_add(1));
+            if lines == 0 || length == 0 || !self.admit(context, prefix(seen, length)) {
+                return self.drop_rest(rest.len());
+            }
+            let (line, behind) = rest.split_at_checked(length).unwrap_or((rest, ""));
+            self.emit(level, context, line.trim_end_matches(['\r', '\n']));
+            rest = behind;
+            bytes = bytes.saturating_sub(length);
+            lines = lines.saturating_sub(1);
+        }
     }
 
     /// Writes one line, if there is allowance left for it.
     pub(super) fn line(&self, level: Level, context: &str, line: &str) {
-        let shown = clip(line);
-        let context = clip(context);
-        let cost = u32::try_from(shown.len().saturating_add(context.len())).unwrap_or(u32::MAX);
-        let cost = NonZeroU32::new(cost).unwrap_or(NonZeroU32::MIN);
-        if !matches!(self.allowance.check_n(cost), Ok(Ok(()))) {
-            if self.dropped.fetch_add(line.len() as u64, Ordering::Relaxed) == 0 {
-                tracing::warn!(
-                    target: "mcp_host::guest", plugin = %self.plugin,
-                    "this plugin logs more than `limits.log` allows: lines are being dropped"
-                );
-            }
+        if !is_wanted(level) {
             return;
         }
-        let dropped = self.dropped.swap(0, Ordering::Relaxed);
-        if dropped > 0 {
-            tracing::warn!(target: "mcp_host::guest", plugin = %self.plugin, dropped, "bytes of this plugin's log were dropped");
+        match self.admit(context, line) {
+            true => self.emit(level, context, line),
+            false => self.drop_rest(line.len()),
         }
-        self.emit(level, &context, &shown);
+    }
+
+    /// Takes what a line costs from the allowance.
+    fn admit(&self, context: &str, line: &str) -> bool {
+        let cost = line.len().min(MAX_LINE).saturating_add(context.len().min(MAX_CONTEXT)).max(MIN_COST);
+        let cost = u32::try_from(cost).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MAX);
+        matches!(self.allowance.check_n(cost.min(self.bytes_per_minute)), Ok(Ok(())))
+    }
+
+    /// Records that so many bytes are not written.
+    fn drop_rest(&self, bytes: usize) {
+        self.dropped_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        if let Some(suppressed) = self.dropped.record() {
+            self.warn_of_dropped(suppressed.saturating_add(1));
+        }
+    }
+
+    fn warn_of_dropped(&self, lines: u64) {
+        let bytes = self.dropped_bytes.swap(0, Ordering::Relaxed);
+        tracing::warn!(
+            target: "mcp_host::guest", plugin = &*self.plugin, lines, bytes,
+            "this plugin logs more than `limits.log` allows: lines are being dropped"
+        );
     }
 
     fn emit(&self, level: Level, context: &str, line: &str) {
+        if let Some(suppressed) = self.dropped.overdue() {
+            self.warn_of_dropped(suppressed);
+        }
+        if line.is_empty() {
+            return;
+        }
         let plugin = &*self.plugin;
+        let (line, context) = (clip(line, MAX_LINE), clip(context, MAX_CONTEXT));
         // The level of a tracing event is part of its call site.
         macro_rules! event {
             ($level:ident) => {
@@ -81,96 +147,32 @@ impl GuestLog {
     }
 }
 
-/// The line as it may stand in a log: short, and with nothing in it that moves a terminal's cursor.
-fn clip(line: &str) -> String {
-    let mut shown = String::new();
-    for character in line.chars() {
-        if shown.len() >= MAX_LINE {
-            shown.push('…');
-            break;
-        }
-        if character.is_control() && character != '\t' {
-            shown.extend(character.escape_default());
-        } else {
-            shown.push(character);
-        }
+/// Whether anybody reads what guests say at that level.
+fn is_wanted(level: Level) -> bool {
+    // Like an event, the question has its level at compile time.
+    match level {
+        Level::Trace => tracing::enabled!(target: "mcp_host::guest", tracing::Level::TRACE),
+        Level::Debug => tracing::enabled!(target: "mcp_host::guest", tracing::Level::DEBUG),
+        Level::Info => tracing::enabled!(target: "mcp_host::guest", tracing::Level::INFO),
+        Level::Warn => tracing::enabled!(target: "mcp_host::guest", tracing::Level::WARN),
+        Level::Error | Level::Critical => tracing::enabled!(target: "mcp_host::guest", tracing::Level::ERROR),
+    }
+}
+
+/// At most that many bytes of a text, whole characters.
+fn prefix(text: &str, bytes: usize) -> &str {
+    text.get(..text.floor_char_boundary(bytes)).unwrap_or(text)
+}
+
+/// A text as it may stand in a log: at most that many bytes of it, escaped. Tabs stay.
+fn clip(text: &str, bytes: usize) -> String {
+    let kept = prefix(text, bytes);
+    let mut shown = escape::escape(kept, |c| escape::is_unsafe(c) && c != '\t').into_owned();
+    if kept.len() < text.len() {
+        shown.push('…');
     }
     shown
 }
 
-/// A standard stream of a guest.
-#[derive(Clone)]
-pub(super) struct GuestStream {
-    log: Arc<GuestLog>,
-    level: Level,
-}
-
-impl GuestStream {
-    /// Standard output: what is said there is worth a `debug`.
-    pub(super) fn stdout(log: Arc<GuestLog>) -> Self {
-        Self { log, level: Level::Debug }
-    }
-
-    /// Standard error, where a panic's message goes: a `warn`.
-    pub(super) fn stderr(log: Arc<GuestLog>) -> Self {
-        Self { log, level: Level::Warn }
-    }
-}
-
-impl IsTerminal for GuestStream {
-    fn is_terminal(&self) -> bool {
-        false
-    }
-}
-
-impl StdoutStream for GuestStream {
-    fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
-        Box::new(Lines { stream: self.clone(), partial: Vec::new() })
-    }
-}
-
-/// Cuts a stream of bytes into lines. The last one needs no line feed.
-struct Lines {
-    stream: GuestStream,
-    partial: Vec<u8>,
-}
-
-impl Lines {
-    fn take(&mut self, bytes: &[u8]) {
-        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
-            let room = MAX_LINE.saturating_sub(self.partial.len());
-            self.partial.extend(piece.iter().take(room).filter(|byte| **byte != b'\n'));
-            if piece.last() == Some(&b'\n') {
-                self.end_line();
-            }
-        }
-    }
-
-    fn end_line(&mut self) {
-        let line = std::mem::take(&mut self.partial);
-        if !line.is_empty() {
-            self.stream.log.line(self.stream.level, "", &String::from_utf8_lossy(&line));
-        }
-    }
-}
-
-impl Drop for Lines {
-    fn drop(&mut self) {
-        self.end_line();
-    }
-}
-
-impl AsyncWrite for Lines {
-    fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.take(bytes);
-        Poll::Ready(Ok(bytes.len()))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-}
+#[cfg(all(test, feature = "server"))]
+mod tests;

@@ -1,7 +1,10 @@
-//! What a call may hold while it runs: memory and tables.
+//! What a plugin may hold while its calls run: linear memory, tables, and what the host keeps for its guests.
 //!
-//! Memory is counted per plugin, over all its instances, and refused rather than trapped on: a guest that handles a failed
-//! allocation goes on. What the host holds for a call, its answer above all, is charged to the same budget ([`Reservation`]).
+//! Bytes are counted per plugin, over all its instances, in one [`MemoryBudget`] (`limits.memory`). Linear memory and tables
+//! are charged as they grow, and growth that does not fit is refused rather than trapped on: a guest that handles a failed
+//! allocation goes on. What the host keeps for a guest (header fields, requests, bodies, buffers of streams, lifted values, an answer
+//! that is checked)
+//! is a [`Reservation`], which is released when it is dropped. Idle instances are evicted before anything is refused.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -10,8 +13,10 @@ use wasmtime::ResourceLimiter;
 
 use super::pool::Pool;
 
-/// Elements in all tables that one instance may have.
+/// Elements that one table may have.
 const MAX_TABLE_ELEMENTS: usize = 60_000;
+/// Bytes of one table element: a pointer.
+const TABLE_ELEMENT: usize = size_of::<usize>();
 
 /// The memory of one plugin, shared by all its instances. Idle ones give way when a call needs more.
 pub(super) struct MemoryBudget {
@@ -35,11 +40,11 @@ impl MemoryBudget {
     /// Reserves that many bytes until the reservation is dropped. None if the budget does not have them, even after the
     /// plugin's idle instances were evicted.
     pub(super) fn try_reserve(self: &Arc<Self>, bytes: usize) -> Option<Reservation> {
-        self.take(bytes).then(|| Reservation { budget: self.clone(), bytes })
+        self.charge(bytes).then(|| Reservation { budget: self.clone(), bytes })
     }
 
-    fn take(&self, bytes: usize) -> bool {
-        while !self.try_take(bytes) {
+    fn charge(&self, bytes: usize) -> bool {
+        while !self.try_charge(bytes) {
             let gave_way = self.idle.as_ref().and_then(Weak::upgrade).is_some_and(|pool| pool.give_way());
             if !gave_way {
                 return false;
@@ -48,7 +53,7 @@ impl MemoryBudget {
         true
     }
 
-    fn try_take(&self, bytes: usize) -> bool {
+    fn try_charge(&self, bytes: usize) -> bool {
         self.used
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
                 used.checked_add(bytes).filter(|sum| *sum <= self.limit)
@@ -56,7 +61,7 @@ impl MemoryBudget {
             .is_ok()
     }
 
-    fn give_back(&self, bytes: usize) {
+    fn release(&self, bytes: usize) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
@@ -78,9 +83,9 @@ impl Reservation {
     #[must_use]
     pub(super) fn try_resize(&mut self, bytes: usize) -> bool {
         match bytes.checked_sub(self.bytes) {
-            Some(more) if !self.budget.take(more) => return false,
+            Some(more) if !self.budget.charge(more) => return false,
             Some(_) => {}
-            None => self.budget.give_back(self.bytes.saturating_sub(bytes)),
+            None => self.budget.release(self.bytes.saturating_sub(bytes)),
         }
         self.bytes = bytes;
         true
@@ -89,9 +94,14 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.budget.give_back(self.bytes);
+        self.budget.release(self.bytes);
     }
 }
+
+/// The budget does not have what the host would have to keep for the guest. Ends the call.
+#[derive(Debug, thiserror::Error)]
+#[error("the host cannot keep another {0} bytes for the guest: `limits.memory` is used up")]
+pub(super) struct OutOfMemory(pub(super) usize);
 
 /// Charges one instance's memory to its plugin's budget, and gives it back when the instance ends.
 pub(super) struct MemoryMeter {
@@ -112,6 +122,34 @@ impl MemoryMeter {
         self.refused
     }
 
+    /// Reserves what the host is about to keep for the instance.
+    ///
+    /// # Errors
+    ///
+    /// The budget does not have it, which is noted as a refusal.
+    pub(super) fn reserve(&mut self, bytes: usize) -> Result<Reservation, OutOfMemory> {
+        self.refused_unless(bytes, |budget| budget.try_reserve(bytes))
+    }
+
+    /// Makes a reservation that many bytes.
+    ///
+    /// # Errors
+    ///
+    /// The budget does not have them, which is noted as a refusal; the reservation is what it was.
+    pub(super) fn resize(&mut self, reservation: &mut Reservation, bytes: usize) -> Result<(), OutOfMemory> {
+        self.refused_unless(bytes, |_| reservation.try_resize(bytes).then_some(()))
+    }
+
+    fn refused_unless<T>(
+        &mut self,
+        bytes: usize,
+        reserve: impl FnOnce(&Arc<MemoryBudget>) -> Option<T>,
+    ) -> Result<T, OutOfMemory> {
+        let reserved = reserve(&self.budget);
+        self.refused |= reserved.is_none();
+        reserved.ok_or(OutOfMemory(bytes))
+    }
+
     /// Forgets refusals: another call begins.
     pub(super) fn forgive(&mut self) {
         self.refused = false;
@@ -123,36 +161,52 @@ impl MemoryMeter {
     }
 }
 
+impl MemoryMeter {
+    /// Charges what a memory or a table is about to grow by.
+    fn grow(&mut self, more: usize) -> bool {
+        let is_charged = self.budget.charge(more);
+        self.asked = if is_charged { more } else { 0 };
+        self.held = self.held.saturating_add(self.asked);
+        is_charged
+    }
+
+    /// Releases what was charged last: it did not grow after all.
+    fn ungrow(&mut self) {
+        let asked = std::mem::take(&mut self.asked);
+        self.budget.release(asked);
+        self.held = self.held.saturating_sub(asked);
+    }
+}
+
 impl Drop for MemoryMeter {
     fn drop(&mut self) {
-        self.budget.give_back(self.held);
+        self.budget.release(self.held);
     }
 }
 
 impl ResourceLimiter for MemoryMeter {
     fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
         let more = desired.saturating_sub(current);
-        let possible = maximum.is_none_or(|maximum| desired <= maximum);
-        if possible && self.budget.take(more) {
-            self.held = self.held.saturating_add(more);
-            self.asked = more;
-            Ok(true)
-        } else {
-            self.asked = 0;
-            self.refused = true;
-            Ok(false)
-        }
+        let is_possible = maximum.is_none_or(|maximum| desired <= maximum);
+        let is_granted = is_possible && self.grow(more);
+        self.refused |= !is_granted;
+        Ok(is_granted)
     }
 
     fn memory_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
-        let asked = std::mem::take(&mut self.asked);
-        self.budget.give_back(asked);
-        self.held = self.held.saturating_sub(asked);
+        self.ungrow();
         Ok(())
     }
 
-    fn table_growing(&mut self, _current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
-        Ok(desired <= MAX_TABLE_ELEMENTS)
+    fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        let more = desired.saturating_sub(current).saturating_mul(TABLE_ELEMENT);
+        let is_possible = desired <= MAX_TABLE_ELEMENTS && maximum.is_none_or(|maximum| desired <= maximum);
+        Ok(is_possible && self.grow(more))
+    }
+
+    fn table_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
+        self.ungrow();
+        Ok(())
     }
 }
 
@@ -181,6 +235,20 @@ mod tests {
         meter.memory_grow_failed(wasmtime::Error::msg("no memory")).unwrap();
         assert!(meter.memory_growing(0, 100, None).unwrap());
         drop(meter);
+        assert_eq!(budget.used.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn what_the_host_keeps_counts_until_it_is_dropped() {
+        let budget = MemoryBudget::new(100, None);
+        let mut meter = MemoryMeter::new(budget.clone());
+        let mut kept = meter.reserve(60).unwrap();
+        assert!(budget.try_reserve(41).is_none() && !meter.refused());
+        assert!(meter.reserve(41).is_err() && meter.refused());
+        assert!(!kept.try_resize(101) && kept.try_resize(100) && kept.try_resize(10));
+        assert_eq!((kept.bytes(), budget.used.load(Ordering::Relaxed)), (10, 10));
+        assert!(meter.table_growing(0, 11, None).unwrap() && !meter.table_growing(11, 12, None).unwrap());
+        drop((kept, meter));
         assert_eq!(budget.used.load(Ordering::Relaxed), 0);
     }
 

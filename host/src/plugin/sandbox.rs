@@ -12,14 +12,18 @@ use wasmtime::component::ResourceTable;
 use wasmtime_wasi::WasiCtx;
 use wasmtime_wasi_config::WasiConfigVariables;
 
-use super::grants::dirs::{Dirs, GrantError, OpenFiles};
+use super::fault::Fault;
+use super::grants::dirs::{Dirs, OpenFiles};
 use super::grants::http::{Http, Trust};
 use super::grants::keyvalue::Keyvalue;
-use super::guest_log::{GuestLog, GuestStream};
+use super::guest_log::{GuestLog, GuestStreams};
 use super::limits::{MemoryBudget, MemoryMeter};
 use super::pool::Pool;
 use super::state::State;
 use crate::config;
+
+/// What a handle costs in the tables that it is in, with what the smallest resource holds: a timer and its pollable.
+const HANDLE: usize = 320;
 
 /// One plugin's grants, ready to be turned into the context of an instance.
 pub(super) struct Sandbox {
@@ -47,6 +51,7 @@ impl Sandbox {
         log: Arc<GuestLog>,
         pool: Option<&Arc<Pool>>,
     ) -> Self {
+        let memory = MemoryBudget::new(plugin.limits.memory.bytes(), pool);
         Self {
             dirs: Dirs::new(&plugin.grants.dirs, &plugin.limits, open_files, &log),
             variables: plugin
@@ -57,8 +62,8 @@ impl Sandbox {
                 .collect(),
             http: Http::new(&plugin.grants.http, &plugin.limits.http, trust, log.clone()),
             config: Arc::new(plugin.config.iter().map(|(key, value)| (key.clone(), value.clone())).collect()),
-            keyvalue: Arc::new(Keyvalue::new(plugin, state, &log)),
-            memory: MemoryBudget::new(plugin.limits.memory.bytes(), pool),
+            keyvalue: Arc::new(Keyvalue::new(plugin, state, &log, memory.clone())),
+            memory,
             handles: plugin.limits.handles.get(),
             random: plugin.limits.random.bytes(),
             log,
@@ -80,24 +85,33 @@ impl Sandbox {
         &self.memory
     }
 
-    /// The context of one instance.
-    pub(super) fn state(&self) -> Result<State, GrantError> {
+    /// The context of one instance. Its directories are opened where that may block.
+    pub(super) async fn state(&self) -> Result<State, Fault> {
+        let mut memory = MemoryMeter::new(self.memory.clone());
+        let handles = memory.reserve(self.handles.saturating_mul(HANDLE));
+        let handles = handles.map_err(|_| Fault::Memory(self.memory.limit()))?;
+        let files = self.dirs.open().await.map_err(|error| Fault::Grant(error.to_string()))?;
+        let streams = GuestStreams::new(&self.log);
         let mut wasi = WasiCtx::builder();
         wasi.envs(&self.variables)
-            .stdout(GuestStream::stdout(self.log.clone()))
-            .stderr(GuestStream::stderr(self.log.clone()))
+            .stdout(streams.stdout)
+            .stderr(streams.stderr)
+            // Otherwise they could be made, each a file descriptor of the process, though they lead nowhere.
+            .allow_tcp(false)
+            .allow_udp(false)
             .max_random_size(self.random);
         let mut table = ResourceTable::new();
         table.set_max_capacity(self.handles);
         Ok(State {
             wasi: wasi.build(),
-            files: self.dirs.open()?,
+            files,
             table,
             config: self.config.clone(),
             http: self.http.instance(),
             keyvalue: self.keyvalue.clone(),
-            memory: MemoryMeter::new(self.memory.clone()),
+            memory,
             log: self.log.clone(),
+            _handles: handles,
         })
     }
 }

@@ -6,14 +6,13 @@ use wasmtime::component::{HasSelf, Linker, ResourceTable};
 use wasmtime_wasi::filesystem::WasiFilesystemCtxView;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_config::{WasiConfig, WasiConfigVariables};
-use wasmtime_wasi_http::{WasiHttpCtxView, WasiHttpView};
 
 use super::bindings::logging::{self, Level};
 use super::grants::dirs::{self, Files, FilesView};
-use super::grants::http::InstanceHttp;
+use super::grants::http::{self, HttpView, InstanceHttp};
 use super::grants::keyvalue::{self, Keyvalue, KeyvalueView};
 use super::guest_log::GuestLog;
-use super::limits::MemoryMeter;
+use super::limits::{MemoryMeter, Reservation};
 
 /// What the host keeps for one instance: its grants, opened.
 pub(super) struct State {
@@ -25,13 +24,20 @@ pub(super) struct State {
     pub(super) keyvalue: Arc<Keyvalue>,
     pub(super) memory: MemoryMeter,
     pub(super) log: Arc<GuestLog>,
+    /// What the table of handles may come to.
+    pub(super) _handles: Reservation,
 }
 
 impl State {
     /// The granted directories, with what this instance has open.
     fn files(&mut self) -> FilesView<'_> {
         let wasi = WasiFilesystemCtxView { ctx: self.wasi.filesystem(), table: &mut self.table };
-        FilesView { files: &mut self.files, wasi }
+        FilesView { files: &mut self.files, wasi, memory: &mut self.memory }
+    }
+
+    /// The plugin's way to the web, with this instance's requests.
+    fn http(&mut self) -> HttpView<'_> {
+        self.http.view(&mut self.table, &mut self.memory)
     }
 
     /// The plugin's buckets, with this instance's handles.
@@ -46,17 +52,9 @@ impl WasiView for State {
     }
 }
 
-impl WasiHttpView for State {
-    fn http(&mut self) -> WasiHttpCtxView<'_> {
-        self.http.view(&mut self.table)
-    }
-}
-
 impl logging::Host for State {
     fn log(&mut self, level: Level, context: String, message: String) -> wasmtime::Result<()> {
-        for line in message.lines() {
-            self.log.line(level, &context, line);
-        }
+        self.log.message(level, &context, &message);
         Ok(())
     }
 }
@@ -67,7 +65,7 @@ pub(super) fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<State
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
     dirs::add_to_linker(&mut linker, State::files)?;
-    wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
+    http::add_to_linker(&mut linker, State::http)?;
     wasmtime_wasi_config::add_to_linker(&mut linker, |state: &mut State| WasiConfig::from(&*state.config))?;
     logging::add_to_linker::<_, HasSelf<State>>(&mut linker, |state| state)?;
     keyvalue::add_to_linker(&mut linker)?;

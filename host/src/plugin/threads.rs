@@ -48,6 +48,9 @@ const LIGHT: Duration = Duration::from_millis(1);
 const SUSPECT_FOR: u32 = 32;
 /// For how many times as long as a heavy call has computed all of its plugin are heavy from then on.
 const HEAVY_TIMES: u32 = 100;
+/// Threads that all plugins together may have blocked by files, databases and name look-ups. Each plugin has a bound of its own on
+/// each, a few threads, so that one whose disk hangs does not take those of the others; this many let hundreds hang.
+const MAX_BLOCKED: usize = 4096;
 /// The longest that this is.
 const HEAVY_MOST: Duration = Duration::from_secs(10);
 
@@ -275,7 +278,7 @@ struct Group {
 
 impl Group {
     fn start(builder: &mut Builder) -> io::Result<Self> {
-        let runtime = builder.enable_all().build()?;
+        let runtime = builder.max_blocking_threads(MAX_BLOCKED).enable_all().build()?;
         Ok(Self { handle: runtime.handle().clone(), runtime: Some(runtime) })
     }
 }

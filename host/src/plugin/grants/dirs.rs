@@ -9,16 +9,20 @@
 //! | nothing but files and directories is opened, and no opening waits | [`open`]: looked at first, opened without blocking, looked at again |
 //! | a directory becomes no larger than its quota | [`ledger`]: charged before anything grows, measured when it seems full |
 //! | two grants are two file systems | nothing is linked or moved from one into the other, as between two disks |
-//! | files open at once, of one instance and of all, and the memory of their streams | [`files`]: permits, which the streams of a file share with it |
+//! | files open at once, of one instance and of all | [`files`]: permits, which the streams of a file share with it |
+//! | what the host keeps in memory: buffers of streams, names of a listing, bytes to be written | reserved from `limits.memory` |
+//! | threads that a disk blocks which is slow, or gone | [`disk`]: permits, of each plugin its own |
+//! | no path is longer than a system takes | [`files::MAX_PATH`] |
 //! | a directory of any size can be listed | [`entries`]: read piece by piece; names that are not Unicode are skipped |
 //!
-//! Reads of files are wasmtime-wasi's own, unchanged.
+//! What is not in the table is wasmtime-wasi's own, called where it may block ([`disk`]).
 //!
 //! Not promised: that a file never blocks that only looks like one (below `/proc`, or on a network that is gone), that a hard
 //! link which somebody else put into the directory is not to a file elsewhere, or that directories which are granted twice keep
 //! to the smaller quota.
 
 mod descriptor;
+mod disk;
 mod entries;
 mod files;
 mod ledger;
@@ -41,6 +45,7 @@ use wasmtime_wasi::filesystem::Dir;
 use wasmtime_wasi::p2::bindings::filesystem::{preopens, types};
 use wasmtime_wasi::{FsPerms, OpenMode};
 
+use self::disk::Disk;
 use self::files::{Notices, Preopen, Root};
 use self::ledger::{Account, Ledger};
 use super::notice::Notice;
@@ -51,12 +56,13 @@ pub(in crate::plugin) use self::files::{Files, FilesView, OpenFiles};
 
 /// The directories of one plugin.
 pub(in crate::plugin) struct Dirs {
-    granted: Vec<Granted>,
+    granted: Arc<[Granted]>,
     /// Files and directories that an instance may have open at once.
     files: usize,
     open_in_all: OpenFiles,
     log: Arc<GuestLog>,
     notices: Arc<Notices>,
+    disk: Disk,
 }
 
 /// A granted directory cannot be opened.
@@ -89,6 +95,7 @@ impl Dirs {
             open_in_all,
             log: log.clone(),
             notices: Arc::new(Notices::new(log)),
+            disk: Disk::default(),
         }
     }
 
@@ -98,15 +105,28 @@ impl Dirs {
     }
 
     /// Opens them for one instance. A directory that was replaced is the new one from then on.
-    pub(in crate::plugin) fn open(&self) -> Result<Files, GrantError> {
-        let opened = self
-            .granted
-            .iter()
-            .map(|granted| granted.open(&self.log).map_err(|source| GrantError { dir: granted.host.clone(), source }));
-        let preopens = opened.collect::<Result<_, _>>()?;
-        Ok(Files::new(preopens, self.files, self.open_in_all.clone(), self.notices.clone()))
+    pub(in crate::plugin) async fn open(&self) -> Result<Files, GrantError> {
+        let preopens = if self.granted.is_empty() { Vec::new() } else { self.open_all().await? };
+        Ok(Files::new(preopens, self.files, self.open_in_all.clone(), self.notices.clone(), self.disk.clone()))
     }
 }
+
+impl Dirs {
+    /// Opens them on a thread that may block: a directory may be on a network that is gone.
+    async fn open_all(&self) -> Result<Vec<Preopen>, GrantError> {
+        let (granted, log, disk) = (self.granted.clone(), self.log.clone(), self.disk.clone());
+        let opened = self.disk.run(move || {
+            let open = |granted: &Granted| {
+                granted.open(&log, &disk).map_err(|source| GrantError { dir: granted.host.clone(), source })
+            };
+            Ok(granted.iter().map(open).collect())
+        });
+        opened.await.unwrap_or_else(|source| Err(GrantError { dir: PathBuf::new(), source }))
+    }
+}
+
+/// All functions of wasmtime-wasi's that ask the system for something are called on a thread that may block.
+const BLOCKING: bool = true;
 
 /// One granted directory.
 struct Granted {
@@ -129,17 +149,17 @@ enum Access {
 type Identity = (u64, u64);
 
 impl Granted {
-    fn open(&self, log: &Arc<GuestLog>) -> io::Result<Preopen> {
+    fn open(&self, log: &Arc<GuestLog>, disk: &Disk) -> io::Result<Preopen> {
         let dir = open_ambient_dir(&self.host, ambient_authority())?;
         let (perms, mode) = match self.access {
             Access::Read => (FsPerms::ReadOnly, OpenMode::READ),
             Access::Write { .. } => (FsPerms::ReadWrite, OpenMode::READ | OpenMode::WRITE),
         };
-        let dir = Dir::new(dir, perms, mode, false);
+        let dir = Dir::new(dir, perms, mode, BLOCKING);
         let account = match &self.access {
             Access::Read => None,
             Access::Write { quota, ledger } => {
-                let ledger = self.ledger(ledger, *quota, &dir.dir, log)?;
+                let ledger = self.ledger(ledger, *quota, &dir.dir, log, disk)?;
                 Some(Account::new(ledger, dir.dir.clone()))
             }
         };
@@ -152,6 +172,7 @@ impl Granted {
         quota: DirQuota,
         dir: &File,
         log: &Arc<GuestLog>,
+        disk: &Disk,
     ) -> io::Result<Arc<Ledger>> {
         let found = dir.metadata()?;
         let identity = (found.dev(), found.ino());
@@ -159,7 +180,8 @@ impl Granted {
         match &*last {
             Some((known, ledger)) if *known == identity => Ok(ledger.clone()),
             _ => {
-                let ledger = Arc::new(Ledger::new(self.guest.clone(), quota, Notice::new(log.clone())));
+                let notice = Notice::new(log.clone());
+                let ledger = Arc::new(Ledger::new(self.guest.clone(), quota, notice, disk.clone()));
                 *last = Some((identity, ledger.clone()));
                 Ok(ledger)
             }

@@ -20,8 +20,9 @@
 //!
 //! An exchange belongs to the instance: when the call ends or is dropped, so does its connection. It runs on the guest threads.
 //!
-//! Bounded besides: [`headers::MOST`] header lines in a message, [`connect::MOST_ADDRESSES`] addresses of a name, and what
-//! an instance may keep in memory of requests that it has not sent ([`CHUNK`] a body, and the headers).
+//! Bounded besides: [`headers::MOST`] header lines in a message, [`connect::MOST_ADDRESSES`] addresses of a name. What the host
+//! keeps for an instance, from the first header of a request that may never be sent, is charged to `limits.memory`
+//! ([`resources`]).
 
 mod address;
 mod body;
@@ -29,6 +30,7 @@ mod connect;
 mod exchange;
 mod failure;
 mod headers;
+mod resources;
 #[cfg(test)]
 mod tests;
 mod trust;
@@ -47,11 +49,14 @@ use wasmtime_wasi_http::{
 
 use self::connect::{Network, System};
 use self::failure::Refusals;
+use self::resources::Held;
 use self::trust::Tls;
 use crate::config::limits::HttpLimits;
 use crate::config::{HttpGrants, OriginPattern};
 use crate::plugin::guest_log::GuestLog;
+use crate::plugin::limits::MemoryMeter;
 
+pub(in crate::plugin) use self::resources::{HttpView, add_to_linker};
 pub(in crate::plugin) use self::trust::Trust;
 
 /// How much of a request's body may wait for the network.
@@ -118,7 +123,7 @@ impl Http {
         let mut ctx = WasiHttpCtx::new();
         // A guest that goes beyond it traps, so there is room for more headers than can be sent.
         ctx.set_field_size_limit(headers.saturating_add(headers::MOST.saturating_mul(HEADER_OVERHEAD)));
-        InstanceHttp { ctx, hooks: Hooks(self.clone()) }
+        InstanceHttp { ctx, hooks: Hooks(self.clone()), held: Held::new(headers) }
     }
 }
 
@@ -126,12 +131,18 @@ impl Http {
 pub(in crate::plugin) struct InstanceHttp {
     ctx: WasiHttpCtx,
     hooks: Hooks,
+    held: Held,
 }
 
 impl InstanceHttp {
     /// As the linker's functions want it.
-    pub(in crate::plugin) fn view<'a>(&'a mut self, table: &'a mut ResourceTable) -> WasiHttpCtxView<'a> {
-        WasiHttpCtxView { hooks: &mut self.hooks, table, ctx: &mut self.ctx }
+    pub(in crate::plugin) fn view<'a>(
+        &'a mut self,
+        table: &'a mut ResourceTable,
+        memory: &'a mut MemoryMeter,
+    ) -> HttpView<'a> {
+        let wasi = WasiHttpCtxView { hooks: &mut self.hooks, table, ctx: &mut self.ctx };
+        HttpView { wasi, held: &mut self.held, memory }
     }
 }
 

@@ -30,6 +30,7 @@
 //! | a key | [`MAX_KEY`] |
 //! | a value, and the values of one call together | [`MAX_VALUE`] |
 //! | keys of one call, and of one page of a listing | [`MAX_KEYS`] |
+//! | memory: what a call gives, while it waits and works, and what it gets | `limits.memory` |
 //! | waiting for another process | [`database::BUSY`] |
 //! | threads | one of the blocking ones for each plugin, while it works |
 //! | descriptors | three for each plugin, from its first use on |
@@ -62,6 +63,7 @@ use self::refusals::Refusals;
 use self::store::{Found, Page, Seen, Start};
 use crate::config;
 use crate::plugin::guest_log::GuestLog;
+use crate::plugin::limits::MemoryBudget;
 use crate::plugin::state::State;
 
 /// Bytes that a key may have.
@@ -79,6 +81,7 @@ pub(in crate::plugin) struct Keyvalue {
     /// Opened at its first use, and again after it was found to be damaged.
     database: Arc<Mutex<Option<Database>>>,
     refusals: Refusals,
+    memory: Arc<MemoryBudget>,
 }
 
 /// What may be kept in a bucket.
@@ -107,7 +110,12 @@ pub struct Cas {
 
 impl Keyvalue {
     /// The buckets that the plugin is granted, kept below that state directory.
-    pub(in crate::plugin) fn new(plugin: &config::Plugin, state: Option<&Path>, log: &Arc<GuestLog>) -> Self {
+    pub(in crate::plugin) fn new(
+        plugin: &config::Plugin,
+        state: Option<&Path>,
+        log: &Arc<GuestLog>,
+        memory: Arc<MemoryBudget>,
+    ) -> Self {
         let quota = |grant: &config::KeyvalueGrant| Quota {
             bytes: grant.quota.bytes(),
             keys: u64::try_from(grant.keys.get()).unwrap_or(u64::MAX),
@@ -118,33 +126,37 @@ impl Keyvalue {
             place: state.map(|state| Place::of(state, &plugin.name)),
             database: Arc::default(),
             refusals: Refusals::new(plugin.name.as_str().into(), log),
+            memory,
         }
     }
 
     fn open(&self, name: &str) -> Result<Bucket, StoreError> {
+        // A name of any length is told back to the log.
+        let name = name.get(..name.floor_char_boundary(MAX_KEY)).unwrap_or(name);
         let found = self.granted.get_key_value(name);
         let bucket = found.map(|(name, quota)| Bucket { name: name.as_str().into(), quota: *quota });
         self.noted(bucket.ok_or_else(|| StoreError::NotGranted(name.to_owned())))
     }
 
     async fn get(&self, bucket: Bucket, key: String) -> Result<Option<Vec<u8>>, StoreError> {
-        self.run(move |database| store::get(database, &bucket, &key)).await
+        self.run(key.len(), value_size, move |database| store::get(database, &bucket, &key)).await
     }
 
     async fn set(&self, bucket: Bucket, key: String, value: Vec<u8>) -> Result<(), StoreError> {
-        self.run(move |database| store::set_many(database, &bucket, &[(key, value)])).await
+        let given = key.len().saturating_add(value.len());
+        self.run(given, nothing, move |database| store::set_many(database, &bucket, &[(key, value)])).await
     }
 
     async fn delete(&self, bucket: Bucket, key: String) -> Result<(), StoreError> {
-        self.run(move |database| store::delete_many(database, &bucket, &[key])).await
+        self.run(key.len(), nothing, move |database| store::delete_many(database, &bucket, &[key])).await
     }
 
     async fn exists(&self, bucket: Bucket, key: String) -> Result<bool, StoreError> {
-        self.run(move |database| store::exists(database, &bucket, &key)).await
+        self.run(key.len(), nothing, move |database| store::exists(database, &bucket, &key)).await
     }
 
     async fn keys(&self, bucket: Bucket, start: Start) -> Result<Page, StoreError> {
-        self.run(move |database| store::keys(database, &bucket, &start)).await
+        self.run(0, |page: &Page| texts_size(&page.keys), move |database| store::keys(database, &bucket, &start)).await
     }
 
     /// Adds to a number, if the sum is one of those that the caller can be told.
@@ -155,37 +167,37 @@ impl Keyvalue {
         delta: i128,
         sums: std::ops::RangeInclusive<i128>,
     ) -> Result<i128, StoreError> {
-        self.run(move |database| store::increment(database, &bucket, &key, delta, &sums)).await
+        self.run(key.len(), nothing, move |database| store::increment(database, &bucket, &key, delta, &sums)).await
     }
 
     async fn remember(&self, bucket: Bucket, key: String) -> Result<Cas, StoreError> {
         let seen = {
             let (bucket, key) = (bucket.clone(), key.clone());
-            self.run(move |database| store::seen(database, &bucket, &key)).await?
+            self.run(key.len(), nothing, move |database| store::seen(database, &bucket, &key)).await?
         };
         Ok(Cas { bucket, key, seen })
     }
 
     /// The value of a remembered key, and whether it still is in the state that was remembered.
     async fn current(&self, cas: Cas) -> Result<(Option<Vec<u8>>, bool), StoreError> {
-        self.run(move |database| store::current(database, &cas)).await
+        self.run(0, |(value, _)| value_size(value), move |database| store::current(database, &cas)).await
     }
 
     /// Writes a remembered key; if it is not in the remembered state any more, the state that it is in instead.
     async fn swap(&self, cas: Cas, value: Vec<u8>) -> Result<Result<(), Cas>, StoreError> {
-        self.run(move |database| store::swap(database, cas, value)).await
+        self.run(value.len(), nothing, move |database| store::swap(database, cas, value)).await
     }
 
     async fn get_many(&self, bucket: Bucket, keys: Vec<String>) -> Result<Vec<Found>, StoreError> {
-        self.run(move |database| store::get_many(database, &bucket, keys)).await
+        self.run(texts_size(&keys), found_size, move |database| store::get_many(database, &bucket, keys)).await
     }
 
     async fn set_many(&self, bucket: Bucket, entries: Vec<(String, Vec<u8>)>) -> Result<(), StoreError> {
-        self.run(move |database| store::set_many(database, &bucket, &entries)).await
+        self.run(entries_size(&entries), nothing, move |database| store::set_many(database, &bucket, &entries)).await
     }
 
     async fn delete_many(&self, bucket: Bucket, keys: Vec<String>) -> Result<(), StoreError> {
-        self.run(move |database| store::delete_many(database, &bucket, &keys)).await
+        self.run(texts_size(&keys), nothing, move |database| store::delete_many(database, &bucket, &keys)).await
     }
 
     /// Closes the database after the operations under way, and has its log checkpointed by that. The next operation opens it
@@ -202,11 +214,15 @@ impl Keyvalue {
         }
     }
 
-    /// Works with the database, where that may block.
+    /// Works with the database, where that may block. `given` are the bytes that the guest gave for it, and `size` tells those
+    /// of what it gets: both are reserved from `limits.memory` while the host has them, for as long as the work lasts.
     async fn run<T: Send + 'static>(
         &self,
+        given: usize,
+        size: fn(&T) -> usize,
         work: impl FnOnce(&mut Database) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
+        let mut memory = self.noted(self.memory.try_reserve(given).ok_or(StoreError::Memory))?;
         let Some(place) = self.place.clone() else { return self.noted(Err(StoreError::NoPlace)) };
         let mut database = self.database.clone().lock_owned().await;
         let done = tokio::task::spawn_blocking(move || {
@@ -214,19 +230,49 @@ impl Keyvalue {
                 Some(open) => open,
                 closed => closed.insert(Database::open(&place)?),
             };
-            let result = work(open);
+            let result = work(open).and_then(|result| {
+                // One call at a time is here, so what is read before it is known to fit is one answer.
+                let bytes = memory.bytes().saturating_add(size(&result));
+                if memory.try_resize(bytes) { Ok(result) } else { Err(StoreError::Memory) }
+            });
             if result.as_ref().is_err_and(StoreError::is_of_the_database) {
                 // Whoever mends it need not start the host anew.
                 *database = None;
             }
-            result
+            Ok((result?, memory))
         });
-        self.noted(done.await.unwrap_or_else(|error| Err(StoreError::Failed(error.to_string()))))
+        let done = done.await.unwrap_or_else(|error| Err(StoreError::Failed(error.to_string())));
+        self.noted(done).map(|(result, _memory)| result)
     }
 
     fn noted<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
         result.inspect_err(|error| self.refusals.note(error, self.place.as_ref()))
     }
+}
+
+/// The size of an answer that has the same few bytes whatever is asked.
+fn nothing<T>(_: &T) -> usize {
+    0
+}
+
+fn value_size(value: &Option<Vec<u8>>) -> usize {
+    value.as_ref().map_or(0, Vec::len)
+}
+
+fn texts_size(texts: &[String]) -> usize {
+    texts.iter().fold(0, |sum, text| sum.saturating_add(text.len()).saturating_add(size_of::<String>()))
+}
+
+fn entries_size(entries: &[(String, Vec<u8>)]) -> usize {
+    entries.iter().fold(0, |sum, entry| sum.saturating_add(entry_size(entry)))
+}
+
+fn found_size(found: &Vec<Found>) -> usize {
+    found.iter().flatten().fold(0, |sum, entry| sum.saturating_add(entry_size(entry)))
+}
+
+fn entry_size((key, value): &(String, Vec<u8>)) -> usize {
+    key.len().saturating_add(value.len()).saturating_add(size_of::<(String, Vec<u8>)>())
 }
 
 /// What one instance has of its plugin's buckets: they, and where its handles are kept.

@@ -1,11 +1,13 @@
 //! The functions of `wasi:filesystem`.
 //!
-//! Most are wasmtime-wasi's, called as they are. Those that open something, or make something grow, are this host's.
+//! Most are wasmtime-wasi's, called as they are where they may block. Those that open something, or make something grow, are this host's.
 
 use std::sync::Arc;
 
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
 use wasmtime::component::Resource;
-use wasmtime_wasi::filesystem::{Descriptor, Dir, File};
+use wasmtime_wasi::filesystem::{Descriptor, Dir, File, WasiFilesystemCtxView};
 use wasmtime_wasi::p2::bindings::filesystem::preopens;
 use wasmtime_wasi::p2::bindings::filesystem::types::{
     Advice, DescriptorFlags, DescriptorStat, DescriptorType, DirectoryEntry, DirectoryEntryStream, ErrorCode, Filesize,
@@ -13,9 +15,10 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 };
 use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, FsError, FsResult};
 
-use super::entries::Entries;
-use super::files::{FilesView, error_code, refusal};
-use super::ledger::{ENTRY, Turn, blocking};
+use super::BLOCKING;
+use super::entries::{Entries, READER};
+use super::files::{FilesView, check_path, error_code, no_memory, refusal};
+use super::ledger::{ENTRY, Turn};
 use super::open::{How, Opened};
 use super::stream::{Reader, Writer};
 use super::write::{self, At};
@@ -68,10 +71,12 @@ impl HostDescriptor for FilesView<'_> {
         descriptor: Resource<Descriptor>,
         offset: Filesize,
     ) -> FsResult<Resource<DynInputStream>> {
-        let permits = self.files.stream_room(&descriptor)?;
-        let stream = self.wasi.read_via_stream(descriptor, offset)?;
-        let stream = self.wasi.table.delete(stream)?;
-        let reader: DynInputStream = Box::new(Reader::new(stream, permits));
+        let file = match self.wasi.table.get(&descriptor)? {
+            Descriptor::File(file) => file.file.clone(),
+            Descriptor::Dir(_) => return Err(ErrorCode::IsDirectory.into()),
+        };
+        let permits = self.stream_room(&descriptor)?;
+        let reader: DynInputStream = Box::new(Reader::new(file, self.files.disk.clone(), offset, permits));
         Ok(self.wasi.table.push(reader)?)
     }
 
@@ -94,7 +99,11 @@ impl HostDescriptor for FilesView<'_> {
         offset: Filesize,
     ) -> FsResult<Filesize> {
         let (file, account) = self.writable(&descriptor)?;
-        let write = move |turn: &Turn| write::some(&file.file, turn, &bytes, offset);
+        let memory = self.memory.reserve(bytes.len()).map_err(no_memory)?;
+        let write = move |turn: &Turn| {
+            let _for_as_long_as_the_bytes = &memory;
+            write::some(&file.file, turn, &bytes, offset)
+        };
         Ok(account.grow(write).await.map_err(refusal)? as Filesize)
     }
 
@@ -111,6 +120,7 @@ impl HostDescriptor for FilesView<'_> {
         open_flags: OpenFlags,
         flags: DescriptorFlags,
     ) -> FsResult<Resource<Descriptor>> {
+        check_path(&path)?;
         let dir = self.dir(&descriptor)?;
         let how = How::new(path_flags, open_flags, flags, dir.perms)?;
         let root = self.files.root(&descriptor)?;
@@ -118,12 +128,12 @@ impl HostDescriptor for FilesView<'_> {
         let at = dir.dir.clone();
         let opened = match &root.account {
             Some(account) if how.creates() => account.grow(move |turn| how.existing_or_new(&at, &path, turn)).await,
-            _ => blocking(move || how.existing(&at, &path)).await,
+            _ => self.files.disk.run(move || how.existing(&at, &path)).await,
         };
         let opened = match opened.map_err(refusal)? {
-            Opened::Dir(opened) => Descriptor::Dir(Dir::new(opened, dir.perms, how.mode(), false)),
+            Opened::Dir(opened) => Descriptor::Dir(Dir::new(opened, dir.perms, how.mode(), BLOCKING)),
             Opened::File(opened) => {
-                let file = File::new(opened, dir.perms, how.mode(), false);
+                let file = File::new(opened, dir.perms, how.mode(), BLOCKING);
                 if let Some(account) = &root.account {
                     account.opened(&file.file);
                 }
@@ -138,22 +148,28 @@ impl HostDescriptor for FilesView<'_> {
     async fn read_directory(&mut self, descriptor: Resource<Descriptor>) -> FsResult<Resource<DirectoryEntryStream>> {
         let dir = self.dir(&descriptor)?;
         let (root, permit) = (self.files.root(&descriptor)?, self.files.room()?);
-        let entries = Entries::of(dir.dir, root, self.files.notices.clone(), permit).await.map_err(refusal)?;
+        let memory = self.memory.reserve(READER).map_err(no_memory)?;
+        let notices = self.files.notices.clone();
+        let entries =
+            Entries::of(dir.dir, root, notices, permit, memory, self.files.disk.clone()).await.map_err(refusal)?;
         let entries = self.wasi.table.push(entries)?;
         // The linker knows the resource by wasmtime-wasi's type, of which nobody else can make one.
         Ok(Resource::new_own(entries.rep()))
     }
 
     async fn create_directory_at(&mut self, descriptor: Resource<Descriptor>, path: String) -> FsResult<()> {
+        check_path(&path)?;
         let turn = self.files.root(&descriptor)?.entry().await?;
-        let made = self.wasi.create_directory_at(descriptor, path).await;
+        let made = self.on_disk(&descriptor, move |wasi, own| wasi.create_directory_at(own, path).boxed_local()).await;
         settle(turn, &made);
         made
     }
 
     async fn symlink_at(&mut self, descriptor: Resource<Descriptor>, target: String, path: String) -> FsResult<()> {
+        check_path(&target)?;
+        check_path(&path)?;
         let turn = self.files.root(&descriptor)?.entry().await?;
-        let made = self.wasi.symlink_at(descriptor, target, path).await;
+        let made = self.on_disk(&descriptor, move |wasi, own| wasi.symlink_at(own, target, path).boxed_local()).await;
         settle(turn, &made);
         made
     }
@@ -166,9 +182,15 @@ impl HostDescriptor for FilesView<'_> {
         new_descriptor: Resource<Descriptor>,
         new_path: String,
     ) -> FsResult<()> {
+        check_path(&path)?;
+        check_path(&new_path)?;
         self.same_grant(&descriptor, &new_descriptor)?;
         let turn = self.files.root(&new_descriptor)?.entry().await?;
-        let made = self.wasi.link_at(descriptor, flags, path, new_descriptor, new_path).await;
+        let made = self
+            .between(&descriptor, &new_descriptor, move |wasi, [from, to]| {
+                wasi.link_at(from, flags, path, to, new_path).boxed_local()
+            })
+            .await;
         settle(turn, &made);
         made
     }
@@ -180,10 +202,15 @@ impl HostDescriptor for FilesView<'_> {
         new_descriptor: Resource<Descriptor>,
         new_path: String,
     ) -> FsResult<()> {
+        check_path(&path)?;
+        check_path(&new_path)?;
         self.same_grant(&descriptor, &new_descriptor)?;
         // What is moved while the directory is measured could be missed.
         let _turn = self.files.root(&descriptor)?.turn().await?;
-        self.wasi.rename_at(descriptor, path, new_descriptor, new_path).await
+        self.between(&descriptor, &new_descriptor, move |wasi, [from, to]| {
+            wasi.rename_at(from, path, to, new_path).boxed_local()
+        })
+        .await
     }
 
     async fn set_times_at(
@@ -194,13 +221,18 @@ impl HostDescriptor for FilesView<'_> {
         accessed: NewTimestamp,
         modified: NewTimestamp,
     ) -> FsResult<()> {
+        check_path(&path)?;
         let dir = self.dir(&descriptor)?;
         if dir.perms.write_not_permitted() || !flags.contains(PathFlags::SYMLINK_FOLLOW) {
-            return self.wasi.set_times_at(descriptor, flags, path, accessed, modified).await;
+            return self
+                .on_disk(&descriptor, move |wasi, own| {
+                    wasi.set_times_at(own, flags, path, accessed, modified).boxed_local()
+                })
+                .await;
         }
         // wasmtime-wasi would open it, whatever it is.
         let opened = self.open_at(descriptor, flags, path, OpenFlags::empty(), DescriptorFlags::READ).await?;
-        let set = self.wasi.set_times(Resource::new_borrow(opened.rep()), accessed, modified).await;
+        let set = self.on_disk(&opened, move |wasi, own| wasi.set_times(own, accessed, modified).boxed_local()).await;
         HostDescriptor::drop(self, opened).map_err(FsError::trap)?;
         set
     }
@@ -210,7 +242,7 @@ impl HostDescriptor for FilesView<'_> {
         HostDescriptor::drop(&mut self.wasi, descriptor)
     }
 
-    // From here on as wasmtime-wasi has it.
+    // From here on as wasmtime-wasi has it, where it may block.
 
     async fn advise(
         &mut self,
@@ -219,19 +251,19 @@ impl HostDescriptor for FilesView<'_> {
         length: Filesize,
         advice: Advice,
     ) -> FsResult<()> {
-        self.wasi.advise(descriptor, offset, length, advice).await
+        self.on_disk(&descriptor, move |wasi, own| wasi.advise(own, offset, length, advice).boxed_local()).await
     }
 
     async fn sync_data(&mut self, descriptor: Resource<Descriptor>) -> FsResult<()> {
-        self.wasi.sync_data(descriptor).await
+        self.on_disk(&descriptor, move |wasi, own| wasi.sync_data(own).boxed_local()).await
     }
 
     async fn get_flags(&mut self, descriptor: Resource<Descriptor>) -> FsResult<DescriptorFlags> {
-        self.wasi.get_flags(descriptor).await
+        self.on_disk(&descriptor, move |wasi, own| wasi.get_flags(own).boxed_local()).await
     }
 
     async fn get_type(&mut self, descriptor: Resource<Descriptor>) -> FsResult<DescriptorType> {
-        self.wasi.get_type(descriptor).await
+        self.on_disk(&descriptor, move |wasi, own| wasi.get_type(own).boxed_local()).await
     }
 
     async fn set_times(
@@ -240,7 +272,7 @@ impl HostDescriptor for FilesView<'_> {
         accessed: NewTimestamp,
         modified: NewTimestamp,
     ) -> FsResult<()> {
-        self.wasi.set_times(descriptor, accessed, modified).await
+        self.on_disk(&descriptor, move |wasi, own| wasi.set_times(own, accessed, modified).boxed_local()).await
     }
 
     async fn read(
@@ -249,15 +281,15 @@ impl HostDescriptor for FilesView<'_> {
         length: Filesize,
         offset: Filesize,
     ) -> FsResult<(Vec<u8>, bool)> {
-        self.wasi.read(descriptor, length, offset).await
+        self.on_disk(&descriptor, move |wasi, own| wasi.read(own, length, offset).boxed_local()).await
     }
 
     async fn sync(&mut self, descriptor: Resource<Descriptor>) -> FsResult<()> {
-        self.wasi.sync(descriptor).await
+        self.on_disk(&descriptor, move |wasi, own| wasi.sync(own).boxed_local()).await
     }
 
     async fn stat(&mut self, descriptor: Resource<Descriptor>) -> FsResult<DescriptorStat> {
-        self.wasi.stat(descriptor).await
+        self.on_disk(&descriptor, move |wasi, own| wasi.stat(own).boxed_local()).await
     }
 
     async fn stat_at(
@@ -266,19 +298,23 @@ impl HostDescriptor for FilesView<'_> {
         flags: PathFlags,
         path: String,
     ) -> FsResult<DescriptorStat> {
-        self.wasi.stat_at(descriptor, flags, path).await
+        check_path(&path)?;
+        self.on_disk(&descriptor, move |wasi, own| wasi.stat_at(own, flags, path).boxed_local()).await
     }
 
     async fn readlink_at(&mut self, descriptor: Resource<Descriptor>, path: String) -> FsResult<String> {
-        self.wasi.readlink_at(descriptor, path).await
+        check_path(&path)?;
+        self.on_disk(&descriptor, move |wasi, own| wasi.readlink_at(own, path).boxed_local()).await
     }
 
     async fn remove_directory_at(&mut self, descriptor: Resource<Descriptor>, path: String) -> FsResult<()> {
-        self.wasi.remove_directory_at(descriptor, path).await
+        check_path(&path)?;
+        self.on_disk(&descriptor, move |wasi, own| wasi.remove_directory_at(own, path).boxed_local()).await
     }
 
     async fn unlink_file_at(&mut self, descriptor: Resource<Descriptor>, path: String) -> FsResult<()> {
-        self.wasi.unlink_file_at(descriptor, path).await
+        check_path(&path)?;
+        self.on_disk(&descriptor, move |wasi, own| wasi.unlink_file_at(own, path).boxed_local()).await
     }
 
     async fn is_same_object(
@@ -286,11 +322,14 @@ impl HostDescriptor for FilesView<'_> {
         descriptor: Resource<Descriptor>,
         other: Resource<Descriptor>,
     ) -> wasmtime::Result<bool> {
-        self.wasi.is_same_object(descriptor, other).await
+        let same = self.between(&descriptor, &other, |wasi, [one, other]| {
+            wasi.is_same_object(one, other).map(|same| same.map_err(FsError::trap)).boxed_local()
+        });
+        same.await.map_err(|error| wasmtime::Error::msg(error.to_string()))
     }
 
     async fn metadata_hash(&mut self, descriptor: Resource<Descriptor>) -> FsResult<MetadataHashValue> {
-        self.wasi.metadata_hash(descriptor).await
+        self.on_disk(&descriptor, move |wasi, own| wasi.metadata_hash(own).boxed_local()).await
     }
 
     async fn metadata_hash_at(
@@ -299,14 +338,46 @@ impl HostDescriptor for FilesView<'_> {
         flags: PathFlags,
         path: String,
     ) -> FsResult<MetadataHashValue> {
-        self.wasi.metadata_hash_at(descriptor, flags, path).await
+        check_path(&path)?;
+        self.on_disk(&descriptor, move |wasi, own| wasi.metadata_hash_at(own, flags, path).boxed_local()).await
     }
 }
 
 impl FilesView<'_> {
+    /// Calls a function of wasmtime-wasi's about a descriptor, where it may block.
+    async fn on_disk<T: Send + 'static>(
+        &mut self,
+        descriptor: &Resource<Descriptor>,
+        function: impl for<'a> FnOnce(
+            &'a mut WasiFilesystemCtxView<'_>,
+            Resource<Descriptor>,
+        ) -> LocalBoxFuture<'a, FsResult<T>>
+        + Send
+        + 'static,
+    ) -> FsResult<T> {
+        let descriptor = self.wasi.table.get(descriptor)?.clone();
+        self.files.disk.call([descriptor], move |wasi, [own]| function(wasi, own)).await
+    }
+
+    /// The same about two.
+    async fn between<T: Send + 'static>(
+        &mut self,
+        one: &Resource<Descriptor>,
+        other: &Resource<Descriptor>,
+        function: impl for<'a> FnOnce(
+            &'a mut WasiFilesystemCtxView<'_>,
+            [Resource<Descriptor>; 2],
+        ) -> LocalBoxFuture<'a, FsResult<T>>
+        + Send
+        + 'static,
+    ) -> FsResult<T> {
+        let both = [self.wasi.table.get(one)?.clone(), self.wasi.table.get(other)?.clone()];
+        self.files.disk.call(both, function).await
+    }
+
     fn writer(&mut self, descriptor: &Resource<Descriptor>, at: At) -> FsResult<Resource<DynOutputStream>> {
         let (file, account) = self.writable(descriptor)?;
-        let permits = self.files.stream_room(descriptor)?;
+        let permits = self.stream_room(descriptor)?;
         let writer: DynOutputStream = Box::new(Writer::new(file.file, account, at, permits));
         Ok(self.wasi.table.push(writer)?)
     }

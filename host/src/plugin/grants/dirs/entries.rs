@@ -1,6 +1,6 @@
 //! Listing a directory.
 //!
-//! It is read piece by piece as the guest asks, so a directory of any size costs the host little memory. Names that are not
+//! It is read piece by piece as the guest asks, so a directory of any size costs the host little memory, which is reserved. Names that are not
 //! Unicode cannot be told to a guest: they are skipped, and a line in the log says so, rather than that a listing ends
 //! at the first one.
 
@@ -12,11 +12,14 @@ use std::sync::Arc;
 use cap_primitives::fs::{DirEntry, FileType, FileTypeExt, ReadDir, read_base_dir};
 use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorType, DirectoryEntry};
 
+use super::disk::Disk;
 use super::files::{FilePermit, Notices, Root};
-use super::ledger::blocking;
+use crate::plugin::limits::Reservation;
 
 /// Entries that are read at once.
 const PIECE: usize = 256;
+/// What a listing costs beside its names: the buffer that the system fills.
+pub(super) const READER: usize = 16 << 10;
 
 /// A directory that is being listed.
 pub(super) struct Entries {
@@ -26,6 +29,8 @@ pub(super) struct Entries {
     root: Arc<Root>,
     notices: Arc<Notices>,
     _permit: FilePermit,
+    memory: Reservation,
+    disk: Disk,
 }
 
 /// A piece of a listing, and whether there is more.
@@ -43,10 +48,12 @@ impl Entries {
         root: Arc<Root>,
         notices: Arc<Notices>,
         permit: FilePermit,
+        memory: Reservation,
+        disk: Disk,
     ) -> io::Result<Self> {
-        let mut entries = Self { read: VecDeque::new(), rest: None, root, notices, _permit: permit };
-        let first = blocking(move || piece(read_base_dir(&dir)?)).await?;
-        entries.take(first);
+        let mut entries = Self { read: VecDeque::new(), rest: None, root, notices, _permit: permit, memory, disk };
+        let first = entries.disk.run(move || piece(read_base_dir(&dir)?)).await?;
+        entries.take(first)?;
         Ok(entries)
     }
 
@@ -54,13 +61,19 @@ impl Entries {
     pub(super) async fn next(&mut self) -> io::Result<Option<DirectoryEntry>> {
         while self.read.is_empty() {
             let Some(rest) = self.rest.take() else { return Ok(None) };
-            let next = blocking(move || piece(rest)).await?;
-            self.take(next);
+            let next = self.disk.run(move || piece(rest)).await?;
+            self.take(next)?;
         }
         Ok(self.read.pop_front())
     }
 
-    fn take(&mut self, piece: Piece) {
+    fn take(&mut self, piece: Piece) -> io::Result<()> {
+        let names = piece.entries.iter().fold(READER, |sum, entry| {
+            sum.saturating_add(entry.name.len()).saturating_add(size_of::<DirectoryEntry>())
+        });
+        if !self.memory.try_resize(names) {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
         self.read = piece.entries;
         self.rest = piece.rest;
         if let Some(name) = piece.skipped {
@@ -69,6 +82,7 @@ impl Entries {
                 self.root.guest
             ));
         }
+        Ok(())
     }
 }
 

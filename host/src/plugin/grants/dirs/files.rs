@@ -11,12 +11,18 @@ use wasmtime_wasi::filesystem::{Descriptor, Dir, WasiFilesystemCtxView};
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 use wasmtime_wasi::p2::{FsError, FsResult};
 
+use super::disk::Disk;
 use super::ledger::{Account, Turn};
 use crate::plugin::grants::notice::Notice;
 use crate::plugin::guest_log::GuestLog;
+use crate::plugin::limits::{MemoryMeter, OutOfMemory, Reservation};
 
 /// Streams for each file that may be open: one to read it and one to write it.
 const STREAMS_PER_FILE: usize = 2;
+/// What a stream keeps of its file: a piece that was read, or is to be written, and itself.
+const STREAM: usize = (64 << 10) + (1 << 10);
+/// Bytes of a path, and of what a link leads to: what Linux takes. Longer ones would only wait for the disk to be refused.
+pub(super) const MAX_PATH: usize = 4096;
 /// What every system allows a process.
 const LEAST_OPEN_FILES: u64 = 1024;
 
@@ -74,6 +80,7 @@ pub(super) type FilePermit = Arc<[OwnedSemaphorePermit; 2]>;
 pub(super) struct StreamPermits {
     _file: Option<FilePermit>,
     _stream: OwnedSemaphorePermit,
+    _memory: Reservation,
 }
 
 /// A descriptor that the guest has.
@@ -110,14 +117,21 @@ pub(in crate::plugin) struct Files {
     open_in_all: OpenFiles,
     streams: Arc<Semaphore>,
     pub(super) notices: Arc<Notices>,
+    pub(super) disk: Disk,
 }
 
 impl Files {
     /// Nothing is open yet but the granted directories; `limit` files and directories may be.
-    pub(super) fn new(preopens: Vec<Preopen>, limit: usize, open_in_all: OpenFiles, notices: Arc<Notices>) -> Self {
+    pub(super) fn new(
+        preopens: Vec<Preopen>,
+        limit: usize,
+        open_in_all: OpenFiles,
+        notices: Arc<Notices>,
+        disk: Disk,
+    ) -> Self {
         let open = Arc::new(Semaphore::new(limit));
         let streams = Arc::new(Semaphore::new(limit.saturating_mul(STREAMS_PER_FILE)));
-        Self { preopens, held: HashMap::new(), limit, open, open_in_all, streams, notices }
+        Self { preopens, held: HashMap::new(), limit, open, open_in_all, streams, notices, disk }
     }
 
     /// Room for one more file, directory or listing.
@@ -140,10 +154,13 @@ impl Files {
     }
 
     /// Room for one more stream of that file.
-    pub(super) fn stream_room(&self, file: &Resource<Descriptor>) -> FsResult<StreamPermits> {
+    fn stream_room(&self, file: &Resource<Descriptor>, memory: &mut MemoryMeter) -> FsResult<StreamPermits> {
         let held = self.held(file)?;
         match self.streams.clone().try_acquire_owned() {
-            Ok(stream) => Ok(StreamPermits { _file: held.permit.clone(), _stream: stream }),
+            Ok(stream) => {
+                let memory = memory.reserve(STREAM).map_err(no_memory)?;
+                Ok(StreamPermits { _file: held.permit.clone(), _stream: stream, _memory: memory })
+            }
             Err(_) => {
                 let (limit, streams) = (self.limit, STREAMS_PER_FILE);
                 self.notices.streams.give(format_args!(
@@ -178,9 +195,15 @@ impl Files {
 pub(in crate::plugin) struct FilesView<'a> {
     pub(in crate::plugin) files: &'a mut Files,
     pub(in crate::plugin) wasi: WasiFilesystemCtxView<'a>,
+    pub(in crate::plugin) memory: &'a mut MemoryMeter,
 }
 
 impl FilesView<'_> {
+    /// Room for one more stream of that file.
+    pub(super) fn stream_room(&mut self, file: &Resource<Descriptor>) -> FsResult<StreamPermits> {
+        self.files.stream_room(file, self.memory)
+    }
+
     /// A directory that the guest has.
     pub(super) fn dir(&self, descriptor: &Resource<Descriptor>) -> FsResult<Dir> {
         match self.wasi.table.get(descriptor)? {
@@ -205,6 +228,16 @@ impl FilesView<'_> {
     }
 }
 
+/// Refuses a path that no system takes.
+pub(super) fn check_path(path: &str) -> FsResult<()> {
+    if path.len() <= MAX_PATH { Ok(()) } else { Err(ErrorCode::NameTooLong.into()) }
+}
+
+/// What a guest is told when `limits.memory` is used up.
+pub(super) fn no_memory(_: OutOfMemory) -> FsError {
+    ErrorCode::InsufficientMemory.into()
+}
+
 /// What a guest is told of an error.
 pub(super) fn refusal(error: io::Error) -> FsError {
     error_code(&error).into()
@@ -216,6 +249,7 @@ pub(super) fn error_code(error: &io::Error) -> ErrorCode {
         io::ErrorKind::QuotaExceeded => ErrorCode::Quota,
         io::ErrorKind::CrossesDevices => ErrorCode::CrossDevice,
         io::ErrorKind::ReadOnlyFilesystem => ErrorCode::ReadOnly,
+        io::ErrorKind::OutOfMemory => ErrorCode::InsufficientMemory,
         _ if matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE)) => ErrorCode::InsufficientMemory,
         _ => ErrorCode::from(error),
     }

@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
+use super::disk::Disk;
 use super::measure;
 use crate::config::DirQuota;
 use crate::plugin::grants::notice::Notice;
@@ -55,6 +56,7 @@ pub(super) struct Ledger {
     /// Files below the directory that were opened.
     open: Mutex<Vec<Weak<File>>>,
     notice: Notice,
+    disk: Disk,
 }
 
 #[derive(Debug)]
@@ -65,9 +67,9 @@ struct Measured {
 
 impl Ledger {
     /// The ledger of a directory that has not been measured yet.
-    pub(super) fn new(guest: Arc<str>, quota: DirQuota, notice: Notice) -> Self {
+    pub(super) fn new(guest: Arc<str>, quota: DirQuota, notice: Notice, disk: Disk) -> Self {
         let (used, measured, open) = (AtomicU64::new(0), Arc::default(), Mutex::default());
-        Self { guest, quota, used, measured, open, notice }
+        Self { guest, quota, used, measured, open, notice, disk }
     }
 
     fn charge(&self, bytes: u64) -> io::Result<()> {
@@ -169,7 +171,7 @@ impl Account {
     {
         let turn = self.turn().await?;
         // The turn goes along, and so lasts for as long as the work does, whoever waits for it.
-        blocking(move || work(&turn)).await
+        self.ledger.disk.run(move || work(&turn)).await
     }
 
     /// Says in the log that there is no room, if that is so.
@@ -201,7 +203,8 @@ impl Account {
 
     async fn measure_now(&self, mut measured: OwnedRwLockWriteGuard<Option<Measured>>) -> io::Result<()> {
         let Self { ledger, dir } = self.clone();
-        blocking(move || {
+        let disk = ledger.disk.clone();
+        disk.run(move || {
             let when = Instant::now();
             let below = measure::below(&dir, ledger.quota.bytes())?;
             ledger.used.store(below.saturating_add(ledger.deleted()?), Ordering::Relaxed);
@@ -244,13 +247,6 @@ impl Turn {
 
 fn is_full<T>(result: &io::Result<T>) -> bool {
     result.as_ref().is_err_and(|error| error.get_ref().is_some_and(|inner| inner.is::<Full>()))
-}
-
-/// Does something on a thread that may block. It goes on to its end, whoever waits for it.
-pub(super) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> io::Result<T> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)))
 }
 
 #[cfg(test)]

@@ -1,18 +1,20 @@
 //! Streams of a file's content.
 //!
-//! Both keep the file's permits for as long as they last. A [`Reader`] is wasmtime-wasi's own stream; a [`Writer`] charges
-//! what it writes.
+//! Both keep the file's permits for as long as they last, work where they may block, and have one piece at a time under way,
+//! of at most [`PIECE`] bytes. A [`Writer`] charges what it writes.
 
 use std::fs::File;
 use std::io;
 use std::mem;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio_util::task::AbortOnDropHandle;
 use wasmtime_wasi::async_trait;
-use wasmtime_wasi::p2::{DynInputStream, InputStream, OutputStream, Pollable, StreamError, StreamResult};
+use wasmtime_wasi::p2::{InputStream, OutputStream, Pollable, StreamError, StreamResult};
 
+use super::disk::Disk;
 use super::files::StreamPermits;
 use super::ledger::Account;
 use super::write::{self, At};
@@ -22,36 +24,110 @@ const PIECE: usize = 64 << 10;
 
 /// What a stream reads from a file.
 pub(super) struct Reader {
-    inner: DynInputStream,
+    file: Arc<File>,
+    disk: Disk,
+    position: u64,
+    state: Reading,
     _permits: StreamPermits,
 }
 
+enum Reading {
+    Idle,
+    Waiting(AbortOnDropHandle<Self>),
+    Read(Bytes),
+    Failed(io::Error),
+    Closed,
+}
+
+/// What is read when a guest waits for something to be there.
+const AHEAD: usize = 4096;
+
 impl Reader {
-    /// That stream, with its permits.
-    pub(super) fn new(inner: DynInputStream, permits: StreamPermits) -> Self {
-        Self { inner, _permits: permits }
+    /// A stream that reads from there on.
+    pub(super) fn new(file: Arc<File>, disk: Disk, position: u64, permits: StreamPermits) -> Self {
+        Self { file, disk, position, state: Reading::Idle, _permits: permits }
+    }
+
+    /// Reads a piece. What was begun goes on to its end, even if nobody waits for it any more.
+    fn get(&self, size: usize) -> impl Future<Output = Reading> + Send + use<> {
+        let (file, disk, position) = (self.file.clone(), self.disk.clone(), self.position);
+        async move { disk.run(move || Ok(piece(&file, position, size))).await.unwrap_or_else(Reading::Failed) }
+    }
+
+    fn begin(&mut self, size: usize) {
+        self.state = Reading::Waiting(AbortOnDropHandle::new(tokio::spawn(self.get(size))));
+    }
+
+    async fn settle(&mut self) {
+        if let Reading::Waiting(reading) = &mut self.state {
+            self.state = reading.await.unwrap_or_else(|error| Reading::Failed(io::Error::other(error)));
+        }
+    }
+}
+
+fn piece(file: &File, position: u64, size: usize) -> Reading {
+    let mut bytes = vec![0; size.min(PIECE)];
+    loop {
+        match file.read_at(&mut bytes, position) {
+            Ok(0) => return Reading::Closed,
+            Ok(read) => {
+                bytes.truncate(read);
+                return Reading::Read(bytes.into());
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Reading::Failed(error),
+        }
     }
 }
 
 #[async_trait]
 impl InputStream for Reader {
     fn read(&mut self, size: usize) -> StreamResult<Bytes> {
-        self.inner.read(size)
+        match &mut self.state {
+            Reading::Idle => {
+                if size > 0 {
+                    self.begin(size);
+                }
+                Ok(Bytes::new())
+            }
+            Reading::Waiting(_) => Ok(Bytes::new()),
+            Reading::Read(bytes) => {
+                let given = bytes.split_to(size.min(bytes.len()));
+                self.position = self.position.saturating_add(given.len() as u64);
+                if bytes.is_empty() {
+                    self.state = Reading::Idle;
+                }
+                Ok(given)
+            }
+            Reading::Failed(_) | Reading::Closed => match mem::replace(&mut self.state, Reading::Closed) {
+                Reading::Failed(error) => Err(StreamError::LastOperationFailed(error.into())),
+                _ => Err(StreamError::Closed),
+            },
+        }
     }
 
     async fn blocking_read(&mut self, size: usize) -> StreamResult<Bytes> {
-        self.inner.blocking_read(size).await
+        self.settle().await;
+        if matches!(self.state, Reading::Idle) && size > 0 {
+            self.state = self.get(size).await;
+        }
+        self.read(size)
     }
 
     async fn cancel(&mut self) {
-        self.inner.cancel().await;
+        // It cannot be stopped. A guest that had to wait for nothing could pile up any number of these.
+        self.settle().await;
+        self.state = Reading::Closed;
     }
 }
 
 #[async_trait]
 impl Pollable for Reader {
     async fn ready(&mut self) {
-        self.inner.ready().await;
+        if matches!(self.state, Reading::Idle) {
+            self.begin(AHEAD);
+        }
+        self.settle().await;
     }
 }
 
@@ -99,6 +175,8 @@ impl Writer {
 impl OutputStream for Writer {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
         match self.state {
+            // What may be written at once is what was reserved.
+            State::Ready if bytes.len() > PIECE => Err(StreamError::trap("wrote more than `check-write` allowed")),
             State::Ready => {
                 let writing = tokio::spawn(self.put(bytes));
                 self.state = State::Writing(AbortOnDropHandle::new(writing));

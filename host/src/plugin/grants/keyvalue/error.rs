@@ -48,6 +48,9 @@ pub(super) enum StoreError {
     /// The instance holds as many handles as it may.
     #[error("there are too many open handles")]
     Handles,
+    /// The host may keep no more for the plugin: `limits.memory` is used up.
+    #[error("there is no memory left for the keys and values of the call")]
+    Memory,
     /// Another process writes for too long.
     #[error("the store is busy; try again")]
     Busy,

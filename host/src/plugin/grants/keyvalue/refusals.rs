@@ -4,16 +4,13 @@
 //! can mend (a damaged file, a full disk) is an error of the host's, with the file and with what to do: a guest that has used
 //! up its log does not hide it.
 
-use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 
 use super::database::Place;
 use super::error::StoreError;
-use crate::plugin::grants::notice::Notice;
+use crate::plugin::grants::notice::{Notice, PERIOD};
 use crate::plugin::guest_log::GuestLog;
+use crate::plugin::throttle::Throttle;
 
 /// What one plugin was refused.
 #[derive(Debug)]
@@ -30,13 +27,12 @@ impl Refusals {
     /// None so far.
     pub(super) fn new(plugin: Arc<str>, log: &Arc<GuestLog>) -> Self {
         let notice = || Notice::new(log.clone());
-        let gate = RateLimiter::direct(Quota::per_minute(NonZeroU32::MIN));
         Self {
             not_granted: notice(),
             quota: notice(),
             request: notice(),
             busy: notice(),
-            database: DatabaseNotice { plugin, gate, times: AtomicU64::new(0) },
+            database: DatabaseNotice { plugin, throttle: Throttle::new(PERIOD) },
         }
     }
 
@@ -55,6 +51,7 @@ impl Refusals {
             | StoreError::NoNumber
             | StoreError::Overflow
             | StoreError::Cursor
+            | StoreError::Memory
             | StoreError::Handles => &self.request,
         };
         notice.give(format_args!("wasi:keyvalue refused: {error}"));
@@ -65,9 +62,7 @@ impl Refusals {
 #[derive(Debug)]
 struct DatabaseNotice {
     plugin: Arc<str>,
-    gate: DefaultDirectRateLimiter,
-    /// How often since the last line.
-    times: AtomicU64,
+    throttle: Throttle,
 }
 
 const DAMAGED: &str = "the key-value store of a plugin is damaged, and its buckets cannot be used: end all hosts that use it, \
@@ -77,9 +72,8 @@ const FAILED: &str = "the key-value store of a plugin cannot be used: see that t
 
 impl DatabaseNotice {
     fn give(&self, place: Option<&Place>, reason: &str, message: &str) {
-        self.times.fetch_add(1, Ordering::Relaxed);
-        if self.gate.check().is_ok() {
-            let times = self.times.swap(0, Ordering::Relaxed);
+        if let Some(suppressed) = self.throttle.record() {
+            let times = suppressed.saturating_add(1);
             let (plugin, file) = (&*self.plugin, place.map(|place| place.file.display().to_string()));
             tracing::error!(plugin, file, reason, times, "{message}");
         }

@@ -16,7 +16,7 @@ impl Purse {
     pub(in crate::plugin::grants::dirs) fn of(quota: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let notice = Notice::new(GuestLog::new("test".into(), 1024));
-        let ledger = Arc::new(Ledger::new("/dir".into(), quota.parse().unwrap(), notice));
+        let ledger = Arc::new(Ledger::new("/dir".into(), quota.parse().unwrap(), notice, Disk::default()));
         let account = Account::new(ledger, Arc::new(File::open(dir.path()).unwrap()));
         Self { dir, account }
     }

@@ -1,0 +1,130 @@
+//! How many lines of the log clients can cause.
+//!
+//! What a client does may be worth a line: a session that had to end, a connection that had to wait. A client decides how
+//! often it does that. So each place in the code of the server, and of the protocol library, logs at most [`BURST`] lines in
+//! [`PERIOD`]; what is more is counted, and told with what standard error did not take. Guests have their own allowance
+//! (`limits.log`), plugins' faults a throttle of their own, and who asks for `debug` gets all of it.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tracing::callsite::Identifier;
+use tracing::level_filters::LevelFilter;
+use tracing::subscriber::Interest;
+use tracing::{Event, Level, Metadata};
+use tracing_subscriber::layer::{Context, Filter};
+
+use super::stderr::Stderr;
+
+/// Lines of one place in the code in a period.
+const BURST: u32 = 10;
+/// How long a period is.
+const PERIOD: Duration = Duration::from_secs(10);
+/// Where clients are answered.
+const SERVER: [&str; 2] = ["mcp_resource_host::server", "rmcp"];
+
+/// Lets so many lines of each place pass.
+#[derive(Debug)]
+pub(super) struct LogRate {
+    periods: Mutex<HashMap<Identifier, Period>>,
+    stderr: Stderr,
+}
+
+#[derive(Debug)]
+struct Period {
+    began: Instant,
+    lines: u32,
+}
+
+impl LogRate {
+    /// What it does not let pass is counted there.
+    pub(super) fn new(stderr: Stderr) -> Self {
+        Self { periods: Mutex::default(), stderr }
+    }
+
+    fn admits(&self, metadata: &Metadata<'_>, now: Instant) -> bool {
+        if *metadata.level() > Level::INFO || !SERVER.iter().any(|server| metadata.target().starts_with(server)) {
+            return true;
+        }
+        let mut periods = self.periods.lock().unwrap_or_else(PoisonError::into_inner);
+        let period = periods.entry(metadata.callsite()).or_insert(Period { began: now, lines: 0 });
+        if now.saturating_duration_since(period.began) >= PERIOD {
+            *period = Period { began: now, lines: 0 };
+        }
+        period.lines = period.lines.saturating_add(1);
+        period.lines <= BURST
+    }
+}
+
+impl<S> Filter<S> for LogRate {
+    fn enabled(&self, _: &Metadata<'_>, _: &Context<'_, S>) -> bool {
+        true
+    }
+
+    fn callsite_enabled(&self, _: &'static Metadata<'static>) -> Interest {
+        Interest::always()
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(LevelFilter::TRACE)
+    }
+
+    fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
+        let admits = self.admits(event.metadata(), Instant::now());
+        if !admits {
+            self.stderr.count_dropped();
+        }
+        admits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tracing_subscriber::Layer;
+    use tracing_subscriber::layer::SubscriberExt;
+
+    use super::*;
+
+    struct Count(Arc<AtomicUsize>);
+
+    impl<S: tracing::Subscriber> Layer<S> for Count {
+        fn on_event(&self, _: &Event<'_>, _: Context<'_, S>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How many lines pass of those that this logs.
+    fn passed(log: impl FnOnce()) -> usize {
+        let count = Arc::new(AtomicUsize::new(0));
+        let layer = Count(count.clone()).with_filter(LogRate::new(Stderr::start()));
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), log);
+        count.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn what_clients_cause_has_so_many_lines_for_each_place_in_the_code() {
+        let passed = passed(|| {
+            for _ in 0..1000 {
+                tracing::warn!(target: "mcp_resource_host::server::http", "a");
+                tracing::error!(target: "rmcp::transport", "b");
+            }
+        });
+        assert_eq!(passed, 20);
+    }
+
+    #[test]
+    fn what_others_log_and_what_was_asked_for_passes() {
+        let passed = passed(|| {
+            for _ in 0..100 {
+                tracing::error!(target: "mcp_resource_host::host::builder", "a");
+                tracing::warn!(target: "mcp_host::guest", "b");
+                tracing::debug!(target: "mcp_resource_host::server", "c");
+            }
+        });
+        assert_eq!(passed, 300);
+    }
+}

@@ -1,0 +1,305 @@
+//! Standard error: a bounded queue, and a thread of its own that writes it.
+//!
+//! Standard error may be a pipe that nobody reads, a terminal that was stopped, or a full disk. Whoever writes to it waits, or
+//! fails. So nobody but one thread does: everything that this process says there (the log, messages, panics, progress) is put
+//! into a queue of at most [`MAX_QUEUED`] bytes, which costs its writer a copy.
+//!
+//! - A server never waits for it: what finds no room is dropped and counted, and a line of the log says how much it was as soon
+//!   as something could be written again. A command for people waits instead, as commands do.
+//! - [`flush`](Stderr::flush) waits until everything is written, for as long as the caller wants to.
+//! - What cannot be written (a closed pipe, a full disk) is counted as dropped.
+//!
+//! Progress is drawn by the same thread, so that a line never lands in the middle of it.
+
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, Write};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use indicatif::{MultiProgress, ProgressBar};
+
+/// Bytes that may wait to be written.
+const MAX_QUEUED: usize = 1 << 20;
+/// What a queued item costs beside its text.
+const ITEM: usize = 64;
+/// Room for the line that says how much was dropped, which nothing else takes.
+const RESERVED: usize = 4 << 10;
+/// How often a spinner turns.
+const TICK: Duration = Duration::from_millis(100);
+/// How often it is told that lines are dropped, at most.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// This process's standard error. Clones are the same.
+#[derive(Clone, Debug)]
+pub(super) struct Stderr(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    /// Something was queued.
+    filled: Condvar,
+    /// Something was written.
+    written: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    items: VecDeque<Item>,
+    bytes: usize,
+    /// The thread has taken items that are not written yet.
+    is_writing: bool,
+    /// There is no thread.
+    is_threadless: bool,
+    /// What finds no room is dropped; otherwise its writer waits.
+    is_lossy: bool,
+    dropped_lines: u64,
+    dropped_bytes: u64,
+    last_spinner: u64,
+}
+
+#[derive(Debug)]
+enum Item {
+    Text(Vec<u8>),
+    /// A line of progress begins, with its number and its text.
+    Spin(u64, String),
+    Stop(u64),
+}
+
+impl Item {
+    fn cost(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len().saturating_add(ITEM),
+            Self::Spin(_, text) => text.len().saturating_add(ITEM),
+            Self::Stop(_) => ITEM,
+        }
+    }
+
+    /// Writes it at once.
+    fn write(&self) {
+        if let Self::Text(text) = self {
+            // Who cannot be told cannot be told that either.
+            let _ = io::stderr().write_all(text);
+        }
+    }
+}
+
+impl Stderr {
+    /// Starts the thread. If there can be none, everything is written at once, by whoever says it.
+    pub(super) fn start() -> Self {
+        let stderr = Self(Arc::default());
+        let shared = stderr.0.clone();
+        let started = thread::Builder::new().name(WRITER.to_owned()).spawn(move || shared.write_all());
+        stderr.0.queue().is_threadless = started.is_err();
+        stderr
+    }
+
+    /// From now on nobody waits for standard error: what finds no room is dropped.
+    pub(super) fn become_lossy(&self) {
+        self.0.queue().is_lossy = true;
+        self.0.written.notify_all();
+    }
+
+    /// Whether what finds no room is dropped.
+    pub(super) fn is_lossy(&self) -> bool {
+        self.0.queue().is_lossy
+    }
+
+    /// Counts a line that is not to be written.
+    pub(super) fn count_dropped(&self) {
+        let mut queue = self.0.queue();
+        queue.dropped_lines = queue.dropped_lines.saturating_add(1);
+    }
+
+    /// Writes that text, or has it written.
+    pub(super) fn write(&self, text: Vec<u8>) {
+        self.0.push(Item::Text(text));
+    }
+
+    /// Shows that something is under way, where that is drawn, until the result is dropped.
+    pub(super) fn spin(&self, text: String) -> Spinner {
+        let number = {
+            let mut queue = self.0.queue();
+            queue.last_spinner = queue.last_spinner.saturating_add(1);
+            queue.last_spinner
+        };
+        self.0.push(Item::Spin(number, text));
+        Spinner { stderr: self.clone(), number }
+    }
+
+    /// Waits until everything is written, but no longer than that.
+    pub(super) fn flush(&self, patience: Duration) {
+        let is_busy = |queue: &mut Queue| queue.is_writing || !queue.items.is_empty();
+        let queue = self.0.queue();
+        drop(self.0.written.wait_timeout_while(queue, patience, is_busy).unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// Something under way that is shown.
+#[derive(Debug)]
+pub(super) struct Spinner {
+    stderr: Stderr,
+    number: u64,
+}
+
+impl Drop for Spinner {
+    fn drop(&mut self) {
+        self.stderr.0.push(Item::Stop(self.number));
+    }
+}
+
+/// The name of the thread.
+const WRITER: &str = "stderr";
+
+fn is_writer() -> bool {
+    thread::current().name() == Some(WRITER)
+}
+
+impl Shared {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, item: Item) {
+        let most = if is_writer() { MAX_QUEUED.saturating_add(RESERVED) } else { MAX_QUEUED };
+        let cost = item.cost();
+        // There are no more spinners than components that are being compiled, and one that is not ended would turn for ever.
+        let is_text = matches!(item, Item::Text(_));
+        let is_full = |queue: &mut Queue| is_text && queue.bytes.saturating_add(cost) > most;
+        // A command waits, but no longer than until nothing else is queued. The writer must not wait for itself.
+        let must_wait = |queue: &mut Queue| !queue.is_lossy && !queue.items.is_empty() && is_full(queue);
+        let mut queue = self.queue();
+        if queue.is_threadless {
+            drop(queue);
+            return item.write();
+        }
+        if !is_writer() {
+            queue = self.written.wait_while(queue, must_wait).unwrap_or_else(PoisonError::into_inner);
+        }
+        if is_full(&mut queue) && (queue.is_lossy || !queue.items.is_empty()) {
+            return queue.drop_one(&item);
+        }
+        queue.bytes = queue.bytes.saturating_add(cost);
+        queue.items.push_back(item);
+        self.filled.notify_one();
+    }
+
+    /// What the thread does.
+    fn write_all(&self) {
+        let bars = MultiProgress::new();
+        let mut spinners = HashMap::new();
+        let mut told: Option<Instant> = None;
+        loop {
+            let mut has_written = false;
+            for item in self.take(!spinners.is_empty() && !bars.is_hidden()) {
+                let is_done = match &item {
+                    Item::Text(text) => bars.suspend(|| io::stderr().write_all(text)).is_ok(),
+                    Item::Spin(number, text) => {
+                        let bar = bars.add(ProgressBar::new_spinner().with_message(text.clone()));
+                        spinners.insert(*number, bar).is_none()
+                    }
+                    Item::Stop(number) => {
+                        spinners.remove(number).inspect(|bar: &ProgressBar| {
+                            bar.finish_and_clear();
+                            bars.remove(bar);
+                        });
+                        true
+                    }
+                };
+                has_written |= is_done;
+                if !is_done {
+                    self.queue().drop_one(&item);
+                }
+            }
+            spinners.values().for_each(ProgressBar::tick);
+            // What was dropped is told when there is room again, and not each time that there is a little.
+            if has_written && told.is_none_or(|told| told.elapsed() >= PERIOD) && self.warn_of_dropped() {
+                told = Some(Instant::now());
+            }
+        }
+    }
+
+    /// What is to be written, once there is something; also nothing, after a tick, if there is something that turns.
+    fn take(&self, is_turning: bool) -> VecDeque<Item> {
+        let mut queue = self.queue();
+        queue.is_writing = false;
+        self.written.notify_all();
+        let is_idle = |queue: &mut Queue| queue.items.is_empty();
+        queue = if is_turning {
+            self.filled.wait_timeout_while(queue, TICK, is_idle).unwrap_or_else(PoisonError::into_inner).0
+        } else {
+            self.filled.wait_while(queue, is_idle).unwrap_or_else(PoisonError::into_inner)
+        };
+        queue.is_writing = !queue.items.is_empty();
+        queue.bytes = 0;
+        std::mem::take(&mut queue.items)
+    }
+
+    fn warn_of_dropped(&self) -> bool {
+        let (lines, bytes) = {
+            let mut queue = self.queue();
+            (std::mem::take(&mut queue.dropped_lines), std::mem::take(&mut queue.dropped_bytes))
+        };
+        if lines > 0 {
+            tracing::warn!(
+                lines,
+                bytes,
+                "lines of the log were dropped: clients caused the same again and again, or standard error is not read fast enough"
+            );
+        }
+        lines > 0
+    }
+}
+
+impl Queue {
+    fn drop_one(&mut self, item: &Item) {
+        if let Item::Text(text) = item {
+            self.dropped_lines = self.dropped_lines.saturating_add(1);
+            self.dropped_bytes = self.dropped_bytes.saturating_add(text.len() as u64);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(length: usize) -> Item {
+        Item::Text(vec![b'x'; length])
+    }
+
+    #[test]
+    fn what_finds_no_room_is_dropped_and_counted() {
+        // Nobody writes: there is no thread.
+        let stderr = Stderr(Arc::default());
+        stderr.become_lossy();
+        for _ in 0..10 {
+            stderr.0.push(text(300 << 10));
+        }
+        let spinner = stderr.spin("compiling".to_owned());
+        drop(spinner);
+        let queue = stderr.0.queue();
+        assert_eq!((queue.items.len(), queue.dropped_lines, queue.dropped_bytes), (5, 7, 7 * 300 << 10));
+        assert!(queue.bytes <= MAX_QUEUED + 3 * ITEM);
+    }
+
+    #[test]
+    fn a_command_waits_for_room() {
+        let stderr = Stderr(Arc::default());
+        // Alone it may be larger than the queue.
+        stderr.0.push(text(MAX_QUEUED * 2));
+        let theirs = stderr.clone();
+        let waiting = thread::spawn(move || theirs.0.push(text(1)));
+        assert_eq!(stderr.0.take(false).len(), 1);
+        assert_eq!(stderr.0.take(false).len(), 1);
+        waiting.join().unwrap();
+    }
+
+    #[test]
+    fn flushing_ends_though_nobody_writes() {
+        let stderr = Stderr(Arc::default());
+        stderr.0.push(text(1));
+        stderr.flush(Duration::from_millis(1));
+        assert_eq!(stderr.0.queue().items.len(), 1);
+    }
+}

@@ -1,0 +1,84 @@
+//! A rate limit for a warning that repeats: at most one line in a period, with the number of those that were suppressed.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Decides which occurrences of a warning are logged. Each costs one short lock, whether it is logged or not.
+#[derive(Debug)]
+pub(super) struct Throttle {
+    period: Duration,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    logged: Option<Instant>,
+    suppressed: u64,
+}
+
+impl Throttle {
+    /// One line in that period.
+    pub(super) fn new(period: Duration) -> Self {
+        Self { period, state: Mutex::default() }
+    }
+
+    /// Records one more occurrence. If it is to be logged: how many were suppressed since the last one that was.
+    pub(super) fn record(&self) -> Option<u64> {
+        self.record_at(Instant::now())
+    }
+
+    /// Whether a line is due for what was suppressed, though nothing more occurred; if so, for how many.
+    pub(super) fn overdue(&self) -> Option<u64> {
+        self.overdue_at(Instant::now())
+    }
+
+    fn record_at(&self, now: Instant) -> Option<u64> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.logged.is_some_and(|logged| now.saturating_duration_since(logged) < self.period) {
+            state.suppressed = state.suppressed.saturating_add(1);
+            return None;
+        }
+        state.logged = Some(now);
+        Some(std::mem::take(&mut state.suppressed))
+    }
+
+    fn overdue_at(&self, now: Instant) -> Option<u64> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = state.logged.is_none_or(|logged| now.saturating_duration_since(logged) >= self.period);
+        if state.suppressed == 0 || !is_due {
+            return None;
+        }
+        state.logged = Some(now);
+        Some(std::mem::take(&mut state.suppressed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PERIOD: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn one_occurrence_in_a_period_is_logged_with_the_number_of_those_that_were_suppressed() {
+        let throttle = Throttle::new(PERIOD);
+        let start = Instant::now();
+        assert_eq!(throttle.record_at(start), Some(0));
+        assert_eq!(throttle.record_at(start), None);
+        assert_eq!(throttle.record_at(start + PERIOD / 2), None);
+        assert_eq!(throttle.record_at(start + PERIOD), Some(2));
+        assert_eq!(throttle.record_at(start + PERIOD * 2), Some(0));
+    }
+
+    #[test]
+    fn what_was_suppressed_is_due_when_the_period_is_over() {
+        let throttle = Throttle::new(PERIOD);
+        let start = Instant::now();
+        assert_eq!(throttle.overdue_at(start), None);
+        throttle.record_at(start);
+        throttle.record_at(start);
+        assert_eq!(throttle.overdue_at(start), None);
+        assert_eq!(throttle.overdue_at(start + PERIOD), Some(1));
+        assert_eq!(throttle.overdue_at(start + PERIOD * 2), None);
+    }
+}
