@@ -54,6 +54,7 @@ impl Serving {
     }
 
     /// How often it was replaced.
+    #[cfg(feature = "server")]
     pub(super) fn replaced(&self) -> u64 {
         *self.replaced.borrow()
     }

@@ -122,7 +122,7 @@ async fn what_is_hidden_is_neither_listed_below_its_parent_nor_completed() {
     let repo = repo();
     let config = ConfigFile::new()
         .plugin(Plugin::git("repo", repo.path()))
-        .rule(Rule::of("anonymous").allow(["**"]).deny(["**/.env", "git://repo/tree/main/deep/**"]))
+        .rule(Rule::of("anonymous").allow(["**"]).deny(["**/.env", "git://repo/tree/main/deep/*/**"]))
         .write();
     let path = config.path();
     let list = async |uri: &str| {

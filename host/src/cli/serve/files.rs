@@ -103,7 +103,7 @@ impl Files {
 
     /// Waits until one of them is another, and all have come to rest. Dropped before that, nothing is missed.
     pub(super) async fn changed(&mut self) {
-        let look_again = LookAgain(self.happened.clone());
+        let _look_again = LookAgain(self.happened.clone());
         loop {
             let is_polling = self.with(|watched| watched.is_polling).await.unwrap_or(true);
             let wait = if is_polling { POLL } else { Duration::MAX };
@@ -121,7 +121,6 @@ impl Files {
             }
         }
         self.rest().await;
-        std::mem::forget(look_again);
     }
 
     /// Waits until they are at rest, within bounds. What they are then is what they are compared with from now on.
@@ -159,7 +158,7 @@ fn lock(watched: &Mutex<Watched>) -> MutexGuard<'_, Watched> {
     watched.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Has the files looked at once more when it is dropped.
+/// Has the files looked at once more when it is dropped: once too often does no harm, and what was dropped halfway is made good.
 struct LookAgain(Arc<Notify>);
 
 impl Drop for LookAgain {

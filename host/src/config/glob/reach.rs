@@ -39,10 +39,10 @@ fn matches(glob: &str, segment: &str) -> bool {
         let mut next = vec![false; matched.len()];
         for (place, (&pattern, _)) in glob.iter().zip(&matched).enumerate().filter(|(_, (_, matched))| **matched) {
             let to = if pattern == '*' { place } else { place.saturating_add(1) };
-            if pattern == '*' || pattern == '?' || pattern == character {
-                if let Some(next) = next.get_mut(to) {
-                    *next = true;
-                }
+            if (pattern == '*' || pattern == '?' || pattern == character)
+                && let Some(next) = next.get_mut(to)
+            {
+                *next = true;
             }
         }
         close(&glob, &mut next);
