@@ -24,8 +24,8 @@ use std::fmt;
 
 use rmcp::ErrorData;
 use rmcp::model::{RequestId, ServerJsonRpcMessage};
-use serde::de::{Deserializer as _, IgnoredAny, SeqAccess, Visitor};
 use serde::Deserialize;
+use serde::de::{Deserializer as _, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::params::{self, Clipped, Malformed, Meta, Params, Text, present, without_position};
@@ -191,11 +191,7 @@ struct Elements<'a> {
     count: usize,
 }
 
-fn batch(
-    text: &str,
-    revision: Option<Revision>,
-    on: &[Extension],
-) -> Result<Vec<Result<Message, Refusal>>, Refusal> {
+fn batch(text: &str, revision: Option<Revision>, on: &[Extension]) -> Result<Vec<Result<Message, Refusal>>, Refusal> {
     let Elements { first, count } = elements(text).map_err(|error| Refusal::parse_error(&error))?;
     if !revision.is_some_and(Revision::has_batches) {
         let found =

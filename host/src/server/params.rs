@@ -26,10 +26,10 @@ use serde::Deserialize;
 use serde::de::IntoDeserializer as _;
 use serde_json::value::RawValue;
 
-pub(super) use self::bounded::{Clipped, Text, clip, present, without_position};
 use self::bounded::{Bounded, Member, Object, Objects};
-pub(super) use self::listen::Listen;
+pub(super) use self::bounded::{Clipped, Text, clip, present, without_position};
 use self::listen::Known;
+pub(super) use self::listen::Listen;
 use crate::config::Extension;
 use crate::uri::MAX_URI_LEN;
 
@@ -259,9 +259,7 @@ impl Members<'_> {
                  \"version\": string}}",
                 self.initialize(),
             ),
-            "resources/list" if sep_2093 => {
-                ("{\"uri\"?: string, \"cursor\"?: string}", self.page(self.uri))
-            }
+            "resources/list" if sep_2093 => ("{\"uri\"?: string, \"cursor\"?: string}", self.page(self.uri)),
             "resources/list" | "resources/templates/list" | "prompts/list" | "tools/list" => (PAGE, self.page(None)),
             "resources/read" | "resources/subscribe" | "resources/unsubscribe" => (RESOURCE, self.resource(None)),
             "resources/metadata" if sep_2093 => (RESOURCE, self.resource(None)),
@@ -303,11 +301,8 @@ impl Members<'_> {
         let _: Member<ClientCapabilities> = required("capabilities", self.capabilities)?;
         let Member::<Implementation>(client) = required("clientInfo", self.client_info)?;
         let Clipped::<MAX_VERSION>(version) = required("protocolVersion", self.protocol_version)?;
-        let client = Client {
-            name: client.name.0,
-            title: client.title.map(|Clipped(title)| title),
-            version: client.version.0,
-        };
+        let client =
+            Client { name: client.name.0, title: client.title.map(|Clipped(title)| title), version: client.version.0 };
         Ok(Params::Initialize(Box::new(Initialize { version, client })))
     }
 
@@ -390,7 +385,9 @@ impl Meta {
         Ok(Self {
             is_sound: true,
             version: version.map(|Clipped::<MAX_VERSION>(version)| version),
-            has_capabilities: meta.capabilities.is_some_and(|raw| bounded::required::<Member<ClientCapabilities>>(raw).is_ok()),
+            has_capabilities: meta
+                .capabilities
+                .is_some_and(|raw| bounded::required::<Member<ClientCapabilities>>(raw).is_ok()),
         })
     }
 }

@@ -11,9 +11,7 @@ use std::panic::AssertUnwindSafe;
 
 use futures::FutureExt;
 use rmcp::ErrorData;
-use rmcp::model::{
-    CompleteResult, CompletionInfo, CustomResult, RequestId, ServerJsonRpcMessage, ServerResult,
-};
+use rmcp::model::{CompleteResult, CompletionInfo, CustomResult, RequestId, ServerJsonRpcMessage, ServerResult};
 
 use super::error::to_rpc;
 use super::extensions;
@@ -65,7 +63,10 @@ impl Asked {
         }
         let Kind::Request { method, params, .. } = &message.kind else { return None };
         let asked = match (method.as_str(), params) {
-            ("resources/list" | "resources/templates/list" | "resources/read" | "completion/complete", Err(malformed)) => {
+            (
+                "resources/list" | "resources/templates/list" | "resources/read" | "completion/complete",
+                Err(malformed),
+            ) => {
                 return Some(Err(malformed.clone()));
             }
             ("resources/list", Ok(Params::Page { cursor, .. })) => Self::List(cursor.clone()),
@@ -75,7 +76,8 @@ impl Asked {
             // A session that was told that it may subscribe may go on when nothing is watched any more, which it knows.
             ("resources/subscribe" | "resources/unsubscribe", _) if revision.has_sessions() => return None,
             (method, _) if methods::has(host, revision, method) => return None,
-            (method, _) => Self::Unknown(method.to_owned()),
+            (method, Ok(_)) => Self::Unknown(method.to_owned()),
+            (_, Err(_)) => return None,
         };
         Some(Ok(asked))
     }

@@ -165,9 +165,7 @@ impl Orderly {
     /// Takes a line apart, for its messages to be looked at one by one.
     fn take_line(&mut self, line: Line) {
         let sent = match line {
-            Line::Text(text) => {
-                message::read(&text, self.opened.revision(), &self.host.config().server.extensions)
-            }
+            Line::Text(text) => message::read(&text, self.opened.revision(), &self.host.config().server.extensions),
             Line::TooLong => Err(Refusal::invalid(None, "the line is too long")),
         };
         match sent {

@@ -54,8 +54,7 @@ pub(in crate::server) fn look(
     message: &Message,
 ) -> Option<Result<Asked, Malformed>> {
     let Kind::Request { method, params, .. } = &message.kind else { return None };
-    let (sep_2093, directories) =
-        (on.contains(&Extension::Sep2093), on.contains(&Extension::Sep2640DirectoryRead));
+    let (sep_2093, directories) = (on.contains(&Extension::Sep2093), on.contains(&Extension::Sep2640DirectoryRead));
     let asked: fn(Params) -> Option<Asked> = match method.as_str() {
         "resources/list" if sep_2093 => |params| match params {
             Params::Page { uri, cursor } => Some(Asked::List(Below { uri, cursor })),

@@ -42,6 +42,7 @@ use super::sessions::Use;
 use super::standing::{self, PROTOCOL_VERSION};
 use crate::access::Principal;
 use crate::host::Host;
+use crate::server::client::Client;
 use crate::server::message::{self, Kind, Message, Refusal, Sent};
 use crate::server::methods;
 use crate::server::params::Malformed;
@@ -122,14 +123,14 @@ impl Posts {
             }
             return Ok(Admitted::Onward(None));
         };
-        let claim = claim(&self.host, &self.in_flight, session, message)?;
-        let session = session.and_then(|session| self.onward.sessions().using(session));
-        let client = session.as_ref().and_then(Use::client);
+        let used = session.and_then(|session| self.onward.sessions().using(session));
+        let client = used.as_ref().and_then(Use::client);
+        let claim = claim(&self.host, &self.in_flight, session.map(|session| (session, client)), message)?;
         if let Some(revision) = standing::revision(&parts.headers, message, client)
             && let Some(asked) = Asked::of(&self.host, revision, message)
         {
             let (id, who) = (id.clone(), who.clone());
-            return Ok(Admitted::Here(Box::new(Answering { id, asked, who, revision, session, claim })));
+            return Ok(Admitted::Here(Box::new(Answering { id, asked, who, revision, session: used, claim })));
         }
         if let Err(malformed) = params {
             parts.extensions.insert(malformed.clone());
@@ -233,7 +234,7 @@ fn revision(parts: &Parts) -> Revision {
 fn claim(
     host: &Host,
     in_flight: &InFlight,
-    session: Option<&str>,
+    session: Option<(&str, Option<&Client>)>,
     message: &Message,
 ) -> Result<Option<Claim>, (StatusCode, Refusal)> {
     let Kind::Request { id, method, params } = &message.kind else { return Ok(None) };
@@ -248,11 +249,12 @@ fn claim(
         }
         params.as_ref().map_err(|malformed| (StatusCode::OK, Refusal::malformed(id.clone(), malformed)))?;
     }
-    if method == "server/discover" && session.is_some() && !message.is_stateless() {
-        let error = methods::unknown(host, Revision::NEWEST_WITH_SESSIONS, method);
+    if let ("server/discover", Some((_, client)), false) = (method.as_str(), session, message.is_stateless()) {
+        let revision = client.map_or(Revision::NEWEST_WITH_SESSIONS, |client| client.revision);
+        let error = methods::unknown(host, revision, method);
         return Err((StatusCode::OK, Refusal { id: Some(id.clone()), error }));
     }
-    let claim = session.map(|session| {
+    let claim = session.map(|(session, _)| {
         in_flight.claim(session, id).ok_or_else(|| {
             let reason = format!("the id {id} is that of a request that has not been answered");
             (StatusCode::BAD_REQUEST, Refusal::invalid(Some(id.clone()), reason))

@@ -162,7 +162,12 @@ mod tests {
 
     use super::*;
 
-    async fn receive(all: &Bodies, connection: &Bodies, bytes: usize, limits: &HttpServerLimits) -> Result<Received, StatusCode> {
+    async fn receive(
+        all: &Bodies,
+        connection: &Bodies,
+        bytes: usize,
+        limits: &HttpServerLimits,
+    ) -> Result<Received, StatusCode> {
         let mut head = Request::new(()).into_parts().0;
         head.extensions.insert(connection.clone());
         all.receive(Body::from(vec![b' '; bytes]), &head, limits).await.map_err(|response| response.status())

@@ -28,7 +28,9 @@ use crate::host::Host;
 /// Why somebody may not ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 enum Refusal {
-    #[error("expected one `Host`, or `:authority`, of the form `host:port`; the request has none, several, or something else")]
+    #[error(
+        "expected one `Host`, or `:authority`, of the form `host:port`; the request has none, several, or something else"
+    )]
     NoHost,
     #[error("the `Host` of the request is none of this server's; `http.hosts` of its config can name more")]
     Host,
@@ -153,15 +155,38 @@ mod tests {
         let config = Http::default();
         assert_eq!(asked(&config, "/mcp", &[]), Err(Refusal::NoHost));
         for host in [
-            "", "a b", " ", ":80", "evil.example@localhost", "localhost@evil.example", "user:@localhost", "@localhost",
-            "localhost:80:80", "localhost:x", "localhost:+80", "localhost:65536", "localhost:8 0", "localhost/",
-            "localhost/evil.example", "localhost?x", "localhost#x", "localhost\\evil.example", "localhost,evil.example",
-            "http://localhost", "[::1", "%6cocalhost", "localhost%00.evil.example", "loc\talhost", "l\u{f6}calhost",
+            "",
+            "a b",
+            " ",
+            ":80",
+            "evil.example@localhost",
+            "localhost@evil.example",
+            "user:@localhost",
+            "@localhost",
+            "localhost:80:80",
+            "localhost:x",
+            "localhost:+80",
+            "localhost:65536",
+            "localhost:8 0",
+            "localhost/",
+            "localhost/evil.example",
+            "localhost?x",
+            "localhost#x",
+            "localhost\\evil.example",
+            "localhost,evil.example",
+            "http://localhost",
+            "[::1",
+            "%6cocalhost",
+            "localhost%00.evil.example",
+            "loc\talhost",
+            "l\u{f6}calhost",
         ] {
             assert_eq!(asked(&config, "/mcp", &[("host", host)]), Err(Refusal::NoHost), "{host:?}");
             assert_eq!(asked(&config, "http://localhost/mcp", &[("host", host)]), Err(Refusal::NoHost), "{host:?}");
         }
-        for host in ["::1", "[::1]x", "[::1]]", "[[::1]]", "]:", "[localhost]", "localhost..", ".localhost", "127.1", "1"] {
+        for host in
+            ["::1", "[::1]x", "[::1]]", "[[::1]]", "]:", "[localhost]", "localhost..", ".localhost", "127.1", "1"]
+        {
             assert!(asked(&config, "/mcp", &[("host", host)]).is_err(), "{host:?}");
         }
         for other in ["evil.example", "127.0.0.1", "localhost:81", "localhost"] {
@@ -173,7 +198,8 @@ mod tests {
         for uri in ["http://evil.example@localhost/mcp", "http://evil.example:80@localhost:80/mcp"] {
             assert_eq!(asked(&config, uri, &[]), Err(Refusal::NoHost), "{uri}");
         }
-        for host in ["localhost", "localhost:", "localhost.", "localhost.:80", "LOCALHOST:65535", "[::1]:80", "[0::1]"] {
+        for host in ["localhost", "localhost:", "localhost.", "localhost.:80", "LOCALHOST:65535", "[::1]:80", "[0::1]"]
+        {
             assert_eq!(asked(&config, "/mcp", &[("host", host)]), Ok(()), "{host}");
         }
         assert_eq!(asked(&config, "http://LocalHost:80/mcp", &[("host", "localhost:80")]), Ok(()));

@@ -161,7 +161,9 @@ mod tests {
     fn a_client_that_does_not_accept_both_kinds_of_answer_is_out_of_order() {
         let message =
             json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/list", "params": { "_meta": meta("2025-11-25") } });
-        let Ok(Sent::One(message)) = message::read(message.to_string().as_bytes(), None, &[]) else { panic!("{message}") };
+        let Ok(Sent::One(message)) = message::read(message.to_string().as_bytes(), None, &[]) else {
+            panic!("{message}")
+        };
         let mut headers = HeaderMap::new();
         headers.insert(PROTOCOL_VERSION, "2025-11-25".parse().unwrap());
         headers.insert("accept", "application/json".parse().unwrap());

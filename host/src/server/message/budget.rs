@@ -90,14 +90,17 @@ fn messages() -> Vec<Value> {
         "more": 1,
     });
     let params = [
-        ("initialize", json!({
-            "protocolVersion": "2025-11-25",
-            "capabilities": {
-                "experimental": { "x": { "y": [] } }, "extensions": { "x": {} }, "roots": { "listChanged": true },
-                "sampling": {}, "elicitation": {}, "more": 1,
-            },
-            "clientInfo": { "name": "n", "version": "1", "title": "t", "icons": [], "websiteUrl": "", "more": 1 },
-        })),
+        (
+            "initialize",
+            json!({
+                "protocolVersion": "2025-11-25",
+                "capabilities": {
+                    "experimental": { "x": { "y": [] } }, "extensions": { "x": {} }, "roots": { "listChanged": true },
+                    "sampling": {}, "elicitation": {}, "more": 1,
+                },
+                "clientInfo": { "name": "n", "version": "1", "title": "t", "icons": [], "websiteUrl": "", "more": 1 },
+            }),
+        ),
         ("ping", json!({})),
         ("server/discover", json!({})),
         ("resources/list", json!({ "uri": "a:b", "cursor": "c" })),
@@ -108,14 +111,20 @@ fn messages() -> Vec<Value> {
         ("skills/list", json!({ "cursor": "c" })),
         ("resources/subscribe", json!({ "uri": "a:b" })),
         ("resources/unsubscribe", json!({ "uri": "a:b" })),
-        ("subscriptions/listen", json!({
-            "notifications": { "resourcesListChanged": true, "resourceSubscriptions": ["a:b"], "more": 1 },
-        })),
-        ("completion/complete", json!({
-            "ref": { "type": "ref/resource", "uri": "a:{b}", "more": 1 },
-            "argument": { "name": "b", "value": "", "more": 1 },
-            "context": { "arguments": { "c": "d" }, "more": 1 },
-        })),
+        (
+            "subscriptions/listen",
+            json!({
+                "notifications": { "resourcesListChanged": true, "resourceSubscriptions": ["a:b"], "more": 1 },
+            }),
+        ),
+        (
+            "completion/complete",
+            json!({
+                "ref": { "type": "ref/resource", "uri": "a:{b}", "more": 1 },
+                "argument": { "name": "b", "value": "", "more": 1 },
+                "context": { "arguments": { "c": "d" }, "more": 1 },
+            }),
+        ),
         ("logging/setLevel", json!({ "level": "info" })),
         ("tools/list", json!({ "cursor": "c" })),
         ("tools/call", json!({ "name": "n", "arguments": { "x": 1 } })),
