@@ -188,7 +188,12 @@ impl Keyvalue {
     }
 
     async fn get_many(&self, bucket: Bucket, keys: Vec<String>) -> Result<Vec<Found>, StoreError> {
-        self.run(texts_size(&keys), |found: &Vec<Found>| found_size(found), move |database| store::get_many(database, &bucket, keys)).await
+        self.run(
+            texts_size(&keys),
+            |found: &Vec<Found>| found_size(found),
+            move |database| store::get_many(database, &bucket, keys),
+        )
+        .await
     }
 
     async fn set_many(&self, bucket: Bucket, entries: Vec<(String, Vec<u8>)>) -> Result<(), StoreError> {
