@@ -10,10 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tracing::callsite::Identifier;
-use tracing::level_filters::LevelFilter;
-use tracing::subscriber::Interest;
-use tracing::{Event, Level, Metadata};
-use tracing_subscriber::layer::{Context, Filter};
+use tracing::{Level, Metadata};
 
 use super::stderr::Stderr;
 
@@ -43,7 +40,16 @@ impl LogRate {
         Self { periods: Mutex::default(), stderr }
     }
 
-    fn admits(&self, metadata: &Metadata<'_>, now: Instant) -> bool {
+    /// Whether a line of that place is written. One that is not is counted.
+    pub(super) fn admits(&self, metadata: &Metadata<'_>) -> bool {
+        let admits = self.admits_at(metadata, Instant::now());
+        if !admits {
+            self.stderr.count_dropped();
+        }
+        admits
+    }
+
+    fn admits_at(&self, metadata: &Metadata<'_>, now: Instant) -> bool {
         if *metadata.level() > Level::INFO || !SERVER.iter().any(|server| metadata.target().starts_with(server)) {
             return true;
         }
@@ -57,50 +63,29 @@ impl LogRate {
     }
 }
 
-impl<S> Filter<S> for LogRate {
-    fn enabled(&self, _: &Metadata<'_>, _: &Context<'_, S>) -> bool {
-        true
-    }
-
-    fn callsite_enabled(&self, _: &'static Metadata<'static>) -> Interest {
-        Interest::always()
-    }
-
-    fn max_level_hint(&self) -> Option<LevelFilter> {
-        Some(LevelFilter::TRACE)
-    }
-
-    fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
-        let admits = self.admits(event.metadata(), Instant::now());
-        if !admits {
-            self.stderr.count_dropped();
-        }
-        admits
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use tracing::Event;
     use tracing_subscriber::Layer;
-    use tracing_subscriber::layer::SubscriberExt;
+    use tracing_subscriber::layer::{Context, SubscriberExt};
 
     use super::*;
 
-    struct Count(Arc<AtomicUsize>);
+    struct Count(LogRate, Arc<AtomicUsize>);
 
     impl<S: tracing::Subscriber> Layer<S> for Count {
-        fn on_event(&self, _: &Event<'_>, _: Context<'_, S>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
+        fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+            self.1.fetch_add(usize::from(self.0.admits(event.metadata())), Ordering::Relaxed);
         }
     }
 
     /// How many lines pass of those that this logs.
     fn passed(log: impl FnOnce()) -> usize {
         let count = Arc::new(AtomicUsize::new(0));
-        let layer = Count(count.clone()).with_filter(LogRate::new(Stderr::start()));
+        let layer = Count(LogRate::new(Stderr::start()), count.clone());
         tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), log);
         count.load(Ordering::Relaxed)
     }

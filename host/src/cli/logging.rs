@@ -3,8 +3,9 @@
 use std::io::{self, Write};
 
 use clap::ValueEnum;
+use tracing::Metadata;
 use tracing_subscriber::Layer;
-use tracing_subscriber::filter::{FilterExt, LevelFilter, Targets};
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -53,36 +54,46 @@ fn level(name: &str) -> Result<LevelFilter, String> {
 
 /// Starts logging.
 pub(super) fn start(filter: &Targets, format: Format, messages: &Messages) {
-    let writer = LogWriter { stderr: messages.writer().clone(), is_json: format == Format::Json };
+    let stderr = messages.writer().clone();
+    let writer = LogWriter { rate: LogRate::new(stderr.clone()), stderr, is_json: format == Format::Json };
     let layer = tracing_subscriber::fmt::layer().with_writer(writer);
     let layer = match format {
         Format::Text => layer.with_ansi(messages.is_coloured()).boxed(),
         Format::Json => layer.with_ansi(false).json().flatten_event(true).boxed(),
     };
     // It fails where this process has a logger already, which is then the one.
-    let filter = filter.clone().and(LogRate::new(messages.writer().clone()));
-    let _ = tracing_subscriber::registry().with(layer.with_filter(filter)).try_init();
+    let _ = tracing_subscriber::registry().with(layer.with_filter(filter.clone())).try_init();
 }
 
-/// Puts lines of the log, one at a time, into the queue of standard error.
-#[derive(Clone, Debug)]
+/// Puts lines of the log into the queue of standard error.
+#[derive(Debug)]
 struct LogWriter {
     stderr: Stderr,
+    rate: LogRate,
     is_json: bool,
 }
 
-impl<'w> MakeWriter<'w> for LogWriter {
-    type Writer = Self;
+/// One line, or none if it is one too many.
+struct Line<'w>(Option<&'w LogWriter>);
 
-    fn make_writer(&'w self) -> Self {
-        self.clone()
+impl<'w> MakeWriter<'w> for LogWriter {
+    type Writer = Line<'w>;
+
+    fn make_writer(&'w self) -> Line<'w> {
+        Line(Some(self))
+    }
+
+    fn make_writer_for(&'w self, metadata: &Metadata<'_>) -> Line<'w> {
+        Line(self.rate.admits(metadata).then_some(self))
     }
 }
 
-impl Write for LogWriter {
+impl Write for Line<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let text = String::from_utf8_lossy(bytes);
-        self.stderr.write(escape::log_line(&text, self.is_json).into_owned().into_bytes());
+        if let Some(log) = self.0 {
+            let text = String::from_utf8_lossy(bytes);
+            log.stderr.write(escape::log_line(&text, log.is_json).into_owned().into_bytes());
+        }
         Ok(bytes.len())
     }
 

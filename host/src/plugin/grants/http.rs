@@ -122,8 +122,9 @@ impl Http {
         };
         let mut ctx = WasiHttpCtx::new();
         // A guest that goes beyond it traps, so there is room for more headers than can be sent.
-        ctx.set_field_size_limit(headers.saturating_add(headers::MOST.saturating_mul(HEADER_OVERHEAD)));
-        InstanceHttp { ctx, hooks: Hooks(self.clone()), held: Held::new(headers) }
+        let most = headers.saturating_add(headers::MOST.saturating_mul(HEADER_OVERHEAD));
+        ctx.set_field_size_limit(most);
+        InstanceHttp { ctx, hooks: Hooks(self.clone()), held: Held::new(most) }
     }
 }
 

@@ -189,7 +189,12 @@ impl Keyvalue {
     }
 
     async fn get_many(&self, bucket: Bucket, keys: Vec<String>) -> Result<Vec<Found>, StoreError> {
-        self.run(texts_size(&keys), found_size, move |database| store::get_many(database, &bucket, keys)).await
+        self.run(
+            texts_size(&keys),
+            |found: &Vec<Found>| found_size(found),
+            move |database| store::get_many(database, &bucket, keys),
+        )
+        .await
     }
 
     async fn set_many(&self, bucket: Bucket, entries: Vec<(String, Vec<u8>)>) -> Result<(), StoreError> {
@@ -267,7 +272,7 @@ fn entries_size(entries: &[(String, Vec<u8>)]) -> usize {
     entries.iter().fold(0, |sum, entry| sum.saturating_add(entry_size(entry)))
 }
 
-fn found_size(found: &Vec<Found>) -> usize {
+fn found_size(found: &[Found]) -> usize {
     found.iter().flatten().fold(0, |sum, entry| sum.saturating_add(entry_size(entry)))
 }
 

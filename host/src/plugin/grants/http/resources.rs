@@ -9,10 +9,10 @@
 //! | kept | charged | released with |
 //! |---|---|---|
 //! | a field | its name and value, and [`FIELD`] | its `fields`, or the request that they became a part of |
-//! | method, scheme, authority and path of a request | their length, each at most `limits.http.headers` | the request |
+//! | method, scheme, authority and path of a request | their length, each at most `limits.http.headers` and 32 KiB, as fields are | the request |
 //! | the body of a request | [`BODY`], which bounds what may be written to it before it is sent | the request, or its answer |
 //! | an exchange | [`Held::exchange`]: the buffers of its connection, and its answer's headers | the answer, and its body |
-//! | trailers of an answer | `limits.http.headers`, until they are there | their future |
+//! | trailers of an answer | as an exchange, until they are there | their future |
 //! | trailers of a request | as fields | the instance |
 //!
 //! A handle itself counts with the table that it is in, whose memory is reserved whole (`limits.handles`).
@@ -48,12 +48,12 @@ pub(super) struct Held {
     reservations: HashMap<u32, Reservation>,
     /// What is kept until the instance ends.
     lasting: Option<Reservation>,
-    /// `limits.http.headers`: what is longer can be no part of a request.
+    /// The longest text, and the largest fields: more than can be sent, so that sending says what is too large.
     most_text: usize,
 }
 
 impl Held {
-    /// Nothing yet, of an instance whose requests have headers of so many bytes at most.
+    /// Nothing yet, of an instance whose texts and fields have so many bytes at most.
     pub(super) fn new(most_text: usize) -> Self {
         Self { reservations: HashMap::new(), lasting: None, most_text }
     }
