@@ -23,6 +23,7 @@ pub(crate) fn list(provider: &HttpCache, cursor: Option<&str>, limit: usize) -> 
         Some((walk, position)) => (Some(walk), Some(position)),
         None => (None, None),
     };
+    let others = listed_without_sitemaps(provider);
     let kept = walk.as_ref().and_then(|walk| walk.found(cache.store(), cache.now()));
     let is_kept = kept.is_some();
     let found = match kept {
@@ -32,7 +33,6 @@ pub(crate) fn list(provider: &HttpCache, cursor: Option<&str>, limit: usize) -> 
     if let Some(lost) = walk.as_ref().and_then(|walk| walk.lost(&found)) {
         return Err(unavailable(lost));
     }
-    let others = listed_without_sitemaps(provider);
     let mut paths: Vec<&str> = found.pages.lines().collect();
     paths.extend(others.iter().map(String::as_str));
     paths.extend(found.missing.iter().map(|missing| missing.path.as_str()));
