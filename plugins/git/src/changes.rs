@@ -23,7 +23,7 @@ const VERSION: &str = "1";
 const MOST_PATHS: usize = 1900;
 
 /// How many loose refs are read to tell whether any of them changed.
-const MOST_LOOSE: usize = 5000;
+const MOST_LOOSE: usize = 2000;
 
 /// What a token holds.
 #[derive(Debug, Clone, PartialEq, Eq)]

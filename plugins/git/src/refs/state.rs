@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 /// How many loose refs are read for it. Those behind them count by their names and by when their directory changed, which it
 /// does with every ref that git writes.
-const MAX_READ: usize = 5000;
+const MAX_READ: usize = 2000;
 
 impl Refs<'_> {
     /// A digest of all refs, of `HEAD` and its like, and of where the history is cut off. While it stays the same,

@@ -10,7 +10,8 @@ use crate::error::Result;
 use crate::repo::Repository;
 use crate::tree::{Entries, Entry, LONGEST};
 use bstr::{BStr, BString, ByteSlice};
-use gix_hash::oid;
+use gix_hash::{ObjectId, oid};
+use std::collections::HashSet;
 
 /// How many trees are opened in one walk. Git makes no trees without files, so most of so many are somebody's attempt to keep
 /// us busy.
@@ -30,6 +31,10 @@ pub(crate) struct Files<'r> {
     repository: &'r Repository,
     /// The trees from the root to where the walk is, each with the length of the path of its directory.
     trees: Vec<(Entries, usize)>,
+    /// The innermost directories that have had no file so far, by the number of trees on the way to them, and the trees that
+    /// turned out to have none at any depth: a bomb of directories is made of few trees that come again and again.
+    without_files: Vec<(usize, ObjectId)>,
+    barren: HashSet<ObjectId>,
     /// The path of the directory where the walk is: empty, or with a slash at the end.
     directory: BString,
     /// What of the path to begin behind lies below the directory where the walk is, as long as it is on the way there.
@@ -66,6 +71,8 @@ impl<'r> Files<'r> {
         Ok(Self {
             repository,
             trees,
+            without_files: Vec::new(),
+            barren: HashSet::new(),
             directory: BString::default(),
             behind: behind.map(ToOwned::to_owned),
             opened: 0,
@@ -80,6 +87,9 @@ impl<'r> Files<'r> {
     }
 
     fn next_file(&mut self) -> Result<Option<Found>> {
+        if self.is_paused {
+            return Ok(None);
+        }
         while let Some((entries, length)) = self.trees.last_mut() {
             self.directory.truncate(*length);
             let behind = self.behind.as_ref().map(|behind| behind.as_bstr()).unwrap_or_default();
@@ -88,6 +98,12 @@ impl<'r> Files<'r> {
                 self.behind.is_none() || on_the_way(name, is_tree) || comes_after(name, is_tree, behind)
             };
             let Some(entry) = entries.next_where(|name, mode| wanted(name, mode.is_tree()))? else {
+                if let Some((depth, tree)) = self.without_files.last().copied()
+                    && depth == self.trees.len()
+                {
+                    self.without_files.pop();
+                    self.barren.insert(tree);
+                }
                 self.trees.pop();
                 if !self.directory.is_empty() {
                     self.place = behind_all_in(&self.directory);
@@ -108,7 +124,11 @@ impl<'r> Files<'r> {
             if !entry.mode.is_tree() {
                 let path: BString = [self.directory.as_slice(), entry.name.as_slice()].concat().into();
                 self.place = path.clone();
+                self.without_files.clear();
                 return Ok(Some(Found { path, entry }));
+            }
+            if self.barren.contains(&entry.id) {
+                continue;
             }
             let path: BString = [self.directory.as_slice(), entry.name.as_slice()].concat().into();
             // The way to where the walk began is short, and must be gone.
@@ -122,6 +142,9 @@ impl<'r> Files<'r> {
                     self.directory = path;
                     self.directory.push(b'/');
                     self.trees.push((entries, self.directory.len()));
+                    if !on_the_way {
+                        self.without_files.push((self.trees.len(), entry.id));
+                    }
                 }
                 // It came as itself before: the walk is to begin behind it.
                 Err(_) if on_the_way => self.behind = None,
@@ -129,6 +152,7 @@ impl<'r> Files<'r> {
                     log::warn!("the directory {path:?} is listed as such, its files cannot be: {error}");
                     let found = Found { path, entry };
                     self.place = found.place();
+                    self.without_files.clear();
                     return Ok(Some(found));
                 }
             }

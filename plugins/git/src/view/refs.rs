@@ -12,9 +12,10 @@ use crate::view::text::{Text, line};
 use bstr::{BStr, BString, ByteSlice};
 use gix_hash::ObjectId;
 use mcp_provider::{Contents, Entry};
+use std::collections::HashMap;
 
 /// How many files of refs are read, and how many objects are looked at to tell tags from the rest.
-const MAX_READ: usize = 5000;
+const MAX_READ: usize = 2000;
 
 /// The path at which the refs go on.
 const NEXT: &str = "git/next";
@@ -28,14 +29,15 @@ pub(crate) fn read(repository: &Repository, after: Option<&BString>) -> Result<C
     {
         text.push(&format!("{} HEAD\n", head.id));
     }
+    let mut tags = Tags { repository, known: HashMap::new() };
     let behind = after.map(|after| after.as_bstr()).unwrap_or_default();
     let next = refs.behind(behind, |all| {
-        let (mut last, mut looked_at) = (BString::from(behind), 0_usize);
+        let mut last = BString::from(behind);
         while let Some(reference) = all.next() {
-            if all.loose_read() > MAX_READ || looked_at >= MAX_READ {
+            if all.loose_read() > MAX_READ || tags.known.len() >= MAX_READ {
                 return Ok(Some(last));
             }
-            if let Some(shown) = shown(repository, &refs, &reference, &mut looked_at) {
+            if let Some(shown) = shown(&refs, &reference, &mut tags) {
                 text.push(&shown);
                 if text.left_out() > 0 {
                     return Ok(Some(last));
@@ -59,7 +61,7 @@ pub(crate) fn stat() -> Entry {
 }
 
 /// The lines of a ref; none of what leads to no object. A tag that is damaged is shown without what it points to.
-fn shown(repository: &Repository, refs: &Refs<'_>, reference: &Reference, looked_at: &mut usize) -> Option<String> {
+fn shown(refs: &Refs<'_>, reference: &Reference, tags: &mut Tags<'_>) -> Option<String> {
     let found = match &reference.target {
         Target::Object(id) => Resolved { name: reference.name.clone(), id: *id, peeled: reference.peeled },
         Target::Symbolic(_) => refs.resolve(reference.name.as_ref()).unwrap_or_else(|error| {
@@ -72,10 +74,7 @@ fn shown(repository: &Repository, refs: &Refs<'_>, reference: &Reference, looked
     let peeled = match found.peeled {
         Some(peeled) => Some(peeled),
         None if reference.is_no_tag => None,
-        None => {
-            *looked_at = looked_at.saturating_add(1);
-            peeled(repository, found.id, reference.name.as_ref())
-        }
+        None => tags.peeled(found.id, reference.name.as_ref()),
     };
     if let Some(peeled) = peeled {
         lines.push_str(&format!("{peeled} {name}^{{}}\n"));
@@ -83,14 +82,22 @@ fn shown(repository: &Repository, refs: &Refs<'_>, reference: &Reference, looked
     Some(lines)
 }
 
-/// What a tag points to, where the object is one.
-fn peeled(repository: &Repository, id: ObjectId, name: &BStr) -> Option<ObjectId> {
-    match repository.peel(id, |_| {}) {
-        Ok((peeled, _)) => Some(peeled).filter(|peeled| *peeled != id),
-        Err(error) => {
-            let error = if matches!(error, Error::NotFound) { Error::Missing(id) } else { error };
-            log::warn!("what the ref {name} points to cannot be told: {error}");
-            None
-        }
+/// What the objects point to that were looked at, where they are tags: most refs are of a few objects.
+struct Tags<'r> {
+    repository: &'r Repository,
+    known: HashMap<ObjectId, Option<ObjectId>>,
+}
+
+impl Tags<'_> {
+    fn peeled(&mut self, id: ObjectId, name: &BStr) -> Option<ObjectId> {
+        let repository = self.repository;
+        *self.known.entry(id).or_insert_with(|| match repository.peel(id, |_| {}) {
+            Ok((peeled, _)) => Some(peeled).filter(|peeled| *peeled != id),
+            Err(error) => {
+                let error = if matches!(error, Error::NotFound) { Error::Missing(id) } else { error };
+                log::warn!("what the ref {name} points to cannot be told: {error}");
+                None
+            }
+        })
     }
 }

@@ -70,7 +70,7 @@ async fn a_hundred_thousand_refs_are_read_in_parts() {
     }
     writeln!(packed, "{tag} refs/tags/packed\n^{commit}").unwrap();
     fs::write(repo.path().join(".git/packed-refs"), packed).unwrap();
-    for n in 0..7000 {
+    for n in 0..3000 {
         repo.files().write(format!(".git/refs/tags/loose/{n:05}"), format!("{}\n", if n % 1000 == 0 { &tag } else { &commit }));
     }
     let config = served(&repo).write();
@@ -86,7 +86,7 @@ async fn a_hundred_thousand_refs_are_read_in_parts() {
     }
     let expected = String::from_utf8(repo.git(["show-ref", "--head", "--dereference"])).unwrap();
     assert!(all == expected, "{} of {} lines", all.lines().count(), expected.lines().count());
-    assert!((3..8).contains(&parts), "{parts}");
+    assert!((3..6).contains(&parts), "{parts}");
     // What goes by the refs still works beside so many.
     let completed = server.client().complete("git://repo/blob/{rev}/{+path}", ("rev", "loose/0001"), &[]).await.unwrap();
     assert_eq!(completed.values.len(), 10);

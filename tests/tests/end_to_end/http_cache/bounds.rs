@@ -14,7 +14,7 @@ fn sitemap(origin: &Origin, pages: usize) -> String {
 async fn a_sitemap_without_freshness_is_fetched_once_for_a_walk_and_all_of_it_is_listed() {
     let origin = Origin::http().await;
     origin.serve("/sitemap.xml", Reply::ok("application/xml", sitemap(&origin, 9000)));
-    let plugin = web(&[&origin]).config("sitemaps", vec![host(&origin)]).limit("http.rate", 3);
+    let plugin = web(&[&origin]).config("sitemaps", vec![host(&origin)]).limit("http", toml::Table::from_iter([("rate".to_owned(), 3.into())]));
     let config = ConfigFile::new().plugin(plugin).page_size(100).write();
     let listed = run(["list", "--json", "--config", config.path().to_str().unwrap()]).await.success().json();
     let uris: Vec<_> = listed["resources"].as_array().unwrap().iter().map(|found| found["uri"].as_str().unwrap()).collect();
@@ -30,7 +30,7 @@ async fn without_a_bucket_a_listing_that_cannot_go_on_says_so() {
         .config("plain-http", vec![host(&origin)])
         .config("sitemaps", vec![host(&origin)])
         .origin(&origin.origin())
-        .limit("http.rate", 3);
+        .limit("http", toml::Table::from_iter([("rate".to_owned(), 3.into())]));
     let config = ConfigFile::new().plugin(plugin).page_size(100).write();
     let server = Stdio::start(&config).await;
     let pages = server.client().pages().await;
