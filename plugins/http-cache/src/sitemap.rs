@@ -133,7 +133,9 @@ impl<'a> Collecting<'a> {
             };
             match named {
                 Named::Sitemap if url.ends_with(".gz") => packed = packed.saturating_add(1),
-                Named::Sitemap if further.len() < MOST_SITEMAPS => further.extend(Address::parse(&path, self.plain).ok()),
+                Named::Sitemap if further.len() < MOST_SITEMAPS => {
+                    further.extend(Address::parse(&path, self.plain).ok())
+                }
                 Named::Sitemap => left_out = left_out.saturating_add(1),
                 Named::Page => {
                     let length = path.len().saturating_add(1);
@@ -210,7 +212,8 @@ impl Own {
         let rest = self.beginnings.iter().find_map(|beginning| url.strip_prefix(beginning.as_str()))?;
         let mut parts = rest.split('%');
         let begins_with_hex = |part: &str| part.len() >= 2 && part.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
-        let is_valid = parts.next()?.bytes().all(is_plain) && parts.all(|part| begins_with_hex(part) && part.bytes().all(is_plain));
+        let is_valid = parts.next()?.bytes().all(is_plain)
+            && parts.all(|part| begins_with_hex(part) && part.bytes().all(is_plain));
         is_valid.then(|| [&self.authority, "/", rest].concat())
     }
 }
@@ -325,10 +328,22 @@ mod tests {
         let plain = PlainHosts::default();
         let sitemap = Address::parse("h.example/sitemap.xml", &plain).unwrap();
         let own = Own::new(&sitemap);
-        for url in ["https://h.example/", "http://h.example/a?b=c&d=(e)", "https://h.example//x/../y:@", "https://h.example/%e6%97%A5"] {
+        for url in [
+            "https://h.example/",
+            "http://h.example/a?b=c&d=(e)",
+            "https://h.example//x/../y:@",
+            "https://h.example/%e6%97%A5",
+        ] {
             assert_eq!(own.path(url), Address::from_url(url, &plain).map(|address| address.path()), "{url}");
         }
-        for url in ["https://h.example/%6", "https://h.example/%zz", "https://h.example/a#b", "https://h.example.evil/", "https://H.example/", "/x"] {
+        for url in [
+            "https://h.example/%6",
+            "https://h.example/%zz",
+            "https://h.example/a#b",
+            "https://h.example.evil/",
+            "https://H.example/",
+            "/x",
+        ] {
             assert_eq!(own.path(url), None, "{url}");
         }
     }
