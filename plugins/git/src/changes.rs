@@ -22,6 +22,9 @@ const VERSION: &str = "1";
 /// For how many paths a token has room, which may have 65536 bytes.
 const MOST_PATHS: usize = 1900;
 
+/// How many loose refs are read to tell whether any of them changed.
+const MOST_LOOSE: usize = 2000;
+
 /// What a token holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Token {
@@ -123,21 +126,28 @@ fn state(repository: &Repository, path: &str, revs: &mut HashMap<BString, Result
             }
         }
         // The tag, not only the commit that it points to: it is shown with it.
-        (Address::Commit { .. } | Address::Log { .. } | Address::Refs, Ok(Ids { id, .. })) => id.to_string(),
+        (Address::Commit { .. } | Address::Log { .. } | Address::Refs { .. }, Ok(Ids { id, .. })) => id.to_string(),
     }
 }
 
-/// What all refs stand for, however they are kept.
+/// What all refs stand for, however they are kept; where there are very many, as they are kept.
 fn refs_state(repository: &Repository) -> String {
     let refs = repository.refs();
-    let head = refs.resolve("HEAD".into()).map(|head| head.map(|head| head.id));
-    match (head, refs.list()) {
-        (Ok(head), Ok(list)) => {
-            let targets: Vec<_> = list.refs.iter().map(|reference| (&reference.name, &reference.target)).collect();
-            digest(&(head, targets)).to_string()
-        }
-        (Err(error), _) | (_, Err(error)) => error.to_string(),
-    }
+    let state = refs.resolve("HEAD".into()).and_then(|head| {
+        let mut hasher = DefaultHasher::new();
+        head.map(|head| head.id).hash(&mut hasher);
+        let is_whole = refs.behind("".into(), |all| {
+            while let Some(found) = all.next() {
+                (found.name, found.target).hash(&mut hasher);
+                if all.loose_read() > MOST_LOOSE {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        })?;
+        if is_whole { Ok(hasher.finish()) } else { refs.digest() }
+    });
+    state.map_or_else(|error| error.to_string(), |state| state.to_string())
 }
 
 fn ids(repository: &Repository, rev: &BStr) -> Result<Ids> {

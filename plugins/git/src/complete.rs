@@ -38,8 +38,8 @@ pub(crate) fn complete(
 /// The names of all revisions that have one: the default first, then branches, tags, and what is remote. Each stands
 /// for what it is shown as: a branch that a tag hides comes with `heads/` before it.
 fn revisions(repository: &Repository, settings: &Settings) -> Result<Vec<String>> {
-    let list = repository.refs().list()?;
-    let names: Vec<&str> = list.refs.iter().filter_map(|reference| reference.name.to_str().ok()).collect();
+    let names = repository.refs().names()?;
+    let names: Vec<&str> = names.iter().filter_map(|name| name.to_str().ok()).collect();
     let below = |prefix: &'static str| names.iter().filter_map(move |name| name.strip_prefix(prefix));
     let default = settings.default_rev().to_string();
     let mut revisions = vec![default.clone()];

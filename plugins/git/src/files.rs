@@ -8,13 +8,16 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
-/// Opens a regular file and tells its size; none where there is no such file.
+/// Opens a regular file and tells its size; none where there is no such file, or a directory.
 ///
 /// The kind is asked before the file is opened, because opening a pipe waits for its other end.
 pub(crate) fn open(path: &Path) -> Result<Option<(File, u64)>> {
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_file() => {}
-        Ok(_) => return Ok(None),
+        Ok(metadata) if metadata.is_dir() => return Ok(None),
+        Ok(_) => {
+            return Err(Error::corrupt(path.display(), "it is a pipe, a socket or a device, expected a regular file"));
+        }
         Err(error) if is_absent(&error) => return Ok(None),
         Err(error) => return Err(Error::io(path, error)),
     }
@@ -53,9 +56,16 @@ pub(crate) struct Listed {
 
 /// What is in a directory and has a name that is text, in no order; nothing where there is no such directory.
 pub(crate) fn list(path: &Path) -> Result<Vec<Listed>> {
+    let mut listed = Vec::new();
+    for_each(path, |file| listed.push(file))?;
+    Ok(listed)
+}
+
+/// Shows what is in a directory, as [`list`] has it.
+pub(crate) fn for_each(path: &Path, show: impl FnMut(Listed)) -> Result<()> {
     let entries = match fs::read_dir(path) {
         Ok(entries) => entries,
-        Err(error) if is_absent(&error) => return Ok(Vec::new()),
+        Err(error) if is_absent(&error) => return Ok(()),
         Err(error) => return Err(Error::io(path, error)),
     };
     // What cannot be told, or whose name is no text, is not of git's making.
@@ -64,7 +74,8 @@ pub(crate) fn list(path: &Path) -> Result<Vec<Listed>> {
         let is_directory = entry.file_type().ok()?.is_dir();
         Some(Listed { name: entry.file_name().into_string().ok()?, is_directory })
     });
-    Ok(listed.collect())
+    listed.for_each(show);
+    Ok(())
 }
 
 /// The path that something in a directory names. Steps back from a grant lead nowhere in a sandbox, even where they would
@@ -150,6 +161,6 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
-        assert!(open(&path).unwrap().is_none());
+        assert!(open(&path).err().unwrap().to_string().contains("expected a regular file"));
     }
 }

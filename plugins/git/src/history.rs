@@ -5,6 +5,10 @@
 //! commit that has at the path what one of its parents has is not shown and only that parent is followed; a commit that
 //! differs there from all its parents is shown, and all are followed. The path is one file or directory, taken as it
 //! stands; renames are not followed.
+//!
+//! A commit that cannot be read (too large, damaged, missing) is met like any other and costs itself: it comes with what
+//! is wrong ([`Commit::data`]), and what lies behind it is not followed. A tree that cannot be read differs from all others.
+//! What one answer goes through is bounded by [`MOST_COMMITS`] and [`MOST_BYTES`].
 
 use crate::error::{Error, Result};
 use crate::repo::Repository;
@@ -19,15 +23,18 @@ use std::rc::Rc;
 /// How many commits are gone through for one answer: with a path, most of them may not be shown.
 const MOST_COMMITS: usize = 50_000;
 
-/// How many parents a commit has at most: a few, and some hundred where somebody wanted to see what happens.
+/// How many bytes of commits are gone through for one answer, but for the last of them.
+const MOST_BYTES: usize = 64 * 1024 * 1024;
+
+/// How many parents of a commit are followed: a few there are, and some hundred where somebody wanted to see what happens.
 const MOST_PARENTS: usize = 1000;
 
 /// A commit of the history.
 pub(crate) struct Commit {
     /// Its id.
     pub(crate) id: ObjectId,
-    /// What it holds.
-    pub(crate) data: Rc<Vec<u8>>,
+    /// What it holds, or why that cannot be told.
+    pub(crate) data: Result<Rc<Vec<u8>>>,
 }
 
 /// What stands at the path in one commit.
@@ -35,7 +42,8 @@ type AtPath = Option<(EntryMode, ObjectId)>;
 
 /// What a commit is taken apart to, to go on from it.
 struct Node {
-    tree: ObjectId,
+    /// None where the commit cannot be read.
+    tree: Option<ObjectId>,
     parents: Vec<ObjectId>,
     date: i64,
 }
@@ -51,8 +59,12 @@ pub(crate) struct History<'r> {
     met: HashSet<ObjectId>,
     /// What is known of commits in the queue.
     nodes: HashMap<ObjectId, Node>,
-    at_path: HashMap<ObjectId, AtPath>,
+    at_path: HashMap<ObjectId, Option<AtPath>>,
     gone_through: usize,
+    /// How many bytes of commits were read.
+    read: usize,
+    /// Whether some of what lies behind the commits that came is not followed.
+    is_cut: bool,
 }
 
 impl<'r> History<'r> {
@@ -67,43 +79,45 @@ impl<'r> History<'r> {
             nodes: HashMap::new(),
             at_path: HashMap::new(),
             gone_through: 0,
+            read: 0,
+            is_cut: false,
         };
-        history.meet(commit)?;
+        // The one that was asked for must be there.
+        history.repository.odb.get(&commit, Kind::Commit)?;
+        history.meet(commit);
         Ok(history)
     }
 
     /// Whether there are commits behind those that came so far. With a path, none of them need have changed what stands
-    /// there. It also ends before them when [`MOST_COMMITS`] were gone through.
+    /// there. It also ends before them when as much was gone through as is for one answer.
     pub(crate) fn goes_on(&self) -> bool {
-        !self.queue.is_empty()
+        !self.queue.is_empty() || self.is_cut
     }
 
-    fn next_commit(&mut self) -> Result<Option<Commit>> {
+    fn next_commit(&mut self) -> Option<Commit> {
         while self.gone_through < MOST_COMMITS
+            && self.read < MOST_BYTES
             && let Some((_, _, id)) = self.queue.pop()
         {
             self.gone_through = self.gone_through.saturating_add(1);
             let Some(node) = self.nodes.remove(&id) else { continue };
-            let (shown, parents) = self.simplified(id, &node)?;
+            let (shown, parents) = self.simplified(id, &node);
             for parent in parents {
-                self.meet(parent)?;
+                self.meet(parent);
             }
             if shown {
-                let data = self.repository.odb.get(&id, Kind::Commit)?;
-                return Ok(Some(Commit { id, data }));
+                return Some(Commit { id, data: self.repository.odb.get(&id, Kind::Commit) });
             }
         }
-        Ok(None)
+        None
     }
 
     /// Whether a commit is shown, and which of its parents are followed.
-    fn simplified(&mut self, id: ObjectId, node: &Node) -> Result<(bool, Vec<ObjectId>)> {
-        if self.path.is_none() {
-            return Ok((true, node.parents.clone()));
-        }
+    fn simplified(&mut self, id: ObjectId, node: &Node) -> (bool, Vec<ObjectId>) {
+        let (Some(tree), true) = (node.tree, self.path.is_some()) else { return (true, node.parents.clone()) };
         let here = match self.at_path.remove(&id) {
             Some(here) => here,
-            None => self.look_up(node.tree)?,
+            None => self.look_up(tree),
         };
         for parent in &node.parents {
             let there = match self.at_path.get(parent) {
@@ -111,9 +125,9 @@ impl<'r> History<'r> {
                 None => {
                     let tree = match self.nodes.get(parent) {
                         Some(node) => node.tree,
-                        None => self.node(parent)?.tree,
+                        None => self.node(parent).ok().and_then(|node| node.tree),
                     };
-                    let there = self.look_up(tree)?;
+                    let there = tree.and_then(|tree| self.look_up(tree));
                     // Unless the parent was gone through before its child, which odd dates can bring about.
                     if !self.met.contains(parent) || self.nodes.contains_key(parent) {
                         self.at_path.insert(*parent, there);
@@ -121,46 +135,56 @@ impl<'r> History<'r> {
                     there
                 }
             };
-            if here == there {
-                return Ok((false, vec![*parent]));
+            if here.is_some() && here == there {
+                return (false, vec![*parent]);
             }
         }
-        Ok((here.is_some() || !node.parents.is_empty(), node.parents.clone()))
+        (here.is_none_or(|here| here.is_some()) || !node.parents.is_empty(), node.parents.clone())
     }
 
-    fn look_up(&self, tree: ObjectId) -> Result<AtPath> {
+    /// What stands at the path; none where that cannot be told.
+    fn look_up(&self, tree: ObjectId) -> Option<AtPath> {
         let path = self.path.as_ref().map(|path| path.as_bstr()).unwrap_or_default();
-        Ok(self.repository.entry(tree, path)?.map(|entry| (entry.mode, entry.id)))
+        match self.repository.entry(tree, path) {
+            Ok(entry) => Some(entry.map(|entry| (entry.mode, entry.id))),
+            Err(error) => {
+                log::warn!("what stands at {path:?} in the tree {tree} cannot be told: {error}");
+                None
+            }
+        }
     }
 
     /// Puts a commit into the queue, the first time that it is met.
-    fn meet(&mut self, id: ObjectId) -> Result<()> {
+    fn meet(&mut self, id: ObjectId) {
         if self.met.insert(id) {
-            let node = self.node(&id)?;
+            let node = self.node(&id).unwrap_or_else(|error| {
+                log::warn!("a history is cut off: {error}");
+                self.is_cut = true;
+                Node { tree: None, parents: Vec::new(), date: i64::MIN }
+            });
             self.queue.push((node.date, Reverse(self.met.len()), id));
             self.nodes.insert(id, node);
         }
-        Ok(())
     }
 
-    fn node(&self, id: &oid) -> Result<Node> {
+    fn node(&mut self, id: &oid) -> Result<Node> {
         let data = self.repository.odb.get(id, Kind::Commit)?;
+        self.read = self.read.saturating_add(data.len());
         let commit = decode(&data, id, self.repository.hash())?;
         // A commit whose date cannot be told is as old as can be, as for git.
         let date = commit.committer().map(|committer| committer.seconds()).unwrap_or_default();
-        if commit.parents.len() > MOST_PARENTS {
-            return Err(Error::corrupt(format!("commit {id}"), format!("it has more than {MOST_PARENTS} parents")));
-        }
-        let parents = if self.shallow.contains(id) { Vec::new() } else { commit.parents().collect() };
-        Ok(Node { tree: commit.tree(), parents, date })
+        self.is_cut |= commit.parents.len() > MOST_PARENTS;
+        let parents =
+            if self.shallow.contains(id) { Vec::new() } else { commit.parents().take(MOST_PARENTS).collect() };
+        Ok(Node { tree: Some(commit.tree()), parents, date })
     }
 }
 
 impl Iterator for History<'_> {
-    type Item = Result<Commit>;
+    type Item = Commit;
 
-    fn next(&mut self) -> Option<Self::Item> {
-        self.next_commit().transpose()
+    fn next(&mut self) -> Option<Commit> {
+        self.next_commit()
     }
 }
 

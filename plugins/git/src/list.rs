@@ -1,7 +1,8 @@
 //! Listings: all files of the default revision, and what is in a directory.
 //!
 //! A page begins behind the path that its cursor is, so it costs what it holds, wherever it begins. An entry that is
-//! gone in the meantime changes nothing about that.
+//! gone in the meantime changes nothing about that. It ends early, and may be empty, where directories without files go on
+//! for long.
 
 use crate::error::{Error, Result};
 use crate::present;
@@ -26,12 +27,16 @@ pub(crate) fn default_files(
     let Some(tree) = default_tree(repository, settings)? else { return Ok(Page::default()) };
     let rev = settings.default_rev();
     let resolved = repository.rev(rev.as_ref())?;
-    let files = Files::new(repository, &tree, behind.as_ref().map(|path| path.as_bstr()))?;
-    page(files, limit, |file| {
+    let mut files = Files::new(repository, &tree, behind.as_ref().map(|path| path.as_bstr()))?;
+    let mut page = page(files.by_ref(), limit, |file| {
         let size = present::size_in_listing(&repository.odb, &file.entry);
         let entry = present::entry(rev.as_ref(), &resolved, file.path.as_ref(), &file.entry, size);
-        (entry, path::encode(&file.path))
-    })
+        (entry, path::encode(file.place()))
+    })?;
+    if let Some(place) = files.place() {
+        page.next_cursor = Some(path::encode(place));
+    }
+    Ok(page)
 }
 
 /// What is in a directory, in git's order.

@@ -6,7 +6,7 @@
 //! | `tree/{rev}` and `tree/{rev}/{+path}` | a directory |
 //! | `commit/{rev}` | a commit with its diff |
 //! | `log/{rev}{?path,limit}` | the history of a revision, or of what of it touched a path |
-//! | `refs` | all branches and tags |
+//! | `refs{?after}` | all branches and tags, or those behind one |
 //!
 //! A revision is one segment, so the slashes of a branch's name are percent-encoded; those of a file's path are not.
 
@@ -60,7 +60,10 @@ pub(crate) enum Address {
         limit: usize,
     },
     /// All refs.
-    Refs,
+    Refs {
+        /// Those behind this one only.
+        after: Option<BString>,
+    },
 }
 
 impl Address {
@@ -87,7 +90,10 @@ impl Address {
                 let (path, limit) = log_query(query.unwrap_or_default())?;
                 return Ok(Self::Log { rev, path, limit });
             }
-            "refs" if rest.is_empty() && location == family => Self::Refs,
+            "refs" if rest.is_empty() && location == family => {
+                let after = query.map(refs_query).transpose()?;
+                return Ok(Self::Refs { after });
+            }
             _ => return Err(Failure::invalid(format!("expected {BLOB}, {TREE}, {COMMIT}, {LOG} or refs"))),
         };
         match query {
@@ -102,7 +108,7 @@ impl Address {
             Self::Blob { rev, .. } | Self::Tree { rev, .. } | Self::Commit { rev } | Self::Log { rev, .. } => {
                 Some(rev.as_bstr())
             }
-            Self::Refs => None,
+            Self::Refs { .. } => None,
         }
     }
 }
@@ -146,6 +152,17 @@ fn log_query(query: &str) -> Result<(Option<BString>, usize)> {
     Ok((path, limit))
 }
 
+/// The path of the refs behind one.
+pub(crate) fn refs_after(name: &BStr) -> String {
+    format!("refs?after={}", path::encode_segment(name).replace('&', "%26").replace('=', "%3D"))
+}
+
+fn refs_query(query: &str) -> Result<BString> {
+    let after = query.strip_prefix("after=").filter(|after| !after.contains(['&', '=']));
+    let after = after.ok_or_else(|| Failure::invalid("expected `after=` and the full name of a ref in the query"))?;
+    Ok(path::decode_segment_bytes(&after.replace('/', "%2F"))?.into())
+}
+
 /// The path in a query. There, its slashes may be percent-encoded.
 fn names(value: &str) -> Result<BString> {
     let names = value.split('/').map(path::decode_segment_bytes).collect::<Result<Vec<_>>>()?.join(&b'/');
@@ -175,7 +192,11 @@ mod tests {
         for path in ["log/feature%2Fx?path=a%20b%2Fc&limit=3", "log/feature%2Fx?limit=3&path=a%20b/c/"] {
             assert_eq!(parse(path), Address::Log { rev: rev.clone(), path: Some("a b/c".into()), limit: 3 }, "{path}");
         }
-        assert_eq!(parse("refs"), Address::Refs);
+        assert_eq!(parse("refs"), Address::Refs { after: None });
+        for path in ["refs?after=refs%2Fheads%2Fa%20b", "refs?after=refs/heads/a%20b"] {
+            assert_eq!(parse(path), Address::Refs { after: Some("refs/heads/a b".into()) }, "{path}");
+        }
+        assert_eq!(parse(&refs_after("refs/heads/=&é".into())), Address::Refs { after: Some("refs/heads/=&é".into()) });
     }
 
     #[test]
@@ -192,7 +213,17 @@ mod tests {
         {
             assert!(invalid(path), "{path:?}");
         }
-        for path in ["refs/", "refs/heads", "commit/feature/x", "log/feature/x", "blob//a", "tags/v1", "refs?x=1"] {
+        for path in [
+            "refs/",
+            "refs/heads",
+            "commit/feature/x",
+            "log/feature/x",
+            "blob//a",
+            "tags/v1",
+            "refs?x=1",
+            "refs?",
+            "refs?after=a&b=c",
+        ] {
             assert!(invalid(path), "{path:?}");
         }
         for path in

@@ -151,7 +151,8 @@ fn canonical_host(host: &str) -> Option<String> {
         return None;
     }
     let last = name.rsplit('.').next().unwrap_or_default();
-    let is_hexadecimal = last.strip_prefix("0x").is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    let is_hexadecimal =
+        last.strip_prefix("0x").is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
     let is_number = is_hexadecimal || last.bytes().all(|byte| byte.is_ascii_digit());
     if is_number && name.parse::<Ipv4Addr>().is_err() {
         return None;
@@ -223,7 +224,16 @@ mod tests {
             assert!(said.contains(&format!("expected `{canonical}`")), "{path}: {said}");
             assert_eq!(Address::of_resource(canonical, &plain()).unwrap().path(), canonical);
         }
-        for path in ["docs.rs:/a", "docs.rs:+80/a", "docs.rs:0/a", "docs.rs../a", "127.1/a", "2130706433/a", "0x7f.1/a", "a.0x7f/"] {
+        for path in [
+            "docs.rs:/a",
+            "docs.rs:+80/a",
+            "docs.rs:0/a",
+            "docs.rs../a",
+            "127.1/a",
+            "2130706433/a",
+            "0x7f.1/a",
+            "a.0x7f/",
+        ] {
             assert!(Address::of_resource(path, &plain()).is_err(), "{path}");
         }
         // What stands behind the host is the origin's affair: two slashes are two.

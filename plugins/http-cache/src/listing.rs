@@ -1,26 +1,73 @@
 //! What is listed: pages that are kept, seeds, and the pages of sitemaps, in order of path.
 //!
-//! Listing asks no origin but for sitemaps. What is kept of a page fills its entry; of others, only the place is known.
+//! Listing asks no origin but for sitemaps, once for each walk from the first page to the last ([`snapshot`]). What is kept of a
+//! page fills its entry; of others, only the place is known. A sitemap that could not be read when a walk began is listed
+//! itself, and `http-cache/missing` in its `_meta` says what is not there. One that is lost on the way (which needs a store
+//! that keeps no snapshot) fails the page as unavailable, so that a walk which ends has had all of it.
 
 use crate::HttpCache;
 use crate::address::Address;
 use crate::cache::head::Head;
 use crate::cache::shelf;
 use crate::present;
-use crate::sitemap;
-use mcp_provider::{Entry, Page, Result, keyset};
+use crate::sitemap::{self, Found, Missing};
+use crate::snapshot::{self, Walk};
+use mcp_provider::{Entry, Failure, Page, Result, Retry, keyset};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// One page of the listing.
 pub(crate) fn list(provider: &HttpCache, cursor: Option<&str>, limit: usize) -> Result<Page> {
     let HttpCache { cache, settings } = provider;
-    let mut paths = listed_without_sitemaps(provider);
-    paths.extend(sitemap::pages(cache, &settings.sitemaps, &settings.plain, cache.deadline()));
-    let page = keyset::page(paths, cursor, limit, String::as_str)?;
-    let on_page: Vec<&str> = page.items.iter().map(String::as_str).collect();
-    let heads = shelf::heads(cache.store(), &on_page);
-    let entries = on_page.iter().zip(heads).filter_map(|(path, head)| entry(provider, path, head)).collect();
-    Ok(Page { entries, next_cursor: page.next_cursor })
+    let (walk, position) = match cursor.map(Walk::parse).transpose()? {
+        Some((walk, position)) => (Some(walk), Some(position)),
+        None => (None, None),
+    };
+    let others = listed_without_sitemaps(provider);
+    let kept = walk.as_ref().and_then(|walk| walk.found(cache.store(), cache.now()));
+    let is_kept = kept.is_some();
+    let found = match kept {
+        Some(found) => found,
+        None => sitemap::collect(cache, &settings.sitemaps, &settings.plain, cache.deadline()),
+    };
+    if let Some(lost) = walk.as_ref().and_then(|walk| walk.lost(&found)) {
+        return Err(unavailable(lost));
+    }
+    let mut paths: Vec<&str> = found.pages.lines().collect();
+    paths.extend(others.iter().map(String::as_str));
+    paths.extend(found.missing.iter().map(|missing| missing.path.as_str()));
+    paths.sort();
+    paths.dedup();
+    let page = keyset::page(paths, position, limit, |path| path)?;
+    let heads = shelf::heads(cache.store(), &page.items);
+    let entries = page.items.iter().zip(heads).filter_map(|(path, head)| {
+        let entry = entry(provider, path, head)?;
+        let missing = found.missing.iter().find(|missing| missing.path == *path);
+        Some(match missing {
+            Some(missing) => present::missing(entry, &missing.reason),
+            None => entry,
+        })
+    });
+    let entries = entries.collect();
+    let next_cursor = page.next_cursor.map(|position| {
+        let walk = walk.filter(|_| is_kept).unwrap_or_else(|| begin(provider, &found));
+        format!("{walk}:{position}")
+    });
+    Ok(Page { entries, next_cursor })
+}
+
+/// The walk whose first page needs a second.
+fn begin(provider: &HttpCache, found: &Found) -> Walk {
+    let HttpCache { cache, settings } = provider;
+    let is_to_keep = !settings.sitemaps.is_empty();
+    let kept = Some(found).filter(|_| is_to_keep).and_then(|found| snapshot::keep(cache.store(), found, cache.now()));
+    Walk::new(kept, found)
+}
+
+fn unavailable(lost: &Missing) -> Failure {
+    let reason = format!("the listing cannot go on: of the sitemap {}: {}", lost.path, lost.reason);
+    let retry = Retry::new(reason);
+    lost.after.map_or(retry.clone(), |after| retry.after(Duration::from_secs(after))).into()
 }
 
 /// The paths of the listing that are known without asking anybody.
@@ -31,8 +78,8 @@ pub(crate) fn listed_without_sitemaps(provider: &HttpCache) -> BTreeSet<String> 
 
 fn entry(provider: &HttpCache, path: &str, head: Option<Head>) -> Option<Entry> {
     let HttpCache { cache, settings } = provider;
-    // What an earlier config kept may be no address today.
-    let address = Address::parse(path, &settings.plain).ok()?;
+    // What an earlier config or version kept may be no address today.
+    let address = Address::of_resource(path, &settings.plain).ok()?;
     let head = head.or_else(|| if settings.seeds.contains(&address) { cache.kept(&address) } else { None });
     let known = head.and_then(|head| {
         let ttl = head.response.ttl(cache.now());

@@ -21,6 +21,15 @@ const URL: &str = "http-cache/url";
 /// Only a part of it is here as Markdown.
 const CUT: &str = "http-cache/cut";
 
+/// Of a sitemap: what of it is not listed, and why.
+const MISSING: &str = "http-cache/missing";
+
+/// A sitemap of which not all pages are listed.
+pub(crate) fn missing(entry: Entry, reason: &str) -> Entry {
+    let entry = if entry.title.is_none() { entry.title("A sitemap of which not all pages are listed") } else { entry };
+    entry.meta(MISSING, reason)
+}
+
 /// A page of which nothing is known but where it is.
 pub(crate) fn unknown(address: &Address) -> Entry {
     Entry::new(address.path(), address.name()).subscribable()

@@ -1,104 +1,259 @@
 //! Sitemaps: the pages that a site names itself (the protocol of sitemaps.org).
 //!
-//! A sitemap is a page like any other: fetched through the cache, and no oftener than its freshness asks for, but by calls that
-//! come at the same time. An index leads to
-//! further ones, in one step. Only pages of the sitemap's own host count, as the protocol has it; packed sitemaps are passed
-//! over. One that cannot be had is passed over, too: the listing has the rest.
+//! A sitemap is a page like any other: fetched through the cache, and no oftener than its freshness asks for. They are read when a
+//! walk through the listing begins ([`snapshot`](crate::snapshot)). An index leads to further ones, in one step. Only pages of
+//! the sitemap's own host count, as the protocol has it.
+//!
+//! What of a sitemap could not be read is told ([`Missing`]), and never fails the rest: one that cannot be had, is broken,
+//! packed or none, and what goes beyond [`MOST_SITEMAPS`], [`MOST_XML`], [`MOST_PAGES`] or [`MOST_PATHS`].
 
 use crate::address::Address;
 use crate::cache::{Cache, Want};
-use crate::settings::PlainHosts;
-use mcp_provider::log;
+use crate::settings::{LONGEST, PlainHosts};
+use mcp_provider::{Failure, log};
 use quick_xml::Reader;
 use quick_xml::events::{BytesRef, Event};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// How many sitemaps are read for one listing.
 const MOST_SITEMAPS: usize = 16;
+/// How many bytes of sitemaps are read for one listing, but for the last of them.
+const MOST_XML: usize = 12 * 1024 * 1024;
 /// How many pages they name together; the protocol allows as many in one.
 const MOST_PAGES: usize = 50_000;
-/// The longest URL in a sitemap.
-const LONGEST: usize = 2048;
+/// How many URLs of a sitemap are taken apart: those of other hosts, and what is oddly written.
+const MOST_ODD: usize = 10_000;
+/// How many bytes the paths of these pages have together.
+const MOST_PATHS: usize = 6 * 1024 * 1024;
+/// How many sitemaps are told to be missing; of those behind them, that there are some.
+const MOST_MISSING: usize = 20;
+/// How many characters of the reason are told.
+const MOST_REASON: usize = 300;
 
-/// The paths of the pages that sitemaps name.
-pub(crate) fn pages(cache: &Cache, sitemaps: &[Address], plain: &PlainHosts, deadline: SystemTime) -> BTreeSet<String> {
-    let mut pages = BTreeSet::new();
-    let mut ahead: Vec<(Address, bool)> = sitemaps.iter().rev().map(|sitemap| (sitemap.clone(), true)).collect();
-    let mut read = 0_usize;
-    while let Some((sitemap, may_lead_on)) = ahead.pop() {
-        if read >= MOST_SITEMAPS {
-            log::warn!("{} and {} more sitemaps are left out", sitemap.url(), ahead.len());
-            break;
+/// What sitemaps name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// The paths of the pages, sorted, one a line.
+    pub(crate) pages: String,
+    /// Which sitemaps are not in it, or not wholly.
+    pub(crate) missing: Vec<Missing>,
+    /// Whether all of the sitemaps may be kept.
+    pub(crate) may_be_kept: bool,
+}
+
+/// A sitemap of which not all pages are listed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Missing {
+    /// Its path.
+    pub(crate) path: String,
+    /// What is missing, and why.
+    pub(crate) reason: String,
+    /// For how many seconds its origin wants to be left alone, where it says so.
+    pub(crate) after: Option<u64>,
+}
+
+/// Reads sitemaps.
+pub(crate) fn collect(cache: &Cache, sitemaps: &[Address], plain: &PlainHosts, deadline: SystemTime) -> Found {
+    let ahead = sitemaps.iter().rev().map(|sitemap| (sitemap.clone(), true)).collect();
+    let mut collecting = Collecting { ahead, ..Collecting::new(plain) };
+    while let Some((sitemap, may_lead_on)) = collecting.ahead.pop() {
+        if collecting.sitemaps >= MOST_SITEMAPS || collecting.xml >= MOST_XML {
+            collecting.miss(
+                &sitemap,
+                format!("no more than {MOST_SITEMAPS} sitemaps of {MOST_XML} bytes are read"),
+                None,
+            );
+            continue;
         }
-        read = read.saturating_add(1);
-        let page = match cache.fetch(&sitemap, Want::Body, deadline) {
-            Ok(page) => page,
+        collecting.sitemaps = collecting.sitemaps.saturating_add(1);
+        match cache.fetch(&sitemap, Want::Body, deadline) {
+            Ok(page) => {
+                collecting.may_be_kept &= page.response.is_storable();
+                collecting.xml = collecting.xml.saturating_add(page.body.len());
+                collecting.read(&sitemap, may_lead_on, &String::from_utf8_lossy(&page.body));
+            }
             Err(failure) => {
-                log::warn!("the sitemap {} is left out: {failure}", sitemap.url());
-                continue;
+                let after = match &failure {
+                    Failure::Unavailable(retry) => retry.after,
+                    _ => None,
+                };
+                collecting.miss(&sitemap, format!("it cannot be had: {failure}"), after);
             }
-        };
-        let named = named(&String::from_utf8_lossy(&page.body));
-        let own = |url: &String| Address::from_url(url, plain).filter(|page| page.authority() == sitemap.authority());
-        for page in named.pages.iter().filter_map(own) {
-            if pages.len() >= MOST_PAGES {
-                log::warn!("the sitemap {} names more than {MOST_PAGES} pages", sitemap.url());
-                break;
-            }
-            pages.insert(page.path());
-        }
-        if may_lead_on {
-            let further = named.sitemaps.iter().filter(|url| !url.ends_with(".gz")).filter_map(own);
-            let further: Vec<_> = further.take(MOST_SITEMAPS).map(|sitemap| (sitemap, false)).collect();
-            ahead.extend(further.into_iter().rev());
         }
     }
-    pages
+    collecting.found()
 }
 
-/// The URLs that a sitemap names.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Named {
-    pages: Vec<String>,
-    sitemaps: Vec<String>,
+/// What was found so far.
+struct Collecting<'a> {
+    plain: &'a PlainHosts,
+    /// The sitemaps to come, the next last, and whether they may lead to further ones.
+    ahead: Vec<(Address, bool)>,
+    pages: BTreeSet<String>,
+    missing: Vec<Missing>,
+    may_be_kept: bool,
+    sitemaps: usize,
+    /// How many bytes of sitemaps were read.
+    xml: usize,
+    /// How many bytes the paths have.
+    paths: usize,
 }
 
-/// Reads a sitemap as far as it is XML.
-fn named(xml: &str) -> Named {
-    let mut named = Named::default();
+impl<'a> Collecting<'a> {
+    fn new(plain: &'a PlainHosts) -> Self {
+        let (ahead, pages, missing) = (Vec::new(), BTreeSet::new(), Vec::new());
+        Self { plain, ahead, pages, missing, may_be_kept: true, sitemaps: 0, xml: 0, paths: 0 }
+    }
+
+    /// Takes what one sitemap names.
+    fn read(&mut self, sitemap: &Address, may_lead_on: bool, xml: &str) {
+        let (mut further, mut packed, mut left_out) = (Vec::new(), 0_usize, 0_usize);
+        let (mut odd, mut foreign) = (0_usize, 0_usize);
+        let own = Own::new(sitemap);
+        let read = named(xml, |named, url| {
+            let path = match own.path(url) {
+                Some(path) => path,
+                None if odd >= MOST_ODD => {
+                    left_out = left_out.saturating_add(1);
+                    return;
+                }
+                None => {
+                    odd = odd.saturating_add(1);
+                    let address = Address::from_url(url, self.plain);
+                    match address.filter(|address| address.authority() == sitemap.authority()) {
+                        Some(address) => address.path(),
+                        None => {
+                            foreign = foreign.saturating_add(1);
+                            return;
+                        }
+                    }
+                }
+            };
+            match named {
+                Named::Sitemap if url.ends_with(".gz") => packed = packed.saturating_add(1),
+                Named::Sitemap if further.len() < MOST_SITEMAPS => {
+                    further.extend(Address::parse(&path, self.plain).ok())
+                }
+                Named::Sitemap => left_out = left_out.saturating_add(1),
+                Named::Page => {
+                    let length = path.len().saturating_add(1);
+                    if path.len() > LONGEST || self.pages.len() >= MOST_PAGES || self.paths >= MOST_PATHS {
+                        left_out = left_out.saturating_add(usize::from(!self.pages.contains(&path)));
+                    } else if self.pages.insert(path) {
+                        self.paths = self.paths.saturating_add(length);
+                    }
+                }
+            }
+        });
+        if foreign > 0 {
+            log::debug!("{} names {foreign} addresses that are of another host, or none of the web", sitemap.url());
+        }
+        let mut reasons: Vec<String> = read.err().into_iter().collect();
+        if packed > 0 {
+            reasons.push(format!("{packed} of its sitemaps are packed (`.gz`), which is not supported"));
+        }
+        if left_out > 0 {
+            reasons.push(format!(
+                "{left_out} of the addresses that it names are left out: at most {MOST_PAGES} pages and {MOST_SITEMAPS} sitemaps \
+                 are listed, each of at most {LONGEST} bytes"
+            ));
+        }
+        if may_lead_on {
+            self.ahead.extend(further.into_iter().rev().map(|sitemap| (sitemap, false)));
+        } else if !further.is_empty() {
+            reasons.push("it leads to further sitemaps, and an index of indexes is not followed".to_owned());
+        }
+        if !reasons.is_empty() {
+            self.miss(sitemap, reasons.join("; "), None);
+        }
+    }
+
+    fn miss(&mut self, sitemap: &Address, reason: String, after: Option<Duration>) {
+        log::warn!("not all pages of the sitemap {} are listed: {reason}", sitemap.url());
+        let mut reason: String = reason.chars().take(MOST_REASON).collect();
+        match self.missing.len() {
+            0..MOST_MISSING => {}
+            MOST_MISSING => reason = "it is not read, nor are the sitemaps behind it".to_owned(),
+            _ => return,
+        }
+        let (path, after) = (sitemap.path(), after.map(|after| after.as_secs()));
+        if path.len() <= LONGEST && !self.missing.iter().any(|missing| missing.path == path) {
+            self.missing.push(Missing { path, reason, after });
+        }
+    }
+
+    fn found(self) -> Found {
+        let mut pages = String::with_capacity(self.paths);
+        for page in &self.pages {
+            pages.push_str(page);
+            pages.push('\n');
+        }
+        Found { pages, missing: self.missing, may_be_kept: self.may_be_kept }
+    }
+}
+
+/// Tells the URLs of a sitemap's own host that are as plain as most are, which spares taking apart 50,000 of them.
+struct Own {
+    authority: String,
+    beginnings: [String; 2],
+}
+
+impl Own {
+    fn new(sitemap: &Address) -> Self {
+        let authority = sitemap.authority().to_owned();
+        Self { beginnings: ["https", "http"].map(|scheme| format!("{scheme}://{authority}/")), authority }
+    }
+
+    /// The path of such a URL.
+    fn path(&self, url: &str) -> Option<String> {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?".contains(&byte);
+        let rest = self.beginnings.iter().find_map(|beginning| url.strip_prefix(beginning.as_str()))?;
+        let mut parts = rest.split('%');
+        let begins_with_hex = |part: &str| part.len() >= 2 && part.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
+        let is_valid = parts.next()?.bytes().all(is_plain)
+            && parts.all(|part| begins_with_hex(part) && part.bytes().all(is_plain));
+        is_valid.then(|| [&self.authority, "/", rest].concat())
+    }
+}
+
+/// What a URL in a sitemap is that of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Named {
+    Page,
+    Sitemap,
+}
+
+/// Shows the URLs that a sitemap names, as far as it is XML; and says what is wrong with it.
+fn named(xml: &str, mut show: impl FnMut(Named, &str)) -> Result<(), String> {
     let mut reader = Reader::from_str(xml);
-    let mut inside: Option<Inside> = None;
+    let mut inside: Option<Named> = None;
     let mut url: Option<String> = None;
+    let mut is_sitemap = false;
     loop {
         let event = match reader.read_event() {
-            Ok(Event::Eof) => return named,
+            Ok(Event::Eof) if !is_sitemap => return Err("it is no sitemap".to_owned()),
+            Ok(Event::Eof) if inside.is_some() => return Err("it ends too early".to_owned()),
+            Ok(Event::Eof) => return Ok(()),
             Ok(event) => event,
-            Err(error) => {
-                log::debug!("a sitemap is broken: {error}");
-                return named;
-            }
+            Err(error) => return Err(format!("it is broken at byte {}: {error}", reader.error_position())),
         };
         match event {
             Event::Start(tag) => match tag.local_name().as_ref() {
-                b"url" => inside = Some(Inside::Page),
-                b"sitemap" => inside = Some(Inside::Sitemap),
+                b"urlset" | b"sitemapindex" => is_sitemap = true,
+                b"url" => inside = Some(Named::Page),
+                b"sitemap" => inside = Some(Named::Sitemap),
                 b"loc" => url = Some(String::new()),
                 _ => {}
             },
+            Event::Empty(tag) => is_sitemap |= matches!(tag.local_name().as_ref(), b"urlset" | b"sitemapindex"),
             Event::End(tag) => match tag.local_name().as_ref() {
                 b"url" | b"sitemap" => inside = None,
                 b"loc" => {
-                    let url = url
-                        .take()
-                        .map(|url| url.trim().to_owned())
-                        .filter(|url| !url.is_empty() && url.len() <= LONGEST);
-                    match (url, &inside) {
-                        (Some(url), Some(Inside::Page)) if named.pages.len() < MOST_PAGES => named.pages.push(url),
-                        (Some(url), Some(Inside::Sitemap)) if named.sitemaps.len() < MOST_PAGES => {
-                            named.sitemaps.push(url)
-                        }
-                        _ => {}
+                    let url = url.take().unwrap_or_default();
+                    if let (Some(inside), url @ [_, ..]) = (inside, url.trim().as_bytes()) {
+                        show(inside, std::str::from_utf8(url).unwrap_or_default());
                     }
                 }
                 _ => {}
@@ -111,18 +266,13 @@ fn named(xml: &str) -> Named {
     }
 }
 
-/// What a URL stands in.
-#[derive(Debug)]
-enum Inside {
-    Page,
-    Sitemap,
-}
-
+/// Adds to a URL, up to more than it may have.
 fn push(url: &mut Option<String>, text: Option<&str>) {
     if let (Some(url), Some(text)) = (url, text)
         && url.len() <= LONGEST
     {
-        url.push_str(text);
+        let room = LONGEST.saturating_add(16).saturating_sub(url.len());
+        url.push_str(text.get(..text.floor_char_boundary(room)).unwrap_or_default());
     }
 }
 
@@ -139,27 +289,75 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn read(xml: &str) -> (Vec<(Named, String)>, Result<(), String>) {
+        let mut all = Vec::new();
+        let read = named(xml, |named, url| all.push((named, url.to_owned())));
+        (all, read)
+    }
+
+    fn pages(xml: &str) -> Vec<String> {
+        read(xml).0.into_iter().filter(|(named, _)| *named == Named::Page).map(|(_, url)| url).collect()
+    }
+
     #[test]
     fn pages_and_further_sitemaps_are_told_apart() {
         let xml = "<?xml version='1.0'?><urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9'>\
                    <url><loc> https://h/a?b=1&amp;c=&#50; </loc><lastmod>2025-01-01</lastmod></url>\
                    <url><loc><![CDATA[https://h/b]]></loc><x:image xmlns:x='y'><x:loc/></x:image></url><url/></urlset>";
-        assert_eq!(named(xml).pages, ["https://h/a?b=1&c=2", "https://h/b"]);
+        assert_eq!(pages(xml), ["https://h/a?b=1&c=2", "https://h/b"]);
+        assert_eq!(read(xml).1, Ok(()));
         let index = "<sitemapindex><sitemap><loc>https://h/1.xml</loc></sitemap></sitemapindex>";
-        assert_eq!(named(index), Named { pages: Vec::new(), sitemaps: vec!["https://h/1.xml".to_owned()] });
+        assert_eq!(read(index), (vec![(Named::Sitemap, "https://h/1.xml".to_owned())], Ok(())));
+        assert_eq!(read("<urlset/>"), (Vec::new(), Ok(())));
     }
 
     #[test]
-    fn a_broken_sitemap_is_read_as_far_as_it_goes() {
-        assert_eq!(named("<urlset><url><loc>https://h/a</loc></url><url><loc>https://h/").pages, ["https://h/a"]);
-        assert_eq!(named("<urlset><url><loc>https://h/a</loc></url></wrong>").pages, ["https://h/a"]);
-        assert_eq!(named("<!doctype html><p>not here"), Named::default());
+    fn a_broken_sitemap_is_read_as_far_as_it_goes_and_what_is_wrong_is_said() {
+        for (xml, fault) in [
+            ("<urlset><url><loc>https://h/a</loc></url><url><loc>https://h/", "ends too early"),
+            ("<urlset><url><loc>https://h/a</loc></url></wrong>", "broken at byte"),
+        ] {
+            assert_eq!(pages(xml), ["https://h/a"]);
+            assert!(read(xml).1.unwrap_err().contains(fault), "{xml}");
+        }
+        assert_eq!(read("<!doctype html><p>not here").1, Err("it is no sitemap".to_owned()));
+    }
+
+    #[test]
+    fn a_plain_url_has_the_path_that_it_has_when_it_is_taken_apart() {
+        let plain = PlainHosts::default();
+        let sitemap = Address::parse("h.example/sitemap.xml", &plain).unwrap();
+        let own = Own::new(&sitemap);
+        for url in [
+            "https://h.example/",
+            "http://h.example/a?b=c&d=(e)",
+            "https://h.example//x/../y:@",
+            "https://h.example/%e6%97%A5",
+        ] {
+            assert_eq!(own.path(url), Address::from_url(url, &plain).map(|address| address.path()), "{url}");
+        }
+        for url in [
+            "https://h.example/%6",
+            "https://h.example/%zz",
+            "https://h.example/a#b",
+            "https://h.example.evil/",
+            "https://H.example/",
+            "/x",
+        ] {
+            assert_eq!(own.path(url), None, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_url_without_end_is_kept_up_to_a_bound() {
+        let xml = format!("<urlset><url><loc>https://h/{}</loc></url></urlset>", "x&amp;".repeat(1_000_000));
+        assert!(pages(&xml)[0].len() < LONGEST + 20);
     }
 
     proptest! {
         #[test]
         fn no_sitemap_breaks_it(xml in "(<url>|</url>|<loc>|</loc>|&[a-z#x0-9]{0,5};?|<!|[a-z<>/'\"]{0,6}){0,30}") {
-            let _ = named(&xml);
+            let _ = read(&xml);
         }
     }
 }

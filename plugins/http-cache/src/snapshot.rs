@@ -50,7 +50,8 @@ impl Walk {
             let (walk, rest) = cursor.split_once(':')?;
             let (snapshot, missing) = walk.split_once('.')?;
             let snapshot = if snapshot == "-" { None } else { Some(u64::from_str_radix(snapshot, 16).ok()?) };
-            let missing = missing.split(',').filter(|hash| !hash.is_empty()).map(|hash| u32::from_str_radix(hash, 16).ok());
+            let missing =
+                missing.split(',').filter(|hash| !hash.is_empty()).map(|hash| u32::from_str_radix(hash, 16).ok());
             Some((Self { snapshot, missing: missing.collect::<Option<_>>()? }, rest))
         };
         parsed().ok_or_else(|| Failure::invalid("expected a cursor that this provider gave out"))
@@ -126,10 +127,11 @@ pub(crate) fn keep(store: &dyn Store, found: &Found, now: SystemTime) -> Option<
 
 /// Takes away snapshots that are too old, and the oldest where there are too many; and says whether that of this number is
 /// there.
-fn sweep(store: &dyn Store, id: u64, now: SystemTime) -> Result<bool, StoreError> {
+fn sweep(store: &dyn Store, id: u64, now: SystemTime) -> std::result::Result<bool, StoreError> {
     let keys = store.keys()?;
     let [own, own_pages] = self::keys(id);
-    let others: Vec<&str> = keys.iter().filter(|key| key.starts_with(ABOUT) && **key != own).map(String::as_str).collect();
+    let others: Vec<&str> =
+        keys.iter().filter(|key| key.starts_with(ABOUT) && **key != own).map(String::as_str).collect();
     let others = others.get(..others.len().min(crate::store::BATCH)).unwrap_or_default();
     let mut recent: Vec<(u64, &str)> = Vec::new();
     let mut gone: Vec<&str> = Vec::new();
@@ -142,7 +144,8 @@ fn sweep(store: &dyn Store, id: u64, now: SystemTime) -> Result<bool, StoreError
     recent.sort_unstable();
     let too_many = recent.len().saturating_sub(MAX_KEPT.saturating_sub(1));
     gone.extend(recent.iter().take(too_many).map(|(_, key)| *key));
-    let abouts = keys.iter().filter_map(|key| key.strip_prefix(ABOUT)).filter(|id| !gone.iter().any(|key| key.ends_with(id)));
+    let abouts =
+        keys.iter().filter_map(|key| key.strip_prefix(ABOUT)).filter(|id| !gone.iter().any(|key| key.ends_with(id)));
     let abouts: std::collections::BTreeSet<&str> = abouts.collect();
     // Pages without their other half, too: nothing will ever ask for them.
     let pages = keys.iter().filter(|key| key.starts_with(PAGES) && **key != own_pages);

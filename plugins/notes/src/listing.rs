@@ -48,9 +48,9 @@ impl Cost {
 pub(crate) fn behind(cursor: Option<&str>) -> Result<&str> {
     match cursor {
         None => Ok(""),
-        Some(cursor) => cursor
-            .strip_prefix(':')
-            .ok_or_else(|| Failure::invalid("expected a cursor that this provider gave out")),
+        Some(cursor) => {
+            cursor.strip_prefix(':').ok_or_else(|| Failure::invalid("expected a cursor that this provider gave out"))
+        }
     }
 }
 

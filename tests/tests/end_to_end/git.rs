@@ -1,5 +1,6 @@
 //! The provider `git` beside the command `git`: both say the same of the same repository.
 
+mod bounds;
 mod damage;
 mod files;
 mod history;

@@ -1,5 +1,6 @@
 //! The provider `http-cache`, with a local web server for the web.
 
+mod bounds;
 mod caching;
 mod contents;
 mod listing;

@@ -1,5 +1,6 @@
 //! The provider `notes`, on the example notes and on generated ones.
 
+mod bounds;
 mod watching;
 
 use std::os::unix::fs::symlink;

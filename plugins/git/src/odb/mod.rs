@@ -29,9 +29,6 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-/// How many bytes a commit or tag has at most. One with a longer message was made to do harm.
-const MOST_MESSAGE: usize = 4 * 1024 * 1024;
-
 /// The objects of a repository.
 pub(crate) struct Odb {
     hash: gix_hash::Kind,
@@ -124,9 +121,6 @@ impl Odb {
         if object.kind != kind {
             return Err(Error::corrupt(format!("object {id}"), format!("it is a {}, expected a {kind}", object.kind)));
         }
-        if matches!(kind, Kind::Commit | Kind::Tag) && object.data.len() > MOST_MESSAGE {
-            return Err(Error::corrupt(format!("{kind} {id}"), format!("it has {} bytes", object.data.len())));
-        }
         Ok(object.data)
     }
 
@@ -154,7 +148,7 @@ impl Odb {
         }
         // It may have been packed in the meantime.
         for directory in [&self.own].into_iter().chain(self.borrowed()?) {
-            directory.packs.scan()?;
+            directory.packs.scan_again()?;
         }
         self.place_as_known(id)
     }

@@ -2,7 +2,8 @@
 //!
 //! The multi-pack index is asked first, where there is one; then the index of each pack that it does not cover, the
 //! pack that had the last object before the others. A repository may be repacked while it is served: what is not found
-//! is looked for again after [`Packs::scan`].
+//! is looked for again after [`Packs::scan_again`], which looks into the directory only if that has changed: what a partial
+//! clone lacks is asked for over and over.
 
 use crate::blocks::BlockCache;
 use crate::error::{Error, Result};
@@ -10,10 +11,11 @@ use crate::files;
 use crate::odb::midx::Midx;
 use crate::odb::pack::Pack;
 use gix_hash::{Kind, ObjectId, Prefix, oid};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::time::SystemTime;
 
 /// The packs of one directory of objects.
 pub(crate) struct Packs {
@@ -22,6 +24,8 @@ pub(crate) struct Packs {
     cache: Rc<BlockCache>,
     found: RefCell<Option<Rc<Found>>>,
     last: RefCell<Option<Rc<Pack>>>,
+    /// When the directory had changed last, as it was scanned.
+    changed: Cell<Option<SystemTime>>,
 }
 
 /// What a scan of the directory found.
@@ -36,7 +40,14 @@ struct Found {
 impl Packs {
     /// The packs of a directory, which is scanned when they are first needed.
     pub(crate) fn new(directory: PathBuf, cache: &Rc<BlockCache>, hash: Kind) -> Self {
-        Self { directory, hash, cache: Rc::clone(cache), found: RefCell::new(None), last: RefCell::new(None) }
+        Self {
+            directory,
+            hash,
+            cache: Rc::clone(cache),
+            found: RefCell::new(None),
+            last: RefCell::new(None),
+            changed: Cell::new(None),
+        }
     }
 
     /// The pack that has an object, and the object's offset in it.
@@ -83,8 +94,19 @@ impl Packs {
         Ok(())
     }
 
-    /// Looks into the directory again. The packs that are still there stay open.
-    pub(crate) fn scan(&self) -> Result<()> {
+    /// Looks into the directory again, if something came or went there. The packs that are still there stay open.
+    pub(crate) fn scan_again(&self) -> Result<()> {
+        let before = self.changed.get();
+        let is_same = self.found.borrow().is_some() && before.is_some() && before == self.when_changed();
+        if is_same { Ok(()) } else { self.scan() }
+    }
+
+    fn when_changed(&self) -> Option<SystemTime> {
+        std::fs::metadata(&self.directory).ok().and_then(|metadata| metadata.modified().ok())
+    }
+
+    fn scan(&self) -> Result<()> {
+        self.changed.set(self.when_changed());
         let listed = files::list(&self.directory)?;
         let midx =
             Midx::open(&self.directory.join("multi-pack-index"), &self.cache, self.hash).unwrap_or_else(|error| {

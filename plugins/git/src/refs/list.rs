@@ -1,78 +1,263 @@
-//! All refs of a repository, in the order of their names.
+//! All refs of a repository below `refs/`, in the order of their names, from any name on.
+//!
+//! Nothing is read before it is needed. Of loose refs, which are a file each, the names are read and sorted, one directory at
+//! a time, and a file when its turn comes; `packed-refs` is read from where the name would stand in it. So whoever asks for
+//! the refs behind one pays for those that are taken.
 
 use crate::error::Result;
 use crate::files;
-use crate::refs::{MOST_BYTES, OF_THE_WORKTREE, Reference, Refs};
-use bstr::BString;
-use std::collections::BTreeMap;
-
-/// How many refs are listed.
-pub(crate) const MOST_REFS: usize = 100_000;
+use crate::refs::packed::PackedIter;
+use crate::refs::{MAX_LOOSE_SIZE, OF_THE_WORKTREE, Reference, Refs};
+use bstr::{BStr, BString, ByteSlice};
+use std::cmp::Ordering;
+use std::iter::Peekable;
 
 /// How deep refs stand in directories.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 
-/// All refs of a repository below `refs/`, in the order of their names.
-pub(crate) struct List {
-    /// The refs.
-    pub(crate) refs: Vec<Reference>,
-    /// Whether there are more than [`MOST_REFS`], which were left out.
-    pub(crate) more: bool,
+/// How many names of one directory are held at once; those behind them are read when these are used up.
+const MAX_AHEAD: usize = 100_000;
+
+/// The refs of a repository from some name on. One that is damaged is left out with a warning.
+pub(crate) struct All<'a> {
+    refs: &'a Refs<'a>,
+    loose: Peekable<LooseNames<'a>>,
+    packed: Option<Peekable<PackedIter<'a>>>,
+    loose_read: usize,
+}
+
+/// The names of loose refs in order, whether or not a ref stands there.
+pub(crate) struct LooseNames<'a> {
+    refs: &'a Refs<'a>,
+    levels: Vec<Level>,
+}
+
+/// A directory of loose refs.
+struct Level {
+    /// Its path, with a slash at the end.
+    directory: String,
+    /// The next names in it, the last first; those of directories end with a slash.
+    ahead: Vec<String>,
+    /// Whether there are more behind them.
+    goes_on: bool,
+}
+
+impl<'a> All<'a> {
+    /// The refs behind this name, with `packed-refs` as it is now; with an empty name, all.
+    pub(super) fn new(refs: &'a Refs<'a>, packed: Option<PackedIter<'a>>, behind: &BStr) -> Self {
+        let loose = LooseNames::new(refs, behind).peekable();
+        Self { refs, loose, packed: packed.map(Iterator::peekable), loose_read: 0 }
+    }
+
+    /// How many files of refs were read so far.
+    pub(crate) fn loose_read(&self) -> usize {
+        self.loose_read
+    }
+
+    /// The next packed ref that is whole, and whether its name is before, at or behind that of the next loose one.
+    fn order(&mut self) -> Option<Ordering> {
+        let packed = loop {
+            match self.packed.as_mut().and_then(Peekable::peek) {
+                Some(Err(error)) => log::warn!("a ref is left out: {error}"),
+                Some(Ok(packed)) => break Some(packed),
+                None => break None,
+            }
+            self.packed.as_mut().and_then(Iterator::next);
+        };
+        match (packed, self.loose.peek()) {
+            (None, None) => None,
+            (Some(_), None) => Some(Ordering::Less),
+            (None, Some(_)) => Some(Ordering::Greater),
+            (Some(packed), Some(loose)) => Some(packed.name.as_bytes().cmp(loose.as_bytes())),
+        }
+    }
+
+    /// The ref of a name that stands in a file of its own, or did until just now.
+    fn loose(&mut self, name: &str) -> Option<Reference> {
+        self.loose_read = self.loose_read.saturating_add(1);
+        let found = self.refs.find(name.into());
+        found.inspect_err(|error| log::warn!("a ref is left out: {error}")).ok().flatten()
+    }
+}
+
+impl Iterator for All<'_> {
+    type Item = Reference;
+
+    fn next(&mut self) -> Option<Reference> {
+        loop {
+            let order = self.order()?;
+            let packed = match order {
+                Ordering::Less | Ordering::Equal => self.packed.as_mut().and_then(Iterator::next).and_then(Result::ok),
+                Ordering::Greater => None,
+            };
+            if order == Ordering::Less {
+                return packed;
+            }
+            // Of a ref in both places, its own file counts, unless it is damaged.
+            let name = self.loose.next()?;
+            if let Some(found) = self.loose(&name).or(packed) {
+                return Some(found);
+            }
+        }
+    }
+}
+
+impl<'a> LooseNames<'a> {
+    fn new(refs: &'a Refs<'a>, behind: &BStr) -> Self {
+        let mut names = Self { refs, levels: Vec::new() };
+        // A name is no text where there are none behind it that are.
+        names.enter("refs/".to_owned(), &behind.to_str_lossy());
+        names
+    }
+
+    /// Goes into a directory of refs, to the names behind that one.
+    fn enter(&mut self, directory: String, behind: &str) {
+        if self.levels.len() > MAX_DEPTH {
+            return log::warn!("the refs in {directory} are left out: it lies in more than {MAX_DEPTH} directories");
+        }
+        let (ahead, goes_on) = self.read(&directory, behind);
+        let first = ahead.last().map(|name| [directory.as_str(), name].concat());
+        self.levels.push(Level { directory, ahead, goes_on });
+        // What lies on the way to the name is entered at once, as only here it is known what is behind it there.
+        if let Some(first) =
+            first.filter(|first| first.ends_with('/') && behind.len() > first.len() && behind.starts_with(first))
+        {
+            self.levels.last_mut().and_then(|level| level.ahead.pop());
+            self.enter(first, behind);
+        }
+    }
+
+    /// The names in a directory that are behind that one, the last first, and whether there are more.
+    fn read(&self, directory: &str, behind: &str) -> (Vec<String>, bool) {
+        let mut names: Vec<String> = Vec::new();
+        let at = |name: &str| [directory, name].concat();
+        let mut add = |mut name: String, is_directory: bool| {
+            if is_directory {
+                name.push('/');
+            }
+            let full = at(&name);
+            let is_on_the_way = is_directory && behind.len() > full.len() && behind.starts_with(&full);
+            if full.as_str() > behind || is_on_the_way {
+                names.push(name);
+            }
+        };
+        // Links to directories are not followed, so there is no way round and round.
+        let path = self.refs.directory(directory.into()).join(directory.trim_end_matches('/'));
+        if let Err(error) = files::for_each(&path, |file| add(file.name, file.is_directory)) {
+            log::warn!("the refs in {directory} are left out: {error}");
+        }
+        if directory == "refs/" && self.refs.layout.git_dir != self.refs.layout.common_dir {
+            for name in OF_THE_WORKTREE {
+                add(name.trim_start_matches("refs/").trim_end_matches('/').to_owned(), true);
+            }
+        }
+        names.sort_unstable();
+        names.dedup();
+        let goes_on = names.len() > MAX_AHEAD;
+        names.truncate(MAX_AHEAD);
+        names.reverse();
+        (names, goes_on)
+    }
+}
+
+impl Iterator for LooseNames<'_> {
+    type Item = String;
+
+    fn next(&mut self) -> Option<String> {
+        loop {
+            let level = self.levels.last_mut()?;
+            let directory = level.directory.clone();
+            let Some(name) = level.ahead.pop() else {
+                self.levels.pop();
+                continue;
+            };
+            let full = [directory.as_str(), &name].concat();
+            if level.ahead.is_empty() && level.goes_on {
+                let (ahead, goes_on) = self.read(&directory, &full);
+                if let Some(level) = self.levels.last_mut() {
+                    (level.ahead, level.goes_on) = (ahead, goes_on);
+                }
+            }
+            if full.ends_with('/') {
+                self.enter(full, "");
+            } else if super::is_valid(full.as_str().into()) {
+                return Some(full);
+            }
+        }
+    }
 }
 
 impl Refs<'_> {
-    /// All refs below `refs/`. A ref that is damaged is left out with a warning.
-    pub(crate) fn list(&self) -> Result<List> {
-        let mut refs = BTreeMap::new();
-        let mut more = false;
-        // Of a ref in both places, its own file counts, which comes first.
-        let mut add = |reference: Result<Reference>| match reference {
-            Ok(reference) if refs.contains_key(&reference.name) => {}
-            Ok(reference) if refs.len() < MOST_REFS => {
-                refs.insert(reference.name.clone(), reference);
-            }
-            Ok(_) => more = true,
-            Err(error) => log::warn!("a ref is left out: {error}"),
-        };
-        self.loose(|name, content| add(self.parse(name.as_ref(), &content)))?;
-        if let Some(packed) = self.packed()? {
-            packed.iter().for_each(&mut add);
-        }
-        Ok(List { refs: refs.into_values().collect(), more })
+    /// The names of loose refs, in order.
+    pub(crate) fn loose_names(&self) -> LooseNames<'_> {
+        LooseNames::new(self, BStr::new(""))
     }
 
-    /// The name and content of every file of a ref, in no order.
-    pub(crate) fn loose(&self, mut take: impl FnMut(BString, Vec<u8>)) -> Result<()> {
-        let mut taken = 0usize;
-        let mut directories = vec![("refs".to_owned(), 0usize)];
-        while let Some((directory, depth)) = directories.pop() {
-            // Links to directories are not followed, so there is no way round and round.
-            for file in files::list(&self.directory(format!("{directory}/").as_str().into()).join(&directory))? {
-                let name = format!("{directory}/{}", file.name);
-                if file.is_directory {
-                    if depth < DEEPEST {
-                        directories.push((name, depth.saturating_add(1)));
-                    }
-                } else if super::is_valid(name.as_str().into())
-                    && taken < MOST_REFS
-                    && let Some(content) = self.content(&name)
-                {
-                    taken = taken.saturating_add(1);
-                    take(name.into(), content);
-                }
-            }
-            if directory == "refs" && self.layout.git_dir != self.layout.common_dir {
-                directories.extend(OF_THE_WORKTREE.map(|name| (name.trim_end_matches('/').to_owned(), 1)));
-            }
-        }
-        Ok(())
+    /// The names of all refs, in order.
+    pub(crate) fn names(&self) -> Result<Vec<BString>> {
+        let packed = self.packed()?;
+        let packed = packed.iter().flat_map(|packed| packed.iter()).filter_map(Result::ok).map(|found| found.name);
+        let mut names: Vec<BString> = packed.chain(self.loose_names().map(BString::from)).collect();
+        names.sort_unstable();
+        names.dedup();
+        Ok(names)
     }
 
-    fn content(&self, name: &str) -> Option<Vec<u8>> {
+    /// What stands in the file of a loose ref.
+    pub(super) fn content(&self, name: &str) -> Option<Vec<u8>> {
         let path = self.path(name.into())?;
-        files::read(&path, MOST_BYTES).unwrap_or_else(|error| {
+        files::read(&path, MAX_LOOSE_SIZE).unwrap_or_else(|error| {
             log::warn!("a ref is left out: {error}");
             None
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::blocks::BlockCache;
+    use crate::refs::Refs;
+    use crate::repo::Layout;
+    use gix_hash::Kind;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+    use std::fs;
+
+    const ID: &str = "1234567890123456789012345678901234567890";
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(40))]
+        #[test]
+        fn behind_any_ref_come_those_that_are_behind_it(
+            names in proptest::collection::btree_set("(heads|tags)/([ab-]{1,2}/){0,2}x[ab-]{0,2}", 0..20),
+            is_loose in proptest::collection::vec(proptest::bool::ANY, 20),
+            sorted in proptest::bool::ANY,
+        ) {
+            let dir = tempfile::tempdir().unwrap();
+            let names: BTreeSet<String> = names.into_iter().map(|name| format!("refs/{name}")).collect();
+            let mut packed = if sorted { "# pack-refs with: sorted \n".to_owned() } else { String::new() };
+            let all: Vec<&String> = names.iter().collect();
+            for (name, is_loose) in all.iter().rev().zip(&is_loose) {
+                if *is_loose {
+                    fs::create_dir_all(dir.path().join(name).parent().unwrap()).unwrap();
+                    fs::write(dir.path().join(name), ID).unwrap();
+                }
+            }
+            let mut lines: Vec<_> = all.iter().rev().zip(&is_loose).filter(|(_, loose)| !**loose).map(|(name, _)| name).collect();
+            if sorted {
+                lines.sort();
+            }
+            lines.iter().for_each(|name| packed += &format!("{ID} {name}\n"));
+            fs::write(dir.path().join("packed-refs"), packed).unwrap();
+            let layout = Layout { git_dir: dir.path().to_owned(), common_dir: dir.path().to_owned() };
+            let blocks = BlockCache::new();
+            let refs = Refs::new(&layout, &blocks, Kind::Sha1);
+            for at in 0..=all.len() {
+                let behind = at.checked_sub(1).map_or("", |last| all[last].as_str());
+                let found = refs.behind(behind.into(), |all| Ok(all.map(|found| found.name.to_string()).collect::<Vec<_>>()));
+                let expected: Vec<String> = all[at..].iter().map(ToString::to_string).collect();
+                prop_assert_eq!(found.unwrap(), expected);
+            }
+        }
     }
 }

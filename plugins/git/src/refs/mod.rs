@@ -17,6 +17,7 @@ use crate::files;
 use crate::repo::Layout;
 use bstr::{BStr, BString, ByteSlice};
 use gix_hash::{Kind, ObjectId};
+pub(crate) use list::All;
 use packed::PackedRefs;
 use std::cell::RefCell;
 use std::fs;
@@ -28,7 +29,7 @@ use std::time::SystemTime;
 const MOST_STEPS: usize = 5;
 
 /// How many bytes of a ref's file are read.
-const MOST_BYTES: u64 = 64 * 1024;
+const MAX_LOOSE_SIZE: u64 = 64 * 1024;
 
 /// What git tries for a name, in this order (`gitrevisions`).
 const RULES: [(&str, &str); 6] = [
@@ -61,6 +62,8 @@ pub(crate) struct Reference {
     pub(crate) target: Target,
     /// What the tag points to that it names, where that is known without reading the tag.
     pub(crate) peeled: Option<ObjectId>,
+    /// Whether it is known not to name a tag, where nothing is said of what a tag points to.
+    pub(crate) is_no_tag: bool,
 }
 
 /// What a ref comes to, after all refs that lead to it.
@@ -131,10 +134,17 @@ impl<'r> Refs<'r> {
         if !is_valid(name) {
             return Ok(None);
         }
-        if let Some(bytes) = self.path(name).map_or(Ok(None), |path| files::read(&path, MOST_BYTES))? {
+        if let Some(bytes) = self.path(name).map_or(Ok(None), |path| files::read(&path, MAX_LOOSE_SIZE))? {
             return self.parse(name, &bytes).map(Some);
         }
         self.packed()?.map_or(Ok(None), |packed| packed.find(name))
+    }
+
+    /// Shows the refs behind this name, in order; with an empty name, all.
+    pub(crate) fn behind<T>(&self, name: &BStr, show: impl FnOnce(&mut All<'_>) -> Result<T>) -> Result<T> {
+        let packed = self.packed()?;
+        let packed = packed.as_ref().map(|packed| packed.behind(name)).transpose()?;
+        show(&mut All::new(self, packed, name))
     }
 
     /// The ref that a file's content says.
@@ -151,7 +161,7 @@ impl<'r> Refs<'r> {
                 return Err(damaged(&format!("it names the ref {next}, which cannot be one")));
             }
         };
-        Ok(Reference { name: name.to_owned(), target, peeled: None })
+        Ok(Reference { name: name.to_owned(), target, peeled: None, is_no_tag: false })
     }
 
     /// The file `packed-refs` as it is now.
@@ -231,7 +241,8 @@ mod tests {
         fs::rename(fixture.dir.path().join("aside"), fixture.dir.path().join("packed-refs")).unwrap();
         fs::remove_file(fixture.dir.path().join("refs/heads/a")).unwrap();
         assert_eq!(id(), is(ID));
-        assert_eq!(refs.list().unwrap().refs.len(), 1);
+        let names = refs.behind("".into(), |all| Ok(all.map(|found| found.name.to_string()).collect::<Vec<_>>()));
+        assert_eq!(names.unwrap(), ["refs/heads/a"]);
         fs::remove_file(fixture.dir.path().join("packed-refs")).unwrap();
         assert_eq!(id(), None);
     }

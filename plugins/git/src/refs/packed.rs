@@ -1,13 +1,14 @@
 //! The refs in the file `packed-refs`.
 //!
 //! There may be hundreds of thousands of them. The file is sorted by name, and says so, and a ref is looked up by
-//! binary search without reading all of it; only where it does not say so (git before 2012) it is read from the start.
+//! binary search without reading all of it; only where it does not say so (git before 2012) it is read from the start, and
+//! has at most [`MAX_UNSORTED`] bytes. Refs are read one behind the other in the order of the file, from any name on.
 
-use crate::blocks::{BlockCache, BlockFile};
+use crate::blocks::{BlockCache, BlockFile, Reader};
 use crate::error::{Error, Result};
-use crate::refs::{Reference, Target};
+use crate::refs::{Reference, Target, is_valid};
 use bstr::{BStr, BString, ByteSlice};
-use gix_hash::Kind;
+use gix_hash::{Kind, ObjectId};
 use std::cmp::Ordering;
 use std::io::{self, BufRead, Read};
 use std::path::Path;
@@ -16,6 +17,9 @@ use std::rc::Rc;
 /// How long a line is at most: an id and a name, which git itself holds to the length of a path.
 const LONGEST_LINE: u64 = 8 * 1024;
 
+/// How many bytes the file has where it is not sorted, so that looking for one ref means to read all.
+const MAX_UNSORTED: u64 = 4 * 1024 * 1024;
+
 /// The file `packed-refs`.
 pub(crate) struct PackedRefs {
     file: BlockFile,
@@ -23,17 +27,28 @@ pub(crate) struct PackedRefs {
     /// Where the first ref stands, behind the header.
     start: u64,
     sorted: bool,
+    /// Whether what a tag points to stands behind each ref that names one.
+    fully_peeled: bool,
 }
 
 impl PackedRefs {
     /// Opens the file in a directory; none where there is no such file.
     pub(crate) fn open(common_dir: &Path, cache: &Rc<BlockCache>, hash: Kind) -> Result<Option<Self>> {
         let Some(file) = BlockFile::open(&common_dir.join("packed-refs"), cache)? else { return Ok(None) };
-        let mut packed = Self { file, hash, start: 0, sorted: false };
+        let mut packed = Self { file, hash, start: 0, sorted: false, fully_peeled: false };
         let header = packed.line(0)?;
         if header.starts_with(b"#") {
             packed.start = header.len() as u64;
-            packed.sorted = header.trim_end().split_str(" ").any(|word| word == b"sorted");
+            let says = |trait_: &[u8]| header.trim_end().split_str(" ").any(|word| word == trait_);
+            (packed.sorted, packed.fully_peeled) = (says(b"sorted"), says(b"fully-peeled"));
+        }
+        if !packed.sorted && packed.file.size() > MAX_UNSORTED {
+            return Err(Error::Unsupported(format!(
+                "{} has {} bytes and does not say that it is sorted, and at most {MAX_UNSORTED} are read of such; \
+                 `git pack-refs --all` writes it anew",
+                packed.file.path().display(),
+                packed.file.size()
+            )));
         }
         Ok(Some(packed))
     }
@@ -45,7 +60,7 @@ impl PackedRefs {
             let line = self.line(at)?;
             at = at.saturating_add(line.len() as u64);
             match name_of(&line).map(|found| found.cmp(name)) {
-                Some(Ordering::Equal) => return self.parse(line.as_ref(), at).map(Some),
+                Some(Ordering::Equal) => return self.parse(line.as_ref(), self.line(at)?.as_ref()).map(Some),
                 Some(Ordering::Greater) if self.sorted => break,
                 _ => {}
             }
@@ -54,24 +69,25 @@ impl PackedRefs {
     }
 
     /// All refs, in the order of the file. One that is damaged comes as an error, and the next after it.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Result<Reference>> + '_ {
-        let mut at = self.start;
-        std::iter::from_fn(move || {
-            while at < self.file.size() {
-                let line = match self.line(at) {
-                    Ok(line) => line,
-                    Err(error) => {
-                        at = self.file.size();
-                        return Some(Err(error));
-                    }
-                };
-                at = at.saturating_add(line.len() as u64);
-                if !line.starts_with(b"^") && !line.trim().is_empty() {
-                    return Some(self.parse(line.as_ref(), at));
-                }
-            }
-            None
-        })
+    pub(crate) fn iter(&self) -> PackedIter<'_> {
+        self.iter_from(self.start)
+    }
+
+    /// The refs behind this name, in the order of their names.
+    pub(crate) fn behind(&self, name: &BStr) -> Result<PackedIter<'_>> {
+        if !self.sorted {
+            let mut refs: Vec<Reference> =
+                self.iter().filter_map(Result::ok).filter(|found| *found.name > *name).collect();
+            refs.sort_unstable_by(|one, other| other.name.cmp(&one.name));
+            return Ok(PackedIter { unsorted: refs, ..self.iter_from(self.file.size()) });
+        }
+        let mut iter = self.iter_from(self.not_before(name)?);
+        iter.skip_to(name);
+        Ok(iter)
+    }
+
+    fn iter_from(&self, at: u64) -> PackedIter<'_> {
+        PackedIter { refs: self, reader: self.file.reader(at), ahead: BString::default(), unsorted: Vec::new() }
     }
 
     /// All its bytes.
@@ -127,29 +143,21 @@ impl PackedRefs {
         Ok(line.into())
     }
 
-    /// The ref in a line; what its tag points to stands in the line after, at `next`.
-    fn parse(&self, line: &BStr, next: u64) -> Result<Reference> {
-        let mut record = line.to_vec();
-        if !record.ends_with(b"\n") {
-            record.push(b'\n');
-        }
-        let peeled = self.line(next)?;
-        if peeled.starts_with(b"^") {
-            record.extend_from_slice(&peeled);
-            if !peeled.ends_with(b"\n") {
-                record.push(b'\n');
-            }
-        }
-        let mut records = gix_ref::packed::Iter::new(&record, self.hash).map_err(|error| self.file.corrupt(error))?;
-        match records.next() {
-            Some(Ok(record)) => Ok(Reference {
-                name: record.name.as_bstr().to_owned(),
-                target: Target::Object(record.target()),
-                peeled: record.object.map(|_| record.object()),
-            }),
-            Some(Err(error)) => Err(self.file.corrupt(error)),
-            None => Err(self.file.corrupt(format!("expected a ref, found {:?}", line.as_bstr()))),
-        }
+    /// The ref in a line, and what its tag points to in the line after, if it stands there.
+    fn parse(&self, line: &BStr, after: &BStr) -> Result<Reference> {
+        let damaged = || self.file.corrupt(format!("expected a ref, found {:?}", line.trim_end().as_bstr()));
+        let name = name_of(line).filter(|name| is_valid(name)).ok_or_else(damaged)?;
+        let id = line.split_once_str(" ").and_then(|(id, _)| self.id(id)).ok_or_else(damaged)?;
+        let peeled = match after.strip_prefix(b"^") {
+            Some(peeled) => Some(self.id(peeled.trim_end()).ok_or_else(damaged)?),
+            None => None,
+        };
+        let is_no_tag = self.fully_peeled && peeled.is_none();
+        Ok(Reference { name: name.to_owned(), target: Target::Object(id), peeled, is_no_tag })
+    }
+
+    fn id(&self, hex: &[u8]) -> Option<ObjectId> {
+        ObjectId::from_hex(hex).ok().filter(|id| id.kind() == self.hash)
     }
 
     fn too_long(&self) -> Error {
@@ -158,6 +166,85 @@ impl PackedRefs {
 
     fn io(&self, error: io::Error) -> Error {
         Error::io(self.file.path(), error)
+    }
+}
+
+/// The refs of the file from some place on.
+pub(crate) struct PackedIter<'p> {
+    refs: &'p PackedRefs,
+    reader: Reader<'p>,
+    /// The line that was read last and not used yet.
+    ahead: BString,
+    /// Those of a file that is not sorted, the last first.
+    unsorted: Vec<Reference>,
+}
+
+impl PackedIter<'_> {
+    /// Passes over the refs up to the one with this name.
+    fn skip_to(&mut self, name: &BStr) {
+        while let Ok(line) = self.line()
+            && !line.is_empty()
+        {
+            if name_of(&line).is_some_and(|found| found > name) {
+                self.ahead = line;
+                break;
+            }
+        }
+    }
+
+    /// The next line; empty at the end of the file.
+    fn line(&mut self) -> Result<BString> {
+        if !self.ahead.is_empty() {
+            return Ok(std::mem::take(&mut self.ahead));
+        }
+        let mut line = Vec::new();
+        let read = self.reader.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line);
+        read.map_err(|error| self.refs.io(error))?;
+        if line.len() as u64 == LONGEST_LINE {
+            return Err(self.refs.too_long());
+        }
+        Ok(line.into())
+    }
+
+    /// Has nothing come any more.
+    fn end(&mut self) {
+        self.reader = self.refs.file.reader(self.refs.file.size());
+    }
+}
+
+impl Iterator for PackedIter<'_> {
+    type Item = Result<Reference>;
+
+    fn next(&mut self) -> Option<Result<Reference>> {
+        if let Some(reference) = self.unsorted.pop() {
+            return Some(Ok(reference));
+        }
+        loop {
+            let read = self.line().and_then(|line| {
+                // What a tag points to was taken with the ref, or belongs to one that was passed over.
+                if line.is_empty() || line.starts_with(b"^") || line.trim().is_empty() {
+                    return Ok((line, BString::default()));
+                }
+                let after = self.line()?;
+                Ok((line, after))
+            });
+            let (line, after) = match read {
+                Ok((line, _)) if line.is_empty() => return None,
+                Ok(read) => read,
+                Err(error) => {
+                    self.end();
+                    return Some(Err(error));
+                }
+            };
+            if line.starts_with(b"^") || line.trim().is_empty() {
+                continue;
+            }
+            let reference = self.refs.parse(line.as_ref(), after.as_ref());
+            if !after.starts_with(b"^") {
+                self.ahead = after;
+            }
+            return Some(reference);
+        }
     }
 }
 
@@ -170,7 +257,6 @@ fn name_of(line: &[u8]) -> Option<&BStr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gix_hash::ObjectId;
 
     fn packed(content: &str) -> (tempfile::TempDir, PackedRefs) {
         let dir = tempfile::tempdir().unwrap();
@@ -220,6 +306,11 @@ mod tests {
         let packed = PackedRefs::open(dir.path(), &cache, Kind::Sha1).unwrap().unwrap();
         assert!(packed.find("refs/heads/b031415".into()).unwrap().is_some());
         assert!(cache.bytes_read() < content.len() as u64 / 10, "{} of {}", cache.bytes_read(), content.len());
+        let behind: Vec<_> =
+            packed.behind("refs/heads/b031415".into()).unwrap().take(100).map(Result::unwrap).collect();
+        assert_eq!((behind.len(), behind[0].name.to_str().unwrap()), (100, "refs/heads/b031416"));
+        assert!(behind.iter().all(|found| found.is_no_tag));
+        assert!(cache.bytes_read() < content.len() as u64 / 10, "{} of {}", cache.bytes_read(), content.len());
         assert_eq!(packed.iter().filter(Result::is_ok).count(), 50_000);
     }
 
@@ -245,6 +336,14 @@ mod tests {
         assert!(matches!(packed.find("refs/heads/a".into()), Err(Error::Corrupt { .. })));
     }
 
+    #[test]
+    fn a_large_file_that_is_not_sorted_is_refused_with_what_helps() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("packed-refs"), format!("{} refs/heads/a\n", id(1)).repeat(100_000)).unwrap();
+        let Err(error) = PackedRefs::open(dir.path(), &BlockCache::new(), Kind::Sha1) else { panic!() };
+        assert!(error.to_string().contains("git pack-refs --all"), "{error}");
+    }
+
     proptest::proptest! {
         #[test]
         fn whatever_stands_in_the_file_it_never_panics(
@@ -255,6 +354,7 @@ mod tests {
             let (_dir, packed) = packed(&format!("{header}{content}"));
             let _ = packed.find("refs/heads/a".into());
             packed.iter().for_each(drop);
+            packed.behind("refs/e".into()).into_iter().flatten().for_each(drop);
         }
     }
 }

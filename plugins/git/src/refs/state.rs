@@ -2,10 +2,14 @@
 
 use crate::error::{Error, Result};
 use crate::files;
-use crate::refs::{MOST_BYTES, Refs};
-use std::collections::BTreeMap;
+use crate::refs::{MAX_LOOSE_SIZE, Refs};
 use std::hash::{DefaultHasher, Hasher};
 use std::io::BufRead;
+use std::time::SystemTime;
+
+/// How many loose refs are read for it. Those behind them count by their names and by when their directory changed, which it
+/// does with every ref that git writes.
+const MAX_READ: usize = 2000;
 
 impl Refs<'_> {
     /// A digest of all refs, of `HEAD` and its like, and of where the history is cut off. While it stays the same,
@@ -17,18 +21,32 @@ impl Refs<'_> {
             digest.write_usize(bytes.len());
             digest.write(bytes);
         };
-        let mut loose = BTreeMap::new();
-        self.loose(|name, content| drop(loose.insert(name, content)))?;
-        for file in files::list(&self.layout.git_dir)? {
-            let name = file.name;
-            if !file.is_directory && super::is_valid(name.as_str().into()) {
-                let content = files::read(&self.layout.git_dir.join(&name), MOST_BYTES).ok().flatten();
-                loose.insert(name.into(), content.unwrap_or_default());
+        let mut last = String::new();
+        for (number, name) in self.loose_names().enumerate() {
+            add(name.as_bytes());
+            let directory = name.rsplit_once('/').map_or("", |(directory, _)| directory);
+            if number < MAX_READ {
+                add(&self.content(&name).unwrap_or_default());
+            } else if directory != last {
+                let changed = std::fs::metadata(self.directory(name.as_str().into()).join(directory));
+                let changed = changed.and_then(|directory| directory.modified()).ok();
+                let since =
+                    changed.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok()).unwrap_or_default();
+                add(&since.as_nanos().to_le_bytes());
+                directory.clone_into(&mut last);
             }
         }
-        for (name, content) in &loose {
-            add(name);
-            add(content);
+        let mut own: Vec<String> = Vec::new();
+        files::for_each(&self.layout.git_dir, |file| {
+            if !file.is_directory && super::is_valid(file.name.as_str().into()) {
+                own.push(file.name);
+            }
+        })?;
+        own.sort_unstable();
+        for name in own {
+            let content = files::read(&self.layout.git_dir.join(&name), MAX_LOOSE_SIZE).ok().flatten();
+            add(name.as_bytes());
+            add(&content.unwrap_or_default());
         }
         if let Some(packed) = self.packed()? {
             let mut bytes = packed.bytes();

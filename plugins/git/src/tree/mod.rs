@@ -44,6 +44,13 @@ pub(crate) struct Entries {
 }
 
 impl Entries {
+    /// The same, when all of them can be read and are in order.
+    pub(crate) fn checked(self) -> Result<Self> {
+        let mut all = self.clone();
+        while all.next_where(|_, _| true)?.is_some() {}
+        Ok(self)
+    }
+
     /// What the next entry is compared by: its name, with a slash behind it where it is a directory.
     pub(crate) fn key(entry: &Entry) -> BString {
         let mut key = entry.name.clone();

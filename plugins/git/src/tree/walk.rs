@@ -2,16 +2,20 @@
 //!
 //! A walk goes straight to where it is to begin: of each directory on the way there it reads the one tree, and none of
 //! those beside it. What it holds are the trees from the root to where it is.
+//!
+//! A directory that cannot be read (damaged, too large, or missing in a partial clone) comes as itself in the place of its
+//! files. A walk that has opened [`MOST_TREES`] directories pauses: what comes then is another one's, from [`Files::place`] on.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::repo::Repository;
 use crate::tree::{Entries, Entry, LONGEST};
 use bstr::{BStr, BString, ByteSlice};
-use gix_hash::oid;
+use gix_hash::{ObjectId, oid};
+use std::collections::HashSet;
 
-/// How many trees are opened in search of the next file. Git makes no trees without files, so more than this is
-/// somebody's attempt to keep us busy.
-const MOST_BARREN: usize = 10_000;
+/// How many trees are opened in one walk. Git makes no trees without files, so most of so many are somebody's attempt to keep
+/// us busy.
+const MOST_TREES: usize = 5000;
 
 /// A file below a tree, or another entry that is no directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,21 +31,65 @@ pub(crate) struct Files<'r> {
     repository: &'r Repository,
     /// The trees from the root to where the walk is, each with the length of the path of its directory.
     trees: Vec<(Entries, usize)>,
+    /// The innermost directories that have had no file so far, by the number of trees on the way to them, and the trees that
+    /// turned out to have none at any depth: a bomb of directories is made of few trees that come again and again.
+    without_files: Vec<(usize, ObjectId)>,
+    barren: HashSet<ObjectId>,
     /// The path of the directory where the walk is: empty, or with a slash at the end.
     directory: BString,
     /// What of the path to begin behind lies below the directory where the walk is, as long as it is on the way there.
     behind: Option<BString>,
+    /// How many trees were opened.
+    opened: usize,
+    /// Behind what the walk is.
+    place: BString,
+    is_paused: bool,
+}
+
+/// Comes behind all names that stand in a directory, as far as there are names of text.
+const BEHIND_ALL: [u8; 8] = [0xff; 8];
+
+impl Found {
+    /// Where a walk begins that is to come to what is behind this one.
+    pub(crate) fn place(&self) -> BString {
+        if self.entry.mode.is_tree() {
+            behind_all_in(&[self.path.as_slice(), b"/"].concat())
+        } else {
+            self.path.clone()
+        }
+    }
+}
+
+fn behind_all_in(directory: &[u8]) -> BString {
+    [directory, BEHIND_ALL.as_slice()].concat().into()
 }
 
 impl<'r> Files<'r> {
     /// All files below a tree whose paths come after `behind`.
     pub(crate) fn new(repository: &'r Repository, tree: &oid, behind: Option<&BStr>) -> Result<Self> {
         let trees = vec![(repository.entries(tree)?, 0)];
-        Ok(Self { repository, trees, directory: BString::default(), behind: behind.map(ToOwned::to_owned) })
+        Ok(Self {
+            repository,
+            trees,
+            without_files: Vec::new(),
+            barren: HashSet::new(),
+            directory: BString::default(),
+            behind: behind.map(ToOwned::to_owned),
+            opened: 0,
+            place: behind.unwrap_or_default().to_owned(),
+            is_paused: false,
+        })
+    }
+
+    /// Behind what the walk paused; none where it did not.
+    pub(crate) fn place(&self) -> Option<&BStr> {
+        self.is_paused.then_some(self.place.as_bstr())
     }
 
     fn next_file(&mut self) -> Result<Option<Found>> {
-        let mut opened = 0usize;
+        if self.is_paused {
+            return Ok(None);
+        }
         while let Some((entries, length)) = self.trees.last_mut() {
             self.directory.truncate(*length);
             let behind = self.behind.as_ref().map(|behind| behind.as_bstr()).unwrap_or_default();
@@ -50,7 +98,16 @@ impl<'r> Files<'r> {
                 self.behind.is_none() || on_the_way(name, is_tree) || comes_after(name, is_tree, behind)
             };
             let Some(entry) = entries.next_where(|name, mode| wanted(name, mode.is_tree()))? else {
+                if let Some((depth, tree)) = self.without_files.last().copied()
+                    && depth == self.trees.len()
+                {
+                    self.without_files.pop();
+                    self.barren.insert(tree);
+                }
                 self.trees.pop();
+                if !self.directory.is_empty() {
+                    self.place = behind_all_in(&self.directory);
+                }
                 // The way led here, and what is left comes after it.
                 self.behind = None;
                 continue;
@@ -65,17 +122,40 @@ impl<'r> Files<'r> {
                 continue;
             }
             if !entry.mode.is_tree() {
-                let path = [self.directory.as_slice(), entry.name.as_slice()].concat().into();
+                let path: BString = [self.directory.as_slice(), entry.name.as_slice()].concat().into();
+                self.place = path.clone();
+                self.without_files.clear();
                 return Ok(Some(Found { path, entry }));
             }
-            opened = opened.saturating_add(1);
-            if opened > MOST_BARREN {
-                let fault = format!("more than {MOST_BARREN} directories without a file");
-                return Err(Error::corrupt(format!("tree {}", entry.id), fault));
+            if self.barren.contains(&entry.id) {
+                continue;
             }
-            self.directory.extend_from_slice(&entry.name);
-            self.directory.push(b'/');
-            self.trees.push((self.repository.entries(&entry.id)?, self.directory.len()));
+            let path: BString = [self.directory.as_slice(), entry.name.as_slice()].concat().into();
+            // The way to where the walk began is short, and must be gone.
+            if self.opened >= MOST_TREES && !on_the_way {
+                self.is_paused = true;
+                return Ok(None);
+            }
+            self.opened = self.opened.saturating_add(1);
+            match self.repository.entries(&entry.id).and_then(Entries::checked) {
+                Ok(entries) => {
+                    self.directory = path;
+                    self.directory.push(b'/');
+                    self.trees.push((entries, self.directory.len()));
+                    if !on_the_way {
+                        self.without_files.push((self.trees.len(), entry.id));
+                    }
+                }
+                // It came as itself before: the walk is to begin behind it.
+                Err(_) if on_the_way => self.behind = None,
+                Err(error) => {
+                    log::warn!("the directory {path:?} is listed as such, its files cannot be: {error}");
+                    let found = Found { path, entry };
+                    self.place = found.place();
+                    self.without_files.clear();
+                    return Ok(Some(found));
+                }
+            }
         }
         Ok(None)
     }

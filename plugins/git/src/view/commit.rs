@@ -11,7 +11,7 @@ use crate::present;
 use crate::repo::Repository;
 use crate::rev::Rev;
 use crate::tree::Change;
-use crate::view::patch::patch;
+use crate::view::patch::{self, patch};
 use crate::view::text::{Person, Text, iso, line, quoted};
 use bstr::{BStr, ByteSlice};
 use gix_hash::ObjectId;
@@ -28,6 +28,9 @@ const MOST_FILES: usize = 10_000;
 
 /// How many bytes are shown of what stands before the diff.
 const MOST_HEAD: usize = 1024 * 1024;
+
+/// How many bytes of files are compared for one diff, but for the last of them.
+const MOST_COMPARED: u64 = 32 * 1024 * 1024;
 
 /// What the tags hold that lead to a commit.
 type Tags = Vec<Rc<Vec<u8>>>;
@@ -74,12 +77,17 @@ pub(crate) fn read(repository: &Repository, most: usize, rev: &BStr) -> Result<C
     }
 
     let mut diff = Text::new(most);
+    let (mut compared, mut left_out) = (0_u64, 0_usize);
     for change in &changes {
         // What would be left out is not made.
-        let part = if diff.left_out() == 0 { patch(repository, change)? } else { String::new() };
-        diff.push(&part);
+        if left_out == 0 && compared < MOST_COMPARED {
+            compared = compared.saturating_add(patch::cost(repository, change)?);
+            diff.push(&patch(repository, change)?);
+            left_out = diff.left_out();
+        } else {
+            left_out = left_out.saturating_add(1);
+        }
     }
-    let left_out = diff.left_out();
     if !changes.is_empty() {
         whole.push('\n');
         whole += &diff.into_string();
@@ -112,7 +120,15 @@ pub(crate) fn stat(repository: &Repository, rev: &BStr) -> Result<Entry> {
 fn find(repository: &Repository, rev: &BStr) -> Result<(Rev, ObjectId, Tags)> {
     let resolved = repository.rev(rev)?;
     let mut tags = Vec::new();
-    match repository.peel(resolved.id, |tag| tags.push(tag))? {
+    let mut bytes = 0_usize;
+    // A chain of large tags would be more than memory holds; what it leads to is shown all the same.
+    let keep = |tag: Rc<Vec<u8>>| {
+        bytes = bytes.saturating_add(tag.len());
+        if bytes <= MOST_HEAD {
+            tags.push(tag);
+        }
+    };
+    match repository.peel(resolved.id, keep)? {
         (id, Kind::Commit) => Ok((resolved, id, tags)),
         _ => Err(crate::error::Error::NotFound),
     }
@@ -157,6 +173,9 @@ fn write_head(head: &mut String, id: &ObjectId, commit: &CommitRef<'_>) {
 fn write_message(head: &mut String, message: &BStr) {
     head.push('\n');
     for text in message.trim_end().lines() {
+        if head.len() > MOST_HEAD {
+            break;
+        }
         let shown = text.to_str_lossy();
         let _ = if shown.is_empty() { writeln!(head) } else { writeln!(head, "    {shown}") };
     }

@@ -2,9 +2,10 @@
 //!
 //! A line has the id, the author's date, the author's name and the subject, with a tab between them, as
 //! `git log --format='%H%x09%aI%x09%an%x09%s'` gives them. Which commits there are is told in [`crate::history`].
+//! One that cannot be read has its id, `unknown` for the date, and in place of the subject why it is not, in parentheses.
 
-use crate::error::Result;
-use crate::history::{self, History};
+use crate::error::{Error, Result};
+use crate::history::{self, Commit, History};
 use crate::present;
 use crate::repo::Repository;
 use crate::rev::Rev;
@@ -12,25 +13,26 @@ use crate::view::text::{Person, Text, line};
 use bstr::{BStr, BString};
 use mcp_provider::{Contents, Entry};
 
-/// Said of a log behind whose last commit the history goes on, so that a greater limit, or a log of that commit, may
-/// have more.
-const MORE: &str = "git/more";
-
 /// The history of a revision.
 pub(crate) fn read(repository: &Repository, rev: &BStr, path: Option<&BString>, limit: usize) -> Result<Contents> {
     let resolved = repository.rev(rev)?;
     let mut history = History::new(repository, repository.commit_of(resolved.id)?, path.cloned())?;
     let mut text = Text::new(super::MOST_TEXT);
-    for commit in history.by_ref().take(limit) {
-        let commit = commit?;
-        let decoded = history::decode(&commit.data, &commit.id, repository.hash())?;
-        let author = Person::parse(decoded.author);
-        let subject = line(&decoded.message_summary());
-        text.push(&format!("{}\t{}\t{}\t{subject}\n", commit.id, author.date(), author.name));
+    for Commit { id, data } in history.by_ref().take(limit) {
+        let decoded = data.as_ref().ok().map(|data| history::decode(data, &id, repository.hash()));
+        text.push(&match (&data, decoded) {
+            (Ok(_), Some(Ok(commit))) => {
+                let (author, subject) = (Person::parse(commit.author), line(&commit.message_summary()));
+                format!("{id}\t{}\t{}\t{subject}\n", author.date(), author.name)
+            }
+            (Err(Error::TooLarge { size, .. }), _) => format!("{id}\tunknown\t\t(not read: it has {size} bytes)\n"),
+            (Err(Error::Missing(_)), _) => format!("{id}\tunknown\t\t(not read: it is missing)\n"),
+            _ => format!("{id}\tunknown\t\t(not read: it is damaged)\n"),
+        });
     }
     let mut contents = super::cut(entry(repository, &resolved, rev, path)?, text);
     if history.goes_on() {
-        contents.entry = contents.entry.meta(MORE, true);
+        contents.entry = contents.entry.meta(super::MORE, true);
     }
     Ok(contents)
 }

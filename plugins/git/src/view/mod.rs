@@ -20,6 +20,9 @@ use text::Text;
 /// Said of text that was cut off, because it would have been too long.
 const TRUNCATED: &str = "git/truncated";
 
+/// Said of a log or of refs that go on behind what is shown.
+const MORE: &str = "git/more";
+
 /// How many bytes a directory, a log or the refs are told in.
 const MOST_TEXT: usize = 4 * 1024 * 1024;
 
@@ -30,7 +33,7 @@ pub(crate) fn read(repository: &Repository, settings: &Settings, address: &Addre
         Address::Tree { rev, path } => tree::read(repository, rev.as_ref(), path.as_ref()),
         Address::Commit { rev } => commit::read(repository, settings.max_diff, rev.as_ref()),
         Address::Log { rev, path, limit } => log::read(repository, rev.as_ref(), path.as_ref(), *limit),
-        Address::Refs => refs::read(repository),
+        Address::Refs { after } => refs::read(repository, after.as_ref()),
     }
 }
 
@@ -41,7 +44,7 @@ pub(crate) fn stat(repository: &Repository, address: &Address) -> Result<Entry> 
         Address::Tree { rev, path } => tree::stat(repository, rev.as_ref(), path.as_ref()),
         Address::Commit { rev } => commit::stat(repository, rev.as_ref()),
         Address::Log { rev, path, .. } => log::stat(repository, rev.as_ref(), path.as_ref()),
-        Address::Refs => Ok(refs::stat()),
+        Address::Refs { .. } => Ok(refs::stat()),
     }
 }
 

@@ -26,6 +26,17 @@ enum Content {
     Missing,
 }
 
+/// How many bytes are compared for one file.
+pub(crate) fn cost(repository: &Repository, change: &Change) -> Result<u64> {
+    let mut cost = 0_u64;
+    for side in change.before.iter().chain(&change.after).filter(|side| !side.mode.is_commit()) {
+        // What is larger is not compared.
+        cost =
+            cost.saturating_add(repository.odb.size(&side.id)?.filter(|size| *size <= MOST_FILE).unwrap_or_default());
+    }
+    Ok(cost)
+}
+
 /// What is said about one file.
 pub(crate) fn patch(repository: &Repository, change: &Change) -> Result<String> {
     let file_type = |side: &Side| side.mode.value() & 0o170_000;

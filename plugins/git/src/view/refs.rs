@@ -1,36 +1,56 @@
 //! All refs, as `git show-ref --head --dereference` shows them: the id and the name of each, one a line, and for a tag
 //! with a message another line, with `^{}` behind the name, for what it points to.
+//!
+//! One answer has at most [`MOST_TEXT`](super::MOST_TEXT) of them, and reads at most [`MAX_READ`] files and objects for it. What
+//! comes behind its last ref is another resource, whose path is told.
 
 use crate::error::{Error, Result};
+use crate::paths;
 use crate::refs::{Reference, Refs, Resolved, Target};
 use crate::repo::Repository;
 use crate::view::text::{Text, line};
+use bstr::{BStr, BString, ByteSlice};
+use gix_hash::ObjectId;
 use mcp_provider::{Contents, Entry};
+use std::collections::HashMap;
 
-/// All refs.
-pub(crate) fn read(repository: &Repository) -> Result<Contents> {
+/// How many files of refs are read, and how many objects are looked at to tell tags from the rest.
+const MAX_READ: usize = 2000;
+
+/// The path at which the refs go on.
+const NEXT: &str = "git/next";
+
+/// All refs, or those behind one, as far as they fit.
+pub(crate) fn read(repository: &Repository, after: Option<&BString>) -> Result<Contents> {
     let refs = repository.refs();
-    let list = refs.list()?;
     let mut text = Text::new(super::MOST_TEXT);
-    if let Some(head) = refs.resolve("HEAD".into())? {
+    if after.is_none()
+        && let Some(head) = refs.resolve("HEAD".into())?
+    {
         text.push(&format!("{} HEAD\n", head.id));
     }
-    for reference in &list.refs {
-        match resolved(&refs, reference).and_then(|found| found.map_or(Ok(None), |found| peeled(repository, found))) {
-            Ok(Some((found, peeled))) => {
-                let name = line(&reference.name);
-                text.push(&format!("{} {name}\n", found.id));
-                if let Some(peeled) = peeled {
-                    text.push(&format!("{peeled} {name}^{{}}\n"));
+    let mut tags = Tags { repository, known: HashMap::new() };
+    let behind = after.map(|after| after.as_bstr()).unwrap_or_default();
+    let next = refs.behind(behind, |all| {
+        let mut last = BString::from(behind);
+        while let Some(reference) = all.next() {
+            if all.loose_read() > MAX_READ || tags.known.len() >= MAX_READ {
+                return Ok(Some(last));
+            }
+            if let Some(shown) = shown(&refs, &reference, &mut tags) {
+                text.push(&shown);
+                if text.left_out() > 0 {
+                    return Ok(Some(last));
                 }
             }
-            Ok(None) => {}
-            Err(error) => log::warn!("the ref {} is left out: {error}", reference.name),
+            last = reference.name;
         }
-    }
-    let mut contents = super::cut(stat(), text);
-    if list.more {
-        contents.entry = contents.entry.meta(super::TRUNCATED, true);
+        Ok(None)
+    })?;
+    let mut contents = Contents::text(stat(), text.into_string());
+    if let Some(next) = next {
+        let next = paths::refs_after(next.as_ref());
+        contents.entry = contents.entry.meta(super::TRUNCATED, true).meta(super::MORE, true).meta(NEXT, next);
     }
     Ok(contents)
 }
@@ -40,24 +60,44 @@ pub(crate) fn stat() -> Entry {
     Entry::new("refs", "refs").title("Branches, tags and other refs").mime_type("text/plain").subscribable()
 }
 
-fn resolved(refs: &Refs<'_>, reference: &Reference) -> Result<Option<Resolved>> {
-    match reference.target {
-        Target::Object(id) => Ok(Some(Resolved { name: reference.name.clone(), id, peeled: reference.peeled })),
-        Target::Symbolic(_) => refs.resolve(reference.name.as_ref()),
+/// The lines of a ref; none of what leads to no object. A tag that is damaged is shown without what it points to.
+fn shown(refs: &Refs<'_>, reference: &Reference, tags: &mut Tags<'_>) -> Option<String> {
+    let found = match &reference.target {
+        Target::Object(id) => Resolved { name: reference.name.clone(), id: *id, peeled: reference.peeled },
+        Target::Symbolic(_) => refs.resolve(reference.name.as_ref()).unwrap_or_else(|error| {
+            log::warn!("the ref {} is left out: {error}", reference.name);
+            None
+        })?,
+    };
+    let name = line(&reference.name);
+    let mut lines = format!("{} {name}\n", found.id);
+    let peeled = match found.peeled {
+        Some(peeled) => Some(peeled),
+        None if reference.is_no_tag => None,
+        None => tags.peeled(found.id, reference.name.as_ref()),
+    };
+    if let Some(peeled) = peeled {
+        lines.push_str(&format!("{peeled} {name}^{{}}\n"));
     }
+    Some(lines)
 }
 
-/// A ref with what its tag points to, where it is one.
-fn peeled(repository: &Repository, found: Resolved) -> Result<Option<(Resolved, Option<gix_hash::ObjectId>)>> {
-    if let Some(peeled) = found.peeled {
-        return Ok(Some((found, Some(peeled))));
-    }
-    match repository.peel(found.id, |_| {}) {
-        Ok((id, _)) => {
-            let peeled = (id != found.id).then_some(id);
-            Ok(Some((found, peeled)))
-        }
-        Err(Error::NotFound) => Err(Error::Missing(found.id)),
-        Err(error) => Err(error),
+/// What the objects point to that were looked at, where they are tags: most refs are of a few objects.
+struct Tags<'r> {
+    repository: &'r Repository,
+    known: HashMap<ObjectId, Option<ObjectId>>,
+}
+
+impl Tags<'_> {
+    fn peeled(&mut self, id: ObjectId, name: &BStr) -> Option<ObjectId> {
+        let repository = self.repository;
+        *self.known.entry(id).or_insert_with(|| match repository.peel(id, |_| {}) {
+            Ok((peeled, _)) => Some(peeled).filter(|peeled| *peeled != id),
+            Err(error) => {
+                let error = if matches!(error, Error::NotFound) { Error::Missing(id) } else { error };
+                log::warn!("what the ref {name} points to cannot be told: {error}");
+                None
+            }
+        })
     }
 }

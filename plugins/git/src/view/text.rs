@@ -78,10 +78,32 @@ pub(crate) fn quoted(before: &str, path: &BStr) -> String {
     if odd { format!("\"{before}{quoted}\"") } else { format!("{before}{quoted}") }
 }
 
-/// Text of a repository on one line: bytes that are no text become replacement characters, control characters spaces.
+/// How many bytes of a text are shown on one line, so that one subject of a megabyte leaves room for others.
+const MOST_LINE: usize = 1400;
+
+/// Text of a repository on one line: bytes that are no text become replacement characters, control characters spaces. Of one
+/// that is longer than any path, the beginning is shown.
 pub(crate) fn line(text: &[u8]) -> String {
-    text.to_str_lossy().chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
+    let shown = text.get(..MOST_LINE).unwrap_or(text);
+    let is_cut = shown.len() < text.len();
+    // The cut may go through a character.
+    let whole = if is_cut { shown.get(..shown.len().saturating_sub(cut_off(shown))).unwrap_or(shown) } else { shown };
+    let mut line: String =
+        whole.to_str_lossy().chars().map(|char| if char.is_control() { ' ' } else { char }).collect();
+    if is_cut {
+        line.push('…');
+    }
+    line
 }
+
+/// How many bytes at the end of a text are the beginning of a character.
+fn cut_off(text: &[u8]) -> usize {
+    let last = text.utf8_chunks().last().map(|chunk| chunk.invalid().len()).unwrap_or_default();
+    if last < 4 { last } else { 0 }
+}
+
+/// How many bytes a signature has to be taken apart.
+const MOST_PERSON: usize = 4096;
 
 /// Who, and when, as a signature says: the name, the address, the time.
 pub(crate) struct Person {
@@ -96,6 +118,9 @@ pub(crate) struct Person {
 impl Person {
     /// What the raw text of a signature says.
     pub(crate) fn parse(raw: &GixBStr) -> Self {
+        if raw.len() > MOST_PERSON {
+            return Self { name: line(raw), email: String::new(), time: None };
+        }
         match gix_actor::SignatureRef::from_bytes(raw) {
             Ok(signature) => {
                 let signature = signature.trim();
@@ -134,6 +159,15 @@ mod tests {
         assert_eq!(quoted("a/", "日本 x.md".into()), "a/日本 x.md");
         assert_eq!(quoted("a/", "say \"hi\"\n\\".into()), r#""a/say \"hi\"\n\\""#);
         assert_eq!(quoted("", b"\x01\xff\xef\xbf\xbd\x7f".as_bstr()), "\"\\001\\377\u{fffd}\\177\"");
+    }
+
+    #[test]
+    fn a_line_without_end_is_cut_between_two_characters() {
+        let long = "a".to_owned() + &"日".repeat(100_000);
+        let shown = line(long.as_bytes());
+        assert!(shown.len() <= MOST_LINE + 3 && shown.ends_with("日…"), "{shown}");
+        let person = Person::parse(long.as_bytes().as_bstr());
+        assert!(person.name.len() <= MOST_LINE + 3);
     }
 
     #[test]

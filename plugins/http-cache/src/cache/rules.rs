@@ -316,9 +316,17 @@ mod tests {
     #[test]
     fn a_number_that_no_computer_holds_is_a_very_long_time_and_not_none() {
         for number in ["2147483649", "18446744073709551616", "\"99999999999999999999999999\""] {
-            assert_eq!(seconds(&page(&[("cache-control", &format!("max-age={number}"))]), 9), (1 << 31) - 9, "{number}");
-            assert_eq!(seconds(&page(&[("cache-control", &format!("max-age=1, s-maxage={number}"))]), 9), (1 << 31) - 9);
-            let until = page(&[("cache-control", &format!("max-age=1, stale-if-error={number}"))]).usable_until(Duration::ZERO);
+            assert_eq!(
+                seconds(&page(&[("cache-control", &format!("max-age={number}"))]), 9),
+                (1 << 31) - 9,
+                "{number}"
+            );
+            assert_eq!(
+                seconds(&page(&[("cache-control", &format!("max-age=1, s-maxage={number}"))]), 9),
+                (1 << 31) - 9
+            );
+            let until =
+                page(&[("cache-control", &format!("max-age=1, stale-if-error={number}"))]).usable_until(Duration::ZERO);
             assert_eq!(until, Some(at(1 + (1 << 31))));
         }
         assert_eq!(seconds(&page(&[("cache-control", "max-age=60"), ("age", "99999999999999999999")]), 0), 0);

@@ -9,6 +9,8 @@
 //! Head and body are written together; a body that is not its head's (because two calls wrote at once) is as good as none. A
 //! store that fails is as good as an empty one: what it says is logged, and the page is fetched.
 //!
+//! Beside them lie snapshots of sitemaps ([`snapshot`](crate::snapshot)), which go before all pages when there is no more room.
+//!
 //! When there is no more room, those pages go first that their origins were not asked about for longest. To bound that work
 //! they are picked from a sample, and only a few times.
 

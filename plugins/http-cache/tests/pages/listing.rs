@@ -82,7 +82,10 @@ fn an_index_leads_to_further_sitemaps_but_not_to_packed_ones_or_on_and_on() {
     ];
     world.serve("https://h.example/index.xml", index(&further));
     world.serve("https://h.example/1.xml", sitemap(&["https://h.example/a"]));
-    assert_eq!(world.list(9).len(), 1);
+    let listed = world.list(9);
+    let paths: Vec<_> = listed.iter().map(|entry| entry.path.as_str()).collect();
+    assert_eq!(paths, ["h.example/a", "h.example/gone.xml", "h.example/index.xml"]);
+    assert!(missing(&listed[1]).contains("not found") && missing(&listed[2]).contains("packed"));
     let urls: Vec<_> = world.requests().into_iter().map(|request| request.url).collect();
     assert_eq!(
         urls,
@@ -108,7 +111,106 @@ fn a_site_with_very_many_sitemaps_is_read_within_bounds() {
 fn a_sitemap_that_cannot_be_had_leaves_the_rest_of_the_listing() {
     let world = World::new().config("sitemaps", r#"["h.example"]"#).config("seeds", SEEDS);
     world.down("https://h.example/sitemap.xml");
-    assert_eq!(world.paths().len(), 3);
+    let listed = world.list(2);
+    assert_eq!(listed.len(), 4);
+    assert_eq!(listed[2].path, "h.example/sitemap.xml");
+    assert!(missing(&listed[2]).contains("refuses connections"), "{:?}", listed[2]);
+    assert_eq!(world.count(), 1, "what was missing when the walk began is not asked for again");
+}
+
+/// A sitemap of so many pages, without freshness.
+fn unfresh(pages: usize) -> http_cache_provider::Response {
+    let urls: String = (0..pages).map(|n| format!("<url><loc>https://h.example/{n:05}</loc></url>")).collect();
+    ok(&[("content-type", "application/xml")], format!("<urlset>{urls}</urlset>"))
+}
+
+#[test]
+fn a_walk_fetches_a_sitemap_once_whatever_its_freshness() {
+    let world = World::new().config("sitemaps", r#"["h.example"]"#);
+    world.serve("https://h.example/sitemap.xml", unfresh(500));
+    assert_eq!(world.list(10).len(), 501);
+    assert_eq!(world.count(), 1);
+    // Another walk asks again, and shares what is kept; one over other pages does not disturb it.
+    let first = world.provider().list(None, None, 10).unwrap();
+    world.serve("https://h.example/sitemap.xml", unfresh(50));
+    assert_eq!(world.list(10).len(), 51);
+    assert_eq!(world.count(), 3);
+    let rest = world.provider().list(None, first.next_cursor.as_deref(), 1000).unwrap();
+    assert_eq!((rest.entries.len(), rest.next_cursor), (491, None));
+    assert_eq!(world.count(), 3);
+    assert_eq!(world.keys().iter().filter(|key| key.starts_with("t:")).count(), 2);
+}
+
+#[test]
+fn snapshots_are_read_for_an_hour_and_few_are_kept() {
+    let world = World::new().config("sitemaps", r#"["h.example"]"#);
+    for pages in 100..110 {
+        world.serve("https://h.example/sitemap.xml", unfresh(pages));
+        world.provider().list(None, None, 10).unwrap();
+        world.pass(1);
+    }
+    assert_eq!(world.keys().iter().filter(|key| key.starts_with("t:") || key.starts_with("s:")).count(), 8);
+    let first = world.provider().list(None, None, 10).unwrap();
+    let asked = world.count();
+    world.pass(3599);
+    world.provider().list(None, first.next_cursor.as_deref(), 10).unwrap();
+    assert_eq!(world.count(), asked);
+    world.pass(2);
+    let second = world.provider().list(None, first.next_cursor.as_deref(), 10).unwrap();
+    assert_eq!((world.count(), second.entries.len()), (asked + 1, 10));
+    assert_eq!(world.keys().iter().filter(|key| key.starts_with("t:") || key.starts_with("s:")).count(), 2);
+}
+
+#[test]
+fn a_walk_whose_snapshot_is_gone_goes_on_or_says_that_it_cannot() {
+    for damage in ["damaged", "broken store", "no-store"] {
+        let world = World::new().config("sitemaps", r#"["h.example"]"#);
+        let mut sitemap = unfresh(100);
+        match damage {
+            "broken store" => world.break_store(),
+            "no-store" => drop(sitemap.headers.insert("cache-control", "no-store".parse().unwrap())),
+            _ => {}
+        }
+        world.serve("https://h.example/sitemap.xml", sitemap.clone());
+        let first = world.provider().list(None, None, 10).unwrap();
+        if damage == "damaged" {
+            let pages = world.keys().into_iter().find(|key| key.starts_with("t:")).unwrap();
+            world.damage(&pages, b"h.example/other\n");
+        }
+        let second = world.provider().list(None, first.next_cursor.as_deref(), 10).unwrap();
+        let expected: Vec<_> = (10..20).map(|n| format!("h.example/{n:05}")).collect();
+        assert_eq!(second.entries.iter().map(|entry| entry.path.clone()).collect::<Vec<_>>(), expected, "{damage}");
+        world.answer("https://h.example/sitemap.xml", |_| Ok(status(429, &[("retry-after", "7")])));
+        if damage == "damaged" {
+            let pages = world.keys().into_iter().find(|key| key.starts_with("t:")).unwrap();
+            world.damage(&pages, b"");
+        }
+        let third = world.provider().list(None, second.next_cursor.as_deref(), 10);
+        if damage == "damaged" {
+            // The sitemap itself is kept, and stands in for an origin that fails.
+            assert_eq!(third.unwrap().entries.len(), 10);
+        } else {
+            let Err(Failure::Unavailable(retry)) = third else { panic!("{damage}: {third:?}") };
+            assert_eq!(retry.after, Some(Duration::from_secs(7)), "{damage}");
+            world.serve("https://h.example/sitemap.xml", sitemap);
+            let rest = world.provider().list(None, second.next_cursor.as_deref(), 1000).unwrap();
+            assert_eq!(rest.entries.len(), 80, "{damage}");
+        }
+    }
+}
+
+#[test]
+fn a_sitemap_of_more_than_is_listed_says_so() {
+    let world = World::new().config("sitemaps", r#"["h.example"]"#);
+    world.serve("https://h.example/sitemap.xml", unfresh(50_010));
+    let listed = world.list(60_000);
+    assert_eq!(listed.len(), 50_001);
+    assert!(missing(&listed[50_000]).contains("10 of the addresses"), "{:?}", listed[50_000]);
+}
+
+/// What of a sitemap is said to be missing.
+fn missing(entry: &mcp_provider::Entry) -> &str {
+    entry.meta["http-cache/missing"].as_str().unwrap()
 }
 
 #[test]

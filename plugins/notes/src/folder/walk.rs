@@ -336,7 +336,10 @@ mod tests {
         let root = Confined::new(dir.path()).unwrap();
         fs::write(dir.path().join(&long).join("short.md"), "").unwrap();
         let (all, _) = walked(&root, Reach::page(9), 2);
-        assert_eq!(all, ["d/".repeat(50) + "less.md", format!("{long}/{}", "m".repeat(240)), format!("{long}/short.md")]);
+        assert_eq!(
+            all,
+            ["d/".repeat(50) + "less.md", format!("{long}/{}", "m".repeat(240)), format!("{long}/short.md")]
+        );
         fs::create_dir_all(dir.path().join(&long).join("o".repeat(240))).unwrap();
         fs::write(dir.path().join(&long).join("o".repeat(240)).join("too-long.md"), "").unwrap();
         assert_eq!(walked(&root, Reach::page(9), 2).0.len(), 3);

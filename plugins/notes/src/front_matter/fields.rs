@@ -168,7 +168,9 @@ fn date(text: &str) -> Result<String, String> {
     });
     // A year that RFC 3339 cannot name is no date of a note.
     let timestamp = timestamp.map(|timestamp| timestamp.to_string()).filter(|text| !text.starts_with(['-', '+']));
-    timestamp.ok_or_else(|| format!("expected a date such as `2025-01-12` or `2025-01-12T15:00:58Z`, found {:?}", cut(text, MAX_SHOWN)))
+    timestamp.ok_or_else(|| {
+        format!("expected a date such as `2025-01-12` or `2025-01-12T15:00:58Z`, found {:?}", cut(text, MAX_SHOWN))
+    })
 }
 
 #[cfg(test)]

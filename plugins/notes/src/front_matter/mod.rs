@@ -57,7 +57,8 @@ impl FrontMatter {
             }
         };
         if front_matter.title.is_none() {
-            front_matter.title = split::heading(split::first_line(body, is_all)?).map(|text| fields::cut(&text, fields::MAX_TITLE));
+            front_matter.title =
+                split::heading(split::first_line(body, is_all)?).map(|text| fields::cut(&text, fields::MAX_TITLE));
         }
         Some(front_matter)
     }
