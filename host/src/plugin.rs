@@ -7,9 +7,9 @@
 //!
 //! | bound | by |
 //! |---|---|
-//! | calls | a rate (`limits.rate`), places for calls at once (`limits.concurrency`) and a queue for them (`limits.queue`, `limits.wait`); seats for all instances of all plugins |
+//! | calls | a rate (`limits.rate`), places for calls at once (`limits.concurrency`) and a queue for them (`limits.queue`, `limits.wait`); seats for all instances of all plugins, of which each plugin has a share |
 //! | wall clock | a timeout around the call, instantiation included (`limits.deadline`) |
-//! | CPU time | the time that the call is polled; the engine's epoch has the guest look at it every millisecond (`limits.cpu`) |
+//! | CPU time | the processor time of the thread while it polls the call; the engine's epoch has the guest look at it every half millisecond (`limits.cpu`) |
 //! | memory | a budget that all instances of the plugin share (`limits.memory`) |
 //! | reply | what the host copies out of the guest (`limits.reply`) |
 //! | log | an allowance of bytes a minute (`limits.log`) |
@@ -45,6 +45,7 @@ mod pool;
 mod progress;
 mod sandbox;
 mod seats;
+mod shares;
 mod state;
 mod threads;
 
@@ -52,6 +53,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use tokio::sync::Semaphore;
 
 use self::admission::{Admission, Turn};
 use self::bindings::{ProviderPre, contract};
@@ -171,6 +174,8 @@ impl Plugins {
                 limits: config.limits.clone(),
                 admission: Admission::new(&config.limits),
                 lane: self.engine.threads.lane(),
+                share: self.engine.shares.share(),
+                opening: Arc::new(Semaphore::new(config.limits.concurrency.get().saturating_add(1))),
                 pool,
             }),
             health: Health::default(),

@@ -7,12 +7,12 @@
 #[cfg(target_os = "linux")]
 mod linux;
 
-/// Has the threads that wake up to answer a request wait less for this one.
-#[cfg(feature = "server")]
+/// Has the threads that wake up to answer a request wait less for this one; and this one, when it wakes up, wait less for those
+/// that compute.
 pub(crate) fn take_short_turns() {
     #[cfg(target_os = "linux")]
     if let Err(error) = linux::set(0) {
-        tracing::debug!(%error, "the transport's threads have the system's turns");
+        tracing::debug!(%error, "a thread has the system's turns");
     }
 }
 

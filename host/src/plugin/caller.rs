@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use wasmtime::Store;
 use wasmtime::component::ResourceTableError;
@@ -20,6 +21,7 @@ use super::instance::{Instance, Running};
 use super::pool::Pool;
 use super::sandbox::Sandbox;
 use super::seats::Seat;
+use super::shares::{InUse, Share};
 use super::state::State;
 use super::threads::Lane;
 use crate::config::Limits;
@@ -32,6 +34,10 @@ pub(super) struct Caller {
     pub(super) limits: Limits,
     pub(super) admission: Admission,
     pub(super) lane: Arc<Lane>,
+    /// What the plugin may use of the instance slots.
+    pub(super) share: Arc<Share>,
+    /// Opens granted directories, so many at a time at most: those of a file system that hangs keep threads waiting.
+    pub(super) opening: Arc<Semaphore>,
     /// Where instances go that may serve another call, if the plugin wants that.
     pub(super) pool: Option<Arc<Pool>>,
 }
@@ -44,12 +50,18 @@ enum Room {
     Fresh(Option<Seat>),
 }
 
+/// What a call holds until its instance is idle or gone.
+struct Permits {
+    _place: Place,
+    _in_use: Option<InUse>,
+}
+
 /// What became of a call.
 struct Outcome<T> {
     answer: Result<T, Fault>,
     /// The instance, if it may serve another call should the answer be good.
     instance: Option<Instance>,
-    place: Place,
+    permits: Permits,
 }
 
 impl Plugin {
@@ -107,7 +119,7 @@ impl Plugin {
             if let Some((pool, instance)) = self.caller.pool.as_ref().zip(outcome.instance).filter(|_| is_good) {
                 pool.keep(instance);
             }
-            drop(outcome.place);
+            drop(outcome.permits);
             answer
         });
         answer.inspect_err(|fault| self.faults.note(function, fault))
@@ -131,46 +143,73 @@ impl Caller {
         T: Send + 'static,
         F: for<'a> FnOnce(&'a Guest, &'a mut Store<State>) -> Running<'a, T> + Send + 'static,
     {
-        let (place, room) = self.admission.enter(turn, self.room()).await?;
+        let (place, (in_use, room)) = self.admission.enter(turn, self.room(turn)).await?;
+        let permits = Permits { _place: place, _in_use: in_use };
         let caller = self.clone();
-        let call = self.engine.threads.call(&self.lane, async move {
-            let (answer, instance) = caller.run(room, run).await;
+        let clock = Arc::new(CpuClock::default());
+        let call = self.engine.threads.call(&self.lane, turn, clock.clone(), async move {
+            let (answer, instance) = caller.run(room, &clock, run).await;
             // An instance that serves no other call ends here, where the call ended, and before its place is free.
             let instance = instance.filter(|_| caller.pool.is_some());
-            Outcome { answer, instance, place }
+            Outcome { answer, instance, permits }
         });
         call.await.map_err(|error| Fault::Host(error.to_string()))
     }
 
-    /// An instance that is idle, or a seat for a fresh one.
-    async fn room(&self) -> Room {
-        match self.pool.as_ref().and_then(|pool| pool.take()) {
+    /// The plugin's share allows it: an instance that is idle, or a seat for a fresh one.
+    async fn room(&self, turn: Turn) -> (Option<InUse>, Room) {
+        let in_use = self.share.acquire(turn).await;
+        let room = match self.pool.as_ref().and_then(|pool| pool.take()) {
             Some(instance) => Room::Kept(instance),
             None => Room::Fresh(self.engine.seats.take().await),
-        }
+        };
+        (in_use, room)
     }
 
-    /// Makes the call. The instance comes back only if the provider had the last word.
-    async fn run<T, F>(&self, room: Room, run: F) -> (Result<T, Fault>, Option<Instance>)
+    /// Makes the call. The instance comes back only if the provider had the last word. `limits.deadline` counts from here: this
+    /// runs with all permits, when it is the call's turn.
+    async fn run<T, F>(
+        self: &Arc<Self>,
+        room: Room,
+        clock: &Arc<CpuClock>,
+        run: F,
+    ) -> (Result<T, Fault>, Option<Instance>)
     where
         F: for<'a> FnOnce(&'a Guest, &'a mut Store<State>) -> Running<'a, T>,
     {
-        let mut instance = match room {
-            Room::Kept(instance) => instance,
-            Room::Fresh(seat) => match self.sandbox.state() {
-                Ok(state) => Instance::new(self.engine.wasmtime(), state, seat),
-                Err(error) => return (Err(Fault::Grant(error.to_string())), None),
-            },
-        };
-        let _epoch_moves = self.engine.ticker.run();
-        let clock = Arc::new(CpuClock::default());
         let deadline = self.limits.deadline.duration();
-        let call = clock.time(instance.call(&self.provider, &self.limits, &clock, run));
-        match timeout(deadline, call).await {
-            Ok(Ok(answer)) => (answer.map_err(Fault::from), Some(instance)),
-            Ok(Err(error)) => (Err(self.classify(&error, instance.state())), None),
-            Err(_) => (Err(Fault::Deadline(deadline)), None),
-        }
+        let call = async {
+            let mut instance = match room {
+                Room::Kept(instance) => instance,
+                Room::Fresh(seat) => match self.open_sandbox().await {
+                    Ok(state) => Instance::new(self.engine.wasmtime(), state, seat),
+                    Err(fault) => return (Err(fault), None),
+                },
+            };
+            let _epoch_moves = self.engine.ticker.run();
+            match instance.call(&self.provider, &self.limits, clock, run).await {
+                Ok(answer) => (answer.map_err(Fault::from), Some(instance)),
+                Err(error) => (Err(self.classify(&error, instance.state())), None),
+            }
+        };
+        timeout(deadline, call).await.unwrap_or((Err(Fault::Deadline(deadline)), None))
+    }
+
+    /// The context of a fresh instance. Its directories are opened on a thread for blocking work: a call begins on its caller's
+    /// thread, which must not wait for a disk.
+    async fn open_sandbox(self: &Arc<Self>) -> Result<State, Fault> {
+        let opened = if self.sandbox.directories().next().is_none() {
+            self.sandbox.state()
+        } else {
+            let permit = self.opening.clone().acquire_owned().await;
+            let caller = self.clone();
+            let opening = tokio::task::spawn_blocking(move || {
+                let _permit = permit;
+                caller.sandbox.state()
+            });
+            opening.await.map_err(|error| Fault::Host(error.to_string()))?
+        };
+        opened.map_err(|error| Fault::Grant(error.to_string()))
     }
 
     /// What ended the guest.

@@ -42,6 +42,7 @@ mod other_clients;
 mod pools;
 mod protocol;
 mod reload;
+mod scheduling;
 mod subscriptions;
 mod unruly;
 mod walks;
