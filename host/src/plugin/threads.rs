@@ -18,9 +18,10 @@
 //!   that spins.
 //! - The host's own calls ([`Turn::Host`]: `changes`, `describe`, the probe of the circuit breaker) have a runtime of their own: threads,
 //!   queue, and threads for blocking work. Clients, however many and however fast, are not in these queues, and the system wakes
-//!   these threads up before those that compute (short time slices). They never wait for a turn of the lane. What a plugin may
-//!   compute there is bounded by a leaky bucket (one part in [`HOST_SHARE`] of a processor, [`HOST_BURST`] at once); beyond that its call goes on
-//!   on the heavy threads, so that a `changes` that spins delays those of other plugins no longer than it takes to find out.
+//!   these threads up before those that compute (short time slices). They never wait for a turn of the lane. What a plugin's may
+//!   compute there is bounded by a leaky bucket (one part in [`HOST_SHARE`] of a processor, [`HOST_BURST`] at once); beyond that they go
+//!   on on threads for heavy ones, of a priority between those of the others. So plugins whose `changes` spin keep the watchers of
+//!   others waiting no longer than it takes to find out, and never take more than a quarter of a processor from a thread for clients.
 //!
 //! So a light call of another plugin should wait for at most a tick (0.5 ms) at a time. What counts is processor time, not time
 //! that went by ([`CpuClock`]): nobody becomes heavy because the machine is busy.
@@ -57,13 +58,18 @@ const HEAVY_MOST: Duration = Duration::from_secs(10);
 /// One in so many parts of the time that goes by is what a plugin's host calls may compute at normal priority.
 const HOST_SHARE: u32 = 20;
 /// How much they may compute at once.
-const HOST_BURST: Duration = Duration::from_secs(1);
+const HOST_BURST: Duration = Duration::from_secs(2);
+/// By how much nicer than others heavy threads are.
+const HEAVY_NICENESS: i32 = 10;
+/// The same for heavy calls of the host's own, which subscribers wait for.
+const HOST_HEAVY_NICENESS: i32 = 5;
 
 /// The guest threads of one engine.
 pub(super) struct Threads {
     light: Group,
     heavy: Group,
     host: Group,
+    host_heavy: Group,
     processors: usize,
 }
 
@@ -74,18 +80,23 @@ impl Threads {
         let mut light = Builder::new_multi_thread();
         let mut heavy = Builder::new_multi_thread();
         let mut host = Builder::new_multi_thread();
+        let mut host_heavy = Builder::new_multi_thread();
         Ok(Self {
             light: Group::start(light.thread_name("guest").worker_threads(processors))?,
             heavy: Group::start(
                 heavy
                     .thread_name("heavy-guest")
                     .worker_threads(processors.saturating_mul(2))
-                    .on_thread_start(scheduling::give_way),
+                    .on_thread_start(|| scheduling::give_way(HEAVY_NICENESS)),
             )?,
             host: Group::start(
-                host.thread_name("host-call")
+                host.thread_name("host-call").worker_threads(processors).on_thread_start(scheduling::take_short_turns),
+            )?,
+            host_heavy: Group::start(
+                host_heavy
+                    .thread_name("heavy-host-call")
                     .worker_threads(processors)
-                    .on_thread_start(scheduling::take_short_turns),
+                    .on_thread_start(|| scheduling::give_way(HOST_HEAVY_NICENESS)),
             )?,
             processors,
         })
@@ -95,6 +106,7 @@ impl Threads {
     pub(super) fn lane(&self) -> Arc<Lane> {
         Arc::new(Lane {
             heavy: self.heavy.handle.clone(),
+            host_heavy: self.host_heavy.handle.clone(),
             turns: Arc::new(Semaphore::new(self.processors)),
             start: Instant::now(),
             heavy_until: AtomicU64::new(0),
@@ -154,6 +166,7 @@ impl Threads {
 /// The lane of one plugin: its calls' turns on the threads.
 pub(super) struct Lane {
     heavy: Handle,
+    host_heavy: Handle,
     turns: Arc<Semaphore>,
     start: Instant,
     /// Until when the plugin is heavy, in milliseconds from the start.
@@ -185,7 +198,8 @@ impl Lane {
         poll_fn(|context| yielding(self.poll_in_turn(&mut call, context))).await
     }
 
-    /// Runs a call of the host's own for as long as its plugin may compute at normal priority, and then on the heavy threads.
+    /// Runs a call of the host's own for as long as its plugin may compute at normal priority, and then on the threads for heavy
+    /// ones.
     async fn run_for_host<F>(self: Arc<Self>, mut call: Call<F>) -> Result<F::Output, Ended>
     where
         F: Future<Output: Send> + Send + 'static,
@@ -202,17 +216,13 @@ impl Lane {
         if let Some(output) = within_budget.await {
             return output;
         }
-        let heavy = self.heavy.clone();
+        let heavy = self.host_heavy.clone();
         let rest = async move { poll_fn(|context| yielding(call.poll(context))).await };
         AbortOnDropHandle::new(heavy.spawn(rest)).await?
     }
 
     /// Polls a client's call when it is its turn.
-    fn poll_in_turn<F: Future>(
-        &self,
-        call: &mut Call<F>,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<F::Output, Ended>> {
+    fn poll_in_turn<F: Future>(&self, call: &mut Call<F>, context: &mut Context<'_>) -> Poll<Result<F::Output, Ended>> {
         let _turn = ready!(call.turn.poll(&self.turns, context));
         self.poll_for_client(call, context)
     }
@@ -374,7 +384,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn host_calls_may_compute_for_a_twentieth_of_the_time_and_a_second_at_once() {
+    fn host_calls_may_compute_for_a_twentieth_of_the_time_and_two_seconds_at_once() {
         let start = Instant::now();
         let mut bucket = LeakyBucket::empty(start);
         bucket.fill(HOST_BURST - Duration::from_millis(1));

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use mcp_host_tests::{ConfigFile, Connection, Folder, Http, HttpWire, PATIENCE, Plugin, Revision, until};
+use mcp_host_tests::{
+    ConfigFile, Connection, Folder, Http, HttpWire, PATIENCE, Plugin, Revision, Stdio, StdioWire, body, fixture, until,
+};
 use reqwest::{Response, Version};
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -72,36 +74,171 @@ impl Listener {
     async fn updated(&mut self) {
         const UPDATED: &str = "notifications/resources/updated";
         while !self.text.contains(UPDATED) {
-            let chunk = timeout(PATIENCE, self.stream.chunk()).await.expect("it hears in time").expect("the stream goes on");
+            let chunk =
+                timeout(PATIENCE, self.stream.chunk()).await.expect("it hears in time").expect("the stream goes on");
             self.text.push_str(&String::from_utf8_lossy(&chunk.expect("the stream does not end")));
         }
         self.text.clear();
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn subscribers_hear_of_an_edit_while_clients_read_without_pause() {
-    let notes = (0..200).map(|number| (format!("{number}.md"), "text"));
-    let folder = Folder::with_files(notes);
-    let config = ConfigFile::new().plugin(Plugin::notes("n", folder.path()).limit("rate", 1_000_000).limit("queue", 128).limit("wait", "30s")).open().write();
-    let server = Http::start(&config).await;
-    let mut listeners = Vec::new();
-    for _ in 0..100 {
-        listeners.push(Listener::start(&mut server.stranger(REVISION), "notes://n/0.md").await);
-    }
-    let readers = Readers::start(&server, 64, "notes://n/1.md");
-    until("all clients read", || readers.answered() > 640).await;
-    for round in 0..3 {
-        let before = readers.answered();
-        let began = std::time::Instant::now();
-        folder.write("0.md", format!("round {round}"));
-        for (number, listener) in listeners.iter_mut().enumerate() {
-            listener.updated().await;
-            if number == 0 || number == 99 { eprintln!("{number}: {:?} {}", began.elapsed(), readers.answered() - before); }
+/// Listens to one resource as often as that.
+async fn listeners(server: &Http, number: usize, uri: &str) -> Vec<Listener> {
+    let starting = (0..number).map(|_| async { Listener::start(&mut server.stranger(REVISION), uri).await });
+    futures::future::join_all(starting).await
+}
+
+/// Threads of this process that compute without end, until they are dropped.
+struct Noise(Arc<AtomicBool>);
+
+impl Noise {
+    fn start(threads: usize) -> Self {
+        let is_over = Arc::<AtomicBool>::default();
+        for _ in 0..threads {
+            let is_over = is_over.clone();
+            std::thread::spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
         }
+        Self(is_over)
     }
-    readers.end().await;
+}
+
+impl Drop for Noise {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn busy(name: &str) -> Plugin {
+    Plugin::new(name, &fixture("busy"), &format!("busy://{name}/"))
+}
+
+/// A folder of many notes, all of which are looked at to find out what changed.
+fn many_notes() -> Folder {
+    Folder::with_files((0..1000).map(|number| (format!("{number}.md"), "text")))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn subscribers_hear_of_edits_while_clients_read_without_pause() {
+    let folder = many_notes();
+    let patient = |plugin: Plugin| plugin.limit("rate", 1_000_000).limit("queue", 256).limit("wait", "60s");
+    let cheap = patient(Plugin::sample("cheap")).instances("reuse", 128);
+    let config = ConfigFile::new().plugin(patient(Plugin::notes("n", folder.path()))).plugin(cheap).open().write();
+    let server = Http::start(&config).await;
+    let mut listeners = listeners(&server, 100, "notes://n/0.md").await;
+    // Cheap reads of another plugin, and reads of the same one.
+    for uri in ["sample://cheap/plain", "notes://n/1.md"] {
+        let readers = Readers::start(&server, 64, uri);
+        until("all clients read", || readers.answered() > 640).await;
+        for round in 0..3 {
+            let before = readers.answered();
+            let began = std::time::Instant::now();
+            folder.write("0.md", format!("round {round} beside {uri}"));
+            for listener in &mut listeners {
+                listener.updated().await;
+            }
+            eprintln!("{uri} {:?} {}", began.elapsed(), readers.answered() - before);
+        }
+        readers.end().await;
+    }
     drop(listeners);
     let log = server.end().await.log;
     assert!(!log.contains("limits.deadline"), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn subscribers_hear_of_edits_beside_plugins_that_spin_when_they_are_asked_what_changed() {
+    let folder = many_notes();
+    let spinning = |number: usize| busy(&format!("s{number}")).config("changes", "spin").set("watch-interval", "100ms");
+    let config = (0..16).map(spinning).fold(ConfigFile::new(), ConfigFile::plugin);
+    let config = config.plugin(Plugin::notes("n", folder.path())).open().write();
+    let server = Http::start(&config).await;
+    let mut listener = Listener::start(&mut server.stranger(REVISION), "notes://n/0.md").await;
+    let mut subscribing = JoinSet::new();
+    for number in 0..16 {
+        let mut wire = server.stranger(REVISION);
+        let wanted = json!({ "notifications": { "resourceSubscriptions": [format!("busy://s{number}/good")] } });
+        let request = wire.prepared("subscriptions/listen", wanted);
+        subscribing.spawn(async move { request.send().await.unwrap().chunk().await.unwrap() });
+    }
+    server.log_line("limits.cpu").await;
+    for round in 0..3 {
+        let began = std::time::Instant::now();
+        folder.write("0.md", format!("round {round}"));
+        listener.updated().await;
+        eprintln!("{:?}", began.elapsed());
+    }
+    drop((listener, subscribing));
+    let log = server.end().await.log;
+    assert!(!log.contains("limits.deadline"), "{log}");
+}
+
+/// Calls that sleep, of plugins each of which may have more of them than its share.
+async fn sleepers(wire: &mut StdioWire, plugins: usize, of_each: usize) -> Vec<u64> {
+    let mut asked = Vec::new();
+    for number in 0..plugins * of_each {
+        let uri = format!("unruly://p{}/slow?ms=3600000", number % plugins);
+        asked.push(wire.ask("resources/read", json!({ "uri": uri })).await);
+    }
+    asked
+}
+
+#[tokio::test]
+async fn calls_that_sleep_in_eight_plugins_leave_instances_for_a_ninth() {
+    let sleepy = |number: usize| {
+        let plugin = Plugin::unruly(&format!("p{number}")).limit("concurrency", 64).limit("queue", 1000);
+        plugin.limit("wait", "60s").limit("deadline", "10m").limit("memory", "1GiB").limit("log", "16MiB")
+    };
+    let config = (0..8).map(sleepy).fold(ConfigFile::new(), ConfigFile::plugin);
+    let mut wire = StdioWire::start(&config.plugin(Plugin::unruly("good")).write(), Revision::V_2025_11_25).await;
+    // All that eight plugins can get of 256 slots; and once more, after all of those calls were given up.
+    for round in 1..=2 {
+        let asked = sleepers(&mut wire, 8, 40).await;
+        wire.log_lines("a slow read has begun", round * 8 * 28).await;
+        for _ in 0..100 {
+            let answer = wire.request("resources/read", json!({ "uri": "unruly://good/good" })).await;
+            assert_eq!(answer.result()["contents"][0]["text"], "good");
+        }
+        for id in asked {
+            let params = json!({ "requestId": id });
+            wire.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params })).await;
+        }
+        for number in 0..8 {
+            let answer = wire.request("resources/read", json!({ "uri": format!("unruly://p{number}/good") })).await;
+            assert_eq!(answer.result()["contents"][0]["text"], "good");
+        }
+    }
+    wire.close();
+    wire.ended().await;
+}
+
+/// Reads something, and gives the text or the reason why there is none.
+async fn outcome(server: &Stdio, uri: &str) -> Result<String, String> {
+    let contents = server.client().read(uri).await.map_err(|error| error.message.into_owned())?;
+    Ok(String::from_utf8(body(&contents[0])).unwrap())
+}
+
+#[tokio::test]
+async fn a_guest_has_its_processor_time_on_a_busy_machine_and_no_more() {
+    let config = ConfigFile::new().plugin(busy("b").limit("cpu", "100ms").limit("deadline", "10m")).write();
+    let server = Stdio::start(&config).await;
+    let compute = |rounds: u64| format!("busy://b/compute?rounds={rounds}");
+    // The most that it can do within its processor time, by a factor of two.
+    let mut rounds: u64 = 1000;
+    while outcome(&server, &compute(rounds * 2)).await.is_ok() {
+        rounds *= 2;
+    }
+    let noise = Noise::start(16);
+    for _ in 0..5 {
+        let began = std::time::Instant::now();
+        assert_eq!(outcome(&server, &compute(rounds / 2)).await.as_deref(), Ok("computed"));
+        eprintln!("{rounds} {:?}", began.elapsed());
+    }
+    let ended = outcome(&server, "busy://b/spin").await.unwrap_err();
+    assert!(ended.contains("it used up its CPU time"), "{ended}");
+    drop(noise);
+    server.end().await;
 }
