@@ -17,7 +17,7 @@ pub(crate) fn take_short_turns() {
 }
 
 /// The same, and has the system prefer all other threads to this one: beside one of them, it gets a tenth of a processor if it is
-/// nicer by 10, and a quarter if by 5.
+/// nicer by 10, and two fifths if by 2.
 pub(crate) fn give_way(nicer: i32) {
     #[cfg(target_os = "linux")]
     if let Err(error) = linux::set(nicer) {

@@ -198,11 +198,6 @@ impl StdioWire {
         self.process.stderr().line_with(wanted).await
     }
 
-    /// Waits until so many lines of its log contain that text.
-    pub async fn log_lines(&self, wanted: &str, number: usize) {
-        self.process.stderr().lines_with(wanted, number).await;
-    }
-
     /// How much memory the server has at the moment, in bytes.
     pub fn memory(&self) -> u64 {
         self.process.memory()

@@ -16,12 +16,12 @@
 //!   after it. Heavy threads have a lower priority, so the operating system has a light call run at once, not at the next tick;
 //!   and there are twice as many of them as processors, so that a plugin that is heavy for good reason finds one beside a plugin
 //!   that spins.
-//! - The host's own calls ([`Turn::Host`]: `changes`, `describe`, the probe of the circuit breaker) have a runtime of their own: threads,
-//!   queue, and threads for blocking work. Clients, however many and however fast, are not in these queues, and the system wakes
-//!   these threads up before those that compute (short time slices). They never wait for a turn of the lane. What a plugin's may
-//!   compute there is bounded by a leaky bucket (one part in [`HOST_SHARE`] of a processor, [`HOST_BURST`] at once); beyond that they go
-//!   on on threads for heavy ones, of a priority between those of the others. So plugins whose `changes` spin keep the watchers of
-//!   others waiting no longer than it takes to find out, and never take more than a quarter of a processor from a thread for clients.
+//! - The host's own calls ([`Turn::Host`]: `changes`, `describe`, the probe of the circuit breaker) have a runtime of their own: half
+//!   as many threads as processors, a queue, and threads for blocking work. Clients, however many and however fast, are not in these
+//!   queues, and the system wakes these threads up before those that compute (short time slices). These calls never wait for a turn of
+//!   the lane. What those of one plugin may compute there is bounded by a leaky bucket (one part in [`HOST_SHARE`] of a processor,
+//!   [`HOST_BURST`] at once). Beyond that they go on in a second such runtime, whose threads have a slightly lower priority: plugins
+//!   whose `changes` spin are with each other there, and keep the watchers of others waiting no longer than it takes to find out.
 //!
 //! So a light call of another plugin should wait for at most a tick (0.5 ms) at a time. What counts is processor time, not time
 //! that went by ([`CpuClock`]): nobody becomes heavy because the machine is busy.
@@ -58,11 +58,11 @@ const HEAVY_MOST: Duration = Duration::from_secs(10);
 /// One in so many parts of the time that goes by is what a plugin's host calls may compute at normal priority.
 const HOST_SHARE: u32 = 20;
 /// How much they may compute at once.
-const HOST_BURST: Duration = Duration::from_secs(2);
+const HOST_BURST: Duration = Duration::from_millis(250);
 /// By how much nicer than others heavy threads are.
 const HEAVY_NICENESS: i32 = 10;
 /// The same for heavy calls of the host's own, which subscribers wait for.
-const HOST_HEAVY_NICENESS: i32 = 5;
+const HOST_HEAVY_NICENESS: i32 = 2;
 
 /// The guest threads of one engine.
 pub(super) struct Threads {
@@ -95,7 +95,7 @@ impl Threads {
             host_heavy: Group::start(
                 host_heavy
                     .thread_name("heavy-host-call")
-                    .worker_threads(processors)
+                    .worker_threads(processors.div_ceil(2))
                     .on_thread_start(|| scheduling::give_way(HOST_HEAVY_NICENESS)),
             )?,
             processors,
@@ -384,7 +384,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn host_calls_may_compute_for_a_twentieth_of_the_time_and_two_seconds_at_once() {
+    fn host_calls_may_compute_for_a_twentieth_of_the_time_and_a_moment_at_once() {
         let start = Instant::now();
         let mut bucket = LeakyBucket::empty(start);
         bucket.fill(HOST_BURST - Duration::from_millis(1));
