@@ -204,14 +204,15 @@ impl Lane {
     where
         F: Future<Output: Send> + Send + 'static,
     {
-        let within_budget = poll_fn(|context| match self.host_budget().is_full(Instant::now()) {
-            true => Poll::Ready(None),
-            false => {
-                let before = call.used;
-                let polled = call.poll(context);
-                self.host_budget().fill(call.used.saturating_sub(before));
-                polled.map(Some)
+        let within_budget = poll_fn(|context| {
+            let is_over_budget = self.host_budget().is_full(Instant::now());
+            if is_over_budget {
+                return Poll::Ready(None);
             }
+            let before = call.used;
+            let polled = call.poll(context);
+            self.host_budget().fill(call.used.saturating_sub(before));
+            polled.map(Some)
         });
         if let Some(output) = within_budget.await {
             return output;

@@ -98,7 +98,8 @@ impl Noise {
             let is_over = is_over.clone();
             std::thread::spawn(move || {
                 while !is_over.load(Ordering::Relaxed) {
-                    std::hint::spin_loop();
+                    // No pause instruction: a virtual machine would take the processor away.
+                    std::hint::black_box(());
                 }
             });
         }
@@ -134,13 +135,10 @@ async fn subscribers_hear_of_edits_while_clients_read_without_pause() {
         let readers = Readers::start(&server, 64, uri);
         until("all clients read", || readers.answered() > 640).await;
         for round in 0..3 {
-            let before = readers.answered();
-            let began = std::time::Instant::now();
             folder.write("0.md", format!("round {round} beside {uri}"));
             for listener in &mut listeners {
                 listener.updated().await;
             }
-            eprintln!("{uri} {:?} {}", began.elapsed(), readers.answered() - before);
         }
         readers.end().await;
     }
@@ -164,12 +162,11 @@ async fn subscribers_hear_of_edits_beside_plugins_that_spin_when_they_are_asked_
         let request = wire.prepared("subscriptions/listen", wanted);
         subscribing.spawn(async move { request.send().await.unwrap().chunk().await.unwrap() });
     }
-    server.log_line("limits.cpu").await;
+    // One of them has reached a limit.
+    server.log_line("function=\"changes\"").await;
     for round in 0..3 {
-        let began = std::time::Instant::now();
         folder.write("0.md", format!("round {round}"));
         listener.updated().await;
-        eprintln!("{:?}", began.elapsed());
     }
     drop((listener, subscribing));
     let log = server.end().await.log;
@@ -201,7 +198,8 @@ async fn calls_that_sleep_in_eight_plugins_leave_instances_for_a_ninth() {
         plugin.limit("wait", "60s").limit("deadline", "10m").limit("memory", "1GiB").limit("log", "16MiB")
     };
     let config = (0..8).map(sleepy).fold(ConfigFile::new(), ConfigFile::plugin);
-    let server = Http::start(&config.plugin(Plugin::unruly("good")).open().write()).await;
+    let config = config.plugin(Plugin::unruly("good")).open().write();
+    let server = Http::start(&config).await;
     // All that eight plugins can get of 256 slots; and once more, after all of those calls were given up.
     for round in 1..=2 {
         let asleep = sleepers(&server, 8, 40);
@@ -236,9 +234,7 @@ async fn a_guest_has_its_processor_time_on_a_busy_machine_and_no_more() {
     }
     let noise = Noise::start(16);
     for _ in 0..5 {
-        let began = std::time::Instant::now();
         assert_eq!(outcome(&server, &compute(rounds / 8)).await.as_deref(), Ok("computed"));
-        eprintln!("{rounds} {:?}", began.elapsed());
     }
     let ended = outcome(&server, "busy://b/spin").await.unwrap_err();
     assert!(ended.contains("it used up its CPU time"), "{ended}");
