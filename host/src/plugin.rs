@@ -7,9 +7,9 @@
 //!
 //! | bound | by |
 //! |---|---|
-//! | calls | a rate (`limits.rate`), places for calls at once (`limits.concurrency`) and a queue for them (`limits.queue`, `limits.wait`); seats for all instances of all plugins |
+//! | calls | a rate (`limits.rate`), places for calls at once (`limits.concurrency`) and a queue for them (`limits.queue`, `limits.wait`); seats for all instances of all plugins, of which each plugin has a share |
 //! | wall clock | a timeout around the call, instantiation included (`limits.deadline`) |
-//! | CPU time | the time that the call is polled; the engine's epoch has the guest look at it every millisecond, and the host looks at it as it checks the answer (`limits.cpu`) |
+//! | CPU time | the processor time of the thread while it polls the call; the engine's epoch has the guest look at it every half millisecond, and the host looks at it as it checks the answer (`limits.cpu`) |
 //! | memory | a budget that all instances of the plugin share, with what the host keeps for them and the answers of calls under way (`limits.memory`) |
 //! | reply | what the host copies out of the guest (`limits.reply`), and how many items it has (`limits.items`) |
 //! | log | an allowance of bytes a minute (`limits.log`) |
@@ -48,6 +48,7 @@ mod pool;
 mod progress;
 mod sandbox;
 mod seats;
+mod shares;
 mod state;
 mod threads;
 mod throttle;
@@ -57,6 +58,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use tokio::sync::Semaphore;
 
 use self::admission::{Admission, Turn};
 use self::bindings::{ProviderPre, contract};
@@ -185,6 +188,7 @@ impl Plugins {
                 rules: Arc::new(AnswerRules { mount: config.mount.clone(), items, faults: faults.clone() }),
                 admission: Admission::new(&config.limits),
                 lane: self.engine.threads.lane(),
+                share: self.engine.shares.share(),
                 pool,
             }),
             health: Health::default(),

@@ -7,19 +7,20 @@
 #[cfg(target_os = "linux")]
 mod linux;
 
-/// Has the threads that wake up to answer a request wait less for this one.
-#[cfg(feature = "server")]
+/// Has the threads that wake up to answer a request wait less for this one; and this one, when it wakes up, wait less for those
+/// that compute.
 pub(crate) fn take_short_turns() {
     #[cfg(target_os = "linux")]
     if let Err(error) = linux::set(0) {
-        tracing::debug!(%error, "the transport's threads have the system's turns");
+        tracing::debug!(%error, "a thread has the system's turns");
     }
 }
 
-/// The same, and has the system prefer all other threads to this one: beside one of them, it gets a tenth of a processor.
-pub(crate) fn give_way() {
+/// The same, and has the system prefer all other threads to this one: beside one of them, it gets a tenth of a processor if it is
+/// nicer by 10, and two fifths if by 2.
+pub(crate) fn give_way(nicer: i32) {
     #[cfg(target_os = "linux")]
-    if let Err(error) = linux::set(10) {
-        tracing::debug!(%error, "heavy guests keep the normal priority");
+    if let Err(error) = linux::set(nicer) {
+        tracing::debug!(%error, "a thread that gives way keeps the normal priority");
     }
 }

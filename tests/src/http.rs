@@ -89,6 +89,11 @@ impl Http {
         self.process.memory()
     }
 
+    /// Waits until so many lines of its log contain that text.
+    pub async fn log_lines(&self, wanted: &str, number: usize) {
+        self.process.stderr().lines_with(wanted, number).await;
+    }
+
     /// Whether what it writes to the client at that address is sent at once (`TCP_NODELAY`).
     pub fn sends_at_once(&self, client: SocketAddr) -> bool {
         let sockets = self.process.sockets();

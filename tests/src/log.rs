@@ -44,6 +44,14 @@ impl Log {
         }
     }
 
+    /// Waits until so many lines contain that text.
+    pub(crate) async fn lines_with(&self, wanted: &str, number: usize) {
+        let mut text = self.text.clone();
+        let are_there = |text: &String| text.lines().filter(|line| line.contains(wanted)).count() >= number;
+        let found = timeout(PATIENCE, text.wait_for(are_there)).await.is_ok_and(|found| found.is_ok());
+        assert!(found, "it did not say {wanted:?} {number} times, but:\n{}", self.so_far());
+    }
+
     /// The whole text, once the stream has ended.
     pub(crate) async fn whole(mut self) -> String {
         let end = async { while self.text.changed().await.is_ok() {} };

@@ -1,9 +1,10 @@
 //! Whether a call may begin: not faster than `limits.rate`, then a place of `limits.concurrency`, or one in the queue for it.
 //!
 //! A call that finds all places taken waits, in the order in which calls came, if fewer than `limits.queue` wait already, and
-//! no longer than `limits.wait`. What is refused costs next to nothing: no instance, no thread, no task. The host's own calls
-//! (a plugin's watcher, the trial of one that keeps failing) are made one at a time and stand in nobody's way: they have
-//! no rate, and take no client's place.
+//! no longer than `limits.wait`, which also bounds the wait for an instance slot behind it ([`shares`](super::shares)).
+//! What is refused costs next to nothing: no instance, no thread, no task. The host's own calls (a plugin's watcher, `describe`, the
+//! trial of one that keeps failing) are made one at a time and stand in nobody's way: they have no rate, and take no client's
+//! place. They wait for an instance slot only, for [`HOST_WAIT`] at most: what clients are willing to wait is not for them.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -16,6 +17,9 @@ use tokio::time::timeout;
 
 use super::fault::Fault;
 use crate::config::Limits;
+
+/// How long a call of the host's own waits for an instance slot.
+const HOST_WAIT: Duration = Duration::from_secs(10);
 
 /// Whom a call is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +67,11 @@ impl Admission {
             };
             Ok((place, then.await))
         };
-        timeout(self.wait, both).await.unwrap_or(Err(Fault::Busy(self.wait)))
+        let wait = match turn {
+            Turn::Client => self.wait,
+            Turn::Host => HOST_WAIT,
+        };
+        timeout(wait, both).await.unwrap_or(Err(Fault::Busy(wait)))
     }
 
     async fn place(&self) -> Result<OwnedSemaphorePermit, Fault> {

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use tokio::time::{Instant as Time, timeout_at};
+use tokio::time::timeout;
 use wasmtime::Store;
 use wasmtime::component::ResourceTableError;
 
@@ -25,6 +25,7 @@ use super::limits::OutOfMemory;
 use super::pool::Pool;
 use super::sandbox::Sandbox;
 use super::seats::Seat;
+use super::shares::{InUse, Share};
 use super::state::State;
 use super::threads::Lane;
 use super::work::Work;
@@ -40,6 +41,8 @@ pub(super) struct Caller {
     pub(super) rules: Arc<AnswerRules>,
     pub(super) admission: Admission,
     pub(super) lane: Arc<Lane>,
+    /// What the plugin may use of the instance slots.
+    pub(super) share: Arc<Share>,
     /// Where instances go that may serve another call, if the plugin wants that.
     pub(super) pool: Option<Arc<Pool>>,
 }
@@ -52,12 +55,18 @@ enum Room {
     Fresh(Option<Seat>),
 }
 
+/// What a call holds until its instance is idle or gone.
+struct Permits {
+    _place: Place,
+    _in_use: Option<InUse>,
+}
+
 /// What became of a call.
 struct Outcome<T> {
     answer: Result<T, Fault>,
     /// The instance, if it may serve another call.
     instance: Option<Instance>,
-    place: Place,
+    permits: Permits,
 }
 
 impl Plugin {
@@ -119,7 +128,7 @@ impl Plugin {
             if let Some((pool, instance)) = self.caller.pool.as_ref().zip(outcome.instance) {
                 pool.keep(instance);
             }
-            drop(outcome.place);
+            drop(outcome.permits);
             outcome.answer
         });
         answer.inspect_err(|fault| self.faults.note(function, fault))
@@ -152,31 +161,37 @@ impl Caller {
         C: FnOnce(Checker, T) -> W + Send + 'static,
         W: Future<Output = Result<U, Fault>> + Send + 'static,
     {
-        let (place, room) = self.admission.enter(turn, self.room()).await?;
+        let (place, (in_use, room)) = self.admission.enter(turn, self.room(turn)).await?;
+        let permits = Permits { _place: place, _in_use: in_use };
         let caller = self.clone();
-        let call = self.engine.threads.call(&self.lane, async move {
-            let (answer, instance) = caller.run(room, watches, run, check).await;
+        let clock = Arc::new(CpuClock::default());
+        let call = self.engine.threads.call(&self.lane, turn, clock.clone(), async move {
+            let (answer, instance) = caller.run(room, watches, clock, run, check).await;
             // An instance that serves no other call ends here, where the call ended, and before its place is free.
             let is_good = answer.as_ref().map_or_else(Fault::is_answer, |_| true);
-            Outcome { answer, instance: instance.filter(|_| is_good), place }
+            Outcome { answer, instance: instance.filter(|_| is_good), permits }
         });
         call.await.map_err(|error| Fault::Host(error.to_string()))
     }
 
-    /// An instance that is idle, or a seat for a fresh one.
-    async fn room(&self) -> Room {
-        match self.pool.as_ref().and_then(|pool| pool.take()) {
+    /// The plugin's share allows it: an instance that is idle, or a seat for a fresh one.
+    async fn room(&self, turn: Turn) -> (Option<InUse>, Room) {
+        let in_use = self.share.acquire(turn).await;
+        let room = match self.pool.as_ref().and_then(|pool| pool.take()) {
             Some(instance) => Room::Kept(instance),
             None => Room::Fresh(self.engine.seats.take().await),
-        }
+        };
+        (in_use, room)
     }
 
     /// Makes the call, and makes of the provider's answer what is answered: both within the call's limits. The instance comes
-    /// back only if the provider had the last word and it may serve another call.
+    /// back only if the provider had the last word and it may serve another call. `limits.deadline` counts from here: this
+    /// runs with all permits, when it is the call's turn.
     async fn run<T, U, F, C, W>(
         &self,
         room: Room,
         watches: bool,
+        clock: Arc<CpuClock>,
         run: F,
         check: C,
     ) -> (Result<U, Fault>, Option<Instance>)
@@ -186,19 +201,15 @@ impl Caller {
         W: Future<Output = Result<U, Fault>>,
     {
         let deadline = self.limits.deadline.duration();
-        let began = Time::now();
-        let until = began.checked_add(deadline).unwrap_or(began);
-        let mut instance = match room {
-            Room::Kept(instance) => instance,
-            Room::Fresh(seat) => match timeout_at(until, self.sandbox.state()).await {
-                Ok(Ok(state)) => Instance::new(self.engine.wasmtime(), state, seat),
-                Ok(Err(fault)) => return (Err(fault), None),
-                Err(_) => return (Err(Fault::Deadline(deadline)), None),
-            },
-        };
-        let _epoch_moves = self.engine.ticker.run();
-        let clock = Arc::new(CpuClock::default());
-        let call = clock.time(async {
+        let call = async {
+            let mut instance = match room {
+                Room::Kept(instance) => instance,
+                Room::Fresh(seat) => match self.sandbox.state().await {
+                    Ok(state) => Instance::new(self.engine.wasmtime(), state, seat),
+                    Err(fault) => return (Err(fault), None),
+                },
+            };
+            let _epoch_moves = self.engine.ticker.run();
             let given = match instance.call(&self.provider, &self.limits, &clock, run).await {
                 Ok(given) => given.map_err(Fault::from),
                 Err(error) => return (Err(self.classify(&error, instance.state())), None),
@@ -210,8 +221,8 @@ impl Caller {
                 Err(fault) => Err(fault),
             };
             (answer, instance)
-        });
-        timeout_at(until, call).await.unwrap_or((Err(Fault::Deadline(deadline)), None))
+        };
+        timeout(deadline, call).await.unwrap_or((Err(Fault::Deadline(deadline)), None))
     }
 
     /// What checks the answer to the call of that clock.

@@ -3,17 +3,20 @@
 //! Instances come from a pool that is sized to calls at once, not to plugins, so that a fresh instance costs tens of
 //! microseconds.
 
+use std::sync::Arc;
+
 use wasmtime::component::Linker;
 use wasmtime::{Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 use super::EngineError;
 use super::epoch::Ticker;
 use super::seats::Seats;
+use super::shares::Shares;
 use super::state::{self, State};
 use super::threads::Threads;
 
-/// Instances alive at once over all plugins, idle ones included. A call beyond that waits for a seat, as it does for a place
-/// when its plugin is busy.
+/// Instances alive at once over all plugins, idle ones included. What of them the calls of one plugin may use is its
+/// [share](super::shares); a call beyond that waits, as it does for a place when its plugin is busy.
 const MAX_INSTANCES: u32 = 256;
 /// Core instances and tables that one component may consist of: what Python and JavaScript toolchains need, with room.
 const MAX_PARTS_PER_COMPONENT: u32 = 40;
@@ -35,6 +38,8 @@ pub(super) struct Engine {
     linker: Linker<State>,
     /// Keeps live instances below the pool's size, so that taking one never fails.
     pub(super) seats: Seats,
+    /// Keeps the calls of one plugin from using them all.
+    pub(super) shares: Arc<Shares>,
     pub(super) ticker: Ticker,
     pub(super) threads: Threads,
 }
@@ -51,6 +56,7 @@ impl Engine {
         Ok(Self {
             ticker: Ticker::start(wasmtime.clone())?,
             seats: Seats::new(MAX_INSTANCES as usize),
+            shares: Shares::new(MAX_INSTANCES as usize),
             threads: Threads::start()
                 .map_err(|error| EngineError::Start(format!("cannot start guest threads: {error}")))?,
             linker,

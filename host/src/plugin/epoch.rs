@@ -10,6 +10,7 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 use super::EngineError;
+use crate::scheduling;
 
 /// How long a guest runs before it yields.
 pub(super) const TICK: Duration = Duration::from_micros(500);
@@ -37,7 +38,11 @@ impl Ticker {
         let theirs = shared.clone();
         let thread = thread::Builder::new()
             .name("epoch".to_owned())
-            .spawn(move || tick(&engine, &theirs))
+            .spawn(move || {
+                // On a busy machine it would otherwise wake up late, and guests would yield late.
+                scheduling::take_short_turns();
+                tick(&engine, &theirs);
+            })
             .map_err(|error| EngineError::Start(format!("cannot start the epoch thread: {error}")))?;
         Ok(Self { shared, thread: thread.thread().clone() })
     }

@@ -82,7 +82,7 @@ impl Instance {
         self.store.set_hostcall_fuel(reply.saturating_add(REPLY_SLACK));
         let most = limits.cpu.duration();
         self.store.set_epoch_deadline(1);
-        self.store.epoch_deadline_callback(move |_| match clock.used() > most {
+        self.store.epoch_deadline_callback(move |_| match clock.exceeds(most) {
             true => Err(OutOfCpu.into()),
             false => Ok(UpdateDeadline::Yield(1)),
         });

@@ -1,4 +1,6 @@
-//! Seats: the places for instances in the engine's pool, which all plugins share.
+//! Seats: the places for instances in the engine's pool, which all plugins share. How many of them the calls of one plugin may use
+//! at once is decided before ([`shares`](super::shares)): fewer than there are over all plugins, so whoever is here gets one without
+//! waiting for a call to end.
 //!
 //! An instance has a seat for as long as it lives, also while it is idle. Whoever needs one goes before whoever keeps one for
 //! later: when no seat is free, the instance that has been idle for longest, of whatever plugin, gives way; and while

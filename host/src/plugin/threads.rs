@@ -1,5 +1,5 @@
 //! Where guests run: for a moment on the caller's thread, then on threads apart from the transport's, heavy calls apart from
-//! light ones.
+//! light ones, and the host's own calls apart from those of clients.
 //!
 //! A guest that computes yields at every tick of the epoch. A call begins on its caller's thread, and most are over there
 //! before a thread of their own would have woken up; one that yields, or waits, goes on on guest threads, where it waits and
@@ -7,7 +7,7 @@
 //! what the host does for it in one piece: making its instance, copying its answer, which `limits.reply` bounds.
 //!
 //! Threads take turns at the calls that are ready. That alone would make everyone wait for everyone: beside eight guests that
-//! spin, a call would wait eight ticks for each of its turns. So there are two bounds more:
+//! spin, a call would wait eight ticks for each of its turns. So there are three bounds more:
 //!
 //! - Once they are there, the calls of one plugin are on as many threads as there are processors, at most. Further ones queue in their plugin's
 //!   [`Lane`], not in the threads' queues, where they would be before the calls of others.
@@ -16,36 +16,41 @@
 //!   after it. Heavy threads have a lower priority, so the operating system has a light call run at once, not at the next tick;
 //!   and there are twice as many of them as processors, so that a plugin that is heavy for good reason finds one beside a plugin
 //!   that spins.
+//! - The host's own calls ([`Turn::Host`]: `changes`, `describe`, the probe of the circuit breaker) have a runtime of their own: half
+//!   as many threads as processors, a queue, and threads for blocking work. Clients, however many and however fast, are not in these
+//!   queues, and the system wakes these threads up before those that compute (short time slices). These calls never wait for a turn of
+//!   the lane. What those of one plugin may compute there is bounded by a leaky bucket (one part in [`HOST_SHARE`] of a processor,
+//!   [`HOST_BURST`] at once). Beyond that they go on in a second such runtime, whose threads have a slightly lower priority: plugins
+//!   whose `changes` spin are with each other there, and keep the watchers of others waiting no longer than it takes to find out.
 //!
 //! So a light call of another plugin should wait for at most a tick (0.5 ms) at a time. What counts is processor time, not time
-//! that went by ([`Timer`]): nobody becomes heavy because the machine is busy.
+//! that went by ([`CpuClock`]): nobody becomes heavy because the machine is busy.
 
 use std::any::Any;
 use std::future::poll_fn;
 use std::io;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use futures::future::CatchUnwind;
-use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::Semaphore;
 use tokio::task::JoinError;
 use tokio_util::sync::PollSemaphore;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::admission::Turn;
+use super::cpu::CpuClock;
 use crate::scheduling;
 
 /// For how long a call may compute and still be light.
 const LIGHT: Duration = Duration::from_millis(1);
-/// For how many polls after one that was long by the wall clock all are timed exactly.
-const SUSPECT_FOR: u32 = 32;
 /// For how many times as long as a heavy call has computed all of its plugin are heavy from then on.
 const HEAVY_TIMES: u32 = 100;
 /// Threads that all plugins together may have blocked by files, databases and name look-ups. Each plugin has a bound of its own on
@@ -53,11 +58,21 @@ const HEAVY_TIMES: u32 = 100;
 const MAX_BLOCKED: usize = 4096;
 /// The longest that this is.
 const HEAVY_MOST: Duration = Duration::from_secs(10);
+/// One in so many parts of the time that goes by is what a plugin's host calls may compute at normal priority.
+const HOST_SHARE: u32 = 20;
+/// How much they may compute at once.
+const HOST_BURST: Duration = Duration::from_millis(250);
+/// By how much nicer than others heavy threads are.
+const HEAVY_NICENESS: i32 = 10;
+/// The same for heavy calls of the host's own, which subscribers wait for.
+const HOST_HEAVY_NICENESS: i32 = 2;
 
 /// The guest threads of one engine.
 pub(super) struct Threads {
     light: Group,
     heavy: Group,
+    host: Group,
+    host_heavy: Group,
     processors: usize,
 }
 
@@ -67,13 +82,24 @@ impl Threads {
         let processors = available_parallelism().map_or(1, usize::from);
         let mut light = Builder::new_multi_thread();
         let mut heavy = Builder::new_multi_thread();
+        let mut host = Builder::new_multi_thread();
+        let mut host_heavy = Builder::new_multi_thread();
         Ok(Self {
             light: Group::start(light.thread_name("guest").worker_threads(processors))?,
             heavy: Group::start(
                 heavy
                     .thread_name("heavy-guest")
                     .worker_threads(processors.saturating_mul(2))
-                    .on_thread_start(scheduling::give_way),
+                    .on_thread_start(|| scheduling::give_way(HEAVY_NICENESS)),
+            )?,
+            host: Group::start(
+                host.thread_name("host-call").worker_threads(processors).on_thread_start(scheduling::take_short_turns),
+            )?,
+            host_heavy: Group::start(
+                host_heavy
+                    .thread_name("heavy-host-call")
+                    .worker_threads(processors.div_ceil(2))
+                    .on_thread_start(|| scheduling::give_way(HOST_HEAVY_NICENESS)),
             )?,
             processors,
         })
@@ -83,27 +109,38 @@ impl Threads {
     pub(super) fn lane(&self) -> Arc<Lane> {
         Arc::new(Lane {
             heavy: self.heavy.handle.clone(),
+            host_heavy: self.host_heavy.handle.clone(),
             turns: Arc::new(Semaphore::new(self.processors)),
             start: Instant::now(),
-            suspect: AtomicU32::new(0),
             heavy_until: AtomicU64::new(0),
+            host_budget: Mutex::new(LeakyBucket::empty(Instant::now())),
         })
     }
 
-    /// Runs a call of a plugin. A panic in it ends it alone, and so does dropping the future.
+    /// Runs a call of a plugin, on that clock. A panic in it ends it alone, and so does dropping the future.
     ///
     /// # Errors
     ///
     /// The call panicked, or the threads are gone.
-    pub(super) async fn call<F>(&self, lane: &Arc<Lane>, call: F) -> Result<F::Output, Ended>
+    pub(super) async fn call<F>(
+        &self,
+        lane: &Arc<Lane>,
+        turn: Turn,
+        clock: Arc<CpuClock>,
+        call: F,
+    ) -> Result<F::Output, Ended>
     where
         F: Future<Output: Send> + Send + 'static,
     {
-        let mut call = Call::new(call);
+        let mut call = Call::new(call, clock);
+        if turn == Turn::Host {
+            let task = self.host.handle.spawn(lane.clone().run_for_host(call));
+            return AbortOnDropHandle::new(task).await?;
+        }
         if !lane.is_heavy() {
             let begun = poll_fn(|context| {
                 let _runtime = self.light.handle.enter();
-                Poll::Ready(lane.run_on(&mut call, context))
+                Poll::Ready(lane.poll_for_client(&mut call, context))
             });
             if let Poll::Ready(output) = begun.await {
                 return output;
@@ -132,12 +169,13 @@ impl Threads {
 /// The lane of one plugin: its calls' turns on the threads.
 pub(super) struct Lane {
     heavy: Handle,
+    host_heavy: Handle,
     turns: Arc<Semaphore>,
     start: Instant,
-    /// How many polls are still to be timed exactly.
-    suspect: AtomicU32,
     /// Until when the plugin is heavy, in milliseconds from the start.
     heavy_until: AtomicU64,
+    /// What the host's own calls may still compute at normal priority.
+    host_budget: Mutex<LeakyBucket>,
 }
 
 impl Lane {
@@ -148,57 +186,63 @@ impl Lane {
     {
         let light = poll_fn(|context| match self.is_heavy() {
             true => Poll::Ready(None),
-            false => self.poll(&mut call, context).map(Some),
+            false => self.poll_in_turn(&mut call, context).map(Some),
         });
         if let Some(output) = light.await {
             return output;
         }
         // It waits for its turn there, and must not have one here as well.
-        call.turn = Turn::default();
+        call.turn = PendingTurn::default();
         let heavy = self.heavy.clone();
         AbortOnDropHandle::new(heavy.spawn(self.run_heavy(call))).await?
     }
 
     async fn run_heavy<F: Future>(self: Arc<Self>, mut call: Call<F>) -> Result<F::Output, Ended> {
-        poll_fn(|context| {
-            let polled = self.poll(&mut call, context);
-            if polled.is_pending() {
-                // The system would let a thread of whatever priority run for some ticks before another has its turn.
-                std::thread::yield_now();
+        poll_fn(|context| yielding(self.poll_in_turn(&mut call, context))).await
+    }
+
+    /// Runs a call of the host's own for as long as its plugin may compute at normal priority, and then on the threads for heavy
+    /// ones.
+    async fn run_for_host<F>(self: Arc<Self>, mut call: Call<F>) -> Result<F::Output, Ended>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        let within_budget = poll_fn(|context| {
+            let is_over_budget = self.host_budget().is_full(Instant::now());
+            if is_over_budget {
+                return Poll::Ready(None);
             }
-            polled
-        })
-        .await
-    }
-
-    /// Polls a call when it is its turn.
-    fn poll<F: Future>(&self, call: &mut Call<F>, context: &mut Context<'_>) -> Poll<Result<F::Output, Ended>> {
-        let _turn = ready!(call.turn.poll(&self.turns, context));
-        self.run_on(call, context)
-    }
-
-    /// Polls a call, and adds to what it has used of the processor.
-    fn run_on<F: Future>(&self, call: &mut Call<F>, context: &mut Context<'_>) -> Poll<Result<F::Output, Ended>> {
-        let timer = Timer::start(self.is_suspect());
-        let polled = call.future.as_mut().poll(context);
-        match timer.computed() {
-            Some(computed) => call.used = call.used.saturating_add(computed),
-            None => self.suspect.store(SUSPECT_FOR, Ordering::Relaxed),
+            let before = call.used;
+            let polled = call.poll(context);
+            self.host_budget().fill(call.used.saturating_sub(before));
+            polled.map(Some)
+        });
+        if let Some(output) = within_budget.await {
+            return output;
         }
+        let heavy = self.host_heavy.clone();
+        let rest = async move { poll_fn(|context| yielding(call.poll(context))).await };
+        AbortOnDropHandle::new(heavy.spawn(rest)).await?
+    }
+
+    /// Polls a client's call when it is its turn.
+    fn poll_in_turn<F: Future>(&self, call: &mut Call<F>, context: &mut Context<'_>) -> Poll<Result<F::Output, Ended>> {
+        let _turn = ready!(call.turn.poll(&self.turns, context));
+        self.poll_for_client(call, context)
+    }
+
+    /// Polls a client's call, which may make its plugin heavy.
+    fn poll_for_client<F: Future>(
+        &self,
+        call: &mut Call<F>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<F::Output, Ended>> {
+        let polled = call.poll(context);
         if call.used >= LIGHT {
             let heavy_for = call.used.saturating_mul(HEAVY_TIMES).min(HEAVY_MOST);
             self.heavy_until.fetch_max(self.now().saturating_add(millis(heavy_for)), Ordering::Relaxed);
         }
-        polled.map_err(|panic| Ended::Panicked(panic_message(&*panic)))
-    }
-
-    /// Whether a poll is to be timed exactly.
-    fn is_suspect(&self) -> bool {
-        let left = self.suspect.load(Ordering::Relaxed);
-        if left > 0 {
-            self.suspect.store(left.saturating_sub(1), Ordering::Relaxed);
-        }
-        left > 0
+        polled
     }
 
     fn is_heavy(&self) -> bool {
@@ -206,27 +250,74 @@ impl Lane {
         until > 0 && self.now() < until
     }
 
+    fn host_budget(&self) -> MutexGuard<'_, LeakyBucket> {
+        self.host_budget.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn now(&self) -> u64 {
         millis(self.start.elapsed())
     }
+}
+
+/// Has another thread of the same priority run now, if this poll did not end its call: the system would let a thread of whatever
+/// priority run for some ticks before another has its turn.
+fn yielding<T>(polled: Poll<T>) -> Poll<T> {
+    if polled.is_pending() {
+        std::thread::yield_now();
+    }
+    polled
 }
 
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// A leaky bucket of processor time: what is used fills it, one part in [`HOST_SHARE`] of the time that goes by leaves it, and
+/// while it is full nothing more may be used. A single poll may overfill it, by [`HOST_BURST`] at most.
+#[derive(Debug)]
+struct LeakyBucket {
+    level: Duration,
+    at: Instant,
+}
+
+impl LeakyBucket {
+    fn empty(now: Instant) -> Self {
+        Self { level: Duration::ZERO, at: now }
+    }
+
+    fn is_full(&mut self, now: Instant) -> bool {
+        let gone = now.saturating_duration_since(self.at).checked_div(HOST_SHARE).unwrap_or_default();
+        self.level = self.level.saturating_sub(gone);
+        self.at = now;
+        self.level >= HOST_BURST
+    }
+
+    fn fill(&mut self, used: Duration) {
+        self.level = self.level.saturating_add(used).min(HOST_BURST.saturating_mul(2));
+    }
+}
+
 /// A call under way.
 struct Call<F: Future> {
     future: Pin<Box<CatchUnwind<AssertUnwindSafe<F>>>>,
-    turn: Turn,
+    clock: Arc<CpuClock>,
+    turn: PendingTurn,
     /// What it has used of the processor.
     used: Duration,
 }
 
 impl<F: Future> Call<F> {
-    fn new(future: F) -> Self {
+    fn new(future: F, clock: Arc<CpuClock>) -> Self {
         // Nothing of a call that panicked is used again: its instance goes with it.
-        Self { future: Box::pin(AssertUnwindSafe(future).catch_unwind()), turn: Turn::default(), used: Duration::ZERO }
+        let future = Box::pin(AssertUnwindSafe(future).catch_unwind());
+        Self { future, clock, turn: PendingTurn::default(), used: Duration::ZERO }
+    }
+
+    /// Polls it on its clock.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<F::Output, Ended>> {
+        let (polled, used) = self.clock.poll(|| self.future.as_mut().poll(context));
+        self.used = used;
+        polled.map_err(|panic| Ended::Panicked(panic_message(&*panic)))
     }
 }
 
@@ -249,9 +340,9 @@ fn panic_message(panic: &(dyn Any + Send)) -> String {
 
 /// How a call waits for its turn.
 #[derive(Default)]
-struct Turn(Option<PollSemaphore>);
+struct PendingTurn(Option<PollSemaphore>);
 
-impl Turn {
+impl PendingTurn {
     fn poll(
         &mut self,
         turns: &Arc<Semaphore>,
@@ -292,30 +383,20 @@ impl Drop for Group {
     }
 }
 
-/// Says how long a poll computes.
-///
-/// To ask for a thread's processor time is a system call, and a small call would spend a good part of its time in two of
-/// them. So as long as polls are short by the wall clock, which they then are by any clock, it is not asked for.
-enum Timer {
-    Wall(Instant),
-    Exact(Duration),
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Timer {
-    fn start(is_exact: bool) -> Self {
-        if is_exact { Self::Exact(processor_time()) } else { Self::Wall(Instant::now()) }
+    #[test]
+    fn host_calls_may_compute_for_a_twentieth_of_the_time_and_a_moment_at_once() {
+        let start = Instant::now();
+        let mut bucket = LeakyBucket::empty(start);
+        bucket.fill(HOST_BURST - Duration::from_millis(1));
+        assert!(!bucket.is_full(start));
+        bucket.fill(Duration::from_millis(11));
+        assert!(bucket.is_full(start + Duration::from_millis(200)));
+        assert!(!bucket.is_full(start + Duration::from_millis(201)));
+        bucket.fill(HOST_BURST * 100);
+        assert!(!bucket.is_full(start + HOST_BURST * 21), "one long poll counts for twice as much at most");
     }
-
-    /// How long it was; none if that is not known, because the time that went by may have been others'.
-    fn computed(self) -> Option<Duration> {
-        match self {
-            Self::Wall(began) => Some(began.elapsed()).filter(|passed| *passed < LIGHT),
-            Self::Exact(before) => Some(processor_time().saturating_sub(before)),
-        }
-    }
-}
-
-/// How long this thread has been computing.
-fn processor_time() -> Duration {
-    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }

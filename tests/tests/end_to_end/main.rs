@@ -48,6 +48,7 @@ mod pools;
 mod private_files;
 mod protocol;
 mod reload;
+mod scheduling;
 mod stderr;
 mod subscriptions;
 mod unruly;

@@ -164,10 +164,11 @@ async fn an_idle_instance_gives_way_when_a_call_needs_its_memory() {
 
 #[tokio::test]
 async fn idle_instances_give_way_when_another_plugin_needs_a_seat() {
-    // As many instances as the engine has seats, all kept.
+    // As many instances as the engine has seats, all kept. Calls of four plugins may use a fifth of the seats each at once, so
+    // the last of them wait for the first.
     let many = |name: &str| {
         let plugin = kept(name).instances("keep", 64).limit("concurrency", 64).limit("memory", "512MiB");
-        plugin.limit("log", "1MiB").limit("deadline", "60s").limit("cpu", "30s")
+        plugin.limit("log", "1MiB").limit("deadline", "60s").limit("cpu", "30s").limit("wait", "60s")
     };
     let names = ["a", "b", "c", "d"];
     let config = names.into_iter().fold(ConfigFile::new(), |config, name| config.plugin(many(name)));
