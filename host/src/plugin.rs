@@ -59,7 +59,6 @@ use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::Semaphore;
 
 use self::admission::{Admission, Turn};
 use self::bindings::{ProviderPre, contract};
