@@ -53,7 +53,7 @@ use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use self::admission::{Admission, Turn};
+use self::admission::Admission;
 use self::bindings::{ProviderPre, contract};
 use self::caller::Caller;
 use self::convert::Checker;
@@ -72,6 +72,7 @@ use crate::config::{self, Digest};
 use crate::resource::{Argument, Completion, Contents, Entry, EntryTemplate};
 use crate::uri::{Mount, Path};
 
+pub(crate) use self::admission::Turn;
 pub use self::compiler::{CompileError, Compiler, run_compiler};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use self::convert::fuzzing;
@@ -236,10 +237,21 @@ impl Plugin {
 
     /// One page of its default listing, or of what is directly below `parent`. `limit` is a hint: a page may be longer.
     pub async fn list(&self, parent: Option<&Path>, cursor: Option<&str>, limit: u32) -> Result<Page<Entry>, Fault> {
+        self.list_as(Turn::Client, parent, cursor, limit).await
+    }
+
+    /// The same, as a call of a client or of the host itself.
+    pub(crate) async fn list_as(
+        &self,
+        turn: Turn,
+        parent: Option<&Path>,
+        cursor: Option<&str>,
+        limit: u32,
+    ) -> Result<Page<Entry>, Fault> {
         let (parent, asked) = (parent.map(ToString::to_string), cursor.map(str::to_owned));
         self.call(
             "list-entries",
-            Turn::Client,
+            turn,
             move |guest, store| {
                 Box::pin(
                     async move { guest.call_list_entries(store, parent.as_deref(), asked.as_deref(), limit).await },
@@ -252,10 +264,15 @@ impl Plugin {
 
     /// One page of its templates.
     pub async fn templates(&self, cursor: Option<&str>) -> Result<Page<EntryTemplate>, Fault> {
+        self.templates_as(Turn::Client, cursor).await
+    }
+
+    /// The same, as a call of a client or of the host itself.
+    pub(crate) async fn templates_as(&self, turn: Turn, cursor: Option<&str>) -> Result<Page<EntryTemplate>, Fault> {
         let asked = cursor.map(str::to_owned);
         self.call(
             "list-templates",
-            Turn::Client,
+            turn,
             move |guest, store| Box::pin(async move { guest.call_list_templates(store, asked.as_deref()).await }),
             |check, page| check.template_page(page, cursor),
         )
@@ -276,10 +293,15 @@ impl Plugin {
 
     /// Tells about a resource without reading it.
     pub async fn stat(&self, path: &Path) -> Result<Entry, Fault> {
+        self.stat_as(Turn::Client, path).await
+    }
+
+    /// The same, as a call of a client or of the host itself.
+    pub(crate) async fn stat_as(&self, turn: Turn, path: &Path) -> Result<Entry, Fault> {
         let asked = path.to_string();
         self.call(
             "stat",
-            Turn::Client,
+            turn,
             move |guest, store| Box::pin(async move { guest.call_stat(store, &asked).await }),
             |check, entry| check.stat_entry(entry, path),
         )
@@ -321,6 +343,11 @@ impl Plugin {
     /// How many items a listing of its may have over all its pages (`limits.listing`).
     pub(crate) fn most_listed(&self) -> usize {
         self.caller.limits.listing.get()
+    }
+
+    /// How many items one answer of its may have (`limits.items`).
+    pub(crate) fn max_items(&self) -> usize {
+        self.caller.limits.items.get()
     }
 
     /// Takes note of a fault in its answers to that function which shows only in what is made of them.

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use futures::future::join_all;
 
 use super::{Place, Slot, Source};
-use crate::plugin::{Fault, Page};
+use crate::plugin::{Fault, Page, Turn};
 
 /// Plugins that are asked at the same time.
 const MAX_AHEAD: usize = 16;
@@ -51,6 +51,6 @@ impl<'a, S: Source> Ahead<'a, S> {
 
     async fn ask(&self, plugin: usize, cursor: Option<&str>, limit: usize) -> Answer<S::Item> {
         let plugin = self.slots.get(plugin).and_then(|slot| slot.plugin.as_deref().ok()).ok_or(None)?;
-        self.source.page(plugin, cursor, limit).await.map_err(Some)
+        self.source.page(Turn::Client, plugin, cursor, limit).await.map_err(Some)
     }
 }

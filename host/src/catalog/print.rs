@@ -3,17 +3,22 @@
 //! All that is listed is walked, the entries and the templates, page by page, and nothing of it is kept. That is bounded: a
 //! plugin that has more than [`MAX_ITEMS`], or needs more than [`MAX_CALLS`] calls for either, has no print, nor has one that
 //! fails, and what has no print is never the same.
+//!
+//! A walk is made of the host's own calls, one page after the other: it takes nothing of what clients may use. Its items are
+//! hashed in pieces of [`PIECE`], for as many principals as ask, and the thread is yielded between two of them.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::{Entries, Source, Templates};
 use crate::access::{Access, Principal};
-use crate::plugin::Plugin;
+use crate::plugin::{Plugin, Turn};
 
 /// Items of one kind that are walked.
 const MAX_ITEMS: usize = 20_000;
 /// Calls that are made for one kind.
 const MAX_CALLS: usize = 64;
+/// Items that are hashed, once for each principal, before the thread is yielded.
+const PIECE: usize = 1024;
 /// Items that a page is asked for.
 const PAGE: usize = 1000;
 
@@ -52,13 +57,18 @@ pub(crate) async fn prints(plugin: &Plugin, access: &Access, principals: &[Princ
 /// Has each hasher see what its source shows of the plugin.
 async fn walk<S: Source<Item: Hash>>(sources: &[S], plugin: &Plugin, hashers: &mut [DefaultHasher]) -> Option<()> {
     let first = sources.first()?;
-    let (mut cursor, mut items) = (None, 0_usize);
+    let (mut cursor, mut items, mut in_piece) = (None, 0_usize, 0_usize);
     for _ in 0..MAX_CALLS {
-        let page = first.page(plugin, cursor.as_deref(), PAGE).await.ok()?;
+        let page = first.page(Turn::Host, plugin, cursor.as_deref(), PAGE).await.ok()?;
         items = items.saturating_add(page.items.len());
         for item in &page.items {
             for (_, hasher) in sources.iter().zip(&mut *hashers).filter(|(source, _)| source.shows(item)) {
                 item.hash(hasher);
+            }
+            in_piece = in_piece.saturating_add(sources.len());
+            if in_piece >= PIECE {
+                in_piece = 0;
+                tokio::task::yield_now().await;
             }
         }
         match page.next_cursor {

@@ -2,7 +2,7 @@
 
 use crate::access::{Access, Principal};
 use crate::config::Operation;
-use crate::plugin::{Fault, Page, Plugin};
+use crate::plugin::{Fault, Page, Plugin, Turn};
 use crate::resource::{Entry, EntryTemplate};
 use crate::uri::Path;
 
@@ -32,8 +32,14 @@ pub(crate) trait Source {
     /// What is listed.
     type Item;
 
-    /// Asks one plugin for the page at its own cursor, with `limit` items in mind.
-    async fn page(&self, plugin: &Plugin, cursor: Option<&str>, limit: usize) -> Result<Page<Self::Item>, Fault>;
+    /// Asks one plugin for the page at its own cursor, with `limit` items in mind, for a client or for the host itself.
+    async fn page(
+        &self,
+        turn: Turn,
+        plugin: &Plugin,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Self::Item>, Fault>;
 
     /// Whether the item is shown to the one who asks.
     fn shows(&self, item: &Self::Item) -> bool;
@@ -50,8 +56,14 @@ impl Source for Entries<'_> {
     const KIND: Kind = Kind::Entries;
     type Item = Entry;
 
-    async fn page(&self, plugin: &Plugin, cursor: Option<&str>, limit: usize) -> Result<Page<Entry>, Fault> {
-        plugin.list(self.parent, cursor, u32::try_from(limit).unwrap_or(u32::MAX)).await
+    async fn page(
+        &self,
+        turn: Turn,
+        plugin: &Plugin,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Entry>, Fault> {
+        plugin.list_as(turn, self.parent, cursor, u32::try_from(limit).unwrap_or(u32::MAX)).await
     }
 
     fn shows(&self, entry: &Entry) -> bool {
@@ -69,8 +81,14 @@ impl Source for Templates<'_> {
     const KIND: Kind = Kind::Templates;
     type Item = EntryTemplate;
 
-    async fn page(&self, plugin: &Plugin, cursor: Option<&str>, _: usize) -> Result<Page<EntryTemplate>, Fault> {
-        plugin.templates(cursor).await
+    async fn page(
+        &self,
+        turn: Turn,
+        plugin: &Plugin,
+        cursor: Option<&str>,
+        _: usize,
+    ) -> Result<Page<EntryTemplate>, Fault> {
+        plugin.templates_as(turn, cursor).await
     }
 
     fn shows(&self, template: &EntryTemplate) -> bool {

@@ -2,8 +2,8 @@
 //!
 //! A call that finds all places taken waits, in the order in which calls came, if fewer than `limits.queue` wait already, and
 //! no longer than `limits.wait`. What is refused costs next to nothing: no instance, no thread, no task. The host's own calls
-//! (a plugin's watcher, the trial of one that keeps failing) are made one at a time and stand in nobody's way: they have
-//! no rate, and take no client's place.
+//! have no rate, and take no client's place. Each kind of them is bounded where it is made: one trial of a plugin that keeps
+//! failing, one `changes`, one page of a walk for its fingerprint, and three lookups for subscriptions at a time.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::config::Limits;
 
 /// Whom a call is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(crate) enum Turn {
     /// A client.
     Client,
-    /// The host itself, which makes one such call at a time.
+    /// The host itself, which makes few such calls at a time.
     Host,
 }
 
