@@ -7,15 +7,31 @@
 //! directory changes, and whenever a subscription is added; a provider that fails is asked again after twice as long each
 //! time. A plugin that nobody watches is not asked at all.
 //!
+//! # How a subscription comes to count
+//!
+//! 1. The principal's access is checked, and room is reserved: [`Subscriber::MAX_RESOURCES`] and
+//!    [`Subscriber::MAX_URI_BYTES`] of one subscriber, 512 MiB of all together.
+//! 2. The provider is asked whether the resource can be subscribed to: one `stat` for all who ask at the same time
+//!    ([`lookup`]). It is a call of the host's own, so it neither waits behind clients' calls nor keeps them waiting.
+//! 3. Access is checked once more, the resource is registered, and a round is made, the same for all who wait for one.
+//!
+//! What fails on the way is either final until a reload (not found, denied, not to be subscribed to) or passes; the host tries
+//! the latter again (`host::subscribe`): for a request for as long as that may wait, for `subscriptions/listen` until it counts.
+//!
 //! # What is promised
 //!
 //! - A subscription counts from before its [`Hub::subscribe`] returns: a change after that is told at least once. One that is
-//!   given up before it counts leaves nothing behind, and nothing is told of it.
+//!   given up before it counts leaves nothing behind, and nothing is told of it. One that was acknowledged before is told of once
+//!   when it counts.
 //! - After an unsubscription nothing is told of that resource.
 //! - Nothing is told of what the principal may not read at that moment, and that the listing changed is told only to those
 //!   for whom it did.
 //! - Updates that wait are a set: however often a resource changes, and however slow its subscriber is, it waits once. So a
 //!   subscriber costs memory for what it subscribed to and no more, and delays nobody.
+//! - A subscriber is told of one resource, and of the listing, ten times a second at most ([`mailbox`]).
+//! - However many resources are watched, a provider is asked about some two thousand in one call at most ([`groups`]), unless
+//!   there are more than 64,000; and however many subscribers there are, no piece of work for them is about more than a
+//!   thousand ([`notify`]).
 //! - A [`Subscriber`] that is dropped leaves nothing behind.
 //!
 //! # Across a reload
@@ -159,7 +175,8 @@ impl Hub {
         let watcher = self.owner(uri).ok_or(Refused::Moved)?;
         let final_fault = |message| Refused::Final(Fault::InvalidRequest(message));
         if !watcher.watches() {
-            return Err(final_fault(format!("{uri} cannot be watched: its provider does not tell what changes")));
+            let reason = "its provider does not tell what changes";
+            return Err(final_fault(format!("{asked} cannot be subscribed to: {reason}")));
         }
         let path = watcher.path(uri).ok_or(Refused::Moved)?;
         match watcher.is_subscribable(&path).await.ok_or(Refused::Moved)? {

@@ -149,11 +149,7 @@ impl Host {
     }
 
     /// Tries once to subscribe to a resource of a list. Gives in how long to try again, if at all.
-    async fn attempt<'a>(
-        &self,
-        subscriber: &Subscriber,
-        wanted: &'a Wanted<'a>,
-    ) -> (&'a Wanted<'a>, Option<Duration>) {
+    async fn attempt<'a>(&self, subscriber: &Subscriber, wanted: &'a Wanted<'a>) -> (&'a Wanted<'a>, Option<Duration>) {
         let uri = wanted.uri;
         let mut retry_after = None;
         let trying = async {

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use futures::future::join_all;
 
-use super::{Hub, Refused};
 use super::mailbox::{Item, Mailbox};
 use super::memory::{Memory, Reserved};
+use super::{Hub, Refused};
 use crate::access::Principal;
 use crate::config::Operation;
 use crate::plugin::Fault;
@@ -153,7 +153,8 @@ impl Subscriber {
     /// Takes the subscription back that was asked for in that spelling, if there is one.
     pub(crate) fn unsubscribe_as(&self, asked: &str) -> bool {
         let mut subscribed = self.subscribed();
-        let uri = subscribed.iter().find(|(uri, subscription)| subscription.asked(uri) == asked).map(|(uri, _)| uri.clone());
+        let uri =
+            subscribed.iter().find(|(uri, subscription)| subscription.asked(uri) == asked).map(|(uri, _)| uri.clone());
         let Some(uri) = uri else { return false };
         subscribed.remove(&uri);
         self.forget(&uri);

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::{join_all, try_join_all};
 use mcp_host_tests::{ConfigFile, Folder, Http, PATIENCE, Plugin, Revision, Rule, StdioWire, until};
@@ -279,9 +280,9 @@ async fn what_was_acknowledged_and_cannot_be_subscribed_to_is_tried_again_after_
 #[tokio::test]
 async fn what_hangs_in_one_plugin_delays_nothing_of_another() {
     let folder = Folder::with_files([("state", "0")]);
-    let config = ConfigFile::new().plugin(watched(&folder).limit("deadline", "10m")).plugin(
-        Plugin::watched("good", folder.path()),
-    );
+    let config = ConfigFile::new()
+        .plugin(watched(&folder).limit("deadline", "10m"))
+        .plugin(Plugin::watched("good", folder.path()));
     let server = Http::start(&config.open().write()).await;
     let slow: Vec<_> = (0..200).map(|number| format!("watched://w/slow/{number}")).collect();
     let uris: Vec<_> = slow.iter().map(String::as_str).chain(["watched://good/f"]).collect();
@@ -291,5 +292,30 @@ async fn what_hangs_in_one_plugin_delays_nothing_of_another() {
         folder.write("state", state);
     }
     drop(listener);
+    server.end().await;
+}
+
+#[tokio::test]
+async fn all_who_listen_hear_of_edits_while_others_read_without_end() {
+    let folder = Folder::with_files([("state", "0")]);
+    let server = Http::start(&ConfigFile::new().plugin(watched(&folder)).open().write()).await;
+    let mut listeners = join_all((0..50).map(|_| Listener::start(&server, &["watched://w/f"]))).await;
+    let reading = AtomicBool::new(true);
+    let read = async || {
+        let mut wire = server.stranger(Revision::V_2026_07_28);
+        while reading.load(Ordering::Relaxed) {
+            wire.request("resources/read", json!({ "uri": "watched://w/other" })).await;
+        }
+    };
+    let listening = async {
+        join_all(listeners.iter_mut().map(|listener| listener.hears(UPDATED))).await;
+        for state in ["1", "2", "3"] {
+            folder.write("state", state);
+            join_all(listeners.iter_mut().map(|listener| listener.hears(UPDATED))).await;
+        }
+        reading.store(false, Ordering::Relaxed);
+    };
+    futures::join!(listening, join_all((0..64).map(|_| read())));
+    drop(listeners);
     server.end().await;
 }

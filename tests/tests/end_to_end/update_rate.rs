@@ -5,8 +5,8 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use mcp_host_tests::{ConfigFile, Folder, Plugin, Revision, StdioWire};
-use mcp_resource_host::access::Principal;
 use mcp_resource_host::Update;
+use mcp_resource_host::access::Principal;
 use serde_json::json;
 
 use crate::watching::start;
@@ -23,7 +23,8 @@ fn most_in(time: Duration) -> u128 {
 #[tokio::test]
 async fn a_path_that_is_named_thousands_of_times_is_told_once_a_round() {
     let (folder, counts) = (Folder::with_files([("state", "0")]), Folder::with_files::<&str, &str>([]));
-    let plugin = Plugin::watched("w", folder.path()).config("repeat", 9000).writable_dir(counts.path(), "/count", "1MiB");
+    let plugin =
+        Plugin::watched("w", folder.path()).config("repeat", 9000).writable_dir(counts.path(), "/count", "1MiB");
     let mut wire = StdioWire::start(&ConfigFile::new().plugin(plugin).write(), Revision::V_2025_11_25).await;
     wire.request("resources/subscribe", json!({ "uri": URI })).await.result();
     let rounds = || fs::read(counts.path().join("asked")).unwrap().len();
@@ -126,7 +127,8 @@ async fn what_one_stream_may_subscribe_to_is_bounded_in_number_and_in_bytes_and_
         let uris: Vec<_> = (0..1100).map(|number| format!("watched://w/{number:0>0$}", length - 12)).collect();
         let wanted = json!({ "notifications": { "resourceSubscriptions": uris } });
         // The message itself is of some megabytes at most.
-        let wanted = if length > 20 { json!({ "notifications": { "resourceSubscriptions": &uris[..100] } }) } else { wanted };
+        let wanted =
+            if length > 20 { json!({ "notifications": { "resourceSubscriptions": &uris[..100] } }) } else { wanted };
         let id = wire.ask("subscriptions/listen", wanted).await;
         let acknowledged = wire.notification("notifications/subscriptions/acknowledged").await;
         let accepted = acknowledged["params"]["notifications"]["resourceSubscriptions"].as_array().unwrap().len();
