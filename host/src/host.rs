@@ -17,6 +17,7 @@ mod loading;
 mod reload;
 mod serving;
 mod status;
+mod subscribe;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +33,7 @@ use self::serving::Serving;
 use crate::access::Principal;
 use crate::catalog::{Catalog, Entries, PageRequest, Slot, Templates, Viewer};
 use crate::config::{Config, Operation};
-use crate::plugin::{Fault, Plugins};
+use crate::plugin::Plugins;
 use crate::resource::{Argument, Completion, Contents, Entry, EntryTemplate, Error, Listing};
 use crate::uri::{Mount, Path, RouteError, Uri};
 use crate::watch::{Hub, Subscriber, Watching};
@@ -210,27 +211,6 @@ impl Host {
     /// Whether a URI is one, and a plugin owns it.
     pub fn serves(&self, uri: &str) -> bool {
         self.generation.load().router.route(uri).is_ok()
-    }
-
-    /// Subscribes to a resource. When this returns, every change from then on is told at least once.
-    pub async fn subscribe(&self, subscriber: &Subscriber, uri: &str) -> Result<(), Error> {
-        let who = subscriber.principal();
-        told(who, Operation::Subscribe, uri, self.subscribed(who, subscriber, uri)).await
-    }
-
-    async fn subscribed(&self, who: &Principal, subscriber: &Subscriber, uri: &str) -> Result<(), Error> {
-        let now = self.generation.load_full();
-        let target = now.resolve(who, Operation::Subscribe, uri)?;
-        if !now.access.allows(who, Operation::Read, &target.uri) {
-            return Err(Error::NotFound { uri: uri.to_owned() });
-        }
-        let plugin = target.slot.loaded()?;
-        let answer = |fault: Fault| fault.answer(plugin.name(), uri);
-        let entry = plugin.stat(&target.path).await.map_err(answer)?;
-        if !entry.subscribable {
-            return Err(Error::InvalidRequest { message: format!("{uri} cannot be subscribed to") });
-        }
-        self.watches.subscribe(subscriber, uri, &target.uri).await.map_err(answer)
     }
 
     /// Takes a subscription back. That there is none is no error.

@@ -59,8 +59,7 @@ use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-
-use self::admission::{Admission, Turn};
+use self::admission::Admission;
 use self::bindings::{ProviderPre, contract};
 use self::caller::Caller;
 use self::convert::AnswerRules;
@@ -78,6 +77,7 @@ use crate::config::{self, Digest};
 use crate::resource::{Argument, Completion, Contents, Entry, EntryTemplate};
 use crate::uri::{Mount, Path};
 
+pub(crate) use self::admission::Turn;
 pub(crate) use self::backoff::Backoff;
 pub use self::compiler::{CompileError, Compiler, run_compiler};
 #[cfg(any(test, feature = "fuzzing"))]
@@ -260,12 +260,24 @@ impl Plugin {
         limit: u32,
         keep: impl FnMut(&Entry) -> bool + Send + 'static,
     ) -> Result<Page<Entry>, Fault> {
+        self.list_as(Turn::Client, parent, cursor, limit, keep).await
+    }
+
+    /// The same, as a call of a client or of the host itself.
+    pub(crate) async fn list_as(
+        &self,
+        turn: Turn,
+        parent: Option<&Path>,
+        cursor: Option<&str>,
+        limit: u32,
+        keep: impl FnMut(&Entry) -> bool + Send + 'static,
+    ) -> Result<Page<Entry>, Fault> {
         let parent = parent.map(ToString::to_string);
         let cursor: Option<Arc<str>> = cursor.map(Arc::from);
         let asked = cursor.clone();
         self.call(
             "list-entries",
-            Turn::Client,
+            turn,
             move |guest, store| {
                 Box::pin(
                     async move { guest.call_list_entries(store, parent.as_deref(), asked.as_deref(), limit).await },
@@ -282,11 +294,21 @@ impl Plugin {
         cursor: Option<&str>,
         keep: impl FnMut(&EntryTemplate) -> bool + Send + 'static,
     ) -> Result<Page<EntryTemplate>, Fault> {
+        self.templates_as(Turn::Client, cursor, keep).await
+    }
+
+    /// The same, as a call of a client or of the host itself.
+    pub(crate) async fn templates_as(
+        &self,
+        turn: Turn,
+        cursor: Option<&str>,
+        keep: impl FnMut(&EntryTemplate) -> bool + Send + 'static,
+    ) -> Result<Page<EntryTemplate>, Fault> {
         let cursor: Option<Arc<str>> = cursor.map(Arc::from);
         let asked = cursor.clone();
         self.call(
             "list-templates",
-            Turn::Client,
+            turn,
             move |guest, store| Box::pin(async move { guest.call_list_templates(store, asked.as_deref()).await }),
             |check, page| async move { check.template_page(page, cursor.as_deref(), keep).await },
         )
@@ -313,11 +335,16 @@ impl Plugin {
 
     /// Tells about a resource without reading it.
     pub async fn stat(&self, path: &Path) -> Result<Entry, Fault> {
+        self.stat_as(Turn::Client, path).await
+    }
+
+    /// The same, as a call of a client or of the host itself.
+    pub(crate) async fn stat_as(&self, turn: Turn, path: &Path) -> Result<Entry, Fault> {
         let path: Arc<str> = path.as_str().into();
         let asked = path.clone();
         self.call(
             "stat",
-            Turn::Client,
+            turn,
             move |guest, store| Box::pin(async move { guest.call_stat(store, &asked).await }),
             |check, entry| async move { check.stat_entry(entry, &path).await },
         )
@@ -361,6 +388,11 @@ impl Plugin {
     /// How many items a listing of its may have over all its pages (`limits.listing`).
     pub(crate) fn most_listed(&self) -> usize {
         self.caller.limits.listing.get()
+    }
+
+    /// How many items one answer of its may have (`limits.items`).
+    pub(crate) fn max_items(&self) -> usize {
+        self.caller.limits.items.get()
     }
 
     /// Takes note of a fault in its answers to that function which shows only in what is made of them.

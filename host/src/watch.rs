@@ -7,15 +7,31 @@
 //! directory changes, and whenever a subscription is added; a provider that fails is asked again after twice as long each
 //! time. A plugin that nobody watches is not asked at all.
 //!
+//! # How a subscription comes to count
+//!
+//! 1. The principal's access is checked, and room is reserved: [`Subscriber::MAX_RESOURCES`] and
+//!    [`Subscriber::MAX_URI_BYTES`] of one subscriber, 512 MiB of all together.
+//! 2. The provider is asked whether the resource can be subscribed to: one `stat` for all who ask at the same time
+//!    ([`lookup`]). It is a call of the host's own, so it neither waits behind clients' calls nor keeps them waiting.
+//! 3. Access is checked once more, the resource is registered, and a round is made, the same for all who wait for one.
+//!
+//! What fails on the way is either final until a reload (not found, denied, not to be subscribed to) or passes; the host tries
+//! the latter again (`host::subscribe`): for a request for as long as that may wait, for `subscriptions/listen` until it counts.
+//!
 //! # What is promised
 //!
 //! - A subscription counts from before its [`Hub::subscribe`] returns: a change after that is told at least once. One that is
-//!   given up before it counts leaves nothing behind, and nothing is told of it.
+//!   given up before it counts leaves nothing behind, and nothing is told of it. One that was acknowledged before is told of once
+//!   when it counts.
 //! - After an unsubscription nothing is told of that resource.
 //! - Nothing is told of what the principal may not read at that moment, and that the listing changed is told only to those
 //!   for whom it did.
 //! - Updates that wait are a set: however often a resource changes, and however slow its subscriber is, it waits once. So a
 //!   subscriber costs memory for what it subscribed to and no more, and delays nobody.
+//! - A subscriber is told of one resource, and of the listing, ten times a second at most ([`mailbox`]).
+//! - However many resources are watched, a provider is asked about some two thousand in one call at most ([`groups`]), unless
+//!   there are more than 64,000; and however many subscribers there are, no piece of work for them is about more than a
+//!   thousand ([`notify`]).
 //! - A [`Subscriber`] that is dropped leaves nothing behind.
 //!
 //! # Across a reload
@@ -26,9 +42,13 @@
 //! is gone sleeps until there is one again. When rules change, what somebody may read again is told once.
 
 mod directories;
+mod groups;
 mod interests;
 mod listing;
+mod lookup;
 mod mailbox;
+mod memory;
+mod notify;
 mod rounds;
 mod subscriber;
 mod watcher;
@@ -37,9 +57,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
+use self::lookup::Refusal;
 use self::watcher::{Common, Inheritance, Missed, Watcher};
 use crate::access::{Access, Principal};
 use crate::catalog::Print;
@@ -56,6 +78,8 @@ pub(crate) struct Hub {
     watchers: ArcSwap<Watchers>,
     /// The id of the next subscriber.
     next_id: AtomicU64,
+    /// How many reloads there have been.
+    reloads: tokio::sync::watch::Sender<u64>,
 }
 
 type Watchers = BTreeMap<Mount, Arc<Watcher>>;
@@ -80,6 +104,30 @@ pub(crate) struct Before {
     prints: HashMap<String, HashMap<Principal, Print>>,
 }
 
+/// Why a subscription does not count.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// The answer will be the same until a reload.
+    Final(Fault),
+    /// It may be another in so long.
+    Later(Fault, Duration),
+    /// The plugin was replaced meanwhile, or taken away.
+    Moved,
+}
+
+/// Notifies those who subscribed to something below those mounts, and those who may read something again.
+async fn notify_of_reload(common: Arc<Common>, mounts: Vec<Mount>, access: Arc<Access>, old_access: Arc<Access>) {
+    for mount in &mounts {
+        common.notify_below(Some(mount), |_, _| true).await;
+    }
+    if !Arc::ptr_eq(&access, &old_access) {
+        let may_read_again = |who: &Principal, uri: &Uri| {
+            access.allows(who, Operation::Read, uri) && !old_access.allows(who, Operation::Read, uri)
+        };
+        common.notify_below(None, may_read_again).await;
+    }
+}
+
 impl Hub {
     /// Watchers for those plugins. Their tasks run on the current runtime until the hub is dropped.
     pub(crate) fn new<'a>(plugins: impl Iterator<Item = &'a Arc<Plugin>>, access: Arc<Access>) -> Arc<Self> {
@@ -87,7 +135,12 @@ impl Hub {
         let started =
             plugins.map(|plugin| (plugin.mount().clone(), Watcher::start(plugin, &common, Inheritance::default())));
         let watchers: Watchers = started.collect();
-        Arc::new(Self { watchers: ArcSwap::from_pointee(watchers), common, next_id: AtomicU64::new(0) })
+        Arc::new(Self {
+            watchers: ArcSwap::from_pointee(watchers),
+            common,
+            next_id: AtomicU64::new(0),
+            reloads: tokio::sync::watch::Sender::new(0),
+        })
     }
 
     /// A subscriber that has subscribed to nothing yet.
@@ -108,27 +161,51 @@ impl Hub {
         Watching { subscribers, resources, plugins }
     }
 
-    /// Subscribes to a resource, and returns once the subscription counts.
-    pub(crate) async fn subscribe(&self, subscriber: &Subscriber, asked: &str, uri: &Uri) -> Result<(), Fault> {
+    /// Subscribes to a resource, and returns once the subscription counts. With `tells`, the subscriber is told once at that
+    /// moment.
+    ///
+    /// Whether its principal may do that has been checked, and is checked again when the provider has answered.
+    pub(crate) async fn subscribe(
+        &self,
+        subscriber: &Subscriber,
+        asked: &str,
+        uri: &Uri,
+        tells: bool,
+    ) -> Result<(), Refused> {
         let attempt = subscriber.attempt(asked, uri)?;
-        loop {
-            let Some(watcher) = self.owner(uri).filter(|watcher| watcher.watches()) else {
-                return Err(Fault::InvalidRequest(format!(
-                    "{uri} cannot be watched: its provider does not tell what changes"
-                )));
-            };
-            attempt.register(watcher.plugin().mount());
-            match watcher.next_round().await {
-                // One that was replaced meanwhile does not count any more.
-                Ok(()) if self.owner(uri).is_none_or(|now| !Arc::ptr_eq(&now, &watcher)) => {}
-                Ok(()) => {
-                    attempt.counts();
-                    return Ok(());
-                }
-                Err(Missed::Fault(fault)) => return Err(fault),
-                Err(Missed::Retired) => {}
-            }
+        let watcher = self.owner(uri).ok_or(Refused::Moved)?;
+        let final_fault = |message| Refused::Final(Fault::InvalidRequest(message));
+        if !watcher.watches() {
+            let reason = "its provider does not tell what changes";
+            return Err(final_fault(format!("{asked} cannot be subscribed to: {reason}")));
         }
+        let path = watcher.path(uri).ok_or(Refused::Moved)?;
+        match watcher.is_subscribable(&path).await.ok_or(Refused::Moved)? {
+            Ok(true) => {}
+            Ok(false) => return Err(final_fault(format!("{asked} cannot be subscribed to"))),
+            Err(Refusal { fault, retry_after: Some(after) }) => return Err(Refused::Later(fault, after)),
+            Err(Refusal { fault, retry_after: None }) => return Err(Refused::Final(fault)),
+        }
+        let access = self.common.access.load_full();
+        let may = |operation| access.allows(subscriber.principal(), operation, uri);
+        if !may(Operation::Subscribe) || !may(Operation::Read) {
+            return Err(Refused::Final(Fault::NotFound));
+        }
+        attempt.register(watcher.plugin().mount());
+        match watcher.next_round().await {
+            Ok(()) if self.owner(uri).is_some_and(|now| Arc::ptr_eq(&now, &watcher)) => {
+                attempt.counts(tells);
+                Ok(())
+            }
+            // One that was replaced meanwhile does not count any more.
+            Ok(()) | Err(Missed::Retired) => Err(Refused::Moved),
+            Err(Missed::Fault(fault, after)) => Err(Refused::Later(fault, after)),
+        }
+    }
+
+    /// Sees each reload from now on.
+    pub(crate) fn reloads(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.reloads.subscribe()
     }
 
     /// What is known before plugins are replaced: to be taken while they can still be asked. `replaces` says of a plugin
@@ -175,28 +252,25 @@ impl Hub {
         }
         let new = Arc::new(watchers);
         self.watchers.store(new.clone());
-        let interests = self.common.interests();
+        let mut to_notify = Vec::new();
         for watcher in old.values().filter(|watcher| !new.values().any(|kept| Arc::ptr_eq(kept, watcher))) {
             watcher.retire();
             let mount = watcher.plugin().mount();
             if !new.get(mount).is_some_and(|successor| successor.watches()) {
-                interests.tell_all_below(mount);
+                to_notify.push(mount.clone());
             }
         }
         for plugin in new.values().filter(|watcher| !watcher.watches()).map(|watcher| watcher.plugin()) {
             if !old.values().any(|watcher| Arc::ptr_eq(watcher.plugin(), plugin)) {
-                interests.tell_all_below(plugin.mount());
+                to_notify.push(plugin.mount().clone());
             }
         }
-        let may_read_again = |who: &Principal, uri: &Uri| {
-            access.allows(who, Operation::Read, uri) && !old_access.allows(who, Operation::Read, uri)
-        };
-        interests.tell_those(may_read_again);
-        for (who, print) in before.prints.into_values().flatten() {
-            if print.differs(Print::of_nothing()) {
-                interests.tell_listing(&who);
-            }
-        }
+        let principals = before.prints.into_values().flatten();
+        let changed = principals.filter(|(_, print)| print.differs(Print::of_nothing())).map(|(who, _)| who).collect();
+        self.common.interests().tell_listing(&changed);
+        // Of however many subscriptions there are, in pieces.
+        tokio::spawn(notify_of_reload(self.common.clone(), to_notify, access, old_access));
+        self.reloads.send_modify(|reloads| *reloads = reloads.wrapping_add(1));
     }
 
     /// Finds out for whom what is listed is another since rules were replaced, and tells them. What providers that do not tell

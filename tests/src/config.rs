@@ -198,6 +198,13 @@ impl Plugin {
             .set("watch-interval", "100ms")
     }
 
+    /// The guest `watched` with that folder, mounted at `watched://NAME/`, asked what changed ten times a second.
+    pub fn watched(name: &str, folder: &Path) -> Self {
+        Self::new(name, &artefacts::fixture("watched"), &format!("watched://{name}/"))
+            .dir(folder, "/data")
+            .set("watch-interval", "100ms")
+    }
+
     /// Sets a key.
     pub fn set(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.0.insert(key.to_owned(), value.into());

@@ -208,6 +208,12 @@ impl StdioWire {
         Some(message)
     }
 
+    /// The next message, however long it takes to come; none at the end. Nothing is lost when this is dropped.
+    pub async fn next_message(&mut self) -> Option<Value> {
+        let line = self.lines.next_line().await.expect("a line of UTF-8")?;
+        Some(serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}")))
+    }
+
     /// The next line, which is a message or a batch of them; none at the end.
     pub async fn line(&mut self) -> Option<Value> {
         let line =

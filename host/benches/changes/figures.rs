@@ -13,6 +13,8 @@ use tokio::sync::Notify;
 use crate::setup::{Setup, resident};
 
 const EDITS: usize = 300;
+/// For how long after an update further ones of the same resource are held back, and a little more.
+const WINDOW: Duration = Duration::from_millis(120);
 /// Subscriptions that are asked for at the same time.
 const AT_ONCE: usize = 8;
 const PLUGINS: usize = 100;
@@ -29,6 +31,7 @@ pub(crate) async fn saved_to_told() {
         setup.edit(0, &format!("edit {edit}"));
         subscribers[0].next().await;
         took.push(saved.elapsed());
+        tokio::time::sleep(WINDOW).await;
     }
     println!("\nFrom a file saved to an update received, {EDITS} edits:\n");
     print(
@@ -65,6 +68,7 @@ pub(crate) async fn fan_out() {
             setup.edit(0, &format!("edit {edit}"));
             all.notified().await;
             took.push(saved.elapsed());
+            tokio::time::sleep(WINDOW).await;
         }
         let each = if count == 1 { "-".to_owned() } else { each.to_string() };
         rows.push([count.to_string(), ms(at(&mut took, 0.5)), ms(at(&mut took, 1.0)), each]);

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use futures::future::join_all;
 
 use super::{Item, Place, Slot, Source, Viewer};
-use crate::plugin::{Fault, Page};
+use crate::plugin::{Fault, Page, Turn};
 
 /// Plugins that are asked at the same time.
 const MAX_AHEAD: usize = 16;
@@ -53,6 +53,7 @@ impl<'a, S: Source> Ahead<'a, S> {
     async fn ask(&self, plugin: usize, cursor: Option<&str>, limit: usize) -> Answer<S::Item> {
         let plugin = self.slots.get(plugin).and_then(|slot| slot.plugin.as_deref().ok()).ok_or(None)?;
         let viewer = self.viewer.clone();
-        self.source.page(plugin, cursor, limit, move |item| item.is_shown_to(&viewer)).await.map_err(Some)
+        let keep = move |item: &S::Item| item.is_shown_to(&viewer);
+        self.source.page(Turn::Client, plugin, cursor, limit, keep).await.map_err(Some)
     }
 }

@@ -3,13 +3,16 @@
 //! All that is listed is walked, the entries and the templates, page by page, and nothing of it is kept. That is bounded: a
 //! plugin that has more than [`MAX_ITEMS`], or needs more than [`MAX_CALLS`] calls for either, has no print, nor has one that
 //! fails, and what has no print is never the same.
+//!
+//! A walk is made of the host's own calls, one page after the other: it takes nothing of what clients may use. Its items are
+//! hashed as a part of those calls, for all principals that ask.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Entries, Item, Source, Templates, Viewer};
 use crate::access::{Access, Principal};
-use crate::plugin::Plugin;
+use crate::plugin::{Plugin, Turn};
 
 /// Items of one kind that are walked.
 const MAX_ITEMS: usize = 20_000;
@@ -67,7 +70,7 @@ async fn walk<S: Source>(
             }
             false
         };
-        let page = source.page(plugin, cursor.as_deref(), PAGE, see).await.ok()?;
+        let page = source.page(Turn::Host, plugin, cursor.as_deref(), PAGE, see).await.ok()?;
         items = items.saturating_add(page.size);
         match page.next_cursor {
             None => return Some(()),

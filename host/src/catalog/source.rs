@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::access::{Access, Principal};
 use crate::config::Operation;
-use crate::plugin::{Fault, Page, Plugin};
+use crate::plugin::{Fault, Page, Plugin, Turn};
 use crate::resource::{Entry, EntryTemplate};
 use crate::uri::Path;
 
@@ -60,10 +60,11 @@ pub(crate) trait Source {
     /// What is listed.
     type Item: Item;
 
-    /// Asks one plugin for the page at its own cursor, with `limit` items in mind. `keep` says which of them are answered; it
-    /// runs as a part of the call.
+    /// Asks one plugin for the page at its own cursor, with `limit` items in mind, for a client or for the host itself. `keep`
+    /// says which of them are answered; it runs as a part of the call.
     async fn page(
         &self,
+        turn: Turn,
         plugin: &Plugin,
         cursor: Option<&str>,
         limit: usize,
@@ -82,12 +83,13 @@ impl Source for Entries<'_> {
 
     async fn page(
         &self,
+        turn: Turn,
         plugin: &Plugin,
         cursor: Option<&str>,
         limit: usize,
         keep: impl FnMut(&Entry) -> bool + Send + 'static,
     ) -> Result<Page<Entry>, Fault> {
-        plugin.list(self.parent, cursor, u32::try_from(limit).unwrap_or(u32::MAX), keep).await
+        plugin.list_as(turn, self.parent, cursor, u32::try_from(limit).unwrap_or(u32::MAX), keep).await
     }
 }
 
@@ -100,11 +102,12 @@ impl Source for Templates {
 
     async fn page(
         &self,
+        turn: Turn,
         plugin: &Plugin,
         cursor: Option<&str>,
         _: usize,
         keep: impl FnMut(&EntryTemplate) -> bool + Send + 'static,
     ) -> Result<Page<EntryTemplate>, Fault> {
-        plugin.templates(cursor, keep).await
+        plugin.templates_as(turn, cursor, keep).await
     }
 }

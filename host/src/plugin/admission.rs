@@ -2,9 +2,10 @@
 //!
 //! A call that finds all places taken waits, in the order in which calls came, if fewer than `limits.queue` wait already, and
 //! no longer than `limits.wait`, which also bounds the wait for an instance slot behind it ([`shares`](super::shares)).
-//! What is refused costs next to nothing: no instance, no thread, no task. The host's own calls (a plugin's watcher, `describe`, the
-//! trial of one that keeps failing) are made one at a time and stand in nobody's way: they have no rate, and take no client's
-//! place. They wait for an instance slot only, for [`HOST_WAIT`] at most: what clients are willing to wait is not for them.
+//! What is refused costs next to nothing: no instance, no thread, no task. The host's own calls have no rate, and take no
+//! client's place. They wait for an instance slot only, for [`HOST_WAIT`] at most: what clients are willing to wait is not for
+//! them. Each kind of them is bounded where it is made: one trial of a plugin that keeps failing, one `describe`, one
+//! `changes`, one page of a walk for its fingerprint, and three lookups for subscriptions at a time.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -23,10 +24,10 @@ const HOST_WAIT: Duration = Duration::from_secs(10);
 
 /// Whom a call is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(crate) enum Turn {
     /// A client.
     Client,
-    /// The host itself, which makes one such call at a time.
+    /// The host itself, which makes few such calls at a time.
     Host,
 }
 

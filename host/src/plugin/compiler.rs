@@ -33,6 +33,8 @@ const CHILD_VARIABLE: &str = "MCP_HOST_COMPILER";
 const INVALID: i32 = 1;
 /// What the child ends with when the component is not the one that it was told of.
 const CHANGED: i32 = 3;
+/// How much lower the child's priority is than that of the host's threads.
+const NICENESS: i32 = 10;
 /// How much of what the child says is worth keeping.
 const MAX_MESSAGE: u64 = 4096;
 
@@ -121,7 +123,7 @@ fn follow(arguments: impl Iterator<Item = String>) -> Result<(), CompileError> {
     })?;
     order.confine().map_err(invalid)?;
     // Before there are other threads, which take over the priority.
-    give_way();
+    give_way(NICENESS);
     order::end_with_host();
     let code = compile(io::stdin().lock(), order.digest)?;
     let mut stdout = io::stdout().lock();

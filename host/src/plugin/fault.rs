@@ -136,6 +136,11 @@ impl Fault {
         }
     }
 
+    /// Whether the same question may get another answer later, without a reload.
+    pub(crate) fn may_pass(&self) -> bool {
+        !matches!(self, Self::NotFound | Self::InvalidRequest(_) | Self::Denied(_))
+    }
+
     /// Whether it is an answer: the provider's own word, which says nothing of how the plugin is.
     pub(super) fn is_answer(&self) -> bool {
         matches!(

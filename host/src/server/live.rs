@@ -1,11 +1,9 @@
 //! Updates to clients that asked for them: for the session-based revisions as notifications of the session, for 2026-07-28
 //! on the stream of `subscriptions/listen`.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use futures::stream::{FuturesUnordered, TryStreamExt};
 use rmcp::RoleServer;
 use rmcp::model::{ResourceUpdatedNotificationParam, SubscriptionFilter};
 use rmcp::service::{Peer, SubscriptionContext};
@@ -18,8 +16,8 @@ use crate::host::Host;
 use crate::resource::Error;
 use crate::watch::{Subscriber, Update};
 
-/// Resources of one stream that are being subscribed to at the same time.
-const MAX_SUBSCRIBING: usize = 64;
+/// URIs of one filter that are looked at: what is behind them is not accepted.
+const MAX_LOOKED_AT: usize = 4 * Subscriber::MAX_RESOURCES;
 
 /// What one session is told. It ends with the session.
 #[derive(Default)]
@@ -108,8 +106,13 @@ pub(super) fn accepted(host: &Host, requested: &SubscriptionFilter) -> Subscript
     let mut accepted = SubscriptionFilter::new();
     accepted.resources_list_changed = requested.resources_list_changed;
     accepted.resource_subscriptions = requested.resource_subscriptions.as_ref().map(|uris| {
-        let served = uris.iter().filter(|uri| host.serves(uri));
-        served.take(Subscriber::MAX_RESOURCES).cloned().collect()
+        let mut bytes = 0_usize;
+        let served = uris.iter().take(MAX_LOOKED_AT).filter(|uri| host.serves(uri));
+        let few_enough = served.take(Subscriber::MAX_RESOURCES).take_while(|uri| {
+            bytes = bytes.saturating_add(uri.len());
+            bytes <= Subscriber::MAX_URI_BYTES
+        });
+        few_enough.cloned().collect()
     });
     accepted
 }
@@ -120,53 +123,23 @@ pub(super) async fn listen(host: &Host, who: &Principal, stream: SubscriptionCon
     if stream.accepted().resources_list_changed == Some(true) {
         subscriber.watch_listing();
     }
-    let subscribing = async {
-        let mut under_way = FuturesUnordered::new();
-        for uri in stream.accepted().resource_subscriptions.iter().flatten() {
-            if under_way.len() == MAX_SUBSCRIBING {
-                under_way.try_next().await?;
-            }
-            under_way.push(subscribe_or_not(host, &subscriber, &stream, uri));
-        }
-        while under_way.try_next().await?.is_some() {}
-        Ok(())
-    };
+    let uris = stream.accepted().resource_subscriptions.as_deref().unwrap_or_default();
     let delivering = async {
-        // It has no end but an error.
-        let sent: Result<Infallible, ()> = loop {
+        loop {
             let sent = match subscriber.next().await {
                 Update::Resource(uri) => stream.sink().notify_resource_updated(uri).await,
                 Update::Listing => stream.sink().notify_resource_list_changed().await,
             };
             if sent.is_err() {
-                break Err(());
+                // The client is gone.
+                break;
             }
-        };
-        sent
+        }
     };
-    let served = async { tokio::try_join!(subscribing, delivering) };
     tokio::select! {
-        // The client is gone.
-        _ = served => {}
+        never = host.keep_subscribing(&subscriber, uris) => match never {},
+        () = delivering => {}
         () = stream.cancelled() => {}
         () = ending.cancelled() => {}
-    }
-}
-
-/// Subscribes to one resource of a stream, if that can be done.
-async fn subscribe_or_not(
-    host: &Host,
-    subscriber: &Subscriber,
-    stream: &SubscriptionContext,
-    uri: &str,
-) -> Result<(), ()> {
-    match host.subscribe(subscriber, uri).await {
-        // It was acknowledged before it counted, and what changed in between is not known: better told once too often.
-        Ok(()) => stream.sink().notify_resource_updated(uri).await.map_err(drop),
-        // The revision has no way to refuse a single one any more: it is as if it never changed.
-        Err(error) => {
-            tracing::debug!(%uri, %error, "a resource of subscriptions/listen cannot be watched");
-            Ok(())
-        }
     }
 }

@@ -28,7 +28,7 @@ struct Watched {
 impl Interests {
     /// Whether anyone is interested in something of the plugin at that mount.
     pub(super) fn any_below(&self, mount: &Mount) -> bool {
-        !self.listing.is_empty() || self.below(mount).next().is_some()
+        !self.listing.is_empty() || self.below(mount, None).next().is_some()
     }
 
     /// How many resources anyone is interested in.
@@ -36,9 +36,22 @@ impl Interests {
         self.resources.len()
     }
 
-    /// What the provider at that mount is asked about, in order.
-    pub(super) fn paths(&self, mount: &Mount) -> Vec<Path> {
-        self.below(mount).map(|(_, watched)| watched.path.clone()).collect()
+    /// What the provider at that mount is asked about, in order: so many at most of those behind that URI.
+    pub(super) fn paths(&self, mount: &Mount, behind: Option<&Uri>, most: usize) -> Vec<(Uri, Path)> {
+        let watched = self.below(mount, behind).take(most);
+        watched.map(|(uri, watched)| (uri.clone(), watched.path.clone())).collect()
+    }
+
+    /// Resources below that mount, in order: so many at most of those behind that URI.
+    pub(super) fn uris(&self, mount: Option<&Mount>, behind: Option<&Uri>, most: usize) -> Vec<Uri> {
+        let from = behind.map_or(Bound::Unbounded, Bound::Excluded);
+        match mount {
+            Some(mount) => self.below(mount, behind).take(most).map(|(uri, _)| uri.clone()).collect(),
+            None => {
+                let watched = self.resources.range::<Uri, _>((from, Bound::Unbounded));
+                watched.take(most).map(|(uri, _)| uri.clone()).collect()
+            }
+        }
     }
 
     pub(super) fn watch(&mut self, uri: &Uri, path: &Path, mailbox: &Arc<Mailbox>) {
@@ -79,26 +92,26 @@ impl Interests {
         }
     }
 
-    /// Tells those who are interested in that resource.
-    pub(super) fn tell(&self, uri: &Uri) {
-        if let Some((uri, watched)) = self.resources.get_key_value(uri) {
-            watched.by.values().for_each(|mailbox| mailbox.put_resource(uri));
+    /// Notifies subscribers of that resource of whom it holds, from that id on: as many as the piece allows. Gives the id to
+    /// go on from, if there are more.
+    pub(super) fn notify(
+        &self,
+        uri: &Uri,
+        from: u64,
+        piece: &mut usize,
+        concerns: impl Fn(&Principal) -> bool,
+    ) -> Option<u64> {
+        let (uri, watched) = self.resources.get_key_value(uri)?;
+        for (id, mailbox) in watched.by.range(from..) {
+            if *piece == 0 {
+                return Some(*id);
+            }
+            *piece = piece.saturating_sub(1);
+            if concerns(&mailbox.who) {
+                mailbox.put_resource(uri);
+            }
         }
-    }
-
-    /// Tells those who are interested in anything below that mount.
-    pub(super) fn tell_all_below(&self, mount: &Mount) {
-        for (uri, watched) in self.below(mount) {
-            watched.by.values().for_each(|mailbox| mailbox.put_resource(uri));
-        }
-    }
-
-    /// Tells each of those of whom it holds for that resource.
-    pub(super) fn tell_those(&self, concerns: impl Fn(&Principal, &Uri) -> bool) {
-        for (uri, watched) in &self.resources {
-            let concerned = watched.by.values().filter(|mailbox| concerns(&mailbox.who, uri));
-            concerned.for_each(|mailbox| mailbox.put_resource(uri));
-        }
+        None
     }
 
     /// The principals of those who are interested in what is listed.
@@ -106,14 +119,17 @@ impl Interests {
         self.listing.values().map(|mailbox| mailbox.who.clone()).collect()
     }
 
-    /// Tells a principal's subscribers that what is listed changed.
-    pub(super) fn tell_listing(&self, who: &Principal) {
-        self.listing.values().filter(|mailbox| mailbox.who == *who).for_each(|mailbox| mailbox.put_listing());
+    /// Tells the subscribers of those principals that what is listed changed.
+    pub(super) fn tell_listing(&self, principals: &HashSet<Principal>) {
+        let concerned = self.listing.values().filter(|mailbox| principals.contains(&mailbox.who));
+        concerned.for_each(|mailbox| mailbox.put_listing());
     }
 
-    fn below(&self, mount: &Mount) -> impl Iterator<Item = (&Uri, &Watched)> {
+    fn below(&self, mount: &Mount, behind: Option<&Uri>) -> impl Iterator<Item = (&Uri, &Watched)> {
         let text = mount.as_str();
-        self.resources.range::<str, _>(from(mount)).take_while(move |(uri, _)| uri.as_str().starts_with(text))
+        let from = behind.map_or(Bound::Included(text), |uri| Bound::Excluded(uri.as_str()));
+        let watched = self.resources.range::<str, _>((from, Bound::Unbounded));
+        watched.take_while(move |(uri, _)| uri.as_str().starts_with(text))
     }
 }
 
@@ -135,8 +151,8 @@ mod tests {
             interests.watch(&located.uri, &located.path, &mailbox);
         }
         let paths = |interests: &Interests, of| {
-            let paths = interests.paths(&mount(of));
-            paths.iter().map(|path| path.as_str().to_owned()).collect::<Vec<_>>()
+            let paths = interests.paths(&mount(of), None, 10);
+            paths.iter().map(|(_, path)| path.as_str().to_owned()).collect::<Vec<_>>()
         };
         assert_eq!(paths(&interests, "a://x/"), ["1", "2?q"]);
         assert_eq!(paths(&interests, "b:///"), [""]);

@@ -1,18 +1,27 @@
 //! One subscriber: a session, a stream, a command that waits.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures::future::join_all;
 
-use super::Hub;
 use super::mailbox::{Item, Mailbox};
+use super::memory::{Memory, Reserved};
+use super::{Hub, Refused};
 use crate::access::Principal;
 use crate::config::Operation;
 use crate::plugin::Fault;
 use crate::uri::{Mount, Uri};
+
+/// What a subscription takes up beside its URIs, about: it stands in the maps of its subscriber, of its resource, and of what
+/// waits.
+const OVERHEAD: usize = 400;
+/// When to try again where all memory for subscriptions is taken.
+const RETRY: Duration = Duration::from_secs(5);
 
 /// Something that a subscriber asked to be told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +39,8 @@ pub struct Subscriber {
     hub: Arc<Hub>,
     subscribed: Mutex<BTreeMap<Uri, Subscription>>,
     serials: AtomicU64,
+    /// What its URIs may take up.
+    uri_bytes: Memory,
     /// It is counted for as long as it is there.
     _counted: Arc<()>,
 }
@@ -37,8 +48,10 @@ pub struct Subscriber {
 struct Subscription {
     /// Tells it apart from one to the same resource that was taken back.
     serial: u64,
-    /// The URI as it was asked for.
-    asked: String,
+    /// The URI as it was asked for, if that is another text.
+    asked: Option<Box<str>>,
+    /// Its share of what those of its subscriber, and all, may take up.
+    _memory: [Reserved; 2],
     /// Whether anyone was told that it counts.
     counts: bool,
     /// How many wait until it counts.
@@ -47,15 +60,25 @@ struct Subscription {
     is_due: bool,
 }
 
+impl Subscription {
+    /// The URI as it was asked for.
+    fn asked<'a>(&'a self, uri: &'a Uri) -> &'a str {
+        self.asked.as_deref().unwrap_or(uri.as_str())
+    }
+}
+
 impl Subscriber {
     /// Resources that one subscriber may subscribe to.
     pub const MAX_RESOURCES: usize = 1024;
+    /// Bytes that their URIs may have altogether, as they were asked for.
+    pub const MAX_URI_BYTES: usize = 256 << 10;
 
     pub(super) fn new(id: u64, who: Principal, hub: Arc<Hub>) -> Self {
         Self {
             mailbox: Arc::new(Mailbox::new(id, who)),
             subscribed: Mutex::default(),
             serials: AtomicU64::new(0),
+            uri_bytes: Memory::new(Self::MAX_URI_BYTES),
             _counted: hub.common.count_subscriber(),
             hub,
         }
@@ -86,12 +109,17 @@ impl Subscriber {
         let access = self.hub.common.access.load();
         loop {
             match self.mailbox.take()? {
-                Item::Listing => return Some(Update::Listing),
+                Item::Listing => {
+                    self.mailbox.told(Item::Listing);
+                    return Some(Update::Listing);
+                }
                 Item::Resource(uri) if access.allows(self.principal(), Operation::Read, &uri) => {
                     let mut subscribed = self.subscribed();
                     let Some(subscription) = subscribed.get_mut(&uri) else { continue };
                     if subscription.counts {
-                        return Some(Update::Resource(subscription.asked.clone()));
+                        let update = Update::Resource(subscription.asked(&uri).to_owned());
+                        self.mailbox.told(Item::Resource(uri));
+                        return Some(update);
                     }
                     subscription.is_due = true;
                 }
@@ -125,7 +153,8 @@ impl Subscriber {
     /// Takes the subscription back that was asked for in that spelling, if there is one.
     pub(crate) fn unsubscribe_as(&self, asked: &str) -> bool {
         let mut subscribed = self.subscribed();
-        let uri = subscribed.iter().find(|(_, subscription)| subscription.asked == asked).map(|(uri, _)| uri.clone());
+        let uri =
+            subscribed.iter().find(|(uri, subscription)| subscription.asked(uri) == asked).map(|(uri, _)| uri.clone());
         let Some(uri) = uri else { return false };
         subscribed.remove(&uri);
         self.forget(&uri);
@@ -133,17 +162,26 @@ impl Subscriber {
     }
 
     /// Begins to subscribe. It is as if nothing had been asked unless the attempt counts in the end.
-    pub(super) fn attempt<'a>(&'a self, asked: &str, uri: &'a Uri) -> Result<Attempt<'a>, Fault> {
+    pub(super) fn attempt<'a>(&'a self, asked: &str, uri: &'a Uri) -> Result<Attempt<'a>, Refused> {
         let mut subscribed = self.subscribed();
-        if subscribed.len() >= Self::MAX_RESOURCES && !subscribed.contains_key(uri) {
-            return Err(Fault::InvalidRequest(format!(
-                "one subscriber may subscribe to {} resources; unsubscribe from some first",
-                Self::MAX_RESOURCES
-            )));
-        }
-        let serial = self.serials.fetch_add(1, Ordering::Relaxed);
-        let new = || Subscription { serial, asked: asked.to_owned(), counts: false, attempts: 0, is_due: false };
-        let subscription = subscribed.entry(uri.clone()).or_insert_with(new);
+        let is_room = subscribed.len() < Self::MAX_RESOURCES;
+        let subscription = match subscribed.entry(uri.clone()) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                let own = self.uri_bytes.reserve(asked.len()).filter(|_| is_room).ok_or_else(too_many)?;
+                let bytes = asked.len().saturating_add(uri.as_str().len()).saturating_add(OVERHEAD);
+                let all = self.hub.common.memory.reserve(bytes).ok_or_else(no_memory)?;
+                let serial = self.serials.fetch_add(1, Ordering::Relaxed);
+                entry.insert(Subscription {
+                    serial,
+                    asked: (asked != uri.as_str()).then(|| asked.into()),
+                    _memory: [own, all],
+                    counts: false,
+                    attempts: 0,
+                    is_due: false,
+                })
+            }
+        };
         subscription.attempts = subscription.attempts.saturating_add(1);
         Ok(Attempt { subscriber: self, uri, serial: subscription.serial })
     }
@@ -158,6 +196,19 @@ impl Subscriber {
     fn subscribed(&self) -> MutexGuard<'_, BTreeMap<Uri, Subscription>> {
         self.subscribed.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn too_many() -> Refused {
+    Refused::Final(Fault::InvalidRequest(format!(
+        "one subscriber may subscribe to {} resources, with {} bytes of URIs; unsubscribe from some first",
+        Subscriber::MAX_RESOURCES,
+        Subscriber::MAX_URI_BYTES
+    )))
+}
+
+fn no_memory() -> Refused {
+    let reason = "this server has as many subscriptions as it may; try again later".to_owned();
+    Refused::Later(Fault::Unavailable { reason, retry_after: Some(RETRY) }, RETRY)
 }
 
 /// A subscription that does not count yet. Dropped, it is taken back, unless it counts or others wait for the same.
@@ -179,12 +230,12 @@ impl Attempt<'_> {
         }
     }
 
-    /// It counts.
-    pub(super) fn counts(self) {
+    /// It counts. With `tells`, there is one update at once: the subscriber believed that it counted before.
+    pub(super) fn counts(self, tells: bool) {
         let mut subscribed = self.subscriber.subscribed();
         if let Some(subscription) = subscribed.get_mut(self.uri).filter(|one| one.serial == self.serial) {
             subscription.counts = true;
-            if std::mem::take(&mut subscription.is_due) {
+            if std::mem::take(&mut subscription.is_due) || tells {
                 self.subscriber.mailbox.put_resource(self.uri);
             }
         }
@@ -258,10 +309,10 @@ mod tests {
         for comes_to_something in [false, true] {
             let attempt = subscriber.attempt("a://x/f", &uri).unwrap();
             attempt.register(&mount());
-            subscriber.hub.common.interests().tell(&uri);
+            subscriber.hub.common.interests().notify(&uri, 0, &mut 1, |_| true);
             assert_eq!(subscriber.take(), None);
             if comes_to_something {
-                attempt.counts();
+                attempt.counts(false);
                 assert_eq!(subscriber.take(), Some(Update::Resource("a://x/f".to_owned())));
             } else {
                 drop(attempt);
@@ -277,7 +328,7 @@ mod tests {
         let [first, second] = [(); 2].map(|()| subscriber.attempt("a://x/f", &uri).unwrap());
         second.register(&mount());
         drop(first);
-        second.counts();
+        second.counts(false);
         assert!(subscriber.hub.common.interests().any_below(&mount()));
         // One that was taken back and asked for anew is another one.
         let late = subscriber.attempt("a://x/f", &uri).unwrap();
@@ -285,7 +336,7 @@ mod tests {
         let new = subscriber.attempt("a://x/f", &uri).unwrap();
         new.register(&mount());
         drop(late);
-        new.counts();
+        new.counts(false);
         assert!(subscriber.hub.common.interests().any_below(&mount()));
     }
 
@@ -297,7 +348,7 @@ mod tests {
         subscriber.watch_listing();
         let attempt = subscriber.attempt("a://x/f", &uri).unwrap();
         attempt.register(&mount());
-        attempt.counts();
+        attempt.counts(false);
         drop(subscriber);
         assert!(!hub.common.interests().any_below(&mount()));
     }
@@ -307,7 +358,7 @@ mod tests {
         let subscriber = hub().subscriber(&Principal::LOCAL);
         let uri = uri();
         let attempt = subscriber.attempt("A://x/f", &uri).unwrap();
-        attempt.counts();
+        attempt.counts(false);
         assert!(!subscriber.unsubscribe_as("a://x/g"));
         assert!(subscriber.unsubscribe_as("A://x/f"));
         assert!(subscriber.subscribed().is_empty());

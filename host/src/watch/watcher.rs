@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::{Notify, watch};
@@ -11,10 +12,16 @@ use tokio_util::sync::CancellationToken;
 
 use super::interests::Interests;
 use super::listing::Listing;
+use super::lookup::{Lookups, Refusal};
+use super::memory::Memory;
 use super::rounds::Rounds;
 use crate::access::{Access, Principal};
 use crate::catalog::Print;
 use crate::plugin::{Fault, Plugin};
+use crate::uri::{Path, Uri};
+
+/// What all subscriptions of a host may take up, in bytes: about a million of them whose URIs have 50 bytes.
+const MAX_BYTES: usize = 512 << 20;
 
 /// What all watchers share.
 #[derive(Debug)]
@@ -24,11 +31,18 @@ pub(super) struct Common {
     pub(super) access: ArcSwap<Access>,
     /// Held by each subscriber.
     subscribers: Arc<()>,
+    /// What all subscriptions may take up.
+    pub(super) memory: Memory,
 }
 
 impl Common {
     pub(super) fn new(access: Arc<Access>) -> Arc<Self> {
-        Arc::new(Self { interests: Mutex::default(), access: ArcSwap::new(access), subscribers: Arc::default() })
+        Arc::new(Self {
+            interests: Mutex::default(),
+            access: ArcSwap::new(access),
+            subscribers: Arc::default(),
+            memory: Memory::new(MAX_BYTES),
+        })
     }
 
     /// How many subscribers there are.
@@ -47,7 +61,10 @@ impl Common {
 }
 
 /// Watches one plugin while anyone is interested in it. It ends when it is retired, or dropped.
-pub(super) struct Watcher(Arc<Shared>);
+pub(super) struct Watcher {
+    shared: Arc<Shared>,
+    lookups: Arc<Lookups>,
+}
 
 /// What a watcher and its tasks share.
 pub(super) struct Shared {
@@ -70,13 +87,14 @@ pub(super) struct Shared {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Round {
     pub(super) counted: u64,
-    pub(super) fault: Option<Fault>,
+    /// What was wrong, and in how long it makes sense to ask again.
+    pub(super) fault: Option<(Fault, Duration)>,
 }
 
 /// Why no round was made.
 pub(super) enum Missed {
-    /// The provider failed.
-    Fault(Fault),
+    /// The provider failed. In so long it makes sense to ask again.
+    Fault(Fault, Duration),
     /// The watcher was retired: another one may have taken its place.
     Retired,
 }
@@ -109,52 +127,63 @@ impl Watcher {
             tokio::spawn(shared.retired.clone().run_until_cancelled_owned(rounds.run()));
         }
         tokio::spawn(shared.retired.clone().run_until_cancelled_owned(shared.clone().compare_listings()));
-        Arc::new(Self(shared))
+        Arc::new(Self { lookups: Lookups::new(plugin.clone()), shared })
     }
 
     pub(super) fn plugin(&self) -> &Arc<Plugin> {
-        &self.0.plugin
+        &self.shared.plugin
     }
 
     /// Whether its provider tells what changes.
     pub(super) fn watches(&self) -> bool {
-        self.0.watches()
+        self.shared.watches()
     }
 
     /// Whether its plugin is being asked what changed.
     pub(super) fn is_asking(&self) -> bool {
-        self.0.is_asking.load(Ordering::Relaxed)
+        self.shared.is_asking.load(Ordering::Relaxed)
     }
 
     /// Has it find out that nobody is interested any more, if so.
     pub(super) fn may_be_deserted(&self, interests: &Interests) {
         if self.watches() && !interests.any_below(self.plugin().mount()) {
-            self.0.deserted.notify_one();
+            self.shared.deserted.notify_one();
         }
     }
 
     /// Ends its tasks; whoever waits for a round goes on without.
     pub(super) fn retire(&self) {
-        self.0.retired.cancel();
+        self.shared.retired.cancel();
     }
 
     /// See [`Shared::next_round`].
     pub(super) async fn next_round(&self) -> Result<(), Missed> {
-        self.0.next_round().await
+        self.shared.next_round().await
+    }
+
+    /// What its provider calls that resource; none if it does not own it.
+    pub(super) fn path(&self, uri: &Uri) -> Option<Path> {
+        let mount = self.plugin().mount();
+        Some(mount.compose(uri.as_str().strip_prefix(mount.as_str())?).ok()?.path)
+    }
+
+    /// Whether its provider says of that resource that it can be subscribed to; see [`Lookups`]. None if it was retired.
+    pub(super) async fn is_subscribable(&self, path: &Path) -> Option<Result<bool, Refusal>> {
+        self.shared.retired.run_until_cancelled(self.lookups.is_subscribable(path)).await
     }
 
     /// Somebody new is interested in what is listed.
     pub(super) fn watch_listing(&self) {
         if self.watches() {
-            self.0.listing.dirty.notify_one();
-            self.0.wake.notify_one();
+            self.shared.listing.dirty.notify_one();
+            self.shared.wake.notify_one();
         }
     }
 
     /// Returns when changes of what that principal would list count.
     pub(super) async fn listing_counts(&self, who: &Principal) {
         if self.watches() {
-            self.0.retired.run_until_cancelled(self.0.listing.counts(who)).await;
+            self.shared.retired.run_until_cancelled(self.shared.listing.counts(who)).await;
         }
     }
 
@@ -162,26 +191,26 @@ impl Watcher {
     /// asked now.
     pub(super) async fn prints(&self) -> HashMap<Principal, Print> {
         if !self.watches() {
-            let access = self.0.common.access.load_full();
-            self.0.take_prints(&access).await;
+            let access = self.shared.common.access.load_full();
+            self.shared.take_prints(&access).await;
         }
-        self.0.listing.prints().clone()
+        self.shared.listing.prints().clone()
     }
 
     /// Has what is listed compared with what it was under the rules of before.
     pub(super) fn compare_listing_with(&self, old: Arc<Access>) {
-        let shared = self.0.clone();
+        let shared = self.shared.clone();
         tokio::spawn(shared.retired.clone().run_until_cancelled_owned(async move {
             if !shared.watches() {
                 shared.take_prints(&old).await;
             }
-            shared.listing.dirty.notify_one();
+            shared.listing.may_have_changed();
         }));
     }
 
     /// Has what is listed compared with what it was.
     pub(super) fn compare_listing(&self) {
-        self.0.listing.dirty.notify_one();
+        self.shared.listing.may_have_changed();
     }
 }
 
@@ -203,7 +232,7 @@ impl Shared {
         self.wake.notify_one();
         let round = self.retired.run_until_cancelled(rounds.wait_for(|round| round.counted >= asked)).await;
         match round {
-            Some(Ok(round)) => round.fault.clone().map_or(Ok(()), |fault| Err(Missed::Fault(fault))),
+            Some(Ok(round)) => round.fault.clone().map_or(Ok(()), |(fault, after)| Err(Missed::Fault(fault, after))),
             Some(Err(_)) | None => Err(Missed::Retired),
         }
     }

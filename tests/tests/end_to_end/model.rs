@@ -2,7 +2,8 @@
 //! least one update, and none comes after an unsubscription is answered.
 //!
 //! A run does some steps by chance: edits, providers that trap, hang and fail, reloads that change a plugin, take it away or
-//! bring it back, rules that come and go, subscriptions, unsubscriptions, subscribers that go away, that do not read. It keeps
+//! bring it back, rules that come and go, subscriptions, unsubscriptions, subscribers that go away, that do not read, and many
+//! that listen at the same moment, whose streams are acknowledged whatever is in the way. Plugins have no queue. It keeps
 //! a model of what is owed to whom and of what may be told to whom, and at its end waits until all that is owed has been
 //! paid. Chance is a seed, which a failure names: `MCP_HOST_SEED=17 cargo test -p mcp-host-tests model` runs that one again,
 //! and `MCP_HOST_SEEDS=1000` runs more.

@@ -1,6 +1,7 @@
 //! A provider of the files of one folder, which fails when the folder says so.
 //!
-//! A file at `/data/.mood/CALL.MOOD` has every CALL (`describe`, `list`, `read`, `changes`) end as MOOD says: `trap` traps, `hang` does
+//! A file at `/data/.mood/CALL.MOOD` has every CALL (`describe`, `list`, `read`, `stat`, `changes`) end as MOOD says: `trap`
+//! traps, `hang` does
 //! not come back, `fail` fails. Reading a file gives the text of the config's `prefix`, if there is one, and the file's own.
 //! Nothing is kept but the token, which has a hash of every watched file and of the listing.
 
@@ -41,6 +42,7 @@ impl Provider for Moody {
     }
 
     fn stat(&self, path: &str) -> Result<Entry> {
+        mood("stat")?;
         fs::metadata(Path::new(FOLDER).join(path))?;
         Ok(entry(path))
     }

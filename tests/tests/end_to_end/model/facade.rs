@@ -7,11 +7,12 @@ use mcp_host_tests::{WrittenConfig, until};
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::config::Config;
 use mcp_resource_host::{Host, Subscriber, Update, Watching};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::SUBSCRIBERS;
 use super::chance::seeds;
-use super::face::Face;
+use super::face::{Face, Heard};
 use super::run::Run;
 use crate::watching::start;
 
@@ -22,6 +23,7 @@ struct Facade {
     host: Arc<Host>,
     subscribers: Vec<Subscriber>,
     reloading: Option<JoinHandle<()>>,
+    listeners: Vec<JoinHandle<()>>,
 }
 
 impl Facade {
@@ -31,11 +33,12 @@ impl Facade {
         for who in 0..SUBSCRIBERS {
             subscribers.push(subscriber(&host, who).await);
         }
-        Self { host, subscribers, reloading: None }
+        Self { host, subscribers, reloading: None, listeners: Vec::new() }
     }
 
     async fn end(self) {
         drop(self.subscribers);
+        self.listeners.iter().for_each(JoinHandle::abort);
         until("nothing is watched any more", || self.host.watching() == Watching::default()).await;
     }
 }
@@ -67,6 +70,28 @@ impl Face for Facade {
         // That there is no such plugin any more is no error that would matter.
         let _ = self.host.unsubscribe(&self.subscribers[who], uri);
         told
+    }
+
+    async fn listen(&mut self, count: usize, uris: &[String]) -> Vec<mpsc::UnboundedReceiver<Heard>> {
+        let mut all = Vec::new();
+        for who in 0..count {
+            let (heard, receiver) = mpsc::unbounded_channel();
+            heard.send(Heard::Accepted(uris.to_vec())).unwrap();
+            let (host, uris) = (self.host.clone(), uris.to_vec());
+            self.listeners.push(tokio::spawn(async move {
+                let subscriber = host.subscriber(&principal(who));
+                let hearing = async {
+                    // Whoever does not want to know any more has gone.
+                    while heard.send(Heard::Told(subscriber.next().await)).is_ok() {}
+                };
+                tokio::select! {
+                    never = host.keep_subscribing(&subscriber, &uris) => match never {},
+                    () = hearing => {}
+                }
+            }));
+            all.push(receiver);
+        }
+        all
     }
 
     async fn leave(&mut self, who: usize) {

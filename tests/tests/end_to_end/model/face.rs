@@ -2,6 +2,39 @@
 
 use mcp_host_tests::WrittenConfig;
 use mcp_resource_host::Update;
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+/// What one who listens hears.
+#[derive(Debug)]
+pub(super) enum Heard {
+    /// These are subscribed to, or will be as soon as that can be done.
+    Accepted(Vec<String>),
+    Told(Update),
+}
+
+impl Heard {
+    /// What a notification on a stream says.
+    pub(super) fn of(message: &Value) -> Option<Self> {
+        let accepted = || {
+            let uris = &message["params"]["notifications"]["resourceSubscriptions"];
+            uris.as_array().into_iter().flatten().filter_map(|uri| uri.as_str().map(str::to_owned)).collect()
+        };
+        match message["method"].as_str()? {
+            "notifications/subscriptions/acknowledged" => Some(Self::Accepted(accepted())),
+            _ => told_of(message).map(Self::Told),
+        }
+    }
+}
+
+/// What a notification tells, if it tells of a change.
+pub(super) fn told_of(message: &Value) -> Option<Update> {
+    match message["method"].as_str()? {
+        "notifications/resources/updated" => Some(Update::Resource(message["params"]["uri"].as_str()?.to_owned())),
+        "notifications/resources/list_changed" => Some(Update::Listing),
+        _ => None,
+    }
+}
 
 /// How subscribers are reached: over the façade, stdio or HTTP.
 pub(super) trait Face {
@@ -16,6 +49,9 @@ pub(super) trait Face {
 
     /// Unsubscribes; all that it was told up to that, so that whatever it is told later was sent behind the answer.
     async fn unsubscribe(&mut self, who: usize, uri: &str) -> Vec<Update>;
+
+    /// Begins so many streams of `subscriptions/listen` at the same moment, each about all of these. They go on to the end.
+    async fn listen(&mut self, count: usize, uris: &[String]) -> Vec<mpsc::UnboundedReceiver<Heard>>;
 
     /// Goes away and comes anew, with no subscriptions.
     async fn leave(&mut self, who: usize);

@@ -7,18 +7,18 @@
 use std::fs;
 use std::path::PathBuf;
 
+use futures::future::join_all;
 use mcp_host_tests::{Http, HttpWire, PATIENCE, Revision, WrittenConfig};
 use mcp_resource_host::Update;
 use reqwest::Response;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::SUBSCRIBERS;
 use super::chance::seeds;
-use super::face::Face;
+use super::face::{Face, Heard, told_of};
 use super::run::Run;
-use super::stdio::told_of;
 use super::world::{bell, bell_text, uri};
 
 struct OverHttp {
@@ -43,7 +43,7 @@ impl Session {
     async fn start(server: &Http, who: usize) -> Self {
         let mut wire = server.wire(Revision::V_2025_11_25).await;
         let (sender, told) = mpsc::unbounded_channel();
-        tokio::spawn(pass_on(wire.events().await, sender));
+        tokio::spawn(pass_on(wire.events().await, told_of, sender));
         let bell = uri("bells", &bell(who));
         wire.request("resources/subscribe", json!({ "uri": bell })).await.result();
         Self { wire, bell: Update::Resource(bell), told }
@@ -55,13 +55,13 @@ impl Session {
 }
 
 /// Passes on what a stream tells, for as long as somebody wants to know.
-async fn pass_on(mut events: Response, told: mpsc::UnboundedSender<Update>) {
+async fn pass_on<T>(mut events: Response, of: fn(&Value) -> Option<T>, told: mpsc::UnboundedSender<T>) {
     let mut text = String::new();
     while let Ok(Some(chunk)) = events.chunk().await {
         text.push_str(std::str::from_utf8(&chunk).unwrap());
         while let Some((line, rest)) = text.split_once('\n') {
             let message = line.strip_prefix("data:").and_then(|data| serde_json::from_str(data.trim()).ok());
-            if message.as_ref().and_then(told_of).is_some_and(|update| told.send(update).is_err()) {
+            if message.as_ref().and_then(of).is_some_and(|update| told.send(update).is_err()) {
                 return;
             }
             text = rest.to_owned();
@@ -102,6 +102,19 @@ impl Face for OverHttp {
     async fn unsubscribe(&mut self, who: usize, uri: &str) -> Vec<Update> {
         self.sessions[who].wire.request("resources/unsubscribe", json!({ "uri": uri })).await;
         self.told(&[who]).await.remove(0)
+    }
+
+    async fn listen(&mut self, count: usize, uris: &[String]) -> Vec<mpsc::UnboundedReceiver<Heard>> {
+        let wanted = json!({ "notifications": { "resourceSubscriptions": uris } });
+        let one = async |_| {
+            let mut wire = self.server.stranger(Revision::V_2026_07_28);
+            let request = wire.prepared("subscriptions/listen", wanted.clone());
+            let stream = timeout(PATIENCE, request.send()).await.expect("in time").expect("a stream");
+            let (sender, heard) = mpsc::unbounded_channel();
+            tokio::spawn(pass_on(stream, Heard::of, sender));
+            heard
+        };
+        join_all((0..count).map(one)).await
     }
 
     /// Every other one says that it goes away.

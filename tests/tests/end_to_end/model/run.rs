@@ -1,14 +1,49 @@
 //! One run: steps by chance, and the model that goes along with them.
 
+use std::collections::BTreeSet;
+
 use mcp_host_tests::PATIENCE;
 use mcp_resource_host::Update;
+use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
 use super::SUBSCRIBERS;
 use super::account::Account;
 use super::chance::Chance;
-use super::face::Face;
-use super::world::{FILES, MOODS, PLUGINS, World, uri};
+use super::face::{Face, Heard};
+use super::world::{FILES, MOODS, PLUGINS, World, file_of, uri};
+
+/// One who listens. What was acknowledged is owed, whatever is in the way of it at that moment.
+struct Listener {
+    heard: mpsc::UnboundedReceiver<Heard>,
+    /// None before it is acknowledged.
+    accepted: Option<Vec<String>>,
+    owed: BTreeSet<String>,
+}
+
+impl Listener {
+    fn asked_for(&self, uri: &String) -> bool {
+        self.accepted.as_ref().is_some_and(|accepted| accepted.contains(uri))
+    }
+
+    fn takes(&mut self, heard: Heard) -> Result<(), String> {
+        match heard {
+            Heard::Accepted(uris) => {
+                self.owed.extend(uris.iter().cloned());
+                self.accepted = Some(uris);
+                Ok(())
+            }
+            Heard::Told(Update::Resource(uri)) if self.asked_for(&uri) => {
+                self.owed.remove(&uri);
+                Ok(())
+            }
+            Heard::Told(update) => Err(format!("a listener is told of {update:?}, which it did not ask for")),
+        }
+    }
+}
+
+/// Listeners that one run has at most.
+const MAX_LISTENERS: usize = 60;
 
 /// One run of one seed.
 pub(super) struct Run {
@@ -16,6 +51,7 @@ pub(super) struct Run {
     chance: Chance,
     pub(super) world: World,
     accounts: Vec<Account>,
+    listeners: Vec<Listener>,
     /// Whether providers fail in it. What is listed cannot be accounted for then, as it may not be known.
     is_moody: bool,
     steps: Vec<String>,
@@ -26,7 +62,7 @@ impl Run {
     pub(super) fn new(seed: u64) -> Self {
         let is_moody = seed.is_multiple_of(2);
         let (chance, world) = (Chance::of_seed(seed), World::new(is_moody));
-        Self { seed, chance, world, accounts: Vec::new(), is_moody, steps: Vec::new() }
+        Self { seed, chance, world, accounts: Vec::new(), listeners: Vec::new(), is_moody, steps: Vec::new() }
     }
 
     /// Does steps by chance, then pays what is owed, and once more after everything changed.
@@ -59,7 +95,7 @@ impl Run {
         let who = self.chance.below(SUBSCRIBERS);
         let file = self.chance.of(&FILES);
         let uri = uri(self.chance.of(&PLUGINS), file);
-        match self.chance.below(24) {
+        match self.chance.below(26) {
             0..=5 => {
                 // What is read before is not taken for what is owed by this; what is not may have come together with it.
                 if self.chance.once_in(2) {
@@ -116,7 +152,19 @@ impl Run {
                 self.reload(face).await;
             }
             21 => self.settle(face).await,
+            24..=25 => self.herd(face).await,
             _ => self.read(face).await,
+        }
+    }
+
+    /// Many listen at the same moment, all to the same resources.
+    async fn herd(&mut self, face: &mut impl Face) {
+        let count = self.chance.below(20).min(MAX_LISTENERS - self.listeners.len());
+        let all = PLUGINS.iter().flat_map(|plugin| FILES.map(|file| uri(plugin, file)));
+        let uris: Vec<_> = all.filter(|_| self.chance.once_in(2)).collect();
+        self.log(format!("{count} listen to {uris:?}"));
+        for heard in face.listen(count, &uris).await {
+            self.listeners.push(Listener { heard, accepted: None, owed: BTreeSet::new() });
         }
     }
 
@@ -126,6 +174,10 @@ impl Run {
         let states = self.world.edit(file, is_renamed);
         for account in &mut self.accounts {
             account.changed(file, states, self.world.rules());
+        }
+        for listener in &mut self.listeners {
+            let changed = listener.accepted.iter().flatten().filter(|uri| file_of(uri) == file).cloned();
+            listener.owed.extend(changed);
         }
     }
 
@@ -153,6 +205,14 @@ impl Run {
             self.take(*who, &told);
             self.accounts[*who].has_read(self.world.rules());
         }
+        let mut listeners = std::mem::take(&mut self.listeners);
+        for listener in &mut listeners {
+            while let Ok(heard) = listener.heard.try_recv() {
+                let taken = listener.takes(heard);
+                self.check(0, taken);
+            }
+        }
+        self.listeners = listeners;
     }
 
     /// Waits until everyone has been told what is owed to it, then reads the rest.
@@ -166,6 +226,18 @@ impl Run {
                 }
             }
         }
+        let mut listeners = std::mem::take(&mut self.listeners);
+        for (number, listener) in listeners.iter_mut().enumerate() {
+            while listener.accepted.is_none() || !listener.owed.is_empty() {
+                let taken = match timeout_at(end, listener.heard.recv()).await {
+                    Ok(Some(heard)) => listener.takes(heard),
+                    Ok(None) => Err(format!("the stream of listener {number} has ended")),
+                    Err(_) => Err(format!("listener {number} is owed {:?}", listener.owed)),
+                };
+                self.check(0, taken);
+            }
+        }
+        self.listeners = listeners;
         self.read(face).await;
     }
 

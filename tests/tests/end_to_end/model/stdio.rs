@@ -1,29 +1,56 @@
 //! A server over stdio for each subscriber.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use futures::future::join_all;
 use mcp_host_tests::{Revision, StdioWire, WrittenConfig};
 use mcp_resource_host::Update;
-use serde_json::{Value, json};
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 use super::SUBSCRIBERS;
 use super::chance::seeds;
-use super::face::Face;
+use super::face::{Face, Heard, told_of};
 use super::run::Run;
-
-/// What a notification tells, if it tells of a change.
-pub(super) fn told_of(message: &Value) -> Option<Update> {
-    match message["method"].as_str()? {
-        "notifications/resources/updated" => Some(Update::Resource(message["params"]["uri"].as_str()?.to_owned())),
-        "notifications/resources/list_changed" => Some(Update::Listing),
-        _ => None,
-    }
-}
 
 struct OverStdio {
     config: PathBuf,
     servers: Vec<Server>,
+    listening: mpsc::UnboundedSender<Listening>,
+    listeners: JoinHandle<()>,
+}
+
+/// Someone who listens to one more server, which speaks the revision that has that.
+struct Listening {
+    uris: Vec<String>,
+    heard: mpsc::UnboundedSender<Heard>,
+}
+
+/// Serves those who listen, until there will be no more of them.
+async fn serve_listeners(mut wire: StdioWire, mut new: mpsc::UnboundedReceiver<Listening>) {
+    let mut listeners = BTreeMap::new();
+    loop {
+        tokio::select! {
+            listening = new.recv() => {
+                let Some(Listening { uris, heard }) = listening else { break };
+                let wanted = json!({ "notifications": { "resourceSubscriptions": uris } });
+                listeners.insert(wire.ask("subscriptions/listen", wanted).await, heard);
+            }
+            // Nothing is lost when it is dropped: a line is read whole or not at all.
+            line = wire.next_message() => {
+                let message = line.expect("the server goes on");
+                let id = message["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"].as_u64();
+                if let Some((listener, heard)) = id.and_then(|id| listeners.get(&id)).zip(Heard::of(&message)) {
+                    // Whoever does not want to know any more has gone.
+                    let _ = listener.send(heard);
+                }
+            }
+        }
+    }
+    wire.close();
+    wire.ended().await;
 }
 
 struct Server {
@@ -52,11 +79,15 @@ impl OverStdio {
     async fn start(config: &WrittenConfig) -> Self {
         let config = config.path();
         let servers = join_all((0..SUBSCRIBERS).map(|_| Server::start(config.clone()))).await;
-        Self { config, servers }
+        let (listening, new) = mpsc::unbounded_channel();
+        let wire = StdioWire::start_at(&config, &[], Revision::V_2026_07_28).await;
+        Self { config, servers, listening, listeners: tokio::spawn(serve_listeners(wire, new)) }
     }
 
     async fn end(self) {
         join_all(self.servers.into_iter().map(Server::end)).await;
+        drop(self.listening);
+        self.listeners.await.unwrap();
     }
 }
 
@@ -76,6 +107,15 @@ impl Face for OverStdio {
         let wire = &mut self.servers[who].wire;
         wire.request("resources/unsubscribe", json!({ "uri": uri })).await;
         wire.early().iter().filter_map(told_of).collect()
+    }
+
+    async fn listen(&mut self, count: usize, uris: &[String]) -> Vec<mpsc::UnboundedReceiver<Heard>> {
+        let listen = |_| {
+            let (heard, receiver) = mpsc::unbounded_channel();
+            self.listening.send(Listening { uris: uris.to_vec(), heard }).expect("they are served");
+            receiver
+        };
+        (0..count).map(listen).collect()
     }
 
     async fn leave(&mut self, who: usize) {

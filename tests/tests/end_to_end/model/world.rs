@@ -12,7 +12,17 @@ use super::SUBSCRIBERS;
 
 pub(super) const FILES: [&str; 4] = ["a", "b", "c", "d"];
 pub(super) const PLUGINS: [&str; 2] = ["m", "n"];
-pub(super) const MOODS: [&str; 4] = ["changes.trap", "changes.hang", "changes.fail", "read.trap"];
+pub(super) const MOODS: [&str; 8] = [
+    "changes.trap",
+    "changes.hang",
+    "changes.fail",
+    "stat.trap",
+    "stat.hang",
+    "stat.fail",
+    // With this one, the circuit breaker opens.
+    "list.trap",
+    "read.trap",
+];
 
 /// Which files which principals may not see.
 pub(super) type Denied = BTreeSet<(&'static str, &'static str)>;
@@ -115,7 +125,9 @@ impl World {
 
     fn write_config(&mut self) {
         self.times += 1;
-        let moody = |name| Plugin::moody(name, self.folder.path()).limit("deadline", self.deadline);
+        // Who subscribes has nothing to do with how many calls clients may make.
+        let narrow = |plugin: Plugin| plugin.limit("concurrency", 1).limit("queue", 0);
+        let moody = |name| narrow(Plugin::moody(name, self.folder.path()).limit("deadline", self.deadline));
         let mut config = ConfigFile::new().open().server("instructions", self.times.to_string());
         config = config.plugin(moody("m")).plugin(Plugin::moody("bells", self.bells.path()));
         if self.serves_n {

@@ -1,0 +1,249 @@
+//! Asking a provider whether a resource can be subscribed to: one `stat` for all subscribers that ask at the same time.
+//!
+//! **Single flight.** The first subscriber that asks about a path starts a task that makes the call; those that ask while it is
+//! under way share its answer. The task belongs to all of them: one that is cancelled ends it for nobody else, and when the
+//! last one is gone the call is aborted. Rules are not looked at here: each subscriber is checked before it asks, and again
+//! when it has its answer.
+//!
+//! **The host's own calls.** A lookup takes no place of `limits.concurrency` or `limits.queue`, and is not counted by
+//! `limits.rate`: a thousand clients that subscribe at once neither keep others from reading nor refuse one another. In return
+//! a plugin runs [`MAX_RUNNING`] lookups at a time, and [`MAX_RETRYING`] of those that failed before, apart from the others, so
+//! that a resource whose `stat` hangs delays no new one for longer than a deadline.
+//!
+//! **Back-off.** A failure that may pass is remembered for its path: for [`MIN_BACKOFF`] at first and twice as long each time,
+//! up to [`MAX_BACKOFF`], with jitter. Until then whoever asks about the path is refused without a call, and is told when the
+//! next one may be made; all of them wait for the same moment and share that call. [`MAX_FAILED`] paths are remembered.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::plugin::{Fault, Plugin, Turn};
+use crate::uri::Path;
+
+/// Lookups of one plugin that run at the same time.
+const MAX_RUNNING: usize = 2;
+/// Lookups of one plugin that run at the same time and failed before.
+const MAX_RETRYING: usize = 1;
+/// For how long no call is made for a path after its first failure.
+const MIN_BACKOFF: Duration = Duration::from_millis(250);
+/// For how long at most.
+const MAX_BACKOFF: Duration = Duration::from_secs(5);
+/// Paths of one plugin whose failures are remembered.
+const MAX_FAILED: usize = 1024;
+
+/// The lookups of one plugin.
+pub(super) struct Lookups {
+    plugin: Arc<Plugin>,
+    running: Semaphore,
+    retrying: Semaphore,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    flights: BTreeMap<Path, Weak<Flight>>,
+    failures: Failures,
+}
+
+/// A lookup under way. Dropped by the last subscriber that waits for it, it ends.
+struct Flight {
+    lookups: Arc<Lookups>,
+    path: Path,
+    answer: watch::Receiver<Option<Answer>>,
+    _task: AbortOnDropHandle<()>,
+}
+
+/// Whether the resource can be subscribed to.
+type Answer = Result<bool, Refusal>;
+
+/// Why it is not known whether a resource can be subscribed to.
+#[derive(Clone, Debug)]
+pub(super) struct Refusal {
+    pub(super) fault: Fault,
+    /// In how long it makes sense to ask again; none if the answer will be the same.
+    pub(super) retry_after: Option<Duration>,
+}
+
+impl Lookups {
+    pub(super) fn new(plugin: Arc<Plugin>) -> Arc<Self> {
+        Arc::new(Self {
+            plugin,
+            running: Semaphore::new(MAX_RUNNING),
+            retrying: Semaphore::new(MAX_RETRYING),
+            state: Mutex::default(),
+        })
+    }
+
+    /// Whether the provider says of that resource that it can be subscribed to.
+    pub(super) async fn is_subscribable(self: &Arc<Self>, path: &Path) -> Answer {
+        let flight = self.join(path)?;
+        let mut answer = flight.answer.clone();
+        let answer = answer.wait_for(Option::is_some).await.map_or(None, |answer| answer.clone());
+        // Without an answer the task was ended from outside: its runtime is gone, or it panicked.
+        answer.unwrap_or_else(|| {
+            let fault = Fault::Host("a lookup ended without an answer".to_owned());
+            Err(Refusal { fault, retry_after: Some(MIN_BACKOFF) })
+        })
+    }
+
+    /// The flight for that path: the one that is under way, or a new one.
+    fn join(self: &Arc<Self>, path: &Path) -> Result<Arc<Flight>, Refusal> {
+        let mut state = self.state();
+        if let Some(flight) = state.flights.get(path).and_then(Weak::upgrade) {
+            return Ok(flight);
+        }
+        let is_retry = state.failures.check(path, Instant::now())?;
+        let (sender, answer) = watch::channel(None);
+        let task = tokio::spawn(self.clone().run(path.clone(), is_retry, sender));
+        let flight = Flight { lookups: self.clone(), path: path.clone(), answer, _task: AbortOnDropHandle::new(task) };
+        let flight = Arc::new(flight);
+        state.flights.insert(path.clone(), Arc::downgrade(&flight));
+        Ok(flight)
+    }
+
+    async fn run(self: Arc<Self>, path: Path, is_retry: bool, sender: watch::Sender<Option<Answer>>) {
+        let permits = if is_retry { &self.retrying } else { &self.running };
+        // Only a closed semaphore refuses, and these are never closed.
+        let Ok(_permit) = permits.acquire().await else { return };
+        let answer = self.plugin.stat_as(Turn::Host, &path).await.map(|entry| entry.subscribable);
+        // Whoever asks from now on asks anew.
+        let answer = {
+            let mut state = self.state();
+            state.flights.remove(&path);
+            state.failures.record(path, answer, Instant::now())
+        };
+        sender.send_replace(Some(answer));
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        let mut state = self.lookups.state();
+        // Another one may have taken its place.
+        if state.flights.get(&self.path).is_some_and(|flight| flight.strong_count() == 0) {
+            state.flights.remove(&self.path);
+        }
+    }
+}
+
+/// Lookups that failed, by path.
+#[derive(Default)]
+struct Failures(BTreeMap<Path, Failure>);
+
+struct Failure {
+    /// How often in a row.
+    times: u32,
+    /// No call is made before.
+    until: Instant,
+    fault: Fault,
+}
+
+impl Failures {
+    /// Whether a lookup is another try of one that failed, if one may be made now.
+    fn check(&self, path: &Path, now: Instant) -> Result<bool, Refusal> {
+        match self.0.get(path) {
+            Some(failure) if failure.until > now => {
+                let retry_after = Some(failure.until.saturating_duration_since(now));
+                Err(Refusal { fault: failure.fault.clone(), retry_after })
+            }
+            failed => Ok(failed.is_some()),
+        }
+    }
+
+    /// Remembers how a lookup ended.
+    fn record(&mut self, path: Path, answer: Result<bool, Fault>, now: Instant) -> Answer {
+        let fault = match answer {
+            Err(fault) if fault.may_pass() => fault,
+            answer => {
+                self.0.remove(&path);
+                return answer.map_err(|fault| Refusal { fault, retry_after: None });
+            }
+        };
+        let times = self.0.get(&path).map_or(0, |failure| failure.times);
+        let pause = backoff(times);
+        if self.0.len() >= MAX_FAILED && !self.0.contains_key(&path) {
+            self.make_room(now);
+        }
+        let until = now.checked_add(pause).unwrap_or(now);
+        self.0.insert(path, Failure { times: times.saturating_add(1), until, fault: fault.clone() });
+        Err(Refusal { fault, retry_after: Some(pause) })
+    }
+
+    /// Forgets those that nobody asks about any more, or else the one that may be asked about first.
+    fn make_room(&mut self, now: Instant) {
+        self.0.retain(|_, failure| failure.until.checked_add(MAX_BACKOFF).is_none_or(|end| end > now));
+        if self.0.len() >= MAX_FAILED {
+            let first = self.0.iter().min_by_key(|(_, failure)| failure.until).map(|(path, _)| path.clone());
+            first.map(|path| self.0.remove(&path));
+        }
+    }
+}
+
+/// How long no call is made after so many failures and one more.
+fn backoff(failures: u32) -> Duration {
+    let pause = 1_u32.checked_shl(failures).map_or(MAX_BACKOFF, |times| MIN_BACKOFF.saturating_mul(times));
+    pause.min(MAX_BACKOFF).mul_f64(0.8 + 0.4 * fastrand::f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::uri::Mount;
+
+    fn path(text: &str) -> Path {
+        "a://x/".parse::<Mount>().unwrap().compose(text).unwrap().path
+    }
+
+    fn trap() -> Result<bool, Fault> {
+        Err(Fault::Trap("unreachable".to_owned()))
+    }
+
+    #[test]
+    fn a_path_that_failed_is_not_asked_about_until_its_back_off_is_over() {
+        let (mut failures, mut now) = (Failures::default(), Instant::now());
+        let mut longest = Duration::ZERO;
+        for _ in 0..12 {
+            let pause = failures.record(path("f"), trap(), now).unwrap_err().retry_after.unwrap();
+            assert!(pause <= MAX_BACKOFF.mul_f64(1.2) && pause >= MIN_BACKOFF.mul_f64(0.8), "{pause:?}");
+            assert_eq!(failures.check(&path("f"), now).unwrap_err().retry_after, Some(pause));
+            assert!(!failures.check(&path("g"), now).unwrap(), "another path is another matter");
+            now += pause;
+            assert!(failures.check(&path("f"), now).unwrap(), "it is a retry");
+            longest = longest.max(pause);
+        }
+        assert!(longest > MAX_BACKOFF / 2, "it becomes longer: {longest:?}");
+        failures.record(path("f"), Ok(true), now).unwrap();
+        assert!(!failures.check(&path("f"), now).unwrap());
+    }
+
+    #[test]
+    fn what_will_not_change_is_not_remembered() {
+        let mut failures = Failures::default();
+        for fault in [Fault::NotFound, Fault::Denied(String::new()), Fault::InvalidRequest(String::new())] {
+            let refusal = failures.record(path("f"), Err(fault), Instant::now()).unwrap_err();
+            assert_eq!(refusal.retry_after, None);
+        }
+        assert!(failures.0.is_empty());
+    }
+
+    #[test]
+    fn so_many_failures_are_remembered_and_no_more() {
+        let (mut failures, now) = (Failures::default(), Instant::now());
+        for number in 0..MAX_FAILED + 100 {
+            failures.record(path(&number.to_string()), trap(), now).unwrap_err();
+        }
+        assert_eq!(failures.0.len(), MAX_FAILED);
+        let later = now + MAX_BACKOFF * 3;
+        failures.record(path("later"), trap(), later).unwrap_err();
+        assert_eq!(failures.0.len(), 1, "those that are over make room");
+    }
+}

@@ -1,0 +1,122 @@
+//! A provider of endless resources that can be subscribed to.
+//!
+//! Every path is one, and reads as the file `/data/state`: when that changes, all of them have. What begins with one of these
+//! is different:
+//!
+//! | path | `stat` |
+//! |---|---|
+//! | `slow/…` | does not come back |
+//! | `trap/…` | traps |
+//! | `missing/…` | there is no such resource |
+//! | `plain/…` | it cannot be subscribed to |
+//!
+//! While there is a file `/data/CALL.MOOD`, every CALL (`stat`, `changes`, `list`) ends as MOOD says: `trap`, `hang`, `fail`; or
+//! with `wait`, it ends when the file is gone. Each `stat` logs `stat PATH`, each `changes` `asked about COUNT`, and each `list`
+//! `listed`; a directory `/count`, where it is granted, has a file of that name with a byte for each.
+//!
+//! | key of the config | meaning |
+//! |---|---|
+//! | `stat-ms` | how long a `stat` takes |
+//! | `repeat` | names every watched path so often in every answer, as if it had changed |
+//! | `relists` | says every time that the listing changed, and lists something else each time |
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use mcp_provider::{Changes, Config, Contents, Entry, Failure, Info, Page, Provider, Result, export, log};
+
+struct Watched {
+    stat_time: Duration,
+    repeat: usize,
+    relists: bool,
+}
+
+impl Provider for Watched {
+    fn describe() -> Info {
+        Info::new("watched", env!("CARGO_PKG_VERSION")).watches(true)
+    }
+
+    fn open(config: &Config) -> Result<Self> {
+        Ok(Self {
+            stat_time: Duration::from_millis(config.parse("stat-ms")?.unwrap_or(0)),
+            repeat: config.parse("repeat")?.unwrap_or(0),
+            relists: config.parse("relists")?.unwrap_or(false),
+        })
+    }
+
+    fn list(&self, _parent: Option<&str>, _cursor: Option<&str>, _limit: usize) -> Result<Page> {
+        log::info!("listed");
+        count("listed")?;
+        mood("list")?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let name = if self.relists { now.as_nanos().to_string() } else { "one".to_owned() };
+        Ok(Page::last([Entry::new(name.clone(), name)]))
+    }
+
+    fn read(&self, path: &str) -> Result<Vec<Contents>> {
+        Ok(vec![Contents::text(self.stat(path)?, state())])
+    }
+
+    fn stat(&self, path: &str) -> Result<Entry> {
+        log::info!("stat {path}");
+        count("stat")?;
+        mood("stat")?;
+        std::thread::sleep(self.stat_time);
+        let entry = Entry::new(path, path);
+        match path.split_once('/').map(|(first, _)| first) {
+            Some("slow") => hang(),
+            Some("trap") => std::process::abort(),
+            Some("missing") => return Err(Failure::NotFound),
+            Some("plain") => return Ok(entry),
+            _ => {}
+        }
+        Ok(entry.subscribable())
+    }
+
+    fn changes(&self, watched: &[String], since: Option<&str>) -> Result<Changes> {
+        log::info!("asked about {}", watched.len());
+        count("asked")?;
+        mood("changes")?;
+        let now = state();
+        let times = if since.is_some_and(|since| since != now) { 1 } else { 0 }.max(self.repeat);
+        let repeated = watched.iter().flat_map(|path| std::iter::repeat_n(path, times));
+        let changes = repeated.fold(Changes::none(now), |changes, path| changes.changed(path));
+        Ok(if self.relists { changes.listing_changed() } else { changes })
+    }
+}
+
+fn state() -> String {
+    std::fs::read_to_string("/data/state").unwrap_or_default()
+}
+
+fn hang() {
+    std::thread::sleep(Duration::from_secs(3600));
+}
+
+/// Takes note of a call where it lasts.
+fn count(call: &str) -> Result<()> {
+    if !Path::new("/count").exists() {
+        return Ok(());
+    }
+    let mut file = File::options().create(true).append(true).open(format!("/count/{call}"))?;
+    Ok(file.write_all(b".")?)
+}
+
+/// Does what the folder says of that call.
+fn mood(call: &str) -> Result<()> {
+    let is = |mood: &str| Path::new(&format!("/data/{call}.{mood}")).exists();
+    while is("wait") {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    if is("trap") {
+        std::process::abort();
+    }
+    if is("hang") {
+        hang();
+    }
+    if is("fail") { Err(Failure::internal("not in the mood")) } else { Ok(()) }
+}
+
+export!(Watched);
