@@ -17,7 +17,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 const MOST_WATCHED: usize = 1900;
 
 /// How many files of a folder are looked at, which costs far more than to go through their names.
-const MAX_LOOKED_AT: usize = 20_000;
+const MAX_LOOKED_AT: usize = 10_000;
 
 /// The first letters of a token, to tell it from those of other versions.
 const VERSION: &str = "n1";

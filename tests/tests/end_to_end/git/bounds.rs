@@ -13,7 +13,9 @@ use super::{assert_same_files, log, served};
 /// The text of a resource, and what is said of it.
 async fn read(client: &Client, uri: &str) -> (String, serde_json::Map<String, serde_json::Value>) {
     match client.read(uri).await.unwrap_or_else(|error| panic!("{uri}: {error:?}")).remove(0) {
-        ResourceContents::TextResourceContents { text, meta, .. } => (text, meta.map(|meta| meta.0).unwrap_or_default()),
+        ResourceContents::TextResourceContents { text, meta, .. } => {
+            (text, meta.map(|meta| meta.0).unwrap_or_default())
+        }
         other => panic!("{uri}: {other:?}"),
     }
 }
@@ -71,7 +73,8 @@ async fn a_hundred_thousand_refs_are_read_in_parts() {
     writeln!(packed, "{tag} refs/tags/packed\n^{commit}").unwrap();
     fs::write(repo.path().join(".git/packed-refs"), packed).unwrap();
     for n in 0..3000 {
-        repo.files().write(format!(".git/refs/tags/loose/{n:05}"), format!("{}\n", if n % 1000 == 0 { &tag } else { &commit }));
+        repo.files()
+            .write(format!(".git/refs/tags/loose/{n:05}"), format!("{}\n", if n % 1000 == 0 { &tag } else { &commit }));
     }
     let config = served(&repo).write();
     let server = Stdio::start(&config).await;
@@ -88,7 +91,8 @@ async fn a_hundred_thousand_refs_are_read_in_parts() {
     assert!(all == expected, "{} of {} lines", all.lines().count(), expected.lines().count());
     assert!((3..6).contains(&parts), "{parts}");
     // What goes by the refs still works beside so many.
-    let completed = server.client().complete("git://repo/blob/{rev}/{+path}", ("rev", "loose/0001"), &[]).await.unwrap();
+    let completed =
+        server.client().complete("git://repo/blob/{rev}/{+path}", ("rev", "loose/0001"), &[]).await.unwrap();
     assert_eq!(completed.values.len(), 10);
     assert_same_files(server.client(), &repo, "branch-054321").await;
     server.end().await;
@@ -116,14 +120,20 @@ async fn a_pack_that_is_a_pipe_is_damage_and_nobody_waits_for_it() {
 
 #[tokio::test]
 async fn a_directory_that_cannot_be_read_is_listed_as_such_and_the_others_with_their_files() {
-    let repo = GitRepo::with_files([("a/1.txt", "1"), ("bad/2.txt", "2"), ("bad/sub/3.txt", "3"), ("bad.txt", "4"), ("z/5.txt", "5")]);
+    let repo = GitRepo::with_files([
+        ("a/1.txt", "1"),
+        ("bad/2.txt", "2"),
+        ("bad/sub/3.txt", "3"),
+        ("bad.txt", "4"),
+        ("z/5.txt", "5"),
+    ]);
     let tree = repo.line(["rev-parse", "HEAD:bad"]);
     fs::remove_file(repo.path().join(".git/objects").join(&tree[..2]).join(&tree[2..])).unwrap();
     for page_size in [1, 2, 100] {
         let config = served(&repo).page_size(page_size).write();
         let server = Stdio::start(&config).await;
-        let expected =
-            ["blob/HEAD/a/1.txt", "blob/HEAD/bad.txt", "tree/HEAD/bad", "blob/HEAD/z/5.txt"].map(|path| format!("git://repo/{path}"));
+        let expected = ["blob/HEAD/a/1.txt", "blob/HEAD/bad.txt", "tree/HEAD/bad", "blob/HEAD/z/5.txt"]
+            .map(|path| format!("git://repo/{path}"));
         assert_eq!(server.client().uris().await, expected, "{page_size}");
         server.end().await;
     }

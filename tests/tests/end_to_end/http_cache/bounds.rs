@@ -6,7 +6,8 @@ use rmcp::model::ErrorCode;
 use super::{host, serving, uri, web};
 
 fn sitemap(origin: &Origin, pages: usize) -> String {
-    let urls: String = (0..pages).map(|n| format!("<url><loc>{}</loc></url>", origin.url(&format!("/p{n:05}")))).collect();
+    let urls: String =
+        (0..pages).map(|n| format!("<url><loc>{}</loc></url>", origin.url(&format!("/p{n:05}")))).collect();
     format!("<?xml version='1.0'?><urlset>{urls}</urlset>")
 }
 
@@ -14,7 +15,9 @@ fn sitemap(origin: &Origin, pages: usize) -> String {
 async fn a_sitemap_without_freshness_is_fetched_once_for_a_walk_and_all_of_it_is_listed() {
     let origin = Origin::http().await;
     origin.serve("/sitemap.xml", Reply::ok("application/xml", sitemap(&origin, 9000)));
-    let plugin = web(&[&origin]).config("sitemaps", vec![host(&origin)]).limit("http", toml::Table::from_iter([("rate".to_owned(), 3.into())]));
+    let plugin = web(&[&origin])
+        .config("sitemaps", vec![host(&origin)])
+        .limit("http", toml::Table::from_iter([("rate".to_owned(), 3.into())]));
     let config = ConfigFile::new().plugin(plugin).page_size(100).write();
     let server = Stdio::start(&config).await;
     let pages = server.client().pages().await;
@@ -40,10 +43,12 @@ async fn without_a_bucket_a_listing_that_cannot_go_on_says_so() {
     let server = Stdio::start(&config).await;
     let pages = server.client().pages().await;
     let count: usize = pages.iter().map(|page| page.resources.len()).sum();
-    let is_missing = pages.iter().any(|page| page.meta.as_ref().is_some_and(|meta| meta.contains_key("mcp-host/missing")));
-    let named = pages.iter().flat_map(|page| &page.resources).any(|found| {
-        found.meta.as_ref().is_some_and(|meta| meta.contains_key("http-cache/missing"))
-    });
+    let is_missing =
+        pages.iter().any(|page| page.meta.as_ref().is_some_and(|meta| meta.contains_key("mcp-host/missing")));
+    let named = pages
+        .iter()
+        .flat_map(|page| &page.resources)
+        .any(|found| found.meta.as_ref().is_some_and(|meta| meta.contains_key("http-cache/missing")));
     assert!(count < 900 && (is_missing || named), "{count} pages are listed");
     server.end().await;
 }
@@ -63,7 +68,10 @@ async fn a_sitemap_that_cannot_be_read_is_named_and_the_rest_is_listed() {
         let found = resources.iter().find(|found| found.uri == uri(&origin, path))?;
         Some(found.meta.as_ref()?.get("http-cache/missing")?.as_str()?.to_owned())
     };
-    assert!(missing("/broken.xml").unwrap().contains("it ends too early") || missing("/broken.xml").unwrap().contains("broken"));
+    assert!(
+        missing("/broken.xml").unwrap().contains("it ends too early")
+            || missing("/broken.xml").unwrap().contains("broken")
+    );
     assert!(missing("/gone.xml").unwrap().contains("cannot be had"));
     assert_eq!(missing("/sitemap.xml"), None);
     server.end().await;
@@ -127,7 +135,8 @@ async fn pages_that_are_made_to_take_long_are_read_within_the_time_of_a_page() {
     let config = serving(web(&[&origin]).limit("cpu", "3s").limit("deadline", "20s").limit("memory", "192MiB"));
     let server = Stdio::start(&config).await;
     for (path, _) in &pages {
-        let contents = server.client().read(&uri(&origin, path)).await.unwrap_or_else(|error| panic!("{path}: {error:?}"));
+        let contents =
+            server.client().read(&uri(&origin, path)).await.unwrap_or_else(|error| panic!("{path}: {error:?}"));
         let text = String::from_utf8(mcp_host_tests::body(&contents[0])).unwrap();
         assert!(text.contains("words"), "{path}");
     }
