@@ -2,6 +2,8 @@
 //!
 //! Every member of every message is given values that are as long, as deep, as numerous and as odd as they come.
 
+#![allow(clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
+
 use allocation_counter::measure;
 use proptest::prelude::*;
 use serde_json::{Value, json};
