@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::dropped::Dropped;
-use self::measure::Measure;
+use self::measure::{Measure, to_check};
 use super::bindings::contract;
 use super::excerpt::Excerpt;
 use super::fault::Fault;
@@ -116,7 +116,8 @@ impl Checker {
             self.work.step(watched.len().saturating_mul(50)).await?;
             let mut unseen: HashSet<&str> = watched.iter().map(String::as_str).collect();
             for path in changes.changed {
-                let Some(located) = self.compose("a changed path", &path).await? else { continue };
+                self.work.step(to_check(&path, &[], None)).await?;
+                let Some(located) = self.compose("a changed path", &path) else { continue };
                 if unseen.remove(located.path.as_str()) {
                     self.work.charge(located.path.as_str().len())?;
                     changed.push(located.path);
@@ -142,11 +143,14 @@ impl Checker {
         self.measure_entries(&page.entries).await?;
         self.charge()?;
         let mut kept = Kept::of(page.entries.len());
-        for entry in page.entries {
-            if let Some(located) = self.compose("an entry", &entry.path).await? {
-                let entry = self.entry(entry, located).await?;
-                self.work.step(FILTER).await?;
-                kept.take(entry, &mut keep);
+        let mut entries = page.entries.into_iter();
+        while let Some(next) = entries.as_slice().first() {
+            let cost = to_check(&next.path, &next.icons, next.meta.as_deref());
+            self.work.step(cost.saturating_add(FILTER)).await?;
+            if let Some(entry) = entries.next()
+                && let Some(located) = self.compose("an entry", &entry.path)
+            {
+                kept.take(self.entry(entry, located), &mut keep);
             }
         }
         Ok(Page { items: kept.items, size: kept.size, next_cursor })
@@ -163,9 +167,13 @@ impl Checker {
         self.measure_templates(&page.templates).await?;
         self.charge()?;
         let mut kept = Kept::of(page.templates.len());
-        for template in page.templates {
-            if let Some(template) = self.template(template).await? {
-                self.work.step(FILTER).await?;
+        let mut templates = page.templates.into_iter();
+        while let Some(next) = templates.as_slice().first() {
+            let cost = to_check(&next.path_template, &next.icons, next.meta.as_deref());
+            // Its path is parsed more often than that of an entry.
+            let cost = cost.saturating_add(next.path_template.len().saturating_mul(50));
+            self.work.step(cost.saturating_add(FILTER)).await?;
+            if let Some(template) = templates.next().and_then(|template| self.template(template)) {
                 kept.take(template, &mut keep);
             }
         }
@@ -185,23 +193,27 @@ impl Checker {
         self.measure_contents(&contents).await?;
         self.charge()?;
         let mut kept = Vec::with_capacity(contents.len());
-        for one in contents {
-            let one = self.one_contents(one).await?;
-            self.work.step(FILTER).await?;
-            if keep(&one) {
-                kept.push(one);
+        let mut contents = contents.into_iter();
+        while let Some(next) = contents.as_slice().first() {
+            let text = if let contract::Body::TextBytes(bytes) = &next.body { bytes.len() } else { 0 };
+            let cost = to_check(&next.entry.path, &next.entry.icons, next.entry.meta.as_deref());
+            self.work.step(cost.saturating_add(text.div_ceil(4)).saturating_add(FILTER)).await?;
+            if let Some(one) = contents.next() {
+                let one = self.one_contents(one)?;
+                if keep(&one) {
+                    kept.push(one);
+                }
             }
         }
         Ok(kept)
     }
 
-    async fn one_contents(&mut self, contents: contract::Contents) -> Result<Contents, Fault> {
-        let located = self.located(&contents.entry.path).await?;
-        let entry = self.entry(contents.entry, located).await?;
+    fn one_contents(&mut self, contents: contract::Contents) -> Result<Contents, Fault> {
+        let located = self.located(&contents.entry.path)?;
+        let entry = self.entry(contents.entry, located);
         let body = match contents.body {
             contract::Body::Text(text) => Body::Text(text),
             contract::Body::TextBytes(bytes) => {
-                self.work.step(bytes.len().div_ceil(4)).await?;
                 let text = String::from_utf8(bytes);
                 Body::Text(text.map_err(|error| {
                     let uri = Excerpt(entry.uri.as_str());
@@ -215,14 +227,15 @@ impl Checker {
 
     /// The entry of the path that was asked for, which is in normal form.
     pub(super) async fn stat_entry(mut self, entry: contract::Entry, asked: &str) -> Result<Entry, Fault> {
-        self.measure_entry(&entry).await?;
+        self.work.step(to_check(&entry.path, &entry.icons, entry.meta.as_deref())).await?;
+        self.measure_entry(&entry)?;
         self.charge()?;
-        let located = self.located(&entry.path).await?;
+        let located = self.located(&entry.path)?;
         if located.path.as_str() != asked {
             let (asked, found) = (Excerpt(asked), Excerpt(&entry.path));
             return Err(Fault::Contract(format!("asked about `{asked}`, it told about `{found}`")));
         }
-        self.entry(entry, located).await
+        Ok(self.entry(entry, located))
     }
 
     /// The completion, cut to what a client may be shown.
@@ -250,48 +263,40 @@ impl Checker {
     }
 
     /// The path behind the mount; one that is refused drops that part of the answer.
-    async fn compose(&mut self, part: &'static str, path: &str) -> Result<Option<Located>, Fault> {
-        match self.located(path).await {
-            Ok(located) => Ok(Some(located)),
-            Err(fault @ Fault::Contract(_)) => {
-                self.dropped.part(part, || format!("{part} was left out: {fault}"));
-                Ok(None)
-            }
-            Err(fault) => Err(fault),
-        }
+    fn compose(&mut self, part: &'static str, path: &str) -> Option<Located> {
+        let located = self.located(path);
+        located.inspect_err(|fault| self.dropped.part(part, || format!("{part} was left out: {fault}"))).ok()
     }
 
     /// The path behind the mount.
-    async fn located(&mut self, path: &str) -> Result<Located, Fault> {
-        self.work.step(path.len().saturating_mul(10).saturating_add(300)).await?;
+    fn located(&self, path: &str) -> Result<Located, Fault> {
         self.rules
             .mount
             .compose(path)
             .map_err(|error| Fault::Contract(format!("its path `{}` is refused: {error}", Excerpt(path))))
     }
 
-    async fn entry(&mut self, entry: contract::Entry, located: Located) -> Result<Entry, Fault> {
+    fn entry(&mut self, entry: contract::Entry, located: Located) -> Entry {
         let name = if entry.name.is_empty() { last_segment(&located.path).to_owned() } else { entry.name };
         let of = entry.path.as_str();
-        Ok(Entry {
+        Entry {
             name,
             title: entry.title,
             description: entry.description,
             mime_type: self.mime_type(entry.mime_type, of),
             size: entry.size,
             annotations: self.annotations(entry.annotations, of),
-            icons: self.icons(entry.icons, of).await?,
+            icons: self.icons(entry.icons, of),
             listable: entry.listable,
             subscribable: entry.subscribable && self.watches,
             ttl: entry.ttl_ms.map(Duration::from_millis),
-            meta: self.meta(entry.meta, of).await?,
+            meta: self.meta(entry.meta, of),
             uri: located.uri,
-        })
+        }
     }
 
-    async fn template(&mut self, template: contract::EntryTemplate) -> Result<Option<EntryTemplate>, Fault> {
+    fn template(&mut self, template: contract::EntryTemplate) -> Option<EntryTemplate> {
         let of = template.path_template.as_str();
-        self.work.step(of.len().saturating_mul(50).saturating_add(1000)).await?;
         let uri_template = match self.rules.mount.compose_template(of) {
             Ok(uri_template) => uri_template,
             Err(error) => {
@@ -299,19 +304,19 @@ impl Checker {
                 self.dropped.part("template", || {
                     format!("a template was left out: broke the contract: `{of}` is refused: {error}")
                 });
-                return Ok(None);
+                return None;
             }
         };
-        Ok(Some(EntryTemplate {
+        Some(EntryTemplate {
             uri_template,
             name: template.name,
             title: template.title,
             description: template.description,
             mime_type: self.mime_type(template.mime_type, of),
             annotations: self.annotations(template.annotations, of),
-            icons: self.icons(template.icons, of).await?,
-            meta: self.meta(template.meta, of).await?,
-        }))
+            icons: self.icons(template.icons, of),
+            meta: self.meta(template.meta, of),
+        })
     }
 }
 

@@ -11,8 +11,9 @@
 //! - *Memory.* The answer as it was lifted, and what is made of it, are charged to the plugin's budget (`limits.memory`) in
 //!   one sum before anything is made, and given back when the answer leaves the call.
 //!
-//! What cannot be interrupted: lifting an answer, which `limits.reply` bounds; checking that one body is UTF-8, which it bounds
-//! as well; parsing one `meta`, which `limits.items` bounds beside.
+//! What cannot be interrupted: lifting an answer, which `limits.reply` bounds, and measuring or checking one entry, content or
+//! template with its icons and metadata, which `limits.items` bounds beside. That is begun on guest threads if it may take
+//! long.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

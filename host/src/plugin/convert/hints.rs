@@ -5,7 +5,6 @@ use serde_json::Value;
 use super::Checker;
 use crate::plugin::bindings::contract;
 use crate::plugin::excerpt::Excerpt;
-use crate::plugin::fault::Fault;
 use crate::resource::{Annotations, Icon, Meta, Priority, Role, Theme, Timestamp};
 
 /// What keys of `meta` begin with that are the host's.
@@ -43,10 +42,9 @@ impl Checker {
         Annotations { audience: audience(&given.audience), priority, last_modified }
     }
 
-    pub(super) async fn icons(&mut self, icons: Vec<contract::Icon>, of: &str) -> Result<Vec<Icon>, Fault> {
+    pub(super) fn icons(&mut self, icons: Vec<contract::Icon>, of: &str) -> Vec<Icon> {
         let mut checked = Vec::with_capacity(icons.len());
         for given in icons {
-            self.work.step(given.src.len().saturating_mul(2).saturating_add(50)).await?;
             let mut icon = match Icon::checked(given.src) {
                 Ok(icon) => icon,
                 Err(src) => {
@@ -57,7 +55,6 @@ impl Checker {
             icon.mime_type = self.mime_type(given.mime_type, of);
             icon.sizes = Vec::with_capacity(given.sizes.len());
             for size in given.sizes {
-                self.work.step(20).await?;
                 if is_icon_size(&size) {
                     icon.sizes.push(size);
                 } else {
@@ -70,22 +67,20 @@ impl Checker {
             });
             checked.push(icon);
         }
-        Ok(checked)
+        checked
     }
 
     /// The metadata, whose values were counted.
-    pub(super) async fn meta(&mut self, meta: Option<String>, of: &str) -> Result<Meta, Fault> {
-        let Some(text) = meta else { return Ok(Meta::new()) };
-        // Some nanoseconds for each byte, at worst, and for small objects an allocation every few bytes.
-        self.work.step(text.len().saturating_mul(10)).await?;
+    pub(super) fn meta(&mut self, meta: Option<String>, of: &str) -> Meta {
+        let Some(text) = meta else { return Meta::new() };
         match serde_json::from_str(&text) {
             Ok(Value::Object(mut meta)) => {
                 meta.retain(|key, _| !key.starts_with(HOST_PREFIX));
-                Ok(meta)
+                meta
             }
             _ => {
                 self.dropped.hint("meta", of, &Excerpt(&text), "the text of a JSON object");
-                Ok(Meta::new())
+                Meta::new()
             }
         }
     }

@@ -12,9 +12,6 @@ use crate::plugin::fault::Fault;
 use crate::resource::{Contents, Entry, EntryTemplate, Icon};
 use crate::uri::MAX_URI_LEN;
 
-/// Bytes of `meta` that are looked at in one piece.
-const PIECE: usize = 16_384;
-
 /// What an answer holds.
 #[derive(Debug, Default)]
 pub(super) struct Measure {
@@ -72,7 +69,8 @@ impl Checker {
     pub(super) async fn measure_entries(&mut self, entries: &[contract::Entry]) -> Result<(), Fault> {
         self.measure.bytes(entries.len().saturating_mul(size_of::<(usize, Entry)>()));
         for entry in entries {
-            self.measure_entry(entry).await?;
+            self.work.step(to_measure(&entry.icons, entry.meta.as_deref())).await?;
+            self.measure_entry(entry)?;
         }
         Ok(())
     }
@@ -80,7 +78,8 @@ impl Checker {
     pub(super) async fn measure_contents(&mut self, contents: &[contract::Contents]) -> Result<(), Fault> {
         self.measure.bytes(contents.len().saturating_mul(size_of::<Contents>()));
         for contents in contents {
-            self.measure_entry(&contents.entry).await?;
+            self.work.step(to_measure(&contents.entry.icons, contents.entry.meta.as_deref())).await?;
+            self.measure_entry(&contents.entry)?;
             self.measure.bytes(match &contents.body {
                 contract::Body::Text(text) => text.len(),
                 contract::Body::TextBytes(bytes) | contract::Body::Blob(bytes) => bytes.len(),
@@ -89,28 +88,27 @@ impl Checker {
         Ok(())
     }
 
-    pub(super) async fn measure_entry(&mut self, entry: &contract::Entry) -> Result<(), Fault> {
-        self.work.step(50).await?;
+    pub(super) fn measure_entry(&mut self, entry: &contract::Entry) -> Result<(), Fault> {
         self.measure.located(&entry.path, self.rules.mount.as_str().len());
         self.measure.bytes(entry.name.len());
         for text in [&entry.title, &entry.description, &entry.mime_type] {
             self.measure.text(text.as_ref());
         }
-        self.measure_hints(entry.annotations.as_ref(), &entry.icons).await?;
-        self.measure_meta(entry.meta.as_deref()).await
+        self.measure_hints(entry.annotations.as_ref(), &entry.icons)?;
+        self.measure_meta(entry.meta.as_deref())
     }
 
     pub(super) async fn measure_templates(&mut self, templates: &[contract::EntryTemplate]) -> Result<(), Fault> {
         self.measure.bytes(templates.len().saturating_mul(size_of::<(usize, EntryTemplate)>()));
         for template in templates {
-            self.work.step(50).await?;
+            self.work.step(to_measure(&template.icons, template.meta.as_deref())).await?;
             self.measure.located(&template.path_template, self.rules.mount.as_str().len());
             self.measure.bytes(template.name.len());
             for text in [&template.title, &template.description, &template.mime_type] {
                 self.measure.text(text.as_ref());
             }
-            self.measure_hints(template.annotations.as_ref(), &template.icons).await?;
-            self.measure_meta(template.meta.as_deref()).await?;
+            self.measure_hints(template.annotations.as_ref(), &template.icons)?;
+            self.measure_meta(template.meta.as_deref())?;
         }
         Ok(())
     }
@@ -124,7 +122,7 @@ impl Checker {
         Ok(())
     }
 
-    async fn measure_hints(
+    fn measure_hints(
         &mut self,
         annotations: Option<&contract::Annotations>,
         icons: &[contract::Icon],
@@ -147,24 +145,35 @@ impl Checker {
             self.measure.list(&icon.sizes);
             self.measure.list(&icon.sizes);
             self.more(icon.sizes.len())?;
-            self.measure_texts(&icon.sizes).await?;
+            icon.sizes.iter().for_each(|size| self.measure.bytes(size.len()));
         }
         Ok(())
     }
 
-    async fn measure_meta(&mut self, meta: Option<&str>) -> Result<(), Fault> {
+    fn measure_meta(&mut self, meta: Option<&str>) -> Result<(), Fault> {
         let Some(meta) = meta else { return Ok(()) };
         let mut count = JsonCount::default();
-        for piece in meta.as_bytes().chunks(PIECE) {
-            self.work.step(piece.len()).await?;
-            count.feed(piece);
-            if count.values() > self.rules.items {
-                break;
-            }
-        }
+        count.feed(meta.as_bytes());
         // The text as lifted, and the texts of the tree.
         self.measure.bytes(meta.len().saturating_mul(2));
         self.measure.bytes(count.tree());
         self.more(count.values())
     }
+}
+
+/// Nanoseconds that it takes to measure an entry or a template, by estimate.
+fn to_measure(icons: &[contract::Icon], meta: Option<&str>) -> usize {
+    let sizes = icons.iter().fold(0, |sum: usize, icon| sum.saturating_add(icon.sizes.len()));
+    sizes.saturating_mul(2).saturating_add(meta.map_or(0, str::len)).saturating_add(50)
+}
+
+/// Nanoseconds that it takes to check an entry or a template of that path, by estimate: at worst some for each byte of the path
+/// and the metadata, where small objects are an allocation every few bytes, and for each icon and size.
+pub(super) fn to_check(path: &str, icons: &[contract::Icon], meta: Option<&str>) -> usize {
+    let icons = icons.iter().fold(0, |sum: usize, icon| {
+        let icon = icon.sizes.len().saturating_mul(20).saturating_add(icon.src.len().saturating_mul(2));
+        sum.saturating_add(icon).saturating_add(50)
+    });
+    let texts = path.len().saturating_add(meta.map_or(0, str::len)).saturating_mul(10);
+    icons.saturating_add(texts).saturating_add(300)
 }
