@@ -25,7 +25,7 @@ use self::ahead::Ahead;
 use self::cursor::{Binding, Position, Sealer, Walked};
 use crate::access::Principal;
 use crate::plugin::{Fault, LoadError, Plugin};
-use crate::resource::{Error, Listing, Missing};
+use crate::resource::{Error, Footprint, Listing, Missing};
 use crate::uri::Mount;
 
 pub(crate) use self::print::{Print, prints};
@@ -73,6 +73,8 @@ pub(crate) struct PageRequest<'a> {
     pub(crate) cursor: Option<&'a str>,
     /// Items on a page, at least 1.
     pub(crate) size: usize,
+    /// The bytes that the items of a page take, about. One item is on it however many it takes.
+    pub(crate) bytes: usize,
 }
 
 /// Where a listing is: in which plugin, at which page of it, behind how many of that page's items.
@@ -108,8 +110,10 @@ impl Catalog {
         let mut place = start.map(|position| place_of(position, slots)).unwrap_or_default();
         let mut ahead = Ahead::new(source, slots);
         let mut listing = Listing { items: Vec::new(), next_cursor: None, missing: Vec::new() };
+        let mut bytes: usize = 0;
+        let mut is_full = false;
         for _ in 0..MAX_CALLS {
-            let room = request.size.saturating_sub(listing.items.len());
+            let room = if is_full { 0 } else { request.size.saturating_sub(listing.items.len()) };
             let Some(slot) = slots.get(place.plugin).filter(|_| room > 0) else { break };
             let page = ahead.page(&place, room).await;
             let was_clients_place = std::mem::take(&mut is_clients_place);
@@ -117,18 +121,24 @@ impl Catalog {
             place = match page {
                 Ok(page) => {
                     let on_page = page.items.len();
-                    let mut items = page.items.into_iter().skip(place.skip);
+                    let mut items = page.items.into_iter().skip(place.skip).peekable();
                     let mut taken = place.skip;
                     while listing.items.len() < request.size
-                        && let Some(item) = items.next()
+                        && let Some(item) = items.peek()
                     {
-                        taken = taken.saturating_add(1);
-                        if source.shows(&item) {
-                            listing.items.push(item);
+                        let is_shown = source.shows(item);
+                        if is_shown {
+                            bytes = bytes.saturating_add(item.footprint());
+                            is_full = bytes > request.bytes;
                         }
+                        if is_full && !listing.items.is_empty() {
+                            break;
+                        }
+                        taken = taken.saturating_add(1);
+                        listing.items.extend(items.next().filter(|_| is_shown));
                     }
                     let walked = place.walked.and(on_page);
-                    if items.next().is_some() {
+                    if items.peek().is_some() {
                         Place { skip: taken, ..place }
                     } else if page.next_cursor.is_none() {
                         next_plugin

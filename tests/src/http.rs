@@ -1,6 +1,6 @@
 //! A server that speaks streamable HTTP on loopback.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
@@ -80,6 +80,16 @@ impl Http {
         tcp_nodelay(socket).expect("TCP has that option")
     }
 
+    /// The most memory that the server has had at once so far, in bytes.
+    pub fn most_resident(&self) -> u64 {
+        self.process.most_resident()
+    }
+
+    /// How much memory the server has at the moment, in bytes.
+    pub fn memory(&self) -> u64 {
+        self.process.memory()
+    }
+
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
         self.process.signal(signal);
@@ -113,6 +123,14 @@ impl HttpWire {
     /// To the server of that URL, in that revision, without having said hello.
     fn stranger(url: &str, revision: Revision) -> Self {
         Self { client: plain_client(), url: url.to_owned(), revision, session: None, last_id: 0 }
+    }
+
+    /// The same, from another address of this machine.
+    #[must_use]
+    pub fn from_address(mut self, address: IpAddr) -> Self {
+        let client = reqwest::Client::builder().pool_max_idle_per_host(0).no_proxy().local_address(address).build();
+        self.client = client.expect("a client");
+        self
     }
 
     /// To the server of that URL, having said hello in that revision, if it begins so.

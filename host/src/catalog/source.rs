@@ -3,7 +3,7 @@
 use crate::access::{Access, Principal};
 use crate::config::Operation;
 use crate::plugin::{Fault, Page, Plugin};
-use crate::resource::{Entry, EntryTemplate};
+use crate::resource::{Entry, EntryTemplate, Footprint};
 use crate::uri::Path;
 
 /// The kinds of listing. A cursor is good for one of them.
@@ -30,7 +30,7 @@ pub(crate) trait Source {
     /// What kind of listing it makes.
     const KIND: Kind;
     /// What is listed.
-    type Item;
+    type Item: Footprint;
 
     /// Asks one plugin for the page at its own cursor, with `limit` items in mind.
     async fn page(&self, plugin: &Plugin, cursor: Option<&str>, limit: usize) -> Result<Page<Self::Item>, Fault>;
