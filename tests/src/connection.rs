@@ -46,8 +46,7 @@ impl Connection {
     pub async fn with_window(address: &str, window: u32) -> Self {
         let io = TokioIo::new(tcp(address).await);
         let mut builder = http2::Builder::new(TokioExecutor::new());
-        let (sender, driving) =
-            builder.initial_stream_window_size(window).handshake(io).await.expect("HTTP/2 begins");
+        let (sender, driving) = builder.initial_stream_window_size(window).handshake(io).await.expect("HTTP/2 begins");
         let driver = tokio::spawn(async move { drop(driving.await) });
         Self { sender: Sender::Two(sender), driver, protocol: None, certificate: None }
     }

@@ -90,6 +90,11 @@ impl Http {
         self.process.memory()
     }
 
+    /// Whether it has a connection to the client at that address.
+    pub fn is_connected_to(&self, client: SocketAddr) -> bool {
+        self.process.sockets().iter().any(|socket| getpeername(socket).ok().flatten() == Some(client.into()))
+    }
+
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
         self.process.signal(signal);

@@ -198,6 +198,11 @@ impl StdioWire {
         self.process.stderr().line_with(wanted).await
     }
 
+    /// The most memory that the server has had at once so far, in bytes.
+    pub fn most_resident(&self) -> u64 {
+        self.process.most_resident()
+    }
+
     /// How much memory the server has at the moment, in bytes.
     pub fn memory(&self) -> u64 {
         self.process.memory()

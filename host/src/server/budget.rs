@@ -149,9 +149,8 @@ impl Charge {
         let mut own = self.account.lock();
         let with = |used: usize| used.saturating_sub(self.bytes).saturating_add(bytes);
         let of_client = all.clients.get(client).copied().unwrap_or_default();
-        let has_room = with(*own) <= limits.connection
-            && with(of_client) <= limits.client
-            && with(all.overall) <= limits.overall;
+        let has_room =
+            with(*own) <= limits.connection && with(of_client) <= limits.client && with(all.overall) <= limits.overall;
         if !has_room && bytes > self.bytes {
             return Err(Exceeded::Full);
         }

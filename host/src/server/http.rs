@@ -83,7 +83,8 @@ pub async fn serve_http(host: Arc<Host>, listener: TcpListener, shutdown: Cancel
     let onward = Arc::new(Onward::new(host.clone(), sessions, streams.clone(), shutdown.clone()));
     let posts = Posts::new(host.clone(), onward.clone());
     let budget = budget(&host);
-    let endpoint = Endpoint { host: host.clone(), posts, onward, requests: requests.clone(), streams: PerClient::default() };
+    let endpoint =
+        Endpoint { host: host.clone(), posts, onward, requests: requests.clone(), streams: PerClient::default() };
     let endpoint = Arc::new(endpoint);
     let app = Router::new()
         .route(ENDPOINT, any(async |State(endpoint): State<Arc<Endpoint>>, request| endpoint.answer(request).await))

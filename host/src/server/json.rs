@@ -401,7 +401,8 @@ mod tests {
 
     #[test]
     fn lists_in_lists_are_gone_on_with_where_they_were() {
-        let inner: Vec<Value> = (0..20_000).map(|place| json!({ "name": place, "": [[], {}, null, true, 0.5] })).collect();
+        let inner: Vec<Value> =
+            (0..20_000).map(|place| json!({ "name": place, "": [[], {}, null, true, 0.5] })).collect();
         let outer = json!([inner, { "a": inner, "b": "c".repeat(70_000) }, []]);
         assert_eq!(value(&outer), outer.to_string());
     }
@@ -418,7 +419,8 @@ mod tests {
 
     #[test]
     fn what_has_been_written_is_not_kept() {
-        let mut encoder = Encoder::new(|writer| writer.array(vec![vec![0_u8; 1 << 20]; 3], |writer, blob| writer.base64(blob)));
+        let mut encoder =
+            Encoder::new(|writer| writer.array(vec![vec![0_u8; 1 << 20]; 3], |writer, blob| writer.base64(blob)));
         while let Some(_piece) = encoder.next_piece() {
             assert!(encoder.rest.len() <= 3, "{encoder:?}");
         }

@@ -117,9 +117,7 @@ pub(super) async fn answer(
             Answer { json: response(&id, result), missing, charge: Some(charge) }
         }
         Ok(Err(error)) => Answer::refusal(id, error),
-        Err(_panic) => {
-            Answer::refusal(id, ErrorData::internal_error("the server failed; its log says why", None))
-        }
+        Err(_panic) => Answer::refusal(id, ErrorData::internal_error("the server failed; its log says why", None)),
     }
 }
 

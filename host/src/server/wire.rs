@@ -150,12 +150,7 @@ pub(super) enum Precision {
 }
 
 /// The members of a resource.
-pub(super) fn resource_members(
-    members: &mut Members<'_, '_>,
-    entry: Entry,
-    revision: Revision,
-    precision: Precision,
-) {
+pub(super) fn resource_members(members: &mut Members<'_, '_>, entry: Entry, revision: Revision, precision: Precision) {
     members.text("uri", entry.uri);
     members.text("name", entry.name);
     members.optional_text("title", entry.title.filter(|_| revision.has_titles()));

@@ -45,8 +45,7 @@ impl Objects<'_> {
         Encoder::new(move |writer| {
             writer.object(|members| {
                 complete(members, revision, caching);
-                let write =
-                    move |writer: &mut Writer<'_>, (shown, body)| resource(writer, shown, Some(body), revision);
+                let write = move |writer: &mut Writer<'_>, (shown, body)| resource(writer, shown, Some(body), revision);
                 members.member("contents").array(contents, write);
             });
         })

@@ -36,11 +36,7 @@ const LOOKS: u32 = 4;
 impl Activity {
     /// Nothing yet.
     pub(super) fn new() -> Self {
-        Self(Arc::new(Mutex::new(Now {
-            in_flight: Vec::new(),
-            has_begun: false,
-            since: Instant::now(),
-        })))
+        Self(Arc::new(Mutex::new(Now { in_flight: Vec::new(), has_begun: false, since: Instant::now() })))
     }
 
     /// Counts a request as in flight that will have that answer.

@@ -108,6 +108,12 @@ impl Delivered {
     }
 }
 
+impl std::fmt::Debug for Piece {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Piece").field("bytes", &self.bytes.len()).finish_non_exhaustive()
+    }
+}
+
 impl HttpBody for Delivered {
     type Data = Piece;
     type Error = axum::Error;

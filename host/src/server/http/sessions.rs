@@ -21,8 +21,8 @@ use super::share::{Exhausted, Max, PerClient, Permit};
 use super::{SESSION, unavailable};
 use crate::host::Host;
 use crate::server::budget::Account;
-use crate::server::client_id::ClientId;
 use crate::server::client::{Client, Opening};
+use crate::server::client_id::ClientId;
 
 /// The longest that passes until it is looked whether a session is idle: the config may have changed.
 const LOOK: Duration = Duration::from_secs(5);
@@ -150,13 +150,7 @@ impl Sessions {
         response.map(|body| Guarded::body(body, used))
     }
 
-    async fn begun(
-        self: &Arc<Self>,
-        id: &str,
-        client: ClientId,
-        opening: Opening,
-        response: Response,
-    ) -> Response {
+    async fn begun(self: &Arc<Self>, id: &str, client: ClientId, opening: Opening, response: Response) -> Response {
         match self.begin(id, client, opening) {
             Ok((used, ended)) => {
                 if let Some(ended) = ended {
