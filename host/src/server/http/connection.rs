@@ -90,7 +90,7 @@ struct Shared {
 struct Open {
     token: Option<TaskTrackerToken>,
     shared: Arc<Shared>,
-    _of_client: Permit,
+    of_client: Option<Permit>,
 }
 
 /// A charge that travels with a response until it is sent.
@@ -145,7 +145,7 @@ impl Connections {
             tracing::debug!(%client, "a connection is closed: its client has its share of `http.limits.connections`");
             return;
         };
-        let open = Open { token: Some(self.open.token()), shared: self.shared.clone(), _of_client: of_client };
+        let open = Open { token: Some(self.open.token()), shared: self.shared.clone(), of_client: Some(of_client) };
         tokio::spawn(async move { open.shared.end.run_until_cancelled(open.shared.serve(tcp, client)).await });
     }
 
@@ -188,6 +188,7 @@ impl Drop for Open {
     fn drop(&mut self) {
         // Who waits for room counts.
         self.token = None;
+        self.of_client = None;
         self.shared.closed.notify_one();
     }
 }

@@ -40,7 +40,7 @@ async fn the_server_ends_by_a_signal_although_nobody_reads_its_output() {
 async fn answers_that_nobody_reads_take_no_more_memory_than_the_budget() {
     let config = config().write();
     let mut server = StdioWire::start(&config, Revision::V_2025_11_25).await;
-    for _ in 0..30 {
+    for _ in 0..8 {
         server.ask("resources/read", json!({ "uri": LARGEST })).await;
     }
     let last = server.ask("resources/read", json!({ "uri": "sample://good/plain" })).await;
