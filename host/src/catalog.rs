@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use self::ahead::Ahead;
 use self::cursor::{Binding, Position, Sealer, Walked};
 use crate::plugin::{Fault, LoadError, Plugin};
-use crate::resource::{Error, Listing, Missing};
+use crate::resource::{Error, Footprint, Listing, Missing};
 use crate::uri::Mount;
 
 pub(crate) use self::print::{Print, prints};
@@ -93,6 +93,8 @@ pub(crate) struct PageRequest<'a> {
     pub(crate) cursor: Option<&'a str>,
     /// Items on a page, at least 1.
     pub(crate) size: usize,
+    /// The bytes that the items of a page take, about. One item is on it however many it takes.
+    pub(crate) bytes: usize,
 }
 
 /// Where a listing is: in which plugin, at which page of it, behind how many of that page's items.
@@ -128,24 +130,33 @@ impl Catalog {
         let mut place = start.map(|position| place_of(position, slots)).unwrap_or_default();
         let mut ahead = Ahead::new(source, request.viewer, slots);
         let mut listing = Listing { items: Vec::new(), next_cursor: None, missing: Vec::new() };
+        let mut bytes: usize = 0;
+        let mut is_full = false;
         for _ in 0..MAX_CALLS {
-            let room = request.size.saturating_sub(listing.items.len());
+            let room = if is_full { 0 } else { request.size.saturating_sub(listing.items.len()) };
             let Some(slot) = slots.get(place.plugin).filter(|_| room > 0) else { break };
             let page = ahead.page(&place, room).await;
             let was_clients_place = std::mem::take(&mut is_clients_place);
             let next_plugin = Place { plugin: place.plugin.saturating_add(1), ..Place::default() };
             place = match page {
                 Ok(page) => {
-                    let mut items = page.items.into_iter().skip_while(|(index, _)| *index < place.skip);
+                    let mut items = page.items.into_iter().skip_while(|(index, _)| *index < place.skip).peekable();
                     let mut taken = place.skip;
                     while listing.items.len() < request.size
-                        && let Some((index, item)) = items.next()
+                        && let Some((_, item)) = items.peek()
                     {
-                        taken = index.saturating_add(1);
-                        listing.items.push(item);
+                        bytes = bytes.saturating_add(item.footprint());
+                        is_full = bytes > request.bytes;
+                        if is_full && !listing.items.is_empty() {
+                            break;
+                        }
+                        if let Some((index, item)) = items.next() {
+                            taken = index.saturating_add(1);
+                            listing.items.push(item);
+                        }
                     }
                     let walked = place.walked.and(page.size);
-                    if items.next().is_some() {
+                    if items.peek().is_some() {
                         Place { skip: taken, ..place }
                     } else if page.next_cursor.is_none() {
                         next_plugin

@@ -80,7 +80,9 @@ pub use grants::{
     OriginTwice, Roots, RootsError, Scheme,
 };
 pub use guest::{EnvName, EnvNameError, GuestPath, GuestPathError};
-pub use http::{Http, HttpAddress, HttpAddressError, HttpServerLimits, KeepAlive, Tls, TlsError};
+pub use http::{
+    ClientShare, Http, HttpAddress, HttpAddressError, HttpServerLimits, KeepAlive, ShareError, Tls, TlsError,
+};
 pub use instances::Instances;
 pub use limits::Limits;
 pub use plugin::{Plugin, PluginName, PluginNameError, WatchInterval};
@@ -88,7 +90,7 @@ pub use plugins::{Clash, Plugins};
 pub use range::OutOfRange;
 pub use rule::{ANONYMOUS, LOCAL, Operation, Rule, Who};
 pub use secret::Secret;
-pub use server::{PageSize, Server};
+pub use server::{PageBytes, PageSize, Server};
 pub use size::{Size, SizeError};
 pub use time::{Time, TimeError};
 pub use warning::Warning;

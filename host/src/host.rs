@@ -197,12 +197,6 @@ impl Host {
         self.watches.is_watching() || self.generation.load().loading().next().is_some()
     }
 
-    /// Runs work that takes long, for the sake of one request, where it keeps no other from its answer. None if it panics.
-    #[cfg(feature = "server")]
-    pub(crate) async fn aside<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-        self.plugins.aside(work).await
-    }
-
     /// Whether that operation gives every principal the same answers, by the rules.
     pub fn is_same_for_all(&self, operation: Operation) -> bool {
         self.generation.load().access.is_same_for_all(operation)
@@ -237,7 +231,9 @@ impl Generation {
     }
 
     fn page_request<'a>(&self, viewer: &'a Viewer, cursor: Option<&'a str>) -> PageRequest<'a> {
-        PageRequest { viewer, scope: "", cursor, size: self.config.server.page_size.get() }
+        let server = &self.config.server;
+        let bytes = usize::try_from(server.page_bytes.bytes()).unwrap_or(usize::MAX);
+        PageRequest { viewer, scope: "", cursor, size: server.page_size.get(), bytes }
     }
 
     /// Where a URI leads, if it is one and the principal may do that there.

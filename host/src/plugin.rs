@@ -151,13 +151,6 @@ impl Plugins {
         self.loader.forget_failures();
     }
 
-    /// Runs work that takes long where guests do that compute for long, so that it keeps nobody else from an answer. None if it
-    /// panics.
-    #[cfg(feature = "server")]
-    pub(crate) async fn aside<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-        self.engine.threads.aside(work).await
-    }
-
     fn assemble(&self, config: &config::Plugin, compiled: &Compiled, provider: ProviderPre<State>) -> Plugin {
         let component = compiled.component.component_type();
         let imports = component.imports(self.engine.wasmtime()).map(|(name, _)| name);

@@ -10,6 +10,7 @@ mod completion;
 mod contents;
 mod entry;
 mod error;
+mod footprint;
 mod listing;
 mod template;
 
@@ -19,5 +20,6 @@ pub use completion::{Argument, Completion};
 pub use contents::{Body, Contents};
 pub use entry::{Entry, Meta};
 pub use error::Error;
+pub(crate) use footprint::Footprint;
 pub use listing::{Listing, Missing};
 pub use template::EntryTemplate;

@@ -6,11 +6,15 @@
 //! The session-based revisions (2024-11-05 to 2025-11-25) and the stateless one (2026-07-28) are served by the same code,
 //! told apart per request.
 //!
+//! Answers are written as JSON piece by piece, as their clients take them ([`json`]), within a budget in bytes (`budget`).
+//!
 //! Ending in order means: from then on no new request is taken, those in flight are answered, then connections are
 //! closed. How long that takes is bounded by the limits of the plugins that are being asked.
 
 mod about;
+mod budget;
 mod client;
+mod client_id;
 mod client_log;
 mod error;
 mod extensions;
@@ -18,6 +22,7 @@ mod extensions;
 pub(crate) mod fuzzing;
 mod handler;
 mod http;
+pub mod json;
 mod live;
 mod message;
 mod methods;
@@ -47,6 +52,9 @@ pub enum ServeError {
     /// The transport failed.
     #[error("the transport failed: {0}")]
     Transport(#[from] std::io::Error),
+    /// The server was to end, and its client did not take the answers that were left.
+    #[error("the client does not read its answers: they are dropped, so that the server can end")]
+    Unread,
     /// A task of the server's own ended wrongly.
     #[error("the server failed: {0}")]
     Internal(String),

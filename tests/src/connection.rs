@@ -42,6 +42,25 @@ impl Connection {
         Self::over(tcp(address).await, version).await
     }
 
+    /// A connection of HTTP/2 on which so many bytes of each answer are taken before it is read. It is not read further than that.
+    pub async fn with_window(address: &str, window: u32) -> Self {
+        let io = TokioIo::new(tcp(address).await);
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        let (sender, driving) = builder.initial_stream_window_size(window).handshake(io).await.expect("HTTP/2 begins");
+        let driver = tokio::spawn(async move { drop(driving.await) });
+        Self { sender: Sender::Two(sender), driver, protocol: None, certificate: None }
+    }
+
+    /// Begins a request with HTTP/2 while others are under way.
+    pub fn begin(&self, request: RequestBuilder) -> impl Future<Output = Response<Incoming>> + Send + use<> {
+        let Sender::Two(sender) = &self.sender else { panic!("only HTTP/2 has several requests at once") };
+        let mut sender = sender.clone();
+        async move {
+            sender.ready().await.expect("the connection is open");
+            sender.send_request(spoken(request, Version::HTTP_2)).await.expect("the server answers")
+        }
+    }
+
     /// A connection over TLS to a server that must be `localhost`, with what that authority says. The server chooses among
     /// these protocols (ALPN).
     pub async fn tls(address: &str, authority: &Authority, protocols: &[&str]) -> Self {

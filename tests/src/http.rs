@@ -1,6 +1,6 @@
 //! A server that speaks streamable HTTP on loopback.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
@@ -102,6 +102,11 @@ impl Http {
         tcp_nodelay(socket).expect("TCP has that option")
     }
 
+    /// Whether it has a connection to the client at that address.
+    pub fn is_connected_to(&self, client: SocketAddr) -> bool {
+        self.process.sockets().iter().any(|socket| getpeername(socket).ok().flatten() == Some(client.into()))
+    }
+
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
         self.process.signal(signal);
@@ -135,6 +140,14 @@ impl HttpWire {
     /// To the server of that URL, in that revision, without having said hello.
     fn stranger(url: &str, revision: Revision) -> Self {
         Self { client: plain_client(), url: url.to_owned(), revision, session: None, last_id: 0 }
+    }
+
+    /// The same, from another address of this machine.
+    #[must_use]
+    pub fn from_address(mut self, address: IpAddr) -> Self {
+        let client = reqwest::Client::builder().pool_max_idle_per_host(0).no_proxy().local_address(address).build();
+        self.client = client.expect("a client");
+        self
     }
 
     /// To the server of that URL, having said hello in that revision, if it begins so.

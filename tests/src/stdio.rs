@@ -266,6 +266,14 @@ impl StdioWire {
         self.ended_somehow().await.in_order()
     }
 
+    /// Reads nothing of what is left to read, and waits for the end.
+    pub async fn ended_unread(self) -> Ended {
+        let Self { process, lines, .. } = self;
+        let ended = process.ended().await;
+        drop(lines);
+        ended
+    }
+
     /// Reads what is left to read, and waits for the end, in order or not.
     pub async fn ended_somehow(mut self) -> Ended {
         while self.message().await.is_some() {}

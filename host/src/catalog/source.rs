@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::access::{Access, Principal};
 use crate::config::Operation;
 use crate::plugin::{Fault, Page, Plugin, Turn};
-use crate::resource::{Entry, EntryTemplate};
+use crate::resource::{Entry, EntryTemplate, Footprint};
 use crate::uri::Path;
 
 /// The kinds of listing. A cursor is good for one of them.
@@ -36,7 +36,7 @@ pub(crate) struct Viewer {
 }
 
 /// What is listed.
-pub(crate) trait Item: Hash + Send + 'static {
+pub(crate) trait Item: Footprint + Hash + Send + 'static {
     /// Whether that one is shown it.
     fn is_shown_to(&self, viewer: &Viewer) -> bool;
 }

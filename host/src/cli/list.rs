@@ -156,15 +156,10 @@ impl<'a> Printer<'a> {
     fn print(&mut self, page: Page) -> Result<(), Failure> {
         match page {
             Page::Entries(page) if self.json => {
-                let mut result = wire::list_result(page, Revision::NEWEST_WITH_SESSIONS, false);
-                // This belongs to the envelope of the stateless revision.
-                result.result_type = None;
-                self.output.json(&result)?;
+                self.output.document(wire::list_result(page, Revision::NEWEST_WITH_SESSIONS, false))?;
             }
             Page::Templates(page) if self.json => {
-                let mut result = wire::templates_result(page, Revision::NEWEST_WITH_SESSIONS, false);
-                result.result_type = None;
-                self.output.json(&result)?;
+                self.output.document(wire::templates_result(page, Revision::NEWEST_WITH_SESSIONS, false))?;
             }
             Page::Entries(page) => self.entries.print(page.items.iter().map(entry).collect(), &mut self.output)?,
             Page::Templates(page) => {

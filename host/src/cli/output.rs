@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::colour::When;
 use super::escape;
+use crate::server::json::Encoder;
 
 /// What is at the other end of standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,10 +94,59 @@ impl<'a> Output<'a> {
         }
     }
 
+    /// Prints a document of the protocol as [`json`](Self::json) prints a value.
+    pub(super) fn document(&mut self, mut document: Encoder) -> io::Result<()> {
+        match self.destination {
+            Destination::Terminal => {
+                let text = indented(&String::from_utf8_lossy(&document.into_vec()));
+                self.line(&escape::json(&text))
+            }
+            Destination::Pipe => {
+                while let Some(piece) = document.next_piece() {
+                    self.writer.write_all(&piece)?;
+                }
+                self.writer.write_all(b"\n")
+            }
+        }
+    }
+
     /// Makes sure that everything so far got out.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.writer.flush()
     }
+}
+
+/// JSON on one line, over several lines: as `serde_json` does it, with the members in their order.
+fn indented(json: &str) -> String {
+    let (mut lines, mut depth, mut is_in_string, mut is_escaped) = (String::new(), 0_usize, false, false);
+    let mut characters = json.chars().peekable();
+    while let Some(character) = characters.next() {
+        let closes = matches!(character, '}' | ']') && !is_in_string;
+        if closes && !lines.ends_with(['{', '[']) {
+            depth = depth.saturating_sub(1);
+            lines.push('\n');
+            lines.push_str(&"  ".repeat(depth));
+        } else if closes {
+            depth = depth.saturating_sub(1);
+        }
+        lines.push(character);
+        match character {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = true,
+            '"' => is_in_string = !is_in_string,
+            _ if is_in_string => {}
+            ':' => lines.push(' '),
+            '{' | '[' | ',' => {
+                depth = depth.saturating_add(usize::from(character != ','));
+                if !matches!(characters.peek(), Some('}' | ']')) {
+                    lines.push('\n');
+                    lines.push_str(&"  ".repeat(depth));
+                }
+            }
+            _ => {}
+        }
+    }
+    lines
 }
 
 #[cfg(test)]
@@ -123,6 +173,16 @@ mod tests {
     fn text_on_a_terminal_ends_its_line() {
         for (text, shown) in [("a", "a\n"), ("a\n", "a\n"), ("", "")] {
             assert_eq!(printed(Destination::Terminal, |output| output.text(text)), shown);
+        }
+    }
+
+    #[test]
+    fn a_document_is_laid_out_as_a_value_is() {
+        let value = serde_json::json!({ "a": [1, [], {}, "[{\\\",: ]"], "b": { "c": null }, "d": [[["x"]]] });
+        let document = || Encoder::of_json(value.to_string().into_bytes());
+        for destination in [Destination::Terminal, Destination::Pipe] {
+            let expected = printed(destination, |output| output.json(&value));
+            assert_eq!(printed(destination, |output| output.document(document())), expected);
         }
     }
 

@@ -144,10 +144,7 @@ fn kind_and_size(contents: &Contents) -> String {
 }
 
 fn print_json(contents: Vec<Contents>, output: &mut Output<'_>) -> std::io::Result<()> {
-    let mut result = wire::read_result(contents, Revision::NEWEST_WITH_SESSIONS, false);
-    // This belongs to the envelope of the stateless revision.
-    result.result_type = None;
-    output.json(&result)
+    output.document(wire::read_result(contents, Revision::NEWEST_WITH_SESSIONS, false))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Numbers of things: `concurrency = 8`, `page-size = 100`.
+//! Numbers of things: `concurrency = 8`, `page-size = 1000`.
 
 use std::fmt;
 

@@ -13,11 +13,13 @@
 
 mod address;
 pub mod limits;
+mod share;
 mod sites;
 mod tls;
 
 pub use self::address::{HttpAddress, HttpAddressError};
 pub use self::limits::HttpServerLimits;
+pub use self::share::{ClientShare, ShareError};
 pub use self::tls::{Tls, TlsError};
 
 use super::grants::{Host, OriginPattern};

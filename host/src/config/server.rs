@@ -11,9 +11,12 @@ use super::http::HttpAddress;
 use super::paths::OwnDirectory;
 use super::reader::{FromNode, Node};
 use super::secret::Secret;
+use super::size::{KIB, MIB, Size};
 
 /// How many resources a page of a listing has at most.
-pub type PageSize = Count<1, 100, 1000>;
+pub type PageSize = Count<1, 1000, 10_000>;
+/// How many bytes a page of a listing has at most, about.
+pub type PageBytes = Size<KIB, { 2 * MIB }, { 64 * MIB }>;
 
 /// The host as a server: `[server]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,8 +30,11 @@ pub struct Server {
     pub instructions: Option<String>,
     /// Where to listen for HTTP. Without it the server speaks over stdio.
     pub http: Option<HttpAddress>,
-    /// The most resources of one page. 100 unless set; 1 to 1000.
+    /// The most resources of one page. 1000 unless set; 1 to 10000.
     pub page_size: PageSize,
+    /// The most bytes of one page, as the resources take them in memory, which is about what they take as JSON. 2 MiB unless set; 1 KiB
+    /// to 64 MiB. A page has at least one resource, however large.
+    pub page_bytes: PageBytes,
     /// Where compiled components are kept. Without it: the user's cache directory.
     pub cache: Option<PathBuf>,
     /// What compiling one component may use up.
@@ -52,6 +58,7 @@ impl Default for Server {
             instructions: None,
             http: None,
             page_size: PageSize::default(),
+            page_bytes: PageBytes::default(),
             cache: None,
             compile: Compile::default(),
             state: None,
@@ -77,6 +84,7 @@ impl FromNode for Server {
                 instructions: table.optional("instructions").map(|Text(text)| text),
                 http: table.optional("http"),
                 page_size: table.or_default("page-size"),
+                page_bytes: table.or_default("page-bytes"),
                 cache: table.optional("cache").map(|OwnDirectory(path)| path),
                 compile: table.or_default("compile"),
                 state: table.optional("state").map(|OwnDirectory(path)| path),

@@ -154,12 +154,6 @@ impl Threads {
         AbortOnDropHandle::new(task).await?
     }
 
-    /// Runs work of the host that takes long for a client's sake, on the heavy threads. None if it panics.
-    #[cfg(feature = "server")]
-    pub(super) async fn aside<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-        AbortOnDropHandle::new(self.heavy.handle.spawn(async { work() })).await.ok()
-    }
-
     /// Runs something that is no call.
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortOnDropHandle<()> {
         AbortOnDropHandle::new(self.light.handle.spawn(task))

@@ -15,5 +15,5 @@ mod answer;
 mod asked;
 mod objects;
 
-pub(super) use self::answer::answer;
+pub(super) use self::answer::{Answer, answer};
 pub(super) use self::asked::{Asked, look};

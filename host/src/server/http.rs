@@ -5,6 +5,8 @@
 //! | module | does |
 //! |---|---|
 //! | [`connection`], [`tls`], [`activity`] | takes it, over HTTP/1.1 or HTTP/2, with or without TLS, within limits |
+//! | [`delivery`], [`executor`] | follows the answer until it is sent, and ends it if it does not get on |
+//! | [`share`] | keeps one client from taking all connections, sessions or streams of events |
 //! | [`sites`] | keeps out what pages of other sites ask |
 //! | [`cors`] | lets pages that the config names see the answer |
 //! | [`compress`] | compresses the answer for those who ask for it |
@@ -23,12 +25,15 @@ mod activity;
 mod compress;
 mod connection;
 mod cors;
+mod delivery;
+mod executor;
 mod guarded;
 mod in_flight;
 mod onward;
 mod posted;
 mod received;
 mod sessions;
+mod share;
 mod sites;
 mod standing;
 mod tls;
@@ -37,9 +42,10 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::Method;
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{Method, StatusCode};
 use axum::middleware::from_fn_with_state;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -50,6 +56,9 @@ use self::guarded::Guarded;
 use self::onward::Onward;
 use self::posted::Posts;
 use self::sessions::Sessions;
+use self::share::{Max, PerClient};
+use super::budget::{Account, Budget, Limits};
+use super::client_id::ClientId;
 use super::{MAX_DRAIN, ServeError};
 use crate::access::Principal;
 use crate::host::Host;
@@ -75,7 +84,10 @@ pub async fn serve_http(host: Arc<Host>, listener: TcpListener, shutdown: Cancel
     let idling = AbortOnDropHandle::new(tokio::spawn(async move { idling.end_idle().await }));
     let onward = Arc::new(Onward::new(host.clone(), sessions, streams.clone(), shutdown.clone()));
     let posts = Posts::new(host.clone(), onward.clone());
-    let endpoint = Arc::new(Endpoint { posts, onward, requests: requests.clone() });
+    let budget = budget(&host);
+    let endpoint =
+        Endpoint { host: host.clone(), posts, onward, requests: requests.clone(), streams: PerClient::default() };
+    let endpoint = Arc::new(endpoint);
     let app = Router::new()
         .route(ENDPOINT, any(async |State(endpoint): State<Arc<Endpoint>>, request| endpoint.answer(request).await))
         .with_state(endpoint)
@@ -83,7 +95,7 @@ pub async fn serve_http(host: Arc<Host>, listener: TcpListener, shutdown: Cancel
         .layer(from_fn_with_state(host.clone(), cors::share))
         .layer(from_fn_with_state(host.clone(), sites::check))
         .route("/healthz", get(async || "ok\n"));
-    let connections = Connections::new(host, app, tls, shutdown);
+    let connections = Connections::new(host, app, tls, budget, shutdown);
     connections.accept(listener).await;
     requests.close();
     if tokio::time::timeout(MAX_DRAIN, requests.wait()).await.is_err() {
@@ -96,10 +108,29 @@ pub async fn serve_http(host: Arc<Host>, listener: TcpListener, shutdown: Cancel
     Ok(())
 }
 
+/// The budget for answers that wait to be sent.
+fn budget(host: &Arc<Host>) -> Arc<Budget> {
+    let host = host.clone();
+    Budget::new(move || {
+        let limits = &host.config().http.limits;
+        let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let overall = bytes(limits.answers.bytes());
+        Limits {
+            connection: bytes(limits.answers_per_connection.bytes()),
+            client: limits.client_share.of(overall),
+            overall,
+            wait: limits.stalled.duration(),
+        }
+    })
+}
+
 /// Answers those who may ask.
 struct Endpoint {
+    host: Arc<Host>,
     posts: Posts,
     onward: Arc<Onward>,
+    /// The streams of events that are open.
+    streams: PerClient,
     /// The requests in flight. Streams that a client opens to wait on do not count.
     requests: TaskTracker,
 }
@@ -112,14 +143,38 @@ impl Endpoint {
         let method = request.method().clone();
         accept::normalise(&method, request.headers_mut());
         request.extensions_mut().insert(who.clone());
+        let Some(account) = request.extensions().get::<Arc<Account>>().cloned() else {
+            return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+        };
         let response = match posted::is_message(&request) {
-            true => self.posts.answer(request, &who).await,
+            true => self.posts.answer(request, &who, &account).await,
             false => self.onward.answer(request).await,
         };
+        let response = self.within_streams(response, account.client());
         match in_flight {
             // Until the answer has been sent.
             Some(in_flight) => response.map(|body| Guarded::body(body, in_flight)),
             None => response,
         }
     }
+
+    /// The response, unless it is a stream of events and there are as many as there may be.
+    fn within_streams(&self, response: Response, client: ClientId) -> Response {
+        if response.headers().get(CONTENT_TYPE).is_none_or(|kind| kind != "text/event-stream") {
+            return response;
+        }
+        let limits = &self.host.config().http.limits;
+        match self.streams.acquire(client, Max::new(limits.streams.get(), limits.client_share)) {
+            Ok(stream) => response.map(|body| Guarded::body(body, stream)),
+            Err(exhausted) => {
+                tracing::debug!(%client, ?exhausted, "a stream of events is refused (`http.limits.streams`)");
+                unavailable("as many streams of events are open as there may be\n")
+            }
+        }
+    }
+}
+
+/// Says that there is no room now, and when to try again.
+fn unavailable(text: &'static str) -> Response {
+    (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "1")], text).into_response()
 }

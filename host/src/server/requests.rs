@@ -8,13 +8,17 @@
 //! What is asked of an [extension](super::extensions) is answered in the same way.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 
 use futures::FutureExt;
 use rmcp::ErrorData;
-use rmcp::model::{CompleteResult, CompletionInfo, CustomResult, RequestId, ServerJsonRpcMessage, ServerResult};
+use rmcp::model::{RequestId, ServerJsonRpcMessage};
+use serde_json::json;
 
+use super::budget::{self, Account, Charge, EXPECTED, Exceeded};
 use super::error::to_rpc;
 use super::extensions;
+use super::json::Encoder;
 use super::message::{self, Kind, Message};
 use super::methods;
 use super::params::{Complete, Malformed, Params};
@@ -23,10 +27,10 @@ use super::wire;
 use crate::access::Principal;
 use crate::config::{Announced, Operation};
 use crate::host::{CompleteRequest, Host, ListRequest};
-use crate::resource::{Argument, Error, Listing, Missing};
+use crate::resource::{Argument, Completion, Error, Footprint, Missing};
 
-/// Content of so many bytes is written as JSON on a thread apart, so that other requests need not wait for it.
-const LARGE: usize = 2 << 20;
+/// When a client that has read some of its answers may try again.
+const RETRY_AFTER_MS: u64 = 1000;
 
 /// What a request for resources asks.
 #[derive(Clone, Debug)]
@@ -45,13 +49,21 @@ pub(super) enum Asked {
     Unknown(String),
 }
 
-/// An answer that has a result.
-struct Answer {
-    /// Makes the result, which takes time for one of megabytes.
-    result: Box<dyn FnOnce() -> ServerResult + Send>,
-    /// About how many bytes it has.
-    size: usize,
+/// An answer, ready to be sent.
+pub(super) struct Answer {
+    /// The message, as JSON.
+    pub(super) json: Encoder,
     /// The plugins that are missing from it.
+    pub(super) missing: Vec<Missing>,
+    /// What it takes of the client's budget, until it has been sent; none of an error.
+    pub(super) charge: Option<Charge>,
+}
+
+/// The result of a request.
+struct Outcome {
+    result: Encoder,
+    /// About how much memory it takes.
+    footprint: usize,
     missing: Vec<Missing>,
 }
 
@@ -83,79 +95,120 @@ impl Asked {
     }
 }
 
-/// Answers a request for resources in the words of that revision, as JSON. Dropping the future ends the calls of guests.
+/// Answers a request for resources in the words of that revision, for which that account is charged. Dropping the future ends the
+/// calls of guests.
 ///
-/// A fault of the host itself stays in its request, and is answered too. With the answer comes what is missing from it.
+/// A fault of the host itself stays in its request, and is answered too.
 pub(super) async fn answer(
     host: &Host,
     who: &Principal,
+    account: &Arc<Account>,
     id: RequestId,
     asked: Result<Asked, Malformed>,
     revision: Revision,
-) -> (Vec<u8>, Vec<Missing>) {
+) -> Answer {
     let answered = match asked {
-        Ok(asked) => AssertUnwindSafe(ask(host, who, asked, revision)).catch_unwind().await,
+        Ok(asked) => AssertUnwindSafe(charged(host, who, account, asked, revision)).catch_unwind().await,
         Err(Malformed(reason)) => Ok(Err(ErrorData::invalid_params(reason, None))),
     };
-    let answer = match answered {
-        Ok(Ok(answer)) => answer,
-        Ok(Err(error)) => return (refusal(id, error), Vec::new()),
-        Err(_panic) => return (failure(id), Vec::new()),
-    };
-    let Answer { result, size, missing } = answer;
-    let own_id = id.clone();
-    let encode = move || {
-        let mut result = result();
-        if !revision.has_cache_hints() {
-            result.strip_result_type_for_legacy_peer();
+    match answered {
+        Ok(Ok((Outcome { result, missing, .. }, charge))) => {
+            Answer { json: response(&id, result), missing, charge: Some(charge) }
         }
-        message::to_json(&ServerJsonRpcMessage::response(result, own_id))
+        Ok(Err(error)) => Answer::refusal(id, error),
+        Err(_panic) => Answer::refusal(id, ErrorData::internal_error("the server failed; its log says why", None)),
+    }
+}
+
+/// The result in its envelope.
+fn response(id: &RequestId, result: Encoder) -> Encoder {
+    let mut before = b"{\"jsonrpc\":\"2.0\",\"id\":".to_vec();
+    // Neither a number nor a string fails to be written.
+    let _ = serde_json::to_writer(&mut before, id);
+    before.extend_from_slice(b",\"result\":");
+    result.after(before).between("", "}")
+}
+
+/// The result of a request, and what it takes of the budget (see [`super::budget`]).
+async fn charged(
+    host: &Host,
+    who: &Principal,
+    account: &Arc<Account>,
+    asked: Asked,
+    revision: Revision,
+) -> Result<(Outcome, Charge), ErrorData> {
+    let mut charge = account.charge(EXPECTED).await.map_err(|exceeded| refused(exceeded, EXPECTED))?;
+    let outcome = ask(host, who, asked.clone(), revision).await?;
+    let price = budget::price(outcome.footprint);
+    if charge.resize(price).is_ok() {
+        return Ok((outcome, charge));
+    }
+    // Neither the answer nor what was reserved for it is kept while room is waited for.
+    drop((outcome, charge));
+    let mut charge = account.charge(price).await.map_err(|exceeded| refused(exceeded, price))?;
+    let outcome = ask(host, who, asked, revision).await?;
+    let price = budget::price(outcome.footprint);
+    charge.resize(price).map_err(|exceeded| refused(exceeded, price))?;
+    Ok((outcome, charge))
+}
+
+/// The answer to a request whose answer the client's budget has no room for.
+fn refused(exceeded: Exceeded, price: usize) -> ErrorData {
+    let (message, data) = match exceeded {
+        Exceeded::Full => (
+            "too many answers wait to be read by this client, or by all: read them, then try again".to_owned(),
+            json!({ "kind": "unavailable", "retryAfterMs": RETRY_AFTER_MS }),
+        ),
+        Exceeded::TooLarge => (
+            format!(
+                "the answer takes {price} bytes of memory, more than may wait for one client; the server's \
+                 `http.limits.answers-per-connection` says how much that is"
+            ),
+            json!({ "kind": "unavailable" }),
+        ),
     };
-    let json = match size < LARGE {
-        true => encode(),
-        false => host.aside(encode).await.unwrap_or_else(|| failure(id)),
-    };
-    (json, missing)
+    ErrorData::internal_error(message, Some(data))
 }
 
-fn refusal(id: RequestId, error: ErrorData) -> Vec<u8> {
-    message::to_json(&ServerJsonRpcMessage::error(error, Some(id)))
+impl Answer {
+    fn refusal(id: RequestId, error: ErrorData) -> Self {
+        let json = message::to_json(&ServerJsonRpcMessage::error(error, Some(id)));
+        Self { json: Encoder::of_json(json), missing: Vec::new(), charge: None }
+    }
 }
 
-fn failure(id: RequestId) -> Vec<u8> {
-    refusal(id, ErrorData::internal_error("the server failed; its log says why", None))
-}
-
-async fn ask(host: &Host, who: &Principal, asked: Asked, revision: Revision) -> Result<Answer, ErrorData> {
+async fn ask(host: &Host, who: &Principal, asked: Asked, revision: Revision) -> Result<Outcome, ErrorData> {
     let to_rpc = |error: Error| to_rpc(&error, revision);
     match asked {
         Asked::List(cursor) => {
             let request = ListRequest { parent: None, cursor: cursor.as_deref() };
             let listing = host.list(who, request).await.map_err(to_rpc)?;
             let is_public = host.is_same_for_all(Operation::List);
-            Ok(Answer::merged(listing, move |listing| wire::list_result(listing, revision, is_public).into()))
+            let (footprint, missing) = (listing.items.footprint(), listing.missing.clone());
+            Ok(Outcome { result: wire::list_result(listing, revision, is_public), footprint, missing })
         }
         Asked::Templates(cursor) => {
             let listing = host.templates(who, cursor.as_deref()).await.map_err(to_rpc)?;
             let is_public = host.is_same_for_all(Operation::Templates);
-            Ok(Answer::merged(listing, move |listing| wire::templates_result(listing, revision, is_public).into()))
+            let (footprint, missing) = (listing.items.footprint(), listing.missing.clone());
+            Ok(Outcome { result: wire::templates_result(listing, revision, is_public), footprint, missing })
         }
         Asked::Read(uri) => {
             let contents = host.read(who, &uri).await.map_err(to_rpc)?;
             let is_public = host.is_same_for_all(Operation::Read);
-            let size = contents.iter().map(|contents| contents.body.as_bytes().len()).sum();
-            let result = move || wire::read_result(contents, revision, is_public).into();
-            Ok(Answer { result: Box::new(result), size, missing: Vec::new() })
+            let footprint = contents.footprint();
+            Ok(Outcome { result: wire::read_result(contents, revision, is_public), footprint, missing: Vec::new() })
         }
         Asked::Complete(request) => {
             let completion = complete(host, who, *request, revision).await?;
-            Ok(Answer { result: Box::new(|| completion.into()), size: 0, missing: Vec::new() })
+            let footprint = completion.footprint();
+            Ok(Outcome { result: wire::complete_result(completion, revision), footprint, missing: Vec::new() })
         }
         Asked::Unknown(method) => Err(methods::unknown(host, revision, &method)),
         Asked::Extended(asked) => {
-            let answer = extensions::answer(host, who, asked, revision).await?;
-            let result = move || ServerResult::CustomResult(CustomResult::new(answer.result));
-            Ok(Answer { result: Box::new(result), size: 0, missing: answer.missing })
+            let extensions::Answer { result, footprint, missing } =
+                extensions::answer(host, who, asked, revision).await?;
+            Ok(Outcome { result, footprint, missing })
         }
     }
 }
@@ -165,12 +218,12 @@ async fn complete(
     who: &Principal,
     request: Complete,
     revision: Revision,
-) -> Result<CompleteResult, ErrorData> {
+) -> Result<Completion, ErrorData> {
     let template = match request.template {
         Some(template) => template,
         // There are no prompts, so nothing completes an argument of one.
         None if host.config().server.announce.contains(&Announced::Prompts) => {
-            return Ok(CompleteResult::new(CompletionInfo::default()));
+            return Ok(Completion::default());
         }
         None => {
             let reason = "this server has no prompts; a `ref/resource` was expected";
@@ -183,17 +236,5 @@ async fn complete(
         argument: Argument { name, value },
         known: request.known.into_iter().map(|(name, value)| Argument { name, value }).collect(),
     };
-    let completion = host.complete(who, request).await.map_err(|error| to_rpc(&error, revision))?;
-    Ok(wire::complete_result(completion))
-}
-
-impl Answer {
-    /// A page of a merged listing.
-    fn merged<T: Send + 'static>(
-        listing: Listing<T>,
-        result: impl FnOnce(Listing<T>) -> ServerResult + Send + 'static,
-    ) -> Self {
-        let missing = listing.missing.clone();
-        Self { result: Box::new(|| result(listing)), size: 0, missing }
-    }
+    host.complete(who, request).await.map_err(|error| to_rpc(&error, revision))
 }

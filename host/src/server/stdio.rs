@@ -6,15 +6,22 @@
 //! too: an answer is never one of those, so that two programs cannot throw errors at each other for ever.
 //!
 //! At most [`MAX_IN_FLIGHT`] requests are worked on at once; the next is read when one of them has been answered and the
-//! answer has been written, so a client that does not read its answers stops the reading of its requests and costs no memory.
+//! answer has been written, so a client that does not read its answers stops the reading of its requests. What waits to be written
+//! is bounded in bytes as it is for one connection over HTTP ([`budget`](super::budget)).
 //! A line has at most 16 MiB and goes away as soon as it has been read: what is kept of each request until it is answered is
 //! what [`params`](super::params) bounds.
+//!
+//! It ends when standard input does, or when it is told to. Then the answers that are left are written as long as the client
+//! takes them: one that has taken nothing for [`MAX_STUCK`] keeps the process no longer.
 
+mod input;
 mod lines;
+mod output;
 mod taken;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt;
 use rmcp::model::{
@@ -25,18 +32,22 @@ use rmcp::transport::Transport;
 use rmcp::transport::io::{StdioReader, stdio_pipes};
 use rmcp::{RoleServer, ServiceExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::sleep;
 use tokio_util::codec::FramedRead;
 use tokio_util::sync::CancellationToken;
 
-use self::lines::{Line, Lines, Output};
-use self::taken::{BatchId, Due, Taken};
+use self::lines::{Line, Lines};
+use self::output::Output;
+use self::taken::{BatchId, Charged, Due, Taken};
 use super::about::About;
+use super::budget::{Account, Budget, Limits};
 use super::client::Opening;
+use super::client_id::ClientId;
 use super::handler::{Face, Handler};
 use super::message::{self, Kind, Message, Refusal, Said, Sent};
 use super::methods;
 use super::params::Malformed;
-use super::requests::{self, Asked};
+use super::requests::{self, Answer, Asked};
 use super::revision::Revision;
 use super::rewritten;
 use super::{MAX_DRAIN, ServeError};
@@ -46,12 +57,44 @@ use crate::host::Host;
 /// Requests that are worked on at once.
 const MAX_IN_FLIGHT: usize = 64;
 
+/// How long the client may take nothing of what is left for it when the server ends.
+const MAX_STUCK: Duration = Duration::from_secs(5);
+/// How often it is looked whether the server is to end while the client takes nothing.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// Serves one client over stdio until it closes its end, or until `shutdown` fires; requests in flight are answered first.
+///
+/// # Errors
+///
+/// The client did not begin as it should, or did not read the answers that were left.
 pub async fn serve_stdio(host: Arc<Host>, shutdown: CancellationToken) -> Result<(), ServeError> {
-    let about = Arc::new(About::default());
     let ending = CancellationToken::new();
-    let handler = Handler::new(host.clone(), about, Face::Stdio, ending.clone());
-    let service = match handler.serve(Orderly::new(host, shutdown, ending)).await {
+    let orderly = Orderly::new(host.clone(), shutdown.clone(), ending.clone());
+    let output = orderly.output.clone();
+    let unread = async {
+        loop {
+            output.stuck(MAX_STUCK).await;
+            // While too much is in flight nothing is read, and the end of the input is not met.
+            if ending.is_cancelled() || shutdown.is_cancelled() || input::is_closed() {
+                return;
+            }
+            sleep(LOOK).await;
+        }
+    };
+    let too_slow = async {
+        ending.cancelled().await;
+        sleep(MAX_DRAIN.saturating_add(MAX_STUCK)).await;
+    };
+    tokio::select! {
+        served = serve(host, orderly, ending.clone()) => served,
+        () = unread => Err(ServeError::Unread),
+        () = too_slow => Err(ServeError::Unread),
+    }
+}
+
+async fn serve(host: Arc<Host>, orderly: Orderly, ending: CancellationToken) -> Result<(), ServeError> {
+    let handler = Handler::new(host, Arc::new(About::default()), Face::Stdio, ending);
+    let service = match handler.serve(orderly).await {
         Ok(service) => service,
         // A client that goes away, or a signal, before anything was asked.
         Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => return Ok(()),
@@ -66,6 +109,7 @@ pub async fn serve_stdio(host: Arc<Host>, shutdown: CancellationToken) -> Result
 /// Standard input and output with a check of what comes in, a bound on requests in flight, and an end that waits for them.
 struct Orderly {
     host: Arc<Host>,
+    account: Arc<Account>,
     input: FramedRead<StdioReader, Lines>,
     output: Output,
     shutdown: CancellationToken,
@@ -118,12 +162,12 @@ enum Opened {
 impl Due {
     /// Writes it, and gives back what can be given back then.
     async fn write_to(self, output: &Output) -> std::io::Result<()> {
-        let Self { line, permits } = self;
+        let Self { line, permits, charges } = self;
         let written = match line {
             Some(line) => output.write(line).await,
             None => Ok(()),
         };
-        drop(permits);
+        drop((permits, charges));
         written
     }
 
@@ -148,8 +192,10 @@ impl Opened {
 impl Orderly {
     fn new(host: Arc<Host>, shutdown: CancellationToken, ending: CancellationToken) -> Self {
         let (read, write) = stdio_pipes();
+        let account = budget(host.clone()).account(ClientId::Local);
         Self {
             host,
+            account,
             input: FramedRead::new(read, Lines::default()),
             output: Output::new(write),
             shutdown,
@@ -266,17 +312,17 @@ impl Orderly {
 
     /// Answers a request while others are read, unless it is cancelled.
     fn answer_in_time(&self, answering: Answering, permit: OwnedSemaphorePermit, batch: Option<BatchId>) {
-        let (host, opening) = (self.host.clone(), self.opening.clone());
+        let (host, account, opening) = (self.host.clone(), self.account.clone(), self.opening.clone());
         let (taken, output) = (self.taken.clone(), self.output.clone());
         let cancelled = self.taken.take(answering.id.clone(), permit, batch);
         tokio::spawn(async move {
             let Answering { id, asked, revision } = answering;
-            let answer = requests::answer(&host, &Principal::LOCAL, id.clone(), asked, revision);
-            let Some((line, missing)) = cancelled.run_until_cancelled(answer).await else { return };
+            let answer = requests::answer(&host, &Principal::LOCAL, &account, id.clone(), asked, revision);
+            let Some(Answer { json, missing, charge }) = cancelled.run_until_cancelled(answer).await else { return };
             if let Some(client) = opening.client() {
                 client.report(&missing).await;
             }
-            taken.answered(&id, line).write(&output).await;
+            taken.answered(&id, Charged { json, charge }).write(&output).await;
         });
     }
 
@@ -334,6 +380,15 @@ fn typed(message: &Message) -> Option<ClientJsonRpcMessage> {
     serde_json::from_slice(&rewritten::to_json(message)?).ok()
 }
 
+/// The budget for answers that wait to be written: that of one connection.
+fn budget(host: Arc<Host>) -> Arc<Budget> {
+    Budget::new(move || {
+        let limits = &host.config().http.limits;
+        let most = usize::try_from(limits.answers_per_connection.bytes()).unwrap_or(usize::MAX);
+        Limits { connection: most, client: most, overall: most, wait: limits.stalled.duration() }
+    })
+}
+
 /// How a client begins that sends this request first, as rmcp sees it.
 fn opening(request: &ClientRequest, message: &Message) -> Opened {
     match (request, message.said()) {
@@ -367,7 +422,7 @@ impl Transport<RoleServer> for Orderly {
         }
         let line = serde_json::to_vec(&message);
         let due = line.map(|line| match answered(&message) {
-            Some(id) => self.taken.answered(id, line),
+            Some(id) => self.taken.answered(id, Charged::nothing(line)),
             None => Due::line(line),
         });
         let output = self.output.clone();

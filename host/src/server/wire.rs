@@ -1,14 +1,13 @@
 //! The domain's types as the objects of MCP, in the one place that knows both.
 //!
 //! Objects have the members that exist in the revision they are made for ([`Revision`] says which came when), and no others.
+//! They are written by a pull encoder ([`super::json`]), so a result holds the domain's values and one piece of JSON.
 
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use rmcp::model as mcp;
 use serde_json::{Value, json};
 
+use super::json::{Encoder, Members, Writer};
 use super::revision::Revision;
 use crate::resource::{
     Annotations, Body, Completion, Contents, Entry, EntryTemplate, Icon, Listing, Meta, Missing, Role, Theme,
@@ -18,44 +17,101 @@ use crate::resource::{
 /// `{"plugin": …, "reason": …}`, with `"retryAfterMs"` where it is known when another try makes sense.
 pub const MISSING: &str = "mcp-host/missing";
 
+/// About how many bytes an object has beside its longest member.
+const OBJECT: usize = 512;
+
+/// How long a result may be kept, and by whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Caching {
+    /// For how long.
+    pub(super) ttl: Duration,
+    /// Whether every principal gets the same.
+    pub(super) is_public: bool,
+}
+
 /// The result of `resources/list`. It is public if every principal gets the same.
 ///
 /// It may be kept as long as everything in it may; not at all, if anything is missing.
-pub fn list_result(listing: Listing<Entry>, revision: Revision, is_public: bool) -> mcp::ListResourcesResult {
-    let ttl = ttl_of(&listing);
-    let resources = listing.items.into_iter().map(|entry| resource(entry, revision)).collect();
-    let mut result = mcp::ListResourcesResult::with_all_items(resources);
-    result.next_cursor = listing.next_cursor;
-    result.meta = missing_meta(&listing.missing);
-    (result.ttl_ms, result.cache_scope) = cache_hints(ttl, revision, is_public);
-    result
+pub fn list_result(listing: Listing<Entry>, revision: Revision, is_public: bool) -> Encoder {
+    let caching = Caching { ttl: ttl_of(&listing), is_public };
+    Encoder::new(move |writer| {
+        writer.object(|members| {
+            page(members, listing.next_cursor, &listing.missing, revision, caching);
+            let write = move |writer: &mut Writer<'_>, entry| resource(writer, entry, revision);
+            members.member("resources").array(listing.items, write);
+        });
+    })
 }
 
 /// The result of `resources/templates/list`. It is public if every principal gets the same.
 ///
 /// Providers do not say for how long templates stay the same.
-pub fn templates_result(
-    listing: Listing<EntryTemplate>,
-    revision: Revision,
-    is_public: bool,
-) -> mcp::ListResourceTemplatesResult {
-    let templates = listing.items.into_iter().map(|template| resource_template(template, revision)).collect();
-    let mut result = mcp::ListResourceTemplatesResult::with_all_items(templates);
-    result.next_cursor = listing.next_cursor;
-    result.meta = missing_meta(&listing.missing);
-    (result.ttl_ms, result.cache_scope) = cache_hints(Duration::ZERO, revision, is_public);
-    result
+pub fn templates_result(listing: Listing<EntryTemplate>, revision: Revision, is_public: bool) -> Encoder {
+    let caching = Caching { ttl: Duration::ZERO, is_public };
+    Encoder::new(move |writer| {
+        writer.object(|members| {
+            page(members, listing.next_cursor, &listing.missing, revision, caching);
+            let write = move |writer: &mut Writer<'_>, template| resource_template(writer, template, revision);
+            members.member("resourceTemplates").array(listing.items, write);
+        });
+    })
 }
 
 /// The result of `resources/read`. It is public if every principal gets the same.
 ///
 /// It may be kept as long as all of its contents may.
-pub fn read_result(contents: Vec<Contents>, revision: Revision, is_public: bool) -> mcp::ReadResourceResult {
-    let ttl = least(contents.iter().map(|one| &one.entry));
-    let contents = contents.into_iter().map(|contents| resource_contents(contents, revision)).collect();
-    let mut result = mcp::ReadResourceResult::new(contents);
-    (result.ttl_ms, result.cache_scope) = cache_hints(ttl, revision, is_public);
-    result
+pub fn read_result(contents: Vec<Contents>, revision: Revision, is_public: bool) -> Encoder {
+    let caching = Caching { ttl: least(contents.iter().map(|one| &one.entry)), is_public };
+    Encoder::new(move |writer| {
+        writer.reserve(contents.iter().map(|one| encoded_size(&one.body)).fold(OBJECT, usize::saturating_add));
+        writer.object(|members| {
+            result(members, revision);
+            cache_hints(members, revision, caching);
+            let write = move |writer: &mut Writer<'_>, one| resource_contents(writer, one, revision);
+            members.member("contents").array(contents, write);
+        });
+    })
+}
+
+/// The result of `completion/complete`.
+pub fn complete_result(completion: Completion, revision: Revision) -> Encoder {
+    Encoder::new(move |writer| {
+        writer.object(|members| {
+            result(members, revision);
+            members.member("completion").object(|members| {
+                members.member("values").array(completion.values, |writer, value| writer.text(value));
+                if let Some(total) = completion.total {
+                    members.small("total", &total);
+                }
+                members.small("hasMore", &completion.has_more);
+            });
+        });
+    })
+}
+
+/// What every result of that revision begins with.
+pub(super) fn result(members: &mut Members<'_, '_>, revision: Revision) {
+    // The revision without sessions has both.
+    if revision.has_cache_hints() {
+        members.text("resultType", "complete");
+    }
+}
+
+/// What a page begins with.
+pub(super) fn page(
+    members: &mut Members<'_, '_>,
+    next_cursor: Option<String>,
+    missing: &[Missing],
+    revision: Revision,
+    caching: Caching,
+) {
+    result(members, revision);
+    if !missing.is_empty() {
+        let listed = Meta::from_iter([(MISSING.to_owned(), missing.iter().map(missing_plugin).collect())]);
+        members.member("_meta").value(Value::Object(listed));
+    }
+    members.optional_text("nextCursor", next_cursor);
+    cache_hints(members, revision, caching);
 }
 
 /// For how long a listing may be kept.
@@ -72,109 +128,133 @@ pub(super) fn least<'a>(entries: impl Iterator<Item = &'a Entry>) -> Duration {
 }
 
 /// What caches are told, in revisions that tell them anything.
-pub(super) fn cache_hints(
-    ttl: Duration,
-    revision: Revision,
-    is_public: bool,
-) -> (Option<u64>, Option<mcp::CacheScope>) {
-    if !revision.has_cache_hints() {
-        return (None, None);
+pub(super) fn cache_hints(members: &mut Members<'_, '_>, revision: Revision, caching: Caching) {
+    if revision.has_cache_hints() {
+        members.small("ttlMs", &u64::try_from(caching.ttl.as_millis()).unwrap_or(u64::MAX));
+        members.text("cacheScope", if caching.is_public { "public" } else { "private" });
     }
-    let scope = if is_public { mcp::CacheScope::Public } else { mcp::CacheScope::Private };
-    (Some(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)), Some(scope))
-}
-
-/// The result of `completion/complete`.
-pub fn complete_result(completion: Completion) -> mcp::CompleteResult {
-    let mut info = mcp::CompletionInfo::default();
-    info.values = completion.values;
-    info.total = completion.total;
-    info.has_more = Some(completion.has_more);
-    mcp::CompleteResult::new(info)
 }
 
 /// A resource.
-pub(super) fn resource(entry: Entry, revision: Revision) -> mcp::Resource {
-    let mut resource = mcp::Resource::new(entry.uri.to_string(), entry.name);
-    resource.title = entry.title.filter(|_| revision.has_titles());
-    resource.description = entry.description;
-    resource.mime_type = entry.mime_type;
-    resource.size = entry.size;
-    resource.icons = icons(entry.icons, revision);
-    resource.annotations = annotations(entry.annotations, revision);
-    resource.meta = meta(entry.meta, revision);
-    resource
+pub(super) fn resource(writer: &mut Writer<'_>, entry: Entry, revision: Revision) {
+    writer.object(|members| resource_members(members, entry, revision, Precision::Single));
 }
 
-fn resource_template(template: EntryTemplate, revision: Revision) -> mcp::ResourceTemplate {
-    let mut wire = mcp::ResourceTemplate::new(template.uri_template.to_string(), template.name);
-    wire.title = template.title.filter(|_| revision.has_titles());
-    wire.description = template.description;
-    wire.mime_type = template.mime_type;
-    wire.icons = icons(template.icons, revision);
-    wire.annotations = annotations(template.annotations, revision);
-    wire.meta = meta(template.meta, revision);
-    wire
+/// How exactly numbers are given that are hints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Precision {
+    /// In single precision, as clients of the official SDKs read them: 0.8 stays 0.8.
+    Single,
+    /// As the provider gives them.
+    Double,
 }
 
-fn resource_contents(contents: Contents, revision: Revision) -> mcp::ResourceContents {
-    let Contents { entry, body } = contents;
-    let (uri, mime_type, meta) = (entry.uri.to_string(), entry.mime_type, meta(entry.meta, revision));
-    match body {
-        Body::Text(text) => mcp::ResourceContents::TextResourceContents { uri, mime_type, text, meta },
-        Body::Blob(bytes) => {
-            mcp::ResourceContents::BlobResourceContents { uri, mime_type, blob: STANDARD.encode(bytes), meta }
-        }
+/// The members of a resource.
+pub(super) fn resource_members(members: &mut Members<'_, '_>, entry: Entry, revision: Revision, precision: Precision) {
+    members.text("uri", entry.uri);
+    members.text("name", entry.name);
+    members.optional_text("title", entry.title.filter(|_| revision.has_titles()));
+    members.optional_text("description", entry.description);
+    members.optional_text("mimeType", entry.mime_type);
+    if let Some(size) = entry.size {
+        members.small("size", &size);
     }
+    icons(members, entry.icons, revision);
+    meta(members, entry.meta, revision);
+    annotations(members, entry.annotations, revision, precision);
 }
 
-fn annotations(mut given: Annotations, revision: Revision) -> Option<mcp::Annotations> {
-    given.last_modified = given.last_modified.filter(|_| revision.has_titles());
-    if given.is_empty() {
-        return None;
-    }
-    let mut wire = mcp::Annotations::default();
-    if !given.audience.is_empty() {
-        wire.audience = Some(given.audience.into_iter().map(role).collect());
-    }
-    // rmcp has single precision; what is shown is the shortest decimal, so 0.8 stays 0.8.
-    #[allow(clippy::cast_possible_truncation, reason = "a hint between 0 and 1")]
-    let priority = given.priority.map(|priority| priority.value() as f32);
-    wire.priority = priority;
-    wire.last_modified = given.last_modified.map(|timestamp| timestamp.to_string());
-    Some(wire)
-}
-
-fn role(role: Role) -> mcp::Role {
-    match role {
-        Role::User => mcp::Role::User,
-        Role::Assistant => mcp::Role::Assistant,
-    }
-}
-
-fn icons(icons: Vec<Icon>, revision: Revision) -> Option<Vec<mcp::Icon>> {
-    (revision.has_icons() && !icons.is_empty()).then(|| icons.into_iter().map(icon).collect())
-}
-
-fn icon(icon: Icon) -> mcp::Icon {
-    let mut wire = mcp::Icon::new(icon.src());
-    wire.mime_type = icon.mime_type;
-    wire.sizes = (!icon.sizes.is_empty()).then_some(icon.sizes);
-    wire.theme = icon.theme.map(|theme| match theme {
-        Theme::Light => mcp::IconTheme::Light,
-        Theme::Dark => mcp::IconTheme::Dark,
+fn resource_template(writer: &mut Writer<'_>, template: EntryTemplate, revision: Revision) {
+    writer.object(|members| {
+        members.text("uriTemplate", template.uri_template);
+        members.text("name", template.name);
+        members.optional_text("title", template.title.filter(|_| revision.has_titles()));
+        members.optional_text("description", template.description);
+        members.optional_text("mimeType", template.mime_type);
+        icons(members, template.icons, revision);
+        meta(members, template.meta, revision);
+        annotations(members, template.annotations, revision, Precision::Single);
     });
-    wire
 }
 
-fn meta(meta: Meta, revision: Revision) -> Option<mcp::MetaObject> {
-    (revision.has_titles() && !meta.is_empty()).then_some(mcp::MetaObject(meta))
+fn resource_contents(writer: &mut Writer<'_>, contents: Contents, revision: Revision) {
+    let Contents { entry, body: content } = contents;
+    writer.object(|members| {
+        members.text("uri", entry.uri);
+        members.optional_text("mimeType", entry.mime_type);
+        body(members, content);
+        meta(members, entry.meta, revision);
+    });
 }
 
-/// What a listing says of the plugins that it lacks, if it lacks any.
-pub(super) fn missing_meta(missing: &[Missing]) -> Option<mcp::MetaObject> {
-    let listed = Meta::from_iter([(MISSING.to_owned(), missing.iter().map(missing_plugin).collect())]);
-    (!missing.is_empty()).then_some(mcp::MetaObject(listed))
+/// The content itself.
+pub(super) fn body(members: &mut Members<'_, '_>, body: Body) {
+    match body {
+        Body::Text(text) => members.text("text", text),
+        Body::Blob(bytes) => members.member("blob").base64(bytes),
+    }
+}
+
+/// About how many bytes a content has as JSON.
+fn encoded_size(body: &Body) -> usize {
+    match body {
+        Body::Text(text) => text.len(),
+        Body::Blob(bytes) => bytes.len().div_ceil(3).saturating_mul(4),
+    }
+}
+
+fn annotations(members: &mut Members<'_, '_>, given: Annotations, revision: Revision, precision: Precision) {
+    let last_modified = given.last_modified.filter(|_| revision.has_titles());
+    if given.audience.is_empty() && given.priority.is_none() && last_modified.is_none() {
+        return;
+    }
+    members.member("annotations").object(|members| {
+        if !given.audience.is_empty() {
+            let write = |writer: &mut Writer<'_>, role| writer.text(name_of(role).to_owned());
+            members.member("audience").array(given.audience, write);
+        }
+        #[allow(clippy::cast_possible_truncation, reason = "a hint between 0 and 1")]
+        match (given.priority, precision) {
+            (Some(priority), Precision::Single) => members.small("priority", &(priority.value() as f32)),
+            (Some(priority), Precision::Double) => members.small("priority", &priority.value()),
+            (None, _) => {}
+        }
+        members.optional_text("lastModified", last_modified.map(|timestamp| timestamp.to_string()));
+    });
+}
+
+fn name_of(role: Role) -> &'static str {
+    match role {
+        Role::User => "user",
+        Role::Assistant => "assistant",
+    }
+}
+
+fn icons(members: &mut Members<'_, '_>, icons: Vec<Icon>, revision: Revision) {
+    if revision.has_icons() && !icons.is_empty() {
+        members.member("icons").array(icons, icon);
+    }
+}
+
+fn icon(writer: &mut Writer<'_>, icon: Icon) {
+    writer.object(|members| {
+        members.text("src", icon.src());
+        members.optional_text("mimeType", icon.mime_type);
+        if !icon.sizes.is_empty() {
+            members.member("sizes").array(icon.sizes, |writer, size| writer.text(size));
+        }
+        match icon.theme {
+            Some(Theme::Light) => members.text("theme", "light"),
+            Some(Theme::Dark) => members.text("theme", "dark"),
+            None => {}
+        }
+    });
+}
+
+fn meta(members: &mut Members<'_, '_>, meta: Meta, revision: Revision) {
+    if revision.has_titles() && !meta.is_empty() {
+        members.member("_meta").value(Value::Object(meta));
+    }
 }
 
 fn missing_plugin(missing: &Missing) -> Value {

@@ -20,6 +20,7 @@ mod cli;
 mod conformance;
 mod crooked;
 mod cursors;
+mod delivery;
 mod directories;
 mod extensions;
 mod git;

@@ -3,9 +3,10 @@
 //! A request that reaches one is refused with a status that says so; a connection or a session that reaches one is closed.
 //! None can be switched off.
 
+use super::share::ClientShare;
 use crate::config::count::Count;
 use crate::config::reader::{FromNode, Node};
-use crate::config::size::{KIB, MIB, Size};
+use crate::config::size::{GIB, KIB, MIB, Size};
 use crate::config::time::{HOUR, MINUTE, SECOND, Time};
 
 /// How large the body of a request may be.
@@ -18,6 +19,14 @@ pub type Headers = Size<{ 8 * KIB }, { 32 * KIB }, MIB>;
 pub type Connections = Count<1, 1024, 65_536>;
 /// How many sessions there may be at once.
 pub type Sessions = Count<1, 1024, 65_536>;
+/// How many streams of events may be open at once.
+pub type Streams = Count<1, 1024, 65_536>;
+/// How many bytes of answers may wait to be sent at once.
+pub type Answers = Size<{ 16 * MIB }, { 512 * MIB }, { 64 * GIB }>;
+/// How many bytes of answers may wait to be sent on one connection.
+pub type AnswersPerConnection = Size<MIB, { 64 * MIB }, { 16 * GIB }>;
+/// How long an answer may make no progress.
+pub type Stalled = Time<100, { 30 * SECOND }, { 10 * MINUTE }>;
 /// How long a client may take to send.
 pub type Receive = Time<100, { 30 * SECOND }, { 10 * MINUTE }>;
 /// How long a connection may be open with nothing asked.
@@ -41,6 +50,19 @@ pub struct HttpServerLimits {
     /// The sessions at once. 1024 unless set; 1 to 65536. One more ends the one that has been idle for longest; while none
     /// is idle, it is refused with 503.
     pub sessions: Sessions,
+    /// The streams of events at once. 1024 unless set; 1 to 65536. One more is refused with 503.
+    pub streams: Streams,
+    /// The share of `connections`, `sessions`, `streams` and `answers` that one client may have: all that comes from one IPv4
+    /// address, or from one IPv6 network of 64 bits. 15/16 unless set.
+    pub client_share: ClientShare,
+    /// The bytes of all answers that wait to be sent, in memory. 512 MiB unless set; 16 MiB to 64 GiB. A request beyond waits for
+    /// room, for as long as `stalled`, and is then refused.
+    pub answers: Answers,
+    /// The bytes of the answers that wait to be sent on one connection, or over stdio. 64 MiB unless set; 1 MiB to 16 GiB.
+    pub answers_per_connection: AnswersPerConnection,
+    /// How long a client may take nothing of an answer that is being sent. 30 s unless set; 100 ms to 10 min. Then its stream is
+    /// reset, with HTTP/1.1 its connection closed.
+    pub stalled: Stalled,
     /// How long a client may take for the TLS handshake, for its first request, and for the body of each. 30 s unless set;
     /// 100 ms to 10 min.
     pub receive: Receive,
@@ -67,6 +89,11 @@ impl FromNode for HttpServerLimits {
                 headers: table.or_default("headers"),
                 connections: table.or_default("connections"),
                 sessions: table.or_default("sessions"),
+                streams: table.or_default("streams"),
+                client_share: table.or_default("client-share"),
+                answers: table.or_default("answers"),
+                answers_per_connection: table.or_default("answers-per-connection"),
+                stalled: table.or_default("stalled"),
                 receive: table.or_default("receive"),
                 idle: table.or_default("idle"),
                 session_idle: table.or_default("session-idle"),

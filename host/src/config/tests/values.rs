@@ -20,7 +20,8 @@ fn a_minimal_plugin_has_every_default() {
     let config = valid("minimal.toml");
     assert_eq!(config.server, Server::default());
     assert_eq!(config.server.name, "mcp-host");
-    assert_eq!(config.server.page_size.get(), 100);
+    assert_eq!(config.server.page_size.get(), 1000);
+    assert_eq!(config.server.page_bytes.bytes(), 2 * MIB);
     assert_eq!(config.rules, []);
     let [plugin] = &*config.plugins else { panic!("one plugin") };
     let name = "notes".parse().unwrap();
@@ -55,6 +56,7 @@ fn the_server_section_is_read_whole() {
     assert_eq!(server.instructions.as_deref(), Some("Source of the kernel, and what we know about it."));
     assert_eq!(server.http.unwrap().socket(), ([127, 0, 0, 1], 8080).into());
     assert_eq!(server.page_size.get(), 50);
+    assert_eq!(server.page_bytes.bytes(), 512 * KIB);
     assert_eq!(server.cache, Some(path("cache")));
     assert_eq!(server.compile.memory.bytes(), 4 * GIB);
     assert_eq!(server.compile.cpu.duration(), Duration::from_secs(300));
@@ -78,7 +80,10 @@ fn how_http_is_spoken_is_read_whole() {
     assert_eq!(http.keep_alive.duration(), Duration::from_secs(5));
     let limits = http.limits;
     assert_eq!((limits.body.bytes(), limits.headers.bytes()), (MIB, 16 * KIB));
-    assert_eq!((limits.connections.get(), limits.sessions.get()), (64, 32));
+    assert_eq!((limits.connections.get(), limits.sessions.get(), limits.streams.get()), (64, 32, 16));
+    assert_eq!(limits.client_share.to_string(), "3/4");
+    assert_eq!((limits.answers.bytes(), limits.answers_per_connection.bytes()), (GIB, 16 * MIB));
+    assert_eq!(limits.stalled.duration(), Duration::from_secs(5));
     assert_eq!((limits.receive.duration(), limits.idle.duration()), (Duration::from_secs(10), Duration::from_secs(60)));
     assert_eq!(limits.session_idle.duration(), Duration::from_secs(3600));
 }
@@ -90,7 +95,10 @@ fn http_is_spoken_plainly_and_to_this_machine_only_unless_it_says_otherwise() {
     assert_eq!(http.keep_alive.duration(), Duration::from_secs(15));
     let limits = http.limits;
     assert_eq!((limits.body.bytes(), limits.headers.bytes()), (4 * MIB, 32 * KIB));
-    assert_eq!((limits.connections.get(), limits.sessions.get()), (1024, 1024));
+    assert_eq!((limits.connections.get(), limits.sessions.get(), limits.streams.get()), (1024, 1024, 1024));
+    assert_eq!(limits.client_share.to_string(), "15/16");
+    assert_eq!((limits.answers.bytes(), limits.answers_per_connection.bytes()), (512 * MIB, 64 * MIB));
+    assert_eq!(limits.stalled.duration(), Duration::from_secs(30));
     assert_eq!(
         (limits.receive.duration(), limits.idle.duration()),
         (Duration::from_secs(30), Duration::from_secs(120))

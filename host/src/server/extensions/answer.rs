@@ -1,22 +1,24 @@
 //! Answering what an extension is asked.
 
 use rmcp::ErrorData;
-use serde_json::Value;
 
 use super::asked::{Asked, Below, One, Onward};
 use super::objects::Objects;
 use crate::access::Principal;
 use crate::config::Extension;
 use crate::host::{Host, ListRequest};
-use crate::resource::{Error, Missing};
+use crate::resource::{Error, Footprint, Missing};
 use crate::server::error::to_rpc;
+use crate::server::json::Encoder;
 use crate::server::methods;
 use crate::server::revision::Revision;
 
 /// An answer.
 pub(in crate::server) struct Answer {
     /// The result.
-    pub(in crate::server) result: Value,
+    pub(in crate::server) result: Encoder,
+    /// About how much memory it takes.
+    pub(in crate::server) footprint: usize,
     /// The plugins that are missing from it.
     pub(in crate::server) missing: Vec<Missing>,
 }
@@ -40,14 +42,16 @@ pub(in crate::server) async fn answer(
         }
         Asked::Read(One { uri }) => {
             let contents = host.read_strictly(who, &uri).await.map_err(to_rpc)?;
-            return Ok(Answer { result: objects.read_result(contents), missing: Vec::new() });
+            let footprint = contents.footprint();
+            return Ok(Answer { result: objects.read_result(contents), footprint, missing: Vec::new() });
         }
         Asked::Metadata(One { uri }) => {
             let entry = host.metadata(who, &uri).await.map_err(to_rpc)?;
-            return Ok(Answer { result: objects.metadata_result(entry), missing: Vec::new() });
+            let footprint = entry.footprint();
+            return Ok(Answer { result: objects.metadata_result(entry), footprint, missing: Vec::new() });
         }
         Asked::Skills(Onward { cursor: None }) => {
-            return Ok(Answer { result: objects.no_skills(), missing: Vec::new() });
+            return Ok(Answer { result: objects.no_skills(), footprint: 0, missing: Vec::new() });
         }
         Asked::Unknown(method) => return Err(methods::unknown(host, revision, &method)),
         // There is one page of them, and nothing on it.
@@ -56,6 +60,6 @@ pub(in crate::server) async fn answer(
             return Err(to_rpc(Error::InvalidRequest { message: format!("there is no skill {uri}") }));
         }
     };
-    let missing = listing.missing.clone();
-    Ok(Answer { result: objects.list_result(listing), missing })
+    let (footprint, missing) = (listing.items.footprint(), listing.missing.clone());
+    Ok(Answer { result: objects.list_result(listing), footprint, missing })
 }

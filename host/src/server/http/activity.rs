@@ -1,18 +1,20 @@
-//! Whether anything is in flight on a connection, and for how long nothing has been.
+//! What is in flight on a connection: for how long nothing has been, and what does not get on.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
+
+use super::delivery::Delivery;
 
 /// What goes on on one connection. To take note of a request wakes nobody up: whoever waits looks from time to time.
 #[derive(Clone, Debug)]
 pub(super) struct Activity(Arc<Mutex<Now>>);
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Now {
-    /// The requests that have not been answered to their end.
-    in_flight: usize,
+    /// The answers of requests that have not been answered to their end.
+    in_flight: Vec<Weak<Delivery>>,
     /// Whether there has been any.
     has_begun: bool,
     /// Since when that is as it is.
@@ -21,31 +23,49 @@ struct Now {
 
 /// A request in flight, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Busy(Activity);
+pub(super) struct Busy {
+    activity: Activity,
+    answer: Weak<Delivery>,
+}
 
 /// The least that is waited before somebody looks again.
 const LEAST: Duration = Duration::from_millis(1);
+/// How often it is looked, within the time without progress, whether there is any.
+const LOOKS: u32 = 4;
 
 impl Activity {
     /// Nothing yet.
     pub(super) fn new() -> Self {
-        Self(Arc::new(Mutex::new(Now { in_flight: 0, has_begun: false, since: Instant::now() })))
+        Self(Arc::new(Mutex::new(Now { in_flight: Vec::new(), has_begun: false, since: Instant::now() })))
     }
 
-    /// Counts a request as in flight.
-    pub(super) fn begin(&self) -> Busy {
+    /// Counts a request as in flight that will have that answer.
+    pub(super) fn begin(&self, answer: Arc<Delivery>) -> Busy {
+        let answer = Arc::downgrade(&answer);
         let mut now = self.now();
-        now.in_flight = now.in_flight.saturating_add(1);
+        now.in_flight.push(answer.clone());
         now.has_begun = true;
         drop(now);
-        Busy(self.clone())
+        Busy { activity: self.clone(), answer }
+    }
+
+    /// Ends answers of which nothing has been sent for so long although something is to be. Goes on until it is dropped.
+    pub(super) async fn end_stalled(&self, limit: Duration) {
+        loop {
+            sleep(limit.checked_div(LOOKS).unwrap_or(limit).max(LEAST)).await;
+            let answers: Vec<_> = self.now().in_flight.iter().filter_map(Weak::upgrade).collect();
+            for answer in answers.iter().filter(|answer| answer.has_stalled(limit)) {
+                tracing::debug!(?limit, "an answer is ended: its client takes nothing of it (`http.limits.stalled`)");
+                answer.end();
+            }
+        }
     }
 
     /// Waits until nothing has been in flight for so long: before the first request of all, and after each.
     pub(super) async fn quiet(&self, before: Duration, after: Duration) {
         let start = Instant::now();
         loop {
-            let Now { in_flight, has_begun, since } = *self.now();
+            let (in_flight, has_begun, since) = self.state();
             let patience = if has_begun { after } else { before };
             let left = patience.saturating_sub(since.max(start).elapsed());
             if in_flight == 0 && left.is_zero() {
@@ -57,6 +77,11 @@ impl Activity {
         }
     }
 
+    fn state(&self) -> (usize, bool, Instant) {
+        let now = self.now();
+        (now.in_flight.len(), now.has_begun, now.since)
+    }
+
     fn now(&self) -> MutexGuard<'_, Now> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -64,8 +89,10 @@ impl Activity {
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        let mut now = self.0.now();
-        now.in_flight = now.in_flight.saturating_sub(1);
+        let mut now = self.activity.now();
+        if let Some(place) = now.in_flight.iter().position(|answer| answer.ptr_eq(&self.answer)) {
+            now.in_flight.swap_remove(place);
+        }
         now.since = Instant::now();
     }
 }
@@ -77,6 +104,10 @@ mod tests {
     const LONG: Duration = Duration::from_secs(600);
     const SHORT: Duration = Duration::from_millis(1);
 
+    fn answer() -> Arc<Delivery> {
+        Arc::new(Delivery::new())
+    }
+
     /// Lets the task that waits run until it can go no further.
     async fn settle() {
         for _ in 0..10 {
@@ -87,7 +118,7 @@ mod tests {
     #[tokio::test]
     async fn a_connection_is_quiet_only_while_nothing_is_in_flight() {
         let activity = Activity::new();
-        let request = activity.begin();
+        let request = activity.begin(answer());
         let waiting = tokio::spawn({
             let activity = activity.clone();
             async move { activity.quiet(SHORT, SHORT).await }
@@ -106,7 +137,7 @@ mod tests {
             async move { activity.quiet(LONG, SHORT).await }
         });
         settle().await;
-        drop(activity.begin());
+        drop(activity.begin(answer()));
         waiting.await.unwrap();
     }
 }

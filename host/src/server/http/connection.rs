@@ -2,14 +2,18 @@
 //!
 //! HTTP/1.1 and HTTP/2 are told apart by how a connection begins, with TLS by what was agreed on in its handshake too.
 //!
-//! Bounded, by [`limits`](crate::config::HttpServerLimits) of the config: how many there are at once, how long the handshake
-//! and the first request may take, how long one may be open with nothing in flight, how large the head of a request is. It
-//! has at most [`MAX_FIELDS`] fields.
+//! Bounded, by [`limits`](crate::config::HttpServerLimits) of the config: how many there are at once, of all clients and of
+//! one, how long the handshake and the first request may take, how long one may be open with nothing in flight, how long an answer
+//! may make no progress, how large the head of a request is. It has at most [`MAX_FIELDS`] fields.
+//!
+//! Of an answer that is not read, a connection holds what the answer is charged for (see [`budget`](crate::server::budget)), and of
+//! its own at most [`MAX_UNSENT`] bytes a stream over HTTP/2. A client that resets streams faster than they are answered
+//! ([`MAX_RESETS`]), or has the server reset too many, is disconnected (CVE-2023-44487).
 
 use std::convert::Infallible;
 use std::io;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -18,7 +22,7 @@ use axum::http::{Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use hyper::body::Incoming;
 use hyper::service::{Service as _, service_fn};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -31,15 +35,28 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::activity::Activity;
-use super::guarded::Guarded;
+use super::delivery::{Delivered, Delivery};
+use super::executor::{StreamExecutor, stream_end};
 use super::received::Bodies;
+use super::share::{Max, PerClient, Permit};
 use crate::config::Http;
 use crate::host::Host;
+use crate::server::budget::{Account, Budget, Charge};
+use crate::server::client_id::ClientId;
 
 /// The fields that the head of a request may have. HTTP/1.1 is held to it by hyper, whose default it is.
 const MAX_FIELDS: usize = 100;
 /// Requests of one connection at once, with HTTP/2.
 const MAX_STREAMS: u32 = 100;
+/// The bytes of one stream of HTTP/2 that have been handed over and not been sent, beside the piece that is next.
+const MAX_UNSENT: usize = 64 << 10;
+/// Streams of one connection that the client has reset before they were looked at.
+const MAX_RESETS: usize = 20;
+/// Streams of one connection that the server has reset because of what the client did wrong.
+const MAX_ERROR_RESETS: usize = 256;
+/// The bytes that the system keeps of a connection before they are sent, beyond what it has sent and waits to be acknowledged.
+/// What is more it would only take from a client that does not read, and progress could not be seen.
+const MAX_NOT_SENT: u32 = 256 << 10;
 /// How long the other side of HTTP/2 may take to say that it is alive.
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a connection is given to close that was told to.
@@ -58,6 +75,10 @@ struct Shared {
     host: Arc<Host>,
     app: Router,
     tls: Option<TlsAcceptor>,
+    /// For the answers that wait to be sent.
+    budget: Arc<Budget>,
+    /// How many each client has.
+    clients: PerClient,
     /// Asks all to end after what is in flight.
     shutdown: CancellationToken,
     /// Ends all.
@@ -70,12 +91,35 @@ struct Shared {
 struct Open {
     token: Option<TaskTrackerToken>,
     shared: Arc<Shared>,
+    of_client: Option<Permit>,
+}
+
+/// A charge that travels with a response until it is sent.
+#[derive(Clone)]
+pub(super) struct Charged(Arc<Mutex<Option<Charge>>>);
+
+impl Charged {
+    /// What a response is charged for.
+    pub(super) fn new(charge: Charge) -> Self {
+        Self(Arc::new(Mutex::new(Some(charge))))
+    }
+
+    fn take(&self) -> Option<Charge> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
 }
 
 impl Connections {
-    pub(super) fn new(host: Arc<Host>, app: Router, tls: Option<TlsAcceptor>, shutdown: CancellationToken) -> Self {
-        let (end, closed) = (CancellationToken::new(), Notify::new());
-        Self { shared: Arc::new(Shared { host, app, tls, shutdown, end, closed }), open: TaskTracker::new() }
+    pub(super) fn new(
+        host: Arc<Host>,
+        app: Router,
+        tls: Option<TlsAcceptor>,
+        budget: Arc<Budget>,
+        shutdown: CancellationToken,
+    ) -> Self {
+        let (end, closed, clients) = (CancellationToken::new(), Notify::new(), PerClient::default());
+        let shared = Shared { host, app, tls, budget, clients, shutdown, end, closed };
+        Self { shared: Arc::new(shared), open: TaskTracker::new() }
     }
 
     /// Takes connections until the server is asked to end. Nothing listens then any more.
@@ -87,15 +131,23 @@ impl Connections {
         loop {
             self.room().await;
             match listener.accept().await {
-                Ok((tcp, _)) => self.take(tcp),
+                Ok((tcp, address)) => self.take(tcp, ClientId::from_address(address.ip())),
                 Err(error) => wait_out(&error).await,
             }
         }
     }
 
-    fn take(&self, tcp: TcpStream) {
-        let open = Open { token: Some(self.open.token()), shared: self.shared.clone() };
-        tokio::spawn(async move { open.shared.end.run_until_cancelled(open.shared.serve(tcp)).await });
+    /// Serves a connection, or closes it if its client has as many as it may.
+    fn take(&self, tcp: TcpStream, client: ClientId) {
+        let limits = &self.shared.host.config().http.limits;
+        // That all are taken has been waited for.
+        let max = Max { overall: usize::MAX, ..Max::new(limits.connections.get(), limits.client_share) };
+        let Ok(of_client) = self.shared.clients.acquire(client, max) else {
+            tracing::debug!(%client, "a connection is closed: its client has its share of `http.limits.connections`");
+            return;
+        };
+        let open = Open { token: Some(self.open.token()), shared: self.shared.clone(), of_client: Some(of_client) };
+        tokio::spawn(async move { open.shared.end.run_until_cancelled(open.shared.serve(tcp, client)).await });
     }
 
     /// Waits for all to close, for a while; ends those that do not.
@@ -137,72 +189,99 @@ impl Drop for Open {
     fn drop(&mut self) {
         // Who waits for room counts.
         self.token = None;
+        self.of_client = None;
         self.shared.closed.notify_one();
     }
 }
 
 impl Shared {
-    async fn serve(&self, tcp: TcpStream) {
+    async fn serve(&self, tcp: TcpStream, client: ClientId) {
         // Answers are small and written whole: waiting to fill a packet only delays them.
         if let Err(error) = tcp.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY cannot be set");
         }
-        let Some(tls) = &self.tls else { return self.speak(tcp).await };
+        limit_not_sent(&tcp);
+        let account = self.budget.account(client);
+        let Some(tls) = &self.tls else { return self.speak(tcp, account).await };
         let most = self.host.config().http.limits.receive.duration();
         match self.shutdown.run_until_cancelled(timeout(most, tls.accept(tcp))).await {
-            Some(Ok(Ok(stream))) => self.speak(stream).await,
+            Some(Ok(Ok(stream))) => self.speak(stream, account).await,
             Some(Ok(Err(error))) => tracing::debug!(%error, "TLS is not agreed on"),
             Some(Err(_)) => tracing::debug!("the TLS handshake takes too long"),
             None => {}
         }
     }
 
-    /// Speaks HTTP until the client goes, nothing has been in flight for too long, or the server ends.
-    async fn speak(&self, io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
+    /// Speaks HTTP until the client goes, nothing has been in flight for too long, nothing gets on that is, or the server ends.
+    async fn speak(&self, io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, account: Arc<Account>) {
         let config = self.host.config();
         let activity = Activity::new();
         let app = TowerToHyperService::new(self.app.clone());
-        let requests = activity.clone();
+        let (requests, end) = (activity.clone(), CancellationToken::new());
+        let ended = end.clone();
         let bodies = Bodies::default();
         let service = service_fn(move |mut request: Request<Incoming>| {
-            let busy = requests.begin();
+            let (delivery, end) = (Arc::new(Delivery::new()), end.clone());
+            let busy = requests.begin(delivery.clone());
+            request.extensions_mut().insert(account.clone());
             request.extensions_mut().insert(bodies.clone());
             let answering = (request.headers().len() <= MAX_FIELDS).then(|| app.call(request));
             async move {
-                let response: Response<Body> = match answering {
+                // A stream of HTTP/2 is ended alone. Over HTTP/1.1 there is one answer at a time, which ends with its connection.
+                delivery.ended_by(stream_end().unwrap_or(end));
+                let mut response: Response<Body> = match answering {
                     Some(answering) => answering.await?,
                     None => too_many_fields(),
                 };
-                Ok::<_, Infallible>(response.map(|body| Guarded::body(body, busy)))
+                let charge = response.extensions_mut().remove().and_then(|charged: Charged| charged.take());
+                Ok::<_, Infallible>(response.map(|body| Delivered::new(body, delivery, busy, charge)))
             }
         });
         let builder = builder(&config.http);
-        let mut connection = pin!(builder.serve_connection(TokioIo::new(io), service));
         let limits = &config.http.limits;
-        let served = tokio::select! {
-            served = connection.as_mut() => served,
-            () = activity.quiet(limits.receive.duration(), limits.idle.duration()) => {
-                connection.as_mut().graceful_shutdown();
-                tokio::select! {
-                    served = connection => served,
-                    // A request may have come at the last moment.
-                    () = activity.quiet(MAX_CLOSE, MAX_CLOSE) => return,
+        let speaking = async {
+            let mut connection = pin!(builder.serve_connection(TokioIo::new(io), service));
+            tokio::select! {
+                served = connection.as_mut() => served,
+                () = activity.quiet(limits.receive.duration(), limits.idle.duration()) => {
+                    connection.as_mut().graceful_shutdown();
+                    tokio::select! {
+                        served = connection => served,
+                        // A request may have come at the last moment.
+                        () = activity.quiet(MAX_CLOSE, MAX_CLOSE) => Ok(()),
+                    }
+                }
+                () = self.shutdown.cancelled() => {
+                    connection.as_mut().graceful_shutdown();
+                    connection.await
                 }
             }
-            () = self.shutdown.cancelled() => {
-                connection.as_mut().graceful_shutdown();
-                connection.await
-            }
         };
-        if let Err(error) = served {
-            tracing::debug!(%error, "a connection ended");
+        tokio::select! {
+            served = speaking => {
+                if let Err(error) = served {
+                    tracing::debug!(%error, "a connection ended");
+                }
+            }
+            () = activity.end_stalled(limits.stalled.duration()) => {}
+            () = ended.cancelled() => {}
         }
     }
 }
 
-fn builder(config: &Http) -> Builder<TokioExecutor> {
+/// Bounds what the system keeps of what is not sent, where it can be told to.
+fn limit_not_sent(tcp: &TcpStream) {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = socket2::SockRef::from(tcp).set_tcp_notsent_lowat(MAX_NOT_SENT) {
+        tracing::debug!(%error, "TCP_NOTSENT_LOWAT cannot be set");
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (tcp, MAX_NOT_SENT);
+}
+
+fn builder(config: &Http) -> Builder<StreamExecutor> {
     let head = config.limits.headers.bytes();
-    let mut builder = Builder::new(TokioExecutor::new());
+    let mut builder = Builder::new(StreamExecutor);
     // What comes too slowly is ended by what watches whether anything is in flight.
     builder.http1().max_buf_size(usize::try_from(head).unwrap_or(usize::MAX)).header_read_timeout(None::<Duration>);
     builder
@@ -210,6 +289,9 @@ fn builder(config: &Http) -> Builder<TokioExecutor> {
         .timer(TokioTimer::new())
         .max_header_list_size(u32::try_from(head).unwrap_or(u32::MAX))
         .max_concurrent_streams(MAX_STREAMS)
+        .max_send_buf_size(MAX_UNSENT)
+        .max_pending_accept_reset_streams(MAX_RESETS)
+        .max_local_error_reset_streams(MAX_ERROR_RESETS)
         .keep_alive_interval(config.keep_alive.duration())
         .keep_alive_timeout(PING_TIMEOUT);
     builder

@@ -26,14 +26,16 @@ use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
-use axum::http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use futures::stream::{self, BoxStream, StreamExt as _};
+use futures::stream::{self, BoxStream, Stream, StreamExt as _};
 use rmcp::model::RequestId;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::SESSION;
+use super::connection::Charged;
 use super::guarded::Guarded;
 use super::in_flight::{Claim, InFlight};
 use super::onward::Onward;
@@ -42,19 +44,18 @@ use super::sessions::Use;
 use super::standing::{self, PROTOCOL_VERSION};
 use crate::access::Principal;
 use crate::host::Host;
+use crate::server::budget::{Account, Charge};
 use crate::server::client::Client;
+use crate::server::json::Encoder;
 use crate::server::message::{self, Kind, Message, Refusal, Sent};
 use crate::server::methods;
 use crate::server::params::Malformed;
-use crate::server::requests::{self, Asked};
+use crate::server::requests::{self, Answer, Asked};
 use crate::server::revision::Revision;
 use crate::server::rewritten;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
-
-/// The bytes of an answer that the system is given at once: it takes megabytes in one go, and nobody else's meanwhile.
-const PIECE: usize = 256 << 10;
 
 /// Takes what is posted.
 pub(super) struct Posts {
@@ -96,7 +97,7 @@ impl Posts {
     }
 
     /// Answers a message of that principal, or a batch of them.
-    pub(super) async fn answer(&self, request: Request, who: &Principal) -> Response {
+    pub(super) async fn answer(&self, request: Request, who: &Principal, account: &Arc<Account>) -> Response {
         let (mut parts, body) = request.into_parts();
         let sent = match self.bodies.receive(body, &parts, &self.host.config().http.limits).await {
             // The text is not needed any more.
@@ -105,11 +106,11 @@ impl Posts {
         };
         match sent {
             Ok(Sent::One(message)) => match self.admit(&mut parts, &message, who) {
-                Ok(Admitted::Here(answering)) => answering.respond(&self.host).await,
+                Ok(Admitted::Here(answering)) => answering.respond(&self.host, account).await,
                 Ok(Admitted::Onward(claim)) => self.pass_on(parts, claim, &message).await,
                 Err((status, refusal)) => answer(status, &refusal.into_message()),
             },
-            Ok(Sent::Batch(messages)) => self.batch(parts, messages, who).await,
+            Ok(Sent::Batch(messages)) => self.batch(parts, messages, who, account).await,
             Err(refusal) => answer(StatusCode::BAD_REQUEST, &refusal.into_message()),
         }
     }
@@ -150,9 +151,15 @@ impl Posts {
         }
     }
 
-    async fn batch(&self, parts: Parts, messages: Vec<Result<Message, Refusal>>, who: &Principal) -> Response {
+    async fn batch(
+        &self,
+        parts: Parts,
+        messages: Vec<Result<Message, Refusal>>,
+        who: &Principal,
+        account: &Arc<Account>,
+    ) -> Response {
         let mut refused = Vec::new();
-        let mut streams: Vec<BoxStream<'static, Result<Bytes, axum::Error>>> = Vec::new();
+        let mut streams: Vec<BoxStream<'static, Event>> = Vec::new();
         for message in messages {
             let mut parts = parts.clone();
             let admitted = message.and_then(|message| {
@@ -162,9 +169,11 @@ impl Posts {
             let (message, claim) = match admitted {
                 Ok((message, Admitted::Onward(claim))) => (message, claim),
                 Ok((_, Admitted::Here(answering))) => {
-                    let host = self.host.clone();
-                    let answer = stream::once(async move { answering.answer(&host).await });
-                    streams.push(answer.filter_map(async |json| Some(Ok(event(&json?)))).boxed());
+                    // A task of its own: an answer is charged for when it comes, not when its turn to be sent does.
+                    let (host, account) = (self.host.clone(), account.clone());
+                    let answering = tokio::spawn(async move { answering.answer(&host, &account).await });
+                    let answer = stream::once(AbortOnDropHandle::new(answering));
+                    streams.push(answer.filter_map(async |answer| Some(Event::Answer(answer.ok()??))).boxed());
                     continue;
                 }
                 Err(refusal) => {
@@ -174,7 +183,7 @@ impl Posts {
             };
             let response = self.pass_on(parts, claim, &message).await;
             match response.status() {
-                StatusCode::OK => streams.push(Box::pin(response.into_body().into_data_stream())),
+                StatusCode::OK => streams.push(response.into_body().into_data_stream().map(Event::Ready).boxed()),
                 StatusCode::ACCEPTED => {}
                 // What is wrong is wrong with all of them: there is no such session, or the headers say nonsense.
                 _ => return response,
@@ -186,30 +195,73 @@ impl Posts {
                 false => answer(StatusCode::BAD_REQUEST, &refused),
             };
         }
-        let refused = refused.iter().map(|refusal| Ok::<_, axum::Error>(event(&message::to_json(refusal))));
-        // Every piece of such a stream is one event, so they can be told apart when they are mixed.
-        events(Body::from_stream(stream::iter(refused.collect::<Vec<_>>()).chain(stream::select_all(streams))))
+        let refused = refused.iter().map(|refusal| Event::Refusal(message::to_json(refusal)));
+        // Each is an event, and is sent to its end before the next.
+        let events_of_all = stream::iter(refused.collect::<Vec<_>>()).chain(stream::select_all(streams));
+        events(Body::from_stream(events_of_all.flat_map(Event::pieces)))
     }
+}
+
+/// An event of the answer to a batch.
+enum Event {
+    /// A message that is refused.
+    Refusal(Vec<u8>),
+    /// An answer of ours.
+    Answer(Answer),
+    /// As it comes from rmcp, whose every piece is one event.
+    Ready(Result<Bytes, axum::Error>),
+}
+
+impl Event {
+    fn pieces(self) -> BoxStream<'static, Result<Bytes, axum::Error>> {
+        let (json, charge) = match self {
+            Self::Ready(ready) => return stream::iter([ready]).boxed(),
+            Self::Refusal(json) => (Encoder::of_json(json), None),
+            Self::Answer(Answer { json, charge, .. }) => (json, charge),
+        };
+        pieces(json.between("data: ", "\n\n"), charge).map(Ok).boxed()
+    }
+}
+
+/// A document piece by piece, as they are asked for, and what is dropped with it.
+fn pieces(mut json: Encoder, charge: Option<Charge>) -> impl Stream<Item = Bytes> + Send + 'static {
+    stream::iter(iter::from_fn(move || {
+        let _charge = &charge;
+        json.next_piece().map(Bytes::from)
+    }))
 }
 
 impl Answering {
     /// The answer as a response. A request that is cancelled has none, which is what a stream says that ends.
-    async fn respond(self, host: &Host) -> Response {
+    async fn respond(self, host: &Host, account: &Arc<Account>) -> Response {
         let is_unknown = matches!(self.asked, Ok(Asked::Unknown(_)));
         let is_of_session = self.session.is_some() && self.revision.has_sessions();
-        match self.answer(host).await {
-            Some(json) if is_unknown && is_of_session => events(Body::from(event(&json))),
-            Some(json) if is_unknown => whole(StatusCode::NOT_FOUND, json),
-            Some(json) => whole(StatusCode::OK, json),
-            None => events(Body::empty()),
+        let Some(answer) = self.answer(host, account).await else { return events(Body::empty()) };
+        if is_unknown && is_of_session {
+            return events(Body::from_stream(Event::Answer(answer).pieces()));
         }
+        let Answer { mut json, charge, .. } = answer;
+        let status = if is_unknown { StatusCode::NOT_FOUND } else { StatusCode::OK };
+        let first = json.next_piece().unwrap_or_default();
+        let mut response = match json.is_finished() {
+            true => whole(status, first),
+            false => {
+                let first = stream::iter([Bytes::from(first)]);
+                let body = Body::from_stream(first.chain(pieces(json, None)).map(Ok::<_, Infallible>));
+                (status, [(CONTENT_TYPE, JSON)], body).into_response()
+            }
+        };
+        if let Some(charge) = charge {
+            response.extensions_mut().insert(Charged::new(charge));
+        }
+        response
     }
 
     /// The answer, unless the request is cancelled.
-    async fn answer(self, host: &Host) -> Option<Vec<u8>> {
+    async fn answer(self, host: &Host, account: &Arc<Account>) -> Option<Answer> {
         let Self { id, asked, who, revision, session, claim } = self;
-        let answering = requests::answer(host, &who, id, asked, revision);
-        let (json, missing) = match &claim {
+        let answering = requests::answer(host, &who, account, id, asked, revision);
+        let answer = match &claim {
             Some(claim) => tokio::select! {
                 answer = answering => answer,
                 () = claim.cancelled() => return None,
@@ -217,9 +269,9 @@ impl Answering {
             None => answering.await,
         };
         if let Some(client) = session.as_ref().and_then(Use::client) {
-            client.report(&missing).await;
+            client.report(&answer.missing).await;
         }
-        Some(json)
+        Some(answer)
     }
 }
 
@@ -263,24 +315,13 @@ fn claim(
     claim.transpose()
 }
 
-fn event(json: &[u8]) -> Bytes {
-    [b"data: ", json, b"\n\n"].concat().into()
-}
-
 fn answer(status: StatusCode, message: &impl serde::Serialize) -> Response {
     whole(status, serde_json::to_vec(message).unwrap_or_default())
 }
 
 /// The answer to one message.
 fn whole(status: StatusCode, json: Vec<u8>) -> Response {
-    if json.len() <= PIECE {
-        return (status, [(CONTENT_TYPE, JSON)], json).into_response();
-    }
-    let length = HeaderValue::from(json.len());
-    let mut left = Bytes::from(json);
-    let pieces = iter::from_fn(move || (!left.is_empty()).then(|| left.split_to(left.len().min(PIECE))));
-    let body = Body::from_stream(stream::iter(pieces.map(Ok::<_, Infallible>)));
-    (status, [(CONTENT_TYPE, JSON), (CONTENT_LENGTH, length)], body).into_response()
+    (status, [(CONTENT_TYPE, JSON)], json).into_response()
 }
 
 fn events(body: Body) -> Response {

@@ -10,17 +10,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::extract::Request;
-use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use rmcp::transport::streamable_http_server::session::SessionManager;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use tokio::time::{Instant, sleep};
 
-use super::SESSION;
 use super::guarded::Guarded;
+use super::share::{Exhausted, Max, PerClient, Permit};
+use super::{SESSION, unavailable};
 use crate::host::Host;
+use crate::server::budget::Account;
 use crate::server::client::{Client, Opening};
+use crate::server::client_id::ClientId;
 
 /// The longest that passes until it is looked whether a session is idle: the config may have changed.
 const LOOK: Duration = Duration::from_secs(5);
@@ -33,11 +35,14 @@ pub(super) struct Sessions {
     host: Arc<Host>,
     manager: Arc<LocalSessionManager>,
     all: Mutex<HashMap<String, Life>>,
+    /// How many each client has.
+    clients: PerClient,
 }
 
 /// How a session is.
 struct Life {
     opening: Opening,
+    of_client: Permit,
     /// Requests and streams of it.
     in_flight: usize,
     /// Since when that is as it is.
@@ -51,14 +56,11 @@ pub(super) struct Use {
     opening: Opening,
 }
 
-/// All sessions that there may be are in use.
-struct Full;
-
 impl Sessions {
     pub(super) fn new(host: Arc<Host>) -> Self {
         let mut manager = LocalSessionManager::default();
         manager.session_config.keep_alive = None;
-        Self { host, manager: Arc::new(manager), all: Mutex::default() }
+        Self { host, manager: Arc::new(manager), all: Mutex::default(), clients: PerClient::default() }
     }
 
     /// What rmcp keeps them in.
@@ -91,19 +93,30 @@ impl Sessions {
         }
     }
 
-    /// Begins a session, and names the one that has to make room for it.
-    fn begin(self: &Arc<Self>, id: &str, opening: Opening) -> Result<(Use, Option<String>), Full> {
-        let most = self.host.config().http.limits.sessions.get();
+    /// Begins a session of that client, and names the one that has to make room for it: one of its own, if it has its share.
+    fn begin(
+        self: &Arc<Self>,
+        id: &str,
+        client: ClientId,
+        opening: Opening,
+    ) -> Result<(Use, Option<String>), Exhausted> {
+        let limits = &self.host.config().http.limits;
+        let max = Max::new(limits.sessions.get(), limits.client_share);
         let mut all = self.lock();
-        let mut ended = None;
-        if all.len() >= most {
-            let idle = all.iter().filter(|(_, life)| life.in_flight == 0);
-            ended = Some(idle.min_by_key(|(_, life)| life.since).map(|(id, _)| id.clone()).ok_or(Full)?);
-        }
-        if let Some(ended) = &ended {
-            all.remove(ended);
-        }
-        all.insert(id.to_owned(), Life { opening: opening.clone(), in_flight: 1, since: Instant::now() });
+        let (of_client, ended) = match self.clients.acquire(client, max) {
+            Ok(of_client) => (of_client, None),
+            Err(exhausted) => {
+                let may_end = |life: &Life| {
+                    life.in_flight == 0 && (exhausted == Exhausted::Overall || life.of_client.client() == client)
+                };
+                let idle = all.iter().filter(|(_, life)| may_end(life)).min_by_key(|(_, life)| life.since);
+                let ended = idle.map(|(id, _)| id.clone()).ok_or(exhausted)?;
+                all.remove(&ended);
+                (self.clients.acquire(client, max)?, Some(ended))
+            }
+        };
+        let life = Life { opening: opening.clone(), of_client, in_flight: 1, since: Instant::now() };
+        all.insert(id.to_owned(), life);
         Ok((Use { sessions: self.clone(), id: id.to_owned(), opening }, ended))
     }
 
@@ -123,10 +136,11 @@ impl Sessions {
     ) -> Response {
         let Some(id) = named(request.headers()) else {
             let opening = Opening::default();
+            let client = request.extensions().get().map_or(ClientId::Local, |account: &Arc<Account>| account.client());
             request.extensions_mut().insert(opening.clone());
             let response = answer(request).await;
             return match named(response.headers()) {
-                Some(id) => self.begun(&id, opening, response).await,
+                Some(id) => self.begun(&id, client, opening, response).await,
                 None => response,
             };
         };
@@ -150,8 +164,8 @@ impl Sessions {
         self.manager.has_session(&id.into()).await.unwrap_or(false)
     }
 
-    async fn begun(self: &Arc<Self>, id: &str, opening: Opening, response: Response) -> Response {
-        match self.begin(id, opening) {
+    async fn begun(self: &Arc<Self>, id: &str, client: ClientId, opening: Opening, response: Response) -> Response {
+        match self.begin(id, client, opening) {
             Ok((used, ended)) => {
                 if let Some(ended) = ended {
                     tracing::info!(
@@ -162,10 +176,9 @@ impl Sessions {
                 }
                 response.map(|body| Guarded::body(body, used))
             }
-            Err(Full) => {
+            Err(_exhausted) => {
                 self.end(id).await;
-                let text = "all sessions that there may be are in use\n";
-                (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "1")], text).into_response()
+                unavailable("all sessions that there may be are in use\n")
             }
         }
     }

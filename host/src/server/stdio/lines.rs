@@ -1,11 +1,7 @@
-//! Lines of standard input and output, one message each.
+//! Lines of standard input, one message each.
 
 use std::io;
-use std::sync::Arc;
 
-use rmcp::transport::io::StdioWriter;
-use tokio::io::AsyncWriteExt;
-use tokio::sync::Mutex;
 use tokio_util::bytes::{Buf, BytesMut};
 use tokio_util::codec::Decoder;
 
@@ -89,30 +85,6 @@ impl Decoder for Lines {
 pub(super) fn shrink(buffer: &mut BytesMut) {
     if buffer.capacity() > MAX_KEPT && buffer.len() <= MAX_KEPT {
         *buffer = BytesMut::from(buffer.as_ref());
-    }
-}
-
-/// Standard output, shared by all that write whole lines to it.
-#[derive(Clone)]
-pub(super) struct Output(Arc<Mutex<Option<StdioWriter>>>);
-
-impl Output {
-    pub(super) fn new(writer: StdioWriter) -> Self {
-        Self(Arc::new(Mutex::new(Some(writer))))
-    }
-
-    /// Writes a line, to which a line feed is added.
-    pub(super) async fn write(&self, mut line: Vec<u8>) -> io::Result<()> {
-        line.push(b'\n');
-        let mut writer = self.0.lock().await;
-        let writer = writer.as_mut().ok_or(io::ErrorKind::NotConnected)?;
-        writer.write_all(&line).await?;
-        writer.flush().await
-    }
-
-    /// Closes it, once everything under way is written.
-    pub(super) async fn close(&self) {
-        drop(self.0.lock().await.take());
     }
 }
 

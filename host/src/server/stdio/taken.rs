@@ -1,7 +1,8 @@
 //! The requests that have been taken from a client and not been answered yet.
 //!
 //! Each has a permit of those that bound how many there are. The answers to the requests of a batch are gathered, and go
-//! out as one line when the last of them is there; until then they keep their permits, as they are kept in memory.
+//! out as one line when the last of them is there; until then they keep their permits, as they are kept in memory, and what they
+//! are charged for.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,29 +11,46 @@ use rmcp::model::RequestId;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
+use crate::server::budget::Charge;
+use crate::server::json::Encoder;
+
 /// Names a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct BatchId(u64);
 
 /// A line that is to be written, and what is given back when it is.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Due {
-    pub(super) line: Option<Vec<u8>>,
+    pub(super) line: Option<Encoder>,
     pub(super) permits: Vec<OwnedSemaphorePermit>,
+    pub(super) charges: Vec<Charge>,
 }
 
 impl Due {
     /// A line that answers no request.
     pub(super) fn line(line: Vec<u8>) -> Self {
-        Self { line: Some(line), permits: Vec::new() }
+        Self { line: Some(Encoder::of_json(line)), ..Self::default() }
+    }
+}
+
+/// An answer, and what it is charged for.
+pub(super) struct Charged {
+    pub(super) json: Encoder,
+    pub(super) charge: Option<Charge>,
+}
+
+impl Charged {
+    /// An answer so small that it is charged for nothing.
+    pub(super) fn nothing(json: Vec<u8>) -> Self {
+        Self { json: Encoder::of_json(json), charge: None }
     }
 }
 
 /// Requests without an answer, shared by all that answer them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(super) struct Taken(Arc<Mutex<All>>);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct All {
     requests: HashMap<RequestId, Request>,
     batches: HashMap<BatchId, Batch>,
@@ -47,11 +65,12 @@ struct Request {
 }
 
 /// A batch some of whose answers are not there yet.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Batch {
     open: usize,
-    answers: Vec<Vec<u8>>,
+    answers: Vec<Encoder>,
     permits: Vec<OwnedSemaphorePermit>,
+    charges: Vec<Charge>,
 }
 
 impl Taken {
@@ -81,7 +100,7 @@ impl Taken {
     }
 
     /// What is due when that answer is there: nothing, if the request was cancelled meanwhile.
-    pub(super) fn answered(&self, id: &RequestId, answer: Vec<u8>) -> Due {
+    pub(super) fn answered(&self, id: &RequestId, answer: Charged) -> Due {
         let mut all = self.lock();
         match all.requests.remove(id) {
             Some(Request { permit, batch, .. }) => all.gathered(batch, Some(answer), permit),
@@ -103,7 +122,7 @@ impl Taken {
 
     /// What is due when what was not taken has its answer.
     pub(super) fn refused(&self, batch: Option<BatchId>, answer: Vec<u8>, permit: OwnedSemaphorePermit) -> Due {
-        self.lock().gathered(batch, Some(answer), permit)
+        self.lock().gathered(batch, Some(Charged::nothing(answer)), permit)
     }
 
     fn lock(&self) -> MutexGuard<'_, All> {
@@ -113,19 +132,21 @@ impl Taken {
 
 impl All {
     /// What is due when an answer is there, or when it is known that there will be none.
-    fn gathered(&mut self, batch: Option<BatchId>, answer: Option<Vec<u8>>, permit: OwnedSemaphorePermit) -> Due {
+    fn gathered(&mut self, batch: Option<BatchId>, answer: Option<Charged>, permit: OwnedSemaphorePermit) -> Due {
+        let (json, charge) = answer.map(|Charged { json, charge }| (json, charge)).unzip();
+        let charge = charge.flatten();
         let Some((id, open)) = batch.and_then(|id| self.batches.get_mut(&id).map(|open| (id, open))) else {
-            return Due { line: answer, permits: vec![permit] };
+            return Due { line: json, permits: vec![permit], charges: charge.into_iter().collect() };
         };
         open.open = open.open.saturating_sub(1);
-        open.answers.extend(answer);
+        open.answers.extend(json);
         open.permits.push(permit);
+        open.charges.extend(charge);
         if open.open > 0 {
             return Due::default();
         }
-        let Batch { answers, permits, .. } = self.batches.remove(&id).unwrap_or_default();
-        let line = [b"[".as_slice(), &answers.join(b",".as_slice()), b"]"].concat();
-        Due { line: (!answers.is_empty()).then_some(line), permits }
+        let Batch { answers, permits, charges, .. } = self.batches.remove(&id).unwrap_or_default();
+        Due { line: (!answers.is_empty()).then(|| Encoder::array(answers)), permits, charges }
     }
 }
 
@@ -139,6 +160,10 @@ mod tests {
         RequestId::Number(id)
     }
 
+    fn answer(json: &str) -> Charged {
+        Charged::nothing(json.as_bytes().to_vec())
+    }
+
     #[test]
     fn the_answers_of_a_batch_go_out_with_the_last_of_them() {
         let permits = Arc::new(Semaphore::new(4));
@@ -150,11 +175,11 @@ mod tests {
         taken.take(id(2), permit(), batch);
         taken.take(id(9), permit(), None);
         assert!(taken.refused(batch, b"refused".to_vec(), permit()).line.is_none());
-        assert_eq!(taken.answered(&id(9), b"nine".to_vec()).line.unwrap(), b"nine");
-        assert!(taken.answered(&id(1), b"one".to_vec()).line.is_none());
+        assert_eq!(taken.answered(&id(9), answer("nine")).line.unwrap().into_vec(), b"nine");
+        assert!(taken.answered(&id(1), answer("one")).line.is_none());
         assert_eq!(permits.available_permits(), 1, "what is kept in memory counts");
         let due = taken.cancelled(&id(2));
-        assert_eq!(due.line.unwrap(), b"[refused,one]");
+        assert_eq!(due.line.unwrap().into_vec(), b"[refused,one]");
         drop(due.permits);
         assert_eq!(permits.available_permits(), 4);
     }
@@ -168,7 +193,7 @@ mod tests {
         assert!(taken.has(&id(1)) && !cancelled.is_cancelled());
         let due = taken.cancelled(&id(1));
         assert!(due.line.is_none() && !taken.has(&id(1)) && cancelled.is_cancelled());
-        assert!(taken.answered(&id(1), b"late".to_vec()).line.is_none());
+        assert!(taken.answered(&id(1), answer("late")).line.is_none());
         assert!(taken.cancelled(&id(1)).permits.is_empty());
     }
 }

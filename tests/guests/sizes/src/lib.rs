@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `text/1024` | so many bytes of text, in lines of 64 |
 //! | `blob/1024` | so many bytes, each value in turn |
+//! | `control/1024` | so many bytes of text, each U+0001, which JSON writes as six |
 //!
 //! It lists as many `text/0`, `text/1` and so on as the config key `count` says, none without it, and has the template
 //! `text/{size}`, which is completed to three sizes. It computes as little as it can, so that what is measured is what lies
@@ -47,6 +48,7 @@ impl Provider for Sizes {
         let size: usize = size.parse().ok().filter(|size| *size <= LARGEST).ok_or(Failure::NotFound)?;
         match kind {
             "text" => Ok(vec![Contents::text(text_entry(size), text(size))]),
+            "control" => Ok(vec![Contents::text(Entry::new(path, size.to_string()), "\u{1}".repeat(size))]),
             "blob" => Ok(vec![Contents::blob(Entry::new(path, size.to_string()), blob(size))]),
             _ => Err(Failure::NotFound),
         }
@@ -92,7 +94,7 @@ mod tests {
     #[test]
     fn a_resource_has_the_size_that_its_path_says() {
         for size in [0, 1, 63, 64, 65, 255, 256, 257, 1 << 20] {
-            for kind in ["text", "blob"] {
+            for kind in ["text", "blob", "control"] {
                 let contents = sizes("0").read(&format!("{kind}/{size}")).unwrap();
                 assert_eq!(contents[0].as_bytes().len(), size, "{kind}");
             }

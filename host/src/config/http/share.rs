@@ -1,0 +1,114 @@
+//! A share of something as people write it: `15/16`.
+
+use std::fmt;
+use std::num::NonZeroU16;
+use std::str::FromStr;
+
+use crate::config::error::{Advice, quote};
+use crate::config::reader::{FromNode, Node};
+
+/// Which part of something one client may have: `15/16` unless set. With `1/1` one client may have everything.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ClientShare {
+    part: NonZeroU16,
+    whole: NonZeroU16,
+}
+
+/// Why a text is no share.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ShareError {
+    /// It is not two numbers with a slash between them.
+    #[error("{} is not a share", quote(.0))]
+    NotAShare(String),
+    /// It is more than the whole.
+    #[error("the share {} is more than the whole", quote(.0))]
+    TooLarge(String),
+}
+
+impl ClientShare {
+    /// The share of that number, rounded up: of a small number it is all, so at least 1 of 1.
+    pub fn of(self, number: usize) -> usize {
+        let (part, whole) = (u128::from(self.part.get()), u128::from(self.whole.get()));
+        let number = u128::try_from(number).unwrap_or(u128::MAX);
+        usize::try_from(number.saturating_mul(part).div_ceil(whole)).unwrap_or(usize::MAX)
+    }
+}
+
+impl Default for ClientShare {
+    fn default() -> Self {
+        const PART: NonZeroU16 = NonZeroU16::MIN.saturating_add(14);
+        const WHOLE: NonZeroU16 = NonZeroU16::MIN.saturating_add(15);
+        Self { part: PART, whole: WHOLE }
+    }
+}
+
+impl Advice for ShareError {
+    fn advice(&self, key: &str) -> String {
+        match self {
+            Self::NotAShare(_) => format!("write two whole numbers from 1 to 65535, such as `{key} = \"15/16\"`"),
+            Self::TooLarge(_) => format!("write the smaller number first; for everything write `{key} = \"1/1\"`"),
+        }
+    }
+}
+
+impl FromStr for ClientShare {
+    type Err = ShareError;
+
+    fn from_str(text: &str) -> Result<Self, ShareError> {
+        let numbers = text.split_once('/').and_then(|(part, whole)| {
+            Some((part.trim().parse::<NonZeroU16>().ok()?, whole.trim().parse::<NonZeroU16>().ok()?))
+        });
+        match numbers {
+            Some((part, whole)) if part <= whole => Ok(Self { part, whole }),
+            Some(_) => Err(ShareError::TooLarge(text.to_owned())),
+            None => Err(ShareError::NotAShare(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for ClientShare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.part, self.whole)
+    }
+}
+
+impl fmt::Debug for ClientShare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromNode for ClientShare {
+    const WHAT: &'static str = "a share";
+
+    fn example() -> String {
+        format!("\"{}\"", Self::default())
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        node.parse()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_of_many_leaves_some_and_one_of_few_is_all() {
+        let share = ClientShare::default();
+        assert_eq!(share.to_string(), "15/16");
+        assert_eq!([1, 2, 15, 16, 17, 32, 1024].map(|number| share.of(number)), [1, 2, 15, 15, 16, 30, 960]);
+        assert_eq!(share.of(usize::MAX / 2), usize::MAX / 2 / 16 * 15 + 15);
+    }
+
+    #[test]
+    fn a_share_is_two_numbers_of_which_the_first_is_not_greater() {
+        assert_eq!(" 1 / 2 ".parse::<ClientShare>().unwrap().of(10), 5);
+        assert_eq!("1/1".parse::<ClientShare>().unwrap().of(10), 10);
+        for text in ["", "1", "0/1", "1/0", "-1/2", "1/2/3", "0.5", "50%", "1/65536"] {
+            assert_eq!(text.parse::<ClientShare>(), Err(ShareError::NotAShare(text.to_owned())));
+        }
+        assert_eq!("3/2".parse::<ClientShare>(), Err(ShareError::TooLarge("3/2".to_owned())));
+    }
+}

@@ -1,0 +1,100 @@
+//! How much memory values take, for what is bounded in bytes.
+
+use serde_json::Value;
+
+use super::{Annotations, Body, Completion, Contents, Entry, EntryTemplate, Icon, Meta};
+
+/// What the smallest map with a member takes: the node of a tree, which has room for eleven.
+const NODE: usize = 640;
+/// The members that a node has at least, on average.
+const MEMBERS_OF_NODE: usize = 6;
+
+/// Something whose memory can be estimated.
+pub(crate) trait Footprint {
+    /// About how many bytes it takes, itself included.
+    fn footprint(&self) -> usize;
+}
+
+impl Footprint for Contents {
+    fn footprint(&self) -> usize {
+        let body = match &self.body {
+            Body::Text(text) => text.capacity(),
+            Body::Blob(bytes) => bytes.capacity(),
+        };
+        self.entry.footprint().saturating_add(body)
+    }
+}
+
+impl Footprint for Entry {
+    fn footprint(&self) -> usize {
+        let texts = [&self.title, &self.description, &self.mime_type].into_iter().flatten();
+        let parts = texts.map(String::len).chain([
+            size_of::<Self>(),
+            self.uri.as_str().len(),
+            self.name.len(),
+            annotations(&self.annotations),
+            icons(&self.icons),
+            meta(&self.meta),
+        ]);
+        sum(parts)
+    }
+}
+
+impl Footprint for EntryTemplate {
+    fn footprint(&self) -> usize {
+        let texts = [&self.title, &self.description, &self.mime_type].into_iter().flatten();
+        let parts = texts.map(String::len).chain([
+            size_of::<Self>(),
+            self.uri_template.as_str().len(),
+            self.name.len(),
+            annotations(&self.annotations),
+            icons(&self.icons),
+            meta(&self.meta),
+        ]);
+        sum(parts)
+    }
+}
+
+impl Footprint for Completion {
+    fn footprint(&self) -> usize {
+        sum(self.values.iter().map(|value| value.len().saturating_add(size_of::<String>())))
+    }
+}
+
+impl<T: Footprint> Footprint for [T] {
+    fn footprint(&self) -> usize {
+        sum(self.iter().map(Footprint::footprint))
+    }
+}
+
+fn annotations(annotations: &Annotations) -> usize {
+    let last_modified = annotations.last_modified.as_ref().map_or(0, |timestamp| timestamp.as_str().len());
+    last_modified.saturating_add(annotations.audience.len())
+}
+
+fn icons(icons: &[Icon]) -> usize {
+    sum(icons.iter().map(|icon| {
+        let sizes = icon.sizes.iter().map(|size| size.len().saturating_add(size_of::<String>()));
+        let mime_type = icon.mime_type.as_deref().map_or(0, str::len);
+        sum(sizes.chain([size_of::<Icon>(), icon.src().len(), mime_type]))
+    }))
+}
+
+fn meta(meta: &Meta) -> usize {
+    let nodes = meta.len().div_ceil(MEMBERS_OF_NODE).saturating_mul(NODE);
+    sum(meta.iter().map(|(name, member)| name.len().saturating_add(value(member))).chain([nodes]))
+}
+
+/// What a value takes beside itself.
+fn value(given: &Value) -> usize {
+    match given {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.len(),
+        Value::Array(values) => sum(values.iter().map(|one| size_of::<Value>().saturating_add(value(one)))),
+        Value::Object(members) => meta(members),
+    }
+}
+
+fn sum(parts: impl IntoIterator<Item = usize>) -> usize {
+    parts.into_iter().fold(0, usize::saturating_add)
+}

@@ -1,0 +1,240 @@
+//! A budget for answers that wait to be sent: how many bytes of them there may be on one connection, for one client, and
+//! overall.
+//!
+//! A client that does not read its answers keeps them in memory. What is kept is charged to it: the contents of the answer, as
+//! they came from the provider, and the pieces of JSON that are under way ([`super::json`]). Nothing of it is charged to the plugin
+//! any more.
+//!
+//! Reserve, call, resize. How large an answer will be is not known before the call. So [`EXPECTED`] bytes are reserved first; a
+//! client without room waits for it, and its call is not made before. Then the reservation is resized to what the answer takes. If
+//! there is no room for that, the answer is dropped at once, room for so much is waited for, and the call is made a second time.
+//! Who still waits after a bounded time is refused. So what waits to be sent never exceeds the budget; what exceeds it for a
+//! moment are answers that have just come, of which each plugin can make `limits.concurrency` at once.
+//!
+//! A fast client is not delayed: what it has read is released at once.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use super::client_id::ClientId;
+use super::json::MAX_PIECE;
+
+/// What is reserved for an answer that has not come. Most are smaller.
+pub(super) const EXPECTED: usize = 64 << 10;
+
+/// What an answer takes at least: its task, its buffers.
+const MIN_ANSWER: usize = 2 << 10;
+/// JSON is at most so many times as long as what it escapes.
+const MAX_GROWTH: usize = 6;
+/// The pieces of one answer that are under way at once.
+const PIECES: usize = 2;
+
+/// How many bytes may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limits {
+    /// On one connection.
+    pub(super) connection: usize,
+    /// For one client, over all its connections.
+    pub(super) client: usize,
+    /// Overall.
+    pub(super) overall: usize,
+    /// For how long room is waited for.
+    pub(super) wait: Duration,
+}
+
+/// The budget of a server.
+pub(super) struct Budget {
+    limits: Box<dyn Fn() -> Limits + Send + Sync>,
+    used: Mutex<Used>,
+    released: Notify,
+}
+
+#[derive(Default)]
+struct Used {
+    overall: usize,
+    clients: HashMap<ClientId, usize>,
+}
+
+/// What is charged for one connection.
+pub(super) struct Account {
+    budget: Arc<Budget>,
+    client: ClientId,
+    /// Changed only while the budget is locked.
+    used: Mutex<usize>,
+}
+
+/// Bytes that are charged, until it is dropped.
+pub(super) struct Charge {
+    account: Arc<Account>,
+    bytes: usize,
+}
+
+/// Why bytes cannot be charged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Exceeded {
+    /// There is no room now.
+    Full,
+    /// There is never room for so many.
+    TooLarge,
+}
+
+/// What is charged for an answer whose values take so many bytes: those, and the pieces that are under way.
+pub(super) fn price(footprint: usize) -> usize {
+    let pieces = footprint.saturating_mul(MAX_GROWTH).min(MAX_PIECE.saturating_mul(PIECES));
+    footprint.saturating_add(pieces).saturating_add(MIN_ANSWER)
+}
+
+impl Budget {
+    /// A budget with the limits of the moment, which are looked up whenever something is charged.
+    pub(super) fn new(limits: impl Fn() -> Limits + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self { limits: Box::new(limits), used: Mutex::default(), released: Notify::new() })
+    }
+
+    /// An account for a connection of that client.
+    pub(super) fn account(self: &Arc<Self>, client: ClientId) -> Arc<Account> {
+        Arc::new(Account { budget: self.clone(), client, used: Mutex::new(0) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Used> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Account {
+    /// The client that it is for.
+    pub(super) fn client(&self) -> ClientId {
+        self.client
+    }
+
+    /// Charges bytes as soon as there is room for them, or says why that does not come to be.
+    pub(super) async fn charge(self: &Arc<Self>, bytes: usize) -> Result<Charge, Exceeded> {
+        let mut charge = Charge { account: self.clone(), bytes: 0 };
+        if charge.resize(bytes).is_ok() {
+            return Ok(charge);
+        }
+        let charging = async {
+            loop {
+                let mut released = std::pin::pin!(self.budget.released.notified());
+                // Before it is tried again, or what is released in between would be missed.
+                released.as_mut().enable();
+                match charge.resize(bytes) {
+                    Err(Exceeded::Full) => released.await,
+                    done => return done,
+                }
+            }
+        };
+        timeout((self.budget.limits)().wait, charging).await.unwrap_or(Err(Exceeded::Full))?;
+        Ok(charge)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, usize> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Charge {
+    /// Charges so many bytes instead, if there is room for them.
+    pub(super) fn resize(&mut self, bytes: usize) -> Result<(), Exceeded> {
+        let Account { budget, client, .. } = &*self.account;
+        let limits = (budget.limits)();
+        if bytes > limits.connection.min(limits.client).min(limits.overall) {
+            return Err(Exceeded::TooLarge);
+        }
+        let mut all = budget.lock();
+        let mut own = self.account.lock();
+        let with = |used: usize| used.saturating_sub(self.bytes).saturating_add(bytes);
+        let of_client = all.clients.get(client).copied().unwrap_or_default();
+        let has_room =
+            with(*own) <= limits.connection && with(of_client) <= limits.client && with(all.overall) <= limits.overall;
+        if !has_room && bytes > self.bytes {
+            return Err(Exceeded::Full);
+        }
+        *own = with(*own);
+        all.overall = with(all.overall);
+        match (with(of_client), all.clients.entry(*client)) {
+            (0, Entry::Occupied(entry)) => drop(entry.remove()),
+            (0, Entry::Vacant(_)) => {}
+            (bytes, entry) => *entry.or_default() = bytes,
+        }
+        let is_less = bytes < self.bytes;
+        drop((own, all));
+        self.bytes = bytes;
+        if is_less {
+            self.account.budget.released.notify_waiters();
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        // Nothing is always allowed.
+        let _ = self.resize(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    fn budget() -> Arc<Budget> {
+        Budget::new(|| Limits { connection: 100, client: 150, overall: 200, wait: Duration::from_millis(1) })
+    }
+
+    fn client(last: u8) -> ClientId {
+        ClientId::from_address(Ipv4Addr::new(127, 0, 0, last).into())
+    }
+
+    #[tokio::test]
+    async fn a_connection_a_client_and_all_together_have_limits() {
+        let budget = budget();
+        let [first, second] = [1, 1].map(|last| budget.account(client(last)));
+        let other = budget.account(client(2));
+        let _first = first.charge(100).await.unwrap();
+        assert_eq!(first.charge(1).await.err(), Some(Exceeded::Full), "the connection's");
+        let second_charge = second.charge(50).await.unwrap();
+        assert_eq!(second.charge(1).await.err(), Some(Exceeded::Full), "the client's");
+        let _other = other.charge(50).await.unwrap();
+        assert_eq!(other.charge(1).await.err(), Some(Exceeded::Full), "the server's");
+        assert_eq!(other.charge(101).await.err(), Some(Exceeded::TooLarge));
+        drop(second_charge);
+        assert!(other.charge(50).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn who_waits_goes_on_when_there_is_room() {
+        let budget = Budget::new(|| Limits { connection: 9, client: 9, overall: 9, wait: Duration::from_secs(3600) });
+        let account = budget.account(client(1));
+        let first = account.charge(6).await.unwrap();
+        let mut second = std::pin::pin!(account.charge(6));
+        assert!(futures::poll!(second.as_mut()).is_pending());
+        drop(first);
+        assert_eq!(second.await.unwrap().bytes, 6);
+    }
+
+    #[tokio::test]
+    async fn a_charge_that_cannot_grow_stays_as_it_is() {
+        let account = budget().account(client(1));
+        let mut charge = account.charge(60).await.unwrap();
+        let _other = account.charge(40).await.unwrap();
+        assert_eq!(charge.resize(61), Err(Exceeded::Full));
+        assert_eq!(charge.bytes, 60);
+        charge.resize(10).unwrap();
+        assert!(account.charge(50).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn nothing_is_kept_of_those_who_have_nothing() {
+        let budget = budget();
+        drop(budget.account(client(1)).charge(10).await.unwrap());
+        let used = budget.lock();
+        assert_eq!((used.overall, used.clients.len()), (0, 0));
+    }
+}

@@ -1,0 +1,436 @@
+//! A pull encoder of JSON: a document is written in pieces of at most [`MAX_PIECE`] bytes, each when it is asked for.
+//!
+//! An answer may have megabytes, and JSON escapes up to six-fold. Whoever sends it asks for the next piece when the one before
+//! has gone out, so what an answer holds is its values, which are moved into the encoder, and one piece. Strings and blobs are
+//! dropped as soon as they are written, items of a list one after the other. A piece takes microseconds, so it can be made on
+//! the threads of the transports.
+//!
+//! A document is written by functions that get a [`Writer`]. It writes straight into the piece as long as there is room.
+//! What does not fit is deferred: kept as a [`Step`] in its order, for the pieces to come. Lists are deferred with their iterator,
+//! so at most one item of each nested list is taken apart at a time. A document that fits one piece is one buffer, written once.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Serialize;
+use serde_json::Value;
+
+/// The most bytes of a piece.
+pub const MAX_PIECE: usize = 64 << 10;
+
+/// Room for the small parts between two values: a list is not gone on with when there is less.
+const MARGIN: usize = 64;
+
+/// A JSON document that is written piece by piece.
+pub struct Encoder {
+    /// What is still to be written. The next step is the last.
+    rest: Vec<Step>,
+}
+
+/// Something that is still to be written.
+enum Step {
+    /// As it is.
+    Static(&'static str),
+    /// As it is, from there on.
+    Bytes(Vec<u8>, usize),
+    /// The rest of a string, from there on, and its closing quote.
+    Text(String, usize),
+    /// The rest of a string in base64, from there on, and its closing quote.
+    Base64(Vec<u8>, usize),
+    /// Something that is taken apart when it is its turn.
+    Then(Box<dyn FnOnce(&mut Writer<'_>) + Send>),
+}
+
+/// Writes a document into the piece that is being made.
+pub struct Writer<'a> {
+    piece: &'a mut Vec<u8>,
+    /// What does not fit any more, in order.
+    deferred: &'a mut Vec<Step>,
+}
+
+/// Writes the members of an object.
+pub struct Members<'w, 'a> {
+    writer: &'w mut Writer<'a>,
+    is_first: bool,
+}
+
+impl Encoder {
+    /// A document that is written by that function.
+    pub fn new(write: impl FnOnce(&mut Writer<'_>) + Send + 'static) -> Self {
+        Self { rest: vec![Step::Then(Box::new(write))] }
+    }
+
+    /// A document that is there already.
+    pub fn of_json(json: Vec<u8>) -> Self {
+        Self { rest: vec![Step::Bytes(json, 0)] }
+    }
+
+    /// An array of documents.
+    pub fn array(documents: Vec<Self>) -> Self {
+        let mut rest = vec![Step::Static("]")];
+        for (place, document) in documents.into_iter().enumerate().rev() {
+            rest.extend(document.rest);
+            rest.push(Step::Static(if place == 0 { "[" } else { "," }));
+        }
+        if rest.len() == 1 {
+            rest.push(Step::Static("["));
+        }
+        Self { rest }
+    }
+
+    /// The document between two other texts.
+    #[must_use]
+    pub fn between(mut self, before: &'static str, after: &'static str) -> Self {
+        self.rest.insert(0, Step::Static(after));
+        self.rest.push(Step::Static(before));
+        self
+    }
+
+    /// The document behind something else.
+    #[must_use]
+    pub fn after(mut self, before: Vec<u8>) -> Self {
+        self.rest.push(Step::Bytes(before, 0));
+        self
+    }
+
+    /// Whether everything has been written.
+    pub fn is_finished(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// The next piece, of at least one byte and at most [`MAX_PIECE`]; none at the end.
+    pub fn next_piece(&mut self) -> Option<Vec<u8>> {
+        let (mut piece, mut deferred) = (Vec::new(), Vec::new());
+        while deferred.is_empty()
+            && let Some(step) = self.rest.pop()
+        {
+            Writer { piece: &mut piece, deferred: &mut deferred }.run(step);
+        }
+        self.rest.extend(deferred.into_iter().rev());
+        (!piece.is_empty()).then_some(piece)
+    }
+
+    /// The whole document at once.
+    pub fn into_vec(mut self) -> Vec<u8> {
+        let mut all = self.next_piece().unwrap_or_default();
+        while let Some(piece) = self.next_piece() {
+            all.extend(piece);
+        }
+        all
+    }
+}
+
+impl std::fmt::Debug for Encoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Encoder").field("steps", &self.rest.len()).finish()
+    }
+}
+
+impl Writer<'_> {
+    /// Says that about so many bytes follow, so that the piece need not grow.
+    pub fn reserve(&mut self, bytes: usize) {
+        self.piece.reserve(bytes.min(self.room()));
+    }
+
+    /// An object with the members that the function writes.
+    pub fn object(&mut self, write: impl FnOnce(&mut Members<'_, '_>)) {
+        self.raw("{");
+        let mut members = Members { writer: self, is_first: true };
+        write(&mut members);
+        members.writer.raw("}");
+    }
+
+    /// An array with an element for each item, which the function writes.
+    pub fn array<I>(&mut self, items: I, write: impl Fn(&mut Writer<'_>, I::Item) + Send + 'static)
+    where
+        I: IntoIterator<IntoIter: Send + 'static>,
+    {
+        self.raw("[");
+        self.items(items.into_iter(), write, "]", true);
+    }
+
+    /// A string.
+    pub fn text(&mut self, text: String) {
+        self.raw("\"");
+        self.rest_of_text(text, 0);
+    }
+
+    /// A string that has the bytes in base64.
+    pub fn base64(&mut self, bytes: Vec<u8>) {
+        self.raw("\"");
+        self.rest_of_base64(bytes, 0);
+    }
+
+    /// Any value.
+    pub fn value(&mut self, value: Value) {
+        match value {
+            Value::Null => self.raw("null"),
+            Value::Bool(true) => self.raw("true"),
+            Value::Bool(false) => self.raw("false"),
+            Value::Number(number) => self.bytes(number.to_string().into_bytes(), 0),
+            Value::String(text) => self.text(text),
+            Value::Array(values) => self.array(values, |writer, value| writer.value(value)),
+            Value::Object(members) => {
+                self.raw("{");
+                let write = |writer: &mut Writer<'_>, (name, value): (String, Value)| {
+                    writer.text(name);
+                    writer.raw(":");
+                    writer.value(value);
+                };
+                self.items(members.into_iter(), write, "}", true);
+            }
+        }
+    }
+
+    /// Something small that is written at once.
+    pub fn small(&mut self, value: &impl Serialize) {
+        // Nothing that is written so fails to be.
+        self.bytes(serde_json::to_vec(value).unwrap_or_default(), 0);
+    }
+
+    fn items<T, I, W>(&mut self, mut items: I, write: W, close: &'static str, mut is_first: bool)
+    where
+        I: Iterator<Item = T> + Send + 'static,
+        W: Fn(&mut Writer<'_>, T) + Send + 'static,
+    {
+        while self.is_direct() && self.room() >= MARGIN {
+            let Some(item) = items.next() else { return self.raw(close) };
+            if !std::mem::take(&mut is_first) {
+                self.raw(",");
+            }
+            write(self, item);
+        }
+        self.deferred.push(Step::Then(Box::new(move |writer| writer.items(items, write, close, is_first))));
+    }
+
+    fn run(&mut self, step: Step) {
+        match step {
+            Step::Static(text) => self.raw(text),
+            Step::Bytes(bytes, written) => self.bytes(bytes, written),
+            Step::Text(text, written) => self.rest_of_text(text, written),
+            Step::Base64(bytes, written) => self.rest_of_base64(bytes, written),
+            Step::Then(write) => write(self),
+        }
+    }
+
+    /// Whether nothing has been deferred.
+    fn is_direct(&self) -> bool {
+        self.deferred.is_empty()
+    }
+
+    fn room(&self) -> usize {
+        MAX_PIECE.saturating_sub(self.piece.len())
+    }
+
+    fn raw(&mut self, text: &'static str) {
+        if self.is_direct() && text.len() <= self.room() {
+            self.piece.extend_from_slice(text.as_bytes());
+        } else {
+            self.deferred.push(Step::Static(text));
+        }
+    }
+
+    fn bytes(&mut self, bytes: Vec<u8>, written: usize) {
+        if !self.is_direct() {
+            return self.deferred.push(Step::Bytes(bytes, written));
+        }
+        let rest = bytes.get(written..).unwrap_or_default();
+        let next = rest.get(..self.room()).unwrap_or(rest);
+        self.piece.extend_from_slice(next);
+        let written = written.saturating_add(next.len());
+        if written < bytes.len() {
+            self.deferred.push(Step::Bytes(bytes, written));
+        }
+    }
+
+    fn rest_of_text(&mut self, text: String, written: usize) {
+        if !self.is_direct() {
+            return self.deferred.push(Step::Text(text, written));
+        }
+        let rest = text.as_bytes().get(written..).unwrap_or_default();
+        let written = written.saturating_add(escape_into(self.piece, rest));
+        if written < text.len() {
+            self.deferred.push(Step::Text(text, written));
+        } else {
+            self.raw("\"");
+        }
+    }
+
+    fn rest_of_base64(&mut self, bytes: Vec<u8>, written: usize) {
+        if !self.is_direct() {
+            return self.deferred.push(Step::Base64(bytes, written));
+        }
+        let rest = bytes.get(written..).unwrap_or_default();
+        // Whole groups, but for the last of all.
+        let most = self.room().div_euclid(4).saturating_mul(3);
+        let next = rest.get(..most).unwrap_or(rest);
+        let start = self.piece.len();
+        self.piece.resize(start.saturating_add(next.len().div_ceil(3).saturating_mul(4)), 0);
+        // It has the length that base64 takes.
+        let _ = STANDARD.encode_slice(next, self.piece.get_mut(start..).unwrap_or_default());
+        let written = written.saturating_add(next.len());
+        if written < bytes.len() {
+            self.deferred.push(Step::Base64(bytes, written));
+        } else {
+            self.raw("\"");
+        }
+    }
+}
+
+impl<'a> Members<'_, 'a> {
+    /// The value of the next member: what is written next.
+    pub fn member(&mut self, name: &'static str) -> &mut Writer<'a> {
+        let before = if std::mem::take(&mut self.is_first) { "\"" } else { ",\"" };
+        self.writer.raw(before);
+        self.writer.raw(name);
+        self.writer.raw("\":");
+        self.writer
+    }
+
+    /// A string.
+    pub fn text(&mut self, name: &'static str, text: impl Into<String>) {
+        self.member(name).text(text.into());
+    }
+
+    /// A string, if there is one.
+    pub fn optional_text(&mut self, name: &'static str, text: Option<String>) {
+        if let Some(text) = text {
+            self.text(name, text);
+        }
+    }
+
+    /// Something small that is written at once.
+    pub fn small(&mut self, name: &'static str, value: &impl Serialize) {
+        self.member(name).small(value);
+    }
+}
+
+/// Appends as much of a string to a piece as fits, escaped as `serde_json` does, and says how many bytes that is.
+fn escape_into(piece: &mut Vec<u8>, text: &[u8]) -> usize {
+    let mut rest = text;
+    loop {
+        let room = MAX_PIECE.saturating_sub(piece.len());
+        let (plain, behind) = rest.split_at(plain_prefix(rest.get(..room).unwrap_or(rest)));
+        piece.extend_from_slice(plain);
+        rest = behind;
+        let room = room.saturating_sub(plain.len());
+        match behind.split_first() {
+            Some((byte, behind)) if room >= MAX_ESCAPE => {
+                escape(piece, *byte);
+                rest = behind;
+            }
+            _ => return text.len().saturating_sub(rest.len()),
+        }
+    }
+}
+
+/// The longest escape sequence.
+const MAX_ESCAPE: usize = 6;
+
+/// How many bytes there are in front that stand for themselves.
+fn plain_prefix(text: &[u8]) -> usize {
+    const BLOCK: usize = 32;
+    let is_special = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';
+    // Whole blocks are checked without a branch for each byte, which compilers turn into vector instructions.
+    let is_plain = |block: &[u8]| !block.iter().fold(false, |found, byte| found | is_special(byte));
+    let blocks = text.chunks_exact(BLOCK).take_while(|block| is_plain(block)).count();
+    let checked = blocks.saturating_mul(BLOCK);
+    let rest = text.get(checked..).unwrap_or_default();
+    checked.saturating_add(rest.iter().position(is_special).unwrap_or(rest.len()))
+}
+
+/// Appends the escape sequence of a byte.
+fn escape(piece: &mut Vec<u8>, byte: u8) {
+    const HEX: [char; 16] = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
+    let short = match byte {
+        b'"' => b'"',
+        b'\\' => b'\\',
+        0x08 => b'b',
+        0x09 => b't',
+        0x0a => b'n',
+        0x0c => b'f',
+        0x0d => b'r',
+        other => {
+            let digit = |half: u8| HEX.get(usize::from(half)).map_or(b'0', |digit| *digit as u8);
+            return piece.extend_from_slice(&[b'\\', b'u', b'0', b'0', digit(other >> 4), digit(other & 0xf)]);
+        }
+    };
+    piece.extend_from_slice(&[b'\\', short]);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    /// The whole document, after a check of each of its pieces.
+    fn written(mut encoder: Encoder) -> String {
+        let mut all = Vec::new();
+        while let Some(piece) = encoder.next_piece() {
+            assert!((1..=MAX_PIECE).contains(&piece.len()), "{} bytes", piece.len());
+            all.extend(piece);
+        }
+        assert!(encoder.is_finished());
+        String::from_utf8(all).unwrap()
+    }
+
+    fn value(value: &Value) -> String {
+        let value = value.clone();
+        written(Encoder::new(move |writer| writer.value(value)))
+    }
+
+    #[test]
+    fn a_string_of_any_length_is_written_as_serde_json_writes_it() {
+        for unit in ["a", "\u{1}", "\"\\\n\t\r\u{8}\u{c}", "\u{7f}\u{1f}", "日本語", "a\u{1}\u{1f600}"] {
+            for length in [0, 1, 31, 32, 33, 10_000, 65_530, 65_536, 200_000] {
+                let text = Value::from(unit.repeat(length));
+                assert_eq!(value(&text), text.to_string(), "{length} times {unit:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_blob_of_any_length_is_written_in_base64() {
+        for length in [0, 1, 2, 3, 4, 49_000, 49_149, 49_150, 49_151, 49_152, 49_153, 300_000] {
+            let blob: Vec<u8> = (0..length).map(|place| u8::try_from(place % 251).unwrap()).collect();
+            let expected = format!("\"{}\"", STANDARD.encode(&blob));
+            assert_eq!(written(Encoder::new(move |writer| writer.base64(blob))), expected, "{length}");
+        }
+    }
+
+    #[test]
+    fn lists_in_lists_are_gone_on_with_where_they_were() {
+        let inner: Vec<Value> =
+            (0..20_000).map(|place| json!({ "name": place, "": [[], {}, null, true, 0.5] })).collect();
+        let outer = json!([inner, { "a": inner, "b": "c".repeat(70_000) }, []]);
+        assert_eq!(value(&outer), outer.to_string());
+    }
+
+    #[test]
+    fn documents_can_be_put_together() {
+        let document = |text: &str| Encoder::of_json(text.as_bytes().to_vec());
+        assert_eq!(written(Encoder::array(vec![])), "[]");
+        assert_eq!(written(Encoder::array(vec![document("1")])), "[1]");
+        let long = document(&"1".repeat(100_000));
+        let all = written(Encoder::array(vec![document("{}"), long, document("[]")]).between("data: ", "\n\n"));
+        assert_eq!(all, format!("data: [{{}},{},[]]\n\n", "1".repeat(100_000)));
+    }
+
+    #[test]
+    fn what_has_been_written_is_not_kept() {
+        let mut encoder =
+            Encoder::new(|writer| writer.array(vec![vec![0_u8; 1 << 20]; 3], |writer, blob| writer.base64(blob)));
+        while let Some(_piece) = encoder.next_piece() {
+            assert!(encoder.rest.len() <= 3, "{encoder:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_written_as_serde_json_writes_it(text in "\\PC*|[\\x00-\\x7f]{0,200}", times in 1_usize..2000) {
+            let text = Value::from(text.repeat(times));
+            prop_assert_eq!(value(&text), text.to_string());
+        }
+    }
+}
