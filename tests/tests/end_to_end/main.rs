@@ -21,6 +21,7 @@ mod crooked;
 mod cursors;
 mod directories;
 mod extensions;
+mod extreme_answers;
 mod git;
 mod golden;
 mod health;
