@@ -69,7 +69,8 @@ impl Cache {
             None => None,
         };
         let is_lasting = key.is_some();
-        let dir = PrivateDir::open(dir).map_err(|source| LoadError::Cache { dir: dir.to_owned(), source: Arc::new(source) })?;
+        let dir = PrivateDir::open(dir)
+            .map_err(|source| LoadError::Cache { dir: dir.to_owned(), source: Arc::new(source) })?;
         Ok(Self { dir, key: key.unwrap_or_else(random_secret), is_lasting })
     }
 
@@ -172,7 +173,6 @@ impl Cache {
         let key: String = mac.finalize().into_bytes().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         format!("{}-{:016x}-{key}.cwasm", purpose.digest.digits(), purpose.engine)
     }
-
 }
 
 fn load_key(state: &Path) -> Result<[u8; SECRET_LEN], LoadError> {

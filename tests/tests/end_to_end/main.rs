@@ -23,6 +23,7 @@ mod cursors;
 mod delivery;
 mod directories;
 mod extensions;
+mod extreme_answers;
 mod git;
 mod golden;
 mod guest_log;
