@@ -147,7 +147,8 @@ async fn holds(shapes: &[Shape]) {
         ask(&server, &revision, "resources/list", json!({})).await;
         ask(&server, &revision, "resources/templates/list", json!({})).await;
         for number in 0..shapes.len() {
-            tokio::join!(ask_all(&server, &revision, &format!("bad{number}")), ask_good(&server));
+            let plugin = format!("bad{number}");
+            tokio::join!(ask_all(&server, &revision, &plugin), ask_good(&server));
         }
     }
     let resident = server.most_resident();

@@ -180,10 +180,7 @@ impl Guest for Extreme {
         let it = Self::new();
         let changed = if it.is("changes.changed") { it.texts("changes.changed", "") } else { watched };
         let token = it.text("changes.token", "token");
-        it.failure().map_or(
-            Ok(ChangeSet { token, changed, listing_changed: true, poll_after_ms: Some(0) }),
-            Err,
-        )
+        it.failure().map_or(Ok(ChangeSet { token, changed, listing_changed: true, poll_after_ms: Some(0) }), Err)
     }
 }
 
