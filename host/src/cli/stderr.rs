@@ -279,7 +279,7 @@ mod tests {
         let spinner = stderr.spin("compiling".to_owned());
         drop(spinner);
         let queue = stderr.0.queue();
-        assert_eq!((queue.items.len(), queue.dropped_lines, queue.dropped_bytes), (5, 7, 7 * 300 << 10));
+        assert_eq!((queue.items.len(), queue.dropped_lines, queue.dropped_bytes), (5, 7, 7 * (300 << 10)));
         assert!(queue.bytes <= MAX_QUEUED + 3 * ITEM);
     }
 

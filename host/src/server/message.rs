@@ -275,7 +275,7 @@ fn message(text: &str, on: &[Extension]) -> Result<Message, Refusal> {
     let id = envelope.id.map(request_id);
     let readable = id.clone().and_then(Result::ok);
     let refuse = |reason: &str| Refusal::invalid(readable.clone(), reason);
-    if !envelope.jsonrpc.is_some_and(|version| version.get() == "\"2.0\"") {
+    if envelope.jsonrpc.is_none_or(|version| version.get() != "\"2.0\"") {
         return Err(refuse("expected `\"jsonrpc\": \"2.0\"`"));
     }
     let is_answer = envelope.result.is_some() || envelope.error.is_some();

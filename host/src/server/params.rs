@@ -226,7 +226,7 @@ pub(super) fn read(method: &str, params: Option<&RawValue>, on: &[Extension]) ->
         Ok(members) => members,
         Err(error) => return malformed(Meta::default(), without_position(&error)),
     };
-    let meta = match members.meta.map(|meta| Meta::read(meta)) {
+    let meta = match members.meta.map(Meta::read) {
         None => Meta { is_sound: true, ..Meta::default() },
         Some(Ok(meta)) => meta,
         Some(Err(fault)) => return malformed(Meta::default(), fault),

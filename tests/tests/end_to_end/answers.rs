@@ -47,7 +47,7 @@ async fn a_completion_is_not_expanded_beyond_the_length_of_a_uri() {
     assert!(error.message.contains("more than 64 variables"), "{error:?}");
     let completed = client.complete(&most, ("a", ""), &[]).await.unwrap();
     assert_eq!(completed.values, ["short"], "what leads to no URI is not offered");
-    let known = "y".repeat(1_000_000);
+    let known = "y".repeat(8_000);
     let completed = client.complete("excess://values/good/{a}", ("a", ""), &[("b", &known)]).await.unwrap();
     assert_eq!((completed.values.len(), completed.has_more), (100, Some(true)));
     let completed = client.complete(&most, ("b", ""), &[("a", &known)]).await.unwrap();

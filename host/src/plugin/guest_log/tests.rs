@@ -30,7 +30,7 @@ fn logged(level: LevelFilter, log: impl FnOnce()) -> Vec<String> {
     let subscriber = tracing_subscriber::registry().with(level).with(layer.with_writer(move || writer.clone()));
     tracing::subscriber::with_default(subscriber, log);
     let text = written.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    String::from_utf8(text).unwrap().lines().map(|line| line.trim().to_owned()).collect()
+    String::from_utf8_lossy(&text).lines().map(|line| line.trim().to_owned()).collect()
 }
 
 fn said(line: &str) -> String {

@@ -174,10 +174,8 @@ mod tests {
     }
 
     fn limits() -> HttpServerLimits {
-        let mut limits = HttpServerLimits::default();
-        limits.body = "1MiB".parse().unwrap();
-        limits.bodies = "8MiB".parse().unwrap();
-        limits
+        let (body, bodies) = ("1MiB".parse().unwrap(), "8MiB".parse().unwrap());
+        HttpServerLimits { body, bodies, ..HttpServerLimits::default() }
     }
 
     #[tokio::test]

@@ -293,10 +293,10 @@ mod tests {
     fn walked(root: &Confined, reach: Reach, each: usize) -> (Vec<String>, usize) {
         let (mut all, mut place, mut walks) = (Vec::new(), String::new(), 0);
         loop {
-            walks += 1;
+            walks = usize::saturating_add(walks, 1);
             let began = place.clone();
             let mut walk = Walk::files(root, "", &began, reach).unwrap();
-            let mut on_this = 0;
+            let mut on_this: usize = 0;
             loop {
                 match walk.next_names().unwrap() {
                     Some(_) if on_this == each => break,
@@ -307,7 +307,7 @@ mod tests {
                     }
                     None => return (all, walks),
                 }
-                on_this += 1;
+                on_this = on_this.saturating_add(1);
                 place = walk.place().to_owned();
             }
             assert_ne!(place, began);

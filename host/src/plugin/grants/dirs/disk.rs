@@ -87,7 +87,10 @@ mod tests {
         // Each is given up by whoever waits for it, as a call is at its deadline, and goes on nevertheless.
         for _ in 0..THREADS {
             let ended = ended.clone();
-            let hangs = hanging.run(move || Ok(ended.lock().unwrap().recv().unwrap()));
+            let hangs = hanging.run(move || {
+                ended.lock().unwrap().recv().unwrap();
+                Ok(())
+            });
             assert!(futures::poll!(Box::pin(hangs)).is_pending());
         }
         let mut waits = Box::pin(hanging.run(|| Ok(())));
