@@ -11,6 +11,8 @@ use crate::ways::Request;
 
 /// Resources that there are to list: some pages.
 const COUNT: usize = 1000;
+/// Entries of one page.
+const PAGE: usize = 100;
 
 /// Where the host keeps things: the state goes away with it, compiled components stay.
 pub(crate) struct Kept {
@@ -47,6 +49,7 @@ pub(crate) async fn host(kept: &Kept, instances: Option<Instances>) -> Host {
     let mut config = Config::new().plugin(plugin).expect("there is one plugin");
     config.server.cache = Some(Path::new(env!("CARGO_TARGET_TMPDIR")).join("components"));
     config.server.state = Some(kept.state.path().to_owned());
+    config.server.page_size = PAGE.try_into().expect("it is in range");
     let host = Host::start(config).await.expect("the host starts");
     for plugin in host.plugins() {
         assert!(matches!(plugin.state, State::Loaded), "{plugin:?}");

@@ -161,7 +161,7 @@ async fn least_memory(pack: &Pack, question: &Question) -> Option<usize> {
 
 fn config(pack: &Pack, mebibytes: usize) -> WrittenConfig {
     let plugin = Plugin::git("pack", pack.path()).limit("memory", format!("{mebibytes}MiB"));
-    ConfigFile::new().open().plugin(plugin).write()
+    ConfigFile::new().page_size(100).open().plugin(plugin).write()
 }
 
 async fn host(config: &WrittenConfig) -> (Server, PipeClient) {

@@ -69,7 +69,7 @@ fn config(entries: usize) -> WrittenConfig {
     let entries = i64::try_from(entries).expect("it is small");
     let plugins =
         (0..PLUGINS).map(|one| sizes_at(&format!("p{one}"), &format!("sizes://{one}/")).config("count", entries));
-    plugins.fold(ConfigFile::new().open(), ConfigFile::plugin).write()
+    plugins.fold(ConfigFile::new().page_size(100).open(), ConfigFile::plugin).write()
 }
 
 fn sorted(times: &[Duration]) -> Vec<Duration> {

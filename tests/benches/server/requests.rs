@@ -9,7 +9,7 @@ use rmcp::model::ProtocolVersion;
 
 use crate::http::HttpClient;
 use crate::load::{self, Client, Sample};
-use crate::native::{COMPLETED, COUNT, SIZES, TEMPLATE};
+use crate::native::{COMPLETED, COUNT, PAGE, SIZES, TEMPLATE};
 use crate::options::Options;
 use crate::pipe::PipeClient;
 use crate::process::{Program, Server};
@@ -86,6 +86,7 @@ pub(crate) fn config(sizes: Plugin) -> WrittenConfig {
     let count = i64::try_from(COUNT).expect("it is small");
     // Connections wait while the other servers have their turn.
     ConfigFile::new()
+        .page_size(i64::try_from(PAGE).expect("it is small"))
         .open()
         .http_limit("idle", "1h")
         .http_limit("receive", "10m")
