@@ -71,9 +71,14 @@ pub fn main() -> ExitCode {
     code
 }
 
+/// After how many polls of tasks a thread of a transport looks whether sockets are ready. A poll may encode a piece of an answer,
+/// so tokio's 61 are many.
+const EVENT_INTERVAL: u32 = 11;
+
 /// The threads of the transports, as many as there are processors.
 fn threads() -> io::Result<Runtime> {
-    Builder::new_multi_thread().on_thread_start(take_short_turns).enable_all().build()
+    let mut threads = Builder::new_multi_thread();
+    threads.event_interval(EVENT_INTERVAL).on_thread_start(take_short_turns).enable_all().build()
 }
 
 fn run(command: Command, context: &Context) -> Result<(), Failure> {

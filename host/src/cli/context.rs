@@ -1,6 +1,7 @@
 //! What every command has: the config, a host to ask, and both standard streams.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::arguments::Common;
 use super::colour::When;
@@ -12,6 +13,9 @@ use super::progress;
 use crate::config::Config;
 use crate::host::{Builder, Host};
 use crate::plugin::Progress;
+
+/// How long databases may take to be closed at the end.
+const MAX_CLOSE: Duration = Duration::from_secs(2);
 
 /// What every command has. Nothing of it is read or started before a command asks for it, but for the log.
 pub(super) struct Context {
@@ -41,6 +45,11 @@ impl Context {
     /// Starts a host with the config, for a command that asks it something: all plugins are loaded, or could not be.
     pub(super) async fn host(&self) -> Result<Host, Failure> {
         Ok(self.builder(self.config()?).start().await?)
+    }
+
+    /// Ends a host in order: what its plugins have open is closed.
+    pub(super) async fn close(&self, host: &Host) {
+        host.close(MAX_CLOSE).await;
     }
 
     /// A host with that config, which is about to be started.

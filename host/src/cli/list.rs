@@ -55,10 +55,16 @@ pub(super) struct Args {
 impl Args {
     pub(super) async fn run(self, context: &Context) -> Result<(), Failure> {
         let host = context.host().await?;
+        let listed = self.list(&host, context).await;
+        context.close(&host).await;
+        listed
+    }
+
+    async fn list(&self, host: &Host, context: &Context) -> Result<(), Failure> {
         let mut printer = Printer::new(self.json, context.output());
         let mut cursor = self.cursor.clone();
         loop {
-            let page = self.page(&host, cursor.as_deref()).await?;
+            let page = self.page(host, cursor.as_deref()).await?;
             warn(&context.messages, page.missing());
             let next = page.next_cursor().map(str::to_owned);
             let is_empty = page.is_empty();

@@ -27,11 +27,15 @@ pub(super) enum Format {
 /// Reads a filter: levels, each for everything or, as `TARGET=LEVEL`, for one part.
 ///
 /// The protocol library logs every request, and for errors every client that goes away: unless its level is named, only
-/// what is wrong with itself is logged.
+/// what is wrong with itself is logged. So it is with the engine, of which nothing is logged unless it is named.
 pub(super) fn filter(text: &str) -> Result<Targets, String> {
     let mut targets = Targets::new();
     if !text.contains("rmcp") {
         targets = targets.with_target("rmcp", LevelFilter::ERROR).with_target("rmcp::service", LevelFilter::OFF);
+    }
+    if !text.contains("wasmtime") {
+        // What the engine warns of is what guests do, as often as they like: its faults are logged by the plugin's name.
+        targets = targets.with_target("wasmtime", LevelFilter::OFF);
     }
     text.split(',').try_fold(targets, |targets, part| {
         Ok(match part.split_once('=') {

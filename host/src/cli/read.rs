@@ -59,13 +59,19 @@ pub(super) struct Args {
 impl Args {
     pub(super) async fn run(self, context: &Context) -> Result<(), Failure> {
         let host = context.host().await?;
+        let read = self.read(&host, context).await;
+        context.close(&host).await;
+        read
+    }
+
+    async fn read(self, host: &Host, context: &Context) -> Result<(), Failure> {
         let contents = host.read(&self.asker.principal, &self.uri).await?;
         let mut output = context.output();
         if self.json {
             print_json(contents, &mut output)?;
             return Ok(output.flush()?);
         }
-        let asked = normal(&host, &self.uri);
+        let asked = normal(host, &self.uri);
         let destination = if self.output.is_some() { Destination::Pipe } else { output.destination() };
         match (Plan::of(&contents, &asked, destination)?, self.output) {
             (Plan::Raw(one), Some(file)) => {

@@ -20,8 +20,6 @@ use crate::config::{Config, HttpAddress, HttpAddressError};
 use crate::host::{Host, State};
 use crate::server;
 
-/// How long databases may take to be closed at the end.
-const MAX_CLOSE: Duration = Duration::from_secs(2);
 /// For how long the start waits for plugins that are still being loaded. Then the others are served without them.
 const START_GRACE: Duration = Duration::from_secs(2);
 
@@ -56,8 +54,9 @@ pub(super) struct Args {
 impl Args {
     pub(super) async fn run(self, context: &Context) -> Result<(), Failure> {
         context.messages.writer().become_lossy();
-        let config = self.adapt(context.config()?);
+        // First of all: whoever reloads right after the start does not end the server.
         let hangup = if self.no_reload { None } else { Some(Hangup::new().context("cannot listen to signals")?) };
+        let config = self.adapt(context.config()?);
         let shutdown = signals::shutdown(&context.messages).context("cannot listen to signals")?;
         // Before anything is compiled: an address that is taken is told at once.
         let listener = match config.server.http {
@@ -90,7 +89,7 @@ impl Args {
             server::serve_stdio(host.clone(), shutdown).await?;
         }
         drop((reloading, settling));
-        host.close(MAX_CLOSE).await;
+        context.close(&host).await;
         Ok(())
     }
 

@@ -2,12 +2,14 @@
 
 use anyhow::Context as _;
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 use super::arguments::Asker;
 use super::context::Context;
 use super::failure::Failure;
 use super::output::Output;
 use super::{escape, signals};
+use crate::host::Host;
 use crate::watch::Update;
 
 const EXAMPLES: &str = "\
@@ -43,6 +45,12 @@ impl Args {
         context.messages.writer().become_lossy();
         let shutdown = signals::shutdown(&context.messages).context("cannot listen to signals")?;
         let host = context.host().await?;
+        let watched = self.watch(&host, &shutdown, context).await;
+        context.close(&host).await;
+        watched
+    }
+
+    async fn watch(&self, host: &Host, shutdown: &CancellationToken, context: &Context) -> Result<(), Failure> {
         let subscriber = host.subscriber(&self.asker.principal);
         for uri in &self.uris {
             host.subscribe(&subscriber, uri).await?;

@@ -36,6 +36,8 @@ const KEY_FILE: &str = "compiled.key";
 const DOMAIN: &[u8] = b"mcp-host compiled component 1";
 /// Bytes of an authentication code, at the end of a file.
 const TAG_LEN: u64 = 32;
+/// The largest file that is looked at, in bytes: more than the compiler may write.
+const MAX_FILE: u64 = 4 << 30;
 /// How much of a file is in memory while it is checked.
 const CHUNK: usize = 64 << 10;
 
@@ -113,7 +115,12 @@ impl Cache {
         let Ok(component) = deserialize(engine, file.as_file()) else { return Ok(None) };
         if self.is_lasting {
             let path = self.dir.path().join(self.name(purpose));
-            file.persist(path).map_err(|error| error.error)?;
+            if let Err(error) = file.persist(&path) {
+                tracing::warn!(
+                    file = %path.display(), error = %error.error,
+                    "a compiled component cannot be stored, and is compiled anew at the next start: see what is in its place"
+                );
+            }
         }
         Ok(Some(component))
     }
@@ -135,7 +142,11 @@ impl Cache {
         purpose: Purpose<'_>,
     ) -> Result<Component, PrivateError> {
         let invalid = |message| io::Error::new(io::ErrorKind::InvalidData, message);
-        let length = file.metadata()?.len().checked_sub(TAG_LEN).ok_or_else(|| invalid("it is cut off"))?;
+        let length = file.metadata()?.len();
+        if length > MAX_FILE {
+            return Err(invalid("it is larger than compiled code can be").into());
+        }
+        let length = length.checked_sub(TAG_LEN).ok_or_else(|| invalid("it is cut off"))?;
         let mac = self.mac(&mut file, length, purpose)?;
         let mut tag = Vec::new();
         (&file).take(TAG_LEN).read_to_end(&mut tag)?;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::time::timeout;
-use wasmtime::Store;
 use wasmtime::component::ResourceTableError;
+use wasmtime::{Store, Trap};
 
 use super::Plugin;
 use super::admission::{Admission, Place, Turn};
@@ -18,6 +18,7 @@ use super::bindings::contract::Guest;
 use super::convert::{AnswerRules, Checker};
 use super::cpu::{CpuClock, OutOfCpu};
 use super::engine::Engine;
+use super::excerpt;
 use super::fault::Fault;
 use super::health::{Change, Leave, PATIENCE, Sign};
 use super::instance::{Instance, Running};
@@ -30,6 +31,9 @@ use super::state::State;
 use super::threads::Lane;
 use super::work::Work;
 use crate::config::Limits;
+
+/// Bytes of what the engine says of a trap that are kept.
+const MAX_TRAP_MESSAGE: usize = 2048;
 
 /// All that a call needs, shared by the calls of one plugin.
 pub(super) struct Caller {
@@ -242,17 +246,21 @@ impl Caller {
         if matches!(error.downcast_ref(), Some(ResourceTableError::Full)) {
             return Fault::Handles(self.limits.handles.get());
         }
-        let message = format!("{error:#}");
-        // wasmtime has no types for these errors.
-        if message.contains("fuel allocated for hostcalls has been exhausted") {
+        let trap = || Fault::Trap(excerpt::cut(format!("{error:#}"), MAX_TRAP_MESSAGE).escape_debug().to_string());
+        if error.downcast_ref::<Trap>().is_some() {
+            return trap();
+        }
+        // wasmtime has no types for these errors. What is around the cause may be the guest's.
+        let cause = error.root_cause().to_string();
+        if cause.contains("fuel allocated for hostcalls has been exhausted") {
             return Fault::Reply(self.limits.reply.bytes());
         }
-        if message.contains("store handle limit exceeded") {
+        if cause.contains("store handle limit exceeded") {
             return Fault::Handles(self.limits.handles.get());
         }
-        if message.contains("requested len") {
+        if cause.contains("requested len") {
             return Fault::Random(self.limits.random.bytes());
         }
-        Fault::Trap(message)
+        trap()
     }
 }

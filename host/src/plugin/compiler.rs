@@ -161,7 +161,7 @@ impl Compiler {
                 });
                 return compiled.await.map_err(|error| start(error.to_string()))?;
             }
-            Self::ThisProgram => std::env::current_exe().map_err(|error| start(error.to_string()))?,
+            Self::ThisProgram => this_program().map_err(|error| start(error.to_string()))?,
             Self::Program(program) => program.clone(),
         };
         if std::env::var_os(CHILD_VARIABLE).is_some() {
@@ -173,6 +173,12 @@ impl Compiler {
         }
         run_child(program, component, &Order::new(digest, limits), into, limits).await
     }
+}
+
+/// The file of this very program, also when another one has taken its name since.
+fn this_program() -> io::Result<PathBuf> {
+    let own = PathBuf::from("/proc/self/exe");
+    if own.exists() { Ok(own) } else { std::env::current_exe() }
 }
 
 async fn run_child(

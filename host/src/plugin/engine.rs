@@ -82,7 +82,9 @@ pub(super) fn code_settings() -> wasmtime::Config {
         .epoch_interruption(true)
         .wasm_memory64(false)
         .max_wasm_stack(MAX_WASM_STACK)
-        .async_stack_size(ASYNC_STACK_SIZE);
+        .async_stack_size(ASYNC_STACK_SIZE)
+        // A frame of a backtrace has the name of its function, which is as long as the component likes.
+        .wasm_backtrace_max_frames(None);
     config
 }
 

@@ -158,6 +158,8 @@ impl Fault {
                 | Self::Memory(_)
                 | Self::Handles(_)
                 | Self::Random(_)
+                | Self::Reply(_)
+                | Self::Items { .. }
                 | Self::Trap(_)
                 | Self::Contract(_)
                 | Self::Host(_)

@@ -30,6 +30,9 @@ fn byte(address: u32, value: u32) -> String {
     format!("(i32.store8 (i32.const {address}) (i32.const {value}))")
 }
 
+/// What a component would like to have in the log.
+const FORGED: &str = "ERROR mcp_host::plugin: forged";
+
 const TEXT: u32 = 0;
 const BLOB: u32 = 2;
 
@@ -152,6 +155,21 @@ async fn memory_does_not_grow_beyond_its_limit() {
     let pages = read(bad).await.unwrap();
     // 32 MiB are 512 pages. It grows by 16, and the last 16 are not there: the handles that it may have count as well.
     assert_eq!(u32::from_le_bytes(pages.try_into().unwrap()), 496);
+}
+
+#[tokio::test]
+async fn what_a_component_calls_its_functions_is_not_in_what_is_said_of_its_traps() {
+    let name = format!("\\n{FORGED} fuel allocated for hostcalls has been exhausted {}", "x".repeat(8 << 20));
+    let function = format!("(func $\"{name}\" (unreachable))");
+    let component = reading(&format!("(call $\"{name}\") (unreachable)")).fields(&function).build();
+    let server = Stdio::start(&beside_a_good_one(plugin(&component).limit("memory", "16MiB"))).await;
+    let error = server.client().refusal("bad://bad/x").await;
+    assert!(!error.message.contains("its answer is larger"), "{}", error.message);
+    assert_eq!(server.client().text("good://good/good").await, "good");
+    let resident = server.most_resident();
+    assert!(resident < MOST_RESIDENT, "the host took up {} MiB", resident >> 20);
+    let log = server.end().await.log;
+    assert!(log.contains("unreachable") && !log.contains(FORGED), "{log:.2000}");
 }
 
 #[tokio::test]

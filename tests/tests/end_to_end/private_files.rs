@@ -112,12 +112,78 @@ async fn a_database_that_was_emptied_is_an_error_and_not_begun_anew() {
     assert_eq!(fs::read(database(&config)).unwrap(), b"");
 }
 
+async fn check(config: &WrittenConfig) -> Output {
+    run(["check".as_ref(), "--config".as_ref(), config.path().as_os_str()]).await
+}
+
+/// `check` fails, and says of what with these words.
+async fn check_fails(config: &WrittenConfig, expected: &[&str]) {
+    let output = check(config).await;
+    let said = format!("{}{}", output.text(), output.stderr);
+    assert_eq!(output.code(), 1, "{said}");
+    for part in expected {
+        assert!(said.contains(part), "`{part}` in {said}");
+    }
+}
+
+#[tokio::test]
+async fn check_fails_for_a_database_that_cannot_be_used_and_makes_none() {
+    let config = keep();
+    check(&config).await.success();
+    assert!(!database(&config).parent().unwrap().exists(), "there was none, and is none");
+    let server = Stdio::start(&config).await;
+    assert_eq!(server.client().text("keep://a/set/pages/key?value=kept").await, "done");
+    server.end().await;
+    check(&config).await.success();
+    let file = database(&config);
+    let sound = fs::read(&file).unwrap();
+    for (bytes, reason) in [(&b""[..], "it is empty"), (&[b'x'; 5000], "not a database")] {
+        fs::write(&file, bytes).unwrap();
+        check_fails(&config, &["fails", "its key-value store cannot be used", "a.sqlite3", reason]).await;
+        assert_eq!(fs::read(&file).unwrap(), bytes, "nothing is written");
+    }
+    fs::write(&file, &sound).unwrap();
+    for (path, mode, own) in [(file.clone(), 0o666, 0o600), (file.parent().unwrap().to_owned(), 0o777, 0o700)] {
+        chmod(&path, mode);
+        check_fails(&config, &["fails", "chmod go-w"]).await;
+        chmod(&path, own);
+    }
+    check(&config).await.success();
+    fs::remove_file(&file).unwrap();
+    mknodat(CWD, &file, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    check_fails(&config, &["fails", "a FIFO"]).await;
+}
+
+#[tokio::test]
+async fn check_fails_for_a_key_for_cursors_that_cannot_be_used_and_makes_none() {
+    let config = keep();
+    check(&config).await.success();
+    let key = state(&config).join("cursor.key");
+    assert!(!key.exists());
+    fs::write(&key, b"short").unwrap();
+    chmod(&key, 0o600);
+    check_fails(&config, &["cursor.key", "expected a file of 32 bytes"]).await;
+    fs::write(&key, [7; 32]).unwrap();
+    check(&config).await.success();
+    chmod(&key, 0o666);
+    check_fails(&config, &["cursor.key", "mode 0666"]).await;
+}
+
 #[tokio::test]
 async fn a_server_that_ends_in_order_leaves_no_write_ahead_log() {
     let config = keep();
     let server = Stdio::start(&config).await;
     assert_eq!(server.client().text("keep://a/set/pages/key?value=kept").await, "done");
     server.end().await;
+    let left: Vec<_> = fs::read_dir(database(&config).parent().unwrap()).unwrap().collect();
+    assert_eq!(left.len(), 1, "the database alone: {left:?}");
+}
+
+#[tokio::test]
+async fn a_command_that_ends_leaves_no_write_ahead_log() {
+    let config = keep();
+    let uri = "keep://a/set/pages/key?value=kept";
+    run(["read".as_ref(), uri.as_ref(), "--config".as_ref(), config.path().as_os_str()]).await.success();
     let left: Vec<_> = fs::read_dir(database(&config).parent().unwrap()).unwrap().collect();
     assert_eq!(left.len(), 1, "the database alone: {left:?}");
 }

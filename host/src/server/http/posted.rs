@@ -21,7 +21,6 @@
 //! revision there has none.
 
 use std::convert::Infallible;
-use std::iter;
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
@@ -223,12 +222,16 @@ impl Event {
     }
 }
 
-/// A document piece by piece, as they are asked for, and what is dropped with it.
-fn pieces(mut json: Encoder, charge: Option<Charge>) -> impl Stream<Item = Bytes> + Send + 'static {
-    stream::iter(iter::from_fn(move || {
-        let _charge = &charge;
-        json.next_piece().map(Bytes::from)
-    }))
+/// A document piece by piece, as they are asked for, and what is dropped with it. Between two pieces the thread is yielded, so that
+/// a client that reads as fast as they are made keeps no other from its answer.
+fn pieces(json: Encoder, charge: Option<Charge>) -> impl Stream<Item = Bytes> + Send + 'static {
+    stream::unfold((json, charge, false), async |(mut json, charge, is_begun)| {
+        if is_begun {
+            tokio::task::yield_now().await;
+        }
+        let piece = json.next_piece()?;
+        Some((Bytes::from(piece), (json, charge, true)))
+    })
 }
 
 impl Answering {
