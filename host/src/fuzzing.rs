@@ -63,6 +63,9 @@ pub fn cursor(data: &[u8]) {
     catalog::fuzzing::cursor(&text);
 }
 
+/// What an answer of [`reply`], and what is made of it, may take of the host's memory, in bytes: `limits.memory` of its plugin.
+pub const REPLY_MEMORY: u64 = plugin::fuzzing::MEMORY;
+
 /// What comes back from a guest: an answer that is made up of the bytes.
 pub fn reply(data: &[u8]) {
     plugin::fuzzing::reply(data);

@@ -109,8 +109,16 @@ impl FromNode for Tls {
             match Self::of(certificates?.0, key?.0) {
                 Ok(tls) => Some(tls),
                 Err(error) => {
-                    let help = "write the paths of a certificate and of the key that it was made for; the server's own \
-                                certificate stands first in its file";
+                    let help = match error {
+                        TlsError::Key(_) => {
+                            "make a key of another kind, and a certificate for it: RSA of 2048 bits or more, ECDSA on P-256 \
+                             or P-384, or Ed25519, such as `openssl ecparam -name prime256v1 -genkey -noout` makes"
+                        }
+                        _ => {
+                            "write the paths of a certificate and of the key that it was made for; the server's own \
+                             certificate stands first in its file"
+                        }
+                    };
                     table.problem(error.to_string(), help);
                     None
                 }

@@ -15,7 +15,7 @@ use crate::resource::{Annotations, Icon, Meta, Timestamp};
 /// What the checker lets through of one answer.
 const ITEMS: usize = 30;
 /// What an answer may take of the host's memory, in bytes.
-const MEMORY: u64 = 1 << 20;
+pub(crate) const MEMORY: u64 = 1 << 20;
 
 /// Any answer of a provider: it is refused as a whole, or nothing in what is left of it is against a rule.
 pub(crate) fn reply(data: &[u8]) {
