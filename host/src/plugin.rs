@@ -89,6 +89,7 @@ pub use self::inspect::{Info, Inspection};
 pub use self::missing::Missing;
 pub use self::needs::{Capability, Need, Needs, Standing};
 pub use self::progress::Progress;
+pub(crate) use self::throttle::Throttle;
 
 /// The engine, and what loads plugins for it.
 pub struct Plugins {
@@ -397,6 +398,11 @@ impl Plugin {
     /// checkpointed by that. A later call opens it again.
     pub(crate) async fn close(&self) {
         self.caller.sandbox.close().await;
+    }
+
+    /// Why the database of its key-value buckets cannot be used, if there is one and it cannot. Makes none.
+    pub(crate) async fn check_stores(&self) -> Result<(), String> {
+        self.caller.sandbox.check_stores().await
     }
 
     /// The directories of the machine that it was granted.

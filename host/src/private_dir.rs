@@ -133,6 +133,14 @@ impl PrivateDir {
         }
     }
 
+    /// Whether the secret of that name can be loaded, if there is one.
+    pub(crate) fn check_secret(&self, name: &str) -> Result<(), PrivateError> {
+        match self.load_secret(name) {
+            Err(PrivateError::Io(error)) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            loaded => loaded.map(drop),
+        }
+    }
+
     fn load_secret(&self, name: &str) -> Result<[u8; SECRET_LEN], PrivateError> {
         let file = self.open_checked(name, NOT_ACCESSIBLE, PrivateError::Secret)?;
         let mut bytes = Vec::with_capacity(SECRET_LEN);

@@ -40,6 +40,12 @@ impl CursorKey {
         secret.map(Self).map_err(|source| KeyError { file: state.join(FILE), source })
     }
 
+    /// Whether the key that is kept in that state directory can be used, if there is one. Makes none. It blocks.
+    pub(crate) fn check(state: &Path) -> Result<(), KeyError> {
+        let checked = PrivateDir::open(state).and_then(|state| state.check_secret(FILE));
+        checked.map_err(|source| KeyError { file: state.join(FILE), source })
+    }
+
     pub(super) fn bytes(&self) -> &[u8; 32] {
         &self.0
     }

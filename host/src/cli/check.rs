@@ -1,8 +1,8 @@
 //! `check`: would the config serve all that it names?
 //!
 //! Every plugin is loaded as `serve` would, and then tried: its component is read, compiled if need be, linked, asked to
-//! describe itself and for the first page of its listing, with the plugin's grants and limits. Nothing is served, and nothing
-//! is written but compiled components and what a provider itself writes to a bucket.
+//! describe itself and for the first page of its listing, with the plugin's grants and limits. What is kept for it and for the
+//! host (the databases of buckets, the key for cursors) is opened where it exists. Nothing is served, and nothing is written but compiled components and what a provider itself writes to a bucket.
 
 mod report;
 
@@ -15,6 +15,7 @@ use super::needs;
 use super::output::Output;
 use super::provider::release;
 use super::table::{Cell, Table};
+use crate::catalog::CursorKey;
 use crate::config::{self, Config};
 use crate::host::{Dirs, StartError};
 use crate::plugin::{Compiler, Fault, LoadError, Plugin, Plugins};
@@ -45,6 +46,9 @@ impl Args {
         let config = context.config()?;
         let dirs = Dirs::of(&config.server);
         let state = dirs.state_for(&config)?;
+        if config.server.cursor_key.is_none() {
+            CursorKey::check(&dirs.state()?).map_err(StartError::from)?;
+        }
         let limits = config.server.compile.clone();
         let plugins = Plugins::start(Compiler::default(), limits, &dirs.cache()?, state, context.progress())
             .map_err(StartError::from)?;
@@ -80,6 +84,8 @@ struct Tried<'a> {
 enum State {
     /// It is not loaded.
     NotLoaded(LoadError),
+    /// It is loaded, and what it has kept cannot be used.
+    NoStore(Box<Plugin>, String),
     /// It is loaded, and its listing fails.
     Fails(Box<Plugin>, Fault),
     /// It works: so many are on its first page.
@@ -91,18 +97,26 @@ impl<'a> Tried<'a> {
         let page = u32::try_from(config.server.page_size.get()).unwrap_or(u32::MAX);
         let state = match plugins.load(plugin).await {
             Err(error) => State::NotLoaded(error),
-            Ok(loaded) => match loaded.list(None, None, page, |_| false).await {
-                Err(fault) => State::Fails(Box::new(loaded), fault),
-                Ok(page) => State::Works(Box::new(loaded), page.size),
-            },
+            Ok(loaded) => Self::try_out(loaded, page).await,
         };
         Self { plugin, state }
+    }
+
+    async fn try_out(loaded: Plugin, page: u32) -> State {
+        // First what lasts: a provider may go without it, or tell less of what is wrong.
+        if let Err(reason) = loaded.check_stores().await {
+            return State::NoStore(Box::new(loaded), reason);
+        }
+        match loaded.list(None, None, page, |_| false).await {
+            Err(fault) => State::Fails(Box::new(loaded), fault),
+            Ok(page) => State::Works(Box::new(loaded), page.size),
+        }
     }
 
     fn loaded(&self) -> Option<&Plugin> {
         match &self.state {
             State::NotLoaded(_) => None,
-            State::Fails(loaded, _) | State::Works(loaded, _) => Some(loaded),
+            State::NoStore(loaded, _) | State::Fails(loaded, _) | State::Works(loaded, _) => Some(loaded),
         }
     }
 
@@ -110,6 +124,7 @@ impl<'a> Tried<'a> {
     fn error(&self) -> Option<String> {
         match &self.state {
             State::NotLoaded(error) => Some(error.to_string()),
+            State::NoStore(_, reason) => Some(format!("its key-value store cannot be used: {reason}")),
             State::Fails(_, fault) => Some(format!("its listing fails: {fault}")),
             State::Works(..) => None,
         }
@@ -124,7 +139,7 @@ impl<'a> Tried<'a> {
         let provider = self.loaded().map(|loaded| release(loaded.info()));
         let state = match &self.state {
             State::NotLoaded(_) => Cell::bad("not loaded"),
-            State::Fails(..) => Cell::bad("fails"),
+            State::NoStore(..) | State::Fails(..) => Cell::bad("fails"),
             State::Works(loaded, _) => works(loaded.faults().into_values().sum()),
         };
         [

@@ -75,6 +75,11 @@ impl Sandbox {
         self.keyvalue.close().await;
     }
 
+    /// Why what the plugin keeps cannot be used, if it cannot.
+    pub(super) async fn check_stores(&self) -> Result<(), String> {
+        self.keyvalue.check().await
+    }
+
     /// The directories of the machine that are granted.
     pub(super) fn directories(&self) -> impl Iterator<Item = &Path> {
         self.dirs.hosts()

@@ -16,8 +16,8 @@
 //!   after it. Heavy threads have a lower priority, so the operating system has a light call run at once, not at the next tick;
 //!   and there are twice as many of them as processors, so that a plugin that is heavy for good reason finds one beside a plugin
 //!   that spins.
-//! - The host's own calls ([`Turn::Host`]: `changes`, `describe`, the probe of the circuit breaker) have a runtime of their own: half
-//!   as many threads as processors, a queue, and threads for blocking work. Clients, however many and however fast, are not in these
+//! - The host's own calls ([`Turn::Host`]: `changes`, `describe`, the probe of the circuit breaker) have a runtime of their own: as
+//!   many threads as processors, a queue, and threads for blocking work. Clients, however many and however fast, are not in these
 //!   queues, and the system wakes these threads up before those that compute (short time slices). These calls never wait for a turn of
 //!   the lane. What those of one plugin may compute there is bounded by a leaky bucket (one part in [`HOST_SHARE`] of a processor,
 //!   [`HOST_BURST`] at once). Beyond that they go on in a second such runtime, whose threads have a slightly lower priority: plugins

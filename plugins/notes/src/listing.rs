@@ -1,20 +1,26 @@
 //! Pages of files and folders.
 //!
 //! A page begins behind the name that its cursor is. It ends when it is full, and before that when it has cost its share:
-//! [`MAX_PARSED`] bytes of front matter, or [`MAX_BYTES`] of entries, or as many names as a [walk](crate::folder) goes
-//! through. What comes then is on the next page, so no note, however much it says of itself, keeps others from being
-//! listed. A page that ends early may be empty and lead on all the same.
+//! [`MAX_PARSED`] bytes of front matter, [`MAX_BYTES`] or [`MAX_VALUES`] values of entries, or as many names as a
+//! [walk](crate::folder) goes through. It goes through one name at least, whatever that costs. What comes then is on the next
+//! page, so no note, however much it says of itself, keeps others from being listed. A page that ends early may be empty and
+//! lead on all the same.
 
 use crate::folder::{Item, Walk};
 use crate::front_matter::FrontMatter;
 use crate::note;
 use mcp_provider::{Entry, Failure, Page, Result};
+use serde_json::Value;
 
 /// How many bytes of front matter are parsed for one page, but for the last note on it.
 const MAX_PARSED: usize = 512 * 1024;
 
 /// How many bytes the entries of one page have, about.
 const MAX_BYTES: usize = 2 * 1024 * 1024;
+
+/// How many values the entries of one page have, but for the last of them. The host counts them, too (`limits.items`, by
+/// default 100,000), and refuses a page that has more: two hundred tags are two hundred values.
+const MAX_VALUES: usize = 20_000;
 
 /// How many bytes an entry has beside its texts, about.
 const ENTRY: usize = 300;
@@ -24,6 +30,7 @@ const ENTRY: usize = 300;
 pub(crate) struct Cost {
     parsed: usize,
     bytes: usize,
+    values: usize,
 }
 
 impl Cost {
@@ -37,10 +44,27 @@ impl Cost {
         let meta: usize = entry.meta.values().map(|value| value.to_string().len()).sum();
         let parts = [entry.path.len(), entry.name.len(), text(&entry.title), text(&entry.description), meta, ENTRY];
         self.bytes = parts.iter().fold(self.bytes, |bytes, part| bytes.saturating_add(*part));
+        self.values = self.values.saturating_add(values_of(entry));
     }
 
     fn is_used_up(&self) -> bool {
-        self.parsed >= MAX_PARSED || self.bytes >= MAX_BYTES
+        self.parsed >= MAX_PARSED || self.bytes >= MAX_BYTES || self.values >= MAX_VALUES
+    }
+}
+
+/// An entry and its annotations, each role of its audience, and the members and elements of its metadata.
+fn values_of(entry: &Entry) -> usize {
+    let meta = entry.meta.values().map(|value| values_within(value).saturating_add(1));
+    meta.fold(entry.audience.len().saturating_add(2), usize::saturating_add)
+}
+
+/// The members and elements of a value, at any depth.
+fn values_within(value: &Value) -> usize {
+    let all = |sum: usize, value: &Value| sum.saturating_add(1).saturating_add(values_within(value));
+    match value {
+        Value::Array(elements) => elements.iter().fold(0, all),
+        Value::Object(members) => members.values().fold(0, all),
+        _ => 0,
     }
 }
 
@@ -85,4 +109,33 @@ fn cursor(place: &str) -> String {
 /// The entry of a file of which nothing is known but how it lies there.
 pub(crate) fn without_metadata(file: &Item, fault: &Failure) -> Entry {
     note::plain_entry(file).meta("notes/faults", vec![format!("its front matter cannot be read: {fault}")])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mcp_provider::Role;
+    use serde_json::json;
+
+    #[test]
+    fn members_elements_and_roles_are_values() {
+        let plain = Entry::new("a.md", "a.md");
+        assert_eq!(values_of(&plain), 2);
+        let described =
+            plain.audience([Role::User]).meta("tags", json!(["a", "b"])).meta("deep", json!({ "x": [1, {}] }));
+        assert_eq!(values_of(&described), 2 + 1 + 3 + 4);
+    }
+
+    #[test]
+    fn a_page_is_full_with_so_many_values_however_short_they_are() {
+        let tags = vec!["t"; 200];
+        let note = Entry::new("a.md", "a.md").meta("notes/tags", json!(tags));
+        let mut cost = Cost::default();
+        let mut count = 0;
+        while !cost.is_used_up() {
+            cost.listed(&note);
+            count += 1;
+        }
+        assert!((90..=100).contains(&count), "{count}");
+    }
 }

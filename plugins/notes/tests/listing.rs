@@ -155,3 +155,17 @@ fn templates_are_completed_with_what_is_there() {
     assert_eq!(complete("{+path}", "path", "a/"), ["a/deep/c.md", "a/picture.png", "a/z.md"]);
     assert_eq!(fixture.notes.templates().len(), 3);
 }
+
+#[test]
+fn notes_of_many_short_tags_are_listed_on_more_pages_and_none_is_left_out() {
+    let fixture = Fixture::new(EMPTY);
+    let tags: Vec<String> = (0..200).map(|n| format!("t{n}")).collect();
+    let note = format!("---\ntags: [{}]\n---\n", tags.join(","));
+    (0..300).for_each(|n| fixture.write(&format!("n{n:03}.md"), &note));
+    for parent in [None, Some(""), Some("tag/t7")] {
+        let page = fixture.notes.list(parent, None, 1000).unwrap();
+        assert!((50..=100).contains(&page.entries.len()) && page.next_cursor.is_some(), "{}", page.entries.len());
+        assert_eq!(fixture.list(parent, 1000).unwrap().len(), 300);
+        assert_eq!(fixture.list(parent, 1).unwrap().len(), 300);
+    }
+}

@@ -50,7 +50,7 @@ impl<'a> Line<'a> {
     fn of(one: &'a Tried<'_>) -> Self {
         let (state, listed) = match one.state {
             State::NotLoaded(_) => ("not-loaded", None),
-            State::Fails(..) => ("fails", None),
+            State::NoStore(..) | State::Fails(..) => ("fails", None),
             State::Works(_, listed) => ("ok", Some(listed)),
         };
         let loaded = one.loaded();

@@ -219,6 +219,29 @@ impl Keyvalue {
         }
     }
 
+    /// Why the database cannot be used, if there is one and it cannot: for the admin, with its file. Makes none.
+    pub(in crate::plugin) async fn check(&self) -> Result<(), String> {
+        let Some(place) = self.place.clone().filter(|_| !self.granted.is_empty()) else { return Ok(()) };
+        let database = self.database.clone().lock_owned().await;
+        if database.is_some() {
+            return Ok(());
+        }
+        let file = place.file.clone();
+        let checked = tokio::task::spawn_blocking(move || {
+            // Held until it is closed, so that nobody opens it meanwhile.
+            let _closed = database;
+            if place.has_database()? { Database::open(&place).map(drop) } else { Ok(()) }
+        });
+        let checked = checked.await.unwrap_or_else(|error| Err(StoreError::Failed(error.to_string())));
+        match checked {
+            // Another process works with it.
+            Ok(()) | Err(StoreError::Busy) => Ok(()),
+            Err(StoreError::Damaged(reason)) => Err(format!("{} is damaged: {reason}", file.display())),
+            Err(StoreError::Failed(reason)) => Err(format!("{}: {reason}", file.display())),
+            Err(error) => Err(format!("{}: {error}", file.display())),
+        }
+    }
+
     /// Works with the database, where that may block. `given` are the bytes that the guest gave for it, and `size` tells those
     /// of what it gets: both are reserved from `limits.memory` while the host has them, for as long as the work lasts.
     async fn run<T: Send + 'static>(

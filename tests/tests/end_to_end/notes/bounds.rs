@@ -81,3 +81,20 @@ async fn a_folder_of_very_many_notes_is_listed_whole_page_by_page() {
     assert!(names[..10_000].is_sorted() && names[10_000] == "last.md");
     server.end().await;
 }
+
+#[tokio::test]
+async fn notes_of_two_hundred_short_tags_are_all_listed_with_the_default_limits() {
+    let tags: Vec<String> = (0..200).map(|n| format!("t{n}")).collect();
+    let note = format!("---\ntags: [{}]\n---\n", tags.join(","));
+    let folder = Folder::with_files((0..1000).map(|n| (format!("n{n:03}.md"), note.clone())));
+    let config = ConfigFile::new().plugin(Plugin::notes("diary", folder.path())).write();
+    let server = Stdio::start(&config).await;
+    let pages = server.client().pages().await;
+    for page in &pages {
+        assert!(page.meta.as_ref().is_none_or(|meta| !meta.contains_key("mcp-host/missing")), "{:?}", page.meta);
+    }
+    let notes: Vec<_> = pages.iter().flat_map(|page| &page.resources).collect();
+    assert_eq!(notes.len(), 1000);
+    assert!(notes.iter().all(|note| faults(note).is_empty()));
+    server.end().await;
+}

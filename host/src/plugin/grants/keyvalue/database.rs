@@ -1,5 +1,6 @@
 //! The file of one plugin's buckets: where it is, and how it is opened.
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -65,14 +66,29 @@ impl Place {
 
     /// Sees to it that there is a database, and that it, its log and its directories are this user's own.
     fn prepare(&self) -> Result<(), StoreError> {
-        let dir = PrivateDir::open(&self.state).and_then(|state| state.subdirectory(DIRECTORY)).map_err(unusable)?;
-        for beside in ["-wal", "-shm", "-journal"] {
-            dir.has_file(&format!("{}{beside}", self.name)).map_err(unusable)?;
-        }
+        let dir = self.directory()?;
         if !dir.has_file(&self.name).map_err(unusable)? {
             self.create(&dir)?;
         }
         Ok(())
+    }
+
+    /// Whether there is a database. What there is of it, its log and its directories is this user's own; nothing is made.
+    pub(super) fn has_database(&self) -> Result<bool, StoreError> {
+        match fs::symlink_metadata(self.state.join(DIRECTORY)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(unusable(error)),
+            Ok(_) => self.directory()?.has_file(&self.name).map_err(unusable),
+        }
+    }
+
+    /// The directory of the database, made if there is none. It and what lies beside the database are this user's own.
+    fn directory(&self) -> Result<PrivateDir, StoreError> {
+        let dir = PrivateDir::open(&self.state).and_then(|state| state.subdirectory(DIRECTORY)).map_err(unusable)?;
+        for beside in ["-wal", "-shm", "-journal"] {
+            dir.has_file(&format!("{}{beside}", self.name)).map_err(unusable)?;
+        }
+        Ok(dir)
     }
 
     /// Makes a database with its tables, for this user alone. SQLite gives the files beside it the same mode.
