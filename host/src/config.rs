@@ -186,10 +186,10 @@ impl Config {
         let config = Table::outermost(&scope, document.get_ref(), Self::from_table);
         let (problems, files) = scope.into_gathered();
         if problems.is_empty() {
-            Ok(Self { files, ..config })
-        } else {
-            Err(ConfigError::new(file, text, problems).with_files(files))
+            return Ok(Self { files, ..config });
         }
+        let rest = problems.are_of_disk().then_some(config);
+        Err(ConfigError::new(file, text, problems).with_files(files).with_rest(rest))
     }
 
     fn from_table(table: &mut Table<'_>) -> Self {

@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet, normalize_untrusted_str};
 
+use super::Config;
+
 /// How many problems one error shows. Whoever has more has made one mistake many times.
 const MOST_PROBLEMS: usize = 100;
 
@@ -47,6 +49,7 @@ pub struct Problem {
     mark: Option<Mark>,
     beside: Option<Mark>,
     is_seen: bool,
+    is_of_disk: bool,
     position: Option<Position>,
 }
 
@@ -60,7 +63,8 @@ struct Mark {
 impl Problem {
     /// A problem with the file as a whole. `message` says what is wrong, `help` what to write instead.
     pub(super) fn new(message: impl Into<String>, help: impl Into<String>) -> Self {
-        Self { message: message.into(), help: help.into(), mark: None, beside: None, is_seen: true, position: None }
+        let (message, help) = (message.into(), help.into());
+        Self { message, help, mark: None, beside: None, is_seen: true, is_of_disk: false, position: None }
     }
 
     /// Points at the piece of the file that is wrong, in bytes.
@@ -84,6 +88,11 @@ impl Problem {
     /// Leaves out the line of the file, because it holds a secret.
     pub(super) fn unseen(self) -> Self {
         Self { is_seen: false, ..self }
+    }
+
+    /// Says that it is not the file that is wrong, but what a plugin needs on the disk.
+    pub(super) fn of_disk(self) -> Self {
+        Self { is_of_disk: true, ..self }
     }
 
     /// What is wrong.
@@ -111,10 +120,13 @@ impl Problem {
 pub(super) struct Problems {
     kept: Vec<Problem>,
     left_out: usize,
+    /// Whether one of all is about more than the disk.
+    is_mistaken: bool,
 }
 
 impl Problems {
     pub(super) fn push(&mut self, problem: Problem) {
+        self.is_mistaken |= !problem.is_of_disk;
         if self.kept.len() < MOST_PROBLEMS {
             self.kept.push(problem);
         } else {
@@ -125,11 +137,16 @@ impl Problems {
     pub(super) fn is_empty(&self) -> bool {
         self.kept.is_empty()
     }
+
+    /// Whether all are about the disk.
+    pub(super) fn are_of_disk(&self) -> bool {
+        !self.is_mistaken
+    }
 }
 
 impl From<Problem> for Problems {
     fn from(problem: Problem) -> Self {
-        Self { kept: vec![problem], left_out: 0 }
+        Self { is_mistaken: !problem.is_of_disk, kept: vec![problem], left_out: 0 }
     }
 }
 
@@ -143,12 +160,13 @@ pub struct ConfigError {
     problems: Vec<Problem>,
     left_out: usize,
     files: BTreeSet<PathBuf>,
+    rest: Option<Box<Config>>,
 }
 
 impl ConfigError {
     /// Puts the problems into the order of the file.
     pub(super) fn new(file: &Path, text: &str, problems: impl Into<Problems>) -> Self {
-        let Problems { kept: mut problems, left_out } = problems.into();
+        let Problems { kept: mut problems, left_out, .. } = problems.into();
         for problem in &mut problems {
             for mark in problem.mark.iter_mut().chain(&mut problem.beside) {
                 mark.span = within(text, &mark.span);
@@ -156,7 +174,7 @@ impl ConfigError {
             problem.position = problem.mark.as_ref().map(|mark| position(text, mark.span.start));
         }
         problems.sort_by_key(Problem::start);
-        Self { file: file.to_owned(), text: text.to_owned(), problems, left_out, files: BTreeSet::new() }
+        Self { file: file.to_owned(), text: text.to_owned(), problems, left_out, files: BTreeSet::new(), rest: None }
     }
 
     /// The same, with the files that the config depends on.
@@ -164,14 +182,27 @@ impl ConfigError {
         Self { files, ..self }
     }
 
+    /// The same, with what can be used of the config all the same.
+    pub(super) fn with_rest(self, rest: Option<Config>) -> Self {
+        Self { rest: rest.map(Box::new), ..self }
+    }
+
     /// The file as it was named.
     pub fn file(&self) -> &Path {
         &self.file
     }
 
-    /// The files that it names, as far as it could be read: another try makes sense when one of them has changed.
+    /// The files that it names, as far as it could be read, and the directories to grant that are not there: another try makes
+    /// sense when one of them has changed.
     pub fn files(&self) -> &BTreeSet<PathBuf> {
         &self.files
+    }
+
+    /// The config, if all that is wrong is that files or directories which its plugins need are not there, or are of another
+    /// kind. Its rules and settings are those of the file, and can be used
+    /// ([`Host::reload_settings`](crate::host::Host::reload_settings)). Its plugins cannot: they lack what was not found.
+    pub fn rest(&self) -> Option<&Config> {
+        self.rest.as_deref()
     }
 
     /// What is wrong with it, in the order of the file. Never empty.

@@ -34,7 +34,7 @@ impl FromNode for ExistingFile {
             return keep(node, &path).map(Self);
         }
         let help = format!("write the path of a file: {}", node.assign(&Self::example()));
-        node.problem(format!("{} is not a file", show(&path)), help);
+        node.problem_of_disk(format!("{} is not a file", show(&path)), help);
         None
     }
 }
@@ -48,11 +48,14 @@ impl FromNode for ExistingDirectory {
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let path = resolve::<Self>(node)?;
-        if metadata(node, &path, "directory")?.is_dir() {
+        if path.is_dir() {
             return keep(node, &path).map(Self);
         }
+        // One that is there is not watched here: it changes with everything that is in it.
+        node.scope.depends_on(absolute(&path).unwrap_or_else(|_| path.clone()));
+        metadata(node, &path, "directory")?;
         let help = format!("write the path of a directory: {}", node.assign(&Self::example()));
-        node.problem(format!("{} is not a directory", show(&path)), help);
+        node.problem_of_disk(format!("{} is not a directory", show(&path)), help);
         None
     }
 }
@@ -109,7 +112,7 @@ fn metadata(node: &Node<'_>, path: &Path, what: &str) -> Option<Metadata> {
     };
     if error.kind() != ErrorKind::NotFound {
         let help = format!("make {} a {what} that the host may read", show(path));
-        node.problem(format!("{} cannot be used: {error}", show(path)), help);
+        node.problem_of_disk(format!("{} cannot be used: {error}", show(path)), help);
         return None;
     }
     let help = if node.value.as_str().is_some_and(|written| written.contains('$')) {
@@ -117,7 +120,7 @@ fn metadata(node: &Node<'_>, path: &Path, what: &str) -> Option<Metadata> {
     } else {
         format!("make that {what}, or correct the path; relative paths start from the directory of the config file")
     };
-    node.problem(format!("there is no {what} at {}", show(path)), help);
+    node.problem_of_disk(format!("there is no {what} at {}", show(path)), help);
     None
 }
 
@@ -134,4 +137,35 @@ fn keep(node: &Node<'_>, path: &Path) -> Option<PathBuf> {
 
 fn show(path: &Path) -> String {
     quote(&path.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::{Config, Environment};
+
+    #[test]
+    fn what_a_plugin_lacks_on_the_disk_leaves_the_rest_of_a_config_right() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("mcp-host.toml");
+        let plugin = r#"
+            [[plugin]]
+            name = "a"
+            component = "a.wasm"
+            mount = "a:///"
+            grants.dirs = [{ host = "gone", guest = "/gone" }]
+            [[rule]]
+            principals = ["*"]
+            deny = ["a:///secret"]
+        "#;
+        let error = Config::parse_in(plugin, &file, &Environment::empty()).unwrap_err();
+        assert_eq!(error.problems().len(), 2, "{error}");
+        assert_eq!(error.rest().unwrap().rules.len(), 1);
+        assert_eq!(error.files(), &["a.wasm", "gone"].map(|name| folder.path().join(name)).into());
+
+        for mistake in [r#"http.tls = { certificate = "gone.pem", key = "gone.pem" }"#, "server.page-size = 'many'"] {
+            let error = Config::parse_in(&format!("{mistake}\n{plugin}"), &file, &Environment::empty()).unwrap_err();
+            assert!(error.problems().len() > 2, "{error}");
+            assert_eq!(error.rest(), None, "{error}");
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Config, Rule, UriGlob};
+use super::{Config, UriGlob};
 
 /// Something in a config that should be looked at. Displayed, it says what, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,22 +21,38 @@ pub enum Warning {
     },
 }
 
+/// A glob with its place.
+struct RuleGlob<'a> {
+    rule: usize,
+    key: &'static str,
+    glob: &'a UriGlob,
+}
+
 impl Config {
     /// What should be looked at, though the config can be used.
     pub fn warnings(&self) -> Vec<Warning> {
-        let rules = self.rules.iter().enumerate();
-        rules.flat_map(|(index, rule)| self.warnings_of(index.saturating_add(1), rule)).collect()
+        self.idle_globs().map(|idle| self.warning(&idle)).collect()
     }
 
-    fn warnings_of(&self, number: usize, rule: &Rule) -> impl Iterator<Item = Warning> {
-        let globs = rule.allow.iter().map(|glob| ("allow", glob)).chain(rule.deny.iter().map(|glob| ("deny", glob)));
-        let idle = globs.filter(|(_, glob)| !self.plugins.iter().any(|plugin| glob.reaches(&plugin.mount)));
-        idle.map(move |(key, glob)| Warning::NoMount {
-            rule: number,
-            key,
-            glob: glob.as_str().to_owned(),
-            nearest: self.nearest_mount(glob),
-        })
+    /// The first of what should be looked at, and how much more there is: what is left out costs little.
+    pub(crate) fn first_warnings(&self, most: usize) -> (Vec<Warning>, usize) {
+        let mut idle = self.idle_globs();
+        let first = idle.by_ref().take(most).map(|idle| self.warning(&idle)).collect();
+        (first, idle.count())
+    }
+
+    /// The globs that could match nothing below any mount.
+    fn idle_globs(&self) -> impl Iterator<Item = RuleGlob<'_>> {
+        let rules = (1..).zip(&self.rules);
+        let globs = rules.flat_map(|(rule, of)| {
+            let with = move |key| move |glob| RuleGlob { rule, key, glob };
+            of.allow.iter().map(with("allow")).chain(of.deny.iter().map(with("deny")))
+        });
+        globs.filter(|RuleGlob { glob, .. }| !self.plugins.iter().any(|plugin| glob.reaches(&plugin.mount)))
+    }
+
+    fn warning(&self, &RuleGlob { rule, key, glob }: &RuleGlob<'_>) -> Warning {
+        Warning::NoMount { rule, key, glob: glob.as_str().to_owned(), nearest: self.nearest_mount(glob) }
     }
 
     fn nearest_mount(&self, glob: &UriGlob) -> Option<String> {
@@ -58,7 +74,7 @@ impl fmt::Display for Warning {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Plugin, Who};
+    use super::super::{Plugin, Rule, Who};
     use super::*;
 
     #[test]
@@ -77,5 +93,7 @@ mod tests {
               most like it is `git://linux/`"
             ]
         );
+        assert_eq!(config.first_warnings(1), (config.warnings(), 0));
+        assert_eq!(config.first_warnings(0), (Vec::new(), 1));
     }
 }

@@ -14,6 +14,9 @@ use crate::config::Config;
 use crate::plugin::{self, Compiler, Plugins, Progress};
 use crate::uri::Overlap;
 
+/// How many warnings about one config are logged.
+const MOST_WARNINGS: usize = 20;
+
 /// Why a host does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -79,7 +82,6 @@ impl Builder {
         let (cache, state) = (dirs.cache()?, dirs.state_for(&config)?);
         let plugins = Plugins::start(compiler, config.server.compile.clone(), &cache, state, progress)?;
         let (plugins, config) = (Arc::new(plugins), Arc::new(config));
-        warn(&config);
         let access = Arc::new(Access::new(&config.rules));
         let generation = Generation::new(1, config.clone(), access, |_| Err(Absent::Loading))?;
         let serving = Arc::new(Serving::new(generation));
@@ -87,6 +89,7 @@ impl Builder {
         for plugin in by_name(&config) {
             loading.start(plugin);
         }
+        warn(config);
         Ok(Host {
             generation: serving.generation.clone(),
             watches: serving.watches.clone(),
@@ -99,9 +102,17 @@ impl Builder {
     }
 }
 
-/// Logs what should be looked at in a config.
-pub(super) fn warn(config: &Config) {
-    for warning in config.warnings() {
-        tracing::warn!("{warning}");
-    }
+/// Logs what should be looked at in a config, within bounds. A config has many globs, so nobody waits for that.
+pub(super) fn warn(config: Arc<Config>) {
+    tokio::task::spawn_blocking(move || {
+        let (first, more) = config.first_warnings(MOST_WARNINGS);
+        for warning in first {
+            tracing::warn!("{warning}");
+        }
+        if more > 0 {
+            tracing::warn!(
+                "and {more} more globs of rules match nothing below any mount; `mcp-host check` names them all"
+            );
+        }
+    });
 }

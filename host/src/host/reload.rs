@@ -3,7 +3,7 @@
 //! A reload is at once for rules, and all or nothing for plugins:
 //!
 //! 1. Rules and settings of the server are replaced in one step, before anything is read or loaded, for the plugins that are
-//!    being served. Nothing that comes later takes them back.
+//!    being served. Nothing that comes later takes them back. It is the only step for a config whose plugins cannot be used.
 //! 2. What did not change is kept: a plugin whose part of the config and whose component are the same is the very same
 //!    plugin in the next generation, with its instances, its counts and its watcher. One that is not loaded, and whose part of the
 //!    config is the same, is loaded in the background (module `loading`) and keeps nobody waiting.
@@ -122,6 +122,8 @@ struct Begun {
     access: Arc<Access>,
     /// Which of all reloads it is.
     ticket: u64,
+    /// Whether its plugins are configured otherwise than those that are being served.
+    has_other_plugins: bool,
     outcome: Reloaded,
 }
 
@@ -148,6 +150,9 @@ impl Host {
     pub async fn reload(&self, config: Config) -> Result<Reloaded, ReloadError> {
         let began = Instant::now();
         let begun = self.replace_settings(config)?;
+        if begun.outcome.rules || begun.has_other_plugins {
+            warn(begun.config.clone());
+        }
         let ticket = begun.ticket;
         let mut newest = self.newest.subscribe();
         let outcome = tokio::select! {
@@ -156,6 +161,22 @@ impl Host {
             _ = newest.wait_for(|newest| *newest != ticket) => Err(ReloadError::Superseded),
             outcome = self.replace_plugins(begun) => outcome,
         }?;
+        Ok(Reloaded { took: began.elapsed(), ..outcome })
+    }
+
+    /// Goes over to the rules and settings of another configuration, and leaves the plugins as they are: for one whose plugins cannot
+    /// be used, such as the [rest](crate::config::ConfigError::rest) of a config. The plugins of a reload that is under way are not
+    /// used. Call it on a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// Two mounts of the configuration overlap. Nothing has changed then.
+    pub fn reload_settings(&self, config: Config) -> Result<Reloaded, ReloadError> {
+        let began = Instant::now();
+        let Begun { config, outcome, .. } = self.replace_settings(config)?;
+        if outcome.rules {
+            warn(config);
+        }
         Ok(Reloaded { took: began.elapsed(), ..outcome })
     }
 
@@ -179,9 +200,7 @@ impl Host {
                 after_restart,
                 ..Reloaded::default()
             };
-            if outcome.rules || config.plugins != old.config.plugins {
-                warn(&config);
-            }
+            let has_other_plugins = config.plugins != old.config.plugins;
             let access = if outcome.rules { Arc::new(Access::new(&config.rules)) } else { old.access.clone() };
             let next = outcome.replaces_settings().then(|| {
                 outcome.generation = old.number.saturating_add(1);
@@ -195,13 +214,13 @@ impl Host {
             });
             self.newest.send_modify(|newest| *newest = newest.wrapping_add(1));
             let ticket = *self.newest.borrow();
-            Ok((next, Begun { config: Arc::new(config), access, ticket, outcome }))
+            Ok((next, Begun { config: Arc::new(config), access, ticket, has_other_plugins, outcome }))
         })
     }
 
     /// The rest of a reload: its plugins.
     async fn replace_plugins(&self, begun: Begun) -> Result<Reloaded, ReloadError> {
-        let Begun { config, access, ticket, mut outcome } = begun;
+        let Begun { config, access, ticket, mut outcome, .. } = begun;
         let old = self.generation.load_full();
         let declared = by_name(&config);
         let digests = self.digests(declared.iter().map(|plugin| plugin.component.clone())).await;

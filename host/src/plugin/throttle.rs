@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 /// Decides which occurrences of a warning are logged. Each costs one short lock, whether it is logged or not.
 #[derive(Debug)]
-pub(super) struct Throttle {
+pub(crate) struct Throttle {
     period: Duration,
     state: Mutex<State>,
 }
@@ -18,17 +18,17 @@ struct State {
 
 impl Throttle {
     /// One line in that period.
-    pub(super) fn new(period: Duration) -> Self {
+    pub(crate) fn new(period: Duration) -> Self {
         Self { period, state: Mutex::default() }
     }
 
     /// Records one more occurrence. If it is to be logged: how many were suppressed since the last one that was.
-    pub(super) fn record(&self) -> Option<u64> {
+    pub(crate) fn record(&self) -> Option<u64> {
         self.record_at(Instant::now())
     }
 
     /// Whether a line is due for what was suppressed, though nothing more occurred; if so, for how many.
-    pub(super) fn overdue(&self) -> Option<u64> {
+    pub(crate) fn overdue(&self) -> Option<u64> {
         self.overdue_at(Instant::now())
     }
 

@@ -79,8 +79,36 @@ pub(super) struct Charge {
 pub(super) enum Exceeded {
     /// There is no room now.
     Full,
-    /// There is never room for so many.
-    TooLarge,
+    /// There is never room for so many: that limit is too small.
+    TooLarge(Limit),
+}
+
+/// One of the [`Limits`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Limit {
+    /// That of a connection.
+    Connection,
+    /// That of a client.
+    Client,
+    /// That of all.
+    Overall,
+}
+
+impl Limits {
+    /// Which limit so many bytes exceed by themselves; of several the one that is the least, and that of all rather than the share of it
+    /// that a client has.
+    fn exceeded(&self, bytes: usize) -> Option<Limit> {
+        if bytes > self.connection && self.connection <= self.client.min(self.overall) {
+            return Some(Limit::Connection);
+        }
+        if bytes > self.overall {
+            return Some(Limit::Overall);
+        }
+        if bytes > self.client {
+            return Some(Limit::Client);
+        }
+        (bytes > self.connection).then_some(Limit::Connection)
+    }
 }
 
 /// What is charged for an answer whose values take so many bytes: those, and the pieces that are under way.
@@ -142,8 +170,8 @@ impl Charge {
     pub(super) fn resize(&mut self, bytes: usize) -> Result<(), Exceeded> {
         let Account { budget, client, .. } = &*self.account;
         let limits = (budget.limits)();
-        if bytes > limits.connection.min(limits.client).min(limits.overall) {
-            return Err(Exceeded::TooLarge);
+        if let Some(limit) = limits.exceeded(bytes) {
+            return Err(Exceeded::TooLarge(limit));
         }
         let mut all = budget.lock();
         let mut own = self.account.lock();
@@ -203,9 +231,21 @@ mod tests {
         assert_eq!(second.charge(1).await.err(), Some(Exceeded::Full), "the client's");
         let _other = other.charge(50).await.unwrap();
         assert_eq!(other.charge(1).await.err(), Some(Exceeded::Full), "the server's");
-        assert_eq!(other.charge(101).await.err(), Some(Exceeded::TooLarge));
+        assert_eq!(other.charge(101).await.err(), Some(Exceeded::TooLarge(Limit::Connection)));
         drop(second_charge);
         assert!(other.charge(50).await.is_ok());
+    }
+
+    #[test]
+    fn the_limit_that_is_too_small_is_told() {
+        let exceeded =
+            |connection, client, overall| Limits { connection, client, overall, wait: Duration::ZERO }.exceeded(10);
+        assert_eq!(exceeded(10, 10, 10), None);
+        assert_eq!(exceeded(9, 15, 16), Some(Limit::Connection));
+        assert_eq!(exceeded(9, 9, 9), Some(Limit::Connection));
+        assert_eq!(exceeded(64, 9, 10), Some(Limit::Client));
+        assert_eq!(exceeded(9, 4, 8), Some(Limit::Overall));
+        assert_eq!(exceeded(9, 8, 10), Some(Limit::Client));
     }
 
     #[tokio::test]

@@ -5,6 +5,7 @@
 //! | module | does |
 //! |---|---|
 //! | [`connection`], [`tls`], [`activity`] | takes it, over HTTP/1.1 or HTTP/2, with or without TLS, within limits |
+//! | [`head`] | keeps of the head what is looked at |
 //! | [`delivery`], [`executor`] | follows the answer until it is sent, and ends it if it does not get on |
 //! | [`share`] | keeps one client from taking all connections, sessions or streams of events |
 //! | [`sites`] | keeps out what pages of other sites ask |
@@ -14,6 +15,7 @@
 //! | [`received`] | takes the body in, within limits |
 //! | [`posted`], [`in_flight`] | checks the message |
 //! | [`standing`] | says whether it can be answered at once: a [request for resources](super::requests) that is in order |
+//! | [`streams`] | bounds the streams that clients open to be told something |
 //! | [`onward`] | has rmcp answer the rest |
 //! | [`sessions`] | follows the session, and ends it when it is idle |
 //!
@@ -28,6 +30,7 @@ mod cors;
 mod delivery;
 mod executor;
 mod guarded;
+mod head;
 mod in_flight;
 mod onward;
 mod posted;
@@ -36,13 +39,14 @@ mod sessions;
 mod share;
 mod sites;
 mod standing;
+mod streams;
 mod tls;
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::header::RETRY_AFTER;
 use axum::http::{Method, StatusCode};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
@@ -56,9 +60,8 @@ use self::guarded::Guarded;
 use self::onward::Onward;
 use self::posted::Posts;
 use self::sessions::Sessions;
-use self::share::{Max, PerClient};
+use self::streams::Streams;
 use super::budget::{Account, Budget, Limits};
-use super::client_id::ClientId;
 use super::{MAX_DRAIN, ServeError};
 use crate::access::Principal;
 use crate::host::Host;
@@ -83,11 +86,10 @@ pub async fn serve_http(host: Arc<Host>, listener: TcpListener, shutdown: Cancel
     let idling = sessions.clone();
     let idling = AbortOnDropHandle::new(tokio::spawn(async move { idling.end_idle().await }));
     let onward = Arc::new(Onward::new(host.clone(), sessions, streams.clone(), shutdown.clone()));
-    let posts = Posts::new(host.clone(), onward.clone());
+    let open = Arc::new(Streams::new(host.clone()));
+    let posts = Posts::new(host.clone(), onward.clone(), open.clone());
     let budget = budget(&host);
-    let endpoint =
-        Endpoint { host: host.clone(), posts, onward, requests: requests.clone(), streams: PerClient::default() };
-    let endpoint = Arc::new(endpoint);
+    let endpoint = Arc::new(Endpoint { posts, onward, requests: requests.clone(), streams: open });
     let app = Router::new()
         .route(ENDPOINT, any(async |State(endpoint): State<Arc<Endpoint>>, request| endpoint.answer(request).await))
         .with_state(endpoint)
@@ -126,11 +128,10 @@ fn budget(host: &Arc<Host>) -> Arc<Budget> {
 
 /// Answers those who may ask.
 struct Endpoint {
-    host: Arc<Host>,
     posts: Posts,
     onward: Arc<Onward>,
     /// The streams of events that are open.
-    streams: PerClient,
+    streams: Arc<Streams>,
     /// The requests in flight. Streams that a client opens to wait on do not count.
     requests: TaskTracker,
 }
@@ -148,9 +149,9 @@ impl Endpoint {
         };
         let response = match posted::is_message(&request) {
             true => self.posts.answer(request, &who, &account).await,
+            false if method == Method::GET => self.events(request, &account).await,
             false => self.onward.answer(request).await,
         };
-        let response = self.within_streams(response, account.client());
         match in_flight {
             // Until the answer has been sent.
             Some(in_flight) => response.map(|body| Guarded::body(body, in_flight)),
@@ -158,18 +159,11 @@ impl Endpoint {
         }
     }
 
-    /// The response, unless it is a stream of events and there are as many as there may be.
-    fn within_streams(&self, response: Response, client: ClientId) -> Response {
-        if response.headers().get(CONTENT_TYPE).is_none_or(|kind| kind != "text/event-stream") {
-            return response;
-        }
-        let limits = &self.host.config().http.limits;
-        match self.streams.acquire(client, Max::new(limits.streams.get(), limits.client_share)) {
-            Ok(stream) => response.map(|body| Guarded::body(body, stream)),
-            Err(exhausted) => {
-                tracing::debug!(%client, ?exhausted, "a stream of events is refused (`http.limits.streams`)");
-                unavailable("as many streams of events are open as there may be\n")
-            }
+    /// The stream of events of a session, if there is a place for it.
+    async fn events(&self, request: Request, account: &Account) -> Response {
+        match self.streams.place(account.client()) {
+            Ok(place) => self.onward.answer(request).await.map(|body| Guarded::body(body, place)),
+            Err(refused) => refused.into_response(),
         }
     }
 }

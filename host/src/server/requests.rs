@@ -15,7 +15,7 @@ use rmcp::ErrorData;
 use rmcp::model::{RequestId, ServerJsonRpcMessage};
 use serde_json::json;
 
-use super::budget::{self, Account, Charge, EXPECTED, Exceeded};
+use super::budget::{self, Account, Charge, EXPECTED, Exceeded, Limit};
 use super::error::to_rpc;
 use super::extensions;
 use super::json::Encoder;
@@ -152,6 +152,19 @@ async fn charged(
     Ok((outcome, charge))
 }
 
+/// For whom there is that limit, and which key of the server's config says how much it is.
+fn bound(limit: Limit) -> &'static str {
+    match limit {
+        Limit::Connection => {
+            "on one connection; the server's `http.limits.answers-per-connection` says how much that is"
+        }
+        Limit::Client => {
+            "for one client; the server's `http.limits.client-share` of `http.limits.answers` says how much that is"
+        }
+        Limit::Overall => "for all clients; the server's `http.limits.answers` says how much that is",
+    }
+}
+
 /// The answer to a request whose answer the client's budget has no room for.
 fn refused(exceeded: Exceeded, price: usize) -> ErrorData {
     let (message, data) = match exceeded {
@@ -159,11 +172,8 @@ fn refused(exceeded: Exceeded, price: usize) -> ErrorData {
             "too many answers wait to be read by this client, or by all: read them, then try again".to_owned(),
             json!({ "kind": "unavailable", "retryAfterMs": RETRY_AFTER_MS }),
         ),
-        Exceeded::TooLarge => (
-            format!(
-                "the answer takes {price} bytes of memory, more than may wait for one client; the server's \
-                 `http.limits.answers-per-connection` says how much that is"
-            ),
+        Exceeded::TooLarge(limit) => (
+            format!("the answer takes {price} bytes of memory, more than may wait {}", bound(limit)),
             json!({ "kind": "unavailable" }),
         ),
     };

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod compression;
+mod heads;
 mod sessions;
 mod sites;
 mod tls;

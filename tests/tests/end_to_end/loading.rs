@@ -99,16 +99,69 @@ async fn a_component_that_becomes_a_fifo_changes_nothing_but_the_rules_of_its_co
     let mut wire = StdioWire::start(&config, REVISION).await;
     fs::remove_file(&component).unwrap();
     make_fifo(&component);
-    // A component that is no file is a mistake of the config, which then changes nothing.
-    config.replace(both().rule(Rule::of("local").deny(["moody://a/f"])));
-    wire.log_line("is not a file").await;
-    assert_eq!(read(&mut wire, "raw://x/good").await.unwrap(), "good");
-    fs::remove_file(&component).unwrap();
-    fs::copy(fixture("raw"), &component).unwrap();
+    let changed = || both().plugin(Plugin::moody("b", folder.path()));
+    config.replace(changed().rule(Rule::of("local").deny(["moody://a/f"])));
     read_until(&mut wire, "moody://a/f", Result::is_err).await;
+    wire.log_line("is not a file").await;
     assert_eq!(read(&mut wire, "moody://a/g").await.unwrap(), "text");
     assert_eq!(read(&mut wire, "raw://x/good").await.unwrap(), "good");
+    assert!(read(&mut wire, "moody://b/g").await.is_err(), "plugins are as they were");
+    // With another mistake nothing counts.
+    config.replace(changed().rule(Rule::of("local").deny(["moody://a/f", "moody://a/g"])).server("page-size", "many"));
+    wire.log_line("what was served before goes on being served").await;
+    assert_eq!(read(&mut wire, "moody://a/g").await.unwrap(), "text");
+    config.replace(changed().rule(Rule::of("local").deny(["moody://a/f"])));
+    fs::remove_file(&component).unwrap();
+    fs::copy(fixture("raw"), &component).unwrap();
+    read_until(&mut wire, "moody://b/g", Result::is_ok).await;
+    assert!(read(&mut wire, "moody://a/f").await.is_err());
+    assert_eq!(read(&mut wire, "raw://x/good").await.unwrap(), "good");
     end(wire).await;
+}
+
+#[tokio::test]
+async fn a_deny_rule_counts_while_the_component_of_a_plugin_is_gone() {
+    let folder = Folder::with_files([("f", "text"), ("g", "text")]);
+    let component = folder.write("x.wasm", fs::read(fixture("raw")).unwrap());
+    let both =
+        || ConfigFile::new().plugin(Plugin::moody("a", folder.path())).plugin(Plugin::new("x", &component, "raw://x/"));
+    let config = both().write();
+    let mut wire = StdioWire::start(&config, REVISION).await;
+    fs::remove_file(&component).unwrap();
+    config.replace(both().rule(Rule::of("local").deny(["moody://a/f"])));
+    read_until(&mut wire, "moody://a/f", Result::is_err).await;
+    wire.log_line("there is no file at").await;
+    assert_eq!(read(&mut wire, "moody://a/g").await.unwrap(), "text");
+    assert_eq!(read(&mut wire, "raw://x/good").await.unwrap(), "good");
+    fs::copy(fixture("raw"), &component).unwrap();
+    wire.log_line("reloaded: nothing changed").await;
+    assert!(read(&mut wire, "moody://a/f").await.is_err());
+    end(wire).await;
+}
+
+#[tokio::test]
+async fn a_deny_rule_counts_while_a_granted_directory_is_gone_and_plugins_follow_when_it_is_back() {
+    let folder = Folder::with_files([("f", "text"), ("g", "text")]);
+    let granted = folder.path().join("below/granted");
+    let with = |prefix: &str| {
+        let other = Plugin::moody("b", &granted).config("prefix", prefix);
+        ConfigFile::new().plugin(Plugin::moody("a", folder.path())).plugin(other)
+    };
+    folder.write("below/granted/f", "text");
+    let config = with("old ").write();
+    let mut wire = StdioWire::start(&config, REVISION).await;
+    assert_eq!(read(&mut wire, "moody://b/f").await.unwrap(), "old text");
+    fs::remove_dir_all(folder.path().join("below")).unwrap();
+    config.replace(with("new ").rule(Rule::of("local").deny(["moody://a/f"])));
+    read_until(&mut wire, "moody://a/f", Result::is_err).await;
+    wire.log_line("there is no directory at").await;
+    assert_eq!(read(&mut wire, "moody://a/g").await.unwrap(), "text");
+    // Nobody asks for it: it is noticed.
+    folder.write("below/granted/f", "text");
+    wire.log_line("changed=\"b\"").await;
+    assert_eq!(read(&mut wire, "moody://b/f").await.unwrap(), "new text");
+    let log = end(wire).await;
+    assert_eq!(log.matches("there is no directory at").count(), 1, "{log}");
 }
 
 #[tokio::test]
@@ -297,4 +350,17 @@ async fn a_rule_that_matches_no_mount_is_told_with_the_nearest() {
     let log = end(wire).await;
     assert_eq!(log.matches("matches nothing below any mount").count(), 1, "{log}");
     assert!(log.contains(said), "{log}");
+}
+
+#[tokio::test]
+async fn of_many_rules_that_match_no_mount_the_first_are_told() {
+    let globs = |scheme: &str| (0..50).map(|number| format!("{scheme}://a/{number}")).collect();
+    let with = |scheme: &str| ConfigFile::new().plugin(Plugin::unruly("a")).rule(Rule::of("*").deny_all(globs(scheme)));
+    let config = with("gone").write();
+    let wire = StdioWire::start(&config, REVISION).await;
+    wire.log_line("and 30 more globs").await;
+    config.replace(with("lost"));
+    until("it is told again", || wire.log().matches("and 30 more globs").count() == 2).await;
+    let log = end(wire).await;
+    assert_eq!(log.matches("matches nothing below any mount").count(), 40, "{log}");
 }

@@ -2,6 +2,8 @@
 //! failed for a reason that may pass.
 //!
 //! What is wrong is told in the log, as `check` tells it, and the server goes on with what it has. The next event tries again.
+//! Where it is only that something which a plugin needs is not on the disk, rules and settings count all the same, and it is
+//! tried again without an event, too.
 //! The newest config wins: a reload that is still loading plugins is given up for it.
 //!
 //! Nothing here waits for a file: the config is read, with all that it names, on a thread of its own, one at a time, and given up
@@ -26,6 +28,11 @@ use crate::regular_file::FileThreads;
 /// How long reading the config may take, with all files that it names but components.
 const DEADLINE: Duration = Duration::from_secs(10);
 
+/// What the log says of plugins that are not replaced.
+const STAYS: &str = "the plugins that were served before go on being served";
+/// What it says of the rest of their config.
+const COUNTS: &str = "rules and settings of the new config count";
+
 /// Reloads a host when there is a reason to.
 pub(super) struct Reloader<F> {
     /// The config file.
@@ -44,6 +51,24 @@ struct Reloading {
     /// When to try again what may work then.
     retry_at: Option<Instant>,
     backoff: Backoff,
+    /// Whether the config is read again though nothing happened.
+    is_retry: bool,
+    /// What was said of a config whose plugins lack something on the disk.
+    lacking: Option<String>,
+}
+
+/// Why a config cannot be used, ready for the log: drawing it takes a while, which is not for the threads that serve.
+struct Refusal {
+    told: String,
+    files: BTreeSet<PathBuf>,
+    /// What can be used of it all the same.
+    rest: Option<Config>,
+}
+
+impl From<ConfigError> for Refusal {
+    fn from(error: ConfigError) -> Self {
+        Self { told: error.to_string(), files: error.files().clone(), rest: error.rest().cloned() }
+    }
 }
 
 /// Why nothing is waited for any more.
@@ -96,7 +121,7 @@ impl<F: Fn(Config) -> Config> Reloader<F> {
     ) {
         let began = SystemTime::now();
         let file = self.file.clone();
-        let named = match threads.run(move || Config::load(&file)).await {
+        let named = match threads.run(move || Config::load(&file).map_err(|error| Box::new(Refusal::from(error)))).await {
             Ok(Ok(config)) => {
                 let config = (self.adapt)(config);
                 let named = config.files.clone();
@@ -105,10 +130,19 @@ impl<F: Fn(Config) -> Config> Reloader<F> {
                 reloading.under_way = Some(AbortOnDropHandle::new(tokio::spawn(reload)));
                 named
             }
-            Ok(Err(error)) => {
-                refused(&error);
+            Ok(Err(refusal)) => {
+                let Refusal { told, files, rest } = *refusal;
                 // What it had before counts as well: the old config is the one that serves.
-                error.files() | &host.config().files
+                let files = &files | &host.config().files;
+                match rest {
+                    Some(rest) => {
+                        reloading.under_way = None;
+                        reload_settings(host.clone(), (self.adapt)(rest)).await;
+                        reloading.lacks(told);
+                    }
+                    None => refused(&told),
+                }
+                files
             }
             Err(error) => {
                 self.stalled(&error);
@@ -137,8 +171,18 @@ impl Reloading {
     /// Something happened that has the config read again.
     fn begin_anew(&mut self, is_asked: bool) {
         self.is_asked = is_asked;
+        self.is_retry = false;
         self.backoff = Backoff::default();
         self.retry_at = None;
+    }
+
+    /// Says what plugins lack on the disk, which is tried again without saying so again.
+    fn lacks(&mut self, told: String) {
+        if !self.is_retry || self.lacking.as_ref() != Some(&told) {
+            tracing::error!("not reloaded: {STAYS}, and the new ones are tried again; {COUNTS}\n{told}");
+        }
+        self.lacking = Some(told);
+        self.retry_later();
     }
 
     /// Waits for the end of the reload that is under way, or until it is time for another try.
@@ -163,6 +207,7 @@ impl Reloading {
             }
             () = retry => {
                 self.retry_at = None;
+                self.is_retry = true;
                 Event::Retry
             }
         }
@@ -174,18 +219,17 @@ impl Reloading {
 
     fn conclude(&mut self, outcome: Option<Result<Reloaded, ReloadError>>) {
         match outcome {
-            Some(Ok(reloaded)) => told(&reloaded, self.is_asked),
+            Some(Ok(reloaded)) => {
+                let is_found = self.lacking.take().is_some();
+                told(&reloaded, self.is_asked || is_found);
+            }
             Some(Err(error)) => {
                 let is_transient = error.is_transient();
                 if is_transient {
                     self.retry_later();
                 }
                 let then = if is_transient { ", and the new ones are tried again" } else { "" };
-                tracing::error!(
-                    %error,
-                    "not reloaded: the plugins that were served before go on being served{then}; rules and settings of the \
-                     new config count"
-                );
+                tracing::error!(%error, "not reloaded: {STAYS}{then}; {COUNTS}");
             }
             None => tracing::error!("not reloaded: reloading failed within the host; the plugins of before are served"),
         }
@@ -208,6 +252,16 @@ fn told(reloaded: &Reloaded, is_asked: bool) {
     }
 }
 
-fn refused(error: &ConfigError) {
-    tracing::error!("not reloaded: what was served before goes on being served\n{error}");
+fn refused(told: &str) {
+    tracing::error!("not reloaded: what was served before goes on being served\n{told}");
+}
+
+/// Has rules and settings of a config count whose plugins cannot be used.
+async fn reload_settings(host: Arc<Host>, config: Config) {
+    let reloaded = tokio::task::spawn_blocking(move || host.reload_settings(config)).await;
+    match reloaded {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => tracing::error!(%error, "rules and settings of the new config do not count"),
+        Err(error) => tracing::error!(%error, "rules and settings of the new config may not count"),
+    }
 }

@@ -5,6 +5,7 @@
 
 use super::share::ClientShare;
 use crate::config::count::Count;
+use crate::config::error::Problem;
 use crate::config::reader::{FromNode, Node};
 use crate::config::size::{GIB, KIB, MIB, Size};
 use crate::config::time::{HOUR, MINUTE, SECOND, Time};
@@ -40,8 +41,8 @@ pub type SessionIdle = Time<100, { 24 * HOUR }, { 30 * 24 * HOUR }>;
 pub struct HttpServerLimits {
     /// The bytes of the body of a request. 4 MiB unless set; 1 KiB to 64 MiB. A larger one is refused with 413.
     pub body: Body,
-    /// The bytes of all bodies that are being received at once. 64 MiB unless set; 1 MiB to 16 GiB. One connection gets a quarter
-    /// of it, or one body if that is more. What is more is refused with 503; the first 4 KiB of each body are always taken.
+    /// The bytes of all bodies that are being received at once. 64 MiB unless set; 1 MiB to 16 GiB, and not less than `body`. One
+    /// connection gets a quarter of it, or one body if that is more. What is more is refused with 503; the first 4 KiB of each body are always taken.
     pub bodies: Bodies,
     /// The bytes of a request before its body. 32 KiB unless set; 8 KiB to 1 MiB. More are refused with 431.
     pub headers: Headers,
@@ -50,10 +51,10 @@ pub struct HttpServerLimits {
     /// The sessions at once. 1024 unless set; 1 to 65536. One more ends the one that has been idle for longest; while none
     /// is idle, it is refused with 503.
     pub sessions: Sessions,
-    /// The streams of events at once. 1024 unless set; 1 to 65536. One more is refused with 503.
+    /// The streams of events that clients open to be told something, at once. 1024 unless set; 1 to 65536. One more is refused with 503.
     pub streams: Streams,
-    /// The share of `connections`, `sessions`, `streams` and `answers` that one client may have: all that comes from one IPv4
-    /// address, or from one IPv6 network of 64 bits. 15/16 unless set.
+    /// The share of `connections`, `sessions`, `streams`, `bodies` and `answers` that one client may have: all that comes from one
+    /// IPv4 address, or from one IPv6 network of 64 bits. 15/16 unless set; 1/64 to 1/1.
     pub client_share: ClientShare,
     /// The bytes of all answers that wait to be sent, in memory. 512 MiB unless set; 16 MiB to 64 GiB. A request beyond waits for
     /// room, for as long as `stalled`, and is then refused.
@@ -74,6 +75,20 @@ pub struct HttpServerLimits {
     pub session_idle: SessionIdle,
 }
 
+impl HttpServerLimits {
+    /// Reports what does not fit together.
+    fn check(&self, node: &Node<'_>) {
+        if self.bodies.bytes() >= self.body.bytes() {
+            return;
+        }
+        let message = format!("`bodies` is less than `body`, {}: for the largest body there is never room", self.body);
+        let help = "give `bodies` at least the value of `body`, better many times as much";
+        let problem = Problem::new(message, help).at(node.span_of("bodies"));
+        let is_written = node.value.as_table().is_some_and(|table| table.contains_key("body"));
+        node.scope.report(if is_written { problem.beside(node.span_of("body"), "more than that") } else { problem });
+    }
+}
+
 impl FromNode for HttpServerLimits {
     const WHAT: &'static str = "a table of limits";
 
@@ -82,7 +97,7 @@ impl FromNode for HttpServerLimits {
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
-        node.table(|table| {
+        let limits = node.table(|table| {
             Some(Self {
                 body: table.or_default("body"),
                 bodies: table.or_default("bodies"),
@@ -98,6 +113,8 @@ impl FromNode for HttpServerLimits {
                 idle: table.or_default("idle"),
                 session_idle: table.or_default("session-idle"),
             })
-        })
+        })?;
+        limits.check(node);
+        Some(limits)
     }
 }

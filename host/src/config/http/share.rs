@@ -7,7 +7,7 @@ use std::str::FromStr;
 use crate::config::error::{Advice, quote};
 use crate::config::reader::{FromNode, Node};
 
-/// Which part of something one client may have: `15/16` unless set. With `1/1` one client may have everything.
+/// Which part of something one client may have: `15/16` unless set; `1/64` to `1/1`, with which one client may have everything.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ClientShare {
     part: NonZeroU16,
@@ -20,10 +20,16 @@ pub enum ShareError {
     /// It is not two numbers with a slash between them.
     #[error("{} is not a share", quote(.0))]
     NotAShare(String),
+    /// It is so small that next to nothing is left for one client.
+    #[error("the share {} is less than 1/64", quote(.0))]
+    TooSmall(String),
     /// It is more than the whole.
     #[error("the share {} is more than the whole", quote(.0))]
     TooLarge(String),
 }
+
+/// The least share is one of so many.
+const LEAST: u32 = 64;
 
 impl ClientShare {
     /// The share of that number, rounded up: of a small number it is all, so at least 1 of 1.
@@ -46,6 +52,7 @@ impl Advice for ShareError {
     fn advice(&self, key: &str) -> String {
         match self {
             Self::NotAShare(_) => format!("write two whole numbers from 1 to 65535, such as `{key} = \"15/16\"`"),
+            Self::TooSmall(_) => format!("give `{key}` a value from 1/{LEAST} to 1/1, such as `{key} = \"15/16\"`"),
             Self::TooLarge(_) => format!("write the smaller number first; for everything write `{key} = \"1/1\"`"),
         }
     }
@@ -59,6 +66,9 @@ impl FromStr for ClientShare {
             Some((part.trim().parse::<NonZeroU16>().ok()?, whole.trim().parse::<NonZeroU16>().ok()?))
         });
         match numbers {
+            Some((part, whole)) if u32::from(part.get()).saturating_mul(LEAST) < u32::from(whole.get()) => {
+                Err(ShareError::TooSmall(text.to_owned()))
+            }
             Some((part, whole)) if part <= whole => Ok(Self { part, whole }),
             Some(_) => Err(ShareError::TooLarge(text.to_owned())),
             None => Err(ShareError::NotAShare(text.to_owned())),
@@ -109,6 +119,8 @@ mod tests {
         for text in ["", "1", "0/1", "1/0", "-1/2", "1/2/3", "0.5", "50%", "1/65536"] {
             assert_eq!(text.parse::<ClientShare>(), Err(ShareError::NotAShare(text.to_owned())));
         }
+        assert!("1/64".parse::<ClientShare>().is_ok());
+        assert_eq!("1/65".parse::<ClientShare>(), Err(ShareError::TooSmall("1/65".to_owned())));
         assert_eq!("3/2".parse::<ClientShare>(), Err(ShareError::TooLarge("3/2".to_owned())));
     }
 }

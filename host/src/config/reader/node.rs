@@ -134,6 +134,12 @@ impl<'a> Node<'a> {
         self.scope.report(Problem::new(message, help).at(self.span.clone()));
     }
 
+    /// Reports a problem with what is on the disk. Where a plugin needs it, the rest of the config is right all the same.
+    pub(in crate::config) fn problem_of_disk(&self, message: impl Into<String>, help: impl Into<String>) {
+        let problem = Problem::new(message, help).at(self.span.clone());
+        self.scope.report(if self.path.starts_with("plugin.") { problem.of_disk() } else { problem });
+    }
+
     /// Reports an error about it.
     pub(in crate::config) fn refuse(&self, error: &impl Advice) {
         self.problem(error.to_string(), error.advice(self.key));

@@ -4,7 +4,8 @@
 //!
 //! Bounded, by [`limits`](crate::config::HttpServerLimits) of the config: how many there are at once, of all clients and of
 //! one, how long the handshake and the first request may take, how long one may be open with nothing in flight, how long an answer
-//! may make no progress, how large the head of a request is. It has at most [`MAX_FIELDS`] fields.
+//! may make no progress, how large the head of a request is. It has at most [`MAX_FIELDS`] fields, and what
+//! nobody looks at is not kept ([`head`](super::head)).
 //!
 //! Of an answer that is not read, a connection holds what the answer is charged for (see [`budget`](crate::server::budget)), and of
 //! its own at most [`MAX_UNSENT`] bytes a stream over HTTP/2. A client that resets streams faster than they are answered
@@ -37,17 +38,17 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use super::activity::Activity;
 use super::delivery::{Delivered, Delivery};
 use super::executor::{StreamExecutor, stream_end};
+use super::head::{self, MAX_FIELDS};
 use super::received::Bodies;
 use super::share::{Max, PerClient, Permit};
 use crate::config::Http;
 use crate::host::Host;
+use crate::plugin::Throttle;
 use crate::server::budget::{Account, Budget, Charge};
 use crate::server::client_id::ClientId;
 
-/// The fields that the head of a request may have. HTTP/1.1 is held to it by hyper, whose default it is.
-const MAX_FIELDS: usize = 100;
 /// Requests of one connection at once, with HTTP/2.
-const MAX_STREAMS: u32 = 100;
+const MAX_STREAMS: u32 = 32;
 /// The bytes of one stream of HTTP/2 that have been handed over and not been sent, beside the piece that is next.
 const MAX_UNSENT: usize = 64 << 10;
 /// Streams of one connection that the client has reset before they were looked at.
@@ -61,6 +62,8 @@ const MAX_NOT_SENT: u32 = 256 << 10;
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a connection is given to close that was told to.
 pub(super) const MAX_CLOSE: Duration = Duration::from_secs(1);
+/// One warning that a client has its share in so long.
+const PERIOD: Duration = Duration::from_secs(10);
 /// How long is waited when the system has no more connections to give.
 const BREATH: Duration = Duration::from_millis(100);
 
@@ -85,6 +88,8 @@ struct Shared {
     end: CancellationToken,
     /// One was closed.
     closed: Notify,
+    /// Which of the warnings are logged that a client has its share.
+    closings: Throttle,
 }
 
 /// A connection that is open, until it is dropped.
@@ -118,7 +123,8 @@ impl Connections {
         shutdown: CancellationToken,
     ) -> Self {
         let (end, closed, clients) = (CancellationToken::new(), Notify::new(), PerClient::default());
-        let shared = Shared { host, app, tls, budget, clients, shutdown, end, closed };
+        let closings = Throttle::new(PERIOD);
+        let shared = Shared { host, app, tls, budget, clients, shutdown, end, closed, closings };
         Self { shared: Arc::new(shared), open: TaskTracker::new() }
     }
 
@@ -142,10 +148,7 @@ impl Connections {
         let limits = &self.shared.host.config().http.limits;
         // That all are taken has been waited for.
         let max = Max { overall: usize::MAX, ..Max::new(limits.connections.get(), limits.client_share) };
-        let Ok(of_client) = self.shared.clients.acquire(client, max) else {
-            tracing::debug!(%client, "a connection is closed: its client has its share of `http.limits.connections`");
-            return;
-        };
+        let Ok(of_client) = self.shared.clients.acquire(client, max) else { return self.shared.warn_of(client) };
         let open = Open { token: Some(self.open.token()), shared: self.shared.clone(), of_client: Some(of_client) };
         tokio::spawn(async move { open.shared.end.run_until_cancelled(open.shared.serve(tcp, client)).await });
     }
@@ -195,6 +198,16 @@ impl Drop for Open {
 }
 
 impl Shared {
+    /// Says that a connection is closed, not too often.
+    fn warn_of(&self, client: ClientId) {
+        const TEXT: &str = "a connection is closed: its client has its share (`http.limits.client-share`) of `http.limits.connections`";
+        match self.closings.record() {
+            Some(0) => tracing::warn!(%client, "{TEXT}"),
+            Some(suppressed) => tracing::warn!(%client, suppressed, "{TEXT}"),
+            None => tracing::debug!(%client, "{TEXT}"),
+        }
+    }
+
     async fn serve(&self, tcp: TcpStream, client: ClientId) {
         // Answers are small and written whole: waiting to fill a packet only delays them.
         if let Err(error) = tcp.set_nodelay(true) {
@@ -223,9 +236,10 @@ impl Shared {
         let service = service_fn(move |mut request: Request<Incoming>| {
             let (delivery, end) = (Arc::new(Delivery::new()), end.clone());
             let busy = requests.begin(delivery.clone());
+            let reduced = head::reduce(&mut request);
             request.extensions_mut().insert(account.clone());
             request.extensions_mut().insert(bodies.clone());
-            let answering = (request.headers().len() <= MAX_FIELDS).then(|| app.call(request));
+            let answering = reduced.ok().map(|()| app.call(request));
             async move {
                 // A stream of HTTP/2 is ended alone. Over HTTP/1.1 there is one answer at a time, which ends with its connection.
                 delivery.ended_by(stream_end().unwrap_or(end));
@@ -298,6 +312,6 @@ fn builder(config: &Http) -> Builder<StreamExecutor> {
 }
 
 fn too_many_fields() -> Response {
-    let text = format!("the request has more than {MAX_FIELDS} header fields\n");
+    let text = format!("the request has more than {MAX_FIELDS} header fields, or some of them far too often\n");
     (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, text).into_response()
 }

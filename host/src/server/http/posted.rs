@@ -6,6 +6,7 @@
 //! | no JSON, no message ([`message`](crate::server::message)) | 400 | the error, without an `id` where none can be read |
 //! | more than [`limits.body`](crate::config::HttpServerLimits::body) | 413 | text |
 //! | more than there is room for beside other bodies ([`received`](super::received)) | 503 | text |
+//! | `subscriptions/listen` when as many [streams](super::streams) are open as there may be | 503 | text |
 //! | not whole within [`limits.receive`](crate::config::HttpServerLimits::receive) | 408 | text |
 //! | another `initialize` within a session, or a request with the id of one in flight | 400 | the error |
 //! | `initialize` with parameters that are none; `server/discover` within a session | 200 | the error |
@@ -41,10 +42,12 @@ use super::onward::Onward;
 use super::received::Bodies;
 use super::sessions::Use;
 use super::standing::{self, PROTOCOL_VERSION};
+use super::streams::Streams;
 use crate::access::Principal;
 use crate::host::Host;
 use crate::server::budget::{Account, Charge};
 use crate::server::client::Client;
+use crate::server::client_id::ClientId;
 use crate::server::json::Encoder;
 use crate::server::message::{self, Kind, Message, Refusal, Sent};
 use crate::server::methods;
@@ -62,6 +65,7 @@ pub(super) struct Posts {
     in_flight: InFlight,
     onward: Arc<Onward>,
     bodies: Bodies,
+    streams: Arc<Streams>,
 }
 
 /// What becomes of a message that is taken.
@@ -91,14 +95,14 @@ pub(super) fn is_message(request: &Request) -> bool {
 }
 
 impl Posts {
-    pub(super) fn new(host: Arc<Host>, onward: Arc<Onward>) -> Self {
-        Self { host, in_flight: InFlight::default(), onward, bodies: Bodies::default() }
+    pub(super) fn new(host: Arc<Host>, onward: Arc<Onward>, streams: Arc<Streams>) -> Self {
+        Self { host, in_flight: InFlight::default(), onward, bodies: Bodies::default(), streams }
     }
 
     /// Answers a message of that principal, or a batch of them.
     pub(super) async fn answer(&self, request: Request, who: &Principal, account: &Arc<Account>) -> Response {
         let (mut parts, body) = request.into_parts();
-        let sent = match self.bodies.receive(body, &parts, &self.host.config().http.limits).await {
+        let sent = match self.bodies.receive(body, &parts, account.client(), &self.host.config().http.limits).await {
             // The text is not needed any more.
             Ok(body) => message::read(&body, Some(revision(&parts)), &self.host.config().server.extensions),
             Err(refused) => return refused,
@@ -106,7 +110,7 @@ impl Posts {
         match sent {
             Ok(Sent::One(message)) => match self.admit(&mut parts, &message, who) {
                 Ok(Admitted::Here(answering)) => answering.respond(&self.host, account).await,
-                Ok(Admitted::Onward(claim)) => self.pass_on(parts, claim, &message).await,
+                Ok(Admitted::Onward(claim)) => self.pass_on(parts, claim, &message, account.client()).await,
                 Err((status, refusal)) => answer(status, &refusal.into_message()),
             },
             Ok(Sent::Batch(messages)) => self.batch(parts, messages, who, account).await,
@@ -140,13 +144,17 @@ impl Posts {
 
     /// Passes one message on to rmcp. That it was said to be JSON has been checked, so a 415 only says that rmcp could not
     /// make sense of it, which is put into words.
-    async fn pass_on(&self, parts: Parts, claim: Option<Claim>, message: &Message) -> Response {
+    async fn pass_on(&self, parts: Parts, claim: Option<Claim>, message: &Message, client: ClientId) -> Response {
+        let place = match self.streams.place_for(message, client) {
+            Ok(place) => place,
+            Err(refused) => return refused.into_response(),
+        };
         let unreadable = || answer(StatusCode::BAD_REQUEST, &message.unreadable().into_message());
         let Some(json) = rewritten::to_json(message) else { return unreadable() };
         let response = self.onward.answer(Request::from_parts(parts, Body::from(json))).await;
         match response.status() {
             StatusCode::UNSUPPORTED_MEDIA_TYPE => unreadable(),
-            _ => response.map(|body| Guarded::body(body, claim)),
+            _ => response.map(|body| Guarded::body(body, (claim, place))),
         }
     }
 
@@ -180,7 +188,7 @@ impl Posts {
                     continue;
                 }
             };
-            let response = self.pass_on(parts, claim, &message).await;
+            let response = self.pass_on(parts, claim, &message, account.client()).await;
             match response.status() {
                 StatusCode::OK => streams.push(response.into_body().into_data_stream().map(Event::Ready).boxed()),
                 StatusCode::ACCEPTED => {}

@@ -5,14 +5,12 @@
 //! | `body` | one body | 413 |
 //! | `receive` | the time until it is whole | 408 |
 //! | a quarter of `bodies`, or one body if that is more | all bodies of one connection | 503, `Retry-After` |
+//! | `client-share` of `bodies`, or one body if that is more | all bodies of one client but the first [`SMALL`] bytes of each | 503, `Retry-After` |
 //! | `bodies` | all bodies but the first [`SMALL`] bytes of each | 503, `Retry-After` |
 //!
 //! Bytes count when they are received, not when they are announced, so a client that claims much and sends little uses up
 //! little. Small bodies, which nearly all are, do not need room beside others: who fills it up keeps nobody from reading
 //! resources. Refusing at once instead of waiting for room keeps bodies that are half there from waiting for each other.
-
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::body::Body;
 use axum::http::StatusCode;
@@ -22,49 +20,45 @@ use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
 use tokio::time::timeout;
 
+use super::share::{Exhausted, Max, PerClient, Permit};
 use crate::config::HttpServerLimits;
+use crate::server::client_id::ClientId;
 
 /// The bytes of each body that need no room beside other bodies.
 const SMALL: usize = 4 << 10;
 /// How much the buffer of a body that has grown out of this size grows at once.
 const STEP: usize = 64 << 10;
 
-/// The bodies of all connections, or those of one, that are being received.
+/// The bytes of the bodies of all connections, or those of one, that are being received.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Bodies(Arc<AtomicUsize>);
+pub(super) struct Bodies(PerClient);
 
 /// A body, which counts as being received until it is dropped.
 #[derive(Debug, Default)]
 pub(super) struct Received {
     text: Vec<u8>,
-    room: Vec<Reserved>,
-}
-
-/// Bytes that count.
-#[derive(Debug)]
-struct Reserved {
-    bodies: Bodies,
-    bytes: usize,
+    room: Vec<Permit>,
 }
 
 /// Why a body is not received.
 enum Refused {
     TooLong(u64),
     TooSlow,
-    NoRoom,
+    NoRoom(Exhausted),
     Broken,
 }
 
 impl Bodies {
-    /// Receives the body of a request.
+    /// Receives the body of a request of that client.
     pub(super) async fn receive(
         &self,
         body: Body,
         head: &Parts,
+        client: ClientId,
         limits: &HttpServerLimits,
     ) -> Result<Received, Response> {
         let most = limits.receive.duration();
-        match timeout(most, self.collect(body, head.extensions.get::<Self>(), limits)).await {
+        match timeout(most, self.collect(body, head.extensions.get::<Self>(), client, limits)).await {
             Ok(received) => received,
             Err(_) => Err(Refused::TooSlow),
         }
@@ -75,9 +69,14 @@ impl Bodies {
         &self,
         mut body: Body,
         connection: Option<&Self>,
+        client: ClientId,
         limits: &HttpServerLimits,
     ) -> Result<Received, Refused> {
         let [most, all] = [limits.body.bytes(), limits.bodies.bytes()].map(to_usize);
+        let of_connection = most.max(all / 4);
+        // It has one client, whose share is all.
+        let of_connection = Max { of_client: of_connection, overall: of_connection };
+        let of_client = Max { of_client: limits.client_share.of(all).max(most), overall: all };
         let mut received = Received::default();
         while let Some(frame) = body.frame().await {
             let Ok(data) = frame.map_err(|_| Refused::Broken)?.into_data() else { continue };
@@ -87,25 +86,21 @@ impl Bodies {
                 return Err(Refused::TooLong(limits.body.bytes()));
             }
             if let Some(connection) = connection {
-                received.room.extend(connection.reserve(data.len(), most.max(all / 4))?);
+                received.room.extend(connection.reserve(client, data.len(), of_connection)?);
             }
             let beyond = length.saturating_sub(SMALL.max(before));
-            received.room.extend(self.reserve(beyond, all)?);
+            received.room.extend(self.reserve(client, beyond, of_client)?);
             received.push(&data);
         }
         Ok(received)
     }
 
     /// Counts bytes, unless that would be too many.
-    fn reserve(&self, bytes: usize, most: usize) -> Result<Option<Reserved>, Refused> {
+    fn reserve(&self, client: ClientId, bytes: usize, max: Max) -> Result<Option<Permit>, Refused> {
         if bytes == 0 {
             return Ok(None);
         }
-        let more = |now: usize| now.checked_add(bytes).filter(|sum| *sum <= most);
-        match self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
-            Ok(_) => Ok(Some(Reserved { bodies: self.clone(), bytes })),
-            Err(_) => Err(Refused::NoRoom),
-        }
+        self.0.acquire_amount(client, bytes, max).map(Some).map_err(Refused::NoRoom)
     }
 }
 
@@ -130,12 +125,6 @@ impl std::ops::Deref for Received {
     }
 }
 
-impl Drop for Reserved {
-    fn drop(&mut self) {
-        self.bodies.0.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
-
 fn to_usize(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
@@ -148,8 +137,13 @@ impl IntoResponse for Refused {
             }
             Self::TooSlow => (StatusCode::REQUEST_TIMEOUT, "the body takes too long\n").into_response(),
             Self::Broken => (StatusCode::BAD_REQUEST, "the body breaks off\n").into_response(),
-            Self::NoRoom => {
-                let text = "the server is receiving as much as `http.limits.bodies` allows; try again\n";
+            Self::NoRoom(exhausted) => {
+                let text = match exhausted {
+                    Exhausted::Share => {
+                        "the server is receiving as much of this client as `http.limits.bodies` allows; try again\n"
+                    }
+                    Exhausted::Overall => "the server is receiving as much as `http.limits.bodies` allows; try again\n",
+                };
                 (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "1")], text).into_response()
             }
         }
@@ -158,6 +152,8 @@ impl IntoResponse for Refused {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use axum::http::Request;
 
     use super::*;
@@ -168,9 +164,20 @@ mod tests {
         bytes: usize,
         limits: &HttpServerLimits,
     ) -> Result<Received, StatusCode> {
+        receive_of(1, all, connection, bytes, limits).await
+    }
+
+    async fn receive_of(
+        client: u8,
+        all: &Bodies,
+        connection: &Bodies,
+        bytes: usize,
+        limits: &HttpServerLimits,
+    ) -> Result<Received, StatusCode> {
+        let client = ClientId::from_address(Ipv4Addr::new(127, 0, 0, client).into());
         let mut head = Request::new(()).into_parts().0;
         head.extensions.insert(connection.clone());
-        all.receive(Body::from(vec![b' '; bytes]), &head, limits).await.map_err(|response| response.status())
+        all.receive(Body::from(vec![b' '; bytes]), &head, client, limits).await.map_err(|response| response.status())
     }
 
     fn limits() -> HttpServerLimits {
@@ -190,7 +197,7 @@ mod tests {
         assert!(receive(&all, &second, 1 << 20, &limits).await.is_ok());
         drop(kept);
         assert!(receive(&all, &first, 1 << 20, &limits).await.is_ok());
-        assert_eq!(all.0.load(Ordering::Relaxed), 0);
+        assert_eq!(all.0.overall(), 0);
     }
 
     #[tokio::test]
@@ -200,10 +207,29 @@ mod tests {
         while let Ok(body) = receive(&all, &Bodies::default(), 1 << 20, &limits).await {
             kept.push(body);
         }
-        assert_eq!(kept.len(), 8);
+        assert_eq!(kept.len(), 7, "15/16 of 8 MiB and the first bytes of each");
         let refused = receive(&all, &Bodies::default(), 1 << 20, &limits).await;
         assert_eq!(refused.unwrap_err(), StatusCode::SERVICE_UNAVAILABLE);
         assert!(receive(&all, &Bodies::default(), SMALL, &limits).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn bodies_of_one_client_leave_room_for_those_of_others() {
+        let (all, limits) = (Bodies::default(), HttpServerLimits { client_share: "1/2".parse().unwrap(), ..limits() });
+        let mut held = Vec::new();
+        for client in [1, 2] {
+            let mut kept = Vec::new();
+            while let Ok(body) = receive_of(client, &all, &Bodies::default(), 1 << 20, &limits).await {
+                kept.push(body);
+            }
+            assert_eq!(kept.len(), 4, "a half of 8 MiB");
+            held.push(kept);
+        }
+        let smallest = HttpServerLimits { client_share: "1/64".parse().unwrap(), ..limits };
+        assert!(
+            receive(&Bodies::default(), &Bodies::default(), 1 << 20, &smallest).await.is_ok(),
+            "one body always fits"
+        );
     }
 
     #[tokio::test]

@@ -1,4 +1,4 @@
-//! How many of something each client has, of which one client must not have all.
+//! How much of something each client has, of which one client must not have all: places, or bytes.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::config::ClientShare;
 use crate::server::client_id::ClientId;
 
-/// How many each client has, and all together. Clones count together.
+/// How much each client has, and all together. Clones count together.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PerClient(Arc<Mutex<Held>>);
 
@@ -17,14 +17,15 @@ struct Held {
     clients: HashMap<ClientId, usize>,
 }
 
-/// One that a client has, until it is dropped.
+/// What a client has, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Permit {
     all: PerClient,
     client: ClientId,
+    amount: usize,
 }
 
-/// How many there may be.
+/// How much there may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Max {
     pub(super) of_client: usize,
@@ -50,18 +51,30 @@ impl Max {
 impl PerClient {
     /// One more for that client, unless it has as many as it may, or all together have.
     pub(super) fn acquire(&self, client: ClientId, max: Max) -> Result<Permit, Exhausted> {
+        self.acquire_amount(client, 1, max)
+    }
+
+    /// So much more for that client, unless it would have more than it may, or all together would.
+    pub(super) fn acquire_amount(&self, client: ClientId, amount: usize, max: Max) -> Result<Permit, Exhausted> {
         let mut held = self.lock();
-        let of_client = held.clients.get(&client).copied().unwrap_or_default();
-        if of_client >= max.of_client {
+        let of_client = held.clients.get(&client).copied().unwrap_or_default().saturating_add(amount);
+        if of_client > max.of_client {
             return Err(Exhausted::Share);
         }
-        if held.overall >= max.overall {
+        let overall = held.overall.saturating_add(amount);
+        if overall > max.overall {
             return Err(Exhausted::Overall);
         }
-        held.overall = held.overall.saturating_add(1);
-        held.clients.insert(client, of_client.saturating_add(1));
+        held.overall = overall;
+        held.clients.insert(client, of_client);
         drop(held);
-        Ok(Permit { all: self.clone(), client })
+        Ok(Permit { all: self.clone(), client, amount })
+    }
+
+    /// How much all have together.
+    #[cfg(test)]
+    pub(super) fn overall(&self) -> usize {
+        self.lock().overall
     }
 
     fn lock(&self) -> MutexGuard<'_, Held> {
@@ -79,9 +92,9 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         let mut all = self.all.lock();
-        all.overall = all.overall.saturating_sub(1);
+        all.overall = all.overall.saturating_sub(self.amount);
         if let Entry::Occupied(mut held) = all.clients.entry(self.client) {
-            *held.get_mut() = held.get().saturating_sub(1);
+            *held.get_mut() = held.get().saturating_sub(self.amount);
             if *held.get() == 0 {
                 held.remove();
             }
@@ -94,6 +107,20 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use super::*;
+
+    #[test]
+    fn amounts_are_given_back_whole() {
+        let all = PerClient::default();
+        let max = Max { of_client: 10, overall: 15 };
+        let [one, other] = [1, 2].map(|last| ClientId::from_address(Ipv4Addr::new(127, 0, 0, last).into()));
+        let first = all.acquire_amount(one, 7, max).unwrap();
+        assert_eq!(all.acquire_amount(one, 4, max).err(), Some(Exhausted::Share));
+        assert_eq!(all.acquire_amount(other, 9, max).err(), Some(Exhausted::Overall));
+        let _second = all.acquire_amount(one, 3, max).unwrap();
+        drop(first);
+        assert_eq!(all.overall(), 3);
+        assert!(all.acquire_amount(one, 7, max).is_ok());
+    }
 
     #[test]
     fn a_client_has_its_share_and_leaves_the_rest_to_others() {

@@ -1,0 +1,126 @@
+//! What is kept of the head of a request while it is worked on: the fields that anything here or in rmcp looks at.
+//!
+//! With HTTP/2 a client names a field that it has sent before by a number of one or two bytes, and what a value was read from
+//! stays in memory as long as the value does. So the rest goes away at once, and what is kept is copied out of what was
+//! received. Only the first [`COPIED`] bytes are: copies of a value that was sent once and named many times would be far more
+//! than what was sent. Longer values, such as a long `Mcp-Name`, stay shared.
+
+use axum::http::header::{
+    ACCEPT, ACCEPT_ENCODING, ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, CONTENT_LENGTH,
+    CONTENT_TYPE, EXPECT, HOST, ORIGIN, TRANSFER_ENCODING,
+};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
+
+/// The fields that the head of a request may have. HTTP/1.1 is held to it by hyper, whose default it is.
+pub(super) const MAX_FIELDS: usize = 100;
+/// Those of them that are kept. Nobody needs so many: they are 16, most of which must not be there twice.
+const MAX_KEPT: usize = 32;
+/// The bytes of values that are copied.
+const COPIED: usize = 1 << 10;
+
+/// What is looked at.
+const KEPT: [HeaderName; 16] = [
+    HOST,
+    ORIGIN,
+    ACCEPT,
+    ACCEPT_ENCODING,
+    CONTENT_TYPE,
+    CONTENT_LENGTH,
+    TRANSFER_ENCODING,
+    EXPECT,
+    ACCESS_CONTROL_REQUEST_METHOD,
+    ACCESS_CONTROL_REQUEST_HEADERS,
+    HeaderName::from_static("access-control-request-private-network"),
+    HeaderName::from_static("last-event-id"),
+    HeaderName::from_static("mcp-method"),
+    HeaderName::from_static("mcp-name"),
+    HeaderName::from_static("mcp-protocol-version"),
+    HeaderName::from_static("mcp-session-id"),
+];
+
+/// A head has too many fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TooManyFields;
+
+/// Keeps of the head of a request what is looked at.
+pub(super) fn reduce<B>(request: &mut Request<B>) -> Result<(), TooManyFields> {
+    *request.headers_mut() = reduced(request.headers())?;
+    if let Some(uri) = copied(request.uri()) {
+        *request.uri_mut() = uri;
+    }
+    Ok(())
+}
+
+/// The fields that are looked at, each as often as it is there.
+fn reduced(headers: &HeaderMap) -> Result<HeaderMap, TooManyFields> {
+    if headers.len() > MAX_FIELDS {
+        return Err(TooManyFields);
+    }
+    let (mut kept, mut room) = (HeaderMap::new(), COPIED);
+    for name in &KEPT {
+        for value in headers.get_all(name) {
+            if kept.len() >= MAX_KEPT {
+                return Err(TooManyFields);
+            }
+            kept.append(name.clone(), copy(value, &mut room));
+        }
+    }
+    Ok(kept)
+}
+
+/// A copy, as long as there is room for it.
+fn copy(value: &HeaderValue, room: &mut usize) -> HeaderValue {
+    let Some(left) = room.checked_sub(value.len()) else { return value.clone() };
+    let Ok(copy) = HeaderValue::from_bytes(value.as_bytes()) else { return value.clone() };
+    *room = left;
+    copy
+}
+
+/// A copy of a target that is not long.
+fn copied(uri: &Uri) -> Option<Uri> {
+    let target = uri.to_string();
+    (target.len() <= COPIED).then(|| target.parse().ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_looked_at_is_kept_as_often_as_it_is_there() {
+        let long = "x".repeat(2 * COPIED);
+        let request = Request::builder().uri("http://localhost:80/mcp").header("host", "a").header("x-other", "1");
+        let request = request.header("Host", "b").header("mcp-name", &long).header("cookie", "c").header("accept", "");
+        let mut request = request.body(()).unwrap();
+        reduce(&mut request).unwrap();
+        let mut kept: Vec<_> =
+            request.headers().iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
+        kept.sort_unstable();
+        assert_eq!(kept, [("accept", ""), ("host", "a"), ("host", "b"), ("mcp-name", long.as_str())]);
+        assert_eq!(request.uri().to_string(), "http://localhost:80/mcp");
+    }
+
+    #[test]
+    fn targets_of_every_form_stay_as_they_are() {
+        for target in ["/mcp", "/mcp?a=b", "*", "localhost:80", "http://localhost/mcp", "http://user:@localhost/mcp"] {
+            let uri: Uri = target.parse().unwrap();
+            assert_eq!(copied(&uri), Some(uri), "{target}");
+        }
+    }
+
+    #[test]
+    fn a_head_has_so_many_fields() {
+        let mut headers = HeaderMap::new();
+        for _ in 0..MAX_FIELDS {
+            headers.append("x-other", "1".parse().unwrap());
+        }
+        assert_eq!(reduced(&headers), Ok(HeaderMap::new()));
+        headers.append("x-other", "1".parse().unwrap());
+        assert_eq!(reduced(&headers), Err(TooManyFields));
+        let mut headers = HeaderMap::new();
+        for _ in 0..=MAX_KEPT {
+            headers.append(ACCEPT, "*/*".parse().unwrap());
+        }
+        assert_eq!(reduced(&headers), Err(TooManyFields));
+    }
+}
