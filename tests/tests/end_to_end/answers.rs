@@ -89,7 +89,7 @@ async fn everything_that_there_can_be_many_of_counts_as_items() {
         assert_eq!(missing["reason"], reason);
     }
     for list in lists {
-        refused(client, &format!("excess://p0/{list}"), "more than the 100000 items").await;
+        refused(client, &format!("excess://good/{list}"), "more than the 100000 items").await;
     }
     server.end().await;
 }
