@@ -121,7 +121,8 @@ impl<F: Fn(Config) -> Config> Reloader<F> {
     ) {
         let began = SystemTime::now();
         let file = self.file.clone();
-        let named = match threads.run(move || Config::load(&file).map_err(|error| Box::new(Refusal::from(error)))).await {
+        let named = match threads.run(move || Config::load(&file).map_err(|error| Box::new(Refusal::from(error)))).await
+        {
             Ok(Ok(config)) => {
                 let config = (self.adapt)(config);
                 let named = config.files.clone();
