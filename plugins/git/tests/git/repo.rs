@@ -7,6 +7,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
 use tempfile::TempDir;
 
 /// A repository in a directory of its own.
@@ -133,8 +134,12 @@ impl Repo {
     ) -> Vec<u8> {
         let mut git = self.command(args);
         let mut child = git.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        child.stdin.take().unwrap().write_all(input).unwrap();
-        let output = child.wait_with_output().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        // While it is read what git answers: it stops to read when nobody does.
+        let output = thread::scope(|scope| {
+            scope.spawn(move || stdin.write_all(input).unwrap());
+            child.wait_with_output().unwrap()
+        });
         assert!(output.status.success(), "{git:?}: {}", String::from_utf8_lossy(&output.stderr));
         output.stdout
     }
@@ -156,7 +161,7 @@ impl Repo {
         let mut git = Command::new("git");
         git.arg("-C")
             .arg(&self.dir)
-            .args(["-c", "core.quotePath=false", "-c", "protocol.file.allow=always"])
+            .args(["-c", "core.quotePath=false", "-c", "protocol.file.allow=always", "-c", "core.fsync=none"])
             .args(args);
         for variable in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"] {
             git.env_remove(variable);
