@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Why a request has no answer, as the one who asked may know it.
 ///
-/// What only an administrator may know (a guest's backtrace, a path of the machine) is in the log, under the plugin's name.
+/// What only an administrator may know (what a trap of a guest says, a path of the machine) is in the log, under the plugin's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// There is no such resource, or none that this principal may know of.
