@@ -49,7 +49,7 @@ use tokio::runtime::{Builder, Runtime};
 use self::arguments::{Arguments, Command};
 use self::context::Context;
 use self::failure::Failure;
-use crate::scheduling::take_short_turns;
+use crate::scheduling::set_short_time_slice;
 
 /// Runs the command that this process was started with.
 ///
@@ -78,7 +78,7 @@ const EVENT_INTERVAL: u32 = 11;
 /// The threads of the transports, as many as there are processors.
 fn threads() -> io::Result<Runtime> {
     let mut threads = Builder::new_multi_thread();
-    threads.event_interval(EVENT_INTERVAL).on_thread_start(take_short_turns).enable_all().build()
+    threads.event_interval(EVENT_INTERVAL).on_thread_start(set_short_time_slice).enable_all().build()
 }
 
 fn run(command: Command, context: &Context) -> Result<(), Failure> {

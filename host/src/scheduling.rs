@@ -9,7 +9,7 @@ mod linux;
 
 /// Has the threads that wake up to answer a request wait less for this one; and this one, when it wakes up, wait less for those
 /// that compute.
-pub(crate) fn take_short_turns() {
+pub(crate) fn set_short_time_slice() {
     #[cfg(target_os = "linux")]
     if let Err(error) = linux::set(0) {
         tracing::debug!(%error, "a thread has the system's turns");
@@ -18,7 +18,7 @@ pub(crate) fn take_short_turns() {
 
 /// The same, and has the system prefer all other threads to this one: beside one of them, it gets a tenth of a processor if it is
 /// nicer by 10, and two fifths if by 2.
-pub(crate) fn give_way(nicer: i32) {
+pub(crate) fn lower_priority(nicer: i32) {
     #[cfg(target_os = "linux")]
     if let Err(error) = linux::set(nicer) {
         tracing::debug!(%error, "a thread that gives way keeps the normal priority");

@@ -23,7 +23,7 @@ use self::order::{ARGUMENT, Order};
 use super::engine::code_settings;
 use super::file;
 use crate::config::{self, Digest};
-use crate::scheduling::give_way;
+use crate::scheduling::lower_priority;
 
 mod order;
 
@@ -123,7 +123,7 @@ fn follow(arguments: impl Iterator<Item = String>) -> Result<(), CompileError> {
     })?;
     order.confine().map_err(invalid)?;
     // Before there are other threads, which take over the priority.
-    give_way(NICENESS);
+    lower_priority(NICENESS);
     order::end_with_host();
     let code = compile(io::stdin().lock(), order.digest)?;
     let mut stdout = io::stdout().lock();

@@ -40,7 +40,7 @@ impl Ticker {
             .name("epoch".to_owned())
             .spawn(move || {
                 // On a busy machine it would otherwise wake up late, and guests would yield late.
-                scheduling::take_short_turns();
+                scheduling::set_short_time_slice();
                 tick(&engine, &theirs);
             })
             .map_err(|error| EngineError::Start(format!("cannot start the epoch thread: {error}")))?;
