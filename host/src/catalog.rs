@@ -9,7 +9,7 @@
 //! then be short, or empty, with a cursor that leads on.
 //!
 //! Every walk ends. How much of a plugin has been listed is counted in the cursor, so that a provider whose own cursors never
-//! end does not keep the plugins behind it out of reach for ever: after `limits.listing` items, or [`MAX_EMPTY`] pages in a row
+//! end does not keep the plugins behind it out of reach for ever: after `limits.listing-items` items, or [`MAX_EMPTY`] pages in a row
 //! with nothing on them, the rest of it is left out, and the page says so. An honest listing below that is given whole, however
 //! small its pages are.
 

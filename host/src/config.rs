@@ -11,7 +11,7 @@
 //! An application needs no file:
 //!
 //! ```
-//! use mcp_resource_host::config::{Config, DirGrant, Mode, Plugin, Rule, Who};
+//! use mcp_resource_host::config::{Config, DirGrant, Mode, Plugin, PrincipalSelector, Rule};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut notes = Plugin::new("notes".parse()?, "plugins/notes.wasm", "notes:///".parse()?);
@@ -19,7 +19,7 @@
 //! notes.grants.dirs.insert("/notes".parse()?, DirGrant { host: "/home/me/notes".into(), mode: Mode::ReadOnly });
 //! notes.limits.memory = "128MiB".parse()?;
 //!
-//! let mut everyone = Rule::new([Who::Everyone]);
+//! let mut everyone = Rule::new([PrincipalSelector::Any]);
 //! everyone.allow.push("notes:///**".parse()?);
 //! everyone.deny.push("notes:///private/**".parse()?);
 //!
@@ -29,9 +29,9 @@
 //! # }
 //! ```
 //!
-//! Bounded: a file of [`Config::LARGEST_FILE`] bytes, values as deep as the TOML parser goes (80).
+//! Bounded: a file of [`Config::MAX_FILE_SIZE`] bytes, values as deep as the TOML parser goes (80).
 
-mod announce;
+mod advertise;
 pub mod compile;
 mod count;
 mod cursor_key;
@@ -41,7 +41,7 @@ mod error;
 mod extension;
 mod glob;
 mod grants;
-mod guest;
+mod guest_path;
 pub mod http;
 pub mod instances;
 pub mod limits;
@@ -59,43 +59,43 @@ mod suggest;
 mod syntax;
 #[cfg(test)]
 mod tests;
-mod time;
+mod duration;
 mod warning;
 
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-pub use announce::Announced;
-pub use compile::Compile;
+pub use advertise::AdvertisedCapability;
+pub use compile::CompileLimits;
 pub use count::Count;
 pub use digest::{Digest, DigestError};
 pub use environment::Environment;
-pub use error::{ConfigError, Look, Position, Problem};
+pub use error::{ConfigError, RenderStyle, Position, Diagnostic};
 pub use extension::Extension;
 pub use glob::{GlobError, UriGlob};
 pub use grants::{
     BucketKeys, BucketName, BucketNameError, BucketQuota, CredentialError, CredentialName, CredentialValue, DirGrant,
-    DirQuota, Grants, Host, HostName, HttpGrant, HttpGrants, KeyvalueGrant, Mode, Origin, OriginError, OriginPattern,
-    OriginTwice, Roots, RootsError, Scheme,
+    DirQuota, Grants, UrlHost, HostName, HttpGrant, HttpGrants, KeyvalueGrant, Mode, Origin, OriginError, OriginPattern,
+    DuplicateOrigin, CaBundle, CaBundleError, Scheme,
 };
-pub use guest::{EnvName, EnvNameError, GuestPath, GuestPathError};
+pub use guest_path::{EnvName, EnvNameError, GuestPath, GuestPathError};
 pub use http::{
     ClientShare, Http, HttpAddress, HttpAddressError, HttpServerLimits, KeepAlive, ShareError, Tls, TlsError,
 };
-pub use instances::Instances;
+pub use instances::InstanceReuse;
 pub use limits::Limits;
 pub use plugin::{Plugin, PluginName, PluginNameError, WatchInterval};
-pub use plugins::{Clash, Plugins};
+pub use plugins::{PluginConflict, Plugins};
 pub use range::OutOfRange;
-pub use rule::{ANONYMOUS, LOCAL, Operation, Rule, Who};
+pub use rule::{ANONYMOUS, LOCAL, Operation, Rule, PrincipalSelector};
 pub use secret::Secret;
 pub use server::{PageBytes, PageSize, Server};
 pub use size::{Size, SizeError};
-pub use time::{Time, TimeError};
+pub use duration::{BoundedDuration, BoundedDurationError};
 pub use warning::Warning;
 
-use reader::{Scope, Table};
+use reader::{ReadContext, Table};
 
 use crate::regular_file;
 
@@ -117,7 +117,7 @@ pub struct Config {
 
 impl Config {
     /// The largest file that is read, in bytes.
-    pub const LARGEST_FILE: usize = 1024 * 1024;
+    pub const MAX_FILE_SIZE: usize = 1024 * 1024;
 
     /// A config without plugins and rules, to build on.
     pub fn new() -> Self {
@@ -129,7 +129,7 @@ impl Config {
     /// # Errors
     ///
     /// Its name is that of a plugin that is there, or its mount overlaps with one's.
-    pub fn plugin(mut self, plugin: Plugin) -> Result<Self, Clash> {
+    pub fn plugin(mut self, plugin: Plugin) -> Result<Self, PluginConflict> {
         self.plugins.add(plugin)?;
         Ok(self)
     }
@@ -147,19 +147,19 @@ impl Config {
     ///
     /// The file cannot be read, or has mistakes: all of them are in the error.
     pub fn load(file: &Path) -> Result<Self, ConfigError> {
-        Self::load_in(file, &Environment::of_process())
+        Self::load_in(file, &Environment::from_process())
     }
 
     /// Reads a config file with an environment of the caller's. Fails like [`load`](Self::load).
     pub fn load_in(file: &Path, environment: &Environment) -> Result<Self, ConfigError> {
-        let bytes = regular_file::read(file, Self::LARGEST_FILE).map_err(|error| unreadable(file, &error))?;
+        let bytes = regular_file::read(file, Self::MAX_FILE_SIZE).map_err(|error| read_error(file, &error))?;
         match str::from_utf8(&bytes) {
             Ok(text) => Self::parse_in(text, file, environment),
             // A character at the end of what was read may be cut.
-            Err(_) if bytes.len() > Self::LARGEST_FILE => Err(too_large(file)),
+            Err(_) if bytes.len() > Self::MAX_FILE_SIZE => Err(too_large(file)),
             Err(error) => {
                 let (text, at) = (String::from_utf8_lossy(&bytes), error.valid_up_to());
-                let problem = Problem::new("the file is not UTF-8", "save the file as UTF-8").at(at..at);
+                let problem = Diagnostic::new("the file is not UTF-8", "save the file as UTF-8").at(at..at);
                 Err(ConfigError::new(file, &text, problem))
             }
         }
@@ -173,23 +173,23 @@ impl Config {
     ///
     /// The text has mistakes: all of them are in the error.
     pub fn parse(text: &str, file: &Path) -> Result<Self, ConfigError> {
-        Self::parse_in(text, file, &Environment::of_process())
+        Self::parse_in(text, file, &Environment::from_process())
     }
 
     /// Parses a config with an environment of the caller's. Otherwise like [`parse`](Self::parse).
     pub fn parse_in(text: &str, file: &Path, environment: &Environment) -> Result<Self, ConfigError> {
-        if text.len() > Self::LARGEST_FILE {
+        if text.len() > Self::MAX_FILE_SIZE {
             return Err(too_large(file));
         }
         let document = syntax::parse(text).map_err(|problems| ConfigError::new(file, text, problems))?;
-        let scope = Scope::new(text, file.parent().unwrap_or(Path::new("")), environment);
-        let config = Table::outermost(&scope, document.get_ref(), Self::from_table);
-        let (problems, files) = scope.into_gathered();
+        let context = ReadContext::new(text, file.parent().unwrap_or(Path::new("")), environment);
+        let config = Table::root(&context, document.get_ref(), Self::from_table);
+        let (problems, files) = context.finish();
         if problems.is_empty() {
             return Ok(Self { files, ..config });
         }
-        let rest = problems.are_of_disk().then_some(config);
-        Err(ConfigError::new(file, text, problems).with_files(files).with_rest(rest))
+        let rest = problems.are_all_filesystem().then_some(config);
+        Err(ConfigError::new(file, text, problems).with_files(files).with_partial_config(rest))
     }
 
     fn from_table(table: &mut Table<'_>) -> Self {
@@ -200,8 +200,8 @@ impl Config {
             rules: table.or_default("rule"),
             files: BTreeSet::new(),
         };
-        if !table.has("plugin") && !table.has_misspelt("plugin") {
-            table.report(Problem::new(
+        if !table.has("plugin") && !table.has_misspelling_of("plugin") {
+            table.report(Diagnostic::new(
                 "there are no plugins, so there is nothing to serve",
                 "add one:\n[[plugin]]\nname = \"notes\"\ncomponent = \"plugins/notes.wasm\"\nmount = \"notes:///\"",
             ));
@@ -210,20 +210,20 @@ impl Config {
     }
 }
 
-fn unreadable(file: &Path, error: &io::Error) -> ConfigError {
+fn read_error(file: &Path, error: &io::Error) -> ConfigError {
     let problem = match error.kind() {
-        ErrorKind::NotFound => Problem::new("there is no such file", "write a config there, or name another file"),
-        ErrorKind::IsADirectory => Problem::new("this is a directory", "name the file in it: `mcp-host.toml`"),
-        ErrorKind::InvalidInput => Problem::new(
+        ErrorKind::NotFound => Diagnostic::new("there is no such file", "write a config there, or name another file"),
+        ErrorKind::IsADirectory => Diagnostic::new("this is a directory", "name the file in it: `mcp-host.toml`"),
+        ErrorKind::InvalidInput => Diagnostic::new(
             format!("the file cannot be read: {error}"),
             "write the config to a regular file and name that: a pipe cannot be read again when the config is reloaded",
         ),
-        _ => Problem::new(format!("the file cannot be read: {error}"), "name a file that the host may read"),
+        _ => Diagnostic::new(format!("the file cannot be read: {error}"), "name a file that the host may read"),
     };
     ConfigError::new(file, "", problem)
 }
 
 fn too_large(file: &Path) -> ConfigError {
-    let message = format!("the file has more than {} bytes", Config::LARGEST_FILE);
-    ConfigError::new(file, "", Problem::new(message, "a config is far smaller: is this another file?"))
+    let message = format!("the file has more than {} bytes", Config::MAX_FILE_SIZE);
+    ConfigError::new(file, "", Diagnostic::new(message, "a config is far smaller: is this another file?"))
 }

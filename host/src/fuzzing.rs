@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use crate::catalog;
-use crate::config::{Config, Environment, Look, UriGlob};
+use crate::config::{Config, Environment, RenderStyle, UriGlob};
 use crate::plugin;
 use crate::uri::{MAX_URI_LEN, Mount, Router};
 
@@ -52,8 +52,8 @@ pub fn config(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let nowhere = Path::new("/nonexistent/mcp-host.toml");
     let Err(error) = Config::parse_in(&text, nowhere, &Environment::empty()) else { return };
-    assert!(!error.problems().is_empty(), "an error says what is wrong");
-    let shown = error.render(Look::Plain);
+    assert!(!error.diagnostics().is_empty(), "an error says what is wrong");
+    let shown = error.render(RenderStyle::Plain);
     assert!(!shown.contains(['\u{1b}', '\u{202e}', '\0']), "what is shown is harmless to a terminal: {shown:?}");
 }
 

@@ -7,13 +7,13 @@
 //!
 //! | bound | by |
 //! |---|---|
-//! | calls | a rate (`limits.rate`), places for calls at once (`limits.concurrency`) and a queue for them (`limits.queue`, `limits.wait`); seats for all instances of all plugins, of which each plugin has a share |
+//! | calls | a rate (`limits.rate`), places for calls at once (`limits.concurrency`) and a queue for them (`limits.queue`, `limits.queue-timeout`); seats for all instances of all plugins, of which each plugin has a share |
 //! | wall clock | a timeout around the call, instantiation included (`limits.deadline`) |
 //! | CPU time | the processor time of the thread while it polls the call; the engine's epoch has the guest look at it every half millisecond, and the host looks at it as it checks the answer (`limits.cpu`) |
 //! | memory | a budget that all instances of the plugin share, with what the host keeps for them and the answers of calls under way (`limits.memory`) |
-//! | reply | what the host copies out of the guest (`limits.reply`), and how many items it has (`limits.items`) |
+//! | reply | what the host copies out of the guest (`limits.response-size`), and how many items it has (`limits.response-items`) |
 //! | log | an allowance of bytes a minute (`limits.log`) |
-//! | handles, random bytes | what the host keeps for one instance by number (`limits.handles`); what it hands out at once (`limits.random`) |
+//! | handles, random bytes | what the host keeps for one instance by number (`limits.handles`); what it hands out at once (`limits.random-bytes`) |
 //! | files | permits for what one instance has open (`limits.files`); a quota for each directory that may be written |
 //!
 //! A trap, a timeout, a limit or a panic ends that call alone and is a typed [`Fault`]. A caller that goes away takes its call
@@ -117,7 +117,7 @@ impl Plugins {
     /// are granted and fail, and components are compiled at each start. It blocks.
     pub fn start(
         compiler: Compiler,
-        limits: config::Compile,
+        limits: config::CompileLimits,
         cache: &FilePath,
         state: Option<PathBuf>,
         progress: Progress,
@@ -158,7 +158,7 @@ impl Plugins {
         let name: Arc<str> = config.name.as_str().into();
         let log = GuestLog::new(name.clone(), config.limits.log.bytes());
         let faults = Arc::new(Faults::new(name.clone(), config.limits.log.bytes()));
-        let items = config.limits.items.get();
+        let items = config.limits.response_items.get();
         let pool = Pool::of(config, &self.engine);
         Plugin {
             mount: config.mount.clone(),
@@ -379,14 +379,14 @@ impl Plugin {
         .await
     }
 
-    /// How many items a listing of its may have over all its pages (`limits.listing`).
+    /// How many items a listing of its may have over all its pages (`limits.listing-items`).
     pub(crate) fn most_listed(&self) -> usize {
-        self.caller.limits.listing.get()
+        self.caller.limits.listing_items.get()
     }
 
-    /// How many items one answer of its may have (`limits.items`).
+    /// How many items one answer of its may have (`limits.response-items`).
     pub(crate) fn max_items(&self) -> usize {
-        self.caller.limits.items.get()
+        self.caller.limits.response_items.get()
     }
 
     /// Takes note of a fault in its answers to that function which shows only in what is made of them.

@@ -72,9 +72,9 @@
 //! ```
 
 mod error;
-mod located;
+mod resource_id;
 mod mount;
-mod normal;
+mod normalize;
 mod router;
 mod template;
 mod text;
@@ -83,7 +83,7 @@ mod text;
 mod tests;
 
 pub use error::{CharacterError, MountError, Overlap, PathError, RouteError, TemplateError, UriError};
-pub use located::{Located, Path, Uri};
+pub use resource_id::{ResourceId, Path, Uri};
 pub use mount::Mount;
 pub use router::{Routed, Router};
 pub use template::Template;

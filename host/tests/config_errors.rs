@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use mcp_resource_host::config::{Config, ConfigError, Environment, Look, Position};
+use mcp_resource_host::config::{Config, ConfigError, Environment, RenderStyle, Position};
 
 /// The files with that ending beside the configs with mistakes, in the order of their names.
 fn files(ending: &str) -> Vec<PathBuf> {
@@ -51,20 +51,20 @@ fn every_message_has_its_mistake() {
 #[test]
 fn every_problem_says_what_to_write_instead() {
     for file in files("toml") {
-        assert!(error(&file).problems().iter().all(|problem| !problem.help().is_empty()), "{}", file.display());
+        assert!(error(&file).diagnostics().iter().all(|problem| !problem.help().is_empty()), "{}", file.display());
     }
 }
 
 #[test]
 fn problems_come_in_the_order_of_the_file() {
     let error = error("tests/ui/invalid/many_at_once.toml");
-    assert!(error.problems().len() >= 10);
-    assert!(error.problems().is_sorted_by_key(|problem| problem.position().unwrap()));
-    assert_eq!(error.problems()[0].position(), Some(Position { line: 3, column: 8 }));
+    assert!(error.diagnostics().len() >= 10);
+    assert!(error.diagnostics().is_sorted_by_key(|problem| problem.position().unwrap()));
+    assert_eq!(error.diagnostics()[0].position(), Some(Position { line: 3, column: 8 }));
 }
 
 /// The blocks of that language in the documentation, in their order.
-fn documented(language: &str) -> Vec<String> {
+fn documented_blocks(language: &str) -> Vec<String> {
     let documentation = fs::read_to_string("../docs/config.md").unwrap();
     let beginning = format!("```{language}\n");
     let blocks = documentation.split(&beginning).skip(1);
@@ -73,14 +73,14 @@ fn documented(language: &str) -> Vec<String> {
 
 #[test]
 fn the_example_in_the_documentation_is_right() {
-    Config::parse(&documented("toml")[0], Path::new("tests/ui/valid/mcp-host.toml")).unwrap();
+    Config::parse(&documented_blocks("toml")[0], Path::new("tests/ui/valid/mcp-host.toml")).unwrap();
 }
 
 #[test]
 fn the_mistakes_in_the_documentation_are_answered_as_it_says() {
-    let error = Config::parse(&documented("toml")[1], Path::new("tests/ui/valid/mcp-host.toml")).unwrap_err();
+    let error = Config::parse(&documented_blocks("toml")[1], Path::new("tests/ui/valid/mcp-host.toml")).unwrap_err();
     let shown = error.to_string().replace("tests/ui/valid/", "");
-    assert_eq!(format!("{shown}\n"), documented("text")[0]);
+    assert_eq!(format!("{shown}\n"), documented_blocks("text")[0]);
 }
 
 #[test]
@@ -109,23 +109,23 @@ fn a_file_that_is_far_too_large_is_not_read() {
     let file = directory.path().join("mcp-host.toml");
     for character in ["#", "é"] {
         fs::write(&file, character.repeat((1 << 20) + 1)).unwrap();
-        assert_eq!(error(&file).problems()[0].message(), "the file has more than 1048576 bytes");
+        assert_eq!(error(&file).diagnostics()[0].message(), "the file has more than 1048576 bytes");
     }
     fs::write(&file, "#".repeat(1 << 20)).unwrap();
-    assert_eq!(error(&file).problems()[0].message(), "there are no plugins, so there is nothing to serve");
+    assert_eq!(error(&file).diagnostics()[0].message(), "there are no plugins, so there is nothing to serve");
 }
 
 #[test]
 fn colours_change_the_look_and_not_the_text() {
     let error = error("tests/ui/invalid/overlapping_mounts.toml");
-    let coloured = error.render(Look::Coloured);
-    let plain: String = coloured.split('\u{1b}').enumerate().map(|(place, text)| without_style(place, text)).collect();
+    let coloured = error.render(RenderStyle::Ansi);
+    let plain: String = coloured.split('\u{1b}').enumerate().map(|(place, text)| strip_ansi(place, text)).collect();
     assert_ne!(coloured, plain);
-    assert_eq!(plain, error.render(Look::Plain));
+    assert_eq!(plain, error.render(RenderStyle::Plain));
 }
 
 /// What follows an escape character, without the rest of the escape sequence that it began.
-fn without_style(place: usize, text: &str) -> &str {
+fn strip_ansi(place: usize, text: &str) -> &str {
     if place == 0 { text } else { text.split_once('m').unwrap().1 }
 }
 
@@ -139,8 +139,8 @@ fn values_from_elsewhere_are_never_shown() {
     for key in ["{ env = 'SET' }", "{ file = 'key.txt' }", "'hunter2'"] {
         fs::write(&file, format!("[server]\ncursor-key = {key}\n{plugin}")).unwrap();
         let error = error(&file);
-        assert_eq!(error.problems().len(), 2, "the key, and the component that is missing: {error}");
-        assert!(!format!("{error} {error:?} {}", error.render(Look::Coloured)).contains("hunter2"), "{error}");
+        assert_eq!(error.diagnostics().len(), 2, "the key, and the component that is missing: {error}");
+        assert!(!format!("{error} {error:?} {}", error.render(RenderStyle::Ansi)).contains("hunter2"), "{error}");
     }
 }
 
@@ -157,7 +157,7 @@ fn the_file_of_a_value_holds_one_small_text() {
         (vec![b'x', 0], "the value of a variable cannot hold a NUL"),
     ] {
         fs::write(directory.path().join("value"), value).unwrap();
-        assert_eq!(error(&file).problems()[0].message(), message);
+        assert_eq!(error(&file).diagnostics()[0].message(), message);
     }
     fs::write(directory.path().join("value"), vec![b'x'; 65536]).unwrap();
     assert!(Config::load(&file).is_ok());
@@ -167,7 +167,7 @@ fn the_file_of_a_value_holds_one_small_text() {
 fn without_a_home_there_is_no_path_below_it() {
     let text = "[[plugin]]\nname = 'a'\ncomponent = '~/a.wasm'\nmount = 'a://b/'\n";
     let error = Config::parse_in(text, Path::new("mcp-host.toml"), &Environment::empty()).unwrap_err();
-    assert_eq!(error.problems()[0].message(), "`~` stands for the home directory, and there is none");
+    assert_eq!(error.diagnostics()[0].message(), "`~` stands for the home directory, and there is none");
 }
 
 #[cfg(unix)]
@@ -178,5 +178,5 @@ fn a_variable_that_is_not_text_is_a_mistake() {
     let environment = Environment::empty().variable("A", std::ffi::OsStr::from_bytes(b"\xff"));
     let text = "[server]\ncursor-key = { env = 'A' }\n";
     let error = Config::parse_in(text, Path::new("mcp-host.toml"), &environment).unwrap_err();
-    assert_eq!(error.problems()[0].message(), "the variable `A` is not UTF-8");
+    assert_eq!(error.diagnostics()[0].message(), "the variable `A` is not UTF-8");
 }

@@ -20,7 +20,7 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput};
-use mcp_resource_host::config::Instances;
+use mcp_resource_host::config::InstanceReuse;
 
 use self::ratios::Ratios;
 use self::ways::{Request, Way};
@@ -30,7 +30,7 @@ fn main() {
     let runtime = tokio::runtime::Runtime::new().expect("threads for the callers");
     let kept = setup::Kept::new();
     let fresh = runtime.block_on(setup::host(&kept, None));
-    let reused = runtime.block_on(setup::host(&kept, Some(Instances::default())));
+    let reused = runtime.block_on(setup::host(&kept, Some(InstanceReuse::default())));
     let requests = setup::requests();
     let ways = runtime.block_on(ways::all(fresh, reused, &requests));
     let mut criterion = Criterion::default()

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use mcp_resource_host::config::{Config, Instances, Plugin};
+use mcp_resource_host::config::{Config, InstanceReuse, Plugin};
 use mcp_resource_host::{Host, State};
 use tempfile::TempDir;
 
@@ -38,7 +38,7 @@ pub(crate) fn requests() -> Vec<Request> {
 }
 
 /// A host with one plugin, whose instances are as said, and the limits that plugins have by default but for the rate.
-pub(crate) async fn host(kept: &Kept, instances: Option<Instances>) -> Host {
+pub(crate) async fn host(kept: &Kept, instances: Option<InstanceReuse>) -> Host {
     build_fixtures();
     let component = root().join("target/plugins/fixtures/sizes.wasm");
     let name = "sizes".parse().expect("a name");

@@ -43,7 +43,7 @@ pub(crate) enum Way {
     Thread(Arc<Native>, Arc<Runtime>),
     /// The façade: routing, access, a fresh instance of the provider, and the checks of what it answers.
     Fresh(Arc<Host>),
-    /// The same with an instance that has served others before (`instances.reuse`).
+    /// The same with an instance that has served others before (`instances.max-calls`).
     Reused(Arc<Host>),
 }
 

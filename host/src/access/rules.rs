@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::config::{LOCAL, Operation, Rule, UriGlob, Who};
+use crate::config::{LOCAL, Operation, Rule, UriGlob, PrincipalSelector};
 
 /// What rules come to for one operation, so that two principals can be compared: none is allowed and denied other things if
 /// these are the same.
@@ -28,9 +28,9 @@ pub(super) struct Rules {
 impl Rules {
     /// The rules that name that principal, or everyone.
     pub(super) fn of(name: &str, rules: &[Rule]) -> Self {
-        let speaks = |rule: &&Rule| rule.principals.iter().any(|who| who.includes(name));
+        let speaks = |rule: &&Rule| rule.principals.iter().any(|who| who.matches(name));
         let by_name =
-            |rule: &Rule| rule.principals.iter().any(|who| matches!(who, Who::Principal(named) if named == name));
+            |rule: &Rule| rule.principals.iter().any(|who| matches!(who, PrincipalSelector::Named(named) if named == name));
         let is_restricted = rules.iter().any(|rule| by_name(rule) && !rule.allow.is_empty());
         let speaking: Vec<_> = rules.iter().filter(speaks).cloned().collect();
         let denies_anything = speaking.iter().any(|rule| !rule.deny.is_empty());

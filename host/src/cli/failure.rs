@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::messages::Messages;
-use crate::config::{ConfigError, Look};
+use crate::config::{ConfigError, RenderStyle};
 use crate::host::StartError;
 use crate::plugin::LoadError;
 use crate::resource::Error;
@@ -103,7 +103,7 @@ impl Failure {
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
             // It escapes what is foreign itself, and its colours are its own.
             Self::Config(error) => {
-                messages.drawn(&error.render(if messages.is_coloured() { Look::Coloured } else { Look::Plain }));
+                messages.drawn(&error.render(if messages.is_coloured() { RenderStyle::Ansi } else { RenderStyle::Plain }));
             }
             _ => {
                 messages.error(&self.to_string());

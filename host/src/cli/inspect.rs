@@ -198,7 +198,7 @@ mod tests {
         let mut plugin = alone("notes.wasm".into()).unwrap();
         plugin.config.insert("language".to_owned(), "ja".to_owned());
         Inspection {
-            digest: Digest::of(b"component"),
+            digest: Digest::compute(b"component"),
             size: 2048,
             imports: set(&IMPORTS),
             exports: set(&["mcp-host:provider/resource-provider@0.1.0"]),
@@ -238,7 +238,7 @@ mod tests {
              \n\
              Notes.\n\
              By tag, too.\n",
-            Digest::of(b"component")
+            Digest::compute(b"component")
         );
         assert_eq!(printed(&inspection(Ok(notes())), None), expected);
     }
@@ -246,14 +246,14 @@ mod tests {
     #[test]
     fn in_the_place_of_a_plugin_it_is_compared_with_its_grants_and_its_digest() {
         let name = "diary".parse().unwrap();
-        let place = Place { name: &name, pinned: Some(Digest::of(b"another")) };
+        let place = Place { name: &name, pinned: Some(Digest::compute(b"another")) };
         let printed = printed(&inspection(Ok(notes())), Some(place));
         for line in [
             "grants.dirs  wasi:filesystem  -         not granted",
             "config       -                language  for nothing",
             "sockets      wasi:sockets     -         never granted",
             "diary: `config` is granted for nothing: it does not import `wasi:config`",
-            &format!("diary: `digest` pins another component, {}", Digest::of(b"another")),
+            &format!("diary: `digest` pins another component, {}", Digest::compute(b"another")),
         ] {
             assert!(printed.lines().any(|printed| printed == line), "{line}\n{printed}");
         }

@@ -120,14 +120,14 @@ async fn settle(host: Arc<Host>) {
 }
 
 async fn listen(address: HttpAddress) -> Result<TcpListener, Failure> {
-    let address = address.socket();
+    let address = address.socket_addr();
     TcpListener::bind(address).await.map_err(|source| Failure::Listen { address, source })
 }
 
 fn http_address(text: &str) -> Result<HttpAddress, String> {
     text.parse().map_err(|error| match &error {
         HttpAddressError::NotAnAddress(_) => format!("{error}; write one such as `127.0.0.1:8080`"),
-        HttpAddressError::BeyondLoopback(address) => format!(
+        HttpAddressError::NotLoopback(address) => format!(
             "{error}; listen on loopback, `127.0.0.1:{}`, and let a proxy that authenticates forward to it",
             address.port()
         ),

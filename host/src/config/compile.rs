@@ -5,19 +5,19 @@
 
 use super::reader::{FromNode, Node};
 use super::size::{GIB, MIB, Size};
-use super::time::{HOUR, MINUTE, SECOND, Time};
+use super::duration::{HOUR, MINUTE, SECOND, BoundedDuration};
 
 /// How much address space the compiler may have.
 pub type Memory = Size<{ 512 * MIB }, { 8 * GIB }, { 64 * GIB }>;
 /// How long the compiler may compute, over all processors.
-pub type Cpu = Time<SECOND, { 10 * MINUTE }, HOUR>;
+pub type Cpu = BoundedDuration<SECOND, { 10 * MINUTE }, HOUR>;
 /// How long compiling may take in all.
-pub type Deadline = Time<SECOND, { 2 * MINUTE }, HOUR>;
+pub type Deadline = BoundedDuration<SECOND, { 2 * MINUTE }, HOUR>;
 
 /// What compiling one component may use up: `compile` of `[server]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Compile {
+pub struct CompileLimits {
     /// The address space of the compiler, which is more than the memory that it touches. 8 GiB unless set; 512 MiB to 64 GiB.
     pub memory: Memory,
     /// The CPU time of the compiler, in whole seconds, over all processors. 10 min unless set; 1 s to 1 h.
@@ -26,8 +26,8 @@ pub struct Compile {
     pub deadline: Deadline,
 }
 
-impl FromNode for Compile {
-    const WHAT: &'static str = "a table of limits";
+impl FromNode for CompileLimits {
+    const TYPE_NAME: &'static str = "a table of limits";
 
     fn example() -> String {
         "{ memory = \"8GiB\", deadline = \"2m\" }".into()

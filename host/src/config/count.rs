@@ -35,7 +35,7 @@ impl<const MIN: usize, const DEFAULT: usize, const MAX: usize> TryFrom<usize> fo
 
 impl<const MIN: usize, const DEFAULT: usize, const MAX: usize> Count<MIN, DEFAULT, MAX> {
     fn out_of_range(found: String) -> OutOfRange {
-        OutOfRange { found, least: MIN.to_string(), most: MAX.to_string() }
+        OutOfRange { found, min: MIN.to_string(), max: MAX.to_string() }
     }
 }
 
@@ -52,7 +52,7 @@ impl<const MIN: usize, const DEFAULT: usize, const MAX: usize> fmt::Debug for Co
 }
 
 impl<const MIN: usize, const DEFAULT: usize, const MAX: usize> FromNode for Count<MIN, DEFAULT, MAX> {
-    const WHAT: &'static str = "a whole number";
+    const TYPE_NAME: &'static str = "a whole number";
 
     fn example() -> String {
         Self::default().to_string()
@@ -60,7 +60,7 @@ impl<const MIN: usize, const DEFAULT: usize, const MAX: usize> FromNode for Coun
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let DeValue::Integer(written) = node.value else {
-            node.wrong_type::<Self>();
+            node.expected_type::<Self>();
             return None;
         };
         let count = usize::from_str_radix(written.as_str(), written.radix());
@@ -69,7 +69,7 @@ impl<const MIN: usize, const DEFAULT: usize, const MAX: usize> FromNode for Coun
             Ok(Err(error)) => error,
             Err(_) => Self::out_of_range(written.to_string()),
         };
-        node.refuse(&error);
+        node.reject(&error);
         None
     }
 }
@@ -77,17 +77,17 @@ impl<const MIN: usize, const DEFAULT: usize, const MAX: usize> FromNode for Coun
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::error::Advice;
+    use crate::config::error::Suggest;
 
-    type Places = Count<1, 8, 64>;
+    type Concurrency = Count<1, 8, 64>;
 
     #[test]
     fn a_count_lies_within_its_range() {
-        assert_eq!(Places::default().get(), 8);
-        assert_eq!(Places::try_from(64).unwrap().get(), 64);
-        assert!(Places::try_from(0).is_err());
-        let error = Places::try_from(65).unwrap_err();
+        assert_eq!(Concurrency::default().get(), 8);
+        assert_eq!(Concurrency::try_from(64).unwrap().get(), 64);
+        assert!(Concurrency::try_from(0).is_err());
+        let error = Concurrency::try_from(65).unwrap_err();
         assert_eq!(error.to_string(), "`65` is not between 1 and 64");
-        assert_eq!(error.advice("concurrency"), "give `concurrency` a value from 1 to 64");
+        assert_eq!(error.suggestion("concurrency"), "give `concurrency` a value from 1 to 64");
     }
 }

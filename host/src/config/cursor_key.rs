@@ -3,15 +3,15 @@
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 
-use super::error::Problem;
+use super::error::Diagnostic;
 use super::reader::{FromNode, Node};
-use super::secret::{Elsewhere, Secret};
+use super::secret::{SecretSource, Secret};
 
 /// A key as the file refers to it.
 pub(super) struct CursorKey(pub(super) Secret<[u8; 32]>);
 
 impl FromNode for CursorKey {
-    const WHAT: &'static str = Elsewhere::WHAT;
+    const TYPE_NAME: &'static str = SecretSource::TYPE_NAME;
 
     fn example() -> String {
         "{ env = \"MCP_HOST_CURSOR_KEY\" }".into()
@@ -20,15 +20,15 @@ impl FromNode for CursorKey {
     fn from_node(node: &Node<'_>) -> Option<Self> {
         if node.value.is_str() {
             let message = format!("`{}` must not stand in the config, where others may read it", node.key);
-            let help = format!("make a new key and write where it is: {}", node.assign(&Self::example()));
-            node.scope.report(Problem::new(message, help).at(node.span.clone()).unseen());
+            let help = format!("make a new key and write where it is: {}", node.assignment_hint(&Self::example()));
+            node.context.report(Diagnostic::new(message, help).at(node.span.clone()).redacted());
             return None;
         }
-        let text = Elsewhere::from_node(node)?.0;
+        let text = SecretSource::from_node(node)?.0;
         let key = decode(text.trim());
         if key.is_none() {
             let message = format!("`{}` is not 32 bytes as base64 or hexadecimal digits", node.key);
-            node.problem(message, "make a key with `openssl rand -base64 32`");
+            node.report_error(message, "make a key with `openssl rand -base64 32`");
         }
         Some(Self(Secret::new(key?)))
     }

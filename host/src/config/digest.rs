@@ -7,7 +7,7 @@
 //! use mcp_resource_host::config::Digest;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let digest = Digest::of(b"");
+//! let digest = Digest::compute(b"");
 //! assert_eq!(digest.to_string(), "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
 //! assert_eq!(digest.to_string().parse(), Ok(digest));
 //! # Ok(())
@@ -20,7 +20,7 @@ use std::str::FromStr;
 
 use sha2::{Digest as _, Sha256};
 
-use super::error::{Advice, quote};
+use super::error::{Suggest, quote};
 use super::reader::{FromNode, Node};
 
 /// What stands before the digits.
@@ -28,7 +28,7 @@ const PREFIX: &str = "sha256:";
 /// How many digits there are.
 const DIGITS: usize = 64;
 /// How much of a file is in memory at a time.
-const CHUNK: usize = 64 * 1024;
+const CHUNK_SIZE: usize = 64 * 1024;
 
 /// The SHA-256 of a component file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -36,7 +36,7 @@ pub struct Digest([u8; 32]);
 
 impl Digest {
     /// The digest of those bytes.
-    pub fn of(bytes: &[u8]) -> Self {
+    pub fn compute(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
@@ -45,9 +45,9 @@ impl Digest {
     /// # Errors
     ///
     /// It cannot be read to its end.
-    pub fn of_reader(mut reader: impl Read) -> io::Result<(Self, u64)> {
+    pub fn compute_reader(mut reader: impl Read) -> io::Result<(Self, u64)> {
         let mut hasher = Sha256::new();
-        let mut chunk = vec![0; CHUNK];
+        let mut chunk = vec![0; CHUNK_SIZE];
         let mut length = 0_u64;
         loop {
             let read = match reader.read(&mut chunk) {
@@ -98,8 +98,8 @@ pub enum DigestError {
     Length(usize),
 }
 
-impl Advice for DigestError {
-    fn advice(&self, key: &str) -> String {
+impl Suggest for DigestError {
+    fn suggestion(&self, key: &str) -> String {
         let copy = "copy the digest that `mcp-host inspect FILE.wasm` prints";
         match self {
             Self::NoPrefix(text) if digits(text).is_ok() => format!("write `{key} = \"{PREFIX}{text}\"`"),
@@ -133,7 +133,7 @@ fn digits(text: &str) -> Result<[u8; 32], DigestError> {
 }
 
 impl FromNode for Digest {
-    const WHAT: &'static str = "a digest";
+    const TYPE_NAME: &'static str = "a digest";
 
     fn example() -> String {
         format!("\"{PREFIX}…\"")
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_digest_is_read_as_it_is_printed_in_either_case() {
-        let digest = Digest::of(b"component");
+        let digest = Digest::compute(b"component");
         let printed = digest.to_string();
         assert_eq!(printed.parse(), Ok(digest));
         assert_eq!(format!("sha256:{}", digest.digits().to_uppercase()).parse(), Ok(digest));
@@ -159,14 +159,14 @@ mod tests {
 
     #[test]
     fn a_digest_of_a_file_is_that_of_its_bytes() {
-        let bytes = vec![7; 3 * CHUNK + 1];
-        assert_eq!(Digest::of_reader(bytes.as_slice()).unwrap(), (Digest::of(&bytes), bytes.len() as u64));
+        let bytes = vec![7; 3 * CHUNK_SIZE + 1];
+        assert_eq!(Digest::compute_reader(bytes.as_slice()).unwrap(), (Digest::compute(&bytes), bytes.len() as u64));
     }
 
     #[test]
     fn what_is_no_digest_is_told_apart() {
         let parse = |text: &str| text.parse::<Digest>().unwrap_err();
-        let digits = Digest::of(b"").digits();
+        let digits = Digest::compute(b"").digits();
         assert_eq!(parse(&digits), DigestError::NoPrefix(digits.clone()));
         assert_eq!(parse("sha512:00"), DigestError::NoPrefix("sha512:00".to_owned()));
         assert_eq!(parse("sha256:"), DigestError::Length(0));
@@ -178,8 +178,8 @@ mod tests {
 
     #[test]
     fn digits_without_the_prefix_are_put_right() {
-        let digits = Digest::of(b"").digits();
-        let advice = digits.parse::<Digest>().unwrap_err().advice("digest");
+        let digits = Digest::compute(b"").digits();
+        let advice = digits.parse::<Digest>().unwrap_err().suggestion("digest");
         assert_eq!(advice, format!("write `digest = \"sha256:{digits}\"`"));
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// The variables and the home directory that a config is read with.
 ///
-/// Usually [those of this process](Self::of_process). An application that hosts configs of others gives them an
+/// Usually [those of this process](Self::from_process). An application that hosts configs of others gives them an
 /// environment of their own, so that they cannot read its variables:
 ///
 /// ```
@@ -28,7 +28,7 @@ impl Environment {
     }
 
     /// What this process was started with.
-    pub fn of_process() -> Self {
+    pub fn from_process() -> Self {
         Self { variables: std::env::vars_os().collect(), home: std::env::home_dir() }
     }
 

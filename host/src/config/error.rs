@@ -1,10 +1,10 @@
 //! What is wrong with a config, and how it is shown.
 //!
-//! A [`ConfigError`] carries *all* [`Problem`]s of one file, in the order of the file. Each says what is wrong, where, and
+//! A [`ConfigError`] carries *all* [`Diagnostic`]s of one file, in the order of the file. Each says what is wrong, where, and
 //! what to write instead; [`ConfigError::render`] draws them with the offending text underlined. Text from the file is
 //! stripped of control characters on its way to a terminal.
 //!
-//! Bounded: [`MOST_PROBLEMS`] problems are kept, the others counted. A line that has a problem is shown as it stands in the
+//! Bounded: [`MAX_DIAGNOSTICS`] problems are kept, the others counted. A line that has a problem is shown as it stands in the
 //! file, but nothing that was read from a variable or from another file ever is.
 
 use std::collections::BTreeSet;
@@ -17,19 +17,19 @@ use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet,
 use super::Config;
 
 /// How many problems one error shows. Whoever has more has made one mistake many times.
-const MOST_PROBLEMS: usize = 100;
+const MAX_DIAGNOSTICS: usize = 100;
 
 /// How many characters of a value a message repeats.
-const MOST_QUOTED: usize = 60;
+const MAX_QUOTED_CHARS: usize = 60;
 
 /// How an error is drawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Look {
+pub enum RenderStyle {
     /// Text only: for logs and files.
     #[default]
     Plain,
     /// With ANSI colours: for terminals.
-    Coloured,
+    Ansi,
 }
 
 /// A place in the file, both numbers counted from 1 and in characters.
@@ -43,56 +43,56 @@ pub struct Position {
 
 /// One thing that is wrong with a config.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct Diagnostic {
     message: String,
     help: String,
-    mark: Option<Mark>,
-    beside: Option<Mark>,
-    is_seen: bool,
-    is_of_disk: bool,
+    primary: Option<Label>,
+    secondary: Option<Label>,
+    shows_source: bool,
+    is_filesystem: bool,
     position: Option<Position>,
 }
 
 /// A piece of the file that a problem points at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Mark {
+struct Label {
     span: Range<usize>,
-    label: Option<String>,
+    text: Option<String>,
 }
 
-impl Problem {
+impl Diagnostic {
     /// A problem with the file as a whole. `message` says what is wrong, `help` what to write instead.
     pub(super) fn new(message: impl Into<String>, help: impl Into<String>) -> Self {
         let (message, help) = (message.into(), help.into());
-        Self { message, help, mark: None, beside: None, is_seen: true, is_of_disk: false, position: None }
+        Self { message, help, primary: None, secondary: None, shows_source: true, is_filesystem: false, position: None }
     }
 
     /// Points at the piece of the file that is wrong, in bytes.
     pub(super) fn at(mut self, span: Range<usize>) -> Self {
-        self.mark = Some(Mark { span, label: None });
+        self.primary = Some(Label { span, text: None });
         self
     }
 
     /// Writes something under that piece.
     pub(super) fn label(mut self, label: impl Into<String>) -> Self {
-        self.mark = self.mark.map(|mark| Mark { label: Some(label.into()), ..mark });
+        self.primary = self.primary.map(|mark| Label { text: Some(label.into()), ..mark });
         self
     }
 
     /// Points at a second piece as well, the one that the first is at odds with.
-    pub(super) fn beside(mut self, span: Range<usize>, label: impl Into<String>) -> Self {
-        self.beside = Some(Mark { span, label: Some(label.into()) });
+    pub(super) fn secondary(mut self, span: Range<usize>, label: impl Into<String>) -> Self {
+        self.secondary = Some(Label { span, text: Some(label.into()) });
         self
     }
 
     /// Leaves out the line of the file, because it holds a secret.
-    pub(super) fn unseen(self) -> Self {
-        Self { is_seen: false, ..self }
+    pub(super) fn redacted(self) -> Self {
+        Self { shows_source: false, ..self }
     }
 
     /// Says that it is not the file that is wrong, but what a plugin needs on the disk.
-    pub(super) fn of_disk(self) -> Self {
-        Self { is_of_disk: true, ..self }
+    pub(super) fn filesystem(self) -> Self {
+        Self { is_filesystem: true, ..self }
     }
 
     /// What is wrong.
@@ -111,42 +111,42 @@ impl Problem {
     }
 
     fn start(&self) -> usize {
-        self.mark.as_ref().map_or(usize::MAX, |mark| mark.span.start)
+        self.primary.as_ref().map_or(usize::MAX, |mark| mark.span.start)
     }
 }
 
-/// Problems as they are found: the first [`MOST_PROBLEMS`], and how many more there were.
+/// Problems as they are found: the first [`MAX_DIAGNOSTICS`], and how many more there were.
 #[derive(Debug, Default)]
-pub(super) struct Problems {
-    kept: Vec<Problem>,
-    left_out: usize,
+pub(super) struct Diagnostics {
+    shown: Vec<Diagnostic>,
+    omitted: usize,
     /// Whether one of all is about more than the disk.
-    is_mistaken: bool,
+    has_config_error: bool,
 }
 
-impl Problems {
-    pub(super) fn push(&mut self, problem: Problem) {
-        self.is_mistaken |= !problem.is_of_disk;
-        if self.kept.len() < MOST_PROBLEMS {
-            self.kept.push(problem);
+impl Diagnostics {
+    pub(super) fn push(&mut self, problem: Diagnostic) {
+        self.has_config_error |= !problem.is_filesystem;
+        if self.shown.len() < MAX_DIAGNOSTICS {
+            self.shown.push(problem);
         } else {
-            self.left_out = self.left_out.saturating_add(1);
+            self.omitted = self.omitted.saturating_add(1);
         }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.kept.is_empty()
+        self.shown.is_empty()
     }
 
     /// Whether all are about the disk.
-    pub(super) fn are_of_disk(&self) -> bool {
-        !self.is_mistaken
+    pub(super) fn are_all_filesystem(&self) -> bool {
+        !self.has_config_error
     }
 }
 
-impl From<Problem> for Problems {
-    fn from(problem: Problem) -> Self {
-        Self { is_mistaken: !problem.is_of_disk, kept: vec![problem], left_out: 0 }
+impl From<Diagnostic> for Diagnostics {
+    fn from(problem: Diagnostic) -> Self {
+        Self { has_config_error: !problem.is_filesystem, shown: vec![problem], omitted: 0 }
     }
 }
 
@@ -157,24 +157,24 @@ impl From<Problem> for Problems {
 pub struct ConfigError {
     file: PathBuf,
     text: String,
-    problems: Vec<Problem>,
-    left_out: usize,
+    diagnostics: Vec<Diagnostic>,
+    omitted: usize,
     files: BTreeSet<PathBuf>,
-    rest: Option<Box<Config>>,
+    partial_config: Option<Box<Config>>,
 }
 
 impl ConfigError {
     /// Puts the problems into the order of the file.
-    pub(super) fn new(file: &Path, text: &str, problems: impl Into<Problems>) -> Self {
-        let Problems { kept: mut problems, left_out, .. } = problems.into();
+    pub(super) fn new(file: &Path, text: &str, problems: impl Into<Diagnostics>) -> Self {
+        let Diagnostics { shown: mut problems, omitted: left_out, .. } = problems.into();
         for problem in &mut problems {
-            for mark in problem.mark.iter_mut().chain(&mut problem.beside) {
-                mark.span = within(text, &mark.span);
+            for mark in problem.primary.iter_mut().chain(&mut problem.secondary) {
+                mark.span = clamp_span(text, &mark.span);
             }
-            problem.position = problem.mark.as_ref().map(|mark| position(text, mark.span.start));
+            problem.position = problem.primary.as_ref().map(|mark| position_at(text, mark.span.start));
         }
-        problems.sort_by_key(Problem::start);
-        Self { file: file.to_owned(), text: text.to_owned(), problems, left_out, files: BTreeSet::new(), rest: None }
+        problems.sort_by_key(Diagnostic::start);
+        Self { file: file.to_owned(), text: text.to_owned(), diagnostics: problems, omitted: left_out, files: BTreeSet::new(), partial_config: None }
     }
 
     /// The same, with the files that the config depends on.
@@ -183,8 +183,8 @@ impl ConfigError {
     }
 
     /// The same, with what can be used of the config all the same.
-    pub(super) fn with_rest(self, rest: Option<Config>) -> Self {
-        Self { rest: rest.map(Box::new), ..self }
+    pub(super) fn with_partial_config(self, rest: Option<Config>) -> Self {
+        Self { partial_config: rest.map(Box::new), ..self }
     }
 
     /// The file as it was named.
@@ -201,46 +201,46 @@ impl ConfigError {
     /// The config, if all that is wrong is that files or directories which its plugins need are not there, or are of another
     /// kind. Its rules and settings are those of the file, and can be used
     /// ([`Host::reload_settings`](crate::host::Host::reload_settings)). Its plugins cannot: they lack what was not found.
-    pub fn rest(&self) -> Option<&Config> {
-        self.rest.as_deref()
+    pub fn partial_config(&self) -> Option<&Config> {
+        self.partial_config.as_deref()
     }
 
     /// What is wrong with it, in the order of the file. Never empty.
-    pub fn problems(&self) -> &[Problem] {
-        &self.problems
+    pub fn diagnostics(&self) -> &[Diagnostic] {
+        &self.diagnostics
     }
 
     /// Draws all problems, each with its line and what to write instead. Several lines, the last without a line break.
-    pub fn render(&self, look: Look) -> String {
+    pub fn render(&self, look: RenderStyle) -> String {
         let renderer = match look {
-            Look::Plain => Renderer::plain(),
-            Look::Coloured => Renderer::styled(),
+            RenderStyle::Plain => Renderer::plain(),
+            RenderStyle::Ansi => Renderer::styled(),
         };
         let file = normalize_untrusted_str(&self.file.display().to_string());
         let mut drawn: Vec<String> =
-            self.problems.iter().map(|problem| renderer.render(&[self.group(problem, &file)])).collect();
-        let total = self.problems.len().saturating_add(self.left_out);
-        if self.left_out > 0 {
-            drawn.push(format!("{file}: {total} problems, of which the first {} are shown", self.problems.len()));
+            self.diagnostics.iter().map(|problem| renderer.render(&[self.group(problem, &file)])).collect();
+        let total = self.diagnostics.len().saturating_add(self.omitted);
+        if self.omitted > 0 {
+            drawn.push(format!("{file}: {total} problems, of which the first {} are shown", self.diagnostics.len()));
         } else if total > 1 {
             drawn.push(format!("{file}: {total} problems"));
         }
         drawn.join("\n\n")
     }
 
-    fn group<'a>(&'a self, problem: &'a Problem, file: &'a str) -> Group<'a> {
+    fn group<'a>(&'a self, problem: &'a Diagnostic, file: &'a str) -> Group<'a> {
         let title = Level::ERROR.primary_title(problem.message.as_str());
-        let group = match (&problem.mark, problem.position) {
+        let group = match (&problem.primary, problem.position) {
             (None, _) | (_, None) => title.element(Origin::path(file)),
-            (_, Some(Position { line, column })) if !problem.is_seen => {
+            (_, Some(Position { line, column })) if !problem.shows_source => {
                 title.element(Origin::path(file).line(line).char_column(column))
             }
             (Some(mark), _) => title.element(
                 Snippet::source(self.text.as_str())
                     .path(file)
-                    .annotation(AnnotationKind::Primary.span(mark.span.clone()).label(mark.label.as_deref()))
-                    .annotations(problem.beside.iter().map(|beside| {
-                        AnnotationKind::Context.span(beside.span.clone()).label(beside.label.as_deref())
+                    .annotation(AnnotationKind::Primary.span(mark.span.clone()).label(mark.text.as_deref()))
+                    .annotations(problem.secondary.iter().map(|beside| {
+                        AnnotationKind::Context.span(beside.span.clone()).label(beside.text.as_deref())
                     })),
             ),
         };
@@ -250,7 +250,7 @@ impl ConfigError {
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.render(Look::Plain))
+        f.write_str(&self.render(RenderStyle::Plain))
     }
 }
 
@@ -263,19 +263,19 @@ impl fmt::Debug for ConfigError {
 impl std::error::Error for ConfigError {}
 
 /// An error about a value that knows what to write instead.
-pub(super) trait Advice: std::error::Error {
+pub(super) trait Suggest: std::error::Error {
     /// What to write instead. `key` is the key that the value belongs to.
-    fn advice(&self, key: &str) -> String;
+    fn suggestion(&self, key: &str) -> String;
 }
 
 /// A piece of the file for a message: in backticks, on one line, and not too long.
 pub(super) fn quote(text: &str) -> String {
-    format!("`{}`", short(text))
+    format!("`{}`", truncated(text))
 }
 
 /// A piece of the file for a message: on one line, and not too long.
-pub(super) fn short(text: &str) -> String {
-    let mut short: String = text.lines().next().unwrap_or_default().chars().take(MOST_QUOTED).collect();
+pub(super) fn truncated(text: &str) -> String {
+    let mut short: String = text.lines().next().unwrap_or_default().chars().take(MAX_QUOTED_CHARS).collect();
     if short.len() < text.len() {
         short.push('…');
     }
@@ -283,12 +283,12 @@ pub(super) fn short(text: &str) -> String {
 }
 
 /// The span, moved to character boundaries of the text.
-fn within(text: &str, span: &Range<usize>) -> Range<usize> {
+fn clamp_span(text: &str, span: &Range<usize>) -> Range<usize> {
     let start = text.floor_char_boundary(span.start);
     start..text.ceil_char_boundary(span.end).max(start)
 }
 
-fn position(text: &str, at: usize) -> Position {
+fn position_at(text: &str, at: usize) -> Position {
     let before = text.get(..at).unwrap_or(text);
     let line_start = before.rfind('\n').map_or(0, |newline| newline.saturating_add(1));
     let column = before.get(line_start..).unwrap_or_default().chars().count().saturating_add(1);

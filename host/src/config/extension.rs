@@ -34,7 +34,7 @@ impl fmt::Display for Extension {
 }
 
 impl FromNode for Extension {
-    const WHAT: &'static str = "an extension that this host has";
+    const TYPE_NAME: &'static str = "an extension that this host has";
 
     fn example() -> String {
         "\"sep-2093\"".into()

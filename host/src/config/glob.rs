@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use globset::{GlobBuilder, GlobMatcher};
 
-use super::error::Advice;
+use super::error::Suggest;
 use super::reader::{FromNode, Node};
 use crate::uri::Mount;
 
@@ -30,23 +30,23 @@ mod reach;
 /// which could match a slash or half of an encoded character.
 #[derive(Clone)]
 pub struct UriGlob {
-    written: String,
+    source: String,
     /// The same, normalised.
-    normal: String,
+    normalized: String,
     matcher: GlobMatcher,
     /// Of `P/**`: what matches `P`.
-    above: Option<Above>,
+    prefix: Option<PrefixMatcher>,
 }
 
 /// What matches `P` of a glob `P/**`.
 #[derive(Clone, Debug)]
-enum Above {
+enum PrefixMatcher {
     /// A text without wildcards: most globs of rules are of this kind, and comparing it costs next to nothing.
     Literal(String),
     Pattern(GlobMatcher),
 }
 
-impl Above {
+impl PrefixMatcher {
     fn new(normal: &str) -> Result<Self, GlobError> {
         if normal.contains(['*', '?', '{']) {
             matcher(normal).map(Self::Pattern)
@@ -65,27 +65,27 @@ impl Above {
 
 impl UriGlob {
     /// The longest glob, in bytes as written.
-    const LONGEST: usize = 1024;
+    const MAX_LEN: usize = 1024;
 
     /// The glob as it was written.
     pub fn as_str(&self) -> &str {
-        &self.written
+        &self.source
     }
 
     /// Whether it matches a URI, which must be normalised and without its query.
     pub fn matches(&self, uri: &str) -> bool {
-        self.matcher.is_match(uri) || self.above.as_ref().is_some_and(|above| above.matches(uri))
+        self.matcher.is_match(uri) || self.prefix.as_ref().is_some_and(|above| above.matches(uri))
     }
 
     /// Whether it could match anything below that mount. It may say so of one that could not.
     pub(super) fn reaches(&self, mount: &Mount) -> bool {
-        reach::reaches(&self.normal, mount.as_str())
+        reach::reaches(&self.normalized, mount.as_str())
     }
 
     /// How far it is, in characters to change, from a glob for that mount.
     pub(super) fn distance(&self, mount: &Mount) -> usize {
         let mount = mount.as_str();
-        let beginning: String = self.normal.chars().take(mount.len()).collect();
+        let beginning: String = self.normalized.chars().take(mount.len()).collect();
         strsim::damerau_levenshtein(&beginning, mount)
     }
 }
@@ -121,12 +121,12 @@ pub enum GlobError {
     #[error("the braces of this glob are nested, or do not match")]
     Braces,
     /// It is too long.
-    #[error("this glob is longer than {} bytes", UriGlob::LONGEST)]
+    #[error("this glob is longer than {} bytes", UriGlob::MAX_LEN)]
     TooLong,
 }
 
-impl Advice for GlobError {
-    fn advice(&self, _: &str) -> String {
+impl Suggest for GlobError {
+    fn suggestion(&self, _: &str) -> String {
         match self {
             Self::NoScheme(glob) => {
                 let below = glob.trim_start_matches('/');
@@ -153,17 +153,17 @@ impl FromStr for UriGlob {
     type Err = GlobError;
 
     fn from_str(text: &str) -> Result<Self, GlobError> {
-        if text.len() > Self::LONGEST {
+        if text.len() > Self::MAX_LEN {
             return Err(GlobError::TooLong);
         }
-        let normal = normal_authority(&percent_encode(text)?)?;
-        check_braces(&normal)?;
-        check_segments(&normal).map_err(|error| match error {
+        let normalized = normalize_authority(&percent_encode(text)?)?;
+        check_braces(&normalized)?;
+        check_segments(&normalized).map_err(|error| match error {
             GlobError::NoScheme(_) => GlobError::NoScheme(text.to_owned()),
             other => other,
         })?;
-        let above = normal.strip_suffix("/**").map(Above::new).transpose()?;
-        Ok(Self { written: text.to_owned(), matcher: matcher(&normal)?, above, normal })
+        let prefix = normalized.strip_suffix("/**").map(PrefixMatcher::new).transpose()?;
+        Ok(Self { source: text.to_owned(), matcher: matcher(&normalized)?, prefix, normalized })
     }
 }
 
@@ -203,7 +203,7 @@ fn is_unreserved(character: char) -> bool {
 
 /// Scheme and host are compared without case (RFC 3986, section 6.2.2.1), but percent-encoding is in upper case; an empty
 /// port is none (section 3.2.3).
-fn normal_authority(glob: &str) -> Result<String, GlobError> {
+fn normalize_authority(glob: &str) -> Result<String, GlobError> {
     let Some((scheme, rest)) = glob.split_once("://").filter(|(scheme, _)| !scheme.contains('/')) else {
         return Ok(glob.to_owned());
     };
@@ -257,26 +257,26 @@ fn check_segments(glob: &str) -> Result<(), GlobError> {
 
 impl fmt::Display for UriGlob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.written)
+        f.write_str(&self.source)
     }
 }
 
 impl fmt::Debug for UriGlob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("UriGlob").field(&self.written).finish()
+        f.debug_tuple("UriGlob").field(&self.source).finish()
     }
 }
 
 impl PartialEq for UriGlob {
     fn eq(&self, other: &Self) -> bool {
-        self.written == other.written
+        self.source == other.source
     }
 }
 
 impl Eq for UriGlob {}
 
 impl FromNode for UriGlob {
-    const WHAT: &'static str = "a glob";
+    const TYPE_NAME: &'static str = "a glob";
 
     fn example() -> String {
         "\"git://linux/**\"".into()

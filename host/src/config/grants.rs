@@ -10,14 +10,14 @@ use std::collections::BTreeMap;
 use self::dirs::Dirs;
 use self::env::Env;
 use self::keyvalue::Keyvalue;
-use super::guest::{EnvName, GuestPath};
+use super::guest_path::{EnvName, GuestPath};
 use super::reader::{FromNode, Node};
 use super::secret::Secret;
 
 pub use self::dirs::{DirGrant, DirQuota, Mode};
 pub use self::http::{
-    CredentialError, CredentialName, CredentialValue, Host, HostName, HttpGrant, HttpGrants, Origin, OriginError,
-    OriginPattern, OriginTwice, Roots, RootsError, Scheme,
+    CredentialError, CredentialName, CredentialValue, UrlHost, HostName, HttpGrant, HttpGrants, Origin, OriginError,
+    OriginPattern, DuplicateOrigin, CaBundle, CaBundleError, Scheme,
 };
 pub use self::keyvalue::{BucketKeys, BucketName, BucketNameError, BucketQuota, KeyvalueGrant};
 
@@ -36,7 +36,7 @@ pub struct Grants {
 }
 
 impl FromNode for Grants {
-    const WHAT: &'static str = "a table of grants";
+    const TYPE_NAME: &'static str = "a table of grants";
 
     fn example() -> String {
         format!("{{ dirs = {} }}", Dirs::example())

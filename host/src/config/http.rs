@@ -14,7 +14,7 @@
 mod address;
 pub mod limits;
 mod share;
-mod sites;
+mod allowed_origins;
 mod tls;
 
 pub use self::address::{HttpAddress, HttpAddressError};
@@ -22,12 +22,12 @@ pub use self::limits::HttpServerLimits;
 pub use self::share::{ClientShare, ShareError};
 pub use self::tls::{Tls, TlsError};
 
-use super::grants::{Host, OriginPattern};
+use super::grants::{UrlHost, OriginPattern};
 use super::reader::{FromNode, Node};
-use super::time::{MINUTE, SECOND, Time};
+use super::duration::{MINUTE, SECOND, BoundedDuration};
 
 /// How often a quiet stream of events says that it is alive. 15 s unless set; 100 ms to 10 min.
-pub type KeepAlive = Time<100, { 15 * SECOND }, { 10 * MINUTE }>;
+pub type KeepAlive = BoundedDuration<100, { 15 * SECOND }, { 10 * MINUTE }>;
 
 /// How HTTP is spoken: `[http]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct Http {
     pub tls: Option<Tls>,
     /// By which names clients may call the server, at any port, beside `localhost` and the loopback addresses. None unless
     /// set.
-    pub hosts: Vec<Host>,
+    pub hosts: Vec<UrlHost>,
     /// Web pages that may ask, and be shown the answers. None unless set.
     pub cors: Vec<OriginPattern>,
     /// How often a stream of events says that it is alive.
@@ -47,7 +47,7 @@ pub struct Http {
 }
 
 impl FromNode for Http {
-    const WHAT: &'static str = "a table";
+    const TYPE_NAME: &'static str = "a table";
 
     fn example() -> String {
         "{ tls = { certificate = \"tls/cert.pem\", key = \"tls/key.pem\" } }".into()
@@ -58,7 +58,7 @@ impl FromNode for Http {
             Some(Self {
                 tls: table.optional("tls"),
                 hosts: table.or_default("hosts"),
-                cors: table.optional("cors").map(|sites::Pages(pages)| pages).unwrap_or_default(),
+                cors: table.optional("cors").map(|allowed_origins::CorsOrigins(pages)| pages).unwrap_or_default(),
                 keep_alive: table.or_default("keep-alive"),
                 limits: table.or_default("limits"),
             })

@@ -5,30 +5,30 @@ mod http;
 use super::count::Count;
 use super::reader::{FromNode, Node};
 use super::size::{GIB, KIB, MIB, Size};
-use super::time::{MINUTE, SECOND, Time};
+use super::duration::{MINUTE, SECOND, BoundedDuration};
 
-pub use self::http::{HttpBody, HttpConcurrency, HttpHeaders, HttpLimits, HttpRate, HttpTime};
+pub use self::http::{HttpBody, HttpConcurrency, HttpHeaders, HttpLimits, HttpRate, HttpTimeout};
 
 /// How much memory a plugin may use.
 pub type Memory = Size<MIB, { 64 * MIB }, { 4 * GIB }>;
 /// How long one call may compute.
-pub type Cpu = Time<1, SECOND, { 10 * MINUTE }>;
+pub type Cpu = BoundedDuration<1, SECOND, { 10 * MINUTE }>;
 /// How long one call may take in all.
-pub type Deadline = Time<10, { 5 * SECOND }, { 10 * MINUTE }>;
+pub type Deadline = BoundedDuration<10, { 5 * SECOND }, { 10 * MINUTE }>;
 /// How many calls may be under way at once.
 pub type Concurrency = Count<1, 8, 1024>;
 /// How many calls may wait for a place.
 pub type Queue = Count<0, 64, 10_000>;
 /// How long a call may wait until there is a place for it.
-pub type Wait = Time<0, SECOND, MINUTE>;
+pub type QueueTimeout = BoundedDuration<0, SECOND, MINUTE>;
 /// How many calls may be made in a second.
 pub type Rate = Count<1, 10_000, 1_000_000>;
 /// How large one answer may be.
-pub type Reply = Size<KIB, { 16 * MIB }, { 256 * MIB }>;
+pub type ResponseSize = Size<KIB, { 16 * MIB }, { 256 * MIB }>;
 /// How many items one answer may have.
-pub type Items = Count<1, 100_000, 1_000_000>;
+pub type ResponseItems = Count<1, 100_000, 1_000_000>;
 /// How many entries a listing may have, over all its pages.
-pub type Listing = Count<1, 1_000_000, 1_000_000_000>;
+pub type ListingItems = Count<1, 1_000_000, 1_000_000_000>;
 /// How much may be logged in a minute.
 pub type Log = Size<KIB, { 64 * KIB }, { 16 * MIB }>;
 /// How many handles of the host's an instance may hold at once.
@@ -36,7 +36,7 @@ pub type Handles = Count<64, 1024, 65_536>;
 /// How many files and directories an instance may have open at once.
 pub type Files = Count<1, 128, 4096>;
 /// How many random bytes a guest may ask for at once.
-pub type Random = Size<KIB, MIB, { 64 * MIB }>;
+pub type RandomBytes = Size<KIB, MIB, { 64 * MIB }>;
 
 /// What a plugin may use up: `limits` of a `[[plugin]]`.
 ///
@@ -57,18 +57,18 @@ pub struct Limits {
     pub queue: Queue,
     /// How long a call waits in the queue, before it is refused. 1 s unless set; at most 1 min. With 0 it is refused at
     /// once.
-    pub wait: Wait,
+    pub queue_timeout: QueueTimeout,
     /// The calls in a second, which may all come at once. 10000 unless set; 1 to 1000000.
     pub rate: Rate,
     /// The bytes of one answer, as the provider hands it over. 16 MiB unless set; 1 KiB to 256 MiB.
-    pub reply: Reply,
+    pub response_size: ResponseSize,
     /// The items of one answer: entries or templates of a page, contents of a read, changes, completions; and with each of
     /// them its annotations, the roles of its audience, its icons, their sizes, the members and elements of its metadata.
     /// 100000 unless set; 1 to 1000000.
-    pub items: Items,
+    pub response_items: ResponseItems,
     /// The entries of one listing over all its pages, as the provider hands them over: what comes behind is left out.
     /// 1000000 unless set; 1 to 1000000000.
-    pub listing: Listing,
+    pub listing_items: ListingItems,
     /// The bytes of log, standard output and standard error in a minute, of all calls together. 64 KiB unless set; 1 KiB
     /// to 16 MiB. What is more is dropped, and counted.
     pub log: Log,
@@ -78,13 +78,13 @@ pub struct Limits {
     /// The files and directories that one instance has open at once. 128 unless set; 1 to 4096.
     pub files: Files,
     /// The random bytes that a guest gets at once. 1 MiB unless set; 1 KiB to 64 MiB.
-    pub random: Random,
+    pub random_bytes: RandomBytes,
     /// What it may use up of the web.
     pub http: HttpLimits,
 }
 
 impl FromNode for Limits {
-    const WHAT: &'static str = "a table of limits";
+    const TYPE_NAME: &'static str = "a table of limits";
 
     fn example() -> String {
         "{ memory = \"64MiB\", deadline = \"2s\" }".into()
@@ -98,15 +98,15 @@ impl FromNode for Limits {
                 deadline: table.or_default("deadline"),
                 concurrency: table.or_default("concurrency"),
                 queue: table.or_default("queue"),
-                wait: table.or_default("wait"),
+                queue_timeout: table.or_default("queue-timeout"),
                 rate: table.or_default("rate"),
-                reply: table.or_default("reply"),
-                items: table.or_default("items"),
-                listing: table.or_default("listing"),
+                response_size: table.or_default("response-size"),
+                response_items: table.or_default("response-items"),
+                listing_items: table.or_default("listing-items"),
                 log: table.or_default("log"),
                 handles: table.or_default("handles"),
                 files: table.or_default("files"),
-                random: table.or_default("random"),
+                random_bytes: table.or_default("random-bytes"),
                 http: table.or_default("http"),
             })
         })

@@ -18,10 +18,10 @@ pub(super) struct ExistingFile(pub(super) PathBuf);
 pub(super) struct ExistingDirectory(pub(super) PathBuf);
 
 /// A directory of the host's own, which it makes when it needs it.
-pub(super) struct OwnDirectory(pub(super) PathBuf);
+pub(super) struct CreatableDirectory(pub(super) PathBuf);
 
 impl FromNode for ExistingFile {
-    const WHAT: &'static str = "a path";
+    const TYPE_NAME: &'static str = "a path";
 
     fn example() -> String {
         "\"plugins/git.wasm\"".into()
@@ -29,18 +29,18 @@ impl FromNode for ExistingFile {
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let path = resolve::<Self>(node)?;
-        node.scope.depends_on(absolute(&path).unwrap_or_else(|_| path.clone()));
+        node.context.add_dependency(absolute(&path).unwrap_or_else(|_| path.clone()));
         if metadata(node, &path, "file")?.is_file() {
-            return keep(node, &path).map(Self);
+            return to_absolute(node, &path).map(Self);
         }
-        let help = format!("write the path of a file: {}", node.assign(&Self::example()));
-        node.problem_of_disk(format!("{} is not a file", show(&path)), help);
+        let help = format!("write the path of a file: {}", node.assignment_hint(&Self::example()));
+        node.report_filesystem_error(format!("{} is not a file", quoted_path(&path)), help);
         None
     }
 }
 
 impl FromNode for ExistingDirectory {
-    const WHAT: &'static str = "a path";
+    const TYPE_NAME: &'static str = "a path";
 
     fn example() -> String {
         "\"~/src/linux\"".into()
@@ -49,19 +49,19 @@ impl FromNode for ExistingDirectory {
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let path = resolve::<Self>(node)?;
         if path.is_dir() {
-            return keep(node, &path).map(Self);
+            return to_absolute(node, &path).map(Self);
         }
         // One that is there is not watched here: it changes with everything that is in it.
-        node.scope.depends_on(absolute(&path).unwrap_or_else(|_| path.clone()));
+        node.context.add_dependency(absolute(&path).unwrap_or_else(|_| path.clone()));
         metadata(node, &path, "directory")?;
-        let help = format!("write the path of a directory: {}", node.assign(&Self::example()));
-        node.problem_of_disk(format!("{} is not a directory", show(&path)), help);
+        let help = format!("write the path of a directory: {}", node.assignment_hint(&Self::example()));
+        node.report_filesystem_error(format!("{} is not a directory", quoted_path(&path)), help);
         None
     }
 }
 
-impl FromNode for OwnDirectory {
-    const WHAT: &'static str = "a path";
+impl FromNode for CreatableDirectory {
+    const TYPE_NAME: &'static str = "a path";
 
     fn example() -> String {
         "\"/var/lib/mcp-host\"".into()
@@ -71,11 +71,11 @@ impl FromNode for OwnDirectory {
         let path = resolve::<Self>(node)?;
         if path.metadata().is_ok_and(|metadata| !metadata.is_dir()) {
             let help =
-                format!("write the path of a directory, which need not exist: {}", node.assign(&Self::example()));
-            node.problem(format!("{} is not a directory", show(&path)), help);
+                format!("write the path of a directory, which need not exist: {}", node.assignment_hint(&Self::example()));
+            node.report_error(format!("{} is not a directory", quoted_path(&path)), help);
             return None;
         }
-        keep(node, &path).map(Self)
+        to_absolute(node, &path).map(Self)
     }
 }
 
@@ -83,14 +83,14 @@ impl FromNode for OwnDirectory {
 fn resolve<T: FromNode>(node: &Node<'_>) -> Option<PathBuf> {
     let written = node.string::<T>()?;
     if written.is_empty() || written.contains('\0') {
-        node.problem("a path cannot be empty or hold a NUL", format!("write {}", node.assign(&T::example())));
+        node.report_error("a path cannot be empty or hold a NUL", format!("write {}", node.assignment_hint(&T::example())));
         return None;
     }
     let Some(below_home) = written.strip_prefix('~') else {
-        return Some(node.scope.base.join(written));
+        return Some(node.context.base_dir.join(written));
     };
-    let Some(home) = node.scope.environment.home_directory() else {
-        node.problem("`~` stands for the home directory, and there is none", "set `HOME`, or write the path in full");
+    let Some(home) = node.context.environment.home_directory() else {
+        node.report_error("`~` stands for the home directory, and there is none", "set `HOME`, or write the path in full");
         return None;
     };
     match below_home.strip_prefix('/') {
@@ -98,7 +98,7 @@ fn resolve<T: FromNode>(node: &Node<'_>) -> Option<PathBuf> {
         None if below_home.is_empty() => Some(home.to_owned()),
         None => {
             let help = "write the path in full; only one's own home can be written as `~/…`";
-            node.problem(format!("{} is the home directory of somebody else", quote(written)), help);
+            node.report_error(format!("{} is the home directory of somebody else", quote(written)), help);
             None
         }
     }
@@ -111,8 +111,8 @@ fn metadata(node: &Node<'_>, path: &Path, what: &str) -> Option<Metadata> {
         Err(error) => error,
     };
     if error.kind() != ErrorKind::NotFound {
-        let help = format!("make {} a {what} that the host may read", show(path));
-        node.problem_of_disk(format!("{} cannot be used: {error}", show(path)), help);
+        let help = format!("make {} a {what} that the host may read", quoted_path(path));
+        node.report_filesystem_error(format!("{} cannot be used: {error}", quoted_path(path)), help);
         return None;
     }
     let help = if node.value.as_str().is_some_and(|written| written.contains('$')) {
@@ -120,22 +120,22 @@ fn metadata(node: &Node<'_>, path: &Path, what: &str) -> Option<Metadata> {
     } else {
         format!("make that {what}, or correct the path; relative paths start from the directory of the config file")
     };
-    node.problem_of_disk(format!("there is no {what} at {}", show(path)), help);
+    node.report_filesystem_error(format!("there is no {what} at {}", quoted_path(path)), help);
     None
 }
 
 /// The path as the config keeps it: absolute, so that it stays right when the working directory changes.
-fn keep(node: &Node<'_>, path: &Path) -> Option<PathBuf> {
+fn to_absolute(node: &Node<'_>, path: &Path) -> Option<PathBuf> {
     match absolute(path) {
         Ok(path) => Some(path),
         Err(error) => {
-            node.problem(format!("{} cannot be made absolute: {error}", show(path)), "write the path in full");
+            node.report_error(format!("{} cannot be made absolute: {error}", quoted_path(path)), "write the path in full");
             None
         }
     }
 }
 
-fn show(path: &Path) -> String {
+fn quoted_path(path: &Path) -> String {
     quote(&path.display().to_string())
 }
 
@@ -158,14 +158,14 @@ mod tests {
             deny = ["a:///secret"]
         "#;
         let error = Config::parse_in(plugin, &file, &Environment::empty()).unwrap_err();
-        assert_eq!(error.problems().len(), 2, "{error}");
-        assert_eq!(error.rest().unwrap().rules.len(), 1);
+        assert_eq!(error.diagnostics().len(), 2, "{error}");
+        assert_eq!(error.partial_config().unwrap().rules.len(), 1);
         assert_eq!(error.files(), &["a.wasm", "gone"].map(|name| folder.path().join(name)).into());
 
         for mistake in [r#"http.tls = { certificate = "gone.pem", key = "gone.pem" }"#, "server.page-size = 'many'"] {
             let error = Config::parse_in(&format!("{mistake}\n{plugin}"), &file, &Environment::empty()).unwrap_err();
-            assert!(error.problems().len() > 2, "{error}");
-            assert_eq!(error.rest(), None, "{error}");
+            assert!(error.diagnostics().len() > 2, "{error}");
+            assert_eq!(error.partial_config(), None, "{error}");
         }
     }
 }

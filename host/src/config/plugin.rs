@@ -6,18 +6,18 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use super::digest::Digest;
-use super::error::{Advice, quote};
+use super::error::{Suggest, quote};
 use super::grants::Grants;
-use super::instances::Instances;
+use super::instances::InstanceReuse;
 use super::limits::Limits;
 use super::paths::ExistingFile;
 use super::reader::{FromNode, Node};
 use super::settings::Settings;
-use super::time::{SECOND, Time};
+use super::duration::{SECOND, BoundedDuration};
 use crate::uri::{Mount, MountError};
 
 /// How often a plugin that somebody watches is asked what changed.
-pub type WatchInterval = Time<100, { 2 * SECOND }, { 3600 * SECOND }>;
+pub type WatchInterval = BoundedDuration<100, { 2 * SECOND }, { 3600 * SECOND }>;
 
 /// A provider at its place: `[[plugin]]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub struct Plugin {
     /// What it may use up.
     pub limits: Limits,
     /// Whether its instances serve more than one call. Each call gets a fresh one unless set.
-    pub instances: Option<Instances>,
+    pub instances: Option<InstanceReuse>,
     /// How often it is asked what changed while somebody watches it, unless it hints otherwise. 2 s unless set; 100 ms to
     /// 1 h.
     pub watch_interval: WatchInterval,
@@ -62,7 +62,7 @@ impl Plugin {
 }
 
 impl FromNode for Plugin {
-    const WHAT: &'static str = "a plugin";
+    const TYPE_NAME: &'static str = "a plugin";
 
     fn example() -> String {
         "{ name = \"notes\", component = \"plugins/notes.wasm\", mount = \"notes:///\" }".into()
@@ -92,7 +92,7 @@ impl FromNode for Plugin {
 pub struct PluginName(String);
 
 impl PluginName {
-    const LONGEST: usize = 64;
+    const MAX_LEN: usize = 64;
 
     /// The name as text.
     pub fn as_str(&self) -> &str {
@@ -105,8 +105,8 @@ impl PluginName {
 #[error("{} is not a plugin name", quote(.0))]
 pub struct PluginNameError(String);
 
-impl Advice for PluginNameError {
-    fn advice(&self, key: &str) -> String {
+impl Suggest for PluginNameError {
+    fn suggestion(&self, key: &str) -> String {
         let plain: String = self.0.to_lowercase().chars().map(|c| if is_name_character(c) { c } else { '-' }).collect();
         let plain: PluginName = match plain.trim_start_matches(['-', '_', '.']).parse() {
             Ok(name) => name,
@@ -114,7 +114,7 @@ impl Advice for PluginNameError {
         };
         format!(
             "write at most {} of a-z, 0-9, `-`, `_` and `.`, beginning with a letter or digit: `{key} = \"{plain}\"`",
-            PluginName::LONGEST
+            PluginName::MAX_LEN
         )
     }
 }
@@ -128,7 +128,7 @@ impl FromStr for PluginName {
 
     fn from_str(text: &str) -> Result<Self, PluginNameError> {
         let begins_well = text.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
-        if begins_well && text.len() <= Self::LONGEST && text.chars().all(is_name_character) {
+        if begins_well && text.len() <= Self::MAX_LEN && text.chars().all(is_name_character) {
             Ok(Self(text.to_owned()))
         } else {
             Err(PluginNameError(text.to_owned()))
@@ -143,7 +143,7 @@ impl fmt::Display for PluginName {
 }
 
 impl FromNode for PluginName {
-    const WHAT: &'static str = "a plugin name";
+    const TYPE_NAME: &'static str = "a plugin name";
 
     fn example() -> String {
         "\"linux\"".into()
@@ -155,7 +155,7 @@ impl FromNode for PluginName {
 }
 
 impl FromNode for Mount {
-    const WHAT: &'static str = "a mount";
+    const TYPE_NAME: &'static str = "a mount";
 
     fn example() -> String {
         "\"git://linux/\"".into()
@@ -166,14 +166,14 @@ impl FromNode for Mount {
     }
 }
 
-impl Advice for MountError {
-    fn advice(&self, key: &str) -> String {
+impl Suggest for MountError {
+    fn suggestion(&self, key: &str) -> String {
         match self {
-            Self::NoAuthority { instead, .. }
-            | Self::Query { instead, .. }
-            | Self::DotSegment { instead, .. }
-            | Self::EmptySegment { instead, .. }
-            | Self::NoSlash { instead, .. } => format!("write `{key} = \"{instead}\"`"),
+            Self::NoAuthority { suggestion, .. }
+            | Self::Query { suggestion, .. }
+            | Self::DotSegment { suggestion, .. }
+            | Self::EmptySegment { suggestion, .. }
+            | Self::NoSlash { suggestion, .. } => format!("write `{key} = \"{suggestion}\"`"),
             Self::TooLong { .. } => format!("write a shorter one, such as `{key} = {}`", Mount::example()),
             Self::Uri { .. } => format!("write a scheme, a host and a slash, such as `{key} = {}`", Mount::example()),
         }
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_name_that_is_nearly_right_is_put_right() {
-        let advice = |text: &str| text.parse::<PluginName>().unwrap_err().advice("name");
+        let advice = |text: &str| text.parse::<PluginName>().unwrap_err().suggestion("name");
         assert!(advice("My Notes").ends_with("`name = \"my-notes\"`"));
         assert!(advice("").ends_with("`name = \"linux\"`"));
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use super::error::Problem;
+use super::error::Diagnostic;
 use super::plugin::{Plugin, PluginName};
 use super::reader::{FromNode, Node};
 use crate::uri::Mount;
@@ -13,7 +13,7 @@ pub struct Plugins(Vec<Plugin>);
 
 /// Why two plugins cannot be in one config.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Clash {
+pub enum PluginConflict {
     /// They have the same name.
     #[error("two plugins are called `{0}`")]
     Name(PluginName),
@@ -31,9 +31,9 @@ pub enum Clash {
     },
 }
 
-impl Clash {
+impl PluginConflict {
     /// What `plugin` has against an `earlier` one.
-    fn between<'p>(plugin: &'p Plugin, earlier: &'p Plugin) -> impl Iterator<Item = Self> + 'p {
+    fn conflicts<'p>(plugin: &'p Plugin, earlier: &'p Plugin) -> impl Iterator<Item = Self> + 'p {
         let name = (plugin.name == earlier.name).then(|| Self::Name(plugin.name.clone()));
         let mount = plugin.mount.overlaps(&earlier.mount).then(|| Self::Mount {
             plugin: plugin.name.clone(),
@@ -51,8 +51,8 @@ impl Plugins {
     /// # Errors
     ///
     /// It clashes with one that is there, and is not added.
-    pub fn add(&mut self, plugin: Plugin) -> Result<(), Clash> {
-        if let Some(clash) = self.0.iter().flat_map(|earlier| Clash::between(&plugin, earlier)).next() {
+    pub fn add(&mut self, plugin: Plugin) -> Result<(), PluginConflict> {
+        if let Some(clash) = self.0.iter().flat_map(|earlier| PluginConflict::conflicts(&plugin, earlier)).next() {
             return Err(clash);
         }
         self.0.push(plugin);
@@ -87,7 +87,7 @@ impl<'p> IntoIterator for &'p Plugins {
 }
 
 impl FromNode for Plugins {
-    const WHAT: &'static str = "a list of plugins";
+    const TYPE_NAME: &'static str = "a list of plugins";
 
     fn example() -> String {
         format!("[{}]", Plugin::example())
@@ -97,10 +97,10 @@ impl FromNode for Plugins {
         let items = node.items::<Plugin>()?;
         let plugins = items.iter().filter_map(Plugin::from_node).collect();
         // Whatever else is wrong with an entry, its name and its mount are compared with the others.
-        let known: Vec<_> = items.iter().map(Known::of).collect();
+        let known: Vec<_> = items.iter().map(PluginIdentity::new).collect();
         for (index, item) in known.iter().enumerate() {
             for earlier in known.iter().take(index) {
-                item.compare(earlier);
+                item.report_conflicts(earlier);
             }
         }
         Some(Self(plugins))
@@ -108,23 +108,23 @@ impl FromNode for Plugins {
 }
 
 /// What of an entry is compared with others, as far as it can be read.
-struct Known<'n, 'a> {
+struct PluginIdentity<'n, 'a> {
     node: &'n Node<'a>,
     name: Option<PluginName>,
     mount: Option<Mount>,
 }
 
-impl<'n, 'a> Known<'n, 'a> {
-    fn of(node: &'n Node<'a>) -> Self {
-        Self { node, name: node.parsed_entry("name"), mount: node.parsed_entry("mount") }
+impl<'n, 'a> PluginIdentity<'n, 'a> {
+    fn new(node: &'n Node<'a>) -> Self {
+        Self { node, name: node.parse_entry("name"), mount: node.parse_entry("mount") }
     }
 
     /// Reports what it has against an earlier one.
-    fn compare(&self, earlier: &Self) {
+    fn report_conflicts(&self, earlier: &Self) {
         if let (Some(name), Some(other)) = (&self.name, &earlier.name)
             && name == other
         {
-            self.report(earlier, "name", Clash::Name(name.clone()).to_string(), "give each plugin a name of its own");
+            self.report(earlier, "name", PluginConflict::Name(name.clone()).to_string(), "give each plugin a name of its own");
         }
         if let (Some(mount), Some(other_mount)) = (&self.mount, &earlier.mount)
             && mount.overlaps(other_mount)
@@ -132,7 +132,7 @@ impl<'n, 'a> Known<'n, 'a> {
             let message = match (self.name.clone(), earlier.name.clone()) {
                 (Some(plugin), Some(other)) => {
                     let (mount, other_mount) = (mount.clone(), other_mount.clone());
-                    Clash::Mount { plugin, mount, other, other_mount }.to_string()
+                    PluginConflict::Mount { plugin, mount, other, other_mount }.to_string()
                 }
                 _ => format!("the mounts `{mount}` and `{other_mount}` overlap"),
             };
@@ -146,7 +146,7 @@ impl<'n, 'a> Known<'n, 'a> {
     }
 
     fn report(&self, earlier: &Self, key: &str, message: String, help: &str) {
-        let problem = Problem::new(message, help).at(self.node.span_of(key));
-        self.node.scope.report(problem.beside(earlier.node.span_of(key), "the other one"));
+        let problem = Diagnostic::new(message, help).at(self.node.entry_span(key));
+        self.node.context.report(problem.secondary(earlier.node.entry_span(key), "the other one"));
     }
 }

@@ -1,7 +1,7 @@
 //! How a section of the file is read: so that it looks like a declaration, and so that one mistake does not hide another.
 //!
 //! A [`Node`] is a value with its place in the file. A [`Table`] hands out its values by key, knows by that which keys
-//! there are, and refuses the others. Whatever is wrong is reported to the [`Scope`], and reading goes on with what is
+//! there are, and refuses the others. Whatever is wrong is reported to the [`ReadContext`], and reading goes on with what is
 //! right, or with a default: the result counts only if nothing was reported.
 
 mod node;
@@ -13,45 +13,45 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::Environment;
-use super::error::{Problem, Problems};
+use super::error::{Diagnostic, Diagnostics};
 
 pub(super) use node::Node;
 pub(super) use table::Table;
 
 /// One reading of one file: what its values are resolved against, and where its problems are gathered.
-pub(super) struct Scope<'a> {
+pub(super) struct ReadContext<'a> {
     /// The file's text.
     text: &'a str,
     /// The directory of the file, which relative paths start from.
-    pub(super) base: &'a Path,
+    pub(super) base_dir: &'a Path,
     /// What `~` and variables stand for.
     pub(super) environment: &'a Environment,
-    problems: RefCell<Problems>,
+    problems: RefCell<Diagnostics>,
     /// The files that the config names, whether they are there or not.
     files: RefCell<BTreeSet<PathBuf>>,
 }
 
-impl<'a> Scope<'a> {
+impl<'a> ReadContext<'a> {
     pub(super) fn new(text: &'a str, base: &'a Path, environment: &'a Environment) -> Self {
-        Self { text, base, environment, problems: RefCell::default(), files: RefCell::default() }
+        Self { text, base_dir: base, environment, problems: RefCell::default(), files: RefCell::default() }
     }
 
     /// Gathers a problem.
-    pub(super) fn report(&self, problem: Problem) {
+    pub(super) fn report(&self, problem: Diagnostic) {
         self.problems.borrow_mut().push(problem);
     }
 
     /// Remembers that the config depends on a file.
-    pub(super) fn depends_on(&self, file: PathBuf) {
+    pub(super) fn add_dependency(&self, file: PathBuf) {
         self.files.borrow_mut().insert(file);
     }
 
     /// What was gathered: problems, and the files that the config depends on.
-    pub(super) fn into_gathered(self) -> (Problems, BTreeSet<PathBuf>) {
+    pub(super) fn finish(self) -> (Diagnostics, BTreeSet<PathBuf>) {
         (self.problems.into_inner(), self.files.into_inner())
     }
 
-    fn written(&self, span: &Range<usize>) -> &'a str {
+    fn source_text(&self, span: &Range<usize>) -> &'a str {
         self.text.get(span.clone()).unwrap_or_default()
     }
 }
@@ -59,7 +59,7 @@ impl<'a> Scope<'a> {
 /// A type that a value of the file can be turned into.
 pub(super) trait FromNode: Sized {
     /// What it is, with its article, as messages call it: `a size`.
-    const WHAT: &'static str;
+    const TYPE_NAME: &'static str;
 
     /// A value that is right, as TOML.
     fn example() -> String;
@@ -69,7 +69,7 @@ pub(super) trait FromNode: Sized {
 }
 
 impl<T: FromNode> FromNode for Vec<T> {
-    const WHAT: &'static str = "a list";
+    const TYPE_NAME: &'static str = "a list";
 
     fn example() -> String {
         format!("[{}]", T::example())

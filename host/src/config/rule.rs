@@ -20,7 +20,7 @@ pub const ANONYMOUS: &str = "anonymous";
 #[non_exhaustive]
 pub struct Rule {
     /// Whom it is about. Nobody, if it is empty.
-    pub principals: Vec<Who>,
+    pub principals: Vec<PrincipalSelector>,
     /// What they may.
     pub allow: Vec<UriGlob>,
     /// What they may not.
@@ -31,7 +31,7 @@ pub struct Rule {
 
 impl Rule {
     /// A rule about all operations, which neither allows nor denies anything yet.
-    pub fn new(principals: impl IntoIterator<Item = Who>) -> Self {
+    pub fn new(principals: impl IntoIterator<Item = PrincipalSelector>) -> Self {
         Self {
             principals: principals.into_iter().collect(),
             allow: Vec::new(),
@@ -43,27 +43,27 @@ impl Rule {
 
 /// Whom a rule is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Who {
+pub enum PrincipalSelector {
     /// Every principal: `*`.
-    Everyone,
+    Any,
     /// The principal of this name, such as [`LOCAL`].
-    Principal(String),
+    Named(String),
 }
 
-impl Who {
+impl PrincipalSelector {
     /// As a rule names it: `*`, or the name of the principal.
     pub fn as_str(&self) -> &str {
         match self {
-            Self::Everyone => "*",
-            Self::Principal(name) => name,
+            Self::Any => "*",
+            Self::Named(name) => name,
         }
     }
 
     /// Whether the principal of this name is meant.
-    pub fn includes(&self, principal: &str) -> bool {
+    pub fn matches(&self, principal: &str) -> bool {
         match self {
-            Self::Everyone => true,
-            Self::Principal(name) => name == principal,
+            Self::Any => true,
+            Self::Named(name) => name == principal,
         }
     }
 }
@@ -110,7 +110,7 @@ impl fmt::Display for Operation {
 }
 
 impl FromNode for Rule {
-    const WHAT: &'static str = "a rule";
+    const TYPE_NAME: &'static str = "a rule";
 
     fn example() -> String {
         "{ principals = [\"local\"], allow = [\"git://linux/**\"] }".into()
@@ -118,14 +118,14 @@ impl FromNode for Rule {
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
         node.table(|table| {
-            let NotEmpty(principals) = table.required("principals").unwrap_or_default();
+            let NonEmpty(principals) = table.required("principals").unwrap_or_default();
             let (allows, denies) = (table.has("allow"), table.has("deny"));
-            let NotEmpty(allow) = table.optional("allow").unwrap_or_default();
-            let NotEmpty(deny) = table.optional("deny").unwrap_or_default();
-            let NotEmpty(operations) = table.optional("operations").unwrap_or_else(|| NotEmpty(Operation::ALL.into()));
+            let NonEmpty(allow) = table.optional("allow").unwrap_or_default();
+            let NonEmpty(deny) = table.optional("deny").unwrap_or_default();
+            let NonEmpty(operations) = table.optional("operations").unwrap_or_else(|| NonEmpty(Operation::ALL.into()));
             if !allows && !denies {
                 let help = "add `allow = [\"git://linux/**\"]` or `deny = [\"**/.env\"]`";
-                table.problem(format!("`{}` has neither `allow` nor `deny`", table.path()), help);
+                table.report_error(format!("`{}` has neither `allow` nor `deny`", table.path()), help);
             }
             Some(Self { principals, allow, deny, operations: operations.into_iter().collect() })
         })
@@ -133,16 +133,16 @@ impl FromNode for Rule {
 }
 
 /// A list with something in it: an empty one says the opposite of what a reader takes it for.
-struct NotEmpty<T>(Vec<T>);
+struct NonEmpty<T>(Vec<T>);
 
-impl<T> Default for NotEmpty<T> {
+impl<T> Default for NonEmpty<T> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<T: FromNode> FromNode for NotEmpty<T> {
-    const WHAT: &'static str = Vec::<T>::WHAT;
+impl<T: FromNode> FromNode for NonEmpty<T> {
+    const TYPE_NAME: &'static str = Vec::<T>::TYPE_NAME;
 
     fn example() -> String {
         Vec::<T>::example()
@@ -150,15 +150,15 @@ impl<T: FromNode> FromNode for NotEmpty<T> {
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
         if node.value.as_array().is_some_and(|items| items.is_empty()) {
-            let help = format!("write {}, or take the key away", node.assign(&Self::example()));
-            node.problem(format!("`{}` is empty", node.key), help);
+            let help = format!("write {}, or take the key away", node.assignment_hint(&Self::example()));
+            node.report_error(format!("`{}` is empty", node.key), help);
         }
         Vec::from_node(node).map(Self)
     }
 }
 
-impl FromNode for Who {
-    const WHAT: &'static str = "a principal";
+impl FromNode for PrincipalSelector {
+    const TYPE_NAME: &'static str = "a principal";
 
     fn example() -> String {
         format!("\"{LOCAL}\"")
@@ -166,15 +166,15 @@ impl FromNode for Who {
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
         node.one_of(&[
-            (LOCAL, Self::Principal(LOCAL.into())),
-            (ANONYMOUS, Self::Principal(ANONYMOUS.into())),
-            ("*", Self::Everyone),
+            (LOCAL, Self::Named(LOCAL.into())),
+            (ANONYMOUS, Self::Named(ANONYMOUS.into())),
+            ("*", Self::Any),
         ])
     }
 }
 
 impl FromNode for Operation {
-    const WHAT: &'static str = "an operation";
+    const TYPE_NAME: &'static str = "an operation";
 
     fn example() -> String {
         "\"read\"".into()

@@ -10,7 +10,7 @@ use super::reader::{FromNode, Node};
 use crate::regular_file;
 
 /// The most that a file of a value may hold, in bytes.
-const LARGEST_FILE: usize = 64 * 1024;
+const MAX_FILE_SIZE: usize = 64 * 1024;
 
 /// A value that neither `Debug` nor any message shows.
 #[derive(Clone, PartialEq, Eq)]
@@ -35,10 +35,10 @@ impl<T> fmt::Debug for Secret<T> {
 }
 
 /// A value that stands somewhere else than in the config file.
-pub(super) struct Elsewhere(pub(super) String);
+pub(super) struct SecretSource(pub(super) String);
 
-impl FromNode for Elsewhere {
-    const WHAT: &'static str = "a table with `env` or `file`";
+impl FromNode for SecretSource {
+    const TYPE_NAME: &'static str = "a table with `env` or `file`";
 
     fn example() -> String {
         "{ env = \"MY_TOKEN\" }".into()
@@ -51,7 +51,7 @@ impl FromNode for Elsewhere {
             let file = table.optional::<ValueFile>("file");
             if in_variable == in_file {
                 let found = if in_file { "both `env` and `file`" } else { "neither `env` nor `file`" };
-                table.problem(format!("`{}` has {found}", table.path()), "write one of `env` and `file`");
+                table.report_error(format!("`{}` has {found}", table.path()), "write one of `env` and `file`");
             }
             variable.map(|value| Self(value.0)).or(file.map(|value| Self(value.0)))
         })
@@ -62,7 +62,7 @@ impl FromNode for Elsewhere {
 struct Variable(String);
 
 impl FromNode for Variable {
-    const WHAT: &'static str = "the name of a variable";
+    const TYPE_NAME: &'static str = "the name of a variable";
 
     fn example() -> String {
         "\"MY_TOKEN\"".into()
@@ -70,12 +70,12 @@ impl FromNode for Variable {
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let name = node.string::<Self>()?;
-        let (message, help) = match node.scope.environment.get(name).map(|value| value.to_str()) {
+        let (message, help) = match node.context.environment.get(name).map(|value| value.to_str()) {
             Some(Some(value)) => return Some(Self(value.to_owned())),
             Some(None) => ("is not UTF-8", "set it to a text"),
             None => ("is not set", "set it where the host is started, or correct the name"),
         };
-        node.problem(format!("the variable {} {message}", quote(name)), help);
+        node.report_error(format!("the variable {} {message}", quote(name)), help);
         None
     }
 }
@@ -84,7 +84,7 @@ impl FromNode for Variable {
 struct ValueFile(String);
 
 impl FromNode for ValueFile {
-    const WHAT: &'static str = "a path";
+    const TYPE_NAME: &'static str = "a path";
 
     fn example() -> String {
         "\"token.txt\"".into()
@@ -93,31 +93,31 @@ impl FromNode for ValueFile {
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let path = ExistingFile::from_node(node)?.0;
         let (message, help) = match read(&path) {
-            Ok(Some(text)) => return Some(Self(without_line_break(&text).to_owned())),
+            Ok(Some(text)) => return Some(Self(trim_newline(&text).to_owned())),
             Ok(None) => (
-                format!("the file has more than {LARGEST_FILE} bytes"),
+                format!("the file has more than {MAX_FILE_SIZE} bytes"),
                 "write the path of a file that holds the value only",
             ),
             Err(error) => {
                 (format!("the file cannot be read: {error}"), "write the path of a text file that the host may read")
             }
         };
-        node.problem(message, help);
+        node.report_error(message, help);
         None
     }
 }
 
 /// The text of a file; none if it is too long.
 fn read(path: &Path) -> io::Result<Option<String>> {
-    let bytes = regular_file::read(path, LARGEST_FILE)?;
-    if bytes.len() > LARGEST_FILE {
+    let bytes = regular_file::read(path, MAX_FILE_SIZE)?;
+    if bytes.len() > MAX_FILE_SIZE {
         return Ok(None);
     }
     let text = String::from_utf8(bytes);
     text.map(Some).map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not UTF-8"))
 }
 
-fn without_line_break(text: &str) -> &str {
+fn trim_newline(text: &str) -> &str {
     let text = text.strip_suffix('\n').unwrap_or(text);
     text.strip_suffix('\r').unwrap_or(text)
 }
@@ -133,9 +133,9 @@ mod tests {
 
     #[test]
     fn one_line_break_at_the_end_is_not_part_of_a_value() {
-        assert_eq!(without_line_break("a\n"), "a");
-        assert_eq!(without_line_break("a\r\n"), "a");
-        assert_eq!(without_line_break("a\n\n"), "a\n");
-        assert_eq!(without_line_break("a"), "a");
+        assert_eq!(trim_newline("a\n"), "a");
+        assert_eq!(trim_newline("a\r\n"), "a");
+        assert_eq!(trim_newline("a\n\n"), "a\n");
+        assert_eq!(trim_newline("a"), "a");
     }
 }

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use super::announce::Announced;
-use super::compile::Compile;
+use super::advertise::AdvertisedCapability;
+use super::compile::CompileLimits;
 use super::count::Count;
 use super::cursor_key;
 use super::extension::Extension;
 use super::http::HttpAddress;
-use super::paths::OwnDirectory;
+use super::paths::CreatableDirectory;
 use super::reader::{FromNode, Node};
 use super::secret::Secret;
 use super::size::{KIB, MIB, Size};
@@ -38,14 +38,14 @@ pub struct Server {
     /// Where compiled components are kept. Without it: the user's cache directory.
     pub cache: Option<PathBuf>,
     /// What compiling one component may use up.
-    pub compile: Compile,
+    pub compile: CompileLimits,
     /// Where lasting state is kept. Without it: the user's state directory.
     pub state: Option<PathBuf>,
     /// What cursors are sealed with, for replicas that must continue each other's listings. Without it: a key that is made
     /// once and kept in the state directory.
     pub cursor_key: Option<Secret<[u8; 32]>>,
     /// What clients are told that there is none of, instead of that it is unknown here. Nothing unless set.
-    pub announce: Vec<Announced>,
+    pub advertise: Vec<AdvertisedCapability>,
     /// What is offered beyond the revisions of MCP. Nothing unless set.
     pub extensions: Vec<Extension>,
 }
@@ -60,17 +60,17 @@ impl Default for Server {
             page_size: PageSize::default(),
             page_bytes: PageBytes::default(),
             cache: None,
-            compile: Compile::default(),
+            compile: CompileLimits::default(),
             state: None,
             cursor_key: None,
-            announce: Vec::new(),
+            advertise: Vec::new(),
             extensions: Vec::new(),
         }
     }
 }
 
 impl FromNode for Server {
-    const WHAT: &'static str = "a table";
+    const TYPE_NAME: &'static str = "a table";
 
     fn example() -> String {
         "{ name = \"team-context\" }".into()
@@ -85,11 +85,11 @@ impl FromNode for Server {
                 http: table.optional("http"),
                 page_size: table.or_default("page-size"),
                 page_bytes: table.or_default("page-bytes"),
-                cache: table.optional("cache").map(|OwnDirectory(path)| path),
+                cache: table.optional("cache").map(|CreatableDirectory(path)| path),
                 compile: table.or_default("compile"),
-                state: table.optional("state").map(|OwnDirectory(path)| path),
+                state: table.optional("state").map(|CreatableDirectory(path)| path),
                 cursor_key: table.optional("cursor-key").map(|cursor_key::CursorKey(key)| key),
-                announce: table.or_default("announce"),
+                advertise: table.or_default("advertise"),
                 extensions: table.or_default("extensions"),
             })
         })
@@ -100,7 +100,7 @@ impl FromNode for Server {
 struct Name(String);
 
 impl FromNode for Name {
-    const WHAT: &'static str = "a string";
+    const TYPE_NAME: &'static str = "a string";
 
     fn example() -> String {
         "\"team-context\"".into()
@@ -109,8 +109,8 @@ impl FromNode for Name {
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let text = node.string::<Self>()?;
         if text.trim().is_empty() || text.contains(char::is_control) {
-            let help = format!("write {}, or take it away", node.assign(&Self::example()));
-            node.problem("a name is one line that is not empty", help);
+            let help = format!("write {}, or take it away", node.assignment_hint(&Self::example()));
+            node.report_error("a name is one line that is not empty", help);
             return None;
         }
         Some(Self(text.to_owned()))
@@ -121,7 +121,7 @@ impl FromNode for Name {
 struct Text(String);
 
 impl FromNode for Text {
-    const WHAT: &'static str = "a string";
+    const TYPE_NAME: &'static str = "a string";
 
     fn example() -> String {
         "\"Source and notes of the team.\"".into()

@@ -11,7 +11,7 @@ use super::reader::{FromNode, Node};
 pub(super) struct Settings(pub(super) BTreeMap<String, String>);
 
 impl FromNode for Settings {
-    const WHAT: &'static str = "a table";
+    const TYPE_NAME: &'static str = "a table";
 
     fn example() -> String {
         "{ rev = \"main\" }".into()
@@ -22,7 +22,7 @@ impl FromNode for Settings {
             let value = json(entry.value);
             if value.is_none() {
                 let message = format!("`{}` has a number that JSON cannot hold", entry.key);
-                entry.problem(message, "put the number in quotes: providers get numbers as text anyway");
+                entry.report_error(message, "put the number in quotes: providers get numbers as text anyway");
             }
             Some((entry.key.to_owned(), text(value?)))
         });
@@ -44,7 +44,7 @@ fn json(value: &DeValue<'_>) -> Option<Value> {
         DeValue::String(text) => Value::String(text.to_string()),
         DeValue::Datetime(date) => Value::String(date.to_string()),
         DeValue::Boolean(truth) => Value::Bool(*truth),
-        DeValue::Integer(integer) => Value::Number(whole(integer)?.into()),
+        DeValue::Integer(integer) => Value::Number(to_i64(integer)?.into()),
         DeValue::Float(float) => Value::Number(Number::from_f64(float.as_str().parse().ok()?)?),
         DeValue::Array(items) => Value::Array(items.iter().map(|item| json(item.get_ref())).collect::<Option<_>>()?),
         DeValue::Table(entries) => {
@@ -54,6 +54,6 @@ fn json(value: &DeValue<'_>) -> Option<Value> {
     })
 }
 
-fn whole(integer: &DeInteger<'_>) -> Option<i64> {
+fn to_i64(integer: &DeInteger<'_>) -> Option<i64> {
     i64::from_str_radix(integer.as_str(), integer.radix()).ok()
 }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use bytesize::ByteSize;
 use toml::de::DeValue;
 
-use super::error::{Advice, quote};
+use super::error::{Suggest, quote};
 use super::range::OutOfRange;
 use super::reader::{FromNode, Node};
 
@@ -55,15 +55,15 @@ pub enum SizeError {
     OutOfRange(#[from] OutOfRange),
 }
 
-impl Advice for SizeError {
-    fn advice(&self, key: &str) -> String {
+impl Suggest for SizeError {
+    fn suggestion(&self, key: &str) -> String {
         match self {
             Self::NoNumber(_) => format!("write a number and a unit, such as `{key} = \"64MiB\"`"),
             Self::NoUnit(number) => {
                 format!("add a unit (B, KiB, MiB, GiB, KB, MB, GB) and put it in quotes: `{key} = \"{number}MiB\"`")
             }
             Self::UnknownUnit(_) => format!("the units are B, KiB, MiB, GiB, KB, MB, GB: `{key} = \"64MiB\"`"),
-            Self::OutOfRange(error) => error.advice(key),
+            Self::OutOfRange(error) => error.suggestion(key),
         }
     }
 }
@@ -72,13 +72,13 @@ impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> TryFrom<u64> for Size<M
     type Error = OutOfRange;
 
     fn try_from(bytes: u64) -> Result<Self, OutOfRange> {
-        if (MIN..=MAX).contains(&bytes) { Ok(Self(bytes)) } else { Err(Self::out_of_range(show(bytes))) }
+        if (MIN..=MAX).contains(&bytes) { Ok(Self(bytes)) } else { Err(Self::out_of_range(format_bytes(bytes))) }
     }
 }
 
 impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> Size<MIN, DEFAULT, MAX> {
     fn out_of_range(found: String) -> OutOfRange {
-        OutOfRange { found, least: show(MIN), most: show(MAX) }
+        OutOfRange { found, min: format_bytes(MIN), max: format_bytes(MAX) }
     }
 }
 
@@ -105,7 +105,7 @@ impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> FromStr for Size<MIN, D
 
 impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> fmt::Display for Size<MIN, DEFAULT, MAX> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&show(self.0))
+        f.write_str(&format_bytes(self.0))
     }
 }
 
@@ -116,7 +116,7 @@ impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> fmt::Debug for Size<MIN
 }
 
 /// The shortest way to write it exactly.
-fn show(bytes: u64) -> String {
+fn format_bytes(bytes: u64) -> String {
     [(GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")]
         .into_iter()
         .filter(|(unit, _)| bytes > 0 && bytes.is_multiple_of(*unit))
@@ -125,7 +125,7 @@ fn show(bytes: u64) -> String {
 }
 
 impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> FromNode for Size<MIN, DEFAULT, MAX> {
-    const WHAT: &'static str = "a size";
+    const TYPE_NAME: &'static str = "a size";
 
     fn example() -> String {
         format!("\"{}\"", Self::default())
@@ -133,7 +133,7 @@ impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> FromNode for Size<MIN, 
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
         if let DeValue::Integer(number) = node.value {
-            node.refuse(&SizeError::NoUnit(number.to_string()));
+            node.reject(&SizeError::NoUnit(number.to_string()));
             return None;
         }
         node.parse()

@@ -1,9 +1,9 @@
 //! Words that were probably meant.
 
-use super::error::Problem;
+use super::error::Diagnostic;
 
 /// Adds to a problem what was probably meant.
-pub(super) fn did_you_mean<'k>(problem: Problem, written: &str, known: impl IntoIterator<Item = &'k str>) -> Problem {
+pub(super) fn did_you_mean<'k>(problem: Diagnostic, written: &str, known: impl IntoIterator<Item = &'k str>) -> Diagnostic {
     match closest(written, known) {
         Some(meant) => problem.label(format!("did you mean `{meant}`?")),
         None => problem,
@@ -13,8 +13,8 @@ pub(super) fn did_you_mean<'k>(problem: Problem, written: &str, known: impl Into
 /// The one of `known` that was probably meant.
 pub(super) fn closest<'k>(written: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     /// Longer than any word of ours with any typo in it; what is compared costs the product of both lengths.
-    const LONGEST: usize = 32;
-    if written.len() > LONGEST {
+    const MAX_WORD_LEN: usize = 32;
+    if written.len() > MAX_WORD_LEN {
         return None;
     }
     let written = written.to_lowercase();
@@ -27,7 +27,7 @@ pub(super) fn closest<'k>(written: &str, known: impl IntoIterator<Item = &'k str
 }
 
 /// Words for a message: each in backticks, with commas between.
-pub(super) fn list<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
+pub(super) fn join_quoted<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
     words.into_iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }
 

@@ -5,22 +5,22 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, Error};
 
-use super::error::{Problem, Problems, quote, short};
+use super::error::{Diagnostic, Diagnostics, quote, truncated};
 
 /// Parses a document, or says why it is none: at most once for each line.
-pub(super) fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, Problems> {
+pub(super) fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, Diagnostics> {
     let (document, mut errors) = DeTable::parse_recoverable(text);
     if errors.is_empty() {
         return Ok(document);
     }
     errors.sort_by_key(|error| span(error, text).start);
-    let mut problems = Problems::default();
+    let mut problems = Diagnostics::default();
     let mut next_line = 0;
     for error in &errors {
         let start = span(error, text).start;
         if start >= next_line {
             let line = line_around(text, start);
-            problems.push(unquoted(error, text, &line).unwrap_or_else(|| explain(error, text)));
+            problems.push(explain_unquoted(error, text, &line).unwrap_or_else(|| explain(error, text)));
             next_line = line.end.saturating_add(1);
         }
         // What follows an open bracket is read as if it stood inside: more errors there say nothing.
@@ -32,7 +32,7 @@ pub(super) fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, Problems> {
 }
 
 /// What is wrong with a text without quotes, such as `mount = git://linux/`: the parser takes it for a number, or a date.
-fn unquoted(error: &Error, text: &str, line: &Range<usize>) -> Option<Problem> {
+fn explain_unquoted(error: &Error, text: &str, line: &Range<usize>) -> Option<Diagnostic> {
     let (key, rest) = text.get(line.clone())?.split_once('=')?;
     let value = rest.split('#').next()?.trim();
     if value.is_empty() || value.contains(['"', '\'', '[', '{', '=']) {
@@ -42,12 +42,12 @@ fn unquoted(error: &Error, text: &str, line: &Range<usize>) -> Option<Problem> {
     if span(error, text).start < start {
         return None;
     }
-    let help = format!("put text in quotes: `{} = \"{}\"`", short(key.trim()), short(value));
-    Some(Problem::new(format!("{} is not a TOML value", quote(value)), help).at(start..start.checked_add(value.len())?))
+    let help = format!("put text in quotes: `{} = \"{}\"`", truncated(key.trim()), truncated(value));
+    Some(Diagnostic::new(format!("{} is not a TOML value", quote(value)), help).at(start..start.checked_add(value.len())?))
 }
 
 /// What the parser says, with advice of our own.
-fn explain(error: &Error, text: &str) -> Problem {
+fn explain(error: &Error, text: &str) -> Diagnostic {
     let (what, expected) = match error.message().split_once(", expected ") {
         Some((what, expected)) => (what, Some(expected)),
         None => (error.message(), None),
@@ -74,7 +74,7 @@ fn explain(error: &Error, text: &str) -> Problem {
         _ if what.contains("inline table") => "put commas between the entries of a table, and `}` at its end",
         _ => "the file is TOML: lines of `key = value` below `[server]`, `[[plugin]]` and `[[rule]]`",
     };
-    let problem = Problem::new(message, help).at(place);
+    let problem = Diagnostic::new(message, help).at(place);
     match expected {
         Some(expected) => problem.label(format!("expected {expected}")),
         None => problem,

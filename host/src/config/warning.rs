@@ -9,7 +9,7 @@ use super::{Config, UriGlob};
 #[non_exhaustive]
 pub enum Warning {
     /// A glob of a rule could match nothing below any mount: a plugin may have been taken out, or a mount be misspelt.
-    NoMount {
+    UnmatchedGlob {
         /// Which `[[rule]]`, counted from 1.
         rule: usize,
         /// `allow` or `deny`.
@@ -31,28 +31,28 @@ struct RuleGlob<'a> {
 impl Config {
     /// What should be looked at, though the config can be used.
     pub fn warnings(&self) -> Vec<Warning> {
-        self.idle_globs().map(|idle| self.warning(&idle)).collect()
+        self.unmatched_globs().map(|idle| self.warning(&idle)).collect()
     }
 
     /// The first of what should be looked at, and how much more there is: what is left out costs little.
-    pub(crate) fn first_warnings(&self, most: usize) -> (Vec<Warning>, usize) {
-        let mut idle = self.idle_globs();
-        let first = idle.by_ref().take(most).map(|idle| self.warning(&idle)).collect();
-        (first, idle.count())
+    pub(crate) fn first_warnings(&self, limit: usize) -> (Vec<Warning>, usize) {
+        let mut unmatched = self.unmatched_globs();
+        let first = unmatched.by_ref().take(limit).map(|idle| self.warning(&idle)).collect();
+        (first, unmatched.count())
     }
 
     /// The globs that could match nothing below any mount.
-    fn idle_globs(&self) -> impl Iterator<Item = RuleGlob<'_>> {
+    fn unmatched_globs(&self) -> impl Iterator<Item = RuleGlob<'_>> {
         let rules = (1..).zip(&self.rules);
-        let globs = rules.flat_map(|(rule, of)| {
+        let globs = rules.flat_map(|(rule, entry)| {
             let with = move |key| move |glob| RuleGlob { rule, key, glob };
-            of.allow.iter().map(with("allow")).chain(of.deny.iter().map(with("deny")))
+            entry.allow.iter().map(with("allow")).chain(entry.deny.iter().map(with("deny")))
         });
         globs.filter(|RuleGlob { glob, .. }| !self.plugins.iter().any(|plugin| glob.reaches(&plugin.mount)))
     }
 
     fn warning(&self, &RuleGlob { rule, key, glob }: &RuleGlob<'_>) -> Warning {
-        Warning::NoMount { rule, key, glob: glob.as_str().to_owned(), nearest: self.nearest_mount(glob) }
+        Warning::UnmatchedGlob { rule, key, glob: glob.as_str().to_owned(), nearest: self.nearest_mount(glob) }
     }
 
     fn nearest_mount(&self, glob: &UriGlob) -> Option<String> {
@@ -63,7 +63,7 @@ impl Config {
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::NoMount { rule, key, glob, nearest } = self;
+        let Self::UnmatchedGlob { rule, key, glob, nearest } = self;
         write!(f, "`{key}` of rule {rule} has `{glob}`, which matches nothing below any mount")?;
         match nearest {
             Some(nearest) => write!(f, "; the mount that is most like it is `{nearest}`"),
@@ -74,13 +74,13 @@ impl fmt::Display for Warning {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Plugin, Rule, Who};
+    use super::super::{Plugin, Rule, PrincipalSelector};
     use super::*;
 
     #[test]
     fn a_glob_that_matches_below_no_mount_is_named_with_the_nearest() {
         let plugin = |name: &str, mount: &str| Plugin::new(name.parse().unwrap(), "a.wasm", mount.parse().unwrap());
-        let mut rule = Rule::new([Who::Everyone]);
+        let mut rule = Rule::new([PrincipalSelector::Any]);
         rule.allow = vec!["git://linux/**".parse().unwrap(), "**/.env".parse().unwrap()];
         rule.deny = vec!["gti://linux/secrets/**".parse().unwrap()];
         let config = Config::new().plugin(plugin("a", "git://linux/")).unwrap();

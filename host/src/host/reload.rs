@@ -165,7 +165,7 @@ impl Host {
     }
 
     /// Goes over to the rules and settings of another configuration, and leaves the plugins as they are: for one whose plugins cannot
-    /// be used, such as the [rest](crate::config::ConfigError::rest) of a config. The plugins of a reload that is under way are not
+    /// be used, such as the [rest](crate::config::ConfigError::partial_config) of a config. The plugins of a reload that is under way are not
     /// used. Call it on a tokio runtime.
     ///
     /// # Errors

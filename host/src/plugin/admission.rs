@@ -1,7 +1,7 @@
 //! Whether a call may begin: not faster than `limits.rate`, then a place of `limits.concurrency`, or one in the queue for it.
 //!
 //! A call that finds all places taken waits, in the order in which calls came, if fewer than `limits.queue` wait already, and
-//! no longer than `limits.wait`, which also bounds the wait for an instance slot behind it ([`shares`](super::shares)).
+//! no longer than `limits.queue-timeout`, which also bounds the wait for an instance slot behind it ([`shares`](super::shares)).
 //! What is refused costs next to nothing: no instance, no thread, no task. The host's own calls have no rate, and take no
 //! client's place. They wait for an instance slot only, for [`HOST_WAIT`] at most: what clients are willing to wait is not for
 //! them. Each kind of them is bounded where it is made: one trial of a plugin that keeps failing, one `describe`, one
@@ -52,11 +52,11 @@ impl Admission {
             places: Arc::new(Semaphore::new(limits.concurrency.get())),
             queue: Semaphore::new(limits.queue.get()),
             longest_queue: limits.queue.get(),
-            wait: limits.wait.duration(),
+            wait: limits.queue_timeout.duration(),
         }
     }
 
-    /// Waits for a place, and then for what else the call needs, both within `limits.wait`.
+    /// Waits for a place, and then for what else the call needs, both within `limits.queue-timeout`.
     pub(super) async fn enter<T>(&self, turn: Turn, then: impl Future<Output = T>) -> Result<(Place, T), Fault> {
         if turn == Turn::Client {
             self.rate.check().map_err(|early| Fault::Rate(early.wait_time_from(DefaultClock::default().now())))?;
@@ -113,7 +113,7 @@ mod tests {
         let narrow = Arc::new(admission(|limits| {
             limits.concurrency = 1.try_into().unwrap();
             limits.queue = 1.try_into().unwrap();
-            limits.wait = "1m".parse().unwrap();
+            limits.queue_timeout = "1m".parse().unwrap();
         }));
         let first = enter(&narrow).await.unwrap();
         let mut second = Box::pin(enter(&narrow));
@@ -143,7 +143,7 @@ mod tests {
 
     #[tokio::test]
     async fn waiting_is_over_after_the_wait_whatever_is_waited_for() {
-        let hurried = admission(|limits| limits.wait = "0s".parse().unwrap());
+        let hurried = admission(|limits| limits.queue_timeout = "0s".parse().unwrap());
         let answer = hurried.enter(Turn::Client, std::future::pending::<()>()).await;
         assert_eq!(answer.err(), Some(Fault::Busy(Duration::ZERO)));
         enter(&hurried).await.unwrap();

@@ -245,15 +245,15 @@ mod tests {
             let code = self.engine.precompile_component(&wat(text)).unwrap();
             let mut file = cache.new_file().unwrap();
             file.write_all(&code).unwrap();
-            cache.store(&self.engine, &Digest::of(text), file).unwrap().unwrap();
+            cache.store(&self.engine, &Digest::compute(text), file).unwrap().unwrap();
         }
 
         fn file(&self, cache: &Cache, text: &[u8]) -> PathBuf {
-            cache.dir.path().join(cache.name(Purpose::new(&self.engine, &Digest::of(text))))
+            cache.dir.path().join(cache.name(Purpose::new(&self.engine, &Digest::compute(text))))
         }
 
         fn loads(&self, cache: &Cache, text: &[u8]) -> bool {
-            cache.load(&self.engine, &Digest::of(text)).is_some()
+            cache.load(&self.engine, &Digest::compute(text)).is_some()
         }
     }
 

@@ -253,13 +253,13 @@ impl Caller {
         // wasmtime has no types for these errors. What is around the cause may be the guest's.
         let cause = error.root_cause().to_string();
         if cause.contains("fuel allocated for hostcalls has been exhausted") {
-            return Fault::Reply(self.limits.reply.bytes());
+            return Fault::Reply(self.limits.response_size.bytes());
         }
         if cause.contains("store handle limit exceeded") {
             return Fault::Handles(self.limits.handles.get());
         }
         if cause.contains("requested len") {
-            return Fault::Random(self.limits.random.bytes());
+            return Fault::Random(self.limits.random_bytes.bytes());
         }
         trap()
     }

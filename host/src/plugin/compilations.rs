@@ -39,7 +39,7 @@ pub(super) struct Compilations {
 pub(super) struct Work {
     pub(super) engine: Arc<Engine>,
     pub(super) compiler: Compiler,
-    pub(super) limits: config::Compile,
+    pub(super) limits: config::CompileLimits,
     pub(super) cache: Arc<Cache>,
     pub(super) progress: Progress,
     pub(super) threads: FileThreads,

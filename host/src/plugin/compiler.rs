@@ -136,7 +136,7 @@ fn compile(component: impl Read, digest: Digest) -> Result<Vec<u8>, CompileError
         .take(file::LARGEST.saturating_add(1))
         .read_to_end(&mut bytes)
         .map_err(|error| CompileError::Invalid(error.to_string()))?;
-    if Digest::of(&bytes) != digest {
+    if Digest::compute(&bytes) != digest {
         return Err(CompileError::Changed);
     }
     let invalid = |error: wasmtime::Error| CompileError::Invalid(format!("{error:#}"));
@@ -150,7 +150,7 @@ impl Compiler {
         component: File,
         digest: Digest,
         mut into: File,
-        limits: &config::Compile,
+        limits: &config::CompileLimits,
     ) -> Result<(), CompileError> {
         let start = |error: String| CompileError::Start(error);
         let program = match self {
@@ -186,7 +186,7 @@ async fn run_child(
     component: File,
     order: &Order,
     into: File,
-    limits: &config::Compile,
+    limits: &config::CompileLimits,
 ) -> Result<(), CompileError> {
     let start = |error: io::Error| CompileError::Start(format!("{}: {error}", program.display()));
     let mut child = Command::new(&program)
@@ -217,7 +217,7 @@ async fn run_child(
 }
 
 /// What the end of the child means.
-fn judge(status: ExitStatus, message: String, limits: &config::Compile) -> Result<(), CompileError> {
+fn judge(status: ExitStatus, message: String, limits: &config::CompileLimits) -> Result<(), CompileError> {
     let is_out_of_memory = message.contains("memory allocation of") || message.contains("Cannot allocate memory");
     let ended_by = |signal: Signal| status.signal() == Some(signal.as_raw());
     Err(match status.code() {

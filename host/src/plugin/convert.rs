@@ -5,7 +5,7 @@
 //! provider's and is counted; one line of its log tells of all that was dropped from one answer.
 //!
 //! All of it is part of the call: it is accounted for as [`Work`], and yields. An answer is *measured* first, and refused as a
-//! whole if it has more items than `limits.items` or needs more memory than `limits.memory` leaves; only then is anything made
+//! whole if it has more items than `limits.response-items` or needs more memory than `limits.memory` leaves; only then is anything made
 //! of it. The one who asks says what to keep of the valid items, so that what a principal may not see is filtered here, too.
 
 mod dropped;
@@ -28,7 +28,7 @@ use super::faults::Faults;
 use super::inspect::Info;
 use super::work::{LOOK_EVERY, Work};
 use crate::resource::{Body, Completion, Contents, Entry, EntryTemplate};
-use crate::uri::{Located, Mount, Path};
+use crate::uri::{ResourceId, Mount, Path};
 
 /// The longest token that a provider may give, in bytes.
 const MAX_TOKEN: usize = 65536;
@@ -263,20 +263,20 @@ impl Checker {
     }
 
     /// The path behind the mount; one that is refused drops that part of the answer.
-    fn compose(&mut self, part: &'static str, path: &str) -> Option<Located> {
+    fn compose(&mut self, part: &'static str, path: &str) -> Option<ResourceId> {
         let located = self.located(path);
         located.inspect_err(|fault| self.dropped.part(part, || format!("{part} was left out: {fault}"))).ok()
     }
 
     /// The path behind the mount.
-    fn located(&self, path: &str) -> Result<Located, Fault> {
+    fn located(&self, path: &str) -> Result<ResourceId, Fault> {
         self.rules
             .mount
             .compose(path)
             .map_err(|error| Fault::Contract(format!("its path `{}` is refused: {error}", Excerpt(path))))
     }
 
-    fn entry(&mut self, entry: contract::Entry, located: Located) -> Entry {
+    fn entry(&mut self, entry: contract::Entry, located: ResourceId) -> Entry {
         let name = if entry.name.is_empty() { last_segment(&located.path).to_owned() } else { entry.name };
         let of = entry.path.as_str();
         Entry {

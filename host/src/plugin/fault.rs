@@ -42,8 +42,8 @@ pub enum Fault {
     /// As many calls wait for a place already as may (`limits.queue`).
     #[error("`limits.queue` calls ({0}) wait already")]
     Queue(usize),
-    /// All places for calls stayed taken for as long as a call may wait (`limits.concurrency`, `limits.wait`).
-    #[error("no place for another call within `limits.wait` ({})", humantime::format_duration(*.0))]
+    /// All places for calls stayed taken for as long as a call may wait (`limits.concurrency`, `limits.queue-timeout`).
+    #[error("no place for another call within `limits.queue-timeout` ({})", humantime::format_duration(*.0))]
     Busy(Duration),
     /// The call took longer than `limits.deadline`.
     #[error("no answer within `limits.deadline` ({})", humantime::format_duration(*.0))]
@@ -54,11 +54,11 @@ pub enum Fault {
     /// The guest wanted more memory than `limits.memory` leaves, and did not survive being refused.
     #[error("wanted more memory than `limits.memory` ({}) leaves", bytesize::ByteSize(*.0))]
     Memory(u64),
-    /// The reply is larger than `limits.reply`.
-    #[error("the reply is larger than `limits.reply` ({})", bytesize::ByteSize(*.0))]
+    /// The reply is larger than `limits.response-size`.
+    #[error("the reply is larger than `limits.response-size` ({})", bytesize::ByteSize(*.0))]
     Reply(u64),
-    /// One answer has more items than `limits.items`.
-    #[error("the reply has {found} {what}, more than `limits.items` ({most})")]
+    /// One answer has more items than `limits.response-items`.
+    #[error("the reply has {found} {what}, more than `limits.response-items` ({most})")]
     Items {
         /// What they are: entries, contents.
         what: &'static str,
@@ -67,8 +67,8 @@ pub enum Fault {
         /// How many are allowed.
         most: usize,
     },
-    /// A listing goes on beyond `limits.listing`, over all its pages.
-    #[error("its listing goes on beyond `limits.listing` ({0})")]
+    /// A listing goes on beyond `limits.listing-items`, over all its pages.
+    #[error("its listing goes on beyond `limits.listing-items` ({0})")]
     Listing(usize),
     /// A listing leads from page to page with nothing on them.
     #[error("{0} pages of its listing in a row had nothing on them")]
@@ -76,8 +76,8 @@ pub enum Fault {
     /// The guest held more handles than `limits.handles`.
     #[error("wanted to hold more handles at once than `limits.handles` ({0}) allows")]
     Handles(usize),
-    /// The guest asked for more random bytes at once than `limits.random`.
-    #[error("asked for more random bytes at once than `limits.random` ({}) allows", bytesize::ByteSize(*.0))]
+    /// The guest asked for more random bytes at once than `limits.random-bytes`.
+    #[error("asked for more random bytes at once than `limits.random-bytes` ({}) allows", bytesize::ByteSize(*.0))]
     Random(u64),
     /// The guest trapped.
     #[error("trapped: {0}")]

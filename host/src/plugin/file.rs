@@ -43,7 +43,7 @@ impl ComponentFile {
         file.by_ref().take(HEAD as u64).read_to_end(&mut head).map_err(fault)?;
         check_kind(&path, &head)?;
         file.rewind().map_err(fault)?;
-        let (digest, size) = Digest::of_reader(file.by_ref().take(LARGEST.saturating_add(1))).map_err(fault)?;
+        let (digest, size) = Digest::compute_reader(file.by_ref().take(LARGEST.saturating_add(1))).map_err(fault)?;
         if size > LARGEST {
             return Err(too_large(path));
         }
@@ -100,7 +100,7 @@ mod tests {
     fn a_file_is_known_by_its_content_and_read_again_from_its_beginning() {
         let file = written(COMPONENT);
         let looked = ComponentFile::look(file.path().to_owned(), None).unwrap();
-        assert_eq!((looked.digest, looked.size), (Digest::of(COMPONENT), COMPONENT.len() as u64));
+        assert_eq!((looked.digest, looked.size), (Digest::compute(COMPONENT), COMPONENT.len() as u64));
         for _ in 0..2 {
             let mut again = Vec::new();
             looked.reopen().unwrap().read_to_end(&mut again).unwrap();
@@ -112,8 +112,8 @@ mod tests {
     fn a_file_that_differs_from_its_digest_is_refused_with_both() {
         let file = written(COMPONENT);
         let look = |pinned| ComponentFile::look(file.path().to_owned(), Some(pinned));
-        look(Digest::of(COMPONENT)).unwrap();
-        let (expected, found) = (Digest::of(b"another"), Digest::of(COMPONENT));
+        look(Digest::compute(COMPONENT)).unwrap();
+        let (expected, found) = (Digest::compute(b"another"), Digest::compute(COMPONENT));
         let error = look(expected).unwrap_err().to_string();
         assert!(error.contains(&expected.to_string()) && error.contains(&found.to_string()), "{error}");
     }

@@ -77,7 +77,7 @@ impl Instance {
     /// Puts it under the limits, for one call.
     fn arm(&mut self, limits: &Limits, clock: Arc<CpuClock>) {
         self.store.data_mut().memory.forgive();
-        let reply = usize::try_from(limits.reply.bytes()).unwrap_or(usize::MAX);
+        let reply = usize::try_from(limits.response_size.bytes()).unwrap_or(usize::MAX);
         self.store.set_max_component_handles(limits.handles.get());
         self.store.set_hostcall_fuel(reply.saturating_add(REPLY_SLACK));
         let most = limits.cpu.duration();

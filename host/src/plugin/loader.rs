@@ -58,7 +58,7 @@ impl Loader {
     pub(super) fn new(
         engine: Arc<Engine>,
         compiler: Compiler,
-        limits: config::Compile,
+        limits: config::CompileLimits,
         cache: &Path,
         state: Option<&Path>,
         progress: Progress,

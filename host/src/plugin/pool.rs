@@ -4,10 +4,10 @@
 //!
 //! | | |
 //! |---|---|
-//! | `instances.reuse` | it has served so many calls |
-//! | `instances.idle` | no call has needed it for so long |
-//! | `instances.keep` | so many are idle already |
-//! | memory | it holds more than its share, `limits.memory` ÷ `instances.keep` |
+//! | `instances.max-calls` | it has served so many calls |
+//! | `instances.idle-timeout` | no call has needed it for so long |
+//! | `instances.max-idle` | so many are idle already |
+//! | memory | it holds more than its share, `limits.memory` ÷ `instances.max-idle` |
 //! | a call that gave no answer | whatever the reason: it is never put back |
 //! | others' need | a call of the plugin wants memory, or a call of any plugin a [seat](super::seats) |
 //!
@@ -45,13 +45,13 @@ impl Pool {
     /// The pool of that plugin, if it wants one.
     pub(super) fn of(plugin: &Plugin, engine: &Arc<Engine>) -> Option<Arc<Self>> {
         let instances = plugin.instances.as_ref()?;
-        let keep = instances.keep.get();
+        let keep = instances.max_idle.get();
         let memory = usize::try_from(plugin.limits.memory.bytes()).unwrap_or(usize::MAX);
         let pool = Arc::new(Self {
             engine: engine.clone(),
-            reuse: instances.reuse.get(),
+            reuse: instances.max_calls.get(),
             share: memory.checked_div(keep).unwrap_or(memory),
-            resting: Mutex::new(Resting { idle: Idle::new(keep, instances.idle.duration()), sweeper: None }),
+            resting: Mutex::new(Resting { idle: Idle::new(keep, instances.idle_timeout.duration()), sweeper: None }),
         });
         engine.seats.watch(&pool);
         Some(pool)

@@ -65,7 +65,7 @@ impl Sandbox {
             keyvalue: Arc::new(Keyvalue::new(plugin, state, &log, memory.clone())),
             memory,
             handles: plugin.limits.handles.get(),
-            random: plugin.limits.random.bytes(),
+            random: plugin.limits.random_bytes.bytes(),
             log,
         }
     }

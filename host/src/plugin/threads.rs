@@ -4,7 +4,7 @@
 //! A guest that computes yields at every tick of the epoch. A call begins on its caller's thread, and most are over there
 //! before a thread of their own would have woken up; one that yields, or waits, goes on on guest threads, where it waits and
 //! computes as a part of their runtime from its beginning. So what a guest can take of a transport's thread is one tick, and
-//! what the host does for it in one piece: making its instance, copying its answer, which `limits.reply` bounds.
+//! what the host does for it in one piece: making its instance, copying its answer, which `limits.response-size` bounds.
 //!
 //! Threads take turns at the calls that are ready. That alone would make everyone wait for everyone: beside eight guests that
 //! spin, a call would wait eight ticks for each of its turns. So there are three bounds more:

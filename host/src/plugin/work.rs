@@ -11,8 +11,8 @@
 //! - *Memory.* The answer as it was lifted, and what is made of it, are charged to the plugin's budget (`limits.memory`) in
 //!   one sum before anything is made, and given back when the answer leaves the call.
 //!
-//! What cannot be interrupted: lifting an answer, which `limits.reply` bounds, and measuring or checking one entry, content or
-//! template with its icons and metadata, which `limits.items` bounds beside. That is begun on guest threads if it may take
+//! What cannot be interrupted: lifting an answer, which `limits.response-size` bounds, and measuring or checking one entry, content or
+//! template with its icons and metadata, which `limits.response-items` bounds beside. That is begun on guest threads if it may take
 //! long.
 
 use std::sync::Arc;

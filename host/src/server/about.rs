@@ -21,7 +21,7 @@ use rmcp::model::{
 use serde_json::json;
 
 use super::revision::Revision;
-use crate::config::{Announced, Extension};
+use crate::config::{AdvertisedCapability, Extension};
 use crate::host::Host;
 
 /// What this server says of itself in the words of all revisions together, made once for each state of the host.
@@ -56,10 +56,10 @@ fn of(host: &Host) -> ServerConfig {
         resources.subscribe = host.is_watching().then_some(true);
         resources.list_changed = Some(true);
     }
-    for announced in &server.announce {
+    for announced in &server.advertise {
         match announced {
-            Announced::Prompts => capabilities.prompts = Some(PromptsCapability::default()),
-            Announced::Tools => capabilities.tools = Some(ToolsCapability::default()),
+            AdvertisedCapability::Prompts => capabilities.prompts = Some(PromptsCapability::default()),
+            AdvertisedCapability::Tools => capabilities.tools = Some(ToolsCapability::default()),
         }
     }
     for extension in &server.extensions {

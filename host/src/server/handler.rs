@@ -25,7 +25,7 @@ use super::methods;
 use super::params::Malformed;
 use super::revision::Revision;
 use crate::access::Principal;
-use crate::config::Announced;
+use crate::config::AdvertisedCapability;
 use crate::host::Host;
 use crate::resource::Error;
 
@@ -81,8 +81,8 @@ impl Handler {
         self.session.may_subscribe() || self.host.is_watching()
     }
 
-    fn announces(&self, what: Announced) -> bool {
-        self.host.config().server.announce.contains(&what)
+    fn announces(&self, what: AdvertisedCapability) -> bool {
+        self.host.config().server.advertise.contains(&what)
     }
 
     fn principal_of(&self, extensions: &Extensions) -> Result<Principal, ErrorData> {
@@ -160,7 +160,7 @@ impl ServerHandler for Handler {
         _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        match self.announces(Announced::Tools) {
+        match self.announces(AdvertisedCapability::Tools) {
             true => self.admit(&context).map(|_| ListToolsResult::default()),
             false => self.unknown("tools/list", &context),
         }
@@ -171,7 +171,7 @@ impl ServerHandler for Handler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        match self.announces(Announced::Tools) {
+        match self.announces(AdvertisedCapability::Tools) {
             true => Err(ErrorData::invalid_params(format!("there is no tool {}", request.name), None)),
             false => self.unknown("tools/call", &context),
         }
@@ -182,7 +182,7 @@ impl ServerHandler for Handler {
         _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        match self.announces(Announced::Prompts) {
+        match self.announces(AdvertisedCapability::Prompts) {
             true => self.admit(&context).map(|_| ListPromptsResult::default()),
             false => self.unknown("prompts/list", &context),
         }
@@ -193,7 +193,7 @@ impl ServerHandler for Handler {
         request: GetPromptRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        match self.announces(Announced::Prompts) {
+        match self.announces(AdvertisedCapability::Prompts) {
             true => Err(ErrorData::invalid_params(format!("there is no prompt {}", request.name), None)),
             false => self.unknown("prompts/get", &context),
         }

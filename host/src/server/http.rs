@@ -116,12 +116,12 @@ fn budget(host: &Arc<Host>) -> Arc<Budget> {
     Budget::new(move || {
         let limits = &host.config().http.limits;
         let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-        let overall = bytes(limits.answers.bytes());
+        let overall = bytes(limits.response_memory.bytes());
         Limits {
-            connection: bytes(limits.answers_per_connection.bytes()),
-            client: limits.client_share.of(overall),
+            connection: bytes(limits.response_memory_per_connection.bytes()),
+            client: limits.client_share.apply(overall),
             overall,
-            wait: limits.stalled.duration(),
+            wait: limits.write_timeout.duration(),
         }
     })
 }

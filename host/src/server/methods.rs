@@ -5,7 +5,7 @@ use rmcp::model::ErrorCode;
 
 use super::params::clip;
 use super::revision::Revision;
-use crate::config::{Announced, Extension};
+use crate::config::{AdvertisedCapability, Extension};
 use crate::host::Host;
 
 /// The most of a method's name that an error repeats.
@@ -27,7 +27,7 @@ pub(super) fn unknown(host: &Host, revision: Revision, method: &str) -> ErrorDat
 /// The names of all methods in that revision.
 fn of(host: &Host, revision: Revision) -> impl Iterator<Item = &'static str> {
     let server = &host.config().server;
-    let announces = |what| server.announce.contains(&what);
+    let announces = |what| server.advertise.contains(&what);
     let has_on = |extension| server.extensions.contains(&extension);
     let groups: [(bool, &[&str]); 9] = [
         (revision.has_sessions(), &["initialize", "ping"]),
@@ -44,8 +44,8 @@ fn of(host: &Host, revision: Revision) -> impl Iterator<Item = &'static str> {
         (revision.has_logging(), &["logging/setLevel"]),
     ];
     let announced: [(bool, &[&str]); 2] = [
-        (announces(Announced::Prompts), &["prompts/list", "prompts/get"]),
-        (announces(Announced::Tools), &["tools/list", "tools/call"]),
+        (announces(AdvertisedCapability::Prompts), &["prompts/list", "prompts/get"]),
+        (announces(AdvertisedCapability::Tools), &["tools/list", "tools/call"]),
     ];
     groups.into_iter().chain(announced).filter(|(is_there, _)| *is_there).flat_map(|(_, names)| names.iter().copied())
 }

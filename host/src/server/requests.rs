@@ -25,7 +25,7 @@ use super::params::{Complete, Malformed, Params};
 use super::revision::Revision;
 use super::wire;
 use crate::access::Principal;
-use crate::config::{Announced, Operation};
+use crate::config::{AdvertisedCapability, Operation};
 use crate::host::{CompleteRequest, Host, ListRequest};
 use crate::resource::{Argument, Completion, Error, Footprint, Missing};
 
@@ -156,12 +156,12 @@ async fn charged(
 fn bound(limit: Limit) -> &'static str {
     match limit {
         Limit::Connection => {
-            "on one connection; the server's `http.limits.answers-per-connection` says how much that is"
+            "on one connection; the server's `http.limits.response-memory-per-connection` says how much that is"
         }
         Limit::Client => {
-            "for one client; the server's `http.limits.client-share` of `http.limits.answers` says how much that is"
+            "for one client; the server's `http.limits.client-share` of `http.limits.response-memory` says how much that is"
         }
-        Limit::Overall => "for all clients; the server's `http.limits.answers` says how much that is",
+        Limit::Overall => "for all clients; the server's `http.limits.response-memory` says how much that is",
     }
 }
 
@@ -232,7 +232,7 @@ async fn complete(
     let template = match request.template {
         Some(template) => template,
         // There are no prompts, so nothing completes an argument of one.
-        None if host.config().server.announce.contains(&Announced::Prompts) => {
+        None if host.config().server.advertise.contains(&AdvertisedCapability::Prompts) => {
             return Ok(Completion::default());
         }
         None => {

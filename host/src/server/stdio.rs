@@ -384,8 +384,8 @@ fn typed(message: &Message) -> Option<ClientJsonRpcMessage> {
 fn budget(host: Arc<Host>) -> Arc<Budget> {
     Budget::new(move || {
         let limits = &host.config().http.limits;
-        let most = usize::try_from(limits.answers_per_connection.bytes()).unwrap_or(usize::MAX);
-        Limits { connection: most, client: most, overall: most, wait: limits.stalled.duration() }
+        let most = usize::try_from(limits.response_memory_per_connection.bytes()).unwrap_or(usize::MAX);
+        Limits { connection: most, client: most, overall: most, wait: limits.write_timeout.duration() }
     })
 }
 

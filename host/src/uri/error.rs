@@ -126,10 +126,10 @@ pub enum PathError {
 
 impl PathError {
     /// What is wrong with a path, from what is wrong with the URI composed of a mount of `mount_len` bytes and it.
-    pub(super) fn in_composed(error: UriError, mount_len: usize) -> Self {
+    pub(super) fn from_composed(error: UriError, mount_len: usize) -> Self {
         match error {
             UriError::TooLong { len } => Self::TooLong { len },
-            UriError::Characters(error) => Self::Characters(error.moved(mount_len)),
+            UriError::Characters(error) => Self::Characters(error.with_offset(mount_len)),
             UriError::Fragment { at } => Self::Fragment { at: at.saturating_sub(mount_len) },
             UriError::UserInfo => Self::UserInfo,
             UriError::Host { found } => Self::Host { found },
@@ -140,7 +140,7 @@ impl PathError {
 
 impl CharacterError {
     /// The same, seen from a text that begins `by` bytes later.
-    fn moved(self, by: usize) -> Self {
+    fn with_offset(self, by: usize) -> Self {
         match self {
             Self::Character { found, at } => Self::Character { found, at: at.saturating_sub(by) },
             Self::PercentEncoding { at } => Self::PercentEncoding { at: at.saturating_sub(by) },
@@ -149,7 +149,7 @@ impl CharacterError {
     }
 }
 
-/// Why a text is no mount. `instead` is what may have been meant.
+/// Why a text is no mount. `suggestion` is what may have been meant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MountError {
     /// It has more bytes than a mount may have, so that enough of [`MAX_URI_LEN`] is left for paths.
@@ -167,44 +167,44 @@ pub enum MountError {
         error: UriError,
     },
     /// It lacks the `//` behind the scheme.
-    #[error("`{text}` should have two slashes behind the scheme: `{instead}`")]
+    #[error("`{text}` should have two slashes behind the scheme: `{suggestion}`")]
     NoAuthority {
         /// The text.
         text: String,
         /// The text with two slashes.
-        instead: String,
+        suggestion: String,
     },
     /// It has a query.
-    #[error("`{text}` should have no query: `{instead}`")]
+    #[error("`{text}` should have no query: `{suggestion}`")]
     Query {
         /// The text.
         text: String,
         /// The text without it.
-        instead: String,
+        suggestion: String,
     },
     /// It has a dot segment.
-    #[error("`{text}` should have no `.` or `..` segments: `{instead}`")]
+    #[error("`{text}` should have no `.` or `..` segments: `{suggestion}`")]
     DotSegment {
         /// The text.
         text: String,
         /// The text without them.
-        instead: String,
+        suggestion: String,
     },
     /// It has an empty segment.
-    #[error("`{text}` should have no empty segments: `{instead}`")]
+    #[error("`{text}` should have no empty segments: `{suggestion}`")]
     EmptySegment {
         /// The text.
         text: String,
         /// The text without them.
-        instead: String,
+        suggestion: String,
     },
     /// It does not end with a slash.
-    #[error("`{text}` should end with a slash: `{instead}`")]
+    #[error("`{text}` should end with a slash: `{suggestion}`")]
     NoSlash {
         /// The text.
         text: String,
         /// The text with a slash.
-        instead: String,
+        suggestion: String,
     },
 }
 

@@ -4,9 +4,9 @@ use std::str::FromStr;
 
 use super::MAX_URI_LEN;
 use super::error::{MountError, PathError, UriError};
-use super::located::Located;
-use super::normal::{self, Parts};
-use super::text::is_text;
+use super::resource_id::ResourceId;
+use super::normalize::{self, Parts};
+use super::text::str_newtype;
 
 /// The URI prefix that a plugin owns, in normal form: `git://linux/`, `files://h/a/`, `notes:///`, `web://`.
 ///
@@ -28,7 +28,7 @@ pub struct Mount {
     text: String,
 }
 
-is_text!(Mount);
+str_newtype!(Mount);
 
 impl Mount {
     /// The most bytes that a mount may have.
@@ -41,7 +41,7 @@ impl Mount {
     }
 
     /// Whether it owns all hosts of its scheme, as `web://` does, so that its paths begin with a host.
-    pub(super) fn is_without_host(&self) -> bool {
+    pub(super) fn owns_all_hosts(&self) -> bool {
         self.text.ends_with("://")
     }
 
@@ -50,25 +50,25 @@ impl Mount {
     /// # Errors
     ///
     /// The path is refused if it leaves the mount, or would be no valid URI behind it. The provider is at fault.
-    pub fn compose(&self, path: &str) -> Result<Located, PathError> {
+    pub fn compose(&self, path: &str) -> Result<ResourceId, PathError> {
         let len = self.text.len().saturating_add(path.len());
         if len > MAX_URI_LEN {
             return Err(PathError::TooLong { len });
         }
         let text = [self.as_str(), path].concat();
-        let parts = Parts::parse(&text).map_err(|error| PathError::in_composed(error, self.text.len()))?;
-        let normal = parts.normal().ok_or(PathError::LeavesMount)?;
+        let parts = Parts::parse(&text).map_err(|error| PathError::from_composed(error, self.text.len()))?;
+        let normal = parts.normalized().ok_or(PathError::LeavesMount)?;
         let path = normal.as_str().strip_prefix(self.as_str()).ok_or(PathError::LeavesMount)?;
-        self.locate(path)
+        self.compose_normalized(path)
     }
 
     /// Composes a path whose case and percent-encoding are in normal form.
-    pub(super) fn locate(&self, path: &str) -> Result<Located, PathError> {
-        let (path, query) = normal::split_query(path);
-        let path = if self.is_without_host() {
-            below_host(path)?
+    pub(super) fn compose_normalized(&self, path: &str) -> Result<ResourceId, PathError> {
+        let (path, query) = normalize::split_query(path);
+        let path = if self.owns_all_hosts() {
+            split_host_from_path(path)?
         } else {
-            normal::without_dots(path).ok_or(PathError::LeavesMount)?.into_owned()
+            normalize::remove_dot_segments(path).ok_or(PathError::LeavesMount)?.into_owned()
         };
         if path.starts_with('/') {
             return Err(PathError::LeadingSlash);
@@ -77,7 +77,7 @@ impl Mount {
         if len > MAX_URI_LEN {
             return Err(PathError::TooLong { len });
         }
-        Ok(Located::from_checked(&self.text, path + query))
+        Ok(ResourceId::from_checked(&self.text, path + query))
     }
 
     /// The path template behind the mount, as it was written, of a template that begins with the mount.
@@ -94,11 +94,11 @@ impl Mount {
 }
 
 /// Removes the dot segments of a path that begins with a host, which they cannot reach.
-fn below_host(path: &str) -> Result<String, PathError> {
+fn split_host_from_path(path: &str) -> Result<String, PathError> {
     let Some((host, path)) = path.split_once('/') else {
         return check_host(path).map(str::to_owned);
     };
-    let path = normal::without_dots(path).ok_or(PathError::LeavesMount)?;
+    let path = normalize::remove_dot_segments(path).ok_or(PathError::LeavesMount)?;
     Ok([check_host(host)?, "/", &path].concat())
 }
 
@@ -120,36 +120,36 @@ impl FromStr for Mount {
         }
         let no_uri = |error| MountError::Uri { text: text.to_owned(), error };
         let parts = Parts::parse(text).map_err(no_uri)?;
-        let normal = parts.normal().ok_or_else(|| no_authority(text))?;
+        let normal = parts.normalized().ok_or_else(|| no_authority(text))?;
         if let Some(port) = parts.authority.filter(|authority| authority.starts_with(':')) {
             return Err(no_uri(UriError::Host { found: port.to_owned() }));
         }
         let path = normal.path().strip_prefix('/').unwrap_or_default();
-        let instead = tidy(normal.root(), normal.path());
-        if normal.as_str() == instead {
-            return Ok(Self { text: instead });
+        let suggestion = suggest_mount(normal.root(), normal.path());
+        if normal.as_str() == suggestion {
+            return Ok(Self { text: suggestion });
         }
         let text = text.to_owned();
         Err(if parts.query.is_some() {
-            MountError::Query { text, instead }
-        } else if path.split('/').any(normal::is_dot_segment) {
-            MountError::DotSegment { text, instead }
+            MountError::Query { text, suggestion }
+        } else if path.split('/').any(normalize::is_dot_segment) {
+            MountError::DotSegment { text, suggestion }
         } else if path.starts_with('/') || path.contains("//") {
-            MountError::EmptySegment { text, instead }
+            MountError::EmptySegment { text, suggestion }
         } else {
-            MountError::NoSlash { text, instead }
+            MountError::NoSlash { text, suggestion }
         })
     }
 }
 
 /// The mount that may have been meant with a URI: without dot segments and empty segments, and with a slash at the end.
-fn tidy(root: &str, path: &str) -> String {
+fn suggest_mount(root: &str, path: &str) -> String {
     let mut mount = root.to_owned();
     // Only a mount without a host ends with its root.
     if !(path.is_empty() && root.ends_with('/')) {
         mount.push('/');
     }
-    let path = normal::without_dots(path.trim_start_matches('/')).unwrap_or_default();
+    let path = normalize::remove_dot_segments(path.trim_start_matches('/')).unwrap_or_default();
     for segment in path.split('/').filter(|segment| !segment.is_empty()) {
         mount.push_str(segment);
         mount.push('/');
@@ -161,5 +161,5 @@ fn tidy(root: &str, path: &str) -> String {
 fn no_authority(text: &str) -> MountError {
     let (scheme, path) = text.split_once(':').unwrap_or((text, ""));
     let slash = if path.ends_with('/') { "" } else { "/" };
-    MountError::NoAuthority { text: text.to_owned(), instead: format!("{scheme}://{path}{slash}") }
+    MountError::NoAuthority { text: text.to_owned(), suggestion: format!("{scheme}://{path}{slash}") }
 }

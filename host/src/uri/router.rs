@@ -4,9 +4,9 @@
 //! lookup is a binary search and one comparison, however many mounts there are.
 
 use super::error::{Overlap, RouteError, TemplateError};
-use super::located::{Path, Uri};
+use super::resource_id::{Path, Uri};
 use super::mount::Mount;
-use super::normal::{self, Parts};
+use super::normalize::{self, Parts};
 use super::template::{self, Template};
 
 /// Mounts that do not overlap, each with what is mounted there.
@@ -61,21 +61,21 @@ impl<T> Router<T> {
     ///
     /// See [`RouteError`]. That no plugin owns the URI is told apart from all that is wrong with it.
     pub fn route(&self, uri: &str) -> Result<Routed<'_, T>, RouteError> {
-        let Some(written) = Parts::parse(uri)?.normal() else {
+        let Some(written) = Parts::parse(uri)?.normalized() else {
             return Err(RouteError::NoMount);
         };
         // Looked at first, because it is the same whatever mounts there are.
-        let resolved = written.without_dots()?;
+        let resolved = written.without_dot_segments()?;
         if let Some(entry) = self.owner(written.as_str()) {
-            return routed(entry, written.as_str());
+            return route_within(entry, written.as_str());
         }
         if let Some(entry) = self.owner(&resolved) {
-            return routed(entry, &resolved);
+            return route_within(entry, &resolved);
         }
-        let (place, query) = normal::split_query(&resolved);
+        let (place, query) = normalize::split_query(&resolved);
         let with_slash = [place, "/", query].concat();
         let entry = self.owner(&with_slash).ok_or(RouteError::NoMount)?;
-        routed(entry, &with_slash)
+        route_within(entry, &with_slash)
     }
 
     /// Finds the plugin that owns a client's URI template, and the template as the provider knows it.
@@ -85,11 +85,11 @@ impl<T> Router<T> {
     /// See [`RouteError`]. A template whose mount is not literal belongs to no plugin.
     pub fn route_template(&self, template: &str) -> Result<(&T, Template), RouteError> {
         template::check(template)?;
-        let stem = template::stem(template);
+        let stem = template::literal_prefix(template);
         if !stem.contains("://") {
             return Err(RouteError::NoMount);
         }
-        let stem = Parts::parse(stem)?.normal().ok_or(RouteError::NoMount)?;
+        let stem = Parts::parse(stem)?.normalized().ok_or(RouteError::NoMount)?;
         let (mount, target) = self.owner(stem.as_str()).ok_or(RouteError::NoMount)?;
         let path = mount.template_path(template).ok_or(RouteError::NoMount)?;
         let in_mount = |error: TemplateError| RouteError::PathTemplate { mount: mount.clone(), error };
@@ -110,9 +110,9 @@ impl<T> Router<T> {
 }
 
 /// The answer for a URI, with case and percent-encoding in normal form, that begins with the mount.
-fn routed<'a, T>((mount, target): &'a (Mount, T), uri: &str) -> Result<Routed<'a, T>, RouteError> {
+fn route_within<'a, T>((mount, target): &'a (Mount, T), uri: &str) -> Result<Routed<'a, T>, RouteError> {
     let path = uri.strip_prefix(mount.as_str()).ok_or(RouteError::NoMount)?;
-    match mount.locate(path) {
+    match mount.compose_normalized(path) {
         Ok(located) => Ok(Routed { target, mount, uri: located.uri, path: located.path }),
         Err(error) => Err(RouteError::Path { mount: mount.clone(), error }),
     }

@@ -21,8 +21,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use super::MAX_URI_LEN;
 use super::error::{CharacterError, PathError, TemplateError, excerpt};
 use super::mount::Mount;
-use super::normal::{self, Case};
-use super::text::is_text;
+use super::normalize::{self, Case};
+use super::text::str_newtype;
 
 /// All but the unreserved characters.
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -65,7 +65,7 @@ pub struct Template {
     mount_len: usize,
 }
 
-is_text!(Template);
+str_newtype!(Template);
 
 impl Template {
     /// The most variables that a template may have, each counted as often as it appears.
@@ -170,7 +170,7 @@ impl Mount {
         if let Some((at, found)) = bracket {
             return Err(CharacterError::Character { found, at }.into());
         }
-        let path_template = self.normal_template(path_template);
+        let path_template = self.normalize_template(path_template);
         self.check_literals(&path_template)?;
         let text = [self.as_str(), &path_template].concat();
         check(&text)?;
@@ -179,17 +179,17 @@ impl Mount {
     }
 
     /// Brings the literals of a path template into normal form.
-    fn normal_template(&self, path_template: &str) -> String {
+    fn normalize_template(&self, path_template: &str) -> String {
         let mut out = String::with_capacity(path_template.len());
-        let mut in_host = self.is_without_host();
+        let mut in_host = self.owns_all_hosts();
         for piece in pieces(path_template) {
             match piece {
                 Piece::Literal(literal) => {
                     let host = if in_host { literal.find(['/', '?']) } else { Some(0) };
                     in_host = host.is_none();
                     let (host, rest) = literal.split_at_checked(host.unwrap_or(literal.len())).unwrap_or((literal, ""));
-                    normal::push_normal(&mut out, host, Case::Lower);
-                    normal::push_normal(&mut out, rest, Case::Kept);
+                    normalize::push_normalized(&mut out, host, Case::Lower);
+                    normalize::push_normalized(&mut out, rest, Case::Preserve);
                 }
                 Piece::Expression(expression) => {
                     // Behind `{+x}` nobody knows, since its value may have a slash.
@@ -213,18 +213,18 @@ impl Mount {
                 Piece::Expression(_) => "{}",
             })
             .collect();
-        let (path, _) = normal::split_query(&outline);
+        let (path, _) = normalize::split_query(&outline);
         if path.starts_with('/') {
             return Err(TemplateError::LeadingSlash);
         }
-        if path.split('/').any(normal::is_dot_segment) {
+        if path.split('/').any(normalize::is_dot_segment) {
             return Err(TemplateError::DotSegment);
         }
         let host = path.split('/').flat_map(|segment| segment.split("{+}")).next().unwrap_or_default();
-        if self.is_without_host() && host.contains('@') {
+        if self.owns_all_hosts() && host.contains('@') {
             return Err(TemplateError::Host(PathError::UserInfo));
         }
-        self.compose(stem(path_template)).map(drop).map_err(TemplateError::Host)
+        self.compose(literal_prefix(path_template)).map(drop).map_err(TemplateError::Host)
     }
 }
 
@@ -263,7 +263,7 @@ pub(super) fn check(template: &str) -> Result<(), TemplateError> {
 }
 
 /// The part of a valid template that is literal, up to its last slash.
-pub(super) fn stem(template: &str) -> &str {
+pub(super) fn literal_prefix(template: &str) -> &str {
     let literal = template.split(['{', '?']).next().unwrap_or_default();
     let end = literal.split_inclusive('/').filter(|segment| segment.ends_with('/')).map(str::len).sum();
     literal.split_at_checked(end).map_or("", |(stem, _)| stem)

@@ -1,7 +1,7 @@
 //! What the module's types have in common: each is a checked text.
 
 /// Lets a type that is its own text, in a field `text`, be used as one.
-macro_rules! is_text {
+macro_rules! str_newtype {
     ($type:ident) => {
         impl $type {
             /// The text, in normal form.
@@ -43,4 +43,4 @@ macro_rules! is_text {
     };
 }
 
-pub(super) use is_text;
+pub(super) use str_newtype;

@@ -1,8 +1,8 @@
 //! The paths that a provider is asked about, in groups that one call of `changes` can be about.
 //!
 //! How many paths are watched is for clients to decide, and what one call may take up is not: a provider gets all of them as its
-//! argument, may look at each, and answers with one token of at most 64 KiB and at most `limits.items` changes. So there are as
-//! many groups as it takes for [`MAX_PATHS`] paths in each, or half of `limits.items`, up to [`MAX_GROUPS`], and each group has a
+//! argument, may look at each, and answers with one token of at most 64 KiB and at most `limits.response-items` changes. So there are as
+//! many groups as it takes for [`MAX_PATHS`] paths in each, or half of `limits.response-items`, up to [`MAX_GROUPS`], and each group has a
 //! token of its own. A path is in a group by its hash. When the groups have grown too large, each is split in two, and both halves go on with its
 //! token: a token that knows of more than it is asked about is nothing new to a provider. They are merged by nothing but an
 //! end of all interest, as tokens cannot be merged.
@@ -38,7 +38,7 @@ pub(super) struct Group {
 }
 
 impl Groups {
-    /// One group without anything, of a plugin with that `limits.items`.
+    /// One group without anything, of a plugin with that `limits.response-items`.
     pub(super) fn new(max_items: usize) -> Self {
         // They are not equally large: twice as much as on average is not to be seen.
         let max_paths = (max_items / 2).clamp(1, MAX_PATHS);

@@ -18,7 +18,7 @@ const MAX_PARSED: usize = 512 * 1024;
 /// How many bytes the entries of one page have, about.
 const MAX_BYTES: usize = 2 * 1024 * 1024;
 
-/// How many values the entries of one page have, but for the last of them. The host counts them, too (`limits.items`, by
+/// How many values the entries of one page have, but for the last of them. The host counts them, too (`limits.response-items`, by
 /// default 100,000), and refuses a page that has more: two hundred tags are two hundred values.
 const MAX_VALUES: usize = 20_000;
 

@@ -68,7 +68,7 @@ impl Face {
 
 /// Measures all faces.
 pub(crate) async fn run(options: &Options) {
-    let (fresh, reused) = (config(sizes()), config(sizes().instances("reuse", 128)));
+    let (fresh, reused) = (config(sizes()), config(sizes().instances("max-calls", 128)));
     let contenders = [
         ("bare", Program::Bare),
         ("native", Program::Native),
@@ -88,8 +88,8 @@ pub(crate) fn config(sizes: Plugin) -> WrittenConfig {
     ConfigFile::new()
         .page_size(i64::try_from(PAGE).expect("it is small"))
         .open()
-        .http_limit("idle", "1h")
-        .http_limit("receive", "10m")
+        .http_limit("idle-timeout", "1h")
+        .http_limit("read-timeout", "10m")
         .plugin(sizes.config("count", count).limit("rate", 1_000_000))
         .write()
 }

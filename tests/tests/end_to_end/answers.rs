@@ -16,7 +16,7 @@ fn usual(name: &str) -> Plugin {
 
 /// The same with as many items allowed as can be.
 fn excess(name: &str) -> Plugin {
-    usual(name).limit("items", 1_000_000)
+    usual(name).limit("response-items", 1_000_000)
 }
 
 fn unavailable(error: &ErrorData, reason: &str) {
@@ -119,7 +119,7 @@ async fn metadata_is_not_built_beyond_the_memory_of_its_plugin() {
 #[tokio::test]
 async fn an_answer_counts_against_the_memory_of_its_plugin() {
     let tight = |name: &str| usual(name).limit("memory", "20MiB");
-    let config = ConfigFile::new().plugin(tight("fresh")).plugin(tight("kept").instances("reuse", 10)).write();
+    let config = ConfigFile::new().plugin(tight("fresh")).plugin(tight("kept").instances("max-calls", 10)).write();
     let server = Stdio::start(&config).await;
     let client = server.client();
     let size = 11 << 20;

@@ -26,7 +26,7 @@ pub(crate) fn node() -> PathBuf {
 fn config() -> WrittenConfig {
     ConfigFile::new()
         .server("name", "conformance")
-        .server("announce", vec!["prompts", "tools"])
+        .server("advertise", vec!["prompts", "tools"])
         .plugin(Plugin::new("conformance", &fixture("conformance"), "test://"))
         .open()
         .write()

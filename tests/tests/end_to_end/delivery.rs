@@ -27,7 +27,7 @@ const BESIDE: u64 = 192 * MIB;
 /// The guest that makes answers of any size, two at a time, beside a good plugin.
 fn config() -> ConfigFile {
     let sizes = Plugin::new("sizes", &fixture("sizes"), "sizes:///");
-    let sizes = sizes.limit("memory", "256MiB").limit("concurrency", 2).limit("wait", "1m").limit("deadline", "1m");
+    let sizes = sizes.limit("memory", "256MiB").limit("concurrency", 2).limit("queue-timeout", "1m").limit("deadline", "1m");
     ConfigFile::new().plugin(sizes.limit("cpu", "1m")).plugin(Plugin::sample("good")).open()
 }
 
@@ -67,7 +67,7 @@ async fn answers_that_nobody_reads_take_no_more_memory_than_the_budget() {
 
 #[tokio::test]
 async fn an_answer_that_makes_no_progress_is_ended_and_its_memory_given_back() {
-    let config = config().http_limit("stalled", "1s").write();
+    let config = config().http_limit("write-timeout", "1s").write();
     let server = Http::start(&config).await;
     good_one_is_answered(&server).await;
     for window in [0, 1000] {
@@ -95,7 +95,7 @@ async fn an_answer_that_makes_no_progress_is_ended_and_its_memory_given_back() {
 
 #[tokio::test]
 async fn a_client_of_http_1_that_reads_nothing_is_disconnected() {
-    let config = config().http_limit("stalled", "1s").write();
+    let config = config().http_limit("write-timeout", "1s").write();
     let server = Http::start(&config).await;
     let mut connection = TcpStream::connect(server.address()).await.unwrap();
     let body = request(&Revision::V_2026_07_28, 1, "resources/read", json!({ "uri": LARGEST })).to_string();
@@ -117,7 +117,7 @@ async fn a_client_of_http_1_that_reads_nothing_is_disconnected() {
 
 #[tokio::test]
 async fn a_slow_reader_gets_its_answer() {
-    let config = config().http_limit("stalled", "500ms").write();
+    let config = config().http_limit("write-timeout", "500ms").write();
     let server = Http::start(&config).await;
     let connection = Connection::with_window(server.address(), 2000).await;
     let answer = timeout(PATIENCE, connection.begin(read(&server, "sizes:///text/30000"))).await.unwrap();
@@ -155,7 +155,7 @@ async fn a_fast_reader_of_many_large_answers_at_once_gets_them_all() {
 
 #[tokio::test]
 async fn an_answer_that_there_is_never_room_for_is_refused() {
-    let config = config().http_limit("answers-per-connection", "1MiB").write();
+    let config = config().http_limit("response-memory-per-connection", "1MiB").write();
     let server = Http::start(&config).await;
     for version in [Version::HTTP_11, Version::HTTP_2] {
         let mut connection = Connection::plain(server.address(), version).await;
@@ -165,7 +165,7 @@ async fn an_answer_that_there_is_never_room_for_is_refused() {
             (&refused["error"]["code"], &refused["error"]["data"]["kind"]),
             (&json!(-32603), &json!("unavailable"))
         );
-        assert!(refused["error"]["message"].as_str().unwrap().contains("answers-per-connection"), "{refused}");
+        assert!(refused["error"]["message"].as_str().unwrap().contains("response-memory-per-connection"), "{refused}");
         let answer = connection.send(read(&server, "sizes:///text/500000")).await;
         assert!(answer.body().len() > 500_000);
     }

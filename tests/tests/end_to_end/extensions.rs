@@ -137,7 +137,7 @@ async fn a_batch_asks_extensions_too() {
 
 #[tokio::test]
 async fn what_an_extension_answers_can_be_cancelled() {
-    let slow = Plugin::unruly("slow").limit("deadline", "60s").limit("concurrency", 1).limit("wait", "30s");
+    let slow = Plugin::unruly("slow").limit("deadline", "60s").limit("concurrency", 1).limit("queue-timeout", "30s");
     let config = with(&[SEP_2093], ConfigFile::new().plugin(slow)).write();
     let mut wire = StdioWire::start(&config, Revision::V_2025_11_25).await;
     let id = wire.ask("resources/metadata", json!({ "uri": "unruly://slow/slow?ms=50000" })).await;

@@ -108,9 +108,9 @@ impl Shape {
             .config("length", i64::try_from(self.length).unwrap())
             .config("count", i64::try_from(self.count).unwrap())
             .limit("memory", MEMORY)
-            .limit("reply", REPLY)
+            .limit("response-size", REPLY)
             .limit("cpu", "500ms")
-            .limit("items", 10_000)
+            .limit("response-items", 10_000)
     }
 }
 

@@ -162,7 +162,7 @@ async fn an_address_that_is_taken_or_not_loopback_is_an_error_at_once() {
 
 #[tokio::test]
 async fn a_client_that_hangs_up_ends_its_request() {
-    let slow = Plugin::unruly("slow").limit("deadline", "60s").limit("concurrency", 1).limit("wait", "30s");
+    let slow = Plugin::unruly("slow").limit("deadline", "60s").limit("concurrency", 1).limit("queue-timeout", "30s");
     let config = ConfigFile::new().plugin(slow).open().write();
     let server = Http::start(&config).await;
     let mut wire = server.wire(Revision::V_2026_07_28).await;

@@ -232,14 +232,14 @@ async fn an_exchange_ends_with_its_time_however_slowly_it_goes_on() {
     let origin = Origin::http().await;
     origin.serve("/drip", Reply::drip(Duration::from_millis(20)));
     origin.serve("/silent", Reply::silent());
-    let server = Stdio::start(&bounded(&origin, [("time", "1s".into())])).await;
+    let server = Stdio::start(&bounded(&origin, [("timeout", "1s".into())])).await;
     assert_eq!(get(&server, &origin.url("/silent")).await, error("HttpResponseTimeout"));
     // The guest's own time counts only if it is less.
     let patient = ask(&server, "get", &origin.url("/silent"), "&connect=60000&first-byte=60000&pause=60000").await;
     assert_eq!(patient, error("HttpResponseTimeout"));
     let drip = get(&server, &origin.url("/drip")).await;
     assert!(drip["ended"].as_str().unwrap().contains("timeout"), "{drip}");
-    server.log_line("took longer than `limits.http.time` (1s)").await;
+    server.log_line("took longer than `limits.http.timeout` (1s)").await;
     origin.until_idle().await;
     server.end().await;
 }
@@ -249,7 +249,7 @@ async fn a_guest_may_be_less_patient() {
     let origin = Origin::http().await;
     origin.serve("/silent", Reply::silent());
     origin.serve("/pause", Reply::drip(Duration::from_secs(3600)));
-    let server = Stdio::start(&bounded(&origin, [("time", "50s".into())])).await;
+    let server = Stdio::start(&bounded(&origin, [("timeout", "50s".into())])).await;
     assert_eq!(ask(&server, "get", &origin.url("/silent"), "&first-byte=50").await, error("ConnectionReadTimeout"));
     let pause = ask(&server, "get", &origin.url("/pause"), "&pause=1000").await;
     assert_eq!((&pause["length"], &pause["ended"]), (&json!(1), &json!("connection read timeout")));
@@ -262,7 +262,7 @@ async fn exchanges_at_once_are_counted() {
     let origin = Origin::http().await;
     origin.serve("/silent", Reply::silent());
     origin.serve("/", Reply::ok("text/plain", ""));
-    let server = Stdio::start(&bounded(&origin, [("concurrency", 2.into()), ("time", "2s".into())])).await;
+    let server = Stdio::start(&bounded(&origin, [("concurrency", 2.into()), ("timeout", "2s".into())])).await;
     let answers = ask(&server, "many", &origin.url("/silent"), "&count=6").await;
     let count = |code| answers.as_array().unwrap().iter().filter(|answer| **answer == error(code)).count();
     assert_eq!((count("ConnectionLimitReached"), count("HttpResponseTimeout")), (4, 2), "{answers}");
@@ -336,7 +336,7 @@ async fn a_call_that_is_cancelled_ends_its_exchange() {
     let origin = Origin::http().await;
     origin.serve("/silent", Reply::silent());
     origin.serve("/endless", Reply::drip(Duration::from_secs(3600)));
-    let config = bounded(&origin, [("time", "10m".into())]);
+    let config = bounded(&origin, [("timeout", "10m".into())]);
     let mut wire = StdioWire::start(&config, Revision::LATEST_WITH_INITIALIZE).await;
     for (asked, path) in ["/silent", "/endless"].into_iter().enumerate() {
         let id = wire.ask("resources/read", json!({ "uri": uri("get", &origin.url(path), "") })).await;

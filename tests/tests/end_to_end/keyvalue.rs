@@ -68,7 +68,7 @@ async fn a_write_that_was_answered_survives_a_kill() {
 #[tokio::test]
 async fn a_kill_in_a_storm_of_writes_loses_none_that_was_answered() {
     const ANSWERED: usize = 20;
-    let config = ConfigFile::new().plugin(Plugin::keep("a").bucket("pages").limit("wait", "60s")).write();
+    let config = ConfigFile::new().plugin(Plugin::keep("a").bucket("pages").limit("queue-timeout", "60s")).write();
     let mut wire = StdioWire::start(&config, Revision::V_2025_11_25).await;
     let mut asked = Vec::new();
     for n in 0..ANSWERED * 3 {
@@ -193,7 +193,7 @@ async fn hosts_that_share_a_state_directory_share_buckets_and_quotas() {
 #[tokio::test]
 async fn increments_at_the_same_time_and_of_two_hosts_add_up() {
     const EACH: usize = 40;
-    let config = ConfigFile::new().plugin(Plugin::keep("a").bucket("counts").limit("wait", "60s")).write();
+    let config = ConfigFile::new().plugin(Plugin::keep("a").bucket("counts").limit("queue-timeout", "60s")).write();
     let (one, other) = (Stdio::start(&config).await, Stdio::start(&config).await);
     let add = |server: &Stdio| {
         let peer = server.client().peer().clone();

@@ -20,7 +20,7 @@ fn missing(page: &ListResourcesResult) -> Option<Value> {
 
 #[tokio::test]
 async fn a_call_that_finds_the_queue_full_is_refused_at_once_and_those_in_it_are_answered() {
-    let narrow = Plugin::unruly("a").limit("concurrency", 1).limit("queue", 1).limit("wait", "30s");
+    let narrow = Plugin::unruly("a").limit("concurrency", 1).limit("queue", 1).limit("queue-timeout", "30s");
     let config = ConfigFile::new().plugin(narrow.limit("deadline", "30s")).write();
     let mut wire = StdioWire::start(&config, Revision::V_2025_11_25).await;
     let slow = wire.ask("resources/read", json!({ "uri": "unruly://a/slow?ms=1500" })).await;
@@ -69,8 +69,8 @@ async fn calls_that_come_too_fast_are_refused_and_that_is_told_once() {
 
 #[tokio::test]
 async fn an_answer_with_too_many_items_is_refused_whatever_they_are() {
-    let few = |name: &str| Plugin::unruly(name).limit("items", 10).config("list", "many").config("count", 11);
-    let config = ConfigFile::new().plugin(few("a")).plugin(few("b").limit("items", 1)).page_size(100).write();
+    let few = |name: &str| Plugin::unruly(name).limit("response-items", 10).config("list", "many").config("count", 11);
+    let config = ConfigFile::new().plugin(few("a")).plugin(few("b").limit("response-items", 1)).page_size(100).write();
     let server = Stdio::start(&config).await;
     let client = server.client();
     assert_eq!(client.read("unruly://a/contents?n=10").await.unwrap().len(), 10);
@@ -85,7 +85,7 @@ async fn an_answer_with_too_many_items_is_refused_whatever_they_are() {
     let templates = client.peer().list_resource_templates(None).await.unwrap();
     assert_eq!(templates.resource_templates.len(), 2, "those of the one whose templates are few enough");
     let log = server.end().await.log;
-    assert!(log.contains("the reply has 11 entries, more than `limits.items` (1)"), "{log}");
+    assert!(log.contains("the reply has 11 entries, more than `limits.response-items` (1)"), "{log}");
 }
 
 /// A plugin that lists as it is told, between two good ones; and all pages of the listing.
@@ -107,7 +107,7 @@ async fn a_listing_that_never_ends_does_not_keep_the_plugins_behind_it_out_of_re
         ("endless", 30, "its listing goes on beyond the 30 entries allowed; the rest is left out"),
         ("endless-empty", 0, "its listing leads on and on with nothing in it"),
     ] {
-        let bad = Plugin::unruly("bad").config("list", list).limit("listing", 30);
+        let bad = Plugin::unruly("bad").config("list", list).limit("listing-items", 30);
         let server = Stdio::start(&between_good_ones(bad).page_size(7).write()).await;
         let (bad, good, missing) = pages(server.client()).await;
         assert_eq!((bad, good), (listed, 6), "{list}");
@@ -118,7 +118,7 @@ async fn a_listing_that_never_ends_does_not_keep_the_plugins_behind_it_out_of_re
 
 #[tokio::test]
 async fn an_honest_listing_is_whole_however_small_its_pages_are() {
-    let long = Plugin::unruly("bad").config("list", "many").config("count", 300).limit("listing", 300);
+    let long = Plugin::unruly("bad").config("list", "many").config("count", 300).limit("listing-items", 300);
     let server = Stdio::start(&between_good_ones(long).page_size(1).write()).await;
     assert_eq!(pages(server.client()).await, (300, 6, Vec::new()));
     server.end().await;

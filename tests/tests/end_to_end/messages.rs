@@ -286,9 +286,9 @@ async fn a_host_that_is_not_one_name_is_refused() {
 
 #[tokio::test]
 async fn bodies_that_never_come_whole_leave_room_for_others() {
-    let config = config().http_limit("body", "1MiB").http_limit("bodies", "4MiB").http_limit("client-share", "1/1");
+    let config = config().http_limit("body", "1MiB").http_limit("body-memory", "4MiB").http_limit("client-share", "1/1");
     // Whatever else the machine does, no body is given up meanwhile.
-    let config = config.http_limit("receive", "10m").write();
+    let config = config.http_limit("read-timeout", "10m").write();
     let server = Http::start(&config).await;
     let mut wire = server.wire(Revision::V_2026_07_28).await;
     let before = server.most_resident();

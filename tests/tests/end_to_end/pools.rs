@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 /// The unruly guest with instances that are kept.
 fn kept(name: &str) -> Plugin {
-    Plugin::unruly(name).instances("reuse", 1000)
+    Plugin::unruly(name).instances("max-calls", 1000)
 }
 
 fn config(plugin: Plugin) -> WrittenConfig {
@@ -59,7 +59,7 @@ async fn nothing_is_left_of_a_call_unless_its_plugin_keeps_instances() {
 
 #[tokio::test]
 async fn an_instance_serves_no_more_calls_than_it_may() {
-    let server = Stdio::start(&config(Plugin::unruly("a").instances("reuse", 2).instances("keep", 1))).await;
+    let server = Stdio::start(&config(Plugin::unruly("a").instances("max-calls", 2).instances("max-idle", 1))).await;
     // The host's own calls, to describe the plugin and to watch it, are calls as well.
     let mut counts = Vec::new();
     for _ in 0..8 {
@@ -88,8 +88,8 @@ async fn an_instance_ends_with_a_call_that_gave_no_answer() {
         .plugin(limited("cpu", "cpu", "50ms"))
         .plugin(limited("deadline", "deadline", "300ms"))
         .plugin(limited("memory", "memory", "8MiB"))
-        .plugin(limited("reply", "reply", "1MiB"))
-        .plugin(kept("items").limit("items", 2))
+        .plugin(limited("reply", "response-size", "1MiB"))
+        .plugin(kept("items").limit("response-items", 2))
         .write();
     let server = Stdio::start(&config).await;
     for (name, path) in [
@@ -114,7 +114,7 @@ async fn an_instance_ends_with_a_call_that_gave_no_answer() {
 
 #[tokio::test]
 async fn an_instance_ends_with_a_call_that_its_client_cancels() {
-    let mut reads = Reads::start(&config(kept("a").limit("concurrency", 1).limit("wait", "30s"))).await;
+    let mut reads = Reads::start(&config(kept("a").limit("concurrency", 1).limit("queue-timeout", "30s"))).await;
     assert_eq!(reads.count().await, "1");
     let id = reads.begin("unruly://a/slow?ms=60000").await;
     let cancelled = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } });
@@ -127,7 +127,7 @@ async fn an_instance_ends_with_a_call_that_its_client_cancels() {
 
 #[tokio::test]
 async fn an_instance_that_nobody_needs_ends() {
-    let config = ConfigFile::new().plugin(kept("a").instances("idle", "50ms")).plugin(Plugin::unruly("clock")).write();
+    let config = ConfigFile::new().plugin(kept("a").instances("idle-timeout", "50ms")).plugin(Plugin::unruly("clock")).write();
     let server = Stdio::start(&config).await;
     count(&server, "a").await;
     server.client().text("unruly://clock/slow?ms=100").await;
@@ -138,7 +138,7 @@ async fn an_instance_that_nobody_needs_ends() {
 #[tokio::test]
 async fn an_instance_that_holds_more_than_its_share_of_the_memory_ends() {
     // 8 MiB each.
-    let server = Stdio::start(&config(kept("a").limit("memory", "32MiB").instances("keep", 4))).await;
+    let server = Stdio::start(&config(kept("a").limit("memory", "32MiB").instances("max-idle", 4))).await;
     for (mib, expected) in [(1, 2), (2, 3), (8, 1)] {
         let before = count(&server, "a").await;
         server.client().text(&format!("unruly://a/hoard?mib={mib}")).await;
@@ -151,7 +151,7 @@ async fn an_instance_that_holds_more_than_its_share_of_the_memory_ends() {
 #[tokio::test]
 async fn an_idle_instance_gives_way_when_a_call_needs_its_memory() {
     // Two instances that may hold 10 MiB each, and do hold 9.
-    let mut reads = Reads::start(&config(kept("a").limit("memory", "20MiB").instances("keep", 2))).await;
+    let mut reads = Reads::start(&config(kept("a").limit("memory", "20MiB").instances("max-idle", 2))).await;
     let hoard = "unruly://a/hoard?mib=8";
     assert_eq!(reads.read(hoard).await["result"]["contents"][0]["text"], "hoarded");
     let slow = reads.begin("unruly://a/slow?ms=500").await;
@@ -167,12 +167,12 @@ async fn idle_instances_give_way_when_another_plugin_needs_a_seat() {
     // As many instances as the engine has seats, all kept. Calls of four plugins may use a fifth of the seats each at once, so
     // the last of them wait for the first.
     let many = |name: &str| {
-        let plugin = kept(name).instances("keep", 64).limit("concurrency", 64).limit("memory", "512MiB");
-        plugin.limit("log", "1MiB").limit("deadline", "60s").limit("cpu", "30s").limit("wait", "60s")
+        let plugin = kept(name).instances("max-idle", 64).limit("concurrency", 64).limit("memory", "512MiB");
+        plugin.limit("log", "1MiB").limit("deadline", "60s").limit("cpu", "30s").limit("queue-timeout", "60s")
     };
     let names = ["a", "b", "c", "d"];
     let config = names.into_iter().fold(ConfigFile::new(), |config, name| config.plugin(many(name)));
-    let mut reads = Reads::start(&config.plugin(Plugin::unruly("other").limit("wait", "30s")).write()).await;
+    let mut reads = Reads::start(&config.plugin(Plugin::unruly("other").limit("queue-timeout", "30s")).write()).await;
     let mut under_way = Vec::new();
     for name in names {
         for n in 0..64 {

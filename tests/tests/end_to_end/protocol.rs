@@ -223,7 +223,7 @@ async fn a_client_that_asks_for_warnings_is_told_which_plugin_is_missing() {
 
 #[tokio::test]
 async fn a_request_that_its_client_cancels_ends_and_the_next_is_answered() {
-    let slow = Plugin::unruly("slow").limit("deadline", "60s").limit("concurrency", 1).limit("wait", "30s");
+    let slow = Plugin::unruly("slow").limit("deadline", "60s").limit("concurrency", 1).limit("queue-timeout", "30s");
     let config = ConfigFile::new().plugin(slow).write();
     let mut wire = StdioWire::start(&config, Revision::V_2025_11_25).await;
     let id = wire.ask("resources/read", json!({ "uri": "unruly://slow/slow?ms=50000" })).await;
@@ -238,7 +238,7 @@ async fn a_request_that_its_client_cancels_ends_and_the_next_is_answered() {
 
 #[tokio::test]
 async fn a_request_that_its_client_cancels_over_http_ends_without_an_answer() {
-    let slow = Plugin::unruly("slow").limit("deadline", "60s").limit("concurrency", 1).limit("wait", "30s");
+    let slow = Plugin::unruly("slow").limit("deadline", "60s").limit("concurrency", 1).limit("queue-timeout", "30s");
     let config = ConfigFile::new().plugin(slow).open().write();
     let server = Http::start(&config).await;
     let mut wire = server.wire(Revision::V_2025_11_25).await;

@@ -125,8 +125,8 @@ fn many_notes() -> Folder {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn subscribers_hear_of_edits_while_clients_read_without_pause() {
     let folder = many_notes();
-    let patient = |plugin: Plugin| plugin.limit("rate", 1_000_000).limit("queue", 256).limit("wait", "60s");
-    let cheap = patient(Plugin::sample("cheap")).instances("reuse", 128);
+    let patient = |plugin: Plugin| plugin.limit("rate", 1_000_000).limit("queue", 256).limit("queue-timeout", "60s");
+    let cheap = patient(Plugin::sample("cheap")).instances("max-calls", 128);
     let config = ConfigFile::new().plugin(patient(Plugin::notes("n", folder.path()))).plugin(cheap).open().write();
     let server = Http::start(&config).await;
     let mut listeners = listeners(&server, 100, "notes://n/0.md").await;
@@ -195,7 +195,7 @@ async fn text(server: &Http, uri: &str) -> Value {
 async fn calls_that_sleep_in_eight_plugins_leave_instances_for_a_ninth() {
     let sleepy = |number: usize| {
         let plugin = Plugin::unruly(&format!("p{number}")).limit("concurrency", 64).limit("queue", 1000);
-        plugin.limit("wait", "60s").limit("deadline", "10m").limit("memory", "1GiB").limit("log", "16MiB")
+        plugin.limit("queue-timeout", "60s").limit("deadline", "10m").limit("memory", "1GiB").limit("log", "16MiB")
     };
     let config = (0..8).map(sleepy).fold(ConfigFile::new(), ConfigFile::plugin);
     let config = config.plugin(Plugin::unruly("good")).open().write();

@@ -10,7 +10,7 @@ const INSIDE: [&str; 7] = ["/very/secret", "/repo", "backtrace", "wasm", "unreac
 /// The unruly guest under limits that are quickly reached, but for those on time: how much of that anything takes is the
 /// machine's affair.
 fn unruly(name: &str) -> Plugin {
-    let limits = [("memory", "16MiB"), ("reply", "2MiB"), ("log", "8KiB"), ("cpu", "10s"), ("deadline", "30s")];
+    let limits = [("memory", "16MiB"), ("response-size", "2MiB"), ("log", "8KiB"), ("cpu", "10s"), ("deadline", "30s")];
     limits.into_iter().fold(Plugin::unruly(name), |plugin, (key, value)| plugin.limit(key, value))
 }
 
@@ -243,7 +243,7 @@ async fn a_listing_that_never_ends_is_given_in_bounded_pages() {
 #[tokio::test]
 async fn slow_reads_of_one_plugin_hold_up_neither_another_nor_those_who_would_wait() {
     let repo = repo();
-    let slow = unruly("slow").limit("concurrency", 2).limit("wait", "0s");
+    let slow = unruly("slow").limit("concurrency", 2).limit("queue-timeout", "0s");
     let config = ConfigFile::new().plugin(slow).plugin(Plugin::git("demo", repo.path())).write();
     let mut wire = StdioWire::start(&config, Revision::V_2025_11_25).await;
     let read = |uri: &str| json!({ "uri": uri });

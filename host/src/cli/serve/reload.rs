@@ -67,7 +67,7 @@ struct Refusal {
 
 impl From<ConfigError> for Refusal {
     fn from(error: ConfigError) -> Self {
-        Self { told: error.to_string(), files: error.files().clone(), rest: error.rest().cloned() }
+        Self { told: error.to_string(), files: error.files().clone(), rest: error.partial_config().cloned() }
     }
 }
 

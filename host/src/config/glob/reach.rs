@@ -1,18 +1,18 @@
 //! Whether a glob could match anything below a mount.
 //!
 //! Both are compared segment by segment: a mount has a fixed number of them, and a glob that could match something below it
-//! matches each of these and has at least one more, or a `**`. Choices are written out first, up to [`MAX_CHOICES`]; a glob with
+//! matches each of these and has at least one more, or a `**`. Choices are written out first, up to [`MAX_EXPANSIONS`]; a glob with
 //! more is taken for one that could.
 
 /// Globs without choices that one glob may come to.
-const MAX_CHOICES: usize = 64;
+const MAX_EXPANSIONS: usize = 64;
 
 /// Whether a normalised glob could match something below that mount.
 pub(super) fn reaches(glob: &str, mount: &str) -> bool {
-    choices(glob).is_none_or(|globs| globs.iter().any(|glob| reaches_without_choice(glob, mount)))
+    expand_braces(glob).is_none_or(|globs| globs.iter().any(|glob| reaches_expanded(glob, mount)))
 }
 
-fn reaches_without_choice(glob: &str, mount: &str) -> bool {
+fn reaches_expanded(glob: &str, mount: &str) -> bool {
     let mut globs = glob.split('/');
     // What stands behind the last slash of a mount is nothing.
     let segments = mount.strip_suffix('/').unwrap_or(mount).split('/');
@@ -34,28 +34,28 @@ fn matches(glob: &str, segment: &str) -> bool {
     if let Some(first) = matched.first_mut() {
         *first = true;
     }
-    close(&glob, &mut matched);
+    epsilon_closure(&glob, &mut matched);
     for character in segment {
         let mut next = vec![false; matched.len()];
-        for (place, (&pattern, _)) in glob.iter().zip(&matched).enumerate().filter(|(_, (_, matched))| **matched) {
-            let to = if pattern == '*' { place } else { place.saturating_add(1) };
+        for (index, (&pattern, _)) in glob.iter().zip(&matched).enumerate().filter(|(_, (_, matched))| **matched) {
+            let to = if pattern == '*' { index } else { index.saturating_add(1) };
             if (pattern == '*' || pattern == '?' || pattern == character)
                 && let Some(next) = next.get_mut(to)
             {
                 *next = true;
             }
         }
-        close(&glob, &mut next);
+        epsilon_closure(&glob, &mut next);
         matched = next;
     }
     matched.last().copied().unwrap_or_default()
 }
 
 /// A `*` matches nothing, too.
-fn close(glob: &[char], matched: &mut [bool]) {
-    for (place, _) in glob.iter().enumerate().filter(|(_, pattern)| **pattern == '*') {
-        if matched.get(place).copied().unwrap_or_default()
-            && let Some(next) = matched.get_mut(place.saturating_add(1))
+fn epsilon_closure(glob: &[char], matched: &mut [bool]) {
+    for (index, _) in glob.iter().enumerate().filter(|(_, pattern)| **pattern == '*') {
+        if matched.get(index).copied().unwrap_or_default()
+            && let Some(next) = matched.get_mut(index.saturating_add(1))
         {
             *next = true;
         }
@@ -63,14 +63,14 @@ fn close(glob: &[char], matched: &mut [bool]) {
 }
 
 /// The globs that one with choices stands for; none if there are too many. Choices are not nested.
-fn choices(glob: &str) -> Option<Vec<String>> {
+fn expand_braces(glob: &str) -> Option<Vec<String>> {
     let mut globs = vec![String::new()];
     let mut rest = glob;
     while let Some((before, behind)) = rest.split_once('{') {
         let (words, behind) = behind.split_once('}')?;
         rest = behind;
         let words: Vec<_> = words.split(',').collect();
-        if globs.len().saturating_mul(words.len()) > MAX_CHOICES {
+        if globs.len().saturating_mul(words.len()) > MAX_EXPANSIONS {
             return None;
         }
         globs = globs.iter().flat_map(|glob| words.iter().map(move |word| [glob, before, word].concat())).collect();

@@ -35,8 +35,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use crate::config::error::Problem;
-use crate::config::guest::GuestPath;
+use crate::config::error::Diagnostic;
+use crate::config::guest_path::GuestPath;
 use crate::config::paths::ExistingDirectory;
 use crate::config::reader::{FromNode, Node};
 use crate::config::size::{GIB, KIB, MIB, Size};
@@ -70,7 +70,7 @@ pub enum Mode {
 pub(super) struct Dirs(pub(super) BTreeMap<GuestPath, DirGrant>);
 
 impl FromNode for Dirs {
-    const WHAT: &'static str = "a list of directories";
+    const TYPE_NAME: &'static str = "a list of directories";
 
     fn example() -> String {
         format!("[{}]", Dir::example())
@@ -78,16 +78,16 @@ impl FromNode for Dirs {
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let mut dirs = BTreeMap::new();
-        let mut places = BTreeMap::new();
+        let mut spans = BTreeMap::new();
         for item in node.items::<Dir>()? {
             let Some(Dir { guest, grant }) = Dir::from_node(&item) else { continue };
-            let place = item.span_of("guest");
-            if let Some(first) = places.get(&guest) {
+            let span = item.entry_span("guest");
+            if let Some(first) = spans.get(&guest) {
                 let message = format!("two directories are granted at the guest path `{guest}`");
-                let problem = Problem::new(message, "give each directory a guest path of its own");
-                node.scope.report(problem.at(place).beside(Clone::clone(first), "the other one"));
+                let problem = Diagnostic::new(message, "give each directory a guest path of its own");
+                node.context.report(problem.at(span).secondary(Clone::clone(first), "the other one"));
             } else {
-                places.insert(guest.clone(), place);
+                spans.insert(guest.clone(), span);
                 dirs.extend(grant.map(|grant| (guest, grant)));
             }
         }
@@ -103,7 +103,7 @@ struct Dir {
 }
 
 impl FromNode for Dir {
-    const WHAT: &'static str = "a table with `host` and `guest`";
+    const TYPE_NAME: &'static str = "a table with `host` and `guest`";
 
     fn example() -> String {
         format!("{{ host = {}, guest = {} }}", ExistingDirectory::example(), GuestPath::example())
@@ -114,17 +114,17 @@ impl FromNode for Dir {
             let host = table.required::<ExistingDirectory>("host");
             let guest = table.required("guest");
             // A mode that is none has been reported, and says nothing of the quota.
-            let written = if table.has("mode") { table.optional("mode") } else { Some(Written::ReadOnly) };
+            let written = if table.has("mode") { table.optional("mode") } else { Some(ModeName::ReadOnly) };
             let quota = table.optional::<DirQuota>("quota");
             let mode = written.map(|written| match written {
-                Written::ReadWrite => Mode::ReadWrite { quota: quota.unwrap_or_default() },
-                Written::ReadOnly => {
+                ModeName::ReadWrite => Mode::ReadWrite { quota: quota.unwrap_or_default() },
+                ModeName::ReadOnly => {
                     if table.has("quota") {
-                        let problem = Problem::new(
+                        let problem = Diagnostic::new(
                             "a directory that is only read has no `quota`",
                             "take `quota` out, or add `mode = \"rw\"` to have the directory written",
                         );
-                        node.scope.report(problem.at(node.span_of("quota")));
+                        node.context.report(problem.at(node.entry_span("quota")));
                     }
                     Mode::ReadOnly
                 }
@@ -137,13 +137,13 @@ impl FromNode for Dir {
 
 /// A mode, as the file has it.
 #[derive(Clone, Copy)]
-enum Written {
+enum ModeName {
     ReadOnly,
     ReadWrite,
 }
 
-impl FromNode for Written {
-    const WHAT: &'static str = "a mode";
+impl FromNode for ModeName {
+    const TYPE_NAME: &'static str = "a mode";
 
     fn example() -> String {
         "\"rw\"".into()

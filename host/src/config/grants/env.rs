@@ -30,16 +30,16 @@ use std::collections::BTreeMap;
 
 use toml::de::DeValue;
 
-use crate::config::error::{Advice, Problem};
-use crate::config::guest::EnvName;
+use crate::config::error::{Suggest, Diagnostic};
+use crate::config::guest_path::EnvName;
 use crate::config::reader::{FromNode, Node};
-use crate::config::secret::{Elsewhere, Secret};
+use crate::config::secret::{SecretSource, Secret};
 
 /// The table of granted variables.
 pub(super) struct Env(pub(super) BTreeMap<EnvName, Secret<String>>);
 
 impl FromNode for Env {
-    const WHAT: &'static str = "a table of variables";
+    const TYPE_NAME: &'static str = "a table of variables";
 
     fn example() -> String {
         "{ LANG = \"ja\", TOKEN = { env = \"MY_TOKEN\" } }".into()
@@ -50,8 +50,8 @@ impl FromNode for Env {
             let name = match entry.key.parse::<EnvName>() {
                 Ok(name) => Some(name),
                 Err(error) => {
-                    let problem = Problem::new(error.to_string(), error.advice(entry.key));
-                    node.scope.report(problem.at(entry.key_span.clone()));
+                    let problem = Diagnostic::new(error.to_string(), error.suggestion(entry.key));
+                    node.context.report(problem.at(entry.key_span.clone()));
                     None
                 }
             };
@@ -66,24 +66,24 @@ impl FromNode for Env {
 struct EnvValue(Secret<String>);
 
 impl FromNode for EnvValue {
-    const WHAT: &'static str = "a string, or a table with `env` or `file`";
+    const TYPE_NAME: &'static str = "a string, or a table with `env` or `file`";
 
     fn example() -> String {
-        Elsewhere::example()
+        SecretSource::example()
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let value = match node.value {
-            DeValue::Table(_) => Elsewhere::from_node(node)?.0,
+            DeValue::Table(_) => SecretSource::from_node(node)?.0,
             DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_) => {
-                let help = format!("put it in quotes: {}", node.assign(&format!("\"{}\"", node.written())));
-                node.problem("the value of a variable is text", help);
+                let help = format!("put it in quotes: {}", node.assignment_hint(&format!("\"{}\"", node.source_text())));
+                node.report_error("the value of a variable is text", help);
                 return None;
             }
             _ => node.string::<Self>()?.to_owned(),
         };
         if value.contains('\0') {
-            node.problem("the value of a variable cannot hold a NUL", "take the NUL out");
+            node.report_error("the value of a variable cannot hold a NUL", "take the NUL out");
             return None;
         }
         Some(Self(Secret::new(value)))

@@ -34,7 +34,7 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut web = Plugin::new("web".parse()?, "http-cache.wasm", "web://".parse()?);
-//! assert!(web.grants.http.of(&"https://docs.rs".parse()?).is_none());
+//! assert!(web.grants.http.grant_for(&"https://docs.rs".parse()?).is_none());
 //!
 //! web.grants.http.add(HttpGrant::new("https://*.example.com".parse()?))?;
 //! let mut api = HttpGrant::new("https://api.example.com".parse()?);
@@ -42,31 +42,31 @@
 //! web.grants.http.add(api)?;
 //!
 //! let grants: &HttpGrants = &web.grants.http;
-//! assert!(grants.of(&"https://www.example.com".parse()?).is_some_and(|grant| grant.headers.is_empty()));
-//! assert!(grants.of(&"https://api.example.com".parse()?).is_some_and(|grant| grant.headers.len() == 1));
-//! assert!(grants.of(&"https://example.com".parse()?).is_none());
-//! assert!(grants.of(&"http://www.example.com".parse()?).is_none());
+//! assert!(grants.grant_for(&"https://www.example.com".parse()?).is_some_and(|grant| grant.headers.is_empty()));
+//! assert!(grants.grant_for(&"https://api.example.com".parse()?).is_some_and(|grant| grant.headers.len() == 1));
+//! assert!(grants.grant_for(&"https://example.com".parse()?).is_none());
+//! assert!(grants.grant_for(&"http://www.example.com".parse()?).is_none());
 //! # Ok(())
 //! # }
 //! ```
 
 mod credential;
 mod origin;
-mod roots;
+mod ca_bundle;
 
 use std::collections::BTreeMap;
 
 use toml::de::DeValue;
 
 use self::credential::Credentials;
-use crate::config::error::Problem;
+use crate::config::error::Diagnostic;
 use crate::config::paths::ExistingFile;
 use crate::config::reader::{FromNode, Node};
 use crate::config::secret::Secret;
 
 pub use self::credential::{CredentialError, CredentialName, CredentialValue};
-pub use self::origin::{Host, HostName, Origin, OriginError, OriginPattern, Scheme};
-pub use self::roots::{Roots, RootsError};
+pub use self::origin::{UrlHost, HostName, Origin, OriginError, OriginPattern, Scheme};
+pub use self::ca_bundle::{CaBundle, CaBundleError};
 
 /// The origins that a plugin may send requests to: no two entries are for the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -82,13 +82,13 @@ pub struct HttpGrant {
     pub headers: BTreeMap<CredentialName, Secret<CredentialValue>>,
     /// Certificates that the origin's may be signed by, beside those that the machine trusts. They mean nothing for
     /// plain HTTP.
-    pub ca: Option<Roots>,
+    pub ca: Option<CaBundle>,
 }
 
 /// Two entries are for the same origin.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the origin `{0}` is granted twice")]
-pub struct OriginTwice(OriginPattern);
+pub struct DuplicateOrigin(OriginPattern);
 
 impl HttpGrant {
     /// A grant of that origin with nothing beside it.
@@ -103,16 +103,16 @@ impl HttpGrants {
     /// # Errors
     ///
     /// Its origin is granted already.
-    pub fn add(&mut self, grant: HttpGrant) -> Result<(), OriginTwice> {
+    pub fn add(&mut self, grant: HttpGrant) -> Result<(), DuplicateOrigin> {
         if self.0.contains_key(&grant.origin) {
-            return Err(OriginTwice(grant.origin));
+            return Err(DuplicateOrigin(grant.origin));
         }
         self.0.insert(grant.origin.clone(), grant);
         Ok(())
     }
 
     /// The grant that counts for an origin: the most specific one that matches. Without one, a request there is denied.
-    pub fn of(&self, origin: &Origin) -> Option<&HttpGrant> {
+    pub fn grant_for(&self, origin: &Origin) -> Option<&HttpGrant> {
         let matching = self.0.values().filter(|grant| grant.origin.matches(origin));
         matching.max_by_key(|grant| grant.origin.specificity())
     }
@@ -129,7 +129,7 @@ impl HttpGrants {
 }
 
 impl FromNode for HttpGrants {
-    const WHAT: &'static str = "a list of origins";
+    const TYPE_NAME: &'static str = "a list of origins";
 
     fn example() -> String {
         format!("[{}]", OriginPattern::example())
@@ -137,21 +137,21 @@ impl FromNode for HttpGrants {
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let mut grants = Self::default();
-        let mut places = BTreeMap::new();
+        let mut spans = BTreeMap::new();
         for item in node.items::<HttpGrant>()? {
             let Some(grant) = HttpGrant::from_node(&item) else { continue };
-            let place = item.span_of("origin");
+            let span = item.entry_span("origin");
             let origin = grant.origin.clone();
             match grants.add(grant) {
                 Ok(()) => {
-                    places.insert(origin, place);
+                    spans.insert(origin, span);
                 }
-                Err(twice) => {
+                Err(duplicate) => {
                     let help = "write one entry for each origin, with its headers and its `ca`";
-                    let problem = Problem::new(twice.to_string(), help).at(place);
-                    let first = places.get(&origin).cloned();
-                    node.scope.report(
-                        first.into_iter().fold(problem, |problem, first| problem.beside(first, "the other one")),
+                    let problem = Diagnostic::new(duplicate.to_string(), help).at(span);
+                    let first = spans.get(&origin).cloned();
+                    node.context.report(
+                        first.into_iter().fold(problem, |problem, first| problem.secondary(first, "the other one")),
                     );
                 }
             }
@@ -161,7 +161,7 @@ impl FromNode for HttpGrants {
 }
 
 impl FromNode for HttpGrant {
-    const WHAT: &'static str = "an origin, or a table with `origin`";
+    const TYPE_NAME: &'static str = "an origin, or a table with `origin`";
 
     fn example() -> String {
         OriginPattern::example()
@@ -173,16 +173,16 @@ impl FromNode for HttpGrant {
             DeValue::Table(_) => node.table(|table| {
                 let origin = table.required::<OriginPattern>("origin");
                 let headers = table.optional("headers-from").map(|Credentials(headers)| headers).unwrap_or_default();
-                let ca = table.optional::<Roots>("ca");
+                let ca = table.optional::<CaBundle>("ca");
                 let origin = origin?;
                 if table.has("ca") && origin.scheme() == Scheme::Http {
                     let help = "take `ca` out, or write the origin with `https://`";
-                    table.problem(format!("`{origin}` is plain HTTP, where nobody shows a certificate"), help);
+                    table.report_error(format!("`{origin}` is plain HTTP, where nobody shows a certificate"), help);
                 }
                 Some(Self { origin, headers, ca })
             }),
             _ => {
-                node.wrong_type::<Self>();
+                node.expected_type::<Self>();
                 None
             }
         }
@@ -190,7 +190,7 @@ impl FromNode for HttpGrant {
 }
 
 impl FromNode for OriginPattern {
-    const WHAT: &'static str = "an origin";
+    const TYPE_NAME: &'static str = "an origin";
 
     fn example() -> String {
         "\"https://docs.rs\"".into()
@@ -201,15 +201,15 @@ impl FromNode for OriginPattern {
             Ok(origin) => return Some(origin),
             Err(error) => error,
         };
-        let problem = Problem::new(OriginError::to_string(&error), error.instead()).at(node.span.clone());
+        let problem = Diagnostic::new(OriginError::to_string(&error), error.suggestion()).at(node.span.clone());
         // What stands in front of an `@` is a password as often as not.
-        node.scope.report(if matches!(error, OriginError::UserInfo) { problem.unseen() } else { problem });
+        node.context.report(if matches!(error, OriginError::UserInfo) { problem.redacted() } else { problem });
         None
     }
 }
 
-impl FromNode for Roots {
-    const WHAT: &'static str = "a path";
+impl FromNode for CaBundle {
+    const TYPE_NAME: &'static str = "a path";
 
     fn example() -> String {
         "\"ca.pem\"".into()
@@ -222,7 +222,7 @@ impl FromNode for Roots {
             Err(error) => {
                 let help = "write the path of a PEM file with the certificates of the authority, such as \
                             `-----BEGIN CERTIFICATE-----` begins";
-                node.problem(error.to_string(), help);
+                node.report_error(error.to_string(), help);
                 None
             }
         }
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn without_a_grant_every_origin_is_denied() {
         assert!(grants(&[]).is_empty());
-        assert_eq!(grants(&[]).of(&origin("https://docs.rs")), None);
+        assert_eq!(grants(&[]).grant_for(&origin("https://docs.rs")), None);
     }
 
     #[test]
@@ -269,7 +269,7 @@ mod tests {
             ("https://c.b.example.com", "https://*.b.example.com"),
             ("https://b.example.com", "https://*.example.com"),
         ] {
-            assert_eq!(grants.of(&origin(asked)).unwrap().origin.to_string(), granted, "{asked}");
+            assert_eq!(grants.grant_for(&origin(asked)).unwrap().origin.to_string(), granted, "{asked}");
         }
     }
 }

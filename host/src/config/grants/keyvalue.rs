@@ -39,7 +39,7 @@ use std::str::FromStr;
 use toml::de::DeValue;
 
 use crate::config::count::Count;
-use crate::config::error::{Advice, Problem, quote};
+use crate::config::error::{Suggest, Diagnostic, quote};
 use crate::config::reader::{FromNode, Node};
 use crate::config::size::{GIB, KIB, MIB, Size};
 
@@ -62,7 +62,7 @@ pub struct KeyvalueGrant {
 pub struct BucketName(String);
 
 impl BucketName {
-    const LONGEST: usize = 64;
+    const MAX_LEN: usize = 64;
 
     /// The name as text.
     pub fn as_str(&self) -> &str {
@@ -75,12 +75,12 @@ impl BucketName {
 #[error("{} is not a bucket name", quote(.0))]
 pub struct BucketNameError(String);
 
-impl Advice for BucketNameError {
-    fn advice(&self, _: &str) -> String {
+impl Suggest for BucketNameError {
+    fn suggestion(&self, _: &str) -> String {
         format!(
             "write the name that the provider opens: 1 to {} of a-z, A-Z, 0-9, `-`, `_` and `.`, beginning with a letter \
              or digit, such as {}",
-            BucketName::LONGEST,
+            BucketName::MAX_LEN,
             BucketName::example()
         )
     }
@@ -92,7 +92,7 @@ impl FromStr for BucketName {
     fn from_str(text: &str) -> Result<Self, BucketNameError> {
         let begins_well = text.starts_with(|c: char| c.is_ascii_alphanumeric());
         let is_plain = text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
-        if begins_well && is_plain && text.len() <= Self::LONGEST {
+        if begins_well && is_plain && text.len() <= Self::MAX_LEN {
             Ok(Self(text.to_owned()))
         } else {
             Err(BucketNameError(text.to_owned()))
@@ -107,7 +107,7 @@ impl fmt::Display for BucketName {
 }
 
 impl FromNode for BucketName {
-    const WHAT: &'static str = "a bucket name";
+    const TYPE_NAME: &'static str = "a bucket name";
 
     fn example() -> String {
         "\"pages\"".into()
@@ -122,7 +122,7 @@ impl FromNode for BucketName {
 pub(super) struct Keyvalue(pub(super) BTreeMap<BucketName, KeyvalueGrant>);
 
 impl FromNode for Keyvalue {
-    const WHAT: &'static str = "a list of buckets";
+    const TYPE_NAME: &'static str = "a list of buckets";
 
     fn example() -> String {
         format!("[{}]", BucketName::example())
@@ -130,15 +130,15 @@ impl FromNode for Keyvalue {
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let mut buckets = BTreeMap::new();
-        let mut places = BTreeMap::new();
+        let mut spans = BTreeMap::new();
         for item in node.items::<BucketName>()? {
             let Some(Bucket { name, grant }) = Bucket::from_node(&item) else { continue };
-            let place = item.span_of("bucket");
-            if let Some(first) = places.get(&name) {
-                let problem = Problem::new(format!("the bucket `{name}` is granted twice"), "grant each bucket once");
-                node.scope.report(problem.at(place).beside(Clone::clone(first), "the other one"));
+            let span = item.entry_span("bucket");
+            if let Some(first) = spans.get(&name) {
+                let problem = Diagnostic::new(format!("the bucket `{name}` is granted twice"), "grant each bucket once");
+                node.context.report(problem.at(span).secondary(Clone::clone(first), "the other one"));
             } else {
-                places.insert(name.clone(), place);
+                spans.insert(name.clone(), span);
                 buckets.insert(name, grant);
             }
         }
@@ -153,7 +153,7 @@ struct Bucket {
 }
 
 impl FromNode for Bucket {
-    const WHAT: &'static str = "a bucket name, or a table with `bucket`";
+    const TYPE_NAME: &'static str = "a bucket name, or a table with `bucket`";
 
     fn example() -> String {
         format!("{{ bucket = {}, quota = {} }}", BucketName::example(), BucketQuota::example())
@@ -183,7 +183,7 @@ mod tests {
         let plugin = "name = 'git'\ncomponent = 'plugins/git.wasm'\nmount = 'git://linux/'";
         let text = format!("[[plugin]]\n{plugin}\ngrants.keyvalue = {value}\n");
         let config = Config::parse_in(&text, Path::new("tests/ui/valid/a.toml"), &Environment::empty());
-        let config = config.map_err(|error| error.problems()[0].message().to_owned())?;
+        let config = config.map_err(|error| error.diagnostics()[0].message().to_owned())?;
         Ok(config.plugins.first().map(|plugin| plugin.grants.keyvalue.clone()).unwrap())
     }
 

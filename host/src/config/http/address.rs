@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
 
-use crate::config::error::{Advice, quote};
+use crate::config::error::{Suggest, quote};
 use crate::config::reader::{FromNode, Node};
 
 /// An address and a port of this machine that no other machine can reach: `127.0.0.1:8080`, `[::1]:8080`.
@@ -15,7 +15,7 @@ pub struct HttpAddress(SocketAddr);
 
 impl HttpAddress {
     /// The address.
-    pub fn socket(self) -> SocketAddr {
+    pub fn socket_addr(self) -> SocketAddr {
         self.0
     }
 }
@@ -28,14 +28,14 @@ pub enum HttpAddressError {
     NotAnAddress(String),
     /// Other machines could reach it.
     #[error("`{0}` can be reached from other machines, and there is no authentication over HTTP")]
-    BeyondLoopback(SocketAddr),
+    NotLoopback(SocketAddr),
 }
 
-impl Advice for HttpAddressError {
-    fn advice(&self, key: &str) -> String {
+impl Suggest for HttpAddressError {
+    fn suggestion(&self, key: &str) -> String {
         match self {
             Self::NotAnAddress(_) => format!("write `{key} = \"127.0.0.1:8080\"`"),
-            Self::BeyondLoopback(address) => format!(
+            Self::NotLoopback(address) => format!(
                 "listen on loopback, `{key} = \"127.0.0.1:{}\"`, and let a proxy that authenticates forward to it",
                 address.port()
             ),
@@ -50,7 +50,7 @@ impl TryFrom<SocketAddr> for HttpAddress {
         if address.ip().to_canonical().is_loopback() {
             Ok(Self(address))
         } else {
-            Err(HttpAddressError::BeyondLoopback(address))
+            Err(HttpAddressError::NotLoopback(address))
         }
     }
 }
@@ -71,7 +71,7 @@ impl fmt::Display for HttpAddress {
 }
 
 impl FromNode for HttpAddress {
-    const WHAT: &'static str = "an IP address with a port";
+    const TYPE_NAME: &'static str = "an IP address with a port";
 
     fn example() -> String {
         "\"127.0.0.1:8080\"".into()
@@ -92,7 +92,7 @@ mod tests {
             assert_eq!(text.parse::<HttpAddress>().unwrap().to_string(), text);
         }
         for text in ["0.0.0.0:8080", "[::]:8080", "192.168.1.2:80", "[::ffff:10.0.0.1]:80"] {
-            assert!(matches!(text.parse::<HttpAddress>(), Err(HttpAddressError::BeyondLoopback(_))), "{text}");
+            assert!(matches!(text.parse::<HttpAddress>(), Err(HttpAddressError::NotLoopback(_))), "{text}");
         }
     }
 

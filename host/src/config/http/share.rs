@@ -4,7 +4,7 @@ use std::fmt;
 use std::num::NonZeroU16;
 use std::str::FromStr;
 
-use crate::config::error::{Advice, quote};
+use crate::config::error::{Suggest, quote};
 use crate::config::reader::{FromNode, Node};
 
 /// Which part of something one client may have: `15/16` unless set; `1/64` to `1/1`, with which one client may have everything.
@@ -29,11 +29,11 @@ pub enum ShareError {
 }
 
 /// The least share is one of so many.
-const LEAST: u32 = 64;
+const MIN_SHARE_DENOMINATOR: u32 = 64;
 
 impl ClientShare {
     /// The share of that number, rounded up: of a small number it is all, so at least 1 of 1.
-    pub fn of(self, number: usize) -> usize {
+    pub fn apply(self, number: usize) -> usize {
         let (part, whole) = (u128::from(self.part.get()), u128::from(self.whole.get()));
         let number = u128::try_from(number).unwrap_or(u128::MAX);
         usize::try_from(number.saturating_mul(part).div_ceil(whole)).unwrap_or(usize::MAX)
@@ -48,11 +48,11 @@ impl Default for ClientShare {
     }
 }
 
-impl Advice for ShareError {
-    fn advice(&self, key: &str) -> String {
+impl Suggest for ShareError {
+    fn suggestion(&self, key: &str) -> String {
         match self {
             Self::NotAShare(_) => format!("write two whole numbers from 1 to 65535, such as `{key} = \"15/16\"`"),
-            Self::TooSmall(_) => format!("give `{key}` a value from 1/{LEAST} to 1/1, such as `{key} = \"15/16\"`"),
+            Self::TooSmall(_) => format!("give `{key}` a value from 1/{MIN_SHARE_DENOMINATOR} to 1/1, such as `{key} = \"15/16\"`"),
             Self::TooLarge(_) => format!("write the smaller number first; for everything write `{key} = \"1/1\"`"),
         }
     }
@@ -66,7 +66,7 @@ impl FromStr for ClientShare {
             Some((part.trim().parse::<NonZeroU16>().ok()?, whole.trim().parse::<NonZeroU16>().ok()?))
         });
         match numbers {
-            Some((part, whole)) if u32::from(part.get()).saturating_mul(LEAST) < u32::from(whole.get()) => {
+            Some((part, whole)) if u32::from(part.get()).saturating_mul(MIN_SHARE_DENOMINATOR) < u32::from(whole.get()) => {
                 Err(ShareError::TooSmall(text.to_owned()))
             }
             Some((part, whole)) if part <= whole => Ok(Self { part, whole }),
@@ -89,7 +89,7 @@ impl fmt::Debug for ClientShare {
 }
 
 impl FromNode for ClientShare {
-    const WHAT: &'static str = "a share";
+    const TYPE_NAME: &'static str = "a share";
 
     fn example() -> String {
         format!("\"{}\"", Self::default())
@@ -108,14 +108,14 @@ mod tests {
     fn a_share_of_many_leaves_some_and_one_of_few_is_all() {
         let share = ClientShare::default();
         assert_eq!(share.to_string(), "15/16");
-        assert_eq!([1, 2, 15, 16, 17, 32, 1024].map(|number| share.of(number)), [1, 2, 15, 15, 16, 30, 960]);
-        assert_eq!(share.of(usize::MAX / 2), usize::MAX / 2 / 16 * 15 + 15);
+        assert_eq!([1, 2, 15, 16, 17, 32, 1024].map(|number| share.apply(number)), [1, 2, 15, 15, 16, 30, 960]);
+        assert_eq!(share.apply(usize::MAX / 2), usize::MAX / 2 / 16 * 15 + 15);
     }
 
     #[test]
     fn a_share_is_two_numbers_of_which_the_first_is_not_greater() {
-        assert_eq!(" 1 / 2 ".parse::<ClientShare>().unwrap().of(10), 5);
-        assert_eq!("1/1".parse::<ClientShare>().unwrap().of(10), 10);
+        assert_eq!(" 1 / 2 ".parse::<ClientShare>().unwrap().apply(10), 5);
+        assert_eq!("1/1".parse::<ClientShare>().unwrap().apply(10), 10);
         for text in ["", "1", "0/1", "1/0", "-1/2", "1/2/3", "0.5", "50%", "1/65536"] {
             assert_eq!(text.parse::<ClientShare>(), Err(ShareError::NotAShare(text.to_owned())));
         }

@@ -3,7 +3,7 @@
 //! Both are PEM files, as every authority gives them out and `openssl` writes them. They are read when the config is, and
 //! what cannot be used is a mistake of the config: so it is told with its line, and a host that runs keeps what it has.
 //!
-//! Bounded: [`LARGEST_FILE`] for each file.
+//! Bounded: [`MAX_FILE_SIZE`] for each file.
 
 use std::fmt;
 use std::path::Path;
@@ -19,7 +19,7 @@ use crate::config::reader::{FromNode, Node};
 use crate::regular_file;
 
 /// The most that a file of certificates or of a key may hold, in bytes.
-const LARGEST_FILE: usize = 1024 * 1024;
+const MAX_FILE_SIZE: usize = 1024 * 1024;
 
 /// A certificate with its chain, and its key.
 #[derive(Clone)]
@@ -32,7 +32,7 @@ pub enum TlsError {
     #[error("the file cannot be read: {0}")]
     Read(String),
     /// The file is too large.
-    #[error("the file has more than {LARGEST_FILE} bytes")]
+    #[error("the file has more than {MAX_FILE_SIZE} bytes")]
     TooLarge,
     /// What begins as PEM does not go on as such.
     #[error("the file is no valid PEM")]
@@ -61,10 +61,10 @@ impl Tls {
     ///
     /// One of them is missing or cannot be used, or they do not fit.
     pub fn from_pem(certificates: &[u8], key: &[u8]) -> Result<Self, TlsError> {
-        Self::of(parse_certificates(certificates)?, parse_key(key)?)
+        Self::new(parse_certificates(certificates)?, parse_key(key)?)
     }
 
-    fn of(certificates: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Result<Self, TlsError> {
+    fn new(certificates: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Result<Self, TlsError> {
         let certified = CertifiedKey::from_der(certificates, key, &ring::default_provider());
         certified.map(|certified| Self(Arc::new(certified))).map_err(|error| match error {
             rustls::Error::InvalidCertificate(_) => TlsError::Certificate,
@@ -75,7 +75,7 @@ impl Tls {
 
     /// What rustls shows to clients.
     #[cfg(feature = "server")]
-    pub(crate) fn certified(&self) -> Arc<CertifiedKey> {
+    pub(crate) fn certified_key(&self) -> Arc<CertifiedKey> {
         self.0.clone()
     }
 }
@@ -96,7 +96,7 @@ impl fmt::Debug for Tls {
 }
 
 impl FromNode for Tls {
-    const WHAT: &'static str = "a table with `certificate` and `key`";
+    const TYPE_NAME: &'static str = "a table with `certificate` and `key`";
 
     fn example() -> String {
         "{ certificate = \"tls/cert.pem\", key = \"tls/key.pem\" }".into()
@@ -106,7 +106,7 @@ impl FromNode for Tls {
         node.table(|table| {
             let certificates = table.required::<CertificateFile>("certificate");
             let key = table.required::<KeyFile>("key");
-            match Self::of(certificates?.0, key?.0) {
+            match Self::new(certificates?.0, key?.0) {
                 Ok(tls) => Some(tls),
                 Err(error) => {
                     let help = match error {
@@ -119,7 +119,7 @@ impl FromNode for Tls {
                              certificate stands first in its file"
                         }
                     };
-                    table.problem(error.to_string(), help);
+                    table.report_error(error.to_string(), help);
                     None
                 }
             }
@@ -130,7 +130,7 @@ impl FromNode for Tls {
 struct CertificateFile(Vec<CertificateDer<'static>>);
 
 impl FromNode for CertificateFile {
-    const WHAT: &'static str = "a path";
+    const TYPE_NAME: &'static str = "a path";
 
     fn example() -> String {
         "\"tls/cert.pem\"".into()
@@ -139,14 +139,14 @@ impl FromNode for CertificateFile {
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let help = "write the path of a PEM file with the server's certificate and those that lead to its authority, \
                     such as `-----BEGIN CERTIFICATE-----` begins";
-        parsed(node, parse_certificates, help).map(Self)
+        parse_file(node, parse_certificates, help).map(Self)
     }
 }
 
 struct KeyFile(PrivateKeyDer<'static>);
 
 impl FromNode for KeyFile {
-    const WHAT: &'static str = "a path";
+    const TYPE_NAME: &'static str = "a path";
 
     fn example() -> String {
         "\"tls/key.pem\"".into()
@@ -155,20 +155,20 @@ impl FromNode for KeyFile {
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let help = "write the path of a PEM file with the key of the certificate, such as `-----BEGIN PRIVATE KEY-----` \
                     begins";
-        parsed(node, parse_key, help).map(Self)
+        parse_file(node, parse_key, help).map(Self)
     }
 }
 
 /// What is in the file that the node names.
-fn parsed<T>(node: &Node<'_>, parse: impl Fn(&[u8]) -> Result<T, TlsError>, help: &str) -> Option<T> {
+fn parse_file<T>(node: &Node<'_>, parse: impl Fn(&[u8]) -> Result<T, TlsError>, help: &str) -> Option<T> {
     let path = ExistingFile::from_node(node)?.0;
     let found = read(&path).and_then(|pem| parse(&pem));
-    found.map_err(|error| node.problem(error.to_string(), help)).ok()
+    found.map_err(|error| node.report_error(error.to_string(), help)).ok()
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
-    let pem = regular_file::read(file, LARGEST_FILE).map_err(|error| TlsError::Read(error.to_string()))?;
-    if pem.len() > LARGEST_FILE { Err(TlsError::TooLarge) } else { Ok(pem) }
+    let pem = regular_file::read(file, MAX_FILE_SIZE).map_err(|error| TlsError::Read(error.to_string()))?;
+    if pem.len() > MAX_FILE_SIZE { Err(TlsError::TooLarge) } else { Ok(pem) }
 }
 
 fn parse_certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {

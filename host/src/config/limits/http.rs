@@ -3,7 +3,7 @@
 use crate::config::count::Count;
 use crate::config::reader::{FromNode, Node};
 use crate::config::size::{KIB, MIB, Size};
-use crate::config::time::{MINUTE, SECOND, Time};
+use crate::config::duration::{MINUTE, SECOND, BoundedDuration};
 
 /// How many HTTP exchanges may be under way at once.
 pub type HttpConcurrency = Count<1, 4, 64>;
@@ -14,7 +14,7 @@ pub type HttpHeaders = Size<KIB, { 64 * KIB }, MIB>;
 /// How large the body of one HTTP message may be.
 pub type HttpBody = Size<KIB, { 16 * MIB }, { 256 * MIB }>;
 /// How long one HTTP exchange may take.
-pub type HttpTime = Time<10, { 10 * SECOND }, { 10 * MINUTE }>;
+pub type HttpTimeout = BoundedDuration<10, { 10 * SECOND }, { 10 * MINUTE }>;
 
 /// What a plugin may use up of the web: `limits.http`. They mean nothing without `grants.http`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,14 +31,14 @@ pub struct HttpLimits {
     pub body: HttpBody,
     /// The wall-clock time of one exchange, from resolving the name to the last byte of the body. 10 s unless set; 10 ms to
     /// 10 min.
-    pub time: HttpTime,
+    pub timeout: HttpTimeout,
 }
 
 impl FromNode for HttpLimits {
-    const WHAT: &'static str = "a table of limits for HTTP";
+    const TYPE_NAME: &'static str = "a table of limits for HTTP";
 
     fn example() -> String {
-        "{ concurrency = 4, rate = 60, time = \"10s\" }".into()
+        "{ concurrency = 4, rate = 60, timeout = \"10s\" }".into()
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
@@ -48,7 +48,7 @@ impl FromNode for HttpLimits {
                 rate: table.or_default("rate"),
                 headers: table.or_default("headers"),
                 body: table.or_default("body"),
-                time: table.or_default("time"),
+                timeout: table.or_default("timeout"),
             })
         })
     }

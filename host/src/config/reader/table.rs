@@ -5,13 +5,13 @@ use std::ops::Range;
 use toml::de::DeTable;
 
 use super::node::Key;
-use super::{FromNode, Node, Scope};
-use crate::config::error::{Problem, quote};
-use crate::config::suggest::{closest, did_you_mean, list};
+use super::{FromNode, Node, ReadContext};
+use crate::config::error::{Diagnostic, quote};
+use crate::config::suggest::{closest, did_you_mean, join_quoted};
 
 /// A table that is being read.
 pub(in crate::config) struct Table<'a> {
-    scope: &'a Scope<'a>,
+    context: &'a ReadContext<'a>,
     entries: &'a DeTable<'a>,
     span: Range<usize>,
     path: String,
@@ -22,23 +22,23 @@ pub(in crate::config) struct Table<'a> {
 
 impl<'a> Table<'a> {
     /// Reads the file's outermost table.
-    pub(in crate::config) fn outermost<T>(
-        scope: &'a Scope<'a>,
+    pub(in crate::config) fn root<T>(
+        context: &'a ReadContext<'a>,
         entries: &'a DeTable<'a>,
         read: impl FnOnce(&mut Self) -> T,
     ) -> T {
-        Self::read(scope, entries, 0..0, String::new(), read)
+        Self::read(context, entries, 0..0, String::new(), read)
     }
 
     /// Reads a table with `read`; then reports the keys that it did not ask for, and those that it missed.
     pub(super) fn read<T>(
-        scope: &'a Scope<'a>,
+        context: &'a ReadContext<'a>,
         entries: &'a DeTable<'a>,
         span: Range<usize>,
         path: String,
         read: impl FnOnce(&mut Self) -> T,
     ) -> T {
-        let mut table = Self { scope, entries, span, path, known: Vec::new(), missing: Vec::new() };
+        let mut table = Self { context, entries, span, path, known: Vec::new(), missing: Vec::new() };
         let value = read(&mut table);
         table.finish();
         value
@@ -64,8 +64,8 @@ impl<'a> Table<'a> {
     }
 
     /// Reports a problem with the file as a whole.
-    pub(in crate::config) fn report(&self, problem: Problem) {
-        self.scope.report(problem);
+    pub(in crate::config) fn report(&self, problem: Diagnostic) {
+        self.context.report(problem);
     }
 
     /// Whether there is such a key.
@@ -74,13 +74,13 @@ impl<'a> Table<'a> {
     }
 
     /// Whether a key that nobody knows looks like this one. Only after all others have been read.
-    pub(in crate::config) fn has_misspelt(&self, key: &str) -> bool {
+    pub(in crate::config) fn has_misspelling_of(&self, key: &str) -> bool {
         self.unknown().any(|written| closest(written.get_ref(), [key]).is_some())
     }
 
     /// Reports a problem with the table as a whole.
-    pub(in crate::config) fn problem(&self, message: impl Into<String>, help: impl Into<String>) {
-        self.scope.report(Problem::new(message, help).at(self.span.clone()));
+    pub(in crate::config) fn report_error(&self, message: impl Into<String>, help: impl Into<String>) {
+        self.context.report(Diagnostic::new(message, help).at(self.span.clone()));
     }
 
     /// How messages call it: `plugin.limits`.
@@ -90,7 +90,7 @@ impl<'a> Table<'a> {
 
     fn node(&mut self, key: &'static str) -> Option<Node<'a>> {
         self.known.push(key);
-        self.entries.get_key_value(key).map(|entry| Node::entry(self.scope, &self.path, entry))
+        self.entries.get_key_value(key).map(|entry| Node::entry(self.context, &self.path, entry))
     }
 
     fn unknown(&self) -> impl Iterator<Item = &'a Key<'a>> {
@@ -102,11 +102,11 @@ impl<'a> Table<'a> {
             let place = if self.path.is_empty() { String::new() } else { format!(" in `{}`", self.path) };
             let message = format!("unknown key {}{place}", quote(key.get_ref()));
             let known = self.known.iter().copied();
-            let help = format!("the keys that may stand here are {}", list(known.clone()));
-            self.report(did_you_mean(Problem::new(message, help).at(key.span()), key.get_ref(), known));
+            let help = format!("the keys that may stand here are {}", join_quoted(known.clone()));
+            self.report(did_you_mean(Diagnostic::new(message, help).at(key.span()), key.get_ref(), known));
         }
-        for (key, example) in self.missing.iter().filter(|(key, _)| !self.has_misspelt(key)) {
-            self.problem(format!("`{}` has no `{key}`", self.path), format!("add `{key} = {example}`"));
+        for (key, example) in self.missing.iter().filter(|(key, _)| !self.has_misspelling_of(key)) {
+            self.report_error(format!("`{}` has no `{key}`", self.path), format!("add `{key} = {example}`"));
         }
     }
 }

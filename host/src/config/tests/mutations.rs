@@ -100,14 +100,14 @@ fn texts() -> Vec<String> {
 /// Reads it as if it stood beside the valid ones, and shows every error.
 fn read(text: &str) {
     let Err(error) = Config::parse_in(text, Path::new("tests/ui/valid/mutated.toml"), &environment()) else { return };
-    assert!(!error.problems().is_empty());
+    assert!(!error.diagnostics().is_empty());
     let lines = text.lines().count().saturating_add(1);
-    for problem in error.problems() {
+    for problem in error.diagnostics() {
         assert!(!problem.message().is_empty() && !problem.help().is_empty());
         assert!(problem.position().is_none_or(|place| (1..=lines).contains(&place.line) && place.column >= 1));
     }
-    assert!(error.render(Look::Plain).starts_with("error: "));
-    assert!(error.render(Look::Coloured).contains("\u{1b}["));
+    assert!(error.render(RenderStyle::Plain).starts_with("error: "));
+    assert!(error.render(RenderStyle::Ansi).contains("\u{1b}["));
     let shown = error.to_string();
     assert!(!shown.contains(['\u{1b}', '\u{202e}', '\0', '\r']), "{shown:?}");
     assert!(!shown.contains("from a variable") && !shown.contains("from a file"));
@@ -160,7 +160,7 @@ proptest! {
 fn a_file_with_countless_mistakes_is_answered_with_some() {
     let keys: String = (0..1000).map(|key| format!("k{key} = 1\n")).collect();
     let error = Config::parse_in(&keys, Path::new("mcp-host.toml"), &environment()).unwrap_err();
-    assert_eq!(error.problems().len(), 100);
+    assert_eq!(error.diagnostics().len(), 100);
     assert!(error.to_string().ends_with("mcp-host.toml: 1001 problems, of which the first 100 are shown"));
 }
 

@@ -38,14 +38,14 @@ fn the_default_limits_are_those_of_the_documentation() {
     assert_eq!(limits.deadline.duration(), Duration::from_secs(5));
     assert_eq!(limits.concurrency.get(), 8);
     assert_eq!(limits.queue.get(), 64);
-    assert_eq!(limits.wait.duration(), Duration::from_secs(1));
+    assert_eq!(limits.queue_timeout.duration(), Duration::from_secs(1));
     assert_eq!(limits.rate.get(), 10_000);
-    assert_eq!(limits.reply.bytes(), 16 * MIB);
-    assert_eq!((limits.items.get(), limits.listing.get()), (100_000, 1_000_000));
+    assert_eq!(limits.response_size.bytes(), 16 * MIB);
+    assert_eq!((limits.response_items.get(), limits.listing_items.get()), (100_000, 1_000_000));
     assert_eq!(limits.log.bytes(), 64 * KIB);
     assert_eq!((limits.http.concurrency.get(), limits.http.rate.get()), (4, 60));
     assert_eq!((limits.http.headers.bytes(), limits.http.body.bytes()), (64 * KIB, 16 * MIB));
-    assert_eq!(limits.http.time.duration(), Duration::from_secs(10));
+    assert_eq!(limits.http.timeout.duration(), Duration::from_secs(10));
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn the_server_section_is_read_whole() {
     assert_eq!(server.name, "team-context");
     assert_eq!(server.title.as_deref(), Some("Team context"));
     assert_eq!(server.instructions.as_deref(), Some("Source of the kernel, and what we know about it."));
-    assert_eq!(server.http.unwrap().socket(), ([127, 0, 0, 1], 8080).into());
+    assert_eq!(server.http.unwrap().socket_addr(), ([127, 0, 0, 1], 8080).into());
     assert_eq!(server.page_size.get(), 50);
     assert_eq!(server.page_bytes.bytes(), 512 * KIB);
     assert_eq!(server.cache, Some(path("cache")));
@@ -65,7 +65,7 @@ fn the_server_section_is_read_whole() {
     let mut key = [0; 32];
     key[31] = 0xff;
     assert_eq!(*server.cursor_key.unwrap().expose(), key);
-    assert_eq!(server.announce, Announced::ALL);
+    assert_eq!(server.advertise, AdvertisedCapability::ALL);
     assert_eq!(server.extensions, Extension::ALL);
 }
 
@@ -82,10 +82,10 @@ fn how_http_is_spoken_is_read_whole() {
     assert_eq!((limits.body.bytes(), limits.headers.bytes()), (MIB, 16 * KIB));
     assert_eq!((limits.connections.get(), limits.sessions.get(), limits.streams.get()), (64, 32, 16));
     assert_eq!(limits.client_share.to_string(), "3/4");
-    assert_eq!((limits.answers.bytes(), limits.answers_per_connection.bytes()), (GIB, 16 * MIB));
-    assert_eq!(limits.stalled.duration(), Duration::from_secs(5));
-    assert_eq!((limits.receive.duration(), limits.idle.duration()), (Duration::from_secs(10), Duration::from_secs(60)));
-    assert_eq!(limits.session_idle.duration(), Duration::from_secs(3600));
+    assert_eq!((limits.response_memory.bytes(), limits.response_memory_per_connection.bytes()), (GIB, 16 * MIB));
+    assert_eq!(limits.write_timeout.duration(), Duration::from_secs(5));
+    assert_eq!((limits.read_timeout.duration(), limits.idle_timeout.duration()), (Duration::from_secs(10), Duration::from_secs(60)));
+    assert_eq!(limits.session_idle_timeout.duration(), Duration::from_secs(3600));
 }
 
 #[test]
@@ -97,13 +97,13 @@ fn http_is_spoken_plainly_and_to_this_machine_only_unless_it_says_otherwise() {
     assert_eq!((limits.body.bytes(), limits.headers.bytes()), (4 * MIB, 32 * KIB));
     assert_eq!((limits.connections.get(), limits.sessions.get(), limits.streams.get()), (1024, 1024, 1024));
     assert_eq!(limits.client_share.to_string(), "15/16");
-    assert_eq!((limits.answers.bytes(), limits.answers_per_connection.bytes()), (512 * MIB, 64 * MIB));
-    assert_eq!(limits.stalled.duration(), Duration::from_secs(30));
+    assert_eq!((limits.response_memory.bytes(), limits.response_memory_per_connection.bytes()), (512 * MIB, 64 * MIB));
+    assert_eq!(limits.write_timeout.duration(), Duration::from_secs(30));
     assert_eq!(
-        (limits.receive.duration(), limits.idle.duration()),
+        (limits.read_timeout.duration(), limits.idle_timeout.duration()),
         (Duration::from_secs(30), Duration::from_secs(120))
     );
-    assert_eq!(limits.session_idle.duration(), Duration::from_secs(24 * 3600));
+    assert_eq!(limits.session_idle_timeout.duration(), Duration::from_secs(24 * 3600));
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn the_files_of_a_certificate_are_among_those_that_a_config_depends_on() {
 #[test]
 fn a_component_is_pinned_by_its_digest_in_either_case() {
     let config = valid("everything.toml");
-    assert_eq!(config.plugins[0].digest, Some(Digest::of(b"")));
+    assert_eq!(config.plugins[0].digest, Some(Digest::compute(b"")));
     assert_eq!(config.plugins[1].digest, None);
 }
 
@@ -192,18 +192,18 @@ fn limits_are_read_as_people_write_them() {
     assert_eq!((limits.memory.bytes(), limits.deadline.duration()), (3 * GIB / 2, Duration::from_secs(2)));
     assert_eq!((limits.concurrency.get(), limits.log), (4, Default::default()));
     let limits = &config.plugins[1].limits;
-    assert_eq!((limits.memory.bytes(), limits.reply.bytes(), limits.log.bytes()), (128_000_000, MIB, KIB));
+    assert_eq!((limits.memory.bytes(), limits.response_size.bytes(), limits.log.bytes()), (128_000_000, MIB, KIB));
     assert_eq!(
         (limits.cpu.duration(), limits.deadline.duration()),
         (Duration::from_millis(250), Duration::from_secs(90))
     );
-    assert_eq!((limits.concurrency.get(), limits.wait.duration()), (1, Duration::ZERO));
-    assert_eq!((limits.handles.get(), limits.files.get(), limits.random.bytes()), (2048, 16, 64 * KIB));
+    assert_eq!((limits.concurrency.get(), limits.queue_timeout.duration()), (1, Duration::ZERO));
+    assert_eq!((limits.handles.get(), limits.files.get(), limits.random_bytes.bytes()), (2048, 16, 64 * KIB));
     assert_eq!((limits.http.concurrency.get(), limits.http.rate.get()), (64, 1));
     assert_eq!((limits.http.headers.bytes(), limits.http.body.bytes()), (KIB, 256 * MIB));
-    assert_eq!(limits.http.time.duration(), Duration::from_secs(120));
+    assert_eq!(limits.http.timeout.duration(), Duration::from_secs(120));
     assert_eq!((limits.queue.get(), limits.rate.get()), (0, 5));
-    assert_eq!((limits.items.get(), limits.listing.get()), (1000, 50_000));
+    assert_eq!((limits.response_items.get(), limits.listing_items.get()), (1000, 50_000));
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn instances_are_fresh_unless_it_says_otherwise() {
     assert_eq!(valid("minimal.toml").plugins[0].instances, None);
     let [defaults, chosen] = &*valid("everything.toml").plugins else { panic!("two plugins") };
     let defaults = defaults.instances.as_ref().unwrap();
-    let shown = |one: &Instances| (one.reuse.get(), one.idle.duration(), one.keep.get());
+    let shown = |one: &InstanceReuse| (one.max_calls.get(), one.idle_timeout.duration(), one.max_idle.get());
     assert_eq!(shown(defaults), (128, Duration::from_secs(30), 4));
     assert_eq!(shown(chosen.instances.as_ref().unwrap()), (16, Duration::from_secs(300), 1));
 }
@@ -219,11 +219,11 @@ fn instances_are_fresh_unless_it_says_otherwise() {
 #[test]
 fn rules_are_read_in_their_order() {
     let [everyone, both] = &*valid("everything.toml").rules else { panic!("two rules") };
-    assert_eq!(everyone.principals, [Who::Everyone]);
+    assert_eq!(everyone.principals, [PrincipalSelector::Any]);
     assert_eq!(everyone.allow, []);
     assert_eq!(everyone.operations, BTreeSet::from(Operation::ALL));
     assert!(everyone.deny[1].matches("notes:///%E9%9D%9E%E5%85%AC%E9%96%8B/a.md"));
-    assert_eq!(both.principals, [Who::Principal(LOCAL.into()), Who::Principal(ANONYMOUS.into())]);
+    assert_eq!(both.principals, [PrincipalSelector::Named(LOCAL.into()), PrincipalSelector::Named(ANONYMOUS.into())]);
     assert_eq!(both.allow[0].as_str(), "git://linux/**");
     assert_eq!(both.deny[0].to_string(), "git://linux/secret.txt");
     assert_eq!(both.operations, BTreeSet::from([Operation::List, Operation::Read]));

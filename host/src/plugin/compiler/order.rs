@@ -26,7 +26,7 @@ pub(super) struct Order {
 
 impl Order {
     /// An order to compile what has that digest within those limits.
-    pub(super) fn new(digest: Digest, limits: &config::Compile) -> Self {
+    pub(super) fn new(digest: Digest, limits: &config::CompileLimits) -> Self {
         Self { digest, cpu: limits.cpu.duration().as_secs(), memory: limits.memory.bytes() }
     }
 
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn an_order_arrives_as_it_was_given() {
-        let order = Order::new(Digest::of(b"component"), &config::Compile::default());
+        let order = Order::new(Digest::compute(b"component"), &config::CompileLimits::default());
         let [first, rest @ ..] = order.arguments();
         assert_eq!(first, ARGUMENT);
         assert_eq!(Order::from_arguments(rest.into_iter()), Some(order));

@@ -1,6 +1,6 @@
 //! How much an answer holds, before anything is made of it: its items, and its memory.
 //!
-//! Everything that there can be many of counts against `limits.items`: entries, templates, contents, completions and changed
+//! Everything that there can be many of counts against `limits.response-items`: entries, templates, contents, completions and changed
 //! paths; of an entry or a template its annotations, the roles of its audience, its icons and their sizes, the members and
 //! elements of its `meta`. What is charged to `limits.memory` is an upper bound: the answer as it was lifted, and beside it what
 //! it will be turned into. Strings and bodies move and are held once.

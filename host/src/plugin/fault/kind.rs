@@ -21,21 +21,21 @@ pub enum FaultKind {
     Cpu,
     /// It ran out of memory (`limits.memory`).
     Memory,
-    /// An answer was too large (`limits.reply`).
+    /// An answer was too large (`limits.response-size`).
     Reply,
-    /// An answer had too many items (`limits.items`).
+    /// An answer had too many items (`limits.response-items`).
     Items,
-    /// A listing did not end (`limits.listing`).
+    /// A listing did not end (`limits.listing-items`).
     Listing,
     /// A guest held too many handles (`limits.handles`).
     Handles,
-    /// A guest asked for too many random bytes at once (`limits.random`).
+    /// A guest asked for too many random bytes at once (`limits.random-bytes`).
     Random,
     /// A call came too soon (`limits.rate`).
     Rate,
     /// A call found the queue full (`limits.queue`).
     Queue,
-    /// A call found no place in time (`limits.wait`).
+    /// A call found no place in time (`limits.queue-timeout`).
     Wait,
     /// A call was refused because the plugin was set aside.
     SetAside,

@@ -12,9 +12,9 @@
 //! | a connection is made to one of the addresses that were checked | [`connect`] | `connection-refused` and the like |
 //! | over TLS, the server is who the name says | [`trust`] | `TLS-certificate-error` |
 //! | the answer's headers are small enough | `limits.http.headers` | `HTTP-response-header-section-size` |
-//! | the body is, and comes in time | [`body`], `limits.http.body`, `limits.http.time` | an error in the middle of the stream, never a short body |
+//! | the body is, and comes in time | [`body`], `limits.http.body`, `limits.http.timeout` | an error in the middle of the stream, never a short body |
 //!
-//! The whole exchange, from resolving to the last byte of the body, is bounded by `limits.http.time`; the guest's own
+//! The whole exchange, from resolving to the last byte of the body, is bounded by `limits.http.timeout`; the guest's own
 //! timeouts can only make it less. Redirects are the guest's affair: it sees the `3xx`, and its next request is looked at
 //! like the first. Each exchange has a connection of its own, so that nothing of one is left for another.
 //!

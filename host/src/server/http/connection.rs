@@ -216,7 +216,7 @@ impl Shared {
         limit_not_sent(&tcp);
         let account = self.budget.account(client);
         let Some(tls) = &self.tls else { return self.speak(tcp, account).await };
-        let most = self.host.config().http.limits.receive.duration();
+        let most = self.host.config().http.limits.read_timeout.duration();
         match self.shutdown.run_until_cancelled(timeout(most, tls.accept(tcp))).await {
             Some(Ok(Ok(stream))) => self.speak(stream, account).await,
             Some(Ok(Err(error))) => tracing::debug!(%error, "TLS is not agreed on"),
@@ -257,7 +257,7 @@ impl Shared {
             let mut connection = pin!(builder.serve_connection(TokioIo::new(io), service));
             tokio::select! {
                 served = connection.as_mut() => served,
-                () = activity.quiet(limits.receive.duration(), limits.idle.duration()) => {
+                () = activity.quiet(limits.read_timeout.duration(), limits.idle_timeout.duration()) => {
                     connection.as_mut().graceful_shutdown();
                     tokio::select! {
                         served = connection => served,
@@ -277,7 +277,7 @@ impl Shared {
                     tracing::debug!(%error, "a connection ended");
                 }
             }
-            () = activity.end_stalled(limits.stalled.duration()) => {}
+            () = activity.end_stalled(limits.write_timeout.duration()) => {}
             () = ended.cancelled() => {}
         }
     }

@@ -7,7 +7,7 @@
 //! | more than [`limits.body`](crate::config::HttpServerLimits::body) | 413 | text |
 //! | more than there is room for beside other bodies ([`received`](super::received)) | 503 | text |
 //! | `subscriptions/listen` when as many [streams](super::streams) are open as there may be | 503 | text |
-//! | not whole within [`limits.receive`](crate::config::HttpServerLimits::receive) | 408 | text |
+//! | not whole within [`limits.read-timeout`](crate::config::HttpServerLimits::read_timeout) | 408 | text |
 //! | another `initialize` within a session, or a request with the id of one in flight | 400 | the error |
 //! | `initialize` with parameters that are none; `server/discover` within a session | 200 | the error |
 //! | `initialize` of a revision that has none | 404 | the error |

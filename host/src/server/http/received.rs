@@ -3,10 +3,10 @@
 //! | limit | holds for | one more byte |
 //! |---|---|---|
 //! | `body` | one body | 413 |
-//! | `receive` | the time until it is whole | 408 |
-//! | a quarter of `bodies`, or one body if that is more | all bodies of one connection | 503, `Retry-After` |
-//! | `client-share` of `bodies`, or one body if that is more | all bodies of one client but the first [`SMALL`] bytes of each | 503, `Retry-After` |
-//! | `bodies` | all bodies but the first [`SMALL`] bytes of each | 503, `Retry-After` |
+//! | `read-timeout` | the time until it is whole | 408 |
+//! | a quarter of `body-memory`, or one body if that is more | all bodies of one connection | 503, `Retry-After` |
+//! | `client-share` of `body-memory`, or one body if that is more | all bodies of one client but the first [`SMALL`] bytes of each | 503, `Retry-After` |
+//! | `body-memory` | all bodies but the first [`SMALL`] bytes of each | 503, `Retry-After` |
 //!
 //! Bytes count when they are received, not when they are announced, so a client that claims much and sends little uses up
 //! little. Small bodies, which nearly all are, do not need room beside others: who fills it up keeps nobody from reading
@@ -57,7 +57,7 @@ impl Bodies {
         client: ClientId,
         limits: &HttpServerLimits,
     ) -> Result<Received, Response> {
-        let most = limits.receive.duration();
+        let most = limits.read_timeout.duration();
         match timeout(most, self.collect(body, head.extensions.get::<Self>(), client, limits)).await {
             Ok(received) => received,
             Err(_) => Err(Refused::TooSlow),
@@ -72,11 +72,11 @@ impl Bodies {
         client: ClientId,
         limits: &HttpServerLimits,
     ) -> Result<Received, Refused> {
-        let [most, all] = [limits.body.bytes(), limits.bodies.bytes()].map(to_usize);
+        let [most, all] = [limits.body.bytes(), limits.body_memory.bytes()].map(to_usize);
         let of_connection = most.max(all / 4);
         // It has one client, whose share is all.
         let of_connection = Max { of_client: of_connection, overall: of_connection };
-        let of_client = Max { of_client: limits.client_share.of(all).max(most), overall: all };
+        let of_client = Max { of_client: limits.client_share.apply(all).max(most), overall: all };
         let mut received = Received::default();
         while let Some(frame) = body.frame().await {
             let Ok(data) = frame.map_err(|_| Refused::Broken)?.into_data() else { continue };
@@ -140,9 +140,9 @@ impl IntoResponse for Refused {
             Self::NoRoom(exhausted) => {
                 let text = match exhausted {
                     Exhausted::Share => {
-                        "the server is receiving as much of this client as `http.limits.bodies` allows; try again\n"
+                        "the server is receiving as much of this client as `http.limits.body-memory` allows; try again\n"
                     }
-                    Exhausted::Overall => "the server is receiving as much as `http.limits.bodies` allows; try again\n",
+                    Exhausted::Overall => "the server is receiving as much as `http.limits.body-memory` allows; try again\n",
                 };
                 (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "1")], text).into_response()
             }
@@ -182,7 +182,7 @@ mod tests {
 
     fn limits() -> HttpServerLimits {
         let (body, bodies) = ("1MiB".parse().unwrap(), "8MiB".parse().unwrap());
-        HttpServerLimits { body, bodies, ..HttpServerLimits::default() }
+        HttpServerLimits { body, body_memory: bodies, ..HttpServerLimits::default() }
     }
 
     #[tokio::test]

@@ -1,5 +1,5 @@
 //! Sessions from their beginning to their end, in order: when the client deletes them, when nothing has been in flight for
-//! [too long](crate::config::HttpServerLimits::session_idle), when there are [too
+//! [too long](crate::config::HttpServerLimits::session_idle_timeout), when there are [too
 //! many](crate::config::HttpServerLimits::sessions), or with the server.
 //!
 //! A stream of events is in flight as long as it is open, so a client that only waits for notifications is never idle.
@@ -71,7 +71,7 @@ impl Sessions {
     /// Ends sessions that are idle for too long. Goes on until it is dropped.
     pub(super) async fn end_idle(&self) {
         loop {
-            let most = self.host.config().http.limits.session_idle.duration();
+            let most = self.host.config().http.limits.session_idle_timeout.duration();
             for id in self.take_idle(most) {
                 tracing::info!(session = id, "session ended: it was idle");
                 self.end(&id).await;

@@ -44,7 +44,7 @@ pub(super) enum Exhausted {
 impl Max {
     /// So many overall, of which one client has that share.
     pub(super) fn new(overall: usize, share: ClientShare) -> Self {
-        Self { of_client: share.of(overall), overall }
+        Self { of_client: share.apply(overall), overall }
     }
 }
 

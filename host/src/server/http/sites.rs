@@ -56,7 +56,7 @@ pub(super) fn is_named(origin: &HeaderValue, pages: &[OriginPattern]) -> bool {
 
 fn admit(config: &Http, request: &Request) -> Result<(), Refusal> {
     let (host, _) = name(request)?;
-    let host: config::Host = host.parse().map_err(|_| Refusal::Host)?;
+    let host: config::UrlHost = host.parse().map_err(|_| Refusal::Host)?;
     if !is_here(&host) && !config.hosts.contains(&host) {
         return Err(Refusal::Host);
     }
@@ -100,10 +100,10 @@ fn split(name: &str) -> Result<(&str, Option<u16>), Refusal> {
 }
 
 /// Whether that is a name of this machine that cannot lead anywhere else (RFC 6761, 6.3).
-fn is_here(host: &config::Host) -> bool {
+fn is_here(host: &config::UrlHost) -> bool {
     match host {
-        config::Host::Name(name) => name.as_str() == "localhost",
-        config::Host::Address(address) => address.is_loopback(),
+        config::UrlHost::Name(name) => name.as_str() == "localhost",
+        config::UrlHost::Address(address) => address.is_loopback(),
     }
 }
 

@@ -32,7 +32,7 @@ struct Current(Arc<Host>);
 
 impl ResolvesServerCert for Current {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        self.0.config().http.tls.as_ref().map(crate::config::Tls::certified)
+        self.0.config().http.tls.as_ref().map(crate::config::Tls::certified_key)
     }
 }
 

@@ -1,7 +1,7 @@
 use super::*;
 
 /// What a mount makes of a path: the URI, or the error's variant.
-fn composed(mount_text: &str, path: &str) -> Result<String, PathError> {
+fn compose(mount_text: &str, path: &str) -> Result<String, PathError> {
     let mount = mount(mount_text);
     let located = mount.compose(path)?;
     assert_eq!(located.uri.as_str(), [mount.as_str(), located.path.as_str()].concat());
@@ -43,7 +43,7 @@ fn a_path_is_composed_into_a_uri_in_normal_form() {
         ("notes:///", "Ideas/A.md", "notes:///Ideas/A.md"),
         ("notes:///", "a/../b", "notes:///b"),
     ] {
-        assert_eq!(composed(mount, path).as_deref(), Ok(uri), "{path} at {mount}");
+        assert_eq!(compose(mount, path).as_deref(), Ok(uri), "{path} at {mount}");
     }
 }
 
@@ -68,7 +68,7 @@ fn below_a_mount_without_a_host_the_first_segment_is_the_host() {
         ("%45%c3%A9T%C3%89/x", "web://e%C3%A9t%C3%89/x"),
         ("...", "web://..."),
     ] {
-        assert_eq!(composed("web://", path).as_deref(), Ok(uri), "{path}");
+        assert_eq!(compose("web://", path).as_deref(), Ok(uri), "{path}");
     }
 }
 
@@ -84,7 +84,7 @@ fn a_path_with_dots_never_leaves_its_mount() {
         ("web://", &["..", "../x", "%2e%2e/x", "h/..", "h/../x", "h/../../x", "h/a/../../x", "h/%2e%2e/x"][..]),
     ] {
         for path in paths {
-            assert_eq!(composed(mount, path), Err(PathError::LeavesMount), "{path} at {mount}");
+            assert_eq!(compose(mount, path), Err(PathError::LeavesMount), "{path} at {mount}");
         }
     }
 }
@@ -97,7 +97,7 @@ fn a_path_does_not_begin_with_a_slash() {
         ("web://", &["/", "/x", "//h/x", ":/x"][..]),
     ] {
         for path in paths {
-            assert_eq!(composed(mount, path), Err(PathError::LeadingSlash), "{path} at {mount}");
+            assert_eq!(compose(mount, path), Err(PathError::LeadingSlash), "{path} at {mount}");
         }
     }
 }
@@ -124,7 +124,7 @@ fn characters_that_no_path_has_are_refused_where_they_stand() {
             ("h/?a[", '[', 4),
         ] {
             let error = PathError::Characters(CharacterError::Character { found, at });
-            assert_eq!(composed(mount, path), Err(error), "{path} at {mount}");
+            assert_eq!(compose(mount, path), Err(error), "{path} at {mount}");
         }
     }
 }
@@ -134,11 +134,11 @@ fn broken_percent_encoding_and_nul_are_refused_where_they_stand() {
     for mount in ["git://linux/", "notes:///", "web://"] {
         for path in ["h/%", "h/%2", "h/%zz", "h/%2g", "h/%+1", "h/%%20", "h/%\u{20ac}", "h/%a\u{20ac}", "h/%?%"] {
             let error = PathError::Characters(CharacterError::PercentEncoding { at: 2 });
-            assert_eq!(composed(mount, path), Err(error), "{path} at {mount}");
+            assert_eq!(compose(mount, path), Err(error), "{path} at {mount}");
         }
         for path in ["h/%00", "h/%00x", "h/%00/../x"] {
             let error = PathError::Characters(CharacterError::Nul { at: 2 });
-            assert_eq!(composed(mount, path), Err(error), "{path} at {mount}");
+            assert_eq!(compose(mount, path), Err(error), "{path} at {mount}");
         }
     }
 }
@@ -146,26 +146,26 @@ fn broken_percent_encoding_and_nul_are_refused_where_they_stand() {
 #[test]
 fn fragments_hosts_and_user_information_are_refused() {
     let host = |found: &str| Err(PathError::Host { found: found.to_owned() });
-    assert_eq!(composed("git://linux/", "a#L1"), Err(PathError::Fragment { at: 1 }));
-    assert_eq!(composed("git://linux/", "#"), Err(PathError::Fragment { at: 0 }));
-    assert_eq!(composed("web://", "h/a#L1"), Err(PathError::Fragment { at: 3 }));
-    assert_eq!(composed("web://", "#a"), Err(PathError::Fragment { at: 0 }));
-    assert_eq!(composed("web://", "me@h/x"), Err(PathError::UserInfo));
-    assert_eq!(composed("web://", "docs.rs@evil/x"), Err(PathError::UserInfo));
-    assert_eq!(composed("web://", "@/x"), Err(PathError::UserInfo));
-    assert_eq!(composed("web://", "h:x/y"), host("h:x"));
-    assert_eq!(composed("web://", "[::1/y"), host("[::1"));
-    assert_eq!(composed("web://", "a@b@c/y"), host("a@b@c"));
-    assert_eq!(composed("web://", "./x"), host("."));
-    assert_eq!(composed("web://", "%2e"), host("."));
+    assert_eq!(compose("git://linux/", "a#L1"), Err(PathError::Fragment { at: 1 }));
+    assert_eq!(compose("git://linux/", "#"), Err(PathError::Fragment { at: 0 }));
+    assert_eq!(compose("web://", "h/a#L1"), Err(PathError::Fragment { at: 3 }));
+    assert_eq!(compose("web://", "#a"), Err(PathError::Fragment { at: 0 }));
+    assert_eq!(compose("web://", "me@h/x"), Err(PathError::UserInfo));
+    assert_eq!(compose("web://", "docs.rs@evil/x"), Err(PathError::UserInfo));
+    assert_eq!(compose("web://", "@/x"), Err(PathError::UserInfo));
+    assert_eq!(compose("web://", "h:x/y"), host("h:x"));
+    assert_eq!(compose("web://", "[::1/y"), host("[::1"));
+    assert_eq!(compose("web://", "a@b@c/y"), host("a@b@c"));
+    assert_eq!(compose("web://", "./x"), host("."));
+    assert_eq!(compose("web://", "%2e"), host("."));
 }
 
 #[test]
 fn a_path_is_too_long_together_with_its_mount() {
     let room = MAX_URI_LEN - "git://linux/".len();
     let longest = "a".repeat(room);
-    assert_eq!(composed("git://linux/", &longest).map(|uri| uri.len()), Ok(MAX_URI_LEN));
-    let error = composed("git://linux/", &"a".repeat(room + 1));
+    assert_eq!(compose("git://linux/", &longest).map(|uri| uri.len()), Ok(MAX_URI_LEN));
+    let error = compose("git://linux/", &"a".repeat(room + 1));
     assert_eq!(error, Err(PathError::TooLong { len: MAX_URI_LEN + 1 }));
 }
 
@@ -178,7 +178,7 @@ fn messages_say_what_to_write_instead() {
         ("100%", "in the path, `%` at byte 3 has no two hexadecimal digits behind it; write `%25` for a percent sign"),
         ("a%00", "in the path, `%00` at byte 1 is a NUL, which no name contains; remove it"),
     ] {
-        assert_eq!(composed("git://linux/", path).map_err(|error| error.to_string()), Err(message.to_owned()));
+        assert_eq!(compose("git://linux/", path).map_err(|error| error.to_string()), Err(message.to_owned()));
     }
 }
 

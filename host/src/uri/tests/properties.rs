@@ -102,7 +102,7 @@ proptest! {
 
     #[test]
     fn no_path_leaves_its_mount(at in any_mount(), path in any_path()) {
-        let Ok(Located { uri, path }) = mount(at).compose(&path) else { return Ok(()) };
+        let Ok(ResourceId { uri, path }) = mount(at).compose(&path) else { return Ok(()) };
         prop_assert!(uri.as_str().starts_with(at));
         prop_assert_eq!(uri.as_str(), [at, path.as_str()].concat());
         prop_assert!(uri.as_str().len() <= MAX_URI_LEN && uri.as_str().is_ascii());
@@ -120,7 +120,7 @@ proptest! {
         match router(&MOUNTS).route(&uri) {
             Ok(routed) => {
                 prop_assert_eq!(*routed.target, at);
-                prop_assert_eq!(composed, Ok(Located { uri: routed.uri, path: routed.path }));
+                prop_assert_eq!(composed, Ok(ResourceId { uri: routed.uri, path: routed.path }));
             }
             Err(error) => {
                 prop_assert!(composed.is_err());

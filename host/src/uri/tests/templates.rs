@@ -1,7 +1,7 @@
 use super::*;
 
 /// The path template that a mount makes of one.
-fn composed(mount_text: &str, path_template: &str) -> Result<String, TemplateError> {
+fn compose(mount_text: &str, path_template: &str) -> Result<String, TemplateError> {
     let mount = mount(mount_text);
     let template = mount.compose_template(path_template)?;
     assert_eq!(template.as_str(), [mount.as_str(), template.path_template()].concat());
@@ -31,7 +31,7 @@ fn a_template_is_composed_with_its_literals_in_normal_form() {
         ("web://", "A{+B}C@", "a{+B}C@"),
         ("web://[::1]/", "{x}", "{x}"),
     ] {
-        assert_eq!(composed(mount, template).as_deref(), Ok(normal), "{template} at {mount}");
+        assert_eq!(compose(mount, template).as_deref(), Ok(normal), "{template} at {mount}");
     }
 }
 
@@ -57,7 +57,7 @@ fn a_template_that_no_path_can_come_of_is_refused() {
         ("web://", "{user}@{host}", Host(PathError::UserInfo)),
         ("web://", "h:x/{y}", no_host("h:x")),
     ] {
-        assert_eq!(composed(mount, template), Err(error), "{template} at {mount}");
+        assert_eq!(compose(mount, template), Err(error), "{template} at {mount}");
     }
 }
 
@@ -69,28 +69,28 @@ fn what_is_no_template_is_refused() {
         for template in
             ["{", "a{x", "}", "{}", "{x y}", "{=x}", "{|x}", "{x:}", "{x*:3}", "a b", "a\\b", "%", "%zz", "{{x}}"]
         {
-            assert!(matches!(composed(mount, template), Err(TemplateError::Syntax { .. })), "{template}");
+            assert!(matches!(compose(mount, template), Err(TemplateError::Syntax { .. })), "{template}");
         }
         for template in ["{x:0}", "{x:00001}", "{x:10000}", "{x:99999}", "{a,x:65536}"] {
-            assert!(matches!(composed(mount, template), Err(TemplateError::Prefix { .. })), "{template}");
+            assert!(matches!(compose(mount, template), Err(TemplateError::Prefix { .. })), "{template}");
         }
-        assert_eq!(composed(mount, "%\u{20ac}"), character('\u{20ac}', 1));
-        assert_eq!(composed(mount, "%a\u{20ac}"), character('\u{20ac}', 2));
-        assert_eq!(composed(mount, "{%\u{20ac}}"), character('\u{20ac}', 2));
-        assert_eq!(composed(mount, "{x}a[0]"), character('[', 4));
-        assert_eq!(composed(mount, "{x}%00"), characters(CharacterError::Nul { at: 3 }));
+        assert_eq!(compose(mount, "%\u{20ac}"), character('\u{20ac}', 1));
+        assert_eq!(compose(mount, "%a\u{20ac}"), character('\u{20ac}', 2));
+        assert_eq!(compose(mount, "{%\u{20ac}}"), character('\u{20ac}', 2));
+        assert_eq!(compose(mount, "{x}a[0]"), character('[', 4));
+        assert_eq!(compose(mount, "{x}%00"), characters(CharacterError::Nul { at: 3 }));
     }
     assert_eq!(
-        composed("git://linux/", "a{x").unwrap_err().to_string(),
+        compose("git://linux/", "a{x").unwrap_err().to_string(),
         "the template is none by RFC 6570: expression not closed (at 1-th byte)"
     );
     assert_eq!(
-        composed("git://linux/", "{a,x:0}").unwrap_err().to_string(),
+        compose("git://linux/", "{a,x:0}").unwrap_err().to_string(),
         "`{a,x:0}` has a prefix length that is not from 1 to 9999"
     );
     let room = MAX_URI_LEN - "git://linux/".len();
-    assert_eq!(composed("git://linux/", &"a".repeat(room)).map(|text| text.len()), Ok(room));
-    let error = composed("git://linux/", &"a".repeat(room + 1));
+    assert_eq!(compose("git://linux/", &"a".repeat(room)).map(|text| text.len()), Ok(room));
+    let error = compose("git://linux/", &"a".repeat(room + 1));
     assert_eq!(error, Err(TemplateError::TooLong { len: MAX_URI_LEN + 1 }));
 }
 

@@ -104,9 +104,9 @@ async fn unfinished(server: &Http, from: IpAddr) -> TcpStream {
 
 #[tokio::test]
 async fn one_address_does_not_take_all_room_for_bodies() {
-    let config = config().http_limit("body", "1MiB").http_limit("bodies", "4MiB").http_limit("client-share", "1/2");
+    let config = config().http_limit("body", "1MiB").http_limit("body-memory", "4MiB").http_limit("client-share", "1/2");
     // Whatever else the machine does, no body is given up meanwhile.
-    let config = config.http_limit("receive", "10m").write();
+    let config = config.http_limit("read-timeout", "10m").write();
     let server = Http::start(&config).await;
     let large = async |from| {
         let wire = server.stranger(Revision::V_2026_07_28).from_address(from);

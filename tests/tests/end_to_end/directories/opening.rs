@@ -89,11 +89,11 @@ async fn a_guest_that_leaks_handles_is_ended_and_the_next_call_is_answered() {
 
 #[tokio::test]
 async fn random_bytes_at_once_are_limited() {
-    let server = start(files().limit("random", "64KiB")).await;
+    let server = start(files().limit("random-bytes", "64KiB")).await;
     assert_eq!(does(server.client(), "random size=65536").await, "65536");
     let refusal = server.client().refusal(&uri("random size=65537")).await;
     assert!(refusal.message.contains("too many random bytes"), "{}", refusal.message);
     assert_eq!(does(server.client(), "random size=1").await, "1");
-    server.log_line("`limits.random` (64.0 KiB)").await;
+    server.log_line("`limits.random-bytes` (64.0 KiB)").await;
     server.end().await;
 }

@@ -95,7 +95,7 @@ async fn a_head_of_too_many_fields_is_refused() {
 
 #[tokio::test]
 async fn a_request_that_does_not_come_is_not_waited_for() {
-    let config = config().http_limit("receive", "1s").write();
+    let config = config().http_limit("read-timeout", "1s").write();
     let server = Http::start(&config).await;
     // Nothing, the beginning of HTTP/2, the beginning of a request.
     for begun in ["", "PRI * HTTP/2.0\r\n", "POST /mcp HTTP/1.1\r\nHost: localhost\r\n"] {
@@ -113,7 +113,7 @@ async fn a_request_that_does_not_come_is_not_waited_for() {
 
 #[tokio::test]
 async fn a_connection_on_which_nothing_is_asked_any_more_is_closed() {
-    let config = config().http_limit("idle", "100ms").write();
+    let config = config().http_limit("idle-timeout", "100ms").write();
     let server = Http::start(&config).await;
     for version in VERSIONS {
         let mut connection = Connection::plain(server.address(), version).await;

@@ -52,13 +52,13 @@ async fn a_session_that_was_never_opened_is_not_found() {
 
 #[tokio::test]
 async fn a_session_that_is_idle_ends_and_one_that_listens_is_never_idle() {
-    let config = || config().http_limit("idle", "100ms").http("keep-alive", "100ms");
+    let config = || config().http_limit("idle-timeout", "100ms").http("keep-alive", "100ms");
     let written = config().write();
     let server = Http::start(&written).await;
     let mut listener = server.wire(REVISION).await;
     let mut events = listener.events().await;
     let mut silent = server.wire(REVISION).await;
-    written.replace(config().http_limit("session-idle", "100ms"));
+    written.replace(config().http_limit("session-idle-timeout", "100ms"));
     server.log_line("session ended: it was idle").await;
     assert_eq!(ping(&mut silent).await, StatusCode::NOT_FOUND);
     // Comments only: nothing has been said on that stream, which has been open for longer.
@@ -74,7 +74,7 @@ async fn a_quiet_subscriber_is_told_what_changes_after_longer_than_sessions_and_
     let folder = Folder::with_files([("f", "text")]);
     let config = || {
         let config = ConfigFile::new().plugin(Plugin::moody("m", folder.path())).open();
-        config.http_limit("idle", "100ms").http("keep-alive", "100ms")
+        config.http_limit("idle-timeout", "100ms").http("keep-alive", "100ms")
     };
     let written = config().write();
     let server = Http::start(&written).await;
@@ -82,7 +82,7 @@ async fn a_quiet_subscriber_is_told_what_changes_after_longer_than_sessions_and_
     let mut events = wire.events().await;
     wire.request("resources/subscribe", json!({ "uri": "moody://m/f" })).await.result();
     let idle = server.wire(REVISION).await;
-    written.replace(config().http_limit("session-idle", "100ms"));
+    written.replace(config().http_limit("session-idle-timeout", "100ms"));
     server.log_line("session ended: it was idle").await;
     drop(idle);
     folder.write("f", "changed");

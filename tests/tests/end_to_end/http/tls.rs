@@ -119,7 +119,7 @@ async fn a_server_with_tls_never_goes_over_to_plain_http() {
 #[tokio::test]
 async fn a_handshake_that_is_never_finished_is_given_up() {
     let authority = Authority::new();
-    let config = config().http_limit("receive", "100ms").write();
+    let config = config().http_limit("read-timeout", "100ms").write();
     config.certify(&authority.certify("localhost"));
     let server = Http::start(&config).await;
     let mut silent = TcpStream::connect(server.address()).await.unwrap();

@@ -6,12 +6,12 @@ use std::str::FromStr;
 
 use hyper::header::{self, HeaderName, HeaderValue};
 
-use crate::config::error::{Advice, Problem, quote};
+use crate::config::error::{Suggest, Diagnostic, quote};
 use crate::config::reader::{FromNode, Node};
-use crate::config::secret::{Elsewhere, Secret};
+use crate::config::secret::{SecretSource, Secret};
 
 /// Headers that say how a message is cut and where it goes. They are the host's own.
-const RESERVED: [HeaderName; 12] = [
+const RESERVED_HEADERS: [HeaderName; 12] = [
     header::CONNECTION,
     header::CONTENT_LENGTH,
     header::EXPECT,
@@ -48,8 +48,8 @@ pub enum CredentialError {
     Value,
 }
 
-impl Advice for CredentialError {
-    fn advice(&self, _: &str) -> String {
+impl Suggest for CredentialError {
+    fn suggestion(&self, _: &str) -> String {
         match self {
             Self::Name(_) => "write a name such as `Authorization`".into(),
             Self::Reserved(_) => "write a header that says who asks, such as `Authorization` or `X-Api-Key`".into(),
@@ -86,7 +86,7 @@ impl FromStr for CredentialName {
 
     fn from_str(text: &str) -> Result<Self, CredentialError> {
         let name = HeaderName::try_from(text).map_err(|_| CredentialError::Name(text.to_owned()))?;
-        if RESERVED.contains(&name) { Err(CredentialError::Reserved(text.to_owned())) } else { Ok(Self(name)) }
+        if RESERVED_HEADERS.contains(&name) { Err(CredentialError::Reserved(text.to_owned())) } else { Ok(Self(name)) }
     }
 }
 
@@ -126,7 +126,7 @@ impl fmt::Debug for CredentialValue {
 pub(super) struct Credentials(pub(super) BTreeMap<CredentialName, Secret<CredentialValue>>);
 
 impl FromNode for Credentials {
-    const WHAT: &'static str = "a table of headers";
+    const TYPE_NAME: &'static str = "a table of headers";
 
     fn example() -> String {
         "{ Authorization = { env = \"API_AUTH\" } }".into()
@@ -136,17 +136,17 @@ impl FromNode for Credentials {
         let (mut credentials, mut names) = (BTreeMap::new(), BTreeSet::new());
         for entry in node.entries::<Self>()? {
             let name = entry.key.parse::<CredentialName>().map_err(|error| {
-                let problem = Problem::new(error.to_string(), error.advice(entry.key));
-                node.scope.report(problem.at(entry.key_span.clone()));
+                let problem = Diagnostic::new(error.to_string(), error.suggestion(entry.key));
+                node.context.report(problem.at(entry.key_span.clone()));
             });
-            let value = Value::from_node(&entry);
+            let value = CredentialSource::from_node(&entry);
             let Ok(name) = name else { continue };
-            let is_twice = !names.insert(name.clone());
-            credentials.extend(value.map(|Value(value)| (name, value)));
-            if is_twice {
+            let is_duplicate = !names.insert(name.clone());
+            credentials.extend(value.map(|CredentialSource(value)| (name, value)));
+            if is_duplicate {
                 let message = format!("the header {} is there twice", quote(entry.key));
-                let problem = Problem::new(message, "write it once; upper and lower case are the same in a header");
-                node.scope.report(problem.at(entry.key_span.clone()));
+                let problem = Diagnostic::new(message, "write it once; upper and lower case are the same in a header");
+                node.context.report(problem.at(entry.key_span.clone()));
             }
         }
         Some(Self(credentials))
@@ -154,10 +154,10 @@ impl FromNode for Credentials {
 }
 
 /// The value of a credential, which stands elsewhere.
-struct Value(Secret<CredentialValue>);
+struct CredentialSource(Secret<CredentialValue>);
 
-impl FromNode for Value {
-    const WHAT: &'static str = Elsewhere::WHAT;
+impl FromNode for CredentialSource {
+    const TYPE_NAME: &'static str = SecretSource::TYPE_NAME;
 
     fn example() -> String {
         "{ env = \"API_AUTH\" }".into()
@@ -166,15 +166,15 @@ impl FromNode for Value {
     fn from_node(node: &Node<'_>) -> Option<Self> {
         if node.value.is_str() {
             let message = format!("{} must not stand in the config, where others may read it", quote(node.key));
-            let help = format!("put it elsewhere and write where it is: {}", node.assign(&Self::example()));
-            node.scope.report(Problem::new(message, help).at(node.span.clone()).unseen());
+            let help = format!("put it elsewhere and write where it is: {}", node.assignment_hint(&Self::example()));
+            node.context.report(Diagnostic::new(message, help).at(node.span.clone()).redacted());
             return None;
         }
-        let text = Elsewhere::from_node(node)?.0;
+        let text = SecretSource::from_node(node)?.0;
         match text.parse() {
             Ok(value) => Some(Self(Secret::new(value))),
             Err(error) => {
-                node.refuse(&error);
+                node.reject(&error);
                 None
             }
         }

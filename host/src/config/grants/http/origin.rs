@@ -50,14 +50,14 @@ impl HostName {
     }
 
     /// Whether it is a name below that one: with at least one more label in front.
-    fn is_below(&self, domain: &Self) -> bool {
+    fn is_subdomain_of(&self, domain: &Self) -> bool {
         self.0.strip_suffix(domain.as_str()).is_some_and(|front| front.len() > 1 && front.ends_with('.'))
     }
 }
 
 /// A host: by its name, or by its address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Host {
+pub enum UrlHost {
     /// By its name.
     Name(HostName),
     /// By its address. A v4 address that is written as v6 (`::ffff:127.0.0.1`) is the v4 address.
@@ -68,7 +68,7 @@ pub enum Host {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin {
     scheme: Scheme,
-    host: Host,
+    host: UrlHost,
     port: u16,
 }
 
@@ -79,7 +79,7 @@ impl Origin {
     }
 
     /// Its host.
-    pub fn host(&self) -> &Host {
+    pub fn host(&self) -> &UrlHost {
         &self.host
     }
 
@@ -105,36 +105,36 @@ pub struct OriginPattern(Pattern);
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Pattern {
     /// That origin.
-    One(Origin),
+    Exact(Origin),
     /// All hosts below a domain.
-    Below { scheme: Scheme, domain: HostName, port: u16 },
+    Subdomains { scheme: Scheme, domain: HostName, port: u16 },
 }
 
 impl OriginPattern {
     /// How the origins are spoken to.
     pub fn scheme(&self) -> Scheme {
         match &self.0 {
-            Pattern::One(origin) => origin.scheme,
-            Pattern::Below { scheme, .. } => *scheme,
+            Pattern::Exact(origin) => origin.scheme,
+            Pattern::Subdomains { scheme, .. } => *scheme,
         }
     }
 
     /// Whether that origin is one of them.
     pub fn matches(&self, origin: &Origin) -> bool {
         match (&self.0, &origin.host) {
-            (Pattern::One(one), _) => one == origin,
-            (Pattern::Below { scheme, domain, port }, Host::Name(name)) => {
-                *scheme == origin.scheme && *port == origin.port && name.is_below(domain)
+            (Pattern::Exact(one), _) => one == origin,
+            (Pattern::Subdomains { scheme, domain, port }, UrlHost::Name(name)) => {
+                *scheme == origin.scheme && *port == origin.port && name.is_subdomain_of(domain)
             }
-            (Pattern::Below { .. }, Host::Address(_)) => false,
+            (Pattern::Subdomains { .. }, UrlHost::Address(_)) => false,
         }
     }
 
     /// Of two patterns that match one origin, the one with more of it counts.
     pub(super) fn specificity(&self) -> usize {
         match &self.0 {
-            Pattern::One(_) => usize::MAX,
-            Pattern::Below { domain, .. } => domain.0.len(),
+            Pattern::Exact(_) => usize::MAX,
+            Pattern::Subdomains { domain, .. } => domain.0.len(),
         }
     }
 }
@@ -153,7 +153,7 @@ pub enum OriginError {
     UserInfo,
     /// It goes on behind the port.
     #[error("an origin ends with its host or port, and this one goes on: {}", quote(.rest))]
-    TooMuch {
+    UnexpectedPart {
         /// What is too much.
         rest: String,
         /// What is before it.
@@ -178,7 +178,7 @@ pub enum OriginError {
 
 impl OriginError {
     /// What to write instead.
-    pub(super) fn instead(&self) -> String {
+    pub(super) fn suggestion(&self) -> String {
         match self {
             Self::NoScheme(text) => {
                 let guess = format!("https://{text}");
@@ -189,7 +189,7 @@ impl OriginError {
             Self::UserInfo => "take it out, and have the host send a header: `{ origin = \"https://docs.rs\", \
                                headers-from = { Authorization = { env = \"DOCS_AUTH\" } } }`"
                 .into(),
-            Self::TooMuch { origin, .. } => format!("an origin is granted whole: write `\"{origin}\"`"),
+            Self::UnexpectedPart { origin, .. } => format!("an origin is granted whole: write `\"{origin}\"`"),
             Self::Port(_) => "write a number from 1 to 65535 behind the colon, or neither".into(),
             Self::NoHost => "write a host behind the `//`: `\"https://docs.rs\"`".into(),
             Self::Wildcard(_) => "write `*.` once, at the beginning, and a domain of at least two names behind it: \
@@ -211,13 +211,13 @@ impl FromStr for OriginPattern {
     type Err = OriginError;
 
     fn from_str(text: &str) -> Result<Self, OriginError> {
-        let (scheme, host, port) = split(text)?;
+        let (scheme, host, port) = split_origin(text)?;
         let Some(domain) = host.strip_prefix("*.") else {
-            return Ok(Self(Pattern::One(Origin { scheme, host: host.parse()?, port })));
+            return Ok(Self(Pattern::Exact(Origin { scheme, host: host.parse()?, port })));
         };
         let wildcard = || OriginError::Wildcard(host.to_owned());
         match domain.parse()? {
-            Host::Name(domain) if domain.0.contains('.') => Ok(Self(Pattern::Below { scheme, domain, port })),
+            UrlHost::Name(domain) if domain.0.contains('.') => Ok(Self(Pattern::Subdomains { scheme, domain, port })),
             _ => Err(wildcard()),
         }
     }
@@ -227,12 +227,12 @@ impl FromStr for Origin {
     type Err = OriginError;
 
     fn from_str(text: &str) -> Result<Self, OriginError> {
-        let (scheme, host, port) = split(text)?;
+        let (scheme, host, port) = split_origin(text)?;
         Ok(Self { scheme, host: host.parse()?, port })
     }
 }
 
-impl FromStr for Host {
+impl FromStr for UrlHost {
     type Err = OriginError;
 
     fn from_str(text: &str) -> Result<Self, OriginError> {
@@ -247,7 +247,7 @@ impl FromStr for Host {
         }
         let name: HostName = text.parse()?;
         // Resolvers take `2130706433`, `127.1` and `0x7f.1` for addresses.
-        if name.0.rsplit('.').next().is_some_and(is_a_number) { Err(not_an_address()) } else { Ok(Self::Name(name)) }
+        if name.0.rsplit('.').next().is_some_and(is_numeric_label) { Err(not_an_address()) } else { Ok(Self::Name(name)) }
     }
 }
 
@@ -266,12 +266,12 @@ impl FromStr for HostName {
             .to_ascii(text.as_bytes(), AsciiDenyList::URL, Hyphens::Allow, DnsLength::VerifyAllowRootDot)
             .map_err(|_| no_name())?;
         let name = ascii.strip_suffix('.').unwrap_or(&ascii);
-        if name.split('.').all(is_a_label) { Ok(Self(name.to_owned())) } else { Err(no_name()) }
+        if name.split('.').all(is_dns_label) { Ok(Self(name.to_owned())) } else { Err(no_name()) }
     }
 }
 
 /// Scheme, host as it is written, and port.
-fn split(text: &str) -> Result<(Scheme, &str, u16), OriginError> {
+fn split_origin(text: &str) -> Result<(Scheme, &str, u16), OriginError> {
     // Before anything that would repeat it: a password stands there as often as not.
     if text.contains('@') {
         return Err(OriginError::UserInfo);
@@ -286,7 +286,7 @@ fn split(text: &str) -> Result<(Scheme, &str, u16), OriginError> {
         rest.split_at_checked(rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len())).unwrap_or((rest, ""));
     if !rest.is_empty() {
         let origin = format!("{}://{authority}", scheme.as_str());
-        return Err(OriginError::TooMuch { rest: rest.to_owned(), origin });
+        return Err(OriginError::UnexpectedPart { rest: rest.to_owned(), origin });
     }
     // The colons of a v6 address stand in its brackets.
     let behind = authority.rfind(']').map_or(0, |bracket| bracket.saturating_add(1));
@@ -310,12 +310,12 @@ fn parse_port(text: &str) -> Result<u16, OriginError> {
 }
 
 /// Letters, digits, hyphens within, and the underscores that some names have.
-fn is_a_label(label: &str) -> bool {
+fn is_dns_label(label: &str) -> bool {
     let plain = label.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_'));
     plain && (1..=63).contains(&label.len()) && !label.starts_with('-') && !label.ends_with('-')
 }
 
-fn is_a_number(label: &str) -> bool {
+fn is_numeric_label(label: &str) -> bool {
     let hexadecimal =
         label.strip_prefix("0x").is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
     hexadecimal || label.bytes().all(|byte| byte.is_ascii_digit())
@@ -327,7 +327,7 @@ impl fmt::Display for HostName {
     }
 }
 
-impl fmt::Display for Host {
+impl fmt::Display for UrlHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Name(name) => name.fmt(f),
@@ -346,8 +346,8 @@ impl fmt::Display for Origin {
 impl fmt::Display for OriginPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Pattern::One(origin) => origin.fmt(f),
-            Pattern::Below { scheme, domain, port } => {
+            Pattern::Exact(origin) => origin.fmt(f),
+            Pattern::Subdomains { scheme, domain, port } => {
                 write!(f, "{}://*.{domain}", scheme.as_str())?;
                 if *port == scheme.default_port() { Ok(()) } else { write!(f, ":{port}") }
             }

@@ -86,7 +86,7 @@ impl Open {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Failure>>> {
         let limits = &self.bounds.http.limits;
         if self.end.as_mut().poll(context).is_ready() {
-            return Poll::Ready(Some(Err(Failure::Time(limits.time.duration()))));
+            return Poll::Ready(Some(Err(Failure::Time(limits.timeout.duration()))));
         }
         let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(context) else {
             return self.poll_pause(context).map(|()| Some(Err(Failure::Pause)));
@@ -102,7 +102,7 @@ impl Open {
                 }
             }
             // The connection is closed at the end of the time, which may be seen before the end of the time is.
-            Err(_) if Instant::now() >= self.bounds.until => Err(Failure::Time(limits.time.duration())),
+            Err(_) if Instant::now() >= self.bounds.until => Err(Failure::Time(limits.timeout.duration())),
             Err(error) => Err(Failure::of(error)),
         }))
     }

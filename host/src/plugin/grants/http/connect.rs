@@ -16,7 +16,7 @@ use super::Place;
 use super::address::is_public;
 use super::failure::Failure;
 use super::trust::Tls;
-use crate::config::{Host, HostName, Origin};
+use crate::config::{UrlHost, HostName, Origin};
 
 /// How many addresses of a name are tried.
 pub(super) const MOST_ADDRESSES: usize = 8;
@@ -58,8 +58,8 @@ pub(super) async fn connect(
     until: Instant,
 ) -> Result<Box<dyn Stream>, Failure> {
     let addresses = match origin.host() {
-        Host::Address(address) => vec![*address],
-        Host::Name(name) => {
+        UrlHost::Address(address) => vec![*address],
+        UrlHost::Name(name) => {
             let answer = resolve(network, name, place);
             checked(timeout_at(until, answer).await.map_err(|_| Failure::ResolveTime)??)?
         }

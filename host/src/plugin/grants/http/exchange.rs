@@ -51,10 +51,10 @@ impl Http {
         request: Request<WasiBody>,
         options: RequestOptions,
     ) -> Result<(Response<WasiBody>, Driver), Failure> {
-        let grant = self.grants.of(origin).ok_or(Failure::NotGranted)?;
+        let grant = self.grants.grant_for(origin).ok_or(Failure::NotGranted)?;
         let request = self.prepare(origin, grant, request)?;
         let place = self.place()?;
-        let time = self.limits.time.duration();
+        let time = self.limits.timeout.duration();
         let began = Instant::now();
         let until = began.checked_add(time).unwrap_or(began);
         let answer = async {

@@ -60,7 +60,7 @@ pub(super) enum Failure {
     ResponseHeaders,
     #[error("the body of the answer is larger than `limits.http.body` ({})", ByteSize(*.0))]
     ResponseBody(u64),
-    #[error("the exchange took longer than `limits.http.time` ({})", format_duration(*.0))]
+    #[error("the exchange took longer than `limits.http.timeout` ({})", format_duration(*.0))]
     Time(Duration),
     #[error("the server wants to speak something else than HTTP")]
     Upgrade,

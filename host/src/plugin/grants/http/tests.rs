@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
 
 use super::*;
-use crate::config::{HostName, HttpGrant, Roots};
+use crate::config::{HostName, HttpGrant, CaBundle};
 
 const PUBLIC: &str = "93.184.215.14";
 
@@ -209,11 +209,11 @@ async fn a_name_without_addresses_is_unknown() {
 }
 
 /// An authority, and what a server with its certificate for that name speaks TLS with.
-fn certified(name: &str) -> (Roots, TlsAcceptor) {
+fn certified(name: &str) -> (CaBundle, TlsAcceptor) {
     let authority_key = KeyPair::generate().unwrap();
     let mut authority = CertificateParams::new(Vec::new()).unwrap();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let roots = Roots::from_pem(authority.self_signed(&authority_key).unwrap().pem().as_bytes()).unwrap();
+    let roots = CaBundle::from_pem(authority.self_signed(&authority_key).unwrap().pem().as_bytes()).unwrap();
     let key = KeyPair::generate().unwrap();
     let certificate = CertificateParams::new(vec![name.to_owned()]).unwrap();
     let certificate = certificate.signed_by(&key, &Issuer::new(authority, authority_key)).unwrap();

@@ -15,7 +15,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::failure::Failure;
-use crate::config::{Host, Roots};
+use crate::config::{UrlHost, CaBundle};
 
 /// The certificates that this machine trusts, and a client that does.
 #[derive(Default)]
@@ -31,7 +31,7 @@ impl Trust {
     }
 
     /// A client that trusts these authorities as well.
-    pub(super) async fn with(&self, roots: &Roots) -> Result<Tls, Failure> {
+    pub(super) async fn with(&self, roots: &CaBundle) -> Result<Tls, Failure> {
         self.client_with(roots.certificates()).await
     }
 
@@ -72,10 +72,10 @@ impl Tls {
     }
 
     /// Encrypts a connection, if the server is that host.
-    pub(super) async fn handshake(&self, host: &Host, stream: TcpStream) -> Result<TlsStream<TcpStream>, Failure> {
+    pub(super) async fn handshake(&self, host: &UrlHost, stream: TcpStream) -> Result<TlsStream<TcpStream>, Failure> {
         let name = match host {
-            Host::Address(address) => ServerName::from(*address),
-            Host::Name(name) => {
+            UrlHost::Address(address) => ServerName::from(*address),
+            UrlHost::Name(name) => {
                 ServerName::try_from(name.as_str().to_owned()).map_err(|error| Failure::Resolve(error.to_string()))?
             }
         };

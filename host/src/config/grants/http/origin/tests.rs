@@ -84,7 +84,7 @@ fn everything_else_is_refused() {
         (&["https://me:secret@docs.rs", "https://docs.rs@evil.org/"], |error| matches!(error, OriginError::UserInfo)),
         (
             &["https://docs.rs/", "https://docs.rs/a", "https://docs.rs?a", "https://docs.rs#a", "https://docs.rs\\a"],
-            |error| matches!(error, OriginError::TooMuch { .. }),
+            |error| matches!(error, OriginError::UnexpectedPart { .. }),
         ),
         (
             &[

@@ -1,17 +1,17 @@
 //! Whom the checks of `Host` and `Origin` let in beside this machine: `hosts` and `cors` of `[http]`.
 
-use crate::config::error::{Problem, quote};
-use crate::config::grants::{Host, OriginError, OriginPattern};
+use crate::config::error::{Diagnostic, quote};
+use crate::config::grants::{UrlHost, OriginError, OriginPattern};
 use crate::config::reader::{FromNode, Node};
 
 /// The web pages that may ask, by their origins.
-pub(super) struct Pages(pub(super) Vec<OriginPattern>);
+pub(super) struct CorsOrigins(pub(super) Vec<OriginPattern>);
 
 /// One of them.
-struct Page(OriginPattern);
+struct CorsOrigin(OriginPattern);
 
-impl FromNode for Host {
-    const WHAT: &'static str = "the name of a host";
+impl FromNode for UrlHost {
+    const TYPE_NAME: &'static str = "the name of a host";
 
     fn example() -> String {
         "\"mcp.example.com\"".into()
@@ -24,28 +24,28 @@ impl FromNode for Host {
         }
         let help = format!(
             "write what stands between `//` and the port in the URL that clients are given: {}",
-            node.assign(&Self::example())
+            node.assignment_hint(&Self::example())
         );
-        node.problem(format!("{} is neither the name nor the address of a host", quote(written)), help);
+        node.report_error(format!("{} is neither the name nor the address of a host", quote(written)), help);
         None
     }
 }
 
-impl FromNode for Pages {
-    const WHAT: &'static str = "a list of origins";
+impl FromNode for CorsOrigins {
+    const TYPE_NAME: &'static str = "a list of origins";
 
     fn example() -> String {
-        format!("[{}]", Page::example())
+        format!("[{}]", CorsOrigin::example())
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
-        let pages: Vec<Page> = Vec::from_node(node)?;
-        Some(Self(pages.into_iter().map(|Page(page)| page).collect()))
+        let pages: Vec<CorsOrigin> = Vec::from_node(node)?;
+        Some(Self(pages.into_iter().map(|CorsOrigin(page)| page).collect()))
     }
 }
 
-impl FromNode for Page {
-    const WHAT: &'static str = "an origin";
+impl FromNode for CorsOrigin {
+    const TYPE_NAME: &'static str = "an origin";
 
     fn example() -> String {
         "\"https://app.example.com\"".into()
@@ -53,8 +53,8 @@ impl FromNode for Page {
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
         if node.value.as_str() == Some("*") {
-            let help = format!("name the origins of the pages: {}", node.assign(&Self::example()));
-            node.problem("`*` would let every page that somebody opens here read everything", help);
+            let help = format!("name the origins of the pages: {}", node.assignment_hint(&Self::example()));
+            node.report_error("`*` would let every page that somebody opens here read everything", help);
             return None;
         }
         let error = match node.string::<Self>()?.parse() {
@@ -63,11 +63,11 @@ impl FromNode for Page {
         };
         let help = format!(
             "write scheme and host as browsers send them in `Origin`, and the port if it is not the usual one: {}",
-            node.assign(&Self::example())
+            node.assignment_hint(&Self::example())
         );
-        let problem = Problem::new(OriginError::to_string(&error), help).at(node.span.clone());
+        let problem = Diagnostic::new(OriginError::to_string(&error), help).at(node.span.clone());
         // What stands in front of an `@` is a password as often as not.
-        node.scope.report(if matches!(error, OriginError::UserInfo) { problem.unseen() } else { problem });
+        node.context.report(if matches!(error, OriginError::UserInfo) { problem.redacted() } else { problem });
         None
     }
 }

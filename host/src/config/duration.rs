@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use toml::de::DeValue;
 
-use super::error::{Advice, quote};
+use super::error::{Suggest, quote};
 use super::range::OutOfRange;
 use super::reader::{FromNode, Node};
 
-/// A second, in the unit of the bounds of [`Time`].
+/// A second, in the unit of the bounds of [`BoundedDuration`].
 pub(super) const SECOND: u64 = 1000;
 /// 60 seconds.
 pub(super) const MINUTE: u64 = 60 * SECOND;
@@ -22,16 +22,16 @@ pub(super) const HOUR: u64 = 60 * MINUTE;
 /// Written as a number, with a decimal point if need be, and a unit: `ms`, `s`, `m`, `h`. Several may follow each other:
 /// `1m 30s`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Time<const MIN: u64, const DEFAULT: u64, const MAX: u64>(Duration);
+pub struct BoundedDuration<const MIN: u64, const DEFAULT: u64, const MAX: u64>(Duration);
 
-impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> Time<MIN, DEFAULT, MAX> {
+impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> BoundedDuration<MIN, DEFAULT, MAX> {
     /// How long that is.
     pub fn duration(self) -> Duration {
         self.0
     }
 }
 
-impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> Default for Time<MIN, DEFAULT, MAX> {
+impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> Default for BoundedDuration<MIN, DEFAULT, MAX> {
     fn default() -> Self {
         const { assert!(MIN <= DEFAULT && DEFAULT <= MAX, "the default lies within the range") };
         Self(Duration::from_millis(DEFAULT))
@@ -40,7 +40,7 @@ impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> Default for Time<MIN, D
 
 /// Why a text is no time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TimeError {
+pub enum BoundedDurationError {
     /// It is not made of numbers and units.
     #[error("{} is not a time", quote(.0))]
     NotATime(String),
@@ -55,85 +55,85 @@ pub enum TimeError {
     OutOfRange(#[from] OutOfRange),
 }
 
-impl Advice for TimeError {
-    fn advice(&self, key: &str) -> String {
+impl Suggest for BoundedDurationError {
+    fn suggestion(&self, key: &str) -> String {
         match self {
             Self::NotATime(_) => format!("write a number and a unit, such as `{key} = \"2s\"`"),
             Self::NoUnit(number) => {
                 format!("add a unit (ms, s, m, h) and put it in quotes: `{key} = \"{number}s\"`")
             }
             Self::UnknownUnit(_) => format!("the units are ms, s, m, h: `{key} = \"2s\"`"),
-            Self::OutOfRange(error) => error.advice(key),
+            Self::OutOfRange(error) => error.suggestion(key),
         }
     }
 }
 
-impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> TryFrom<Duration> for Time<MIN, DEFAULT, MAX> {
+impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> TryFrom<Duration> for BoundedDuration<MIN, DEFAULT, MAX> {
     type Error = OutOfRange;
 
     fn try_from(time: Duration) -> Result<Self, OutOfRange> {
         if (Duration::from_millis(MIN)..=Duration::from_millis(MAX)).contains(&time) {
             Ok(Self(time))
         } else {
-            Err(Self::out_of_range(show(time)))
+            Err(Self::out_of_range(format_duration(time)))
         }
     }
 }
 
-impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> Time<MIN, DEFAULT, MAX> {
+impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> BoundedDuration<MIN, DEFAULT, MAX> {
     fn out_of_range(found: String) -> OutOfRange {
-        let milliseconds = |bound| show(Duration::from_millis(bound));
-        OutOfRange { found, least: milliseconds(MIN), most: milliseconds(MAX) }
+        let milliseconds = |bound| format_duration(Duration::from_millis(bound));
+        OutOfRange { found, min: milliseconds(MIN), max: milliseconds(MAX) }
     }
 }
 
-impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> FromStr for Time<MIN, DEFAULT, MAX> {
-    type Err = TimeError;
+impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> FromStr for BoundedDuration<MIN, DEFAULT, MAX> {
+    type Err = BoundedDurationError;
 
-    fn from_str(text: &str) -> Result<Self, TimeError> {
+    fn from_str(text: &str) -> Result<Self, BoundedDurationError> {
         use humantime::DurationError;
 
         let trimmed = text.trim();
         if !trimmed.is_empty() && trimmed.chars().all(|c| c.is_ascii_digit() || c == '.') {
-            return Err(TimeError::NoUnit(trimmed.to_owned()));
+            return Err(BoundedDurationError::NoUnit(trimmed.to_owned()));
         }
         if !is_summable(trimmed) {
             return Err(Self::out_of_range(text.to_owned()).into());
         }
         match humantime::parse_duration(trimmed) {
             Ok(time) => Self::try_from(time).map_err(|_| Self::out_of_range(trimmed.to_owned()).into()),
-            Err(DurationError::UnknownUnit { .. }) => Err(TimeError::UnknownUnit(text.to_owned())),
+            Err(DurationError::UnknownUnit { .. }) => Err(BoundedDurationError::UnknownUnit(text.to_owned())),
             Err(DurationError::NumberOverflow) => Err(Self::out_of_range(trimmed.to_owned()).into()),
-            Err(_) => Err(TimeError::NotATime(text.to_owned())),
+            Err(_) => Err(BoundedDurationError::NotATime(text.to_owned())),
         }
     }
 }
 
 /// Whether its parts are so small and so few that their sum is a `Duration`. `humantime` panics on some sums that are not.
 fn is_summable(text: &str) -> bool {
-    const LONGEST: usize = 64;
-    const MOST_DIGITS: usize = 9;
-    text.len() <= LONGEST && text.split(|c: char| !c.is_ascii_digit()).all(|digits| digits.len() <= MOST_DIGITS)
+    const MAX_LEN: usize = 64;
+    const MAX_DIGITS: usize = 9;
+    text.len() <= MAX_LEN && text.split(|c: char| !c.is_ascii_digit()).all(|digits| digits.len() <= MAX_DIGITS)
 }
 
-fn show(time: Duration) -> String {
+fn format_duration(time: Duration) -> String {
     humantime::format_duration(time).to_string()
 }
 
-impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> fmt::Display for Time<MIN, DEFAULT, MAX> {
+impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> fmt::Display for BoundedDuration<MIN, DEFAULT, MAX> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&show(self.0))
+        f.write_str(&format_duration(self.0))
     }
 }
 
-impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> fmt::Debug for Time<MIN, DEFAULT, MAX> {
+impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> fmt::Debug for BoundedDuration<MIN, DEFAULT, MAX> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> FromNode for Time<MIN, DEFAULT, MAX> {
-    const WHAT: &'static str = "a time";
+impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> FromNode for BoundedDuration<MIN, DEFAULT, MAX> {
+    const TYPE_NAME: &'static str = "a time";
 
     fn example() -> String {
         format!("\"{}\"", Self::default())
@@ -141,7 +141,7 @@ impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> FromNode for Time<MIN, 
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
         if let DeValue::Integer(number) = node.value {
-            node.refuse(&TimeError::NoUnit(number.to_string()));
+            node.reject(&BoundedDurationError::NoUnit(number.to_string()));
             return None;
         }
         node.parse()
@@ -152,7 +152,7 @@ impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> FromNode for Time<MIN, 
 mod tests {
     use super::*;
 
-    type Deadline = Time<10, { 5 * SECOND }, { 10 * MINUTE }>;
+    type Deadline = BoundedDuration<10, { 5 * SECOND }, { 10 * MINUTE }>;
 
     fn error(text: &str) -> String {
         text.parse::<Deadline>().unwrap_err().to_string()

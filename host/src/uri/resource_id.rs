@@ -1,6 +1,6 @@
-//! [`Uri`] and [`Path`], the two names of a resource, and [`Located`], both together.
+//! [`Uri`] and [`Path`], the two names of a resource, and [`ResourceId`], both together.
 
-use super::text::is_text;
+use super::text::str_newtype;
 
 /// The URI of a resource: absolute, in normal form, below a mount, without a fragment.
 ///
@@ -10,7 +10,7 @@ pub struct Uri {
     text: String,
 }
 
-is_text!(Uri);
+str_newtype!(Uri);
 
 /// What a provider calls one of its resources: the part of the [`Uri`] behind the mount, in normal form.
 ///
@@ -21,18 +21,18 @@ pub struct Path {
     text: String,
 }
 
-is_text!(Path);
+str_newtype!(Path);
 
 /// A resource by both its names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Located {
+pub struct ResourceId {
     /// What clients call it: the mount and the path.
     pub uri: Uri,
     /// What its provider calls it.
     pub path: Path,
 }
 
-impl Located {
+impl ResourceId {
     /// Takes over a mount and a path behind it that were checked and are in normal form.
     pub(super) fn from_checked(mount: &str, path: String) -> Self {
         let uri = Uri { text: [mount, &path].concat() };

@@ -9,14 +9,14 @@ use super::reader::{FromNode, Node};
 ///
 /// That is for clients that ask for it whatever a server announces, and give up when it is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Announced {
+pub enum AdvertisedCapability {
     /// Prompts: `prompts/list` is empty, and completing an argument of one finds nothing.
     Prompts,
     /// Tools: `tools/list` is empty.
     Tools,
 }
 
-impl Announced {
+impl AdvertisedCapability {
     /// All of them.
     pub const ALL: [Self; 2] = [Self::Prompts, Self::Tools];
 
@@ -29,14 +29,14 @@ impl Announced {
     }
 }
 
-impl fmt::Display for Announced {
+impl fmt::Display for AdvertisedCapability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl FromNode for Announced {
-    const WHAT: &'static str = "something that can be announced";
+impl FromNode for AdvertisedCapability {
+    const TYPE_NAME: &'static str = "a capability that can be advertised";
 
     fn example() -> String {
         "\"tools\"".into()

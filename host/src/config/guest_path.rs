@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::error::{Advice, quote};
+use super::error::{Suggest, quote};
 use super::reader::{FromNode, Node};
 
 /// The path at which a provider sees a granted directory: `/repo`.
@@ -34,8 +34,8 @@ pub enum GuestPathError {
     Character(String),
 }
 
-impl Advice for GuestPathError {
-    fn advice(&self, key: &str) -> String {
+impl Suggest for GuestPathError {
+    fn suggestion(&self, key: &str) -> String {
         format!("write a path with a slash in front and plain names in it, such as `{key} = \"/repo\"`")
     }
 }
@@ -68,7 +68,7 @@ impl fmt::Display for GuestPath {
 }
 
 impl FromNode for GuestPath {
-    const WHAT: &'static str = "a guest path";
+    const TYPE_NAME: &'static str = "a guest path";
 
     fn example() -> String {
         "\"/repo\"".into()
@@ -95,8 +95,8 @@ impl EnvName {
 #[error("{} is no name of a variable", quote(.0))]
 pub struct EnvNameError(String);
 
-impl Advice for EnvNameError {
-    fn advice(&self, _: &str) -> String {
+impl Suggest for EnvNameError {
+    fn suggestion(&self, _: &str) -> String {
         "write a name without `=` and control characters, such as `LANG`".into()
     }
 }

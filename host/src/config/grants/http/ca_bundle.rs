@@ -10,20 +10,20 @@ use rustls::pki_types::pem::PemObject;
 use crate::regular_file;
 
 /// The most that a file of certificates may hold, in bytes: the whole list that machines trust is a quarter of it.
-const LARGEST_FILE: usize = 1024 * 1024;
+const MAX_FILE_SIZE: usize = 1024 * 1024;
 
 /// Certificates of authorities: at least one, and each can be used as one.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Roots(Vec<CertificateDer<'static>>);
+pub struct CaBundle(Vec<CertificateDer<'static>>);
 
 /// Why certificates cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RootsError {
+pub enum CaBundleError {
     /// The file cannot be read.
     #[error("the file cannot be read: {0}")]
     Read(String),
     /// The file is too large.
-    #[error("the file has more than {LARGEST_FILE} bytes")]
+    #[error("the file has more than {MAX_FILE_SIZE} bytes")]
     TooLarge,
     /// There is no certificate in it.
     #[error("the file holds no certificate")]
@@ -41,29 +41,29 @@ pub enum RootsError {
     },
 }
 
-impl Roots {
+impl CaBundle {
     /// The certificates in a PEM text; what else it holds is not looked at.
     ///
     /// # Errors
     ///
     /// It holds none, or one that cannot be used.
-    pub fn from_pem(pem: &[u8]) -> Result<Self, RootsError> {
+    pub fn from_pem(pem: &[u8]) -> Result<Self, CaBundleError> {
         let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-        let certificates = certificates.map_err(|_| RootsError::Pem)?;
+        let certificates = certificates.map_err(|_| CaBundleError::Pem)?;
         let mut store = RootCertStore::empty();
         for (index, certificate) in certificates.iter().enumerate() {
-            store.add(certificate.clone()).map_err(|error| RootsError::Certificate {
+            store.add(certificate.clone()).map_err(|error| CaBundleError::Certificate {
                 number: index.saturating_add(1),
                 reason: error.to_string(),
             })?;
         }
-        if certificates.is_empty() { Err(RootsError::None) } else { Ok(Self(certificates)) }
+        if certificates.is_empty() { Err(CaBundleError::None) } else { Ok(Self(certificates)) }
     }
 
     /// The certificates in a PEM file of at most 1 MiB. Fails like [`from_pem`](Self::from_pem), or if it cannot be read.
-    pub fn read(file: &Path) -> Result<Self, RootsError> {
-        let pem = regular_file::read(file, LARGEST_FILE).map_err(|error| RootsError::Read(error.to_string()))?;
-        if pem.len() > LARGEST_FILE { Err(RootsError::TooLarge) } else { Self::from_pem(&pem) }
+    pub fn read(file: &Path) -> Result<Self, CaBundleError> {
+        let pem = regular_file::read(file, MAX_FILE_SIZE).map_err(|error| CaBundleError::Read(error.to_string()))?;
+        if pem.len() > MAX_FILE_SIZE { Err(CaBundleError::TooLarge) } else { Self::from_pem(&pem) }
     }
 
     pub(crate) fn certificates(&self) -> &[CertificateDer<'static>] {
@@ -71,9 +71,9 @@ impl Roots {
     }
 }
 
-impl fmt::Debug for Roots {
+impl fmt::Debug for CaBundle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Roots({})", self.0.len())
+        write!(f, "CaBundle({})", self.0.len())
     }
 }
 
@@ -90,22 +90,22 @@ mod tests {
 
     #[test]
     fn a_file_of_certificates_holds_at_least_one() {
-        let roots = Roots::from_pem((authority() + "between\n" + &authority()).as_bytes()).unwrap();
-        assert_eq!(format!("{roots:?} {}", roots.certificates().len()), "Roots(2) 2");
-        assert_eq!(Roots::from_pem(b""), Err(RootsError::None));
+        let roots = CaBundle::from_pem((authority() + "between\n" + &authority()).as_bytes()).unwrap();
+        assert_eq!(format!("{roots:?} {}", roots.certificates().len()), "CaBundle(2) 2");
+        assert_eq!(CaBundle::from_pem(b""), Err(CaBundleError::None));
         assert_eq!(
-            Roots::from_pem(b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"),
-            Err(RootsError::None)
+            CaBundle::from_pem(b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"),
+            Err(CaBundleError::None)
         );
     }
 
     #[test]
     fn each_certificate_can_be_used() {
         let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
-        let error = Roots::from_pem((authority() + broken).as_bytes()).unwrap_err();
-        assert!(matches!(error, RootsError::Certificate { number: 2, .. }), "{error}");
+        let error = CaBundle::from_pem((authority() + broken).as_bytes()).unwrap_err();
+        assert!(matches!(error, CaBundleError::Certificate { number: 2, .. }), "{error}");
         let cut = authority().replace("-----END CERTIFICATE-----", "");
-        assert_eq!(Roots::from_pem(cut.as_bytes()), Err(RootsError::Pem));
-        assert!(matches!(Roots::read(Path::new("tests/ui/absent.pem")), Err(RootsError::Read(_))));
+        assert_eq!(CaBundle::from_pem(cut.as_bytes()), Err(CaBundleError::Pem));
+        assert!(matches!(CaBundle::read(Path::new("tests/ui/absent.pem")), Err(CaBundleError::Read(_))));
     }
 }

@@ -26,7 +26,7 @@ pub(super) struct Parts<'a> {
 
 /// A URI with an authority whose case and percent-encoding are in normal form, but whose dot segments still stand.
 #[derive(Debug)]
-pub(super) struct Normal<'a> {
+pub(super) struct Normalized<'a> {
     text: Cow<'a, str>,
     /// How many bytes `scheme://authority` has.
     root: usize,
@@ -39,7 +39,7 @@ impl<'a> Parts<'a> {
             return Err(UriError::TooLong { len: text.len() });
         }
         check_characters(text)?;
-        let uri = UriAbsoluteStr::new(text).map_err(|_| fault(text))?;
+        let uri = UriAbsoluteStr::new(text).map_err(|_| explain(text))?;
         let authority = uri.authority_str();
         if authority.is_some_and(|authority| authority.contains('@')) {
             return Err(UriError::UserInfo);
@@ -50,31 +50,31 @@ impl<'a> Parts<'a> {
     /// The URI with case and percent-encoding in normal form (RFC 3986, sections 6.2.2.1 and 6.2.2.2).
     ///
     /// None if it has no authority, as `mailto:` and `urn:` have not.
-    pub(super) fn normal(&self) -> Option<Normal<'a>> {
+    pub(super) fn normalized(&self) -> Option<Normalized<'a>> {
         let authority = self.authority?;
         let has_capital = |text: &str| text.bytes().any(|byte| byte.is_ascii_uppercase());
         let port_is_empty = authority.ends_with(':');
         if !self.text.contains('%') && !has_capital(self.scheme) && !has_capital(authority) && !port_is_empty {
             let root = [self.scheme.len(), "://".len(), authority.len()].iter().sum();
             let text = Cow::Borrowed(self.text);
-            return Some(Normal { text, root });
+            return Some(Normalized { text, root });
         }
         let mut text = String::with_capacity(self.text.len());
         text.push_str(&self.scheme.to_ascii_lowercase());
         text.push_str("://");
-        push_normal(&mut text, authority.strip_suffix(':').unwrap_or(authority), Case::Lower);
+        push_normalized(&mut text, authority.strip_suffix(':').unwrap_or(authority), Case::Lower);
         let root = text.len();
-        push_normal(&mut text, self.path, Case::Kept);
+        push_normalized(&mut text, self.path, Case::Preserve);
         if let Some(query) = self.query {
             text.push('?');
-            push_normal(&mut text, query, Case::Kept);
+            push_normalized(&mut text, query, Case::Preserve);
         }
         let text = Cow::Owned(text);
-        Some(Normal { text, root })
+        Some(Normalized { text, root })
     }
 }
 
-impl<'a> Normal<'a> {
+impl<'a> Normalized<'a> {
     /// The URI.
     pub(super) fn as_str(&self) -> &str {
         &self.text
@@ -91,10 +91,10 @@ impl<'a> Normal<'a> {
     }
 
     /// The URI without dot segments (RFC 3986, section 6.2.2.3).
-    pub(super) fn without_dots(&self) -> Result<Cow<'_, str>, UriError> {
+    pub(super) fn without_dot_segments(&self) -> Result<Cow<'_, str>, UriError> {
         let (root, below) = self.parts();
         let (path, query) = split_query(below);
-        match path.strip_prefix('/').map(without_dots) {
+        match path.strip_prefix('/').map(remove_dot_segments) {
             None | Some(Some(Cow::Borrowed(_))) => Ok(Cow::Borrowed(&self.text)),
             Some(Some(Cow::Owned(path))) => Ok(Cow::Owned([root, "/", &path, query].concat())),
             Some(None) => Err(UriError::AboveRoot),
@@ -121,40 +121,40 @@ pub(super) fn is_dot_segment(segment: &str) -> bool {
 /// Removes the dot segments of a path that has no leading slash and no query (RFC 3986, section 5.2.4).
 ///
 /// None if a `..` has no segment left to remove. What is left begins with a slash where its first segment is empty.
-pub(super) fn without_dots(path: &str) -> Option<Cow<'_, str>> {
+pub(super) fn remove_dot_segments(path: &str) -> Option<Cow<'_, str>> {
     if !path.split('/').any(is_dot_segment) {
         return Some(Cow::Borrowed(path));
     }
-    let mut kept = Vec::new();
+    let mut output = Vec::new();
     let mut segments = path.split('/').peekable();
     while let Some(segment) = segments.next() {
         if segment == ".." {
-            kept.pop()?;
+            output.pop()?;
         }
         if !is_dot_segment(segment) {
-            kept.push(segment);
+            output.push(segment);
         } else if segments.peek().is_none() {
             // A dot segment at the end leaves the slash in front of it standing.
-            kept.push("");
+            output.push("");
         }
     }
-    Some(Cow::Owned(kept.join("/")))
+    Some(Cow::Owned(output.join("/")))
 }
 
 /// What happens to the letters that are not part of percent-encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Case {
     /// They stay as they are.
-    Kept,
+    Preserve,
     /// They become lower case, as those of a host do.
     Lower,
 }
 
 /// Appends a text of valid percent-encoding, decoded where it stands for an unreserved character and in upper case
 /// elsewhere (RFC 3986, sections 2.3 and 6.2.2.2).
-pub(super) fn push_normal(out: &mut String, text: &str, case: Case) {
+pub(super) fn push_normalized(out: &mut String, text: &str, case: Case) {
     let push = |out: &mut String, text: &str| match case {
-        Case::Kept => out.push_str(text),
+        Case::Preserve => out.push_str(text),
         Case::Lower => out.extend(text.chars().map(|c| c.to_ascii_lowercase())),
     };
     let mut pieces = text.split('%');
@@ -178,7 +178,7 @@ fn is_unreserved(c: char) -> bool {
 }
 
 /// Whether a character may stand in some part of a URI: `unreserved`, `reserved` or `%` (RFC 3986, section 2).
-fn is_of_uris(c: char) -> bool {
+fn is_uri_char(c: char) -> bool {
     let is_general_delimiter = matches!(c, ':' | '/' | '?' | '#' | '[' | ']' | '@');
     let is_sub_delimiter = matches!(c, '!' | '$' | '&' | '\'' | '(' | ')' | '*' | '+' | ',' | ';' | '=');
     is_unreserved(c) || is_general_delimiter || is_sub_delimiter || c == '%'
@@ -188,7 +188,7 @@ fn is_of_uris(c: char) -> bool {
 pub(super) fn check_characters(text: &str) -> Result<(), CharacterError> {
     let mut chars = text.char_indices();
     while let Some((at, found)) = chars.next() {
-        if !is_of_uris(found) {
+        if !is_uri_char(found) {
             return Err(CharacterError::Character { found, at });
         }
         if found == '%' {
@@ -209,7 +209,7 @@ fn check_encoding(behind: &str, at: usize) -> Result<(), CharacterError> {
 }
 
 /// Says why `iri-string` refuses a text whose characters are all right.
-fn fault(text: &str) -> UriError {
+fn explain(text: &str) -> UriError {
     let Some((_, behind_scheme)) = text.split_once(':').filter(|(scheme, _)| validate::scheme(scheme).is_ok()) else {
         return UriError::NoScheme;
     };
