@@ -65,8 +65,8 @@ use self::caller::Caller;
 use self::convert::AnswerRules;
 use self::engine::Engine;
 use self::faults::Faults;
-use self::grants::dirs::OpenFiles;
-use self::grants::http::Trust;
+use self::grants::dirs::OpenFileLimit;
+use self::grants::http::TlsRoots;
 use self::guest_log::GuestLog;
 use self::health::Health;
 use self::loader::{Compiled, Loader};
@@ -94,8 +94,8 @@ pub(crate) use self::throttle::Throttle;
 /// The engine, and what loads plugins for it.
 pub struct Plugins {
     engine: Arc<Engine>,
-    trust: Arc<Trust>,
-    open_files: OpenFiles,
+    trust: Arc<TlsRoots>,
+    open_files: OpenFileLimit,
     loader: Loader,
     state: Option<PathBuf>,
 }
@@ -124,7 +124,7 @@ impl Plugins {
     ) -> Result<Self, StartError> {
         let engine = Arc::new(Engine::start()?);
         let loader = Loader::new(engine.clone(), compiler, limits, cache, state.as_deref(), progress)?;
-        let open_files = OpenFiles::of_the_process();
+        let open_files = OpenFileLimit::from_rlimit();
         Ok(Self { engine, trust: Arc::default(), open_files, loader, state })
     }
 

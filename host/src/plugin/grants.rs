@@ -9,4 +9,4 @@
 pub(super) mod dirs;
 pub(super) mod http;
 pub(super) mod keyvalue;
-mod notice;
+mod throttled_warning;

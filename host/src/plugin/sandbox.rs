@@ -13,8 +13,8 @@ use wasmtime_wasi::WasiCtx;
 use wasmtime_wasi_config::WasiConfigVariables;
 
 use super::fault::Fault;
-use super::grants::dirs::{Dirs, OpenFiles};
-use super::grants::http::{Http, Trust};
+use super::grants::dirs::{DirGrants, OpenFileLimit};
+use super::grants::http::{OutboundHttp, TlsRoots};
 use super::grants::keyvalue::Keyvalue;
 use super::guest_log::{GuestLog, GuestStreams};
 use super::limits::{MemoryBudget, MemoryMeter};
@@ -27,9 +27,9 @@ const HANDLE: usize = 320;
 
 /// One plugin's grants, ready to be turned into the context of an instance.
 pub(super) struct Sandbox {
-    dirs: Dirs,
+    dirs: DirGrants,
     variables: Vec<(String, String)>,
-    http: Arc<Http>,
+    http: Arc<OutboundHttp>,
     config: Arc<WasiConfigVariables>,
     keyvalue: Arc<Keyvalue>,
     memory: Arc<MemoryBudget>,
@@ -46,21 +46,21 @@ impl Sandbox {
     pub(super) fn new(
         plugin: &config::Plugin,
         state: Option<&Path>,
-        trust: Arc<Trust>,
-        open_files: OpenFiles,
+        trust: Arc<TlsRoots>,
+        open_files: OpenFileLimit,
         log: Arc<GuestLog>,
         pool: Option<&Arc<Pool>>,
     ) -> Self {
         let memory = MemoryBudget::new(plugin.limits.memory.bytes(), pool);
         Self {
-            dirs: Dirs::new(&plugin.grants.dirs, &plugin.limits, open_files, &log),
+            dirs: DirGrants::new(&plugin.grants.dirs, &plugin.limits, open_files, &log),
             variables: plugin
                 .grants
                 .env
                 .iter()
                 .map(|(name, value)| (name.as_str().to_owned(), value.expose().clone()))
                 .collect(),
-            http: Http::new(&plugin.grants.http, &plugin.limits.http, trust, log.clone()),
+            http: OutboundHttp::new(&plugin.grants.http, &plugin.limits.http, trust, log.clone()),
             config: Arc::new(plugin.config.iter().map(|(key, value)| (key.clone(), value.clone())).collect()),
             keyvalue: Arc::new(Keyvalue::new(plugin, state, &log, memory.clone())),
             memory,
@@ -82,7 +82,7 @@ impl Sandbox {
 
     /// The directories of the machine that are granted.
     pub(super) fn directories(&self) -> impl Iterator<Item = &Path> {
-        self.dirs.hosts()
+        self.dirs.host_paths()
     }
 
     /// The memory that calls of the plugin may use, together.
@@ -112,7 +112,7 @@ impl Sandbox {
             files,
             table,
             config: self.config.clone(),
-            http: self.http.instance(),
+            http: self.http.new_instance(),
             keyvalue: self.keyvalue.clone(),
             memory,
             log: self.log.clone(),

@@ -7,7 +7,7 @@
 //! | | by |
 //! |---|---|
 //! | nothing but files and directories is opened, and no opening waits | [`open`]: looked at first, opened without blocking, looked at again |
-//! | a directory becomes no larger than its quota | [`ledger`]: charged before anything grows, measured when it seems full |
+//! | a directory becomes no larger than its quota | [`quota`]: charged before anything grows, measured when it seems full |
 //! | two grants are two file systems | nothing is linked or moved from one into the other, as between two disks |
 //! | files open at once, of one instance and of all | [`files`]: permits, which the streams of a file share with it |
 //! | what the host keeps in memory: buffers of streams, names of a listing, bytes to be written | reserved from `limits.memory` |
@@ -25,7 +25,7 @@ mod descriptor;
 mod disk;
 mod entries;
 mod files;
-mod ledger;
+mod quota;
 mod measure;
 mod open;
 mod stream;
@@ -45,24 +45,24 @@ use wasmtime_wasi::filesystem::Dir;
 use wasmtime_wasi::p2::bindings::filesystem::{preopens, types};
 use wasmtime_wasi::{FsPerms, OpenMode};
 
-use self::disk::Disk;
-use self::files::{Notices, Preopen, Root};
-use self::ledger::{Account, Ledger};
-use super::notice::Notice;
+use self::disk::DiskPool;
+use self::files::{FileWarnings, Preopen, GrantRoot};
+use self::quota::{QuotaHandle, QuotaUsage};
+use super::throttled_warning::ThrottledWarning;
 use crate::config::{DirGrant, DirQuota, GuestPath, Limits, Mode};
 use crate::plugin::guest_log::GuestLog;
 
-pub(in crate::plugin) use self::files::{Files, FilesView, OpenFiles};
+pub(in crate::plugin) use self::files::{Files, FilesView, OpenFileLimit};
 
 /// The directories of one plugin.
-pub(in crate::plugin) struct Dirs {
-    granted: Arc<[Granted]>,
+pub(in crate::plugin) struct DirGrants {
+    granted: Arc<[GrantedDir]>,
     /// Files and directories that an instance may have open at once.
-    files: usize,
-    open_in_all: OpenFiles,
+    max_open_files: usize,
+    process_file_limit: OpenFileLimit,
     log: Arc<GuestLog>,
-    notices: Arc<Notices>,
-    disk: Disk,
+    warnings: Arc<FileWarnings>,
+    disk: DiskPool,
 }
 
 /// A granted directory cannot be opened.
@@ -73,126 +73,126 @@ pub(in crate::plugin) struct GrantError {
     source: io::Error,
 }
 
-impl Dirs {
+impl DirGrants {
     /// The directories that are granted to a plugin, which shares `open_in_all` with all others.
     pub(in crate::plugin) fn new(
         granted: &BTreeMap<GuestPath, DirGrant>,
         limits: &Limits,
-        open_in_all: OpenFiles,
+        process_file_limit: OpenFileLimit,
         log: &Arc<GuestLog>,
     ) -> Self {
-        let granted = granted.iter().map(|(guest, grant)| Granted {
-            guest: guest.as_str().into(),
-            host: grant.host.clone(),
+        let granted = granted.iter().map(|(guest, grant)| GrantedDir {
+            guest_path: guest.as_str().into(),
+            host_path: grant.host.clone(),
             access: match grant.mode {
-                Mode::ReadOnly => Access::Read,
-                Mode::ReadWrite { quota } => Access::Write { quota, ledger: Mutex::default() },
+                Mode::ReadOnly => DirAccess::ReadOnly,
+                Mode::ReadWrite { quota } => DirAccess::ReadWrite { quota, usage: Mutex::default() },
             },
         });
         Self {
             granted: granted.collect(),
-            files: limits.files.get(),
-            open_in_all,
+            max_open_files: limits.files.get(),
+            process_file_limit,
             log: log.clone(),
-            notices: Arc::new(Notices::new(log)),
-            disk: Disk::default(),
+            warnings: Arc::new(FileWarnings::new(log)),
+            disk: DiskPool::default(),
         }
     }
 
     /// Where they are on the machine.
-    pub(in crate::plugin) fn hosts(&self) -> impl Iterator<Item = &Path> {
-        self.granted.iter().map(|granted| granted.host.as_path())
+    pub(in crate::plugin) fn host_paths(&self) -> impl Iterator<Item = &Path> {
+        self.granted.iter().map(|granted| granted.host_path.as_path())
     }
 
     /// Opens them for one instance. A directory that was replaced is the new one from then on.
     pub(in crate::plugin) async fn open(&self) -> Result<Files, GrantError> {
         let preopens = if self.granted.is_empty() { Vec::new() } else { self.open_all().await? };
-        Ok(Files::new(preopens, self.files, self.open_in_all.clone(), self.notices.clone(), self.disk.clone()))
+        Ok(Files::new(preopens, self.max_open_files, self.process_file_limit.clone(), self.warnings.clone(), self.disk.clone()))
     }
 }
 
-impl Dirs {
+impl DirGrants {
     /// Opens them on a thread that may block: a directory may be on a network that is gone.
     async fn open_all(&self) -> Result<Vec<Preopen>, GrantError> {
         let (granted, log, disk) = (self.granted.clone(), self.log.clone(), self.disk.clone());
         let opened = self.disk.run(move || {
-            let open = |granted: &Granted| {
-                granted.open(&log, &disk).map_err(|source| GrantError { dir: granted.host.clone(), source })
+            let open_grant = |granted: &GrantedDir| {
+                granted.open(&log, &disk).map_err(|source| GrantError { dir: granted.host_path.clone(), source })
             };
-            Ok(granted.iter().map(open).collect())
+            Ok(granted.iter().map(open_grant).collect())
         });
         opened.await.unwrap_or_else(|source| Err(GrantError { dir: PathBuf::new(), source }))
     }
 }
 
 /// All functions of wasmtime-wasi's that ask the system for something are called on a thread that may block.
-const BLOCKING: bool = true;
+const ALLOW_BLOCKING: bool = true;
 
 /// One granted directory.
-struct Granted {
+struct GrantedDir {
     /// Where the guest sees it.
-    guest: Arc<str>,
-    host: PathBuf,
-    access: Access,
+    guest_path: Arc<str>,
+    host_path: PathBuf,
+    access: DirAccess,
 }
 
-enum Access {
-    Read,
-    Write {
+enum DirAccess {
+    ReadOnly,
+    ReadWrite {
         quota: DirQuota,
         /// The ledger of the directory that was at the place last.
-        ledger: Mutex<Option<(Identity, Arc<Ledger>)>>,
+        usage: Mutex<Option<(FileId, Arc<QuotaUsage>)>>,
     },
 }
 
 /// Device and number: what stays the same of a directory that is renamed, and differs from one that replaces it.
-type Identity = (u64, u64);
+type FileId = (u64, u64);
 
-impl Granted {
-    fn open(&self, log: &Arc<GuestLog>, disk: &Disk) -> io::Result<Preopen> {
-        let dir = open_ambient_dir(&self.host, ambient_authority())?;
+impl GrantedDir {
+    fn open(&self, log: &Arc<GuestLog>, disk: &DiskPool) -> io::Result<Preopen> {
+        let dir = open_ambient_dir(&self.host_path, ambient_authority())?;
         let (perms, mode) = match self.access {
-            Access::Read => (FsPerms::ReadOnly, OpenMode::READ),
-            Access::Write { .. } => (FsPerms::ReadWrite, OpenMode::READ | OpenMode::WRITE),
+            DirAccess::ReadOnly => (FsPerms::ReadOnly, OpenMode::READ),
+            DirAccess::ReadWrite { .. } => (FsPerms::ReadWrite, OpenMode::READ | OpenMode::WRITE),
         };
-        let dir = Dir::new(dir, perms, mode, BLOCKING);
-        let account = match &self.access {
-            Access::Read => None,
-            Access::Write { quota, ledger } => {
-                let ledger = self.ledger(ledger, *quota, &dir.dir, log, disk)?;
-                Some(Account::new(ledger, dir.dir.clone()))
+        let dir = Dir::new(dir, perms, mode, ALLOW_BLOCKING);
+        let quota_handle = match &self.access {
+            DirAccess::ReadOnly => None,
+            DirAccess::ReadWrite { quota, usage } => {
+                let usage = self.quota_usage(usage, *quota, &dir.dir, log, disk)?;
+                Some(QuotaHandle::new(usage, dir.dir.clone()))
             }
         };
-        Ok(Preopen { dir, root: Arc::new(Root { guest: self.guest.clone(), account }) })
+        Ok(Preopen { dir, root: Arc::new(GrantRoot { guest_path: self.guest_path.clone(), quota: quota_handle }) })
     }
 
-    fn ledger(
+    fn quota_usage(
         &self,
-        last: &Mutex<Option<(Identity, Arc<Ledger>)>>,
+        last: &Mutex<Option<(FileId, Arc<QuotaUsage>)>>,
         quota: DirQuota,
         dir: &File,
         log: &Arc<GuestLog>,
-        disk: &Disk,
-    ) -> io::Result<Arc<Ledger>> {
+        disk: &DiskPool,
+    ) -> io::Result<Arc<QuotaUsage>> {
         let found = dir.metadata()?;
-        let identity = (found.dev(), found.ino());
+        let file_id = (found.dev(), found.ino());
         let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
         match &*last {
-            Some((known, ledger)) if *known == identity => Ok(ledger.clone()),
+            Some((known, usage)) if *known == file_id => Ok(usage.clone()),
             _ => {
-                let notice = Notice::new(log.clone());
-                let ledger = Arc::new(Ledger::new(self.guest.clone(), quota, notice, disk.clone()));
-                *last = Some((identity, ledger.clone()));
-                Ok(ledger)
+                let warning = ThrottledWarning::new(log.clone());
+                let usage = Arc::new(QuotaUsage::new(self.guest_path.clone(), quota, warning, disk.clone()));
+                *last = Some((file_id, usage.clone()));
+                Ok(usage)
             }
         }
     }
 }
 
 /// Stands for [`FilesView`] where wasmtime wants a type without lifetimes.
-struct Linked;
+struct HasFiles;
 
-impl HasData for Linked {
+impl HasData for HasFiles {
     type Data<'a> = FilesView<'a>;
 }
 
@@ -202,8 +202,8 @@ pub(in crate::plugin) fn add_to_linker<T: Send + 'static>(
     files: fn(&mut T) -> FilesView<'_>,
 ) -> wasmtime::Result<()> {
     linker.allow_shadowing(true);
-    types::add_to_linker::<T, Linked>(linker, files)?;
-    preopens::add_to_linker::<T, Linked>(linker, files)?;
+    types::add_to_linker::<T, HasFiles>(linker, files)?;
+    preopens::add_to_linker::<T, HasFiles>(linker, files)?;
     linker.allow_shadowing(false);
     Ok(())
 }

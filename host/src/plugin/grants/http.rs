@@ -10,7 +10,7 @@
 //! | there is a request left in this minute, and a place | `limits.http.rate`, `limits.http.concurrency` | `connection-limit-reached`, at once |
 //! | the name is resolved, once, and addresses of the inside are left out | [`address`] | `destination-IP-prohibited` |
 //! | a connection is made to one of the addresses that were checked | [`connect`] | `connection-refused` and the like |
-//! | over TLS, the server is who the name says | [`trust`] | `TLS-certificate-error` |
+//! | over TLS, the server is who the name says | [`tls`] | `TLS-certificate-error` |
 //! | the answer's headers are small enough | `limits.http.headers` | `HTTP-response-header-section-size` |
 //! | the body is, and comes in time | [`body`], `limits.http.body`, `limits.http.timeout` | an error in the middle of the stream, never a short body |
 //!
@@ -20,7 +20,7 @@
 //!
 //! An exchange belongs to the instance: when the call ends or is dropped, so does its connection. It runs on the guest threads.
 //!
-//! Bounded besides: [`headers::MOST`] header lines in a message, [`connect::MOST_ADDRESSES`] addresses of a name. What the host
+//! Bounded besides: [`headers::MAX_HEADERS`] header lines in a message, [`connect::MAX_ADDRESSES`] addresses of a name. What the host
 //! keeps for an instance, from the first header of a request that may never be sent, is charged to `limits.memory`
 //! ([`resources`]).
 
@@ -28,12 +28,12 @@ mod address;
 mod body;
 mod connect;
 mod exchange;
-mod failure;
+mod error;
 mod headers;
 mod resources;
 #[cfg(test)]
 mod tests;
-mod trust;
+mod tls;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -47,84 +47,84 @@ use wasmtime_wasi_http::{
     Error, ForbiddenHeaderFilter, RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks,
 };
 
-use self::connect::{Network, System};
-use self::failure::Refusals;
-use self::resources::Held;
-use self::trust::Tls;
+use self::connect::{Network, SystemNetwork};
+use self::error::RefusalLog;
+use self::resources::ResourceReservations;
+use self::tls::TlsClient;
 use crate::config::limits::HttpLimits;
 use crate::config::{HttpGrants, OriginPattern};
 use crate::plugin::guest_log::GuestLog;
 use crate::plugin::limits::MemoryMeter;
 
 pub(in crate::plugin) use self::resources::{HttpView, add_to_linker};
-pub(in crate::plugin) use self::trust::Trust;
+pub(in crate::plugin) use self::tls::TlsRoots;
 
 /// How much of a request's body may wait for the network.
-const CHUNK: usize = 16 << 10;
+const BODY_CHUNK_SIZE: usize = 16 << 10;
 /// The headers that a guest may put together when no request of its can be sent.
-const HEADERS_WITHOUT_GRANT: usize = 8 << 10;
+const MAX_HEADERS_WITHOUT_GRANT: usize = 8 << 10;
 /// What a header costs in memory beside its text.
 const HEADER_OVERHEAD: usize = 128;
 
 /// A place among the exchanges of a plugin. It is free again when the last clone is gone.
-type Place = Arc<OwnedSemaphorePermit>;
+type ExchangePermit = Arc<OwnedSemaphorePermit>;
 
 /// What one plugin may do on the web, for all its instances.
-pub(in crate::plugin) struct Http {
+pub(in crate::plugin) struct OutboundHttp {
     grants: HttpGrants,
     limits: HttpLimits,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     rate: DefaultDirectRateLimiter,
-    refusals: Refusals,
+    refusal_log: RefusalLog,
     network: Arc<dyn Network>,
-    trust: Arc<Trust>,
+    tls_roots: Arc<TlsRoots>,
     /// For the grants that trust more than the machine does, made when they are first used.
-    own_trust: BTreeMap<OriginPattern, OnceCell<Tls>>,
+    per_grant_tls: BTreeMap<OriginPattern, OnceCell<TlsClient>>,
 }
 
-impl Http {
+impl OutboundHttp {
     /// What the config grants.
     pub(in crate::plugin) fn new(
         grants: &HttpGrants,
         limits: &HttpLimits,
-        trust: Arc<Trust>,
+        tls_roots: Arc<TlsRoots>,
         log: Arc<GuestLog>,
     ) -> Arc<Self> {
-        Arc::new(Self::on(Arc::new(System), grants, limits, trust, log))
+        Arc::new(Self::with_network(Arc::new(SystemNetwork), grants, limits, tls_roots, log))
     }
 
-    fn on(
+    fn with_network(
         network: Arc<dyn Network>,
         grants: &HttpGrants,
         limits: &HttpLimits,
-        trust: Arc<Trust>,
+        tls_roots: Arc<TlsRoots>,
         log: Arc<GuestLog>,
     ) -> Self {
         let rate = u32::try_from(limits.rate.get()).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN);
-        let with_own_trust = grants.iter().filter(|grant| grant.ca.is_some());
+        let with_own_roots = grants.iter().filter(|grant| grant.ca.is_some());
         Self {
-            own_trust: with_own_trust.map(|grant| (grant.origin.clone(), OnceCell::new())).collect(),
+            per_grant_tls: with_own_roots.map(|grant| (grant.origin.clone(), OnceCell::new())).collect(),
             grants: grants.clone(),
             limits: limits.clone(),
-            places: Arc::new(Semaphore::new(limits.concurrency.get())),
+            permits: Arc::new(Semaphore::new(limits.concurrency.get())),
             rate: RateLimiter::direct(Quota::per_minute(rate)),
-            refusals: Refusals::new(&log),
+            refusal_log: RefusalLog::new(&log),
             network,
-            trust,
+            tls_roots,
         }
     }
 
     /// What one instance needs of it.
-    pub(in crate::plugin) fn instance(self: &Arc<Self>) -> InstanceHttp {
+    pub(in crate::plugin) fn new_instance(self: &Arc<Self>) -> InstanceHttp {
         let headers = match self.grants.is_empty() {
-            true => HEADERS_WITHOUT_GRANT,
+            true => MAX_HEADERS_WITHOUT_GRANT,
             false => usize::try_from(self.limits.headers.bytes()).unwrap_or(usize::MAX),
         };
         let mut ctx = WasiHttpCtx::new();
         // A guest that goes beyond it traps, so there is room for more headers than can be sent.
-        let most = headers.saturating_add(headers::MOST.saturating_mul(HEADER_OVERHEAD));
-        ctx.set_field_size_limit(most);
-        InstanceHttp { ctx, hooks: Hooks(self.clone()), held: Held::new(most) }
+        let max_header_memory = headers.saturating_add(headers::MAX_HEADERS.saturating_mul(HEADER_OVERHEAD));
+        ctx.set_field_size_limit(max_header_memory);
+        InstanceHttp { ctx, hooks: Hooks(self.clone()), reservations: ResourceReservations::new(max_header_memory) }
     }
 }
 
@@ -132,7 +132,7 @@ impl Http {
 pub(in crate::plugin) struct InstanceHttp {
     ctx: WasiHttpCtx,
     hooks: Hooks,
-    held: Held,
+    reservations: ResourceReservations,
 }
 
 impl InstanceHttp {
@@ -143,19 +143,19 @@ impl InstanceHttp {
         memory: &'a mut MemoryMeter,
     ) -> HttpView<'a> {
         let wasi = WasiHttpCtxView { hooks: &mut self.hooks, table, ctx: &mut self.ctx };
-        HttpView { wasi, held: &mut self.held, memory }
+        HttpView { wasi, reservations: &mut self.reservations, memory }
     }
 }
 
-struct Hooks(Arc<Http>);
+struct Hooks(Arc<OutboundHttp>);
 
 impl WasiHttpHooks for Hooks {
     fn is_forbidden_header(&mut self, name: &HeaderName) -> bool {
-        headers::is_the_hosts(name)
+        headers::is_host_controlled(name)
     }
 
     fn forbidden_header_filter(&mut self) -> ForbiddenHeaderFilter {
-        Arc::new(headers::is_the_hosts)
+        Arc::new(headers::is_host_controlled)
     }
 
     /// It is set when the origin is known to be granted.
@@ -168,11 +168,11 @@ impl WasiHttpHooks for Hooks {
         request: hyper::Request<WasiBody>,
         options: Option<RequestOptions>,
         _: Box<dyn Future<Output = Result<(), Error>> + Send>,
-    ) -> exchange::Sending {
+    ) -> exchange::ResponseFuture {
         Box::new(self.0.clone().exchange(request, options.unwrap_or_default()))
     }
 
     fn p2_outgoing_body_chunk_size(&mut self) -> usize {
-        CHUNK
+        BODY_CHUNK_SIZE
     }
 }

@@ -6,7 +6,7 @@
 //! SQLite rather than an embedded store of one process, because several hosts may share a state directory: two desktop
 //! clients that each start `mcp-host` with the same config see the same buckets, at the same time.
 //!
-//! Guests speak `wasi:keyvalue` in the standard's newest draft ([`host`]), or in the one before it ([`draft`]), which other
+//! Guests speak `wasi:keyvalue` in the standard's newest draft ([`wasi_draft2`]), or in the one before it ([`wasi_draft1`]), which other
 //! hosts have. Both are thin: [`Keyvalue`] has one method for each thing that can be done, and [`store`] does it.
 //!
 //! # What it promises
@@ -31,7 +31,7 @@
 //! | a value, and the values of one call together | [`MAX_VALUE`] |
 //! | keys of one call, and of one page of a listing | [`MAX_KEYS`] |
 //! | memory: what a call gives, while it waits and works, and what it gets | `limits.memory` |
-//! | waiting for another process | [`database::BUSY`] |
+//! | waiting for another process | [`database::BUSY_TIMEOUT`] |
 //! | threads | one of the blocking ones for each plugin, while it works |
 //! | descriptors | three for each plugin, from its first use on |
 //!
@@ -42,10 +42,10 @@
 
 mod bindings;
 mod database;
-mod draft;
+mod wasi_draft1;
 mod error;
-mod host;
-mod refusals;
+mod wasi_draft2;
+mod refusal_log;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -57,10 +57,10 @@ use std::sync::Arc;
 use tokio::sync::Mutex;
 use wasmtime::component::{HasData, Linker, ResourceTable};
 
-use self::database::{Database, Place};
+use self::database::{Database, DatabasePath};
 use self::error::StoreError;
-use self::refusals::Refusals;
-use self::store::{Found, Page, Seen, Start};
+use self::refusal_log::RefusalLog;
+use self::store::{OptionalEntry, Page, KeyVersion, PageStart};
 use crate::config;
 use crate::plugin::guest_log::GuestLog;
 use crate::plugin::limits::MemoryBudget;
@@ -77,10 +77,10 @@ const MAX_KEYS: usize = 1000;
 pub(in crate::plugin) struct Keyvalue {
     granted: BTreeMap<String, Quota>,
     /// None where there is no directory to keep it in.
-    place: Option<Place>,
+    database_path: Option<DatabasePath>,
     /// Opened at its first use, and again after it was found to be damaged.
     database: Arc<Mutex<Option<Database>>>,
-    refusals: Refusals,
+    refusal_log: RefusalLog,
     memory: Arc<MemoryBudget>,
 }
 
@@ -105,14 +105,14 @@ pub struct Bucket {
 pub struct Cas {
     bucket: Bucket,
     key: String,
-    seen: Seen,
+    version: KeyVersion,
 }
 
 impl Keyvalue {
     /// The buckets that the plugin is granted, kept below that state directory.
     pub(in crate::plugin) fn new(
         plugin: &config::Plugin,
-        state: Option<&Path>,
+        state_dir: Option<&Path>,
         log: &Arc<GuestLog>,
         memory: Arc<MemoryBudget>,
     ) -> Self {
@@ -123,9 +123,9 @@ impl Keyvalue {
         let granted = &plugin.grants.keyvalue;
         Self {
             granted: granted.iter().map(|(name, grant)| (name.as_str().to_owned(), quota(grant))).collect(),
-            place: state.map(|state| Place::of(state, &plugin.name)),
+            database_path: state_dir.map(|state| DatabasePath::new(state, &plugin.name)),
             database: Arc::default(),
-            refusals: Refusals::new(plugin.name.as_str().into(), log),
+            refusal_log: RefusalLog::new(plugin.name.as_str().into(), log),
             memory,
         }
     }
@@ -135,28 +135,28 @@ impl Keyvalue {
         let name = name.get(..name.floor_char_boundary(MAX_KEY)).unwrap_or(name);
         let found = self.granted.get_key_value(name);
         let bucket = found.map(|(name, quota)| Bucket { name: name.as_str().into(), quota: *quota });
-        self.noted(bucket.ok_or_else(|| StoreError::NotGranted(name.to_owned())))
+        self.log_refusal(bucket.ok_or_else(|| StoreError::NotGranted(name.to_owned())))
     }
 
     async fn get(&self, bucket: Bucket, key: String) -> Result<Option<Vec<u8>>, StoreError> {
-        self.run(key.len(), value_size, move |database| store::get(database, &bucket, &key)).await
+        self.with_database(key.len(), value_size, move |database| store::get(database, &bucket, &key)).await
     }
 
     async fn set(&self, bucket: Bucket, key: String, value: Vec<u8>) -> Result<(), StoreError> {
-        let given = key.len().saturating_add(value.len());
-        self.run(given, nothing, move |database| store::set_many(database, &bucket, &[(key, value)])).await
+        let request_bytes = key.len().saturating_add(value.len());
+        self.with_database(request_bytes, zero_size, move |database| store::set_many(database, &bucket, &[(key, value)])).await
     }
 
     async fn delete(&self, bucket: Bucket, key: String) -> Result<(), StoreError> {
-        self.run(key.len(), nothing, move |database| store::delete_many(database, &bucket, &[key])).await
+        self.with_database(key.len(), zero_size, move |database| store::delete_many(database, &bucket, &[key])).await
     }
 
     async fn exists(&self, bucket: Bucket, key: String) -> Result<bool, StoreError> {
-        self.run(key.len(), nothing, move |database| store::exists(database, &bucket, &key)).await
+        self.with_database(key.len(), zero_size, move |database| store::exists(database, &bucket, &key)).await
     }
 
-    async fn keys(&self, bucket: Bucket, start: Start) -> Result<Page, StoreError> {
-        self.run(0, |page: &Page| texts_size(&page.keys), move |database| store::keys(database, &bucket, &start)).await
+    async fn keys(&self, bucket: Bucket, start: PageStart) -> Result<Page, StoreError> {
+        self.with_database(0, |page: &Page| keys_size(&page.keys), move |database| store::keys(database, &bucket, &start)).await
     }
 
     /// Adds to a number, if the sum is one of those that the caller can be told.
@@ -165,44 +165,44 @@ impl Keyvalue {
         bucket: Bucket,
         key: String,
         delta: i128,
-        sums: std::ops::RangeInclusive<i128>,
+        range: std::ops::RangeInclusive<i128>,
     ) -> Result<i128, StoreError> {
-        self.run(key.len(), nothing, move |database| store::increment(database, &bucket, &key, delta, &sums)).await
+        self.with_database(key.len(), zero_size, move |database| store::increment(database, &bucket, &key, delta, &range)).await
     }
 
-    async fn remember(&self, bucket: Bucket, key: String) -> Result<Cas, StoreError> {
-        let seen = {
+    async fn begin_cas(&self, bucket: Bucket, key: String) -> Result<Cas, StoreError> {
+        let version = {
             let (bucket, key) = (bucket.clone(), key.clone());
-            self.run(key.len(), nothing, move |database| store::seen(database, &bucket, &key)).await?
+            self.with_database(key.len(), zero_size, move |database| store::version_of(database, &bucket, &key)).await?
         };
-        Ok(Cas { bucket, key, seen })
+        Ok(Cas { bucket, key, version })
     }
 
     /// The value of a remembered key, and whether it still is in the state that was remembered.
     async fn current(&self, cas: Cas) -> Result<(Option<Vec<u8>>, bool), StoreError> {
-        self.run(0, |(value, _)| value_size(value), move |database| store::current(database, &cas)).await
+        self.with_database(0, |(value, _)| value_size(value), move |database| store::current(database, &cas)).await
     }
 
     /// Writes a remembered key; if it is not in the remembered state any more, the state that it is in instead.
     async fn swap(&self, cas: Cas, value: Vec<u8>) -> Result<Result<(), Cas>, StoreError> {
-        self.run(value.len(), nothing, move |database| store::swap(database, cas, value)).await
+        self.with_database(value.len(), zero_size, move |database| store::swap(database, cas, value)).await
     }
 
-    async fn get_many(&self, bucket: Bucket, keys: Vec<String>) -> Result<Vec<Found>, StoreError> {
-        self.run(
-            texts_size(&keys),
-            |found: &Vec<Found>| found_size(found),
+    async fn get_many(&self, bucket: Bucket, keys: Vec<String>) -> Result<Vec<OptionalEntry>, StoreError> {
+        self.with_database(
+            keys_size(&keys),
+            |found: &Vec<OptionalEntry>| found_size(found),
             move |database| store::get_many(database, &bucket, keys),
         )
         .await
     }
 
     async fn set_many(&self, bucket: Bucket, entries: Vec<(String, Vec<u8>)>) -> Result<(), StoreError> {
-        self.run(entries_size(&entries), nothing, move |database| store::set_many(database, &bucket, &entries)).await
+        self.with_database(entries_size(&entries), zero_size, move |database| store::set_many(database, &bucket, &entries)).await
     }
 
     async fn delete_many(&self, bucket: Bucket, keys: Vec<String>) -> Result<(), StoreError> {
-        self.run(texts_size(&keys), nothing, move |database| store::delete_many(database, &bucket, &keys)).await
+        self.with_database(keys_size(&keys), zero_size, move |database| store::delete_many(database, &bucket, &keys)).await
     }
 
     /// Closes the database after the operations under way, and has its log checkpointed by that. The next operation opens it
@@ -221,16 +221,16 @@ impl Keyvalue {
 
     /// Why the database cannot be used, if there is one and it cannot: for the admin, with its file. Makes none.
     pub(in crate::plugin) async fn check(&self) -> Result<(), String> {
-        let Some(place) = self.place.clone().filter(|_| !self.granted.is_empty()) else { return Ok(()) };
+        let Some(path) = self.database_path.clone().filter(|_| !self.granted.is_empty()) else { return Ok(()) };
         let database = self.database.clone().lock_owned().await;
         if database.is_some() {
             return Ok(());
         }
-        let file = place.file.clone();
+        let file = path.file.clone();
         let checked = tokio::task::spawn_blocking(move || {
             // Held until it is closed, so that nobody opens it meanwhile.
             let _closed = database;
-            if place.has_database()? { Database::open(&place).map(drop) } else { Ok(()) }
+            if path.has_database()? { Database::open(&path).map(drop) } else { Ok(()) }
         });
         let checked = checked.await.unwrap_or_else(|error| Err(StoreError::Failed(error.to_string())));
         match checked {
@@ -244,42 +244,42 @@ impl Keyvalue {
 
     /// Works with the database, where that may block. `given` are the bytes that the guest gave for it, and `size` tells those
     /// of what it gets: both are reserved from `limits.memory` while the host has them, for as long as the work lasts.
-    async fn run<T: Send + 'static>(
+    async fn with_database<T: Send + 'static>(
         &self,
-        given: usize,
+        request_bytes: usize,
         size: fn(&T) -> usize,
         work: impl FnOnce(&mut Database) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let mut memory = self.noted(self.memory.try_reserve(given).ok_or(StoreError::Memory))?;
-        let Some(place) = self.place.clone() else { return self.noted(Err(StoreError::NoPlace)) };
+        let mut memory = self.log_refusal(self.memory.try_reserve(request_bytes).ok_or(StoreError::OutOfMemory))?;
+        let Some(path) = self.database_path.clone() else { return self.log_refusal(Err(StoreError::NoStateDir)) };
         let mut database = self.database.clone().lock_owned().await;
         let done = tokio::task::spawn_blocking(move || {
             let open = match &mut *database {
                 Some(open) => open,
-                closed => closed.insert(Database::open(&place)?),
+                closed => closed.insert(Database::open(&path)?),
             };
             let result = work(open).and_then(|result| {
                 // One call at a time is here, so what is read before it is known to fit is one answer.
                 let bytes = memory.bytes().saturating_add(size(&result));
-                if memory.try_resize(bytes) { Ok(result) } else { Err(StoreError::Memory) }
+                if memory.try_resize(bytes) { Ok(result) } else { Err(StoreError::OutOfMemory) }
             });
-            if result.as_ref().is_err_and(StoreError::is_of_the_database) {
+            if result.as_ref().is_err_and(StoreError::is_database_fault) {
                 // Whoever mends it need not start the host anew.
                 *database = None;
             }
             Ok((result?, memory))
         });
         let done = done.await.unwrap_or_else(|error| Err(StoreError::Failed(error.to_string())));
-        self.noted(done).map(|(result, _memory)| result)
+        self.log_refusal(done).map(|(result, _memory)| result)
     }
 
-    fn noted<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
-        result.inspect_err(|error| self.refusals.note(error, self.place.as_ref()))
+    fn log_refusal<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        result.inspect_err(|error| self.refusal_log.record(error, self.database_path.as_ref()))
     }
 }
 
 /// The size of an answer that has the same few bytes whatever is asked.
-fn nothing<T>(_: &T) -> usize {
+fn zero_size<T>(_: &T) -> usize {
     0
 }
 
@@ -287,7 +287,7 @@ fn value_size(value: &Option<Vec<u8>>) -> usize {
     value.as_ref().map_or(0, Vec::len)
 }
 
-fn texts_size(texts: &[String]) -> usize {
+fn keys_size(texts: &[String]) -> usize {
     texts.iter().fold(0, |sum, text| sum.saturating_add(text.len()).saturating_add(size_of::<String>()))
 }
 
@@ -295,7 +295,7 @@ fn entries_size(entries: &[(String, Vec<u8>)]) -> usize {
     entries.iter().fold(0, |sum, entry| sum.saturating_add(entry_size(entry)))
 }
 
-fn found_size(found: &[Found]) -> usize {
+fn found_size(found: &[OptionalEntry]) -> usize {
     found.iter().flatten().fold(0, |sum, entry| sum.saturating_add(entry_size(entry)))
 }
 
@@ -317,6 +317,6 @@ impl HasData for HasKeyvalue {
 
 /// Lets components import `wasi:keyvalue`, in both drafts.
 pub(in crate::plugin) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
-    host::add_to_linker(linker)?;
-    draft::add_to_linker(linker)
+    wasi_draft2::add_to_linker(linker)?;
+    wasi_draft1::add_to_linker(linker)
 }

@@ -15,26 +15,26 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 };
 use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, FsError, FsResult};
 
-use super::BLOCKING;
-use super::entries::{Entries, READER};
-use super::files::{FilesView, check_path, error_code, no_memory, refusal};
-use super::ledger::{ENTRY, Turn};
-use super::open::{How, Opened};
+use super::ALLOW_BLOCKING;
+use super::entries::{DirectoryListing, READ_DIR_BUFFER};
+use super::files::{FilesView, check_path, error_code, oom_to_fs_error, to_fs_error};
+use super::quota::{ENTRY_COST, GrowthGuard};
+use super::open::{OpenRequest, Opened};
 use super::stream::{Reader, Writer};
-use super::write::{self, At};
+use super::write::{self, WriteAt};
 
 impl preopens::Host for FilesView<'_> {
     fn get_directories(&mut self) -> wasmtime::Result<Vec<(Resource<Descriptor>, String)>> {
         let granted: Vec<_> =
             self.files.preopens.iter().map(|preopen| (preopen.dir.clone(), preopen.root.clone())).collect();
-        let mut given = Vec::with_capacity(granted.len());
+        let mut directories = Vec::with_capacity(granted.len());
         for (dir, root) in granted {
-            let name = root.guest.to_string();
+            let name = root.guest_path.to_string();
             let descriptor = self.wasi.table.push(Descriptor::Dir(dir))?;
-            self.files.keep(&descriptor, root, None);
-            given.push((descriptor, name));
+            self.files.track(&descriptor, root, None);
+            directories.push((descriptor, name));
         }
-        Ok(given)
+        Ok(directories)
     }
 }
 
@@ -51,17 +51,17 @@ impl Host for FilesView<'_> {
 impl FilesView<'_> {
     /// Refuses what would lead from one grant into another: they are two file systems. What concerns a read-only one is
     /// left to wasmtime-wasi to refuse.
-    fn same_grant(&self, from: &Resource<Descriptor>, to: &Resource<Descriptor>) -> FsResult<()> {
+    fn check_same_grant(&self, from: &Resource<Descriptor>, to: &Resource<Descriptor>) -> FsResult<()> {
         let (from, to) = (self.files.root(from)?, self.files.root(to)?);
-        let both_written = from.account.is_some() && to.account.is_some();
-        if both_written && !Arc::ptr_eq(&from, &to) { Err(ErrorCode::CrossDevice.into()) } else { Ok(()) }
+        let both_writable = from.quota.is_some() && to.quota.is_some();
+        if both_writable && !Arc::ptr_eq(&from, &to) { Err(ErrorCode::CrossDevice.into()) } else { Ok(()) }
     }
 }
 
 /// Gives back what was charged for an entry that did not come about.
-fn settle(turn: Option<Turn>, made: &FsResult<()>) {
-    if let (Some(turn), Err(_)) = (turn, made) {
-        turn.give_back(ENTRY);
+fn refund_on_error(guard: Option<GrowthGuard>, result: &FsResult<()>) {
+    if let (Some(guard), Err(_)) = (guard, result) {
+        guard.refund(ENTRY_COST);
     }
 }
 
@@ -75,7 +75,7 @@ impl HostDescriptor for FilesView<'_> {
             Descriptor::File(file) => file.file.clone(),
             Descriptor::Dir(_) => return Err(ErrorCode::IsDirectory.into()),
         };
-        let permits = self.stream_room(&descriptor)?;
+        let permits = self.acquire_stream(&descriptor)?;
         let reader: DynInputStream = Box::new(Reader::new(file, self.files.disk.clone(), offset, permits));
         Ok(self.wasi.table.push(reader)?)
     }
@@ -85,11 +85,11 @@ impl HostDescriptor for FilesView<'_> {
         descriptor: Resource<Descriptor>,
         offset: Filesize,
     ) -> FsResult<Resource<DynOutputStream>> {
-        self.writer(&descriptor, At::Offset(offset))
+        self.writer(&descriptor, WriteAt::Offset(offset))
     }
 
     fn append_via_stream(&mut self, descriptor: Resource<Descriptor>) -> FsResult<Resource<DynOutputStream>> {
-        self.writer(&descriptor, At::End)
+        self.writer(&descriptor, WriteAt::Append)
     }
 
     async fn write(
@@ -98,18 +98,18 @@ impl HostDescriptor for FilesView<'_> {
         bytes: Vec<u8>,
         offset: Filesize,
     ) -> FsResult<Filesize> {
-        let (file, account) = self.writable(&descriptor)?;
-        let memory = self.memory.reserve(bytes.len()).map_err(no_memory)?;
-        let write = move |turn: &Turn| {
-            let _for_as_long_as_the_bytes = &memory;
-            write::some(&file.file, turn, &bytes, offset)
+        let (file, quota) = self.writable(&descriptor)?;
+        let memory = self.memory.reserve(bytes.len()).map_err(oom_to_fs_error)?;
+        let write = move |guard: &GrowthGuard| {
+            let _keep_alive = &memory;
+            write::write_partial(&file.file, guard, &bytes, offset)
         };
-        Ok(account.grow(write).await.map_err(refusal)? as Filesize)
+        Ok(quota.grow(write).await.map_err(to_fs_error)? as Filesize)
     }
 
     async fn set_size(&mut self, descriptor: Resource<Descriptor>, size: Filesize) -> FsResult<()> {
-        let (file, account) = self.writable(&descriptor)?;
-        account.grow(move |turn| write::set_size(&file.file, turn, size)).await.map_err(refusal)
+        let (file, quota) = self.writable(&descriptor)?;
+        quota.grow(move |guard| write::set_size(&file.file, guard, size)).await.map_err(to_fs_error)
     }
 
     async fn open_at(
@@ -122,36 +122,36 @@ impl HostDescriptor for FilesView<'_> {
     ) -> FsResult<Resource<Descriptor>> {
         check_path(&path)?;
         let dir = self.dir(&descriptor)?;
-        let how = How::new(path_flags, open_flags, flags, dir.perms)?;
+        let request = OpenRequest::new(path_flags, open_flags, flags, dir.perms)?;
         let root = self.files.root(&descriptor)?;
-        let permit = self.files.room()?;
-        let at = dir.dir.clone();
-        let opened = match &root.account {
-            Some(account) if how.creates() => account.grow(move |turn| how.existing_or_new(&at, &path, turn)).await,
-            _ => self.files.disk.run(move || how.existing(&at, &path)).await,
+        let permit = self.files.acquire_file()?;
+        let parent = dir.dir.clone();
+        let opened = match &root.quota {
+            Some(quota) if request.creates() => quota.grow(move |guard| request.open_or_create(&parent, &path, guard)).await,
+            _ => self.files.disk.run(move || request.open_existing(&parent, &path)).await,
         };
-        let opened = match opened.map_err(refusal)? {
-            Opened::Dir(opened) => Descriptor::Dir(Dir::new(opened, dir.perms, how.mode(), BLOCKING)),
+        let opened = match opened.map_err(to_fs_error)? {
+            Opened::Dir(opened) => Descriptor::Dir(Dir::new(opened, dir.perms, request.mode(), ALLOW_BLOCKING)),
             Opened::File(opened) => {
-                let file = File::new(opened, dir.perms, how.mode(), BLOCKING);
-                if let Some(account) = &root.account {
-                    account.opened(&file.file);
+                let file = File::new(opened, dir.perms, request.mode(), ALLOW_BLOCKING);
+                if let Some(quota) = &root.quota {
+                    quota.track_open_file(&file.file);
                 }
                 Descriptor::File(file)
             }
         };
         let opened = self.wasi.table.push(opened)?;
-        self.files.keep(&opened, root, Some(permit));
+        self.files.track(&opened, root, Some(permit));
         Ok(opened)
     }
 
     async fn read_directory(&mut self, descriptor: Resource<Descriptor>) -> FsResult<Resource<DirectoryEntryStream>> {
         let dir = self.dir(&descriptor)?;
-        let (root, permit) = (self.files.root(&descriptor)?, self.files.room()?);
-        let memory = self.memory.reserve(READER).map_err(no_memory)?;
-        let notices = self.files.notices.clone();
+        let (root, permit) = (self.files.root(&descriptor)?, self.files.acquire_file()?);
+        let memory = self.memory.reserve(READ_DIR_BUFFER).map_err(oom_to_fs_error)?;
+        let warnings = self.files.warnings.clone();
         let entries =
-            Entries::of(dir.dir, root, notices, permit, memory, self.files.disk.clone()).await.map_err(refusal)?;
+            DirectoryListing::open(dir.dir, root, warnings, permit, memory, self.files.disk.clone()).await.map_err(to_fs_error)?;
         let entries = self.wasi.table.push(entries)?;
         // The linker knows the resource by wasmtime-wasi's type, of which nobody else can make one.
         Ok(Resource::new_own(entries.rep()))
@@ -159,19 +159,19 @@ impl HostDescriptor for FilesView<'_> {
 
     async fn create_directory_at(&mut self, descriptor: Resource<Descriptor>, path: String) -> FsResult<()> {
         check_path(&path)?;
-        let turn = self.files.root(&descriptor)?.entry().await?;
-        let made = self.on_disk(&descriptor, move |wasi, own| wasi.create_directory_at(own, path).boxed_local()).await;
-        settle(turn, &made);
-        made
+        let guard = self.files.root(&descriptor)?.charge_entry().await?;
+        let result = self.on_disk(&descriptor, move |wasi, own| wasi.create_directory_at(own, path).boxed_local()).await;
+        refund_on_error(guard, &result);
+        result
     }
 
     async fn symlink_at(&mut self, descriptor: Resource<Descriptor>, target: String, path: String) -> FsResult<()> {
         check_path(&target)?;
         check_path(&path)?;
-        let turn = self.files.root(&descriptor)?.entry().await?;
-        let made = self.on_disk(&descriptor, move |wasi, own| wasi.symlink_at(own, target, path).boxed_local()).await;
-        settle(turn, &made);
-        made
+        let guard = self.files.root(&descriptor)?.charge_entry().await?;
+        let result = self.on_disk(&descriptor, move |wasi, own| wasi.symlink_at(own, target, path).boxed_local()).await;
+        refund_on_error(guard, resulte);
+        result
     }
 
     async fn link_at(
@@ -184,15 +184,15 @@ impl HostDescriptor for FilesView<'_> {
     ) -> FsResult<()> {
         check_path(&path)?;
         check_path(&new_path)?;
-        self.same_grant(&descriptor, &new_descriptor)?;
-        let turn = self.files.root(&new_descriptor)?.entry().await?;
-        let made = self
-            .between(&descriptor, &new_descriptor, move |wasi, [from, to]| {
+        self.check_same_grant(&descriptor, &new_descriptor)?;
+        let guard = self.files.root(&new_descriptor)?.charge_entry().await?;
+        let result = self
+            .on_disk_pair(&descriptor, &new_descriptor, move |wasi, [from, to]| {
                 wasi.link_at(from, flags, path, to, new_path).boxed_local()
             })
             .await;
-        settle(turn, &made);
-        made
+        refund_on_error(guard, resulte);
+        result
     }
 
     async fn rename_at(
@@ -204,10 +204,10 @@ impl HostDescriptor for FilesView<'_> {
     ) -> FsResult<()> {
         check_path(&path)?;
         check_path(&new_path)?;
-        self.same_grant(&descriptor, &new_descriptor)?;
+        self.check_same_grant(&descriptor, &new_descriptor)?;
         // What is moved while the directory is measured could be missed.
-        let _turn = self.files.root(&descriptor)?.turn().await?;
-        self.between(&descriptor, &new_descriptor, move |wasi, [from, to]| {
+        let _guard = self.files.root(&descriptor)?.begin_growth().await?;
+        self.on_disk_pair(&descriptor, &new_descriptor, move |wasi, [from, to]| {
             wasi.rename_at(from, path, to, new_path).boxed_local()
         })
         .await
@@ -238,11 +238,11 @@ impl HostDescriptor for FilesView<'_> {
     }
 
     fn drop(&mut self, descriptor: Resource<Descriptor>) -> wasmtime::Result<()> {
-        self.files.forget(&descriptor);
+        self.files.untrack(&descriptor);
         HostDescriptor::drop(&mut self.wasi, descriptor)
     }
 
-    // From here on as wasmtime-wasi has it, where it may block.
+    // Delegated unchanged to wasmtime-wasi, where it may block.
 
     async fn advise(
         &mut self,
@@ -322,7 +322,7 @@ impl HostDescriptor for FilesView<'_> {
         descriptor: Resource<Descriptor>,
         other: Resource<Descriptor>,
     ) -> wasmtime::Result<bool> {
-        let same = self.between(&descriptor, &other, |wasi, [one, other]| {
+        let same = self.on_disk_pair(&descriptor, &other, |wasi, [one, other]| {
             wasi.is_same_object(one, other).map(|same| same.map_err(FsError::trap)).boxed_local()
         });
         same.await.map_err(|error| wasmtime::Error::msg(error.to_string()))
@@ -360,7 +360,7 @@ impl FilesView<'_> {
     }
 
     /// The same about two.
-    async fn between<T: Send + 'static>(
+    async fn on_disk_pair<T: Send + 'static>(
         &mut self,
         one: &Resource<Descriptor>,
         other: &Resource<Descriptor>,
@@ -375,10 +375,10 @@ impl FilesView<'_> {
         self.files.disk.call(both, function).await
     }
 
-    fn writer(&mut self, descriptor: &Resource<Descriptor>, at: At) -> FsResult<Resource<DynOutputStream>> {
-        let (file, account) = self.writable(descriptor)?;
-        let permits = self.stream_room(descriptor)?;
-        let writer: DynOutputStream = Box::new(Writer::new(file.file, account, at, permits));
+    fn writer(&mut self, descriptor: &Resource<Descriptor>, at: WriteAt) -> FsResult<Resource<DynOutputStream>> {
+        let (file, quota) = self.writable(descriptor)?;
+        let permits = self.acquire_stream(descriptor)?;
+        let writer: DynOutputStream = Box::new(Writer::new(file.file, quota, at, permits));
         Ok(self.wasi.table.push(writer)?)
     }
 }
@@ -388,12 +388,12 @@ impl HostDirectoryEntryStream for FilesView<'_> {
         &mut self,
         stream: Resource<DirectoryEntryStream>,
     ) -> FsResult<Option<DirectoryEntry>> {
-        let entries: Resource<Entries> = Resource::new_borrow(stream.rep());
-        self.wasi.table.get_mut(&entries)?.next().await.map_err(refusal)
+        let entries: Resource<DirectoryListing> = Resource::new_borrow(stream.rep());
+        self.wasi.table.get_mut(&entries)?.next().await.map_err(to_fs_error)
     }
 
     fn drop(&mut self, stream: Resource<DirectoryEntryStream>) -> wasmtime::Result<()> {
-        let entries: Resource<Entries> = Resource::new_own(stream.rep());
+        let entries: Resource<DirectoryListing> = Resource::new_own(stream.rep());
         self.wasi.table.delete(entries)?;
         Ok(())
     }

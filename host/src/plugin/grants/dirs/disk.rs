@@ -1,4 +1,4 @@
-//! Where a plugin's file operations block: on threads for that, and on no more than [`THREADS`] of them at once.
+//! Where a plugin's file operations block: on threads for that, and on no more than [`MAX_BLOCKING_THREADS`] of them at once.
 //!
 //! A disk can be slow, or gone: a network that does not answer blocks a thread for as long as it likes, whatever became of the
 //! call that wanted something of it. So an operation has its permit until the operating system has answered, not until
@@ -17,19 +17,19 @@ use wasmtime_wasi::p2::FsResult;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 
 /// Threads that one plugin may block: as many as it has calls at once, unless it has set another number.
-const THREADS: usize = 8;
+const MAX_BLOCKING_THREADS: usize = 8;
 
 /// The threads that one plugin may block.
 #[derive(Clone, Debug)]
-pub(super) struct Disk(Arc<Semaphore>);
+pub(super) struct DiskPool(Arc<Semaphore>);
 
-impl Default for Disk {
+impl Default for DiskPool {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(THREADS)))
+        Self(Arc::new(Semaphore::new(MAX_BLOCKING_THREADS)))
     }
 }
 
-impl Disk {
+impl DiskPool {
     /// Does something on a thread that may block. Once begun it goes on to its end, whoever waits for it.
     pub(super) async fn run<T: Send + 'static>(
         &self,
@@ -81,11 +81,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_plugin_whose_disk_hangs_blocks_so_many_threads_and_no_others() {
-        let (hanging, other) = (Disk::default(), Disk::default());
+        let (hanging, other) = (DiskPool::default(), DiskPool::default());
         let (end, ended) = mpsc::channel::<()>();
         let ended = Arc::new(std::sync::Mutex::new(ended));
         // Each is given up by whoever waits for it, as a call is at its deadline, and goes on nevertheless.
-        for _ in 0..THREADS {
+        for _ in 0..MAX_BLOCKING_THREADS {
             let ended = ended.clone();
             let hangs = hanging.run(move || {
                 ended.lock().unwrap().recv().unwrap();
@@ -99,6 +99,6 @@ mod tests {
         other.run(|| Ok(())).await.unwrap();
         end.send(()).unwrap();
         waits.await.unwrap();
-        (1..THREADS).for_each(|_| end.send(()).unwrap());
+        (1..MAX_BLOCKING_THREADS).for_each(|_| end.send(()).unwrap());
     }
 }

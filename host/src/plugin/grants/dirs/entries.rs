@@ -12,96 +12,96 @@ use std::sync::Arc;
 use cap_primitives::fs::{DirEntry, FileType, FileTypeExt, ReadDir, read_base_dir};
 use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorType, DirectoryEntry};
 
-use super::disk::Disk;
-use super::files::{FilePermit, Notices, Root};
+use super::disk::DiskPool;
+use super::files::{FilePermit, FileWarnings, GrantRoot};
 use crate::plugin::limits::Reservation;
 
 /// Entries that are read at once.
-const PIECE: usize = 256;
+const BATCH_SIZE: usize = 256;
 /// What a listing costs beside its names: the buffer that the system fills.
-pub(super) const READER: usize = 16 << 10;
+pub(super) const READ_DIR_BUFFER: usize = 16 << 10;
 
 /// A directory that is being listed.
-pub(super) struct Entries {
-    read: VecDeque<DirectoryEntry>,
+pub(super) struct DirectoryListing {
+    buffered: VecDeque<DirectoryEntry>,
     /// What is still to be read.
-    rest: Option<ReadDir>,
-    root: Arc<Root>,
-    notices: Arc<Notices>,
+    remaining: Option<ReadDir>,
+    root: Arc<GrantRoot>,
+    warnings: Arc<FileWarnings>,
     _permit: FilePermit,
     memory: Reservation,
-    disk: Disk,
+    disk: DiskPool,
 }
 
 /// A piece of a listing, and whether there is more.
-struct Piece {
+struct EntryBatch {
     entries: VecDeque<DirectoryEntry>,
-    rest: Option<ReadDir>,
+    remaining: Option<ReadDir>,
     /// The last of the names that were skipped.
     skipped: Option<String>,
 }
 
-impl Entries {
+impl DirectoryListing {
     /// Begins to list that directory.
-    pub(super) async fn of(
+    pub(super) async fn open(
         dir: Arc<File>,
-        root: Arc<Root>,
-        notices: Arc<Notices>,
+        root: Arc<GrantRoot>,
+        warnings: Arc<FileWarnings>,
         permit: FilePermit,
         memory: Reservation,
-        disk: Disk,
+        disk: DiskPool,
     ) -> io::Result<Self> {
-        let mut entries = Self { read: VecDeque::new(), rest: None, root, notices, _permit: permit, memory, disk };
-        let first = entries.disk.run(move || piece(read_base_dir(&dir)?)).await?;
-        entries.take(first)?;
+        let mut entries = Self { buffered: VecDeque::new(), remaining: None, root, warnings, _permit: permit, memory, disk };
+        let first = entries.disk.run(move || read_batch(read_base_dir(&dir)?)).await?;
+        entries.store_batch(first)?;
         Ok(entries)
     }
 
     /// The next entry; none at the end.
     pub(super) async fn next(&mut self) -> io::Result<Option<DirectoryEntry>> {
-        while self.read.is_empty() {
-            let Some(rest) = self.rest.take() else { return Ok(None) };
-            let next = self.disk.run(move || piece(rest)).await?;
-            self.take(next)?;
+        while self.buffered.is_empty() {
+            let Some(remaining) = self.remaining.take() else { return Ok(None) };
+            let next = self.disk.run(move || read_batch(remaining)).await?;
+            self.store_batch(next)?;
         }
-        Ok(self.read.pop_front())
+        Ok(self.buffered.pop_front())
     }
 
-    fn take(&mut self, piece: Piece) -> io::Result<()> {
-        let names = piece.entries.iter().fold(READER, |sum, entry| {
+    fn store_batch(&mut self, batch: EntryBatch) -> io::Result<()> {
+        let bytes = batch.entries.iter().fold(READ_DIR_BUFFER, |sum, entry| {
             sum.saturating_add(entry.name.len()).saturating_add(size_of::<DirectoryEntry>())
         });
-        if !self.memory.try_resize(names) {
+        if !self.memory.try_resize(bytes) {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
-        self.read = piece.entries;
-        self.rest = piece.rest;
-        if let Some(name) = piece.skipped {
-            self.notices.names.give(format_args!(
+        self.buffered = batch.entries;
+        self.remaining = batch.remaining;
+        if let Some(name) = batch.skipped {
+            self.warnings.non_unicode_names.warn(format_args!(
                 "files below the directory `{}` are skipped whose names are not Unicode, such as `{name}`",
-                self.root.guest
+                self.root.guest_path
             ));
         }
         Ok(())
     }
 }
 
-fn piece(mut dir: ReadDir) -> io::Result<Piece> {
-    let mut piece = Piece { entries: VecDeque::with_capacity(PIECE), rest: None, skipped: None };
-    for _ in 0..PIECE {
-        let Some(entry) = dir.next() else { return Ok(piece) };
+fn read_batch(mut dir: ReadDir) -> io::Result<EntryBatch> {
+    let mut batch = EntryBatch { entries: VecDeque::with_capacity(BATCH_SIZE), remaining: None, skipped: None };
+    for _ in 0..BATCH_SIZE {
+        let Some(entry) = dir.next() else { return Ok(batch) };
         let entry = entry?;
         match entry.file_name().into_string() {
-            Ok(name) => piece.entries.push_back(DirectoryEntry { type_: kind(&entry), name }),
-            Err(name) => piece.skipped = Some(name.to_string_lossy().into_owned()),
+            Ok(name) => batch.entries.push_back(DirectoryEntry { type_: entry_type(&entry), name }),
+            Err(name) => batch.skipped = Some(name.to_string_lossy().into_owned()),
         }
     }
-    piece.rest = Some(dir);
-    Ok(piece)
+    batch.remaining = Some(dir);
+    Ok(batch)
 }
 
 /// What an entry is. Most file systems say so with its name; others are asked.
-fn kind(entry: &DirEntry) -> DescriptorType {
+fn entry_type(entry: &DirEntry) -> DescriptorType {
     match entry.file_type().map(descriptor_type) {
         Ok(DescriptorType::Unknown) => {
             entry.metadata().map_or(DescriptorType::Unknown, |found| descriptor_type(found.file_type()))

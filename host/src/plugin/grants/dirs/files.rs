@@ -11,43 +11,43 @@ use wasmtime_wasi::filesystem::{Descriptor, Dir, WasiFilesystemCtxView};
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 use wasmtime_wasi::p2::{FsError, FsResult};
 
-use super::disk::Disk;
-use super::ledger::{Account, Turn};
-use crate::plugin::grants::notice::Notice;
+use super::disk::DiskPool;
+use super::quota::{QuotaHandle, GrowthGuard};
+use crate::plugin::grants::throttled_warning::ThrottledWarning;
 use crate::plugin::guest_log::GuestLog;
 use crate::plugin::limits::{MemoryMeter, OutOfMemory, Reservation};
 
 /// Streams for each file that may be open: one to read it and one to write it.
 const STREAMS_PER_FILE: usize = 2;
 /// What a stream keeps of its file: a piece that was read, or is to be written, and itself.
-const STREAM: usize = (64 << 10) + (1 << 10);
+const STREAM_COST: usize = (64 << 10) + (1 << 10);
 /// Bytes of a path, and of what a link leads to: what Linux takes. Longer ones would only wait for the disk to be refused.
 pub(super) const MAX_PATH: usize = 4096;
 /// What every system allows a process.
-const LEAST_OPEN_FILES: u64 = 1024;
+const FALLBACK_NOFILE: u64 = 1024;
 
 /// A granted directory, as one instance has it open.
 #[derive(Debug)]
-pub(super) struct Root {
+pub(super) struct GrantRoot {
     /// Where the guest sees it.
-    pub(super) guest: Arc<str>,
+    pub(super) guest_path: Arc<str>,
     /// What pays for growth, if it may be written.
-    pub(super) account: Option<Account>,
+    pub(super) quota: Option<QuotaHandle>,
 }
 
-impl Root {
+impl GrantRoot {
     /// Keeps it from being measured, until the turn ends. None if it is only read: wasmtime-wasi refuses whatever follows.
-    pub(super) async fn turn(&self) -> FsResult<Option<Turn>> {
-        match &self.account {
-            Some(account) => account.turn().await.map(Some).map_err(refusal),
+    pub(super) async fn begin_growth(&self) -> FsResult<Option<GrowthGuard>> {
+        match &self.quota {
+            Some(quota) => quota.begin_growth().await.map(Some).map_err(to_fs_error),
             None => Ok(None),
         }
     }
 
     /// A turn in which a new entry has been charged.
-    pub(super) async fn entry(&self) -> FsResult<Option<Turn>> {
-        match &self.account {
-            Some(account) => account.entry().await.map(Some).map_err(refusal),
+    pub(super) async fn charge_entry(&self) -> FsResult<Option<GrowthGuard>> {
+        match &self.quota {
+            Some(quota) => quota.charge_entry().await.map(Some).map_err(to_fs_error),
             None => Ok(None),
         }
     }
@@ -56,19 +56,19 @@ impl Root {
 /// A granted directory before the guest has asked for it.
 pub(super) struct Preopen {
     pub(super) dir: Dir,
-    pub(super) root: Arc<Root>,
+    pub(super) root: Arc<GrantRoot>,
 }
 
 /// Files that all guests together may have open: a quarter of what the process may. A listing takes two of the process's, and
 /// the host itself needs some as well.
 #[derive(Clone, Debug)]
-pub(in crate::plugin) struct OpenFiles(Arc<Semaphore>);
+pub(in crate::plugin) struct OpenFileLimit(Arc<Semaphore>);
 
-impl OpenFiles {
+impl OpenFileLimit {
     /// What the system allows this process.
-    pub(in crate::plugin) fn of_the_process() -> Self {
-        let most = rlimit::Resource::NOFILE.get_soft().unwrap_or(LEAST_OPEN_FILES);
-        let quarter = usize::try_from(most).unwrap_or(usize::MAX).checked_div(4).unwrap_or_default();
+    pub(in crate::plugin) fn from_rlimit() -> Self {
+        let soft_limit = rlimit::Resource::NOFILE.get_soft().unwrap_or(FALLBACK_NOFILE);
+        let quarter = usize::try_from(soft_limit).unwrap_or(usize::MAX).checked_div(4).unwrap_or_default();
         Self(Arc::new(Semaphore::new(quarter.min(Semaphore::MAX_PERMITS))))
     }
 }
@@ -84,26 +84,26 @@ pub(super) struct StreamPermits {
 }
 
 /// A descriptor that the guest has.
-struct Held {
+struct OpenHandle {
     /// The grant that it comes from.
-    root: Arc<Root>,
+    root: Arc<GrantRoot>,
     /// None for a granted directory itself, which is open in any case.
     permit: Option<FilePermit>,
 }
 
 /// The warnings about what an instance has open.
-pub(super) struct Notices {
-    open: Notice,
-    open_in_all: Notice,
-    streams: Notice,
-    pub(super) names: Notice,
+pub(super) struct FileWarnings {
+    instance_limit: ThrottledWarning,
+    process_limit: ThrottledWarning,
+    stream_limit: ThrottledWarning,
+    pub(super) non_unicode_names: ThrottledWarning,
 }
 
-impl Notices {
+impl FileWarnings {
     /// Warnings in that log.
     pub(super) fn new(log: &Arc<GuestLog>) -> Self {
-        let notice = || Notice::new(log.clone());
-        Self { open: notice(), open_in_all: notice(), streams: notice(), names: notice() }
+        let warning = || ThrottledWarning::new(log.clone());
+        Self { instance_limit: warning(), process_limit: warning(), stream_limit: warning(), non_unicode_names: warning() }
     }
 }
 
@@ -111,13 +111,13 @@ impl Notices {
 pub(in crate::plugin) struct Files {
     pub(super) preopens: Vec<Preopen>,
     /// By the number that the descriptor has in the resource table.
-    held: HashMap<u32, Held>,
+    handles: HashMap<u32, OpenHandle>,
     limit: usize,
-    open: Arc<Semaphore>,
-    open_in_all: OpenFiles,
-    streams: Arc<Semaphore>,
-    pub(super) notices: Arc<Notices>,
-    pub(super) disk: Disk,
+    file_permits: Arc<Semaphore>,
+    process_file_limit: OpenFileLimit,
+    stream_permits: Arc<Semaphore>,
+    pub(super) warnings: Arc<FileWarnings>,
+    pub(super) disk: DiskPool,
 }
 
 impl Files {
@@ -125,45 +125,45 @@ impl Files {
     pub(super) fn new(
         preopens: Vec<Preopen>,
         limit: usize,
-        open_in_all: OpenFiles,
-        notices: Arc<Notices>,
-        disk: Disk,
+        process_file_limit: OpenFileLimit,
+        warnings: Arc<FileWarnings>,
+        disk: DiskPool,
     ) -> Self {
-        let open = Arc::new(Semaphore::new(limit));
-        let streams = Arc::new(Semaphore::new(limit.saturating_mul(STREAMS_PER_FILE)));
-        Self { preopens, held: HashMap::new(), limit, open, open_in_all, streams, notices, disk }
+        let file_permits = Arc::new(Semaphore::new(limit));
+        let stream_permits = Arc::new(Semaphore::new(limit.saturating_mul(STREAMS_PER_FILE)));
+        Self { preopens, handles: HashMap::new(), limit, file_permits, process_file_limit, stream_permits, warnings, disk }
     }
 
     /// Room for one more file, directory or listing.
-    pub(super) fn room(&self) -> FsResult<FilePermit> {
-        let Ok(own) = self.open.clone().try_acquire_owned() else {
+    pub(super) fn acquire_file(&self) -> FsResult<FilePermit> {
+        let Ok(instance_permit) = self.file_permits.clone().try_acquire_owned() else {
             let limit = self.limit;
-            self.notices
-                .open
-                .give(format_args!("`limits.files` ({limit}) does not let it have more files open at once"));
+            self.warnings
+                .instance_limit
+                .warn(format_args!("`limits.files` ({limit}) does not let it have more files open at once"));
             return Err(ErrorCode::InsufficientMemory.into());
         };
-        let Ok(in_all) = self.open_in_all.0.clone().try_acquire_owned() else {
-            self.notices.open_in_all.give(
+        let Ok(process_permit) = self.process_file_limit.0.clone().try_acquire_owned() else {
+            self.warnings.process_limit.warn(
                 "all plugins together have as many files open as they may: a quarter of what the system allows the host \
                  (`ulimit -n`)",
             );
             return Err(ErrorCode::InsufficientMemory.into());
         };
-        Ok(Arc::new([own, in_all]))
+        Ok(Arc::new([instance_permit, process_permit]))
     }
 
     /// Room for one more stream of that file.
-    fn stream_room(&self, file: &Resource<Descriptor>, memory: &mut MemoryMeter) -> FsResult<StreamPermits> {
-        let held = self.held(file)?;
-        match self.streams.clone().try_acquire_owned() {
+    fn acquire_stream(&self, file: &Resource<Descriptor>, memory: &mut MemoryMeter) -> FsResult<StreamPermits> {
+        let handle = self.handle(file)?;
+        match self.stream_permits.clone().try_acquire_owned() {
             Ok(stream) => {
-                let memory = memory.reserve(STREAM).map_err(no_memory)?;
-                Ok(StreamPermits { _file: held.permit.clone(), _stream: stream, _memory: memory })
+                let memory = memory.reserve(STREAM_COST).map_err(oom_to_fs_error)?;
+                Ok(StreamPermits { _file: handle.permit.clone(), _stream: stream, _memory: memory })
             }
             Err(_) => {
                 let (limit, streams) = (self.limit, STREAMS_PER_FILE);
-                self.notices.streams.give(format_args!(
+                self.warnings.stream_limit.warn(format_args!(
                     "`limits.files` ({limit}) does not let it have more than {streams} times as many streams of files"
                 ));
                 Err(ErrorCode::InsufficientMemory.into())
@@ -172,22 +172,22 @@ impl Files {
     }
 
     /// Remembers a descriptor that the guest is given.
-    pub(super) fn keep(&mut self, descriptor: &Resource<Descriptor>, root: Arc<Root>, permit: Option<FilePermit>) {
-        self.held.insert(descriptor.rep(), Held { root, permit });
+    pub(super) fn track(&mut self, descriptor: &Resource<Descriptor>, root: Arc<GrantRoot>, permit: Option<FilePermit>) {
+        self.handles.insert(descriptor.rep(), OpenHandle { root, permit });
     }
 
     /// Forgets a descriptor that the guest gave back.
-    pub(super) fn forget(&mut self, descriptor: &Resource<Descriptor>) {
-        self.held.remove(&descriptor.rep());
+    pub(super) fn untrack(&mut self, descriptor: &Resource<Descriptor>) {
+        self.handles.remove(&descriptor.rep());
     }
 
     /// The grant that a descriptor comes from.
-    pub(super) fn root(&self, descriptor: &Resource<Descriptor>) -> FsResult<Arc<Root>> {
-        self.held(descriptor).map(|held| held.root.clone())
+    pub(super) fn root(&self, descriptor: &Resource<Descriptor>) -> FsResult<Arc<GrantRoot>> {
+        self.handle(descriptor).map(|held| held.root.clone())
     }
 
-    fn held(&self, descriptor: &Resource<Descriptor>) -> FsResult<&Held> {
-        self.held.get(&descriptor.rep()).ok_or_else(|| ResourceTableError::NotPresent.into())
+    fn handle(&self, descriptor: &Resource<Descriptor>) -> FsResult<&OpenHandle> {
+        self.handles.get(&descriptor.rep()).ok_or_else(|| ResourceTableError::NotPresent.into())
     }
 }
 
@@ -200,8 +200,8 @@ pub(in crate::plugin) struct FilesView<'a> {
 
 impl FilesView<'_> {
     /// Room for one more stream of that file.
-    pub(super) fn stream_room(&mut self, file: &Resource<Descriptor>) -> FsResult<StreamPermits> {
-        self.files.stream_room(file, self.memory)
+    pub(super) fn acquire_stream(&mut self, file: &Resource<Descriptor>) -> FsResult<StreamPermits> {
+        self.files.acquire_stream(file, self.memory)
     }
 
     /// A directory that the guest has.
@@ -217,12 +217,12 @@ impl FilesView<'_> {
     pub(super) fn writable(
         &self,
         descriptor: &Resource<Descriptor>,
-    ) -> FsResult<(wasmtime_wasi::filesystem::File, Account)> {
+    ) -> FsResult<(wasmtime_wasi::filesystem::File, QuotaHandle)> {
         let Descriptor::File(file) = self.wasi.table.get(descriptor)? else {
             return Err(ErrorCode::BadDescriptor.into());
         };
-        match &self.files.root(descriptor)?.account {
-            Some(account) => Ok((file.clone(), account.clone())),
+        match &self.files.root(descriptor)?.quota {
+            Some(quota) => Ok((file.clone(), quota.clone())),
             None => Err(ErrorCode::NotPermitted.into()),
         }
     }
@@ -234,12 +234,12 @@ pub(super) fn check_path(path: &str) -> FsResult<()> {
 }
 
 /// What a guest is told when `limits.memory` is used up.
-pub(super) fn no_memory(_: OutOfMemory) -> FsError {
+pub(super) fn oom_to_fs_error(_: OutOfMemory) -> FsError {
     ErrorCode::InsufficientMemory.into()
 }
 
 /// What a guest is told of an error.
-pub(super) fn refusal(error: io::Error) -> FsError {
+pub(super) fn to_fs_error(error: io::Error) -> FsError {
     error_code(&error).into()
 }
 

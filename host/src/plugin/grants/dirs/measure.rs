@@ -6,7 +6,7 @@ use std::io;
 
 use cap_primitives::fs::{DirEntry, MetadataExt, ReadDir, read_base_dir};
 
-use super::ledger::ENTRY;
+use super::quota::ENTRY_COST;
 
 /// Directories within each other that are walked through. What is nested deeper counts as more than any quota, as
 /// each level costs the walk a few open files.
@@ -17,41 +17,41 @@ const MAX_DEPTH: usize = 128;
 ///
 /// What disappears under way does not count, and neither does what is in a directory that the host may not read: nobody
 /// writes there through the host.
-pub(super) fn below(dir: &File, enough: u64) -> io::Result<u64> {
+pub(super) fn disk_usage(dir: &File, stop_above: u64) -> io::Result<u64> {
     let mut sum = 0_u64;
-    let mut several_names = HashSet::new();
-    let mut under_way = vec![read_base_dir(dir)?];
-    while let Some(dir) = under_way.last_mut() {
+    let mut seen_hard_links = HashSet::new();
+    let mut stack = vec![read_base_dir(dir)?];
+    while let Some(dir) = stack.last_mut() {
         let Some(entry) = dir.next() else {
-            under_way.pop();
+            stack.pop();
             continue;
         };
         let entry = entry?;
-        let Some(found) = present(entry.metadata())? else { continue };
-        sum = sum.saturating_add(ENTRY);
-        if found.is_file() && (found.nlink() < 2 || several_names.insert((found.dev(), found.ino()))) {
+        let Some(found) = ignore_vanished(entry.metadata())? else { continue };
+        sum = sum.saturating_add(ENTRY_COST);
+        if found.is_file() && (found.nlink() < 2 || seen_hard_links.insert((found.dev(), found.ino()))) {
             sum = sum.saturating_add(found.len());
         }
         if found.is_dir() {
-            let Some(inner) = present(enter(&entry))? else { continue };
-            if under_way.len() >= MAX_DEPTH {
+            let Some(inner) = ignore_vanished(open_subdir(&entry))? else { continue };
+            if stack.len() >= MAX_DEPTH {
                 return Ok(u64::MAX);
             }
-            under_way.push(inner);
+            stack.push(inner);
         }
-        if sum > enough {
+        if sum > stop_above {
             break;
         }
     }
     Ok(sum)
 }
 
-fn enter(entry: &DirEntry) -> io::Result<ReadDir> {
+fn open_subdir(entry: &DirEntry) -> io::Result<ReadDir> {
     read_base_dir(&entry.open_dir()?)
 }
 
 /// What was found, if it is there and may be looked at.
-fn present<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+fn ignore_vanished<T>(found: io::Result<T>) -> io::Result<Option<T>> {
     match found {
         Ok(found) => Ok(Some(found)),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => Ok(None),
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     fn measure(dir: &tempfile::TempDir) -> u64 {
-        below(&File::open(dir.path()).unwrap(), u64::MAX - 1).unwrap()
+        disk_usage(&File::open(dir.path()).unwrap(), u64::MAX - 1).unwrap()
     }
 
     #[test]
@@ -77,19 +77,19 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(measure(&dir), 0);
         fs::create_dir_all(dir.path().join("a/b")).unwrap();
-        assert_eq!(measure(&dir), 2 * ENTRY);
+        assert_eq!(measure(&dir), 2 * ENTRY_COST);
         fs::write(dir.path().join("a/b/file"), [0; 100]).unwrap();
-        assert_eq!(measure(&dir), 3 * ENTRY + 100);
+        assert_eq!(measure(&dir), 3 * ENTRY_COST + 100);
         symlink("..", dir.path().join("a/up")).unwrap();
         symlink("a/b/file", dir.path().join("link")).unwrap();
-        assert_eq!(measure(&dir), 5 * ENTRY + 100);
+        assert_eq!(measure(&dir), 5 * ENTRY_COST + 100);
     }
 
     #[test]
     fn a_file_with_holes_counts_with_its_size() {
         let dir = tempfile::tempdir().unwrap();
         File::create(dir.path().join("holes")).unwrap().set_len(1 << 40).unwrap();
-        assert_eq!(measure(&dir), ENTRY + (1 << 40));
+        assert_eq!(measure(&dir), ENTRY_COST + (1 << 40));
     }
 
     #[test]
@@ -97,14 +97,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("one"), [0; 100]).unwrap();
         fs::hard_link(dir.path().join("one"), dir.path().join("two")).unwrap();
-        assert_eq!(measure(&dir), 2 * ENTRY + 100);
+        assert_eq!(measure(&dir), 2 * ENTRY_COST + 100);
     }
 
     #[test]
     fn the_walk_ends_as_soon_as_it_has_found_enough() {
         let dir = tempfile::tempdir().unwrap();
         (0..100).for_each(|n| fs::write(dir.path().join(n.to_string()), "").unwrap());
-        assert_eq!(below(&File::open(dir.path()).unwrap(), 10 * ENTRY).unwrap(), 11 * ENTRY);
+        assert_eq!(disk_usage(&File::open(dir.path()).unwrap(), 10 * ENTRY_COST).unwrap(), 11 * ENTRY_COST);
     }
 
     #[test]
@@ -112,7 +112,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let nested = |levels: usize| dir.path().join("d/".repeat(levels));
         fs::create_dir_all(nested(MAX_DEPTH - 1)).unwrap();
-        assert_eq!(measure(&dir), (MAX_DEPTH as u64 - 1) * ENTRY);
+        assert_eq!(measure(&dir), (MAX_DEPTH as u64 - 1) * ENTRY_COST);
         fs::create_dir(nested(MAX_DEPTH)).unwrap();
         assert_eq!(measure(&dir), u64::MAX);
     }

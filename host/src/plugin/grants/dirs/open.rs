@@ -15,14 +15,14 @@ use rustix::io::Errno;
 use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorFlags, ErrorCode, OpenFlags, PathFlags};
 use wasmtime_wasi::{FsPerms, OpenMode};
 
-use super::ledger::{ENTRY, Turn};
+use super::quota::{ENTRY_COST, GrowthGuard};
 
 /// How often an opening starts again because something else came or went meanwhile.
-const ATTEMPTS: usize = 4;
+const MAX_ATTEMPTS: usize = 4;
 
 /// How a path is to be opened.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct How {
+pub(super) struct OpenRequest {
     follow: FollowSymlinks,
     oflags: OpenFlags,
     read: bool,
@@ -36,7 +36,7 @@ pub(super) enum Opened {
     Dir(File),
 }
 
-impl How {
+impl OpenRequest {
     /// What a guest asks for, if it makes sense and `perms` allow it.
     pub(super) fn new(
         path: PathFlags,
@@ -81,26 +81,26 @@ impl How {
     }
 
     /// Opens what is there.
-    pub(super) fn existing(self, dir: &File, path: &str) -> io::Result<Opened> {
-        self.check(&stat(dir, Path::new(path), self.follow)?)?;
+    pub(super) fn open_existing(self, dir: &File, path: &str) -> io::Result<Opened> {
+        self.check_file_type(&stat(dir, Path::new(path), self.follow)?)?;
         self.open(dir, path, false)
     }
 
     /// Opens what is there, or makes a new file, which is charged.
-    pub(super) fn existing_or_new(self, dir: &File, path: &str, turn: &Turn) -> io::Result<Opened> {
-        for _ in 0..ATTEMPTS {
+    pub(super) fn open_or_create(self, dir: &File, path: &str, guard: &GrowthGuard) -> io::Result<Opened> {
+        for _ in 0..MAX_ATTEMPTS {
             match stat(dir, Path::new(path), self.follow) {
                 Ok(_) if self.oflags.contains(OpenFlags::EXCLUSIVE) => return Err(Errno::EXIST.into()),
                 Ok(found) => {
-                    self.check(&found)?;
+                    self.check_file_type(&found)?;
                     match self.open(dir, path, false) {
                         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                         opened => return opened,
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    turn.charge(ENTRY)?;
-                    return self.open(dir, path, true).inspect_err(|_| turn.give_back(ENTRY));
+                    guard.charge(ENTRY_COST)?;
+                    return self.open(dir, path, true).inspect_err(|_| guard.refund(ENTRY_COST));
                 }
                 Err(error) => return Err(error),
             }
@@ -121,12 +121,12 @@ impl How {
             .nonblock(true);
         let opened = open(dir, Path::new(path), &options)?;
         let found = Metadata::from_file(&opened)?;
-        self.check(&found)?;
+        self.check_file_type(&found)?;
         Ok(if found.is_dir() { Opened::Dir(opened) } else { Opened::File(opened) })
     }
 
     /// Refuses what is neither a file nor a directory, or not what was asked for.
-    fn check(self, found: &Metadata) -> io::Result<()> {
+    fn check_file_type(self, found: &Metadata) -> io::Result<()> {
         if found.is_symlink() {
             return Err(Errno::LOOP.into());
         }

@@ -1,7 +1,7 @@
 //! Streams of a file's content.
 //!
 //! Both keep the file's permits for as long as they last, work where they may block, and have one piece at a time under way,
-//! of at most [`PIECE`] bytes. A [`Writer`] charges what it writes.
+//! of at most [`MAX_CHUNK`] bytes. A [`Writer`] charges what it writes.
 
 use std::fs::File;
 use std::io;
@@ -14,68 +14,68 @@ use tokio_util::task::AbortOnDropHandle;
 use wasmtime_wasi::async_trait;
 use wasmtime_wasi::p2::{InputStream, OutputStream, Pollable, StreamError, StreamResult};
 
-use super::disk::Disk;
+use super::disk::DiskPool;
 use super::files::StreamPermits;
-use super::ledger::Account;
-use super::write::{self, At};
+use super::quota::QuotaHandle;
+use super::write::{self, WriteAt};
 
 /// The most that is taken at once: as much as wasmtime-wasi takes.
-const PIECE: usize = 64 << 10;
+const MAX_CHUNK: usize = 64 << 10;
 
 /// What a stream reads from a file.
 pub(super) struct Reader {
     file: Arc<File>,
-    disk: Disk,
+    disk: DiskPool,
     position: u64,
-    state: Reading,
+    state: ReadState,
     _permits: StreamPermits,
 }
 
-enum Reading {
+enum ReadState {
     Idle,
-    Waiting(AbortOnDropHandle<Self>),
+    Pending(AbortOnDropHandle<Self>),
     Read(Bytes),
     Failed(io::Error),
     Closed,
 }
 
 /// What is read when a guest waits for something to be there.
-const AHEAD: usize = 4096;
+const READ_AHEAD: usize = 4096;
 
 impl Reader {
     /// A stream that reads from there on.
-    pub(super) fn new(file: Arc<File>, disk: Disk, position: u64, permits: StreamPermits) -> Self {
-        Self { file, disk, position, state: Reading::Idle, _permits: permits }
+    pub(super) fn new(file: Arc<File>, disk: DiskPool, position: u64, permits: StreamPermits) -> Self {
+        Self { file, disk, position, state: ReadState::Idle, _permits: permits }
     }
 
     /// Reads a piece. What was begun goes on to its end, even if nobody waits for it any more.
-    fn get(&self, size: usize) -> impl Future<Output = Reading> + Send + use<> {
+    fn read_chunk(&self, size: usize) -> impl Future<Output = ReadState> + Send + use<> {
         let (file, disk, position) = (self.file.clone(), self.disk.clone(), self.position);
-        async move { disk.run(move || Ok(piece(&file, position, size))).await.unwrap_or_else(Reading::Failed) }
+        async move { disk.run(move || Ok(read_blocking(&file, position, size))).await.unwrap_or_else(ReadState::Failed) }
     }
 
-    fn begin(&mut self, size: usize) {
-        self.state = Reading::Waiting(AbortOnDropHandle::new(tokio::spawn(self.get(size))));
+    fn start_read(&mut self, size: usize) {
+        self.state = ReadState::Pending(AbortOnDropHandle::new(tokio::spawn(self.read_chunk(size))));
     }
 
-    async fn settle(&mut self) {
-        if let Reading::Waiting(reading) = &mut self.state {
-            self.state = reading.await.unwrap_or_else(|error| Reading::Failed(io::Error::other(error)));
+    async fn finish_read(&mut self) {
+        if let ReadState::Pending(reading) = &mut self.state {
+            self.state = reading.await.unwrap_or_else(|error| ReadState::Failed(io::Error::other(error)));
         }
     }
 }
 
-fn piece(file: &File, position: u64, size: usize) -> Reading {
-    let mut bytes = vec![0; size.min(PIECE)];
+fn read_blocking(file: &File, position: u64, size: usize) -> ReadState {
+    let mut bytes = vec![0; size.min(MAX_CHUNK)];
     loop {
         match file.read_at(&mut bytes, position) {
-            Ok(0) => return Reading::Closed,
+            Ok(0) => return ReadState::Closed,
             Ok(read) => {
                 bytes.truncate(read);
-                return Reading::Read(bytes.into());
+                return ReadState::Read(bytes.into());
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Reading::Failed(error),
+            Err(error) => return ReadState::Failed(error),
         }
     }
 }
@@ -84,63 +84,63 @@ fn piece(file: &File, position: u64, size: usize) -> Reading {
 impl InputStream for Reader {
     fn read(&mut self, size: usize) -> StreamResult<Bytes> {
         match &mut self.state {
-            Reading::Idle => {
+            ReadState::Idle => {
                 if size > 0 {
-                    self.begin(size);
+                    self.start_read(size);
                 }
                 Ok(Bytes::new())
             }
-            Reading::Waiting(_) => Ok(Bytes::new()),
-            Reading::Read(bytes) => {
+            ReadState::Pending(_) => Ok(Bytes::new()),
+            ReadState::Read(bytes) => {
                 let given = bytes.split_to(size.min(bytes.len()));
                 self.position = self.position.saturating_add(given.len() as u64);
                 if bytes.is_empty() {
-                    self.state = Reading::Idle;
+                    self.state = ReadState::Idle;
                 }
                 Ok(given)
             }
-            Reading::Failed(_) | Reading::Closed => match mem::replace(&mut self.state, Reading::Closed) {
-                Reading::Failed(error) => Err(StreamError::LastOperationFailed(error.into())),
+            ReadState::Failed(_) | ReadState::Closed => match mem::replace(&mut self.state, ReadState::Closed) {
+                ReadState::Failed(error) => Err(StreamError::LastOperationFailed(error.into())),
                 _ => Err(StreamError::Closed),
             },
         }
     }
 
     async fn blocking_read(&mut self, size: usize) -> StreamResult<Bytes> {
-        self.settle().await;
-        if matches!(self.state, Reading::Idle) && size > 0 {
-            self.state = self.get(size).await;
+        self.finish_read().await;
+        if matches!(self.state, ReadState::Idle) && size > 0 {
+            self.state = self.read_chunk(size).await;
         }
         self.read(size)
     }
 
     async fn cancel(&mut self) {
         // It cannot be stopped. A guest that had to wait for nothing could pile up any number of these.
-        self.settle().await;
-        self.state = Reading::Closed;
+        self.finish_read().await;
+        self.state = ReadState::Closed;
     }
 }
 
 #[async_trait]
 impl Pollable for Reader {
     async fn ready(&mut self) {
-        if matches!(self.state, Reading::Idle) {
-            self.begin(AHEAD);
+        if matches!(self.state, ReadState::Idle) {
+            self.start_read(READ_AHEAD);
         }
-        self.settle().await;
+        self.finish_read().await;
     }
 }
 
 /// What a stream writes to a file.
 pub(super) struct Writer {
     file: Arc<File>,
-    account: Account,
-    at: At,
-    state: State,
+    quota: QuotaHandle,
+    at: WriteAt,
+    state: WriteState,
     _permits: StreamPermits,
 }
 
-enum State {
+enum WriteState {
     Ready,
     Writing(AbortOnDropHandle<io::Result<()>>),
     Failed(io::Error),
@@ -149,23 +149,23 @@ enum State {
 
 impl Writer {
     /// A stream that writes there, and charges that account.
-    pub(super) fn new(file: Arc<File>, account: Account, at: At, permits: StreamPermits) -> Self {
-        Self { file, account, at, state: State::Ready, _permits: permits }
+    pub(super) fn new(file: Arc<File>, quota: QuotaHandle, at: WriteAt, permits: StreamPermits) -> Self {
+        Self { file, quota, at, state: WriteState::Ready, _permits: permits }
     }
 
     /// Writes a piece. What was begun goes on to its end, even if nobody waits for it any more.
-    fn put(&mut self, bytes: Bytes) -> impl Future<Output = io::Result<()>> + Send + use<> {
-        let (file, account, at) = (self.file.clone(), self.account.clone(), self.at);
-        if let At::Offset(offset) = &mut self.at {
+    fn write_chunk(&mut self, bytes: Bytes) -> impl Future<Output = io::Result<()>> + Send + use<> {
+        let (file, quota, at) = (self.file.clone(), self.quota.clone(), self.at);
+        if let WriteAt::Offset(offset) = &mut self.at {
             *offset = offset.saturating_add(bytes.len() as u64);
         }
-        async move { account.grow(move |turn| write::all(&file, turn, &bytes, at)).await }
+        async move { quota.grow(move |guard| write::write_all(&file, guard, &bytes, at)).await }
     }
 
     /// Says once what failed; after that it is closed.
-    fn failure(&mut self) -> StreamError {
-        match mem::replace(&mut self.state, State::Closed) {
-            State::Failed(error) => StreamError::LastOperationFailed(error.into()),
+    fn take_error(&mut self) -> StreamError {
+        match mem::replace(&mut self.state, WriteState::Closed) {
+            WriteState::Failed(error) => StreamError::LastOperationFailed(error.into()),
             _ => StreamError::Closed,
         }
     }
@@ -176,24 +176,24 @@ impl OutputStream for Writer {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
         match self.state {
             // What may be written at once is what was reserved.
-            State::Ready if bytes.len() > PIECE => Err(StreamError::trap("wrote more than `check-write` allowed")),
-            State::Ready => {
-                let writing = tokio::spawn(self.put(bytes));
-                self.state = State::Writing(AbortOnDropHandle::new(writing));
+            WriteState::Ready if bytes.len() > MAX_CHUNK => Err(StreamError::trap("wrote more than `check-write` allowed")),
+            WriteState::Ready => {
+                let writing = tokio::spawn(self.write_chunk(bytes));
+                self.state = WriteState::Writing(AbortOnDropHandle::new(writing));
                 Ok(())
             }
-            State::Writing(_) => Err(StreamError::trap("written without asking `check-write` first")),
-            State::Failed(_) | State::Closed => Err(self.failure()),
+            WriteState::Writing(_) => Err(StreamError::trap("written without asking `check-write` first")),
+            WriteState::Failed(_) | WriteState::Closed => Err(self.take_error()),
         }
     }
 
     async fn blocking_write_and_flush(&mut self, bytes: Bytes) -> StreamResult<()> {
         self.ready().await;
-        if !matches!(self.state, State::Ready) {
-            return Err(self.failure());
+        if !matches!(self.state, WriteState::Ready) {
+            return Err(self.take_error());
         }
-        self.put(bytes).await.map_err(|error| {
-            self.state = State::Closed;
+        self.write_chunk(bytes).await.map_err(|error| {
+            self.state = WriteState::Closed;
             StreamError::LastOperationFailed(error.into())
         })
     }
@@ -205,15 +205,15 @@ impl OutputStream for Writer {
 
     fn check_write(&mut self) -> StreamResult<usize> {
         match self.state {
-            State::Ready => Ok(PIECE),
-            State::Writing(_) => Ok(0),
-            State::Failed(_) | State::Closed => Err(self.failure()),
+            WriteState::Ready => Ok(MAX_CHUNK),
+            WriteState::Writing(_) => Ok(0),
+            WriteState::Failed(_) | WriteState::Closed => Err(self.take_error()),
         }
     }
 
     async fn cancel(&mut self) {
         // It cannot be stopped. A guest that had to wait for nothing could pile up any number of these.
-        if let State::Writing(writing) = mem::replace(&mut self.state, State::Closed) {
+        if let WriteState::Writing(writing) = mem::replace(&mut self.state, WriteState::Closed) {
             let _ = writing.await;
         }
     }
@@ -222,11 +222,11 @@ impl OutputStream for Writer {
 #[async_trait]
 impl Pollable for Writer {
     async fn ready(&mut self) {
-        if let State::Writing(writing) = &mut self.state {
+        if let WriteState::Writing(writing) = &mut self.state {
             self.state = match writing.await {
-                Ok(Ok(())) => State::Ready,
-                Ok(Err(error)) => State::Failed(error),
-                Err(error) => State::Failed(io::Error::other(error)),
+                Ok(Ok(())) => WriteState::Ready,
+                Ok(Err(error)) => WriteState::Failed(error),
+                Err(error) => WriteState::Failed(io::Error::other(error)),
             };
         }
     }

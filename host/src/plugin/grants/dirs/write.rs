@@ -9,49 +9,49 @@ use std::os::unix::fs::FileExt;
 
 use rustix::io::Errno;
 
-use super::ledger::Turn;
+use super::quota::GrowthGuard;
 
 /// Where in a file something is written.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum At {
+pub(super) enum WriteAt {
     /// From there on.
     Offset(u64),
     /// Behind all that is there.
-    End,
+    Append,
 }
 
 /// Writes as much as the system takes at once.
-pub(super) fn some(file: &File, turn: &Turn, bytes: &[u8], offset: u64) -> io::Result<usize> {
-    reach(file, turn, end(bytes, offset)?)?;
+pub(super) fn write_partial(file: &File, guard: &GrowthGuard, bytes: &[u8], offset: u64) -> io::Result<usize> {
+    charge_extension(file, guard, end_offset(bytes, offset)?)?;
     file.write_at(bytes, offset)
 }
 
 /// Writes everything.
-pub(super) fn all(file: &File, turn: &Turn, bytes: &[u8], at: At) -> io::Result<()> {
+pub(super) fn write_all(file: &File, guard: &GrowthGuard, bytes: &[u8], at: WriteAt) -> io::Result<()> {
     match at {
-        At::Offset(offset) => {
-            reach(file, turn, end(bytes, offset)?)?;
+        WriteAt::Offset(offset) => {
+            charge_extension(file, guard, end_offset(bytes, offset)?)?;
             file.write_all_at(bytes, offset)
         }
-        At::End => {
-            turn.charge(bytes.len() as u64)?;
+        WriteAt::Append => {
+            guard.charge(bytes.len() as u64)?;
             append(file, bytes)
         }
     }
 }
 
 /// Makes the file that long, shorter or longer.
-pub(super) fn set_size(file: &File, turn: &Turn, size: u64) -> io::Result<()> {
-    reach(file, turn, size)?;
+pub(super) fn set_size(file: &File, guard: &GrowthGuard, size: u64) -> io::Result<()> {
+    charge_extension(file, guard, size)?;
     file.set_len(size)
 }
 
 /// Charges what a file lacks to that size.
-fn reach(file: &File, turn: &Turn, size: u64) -> io::Result<()> {
-    turn.charge(size.saturating_sub(file.metadata()?.len()))
+fn charge_extension(file: &File, guard: &GrowthGuard, size: u64) -> io::Result<()> {
+    guard.charge(size.saturating_sub(file.metadata()?.len()))
 }
 
-fn end(bytes: &[u8], offset: u64) -> io::Result<u64> {
+fn end_offset(bytes: &[u8], offset: u64) -> io::Result<u64> {
     offset.checked_add(bytes.len() as u64).ok_or_else(|| Errno::FBIG.into())
 }
 

@@ -10,7 +10,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// v4 networks of the inside, by their first address and the length of their prefix.
-const INSIDE_V4: [(Ipv4Addr, u32); 15] = [
+const NON_PUBLIC_V4: [(Ipv4Addr, u32); 15] = [
     // This network.
     (Ipv4Addr::new(0, 0, 0, 0), 8),
     // Private (RFC 1918).
@@ -39,7 +39,7 @@ const INSIDE_V4: [(Ipv4Addr, u32); 15] = [
 ];
 
 /// v6 networks of the inside within the one that is unicast and global.
-const INSIDE_V6: [(Ipv6Addr, u32); 3] = [
+const NON_PUBLIC_V6: [(Ipv6Addr, u32); 3] = [
     // Protocol assignments: Teredo, benchmarks, ORCHID.
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
     // Documentation.
@@ -63,14 +63,14 @@ pub(super) fn is_public(address: IpAddr) -> bool {
 }
 
 fn is_public_v4(address: Ipv4Addr) -> bool {
-    !INSIDE_V4.into_iter().any(|(network, length)| {
-        same_beginning(u32::from(address).into(), u32::from(network).into(), length, u32::BITS)
+    !NON_PUBLIC_V4.into_iter().any(|(network, length)| {
+        in_prefix(u32::from(address).into(), u32::from(network).into(), length, u32::BITS)
     })
 }
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let lies_in =
-        |(network, length): (Ipv6Addr, u32)| same_beginning(address.into(), network.into(), length, u128::BITS);
+        |(network, length): (Ipv6Addr, u32)| in_prefix(address.into(), network.into(), length, u128::BITS);
     if lies_in(NAT64) {
         let [.., a, b, c, d] = address.octets();
         return is_public_v4(Ipv4Addr::new(a, b, c, d));
@@ -79,11 +79,11 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         let [_, _, a, b, c, d, ..] = address.octets();
         return is_public_v4(Ipv4Addr::new(a, b, c, d));
     }
-    lies_in(GLOBAL_V6) && !INSIDE_V6.into_iter().any(lies_in)
+    lies_in(GLOBAL_V6) && !NON_PUBLIC_V6.into_iter().any(lies_in)
 }
 
 /// Whether two numbers of so many bits are the same in their first `length` bits.
-fn same_beginning(one: u128, other: u128, length: u32, bits: u32) -> bool {
+fn in_prefix(one: u128, other: u128, length: u32, bits: u32) -> bool {
     let rest = bits.saturating_sub(length);
     one.checked_shr(rest) == other.checked_shr(rest)
 }

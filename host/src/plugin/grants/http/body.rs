@@ -12,24 +12,24 @@ use hyper::body::{Bytes, Incoming};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use wasmtime_wasi_http::{Error, WasiBody};
 
-use super::failure::Failure;
-use super::{Http, Place, headers};
+use super::error::ExchangeError;
+use super::{OutboundHttp, ExchangePermit, headers};
 use crate::config::Origin;
 
 /// The body of a request, of so many bytes at most.
-pub(super) struct Sent {
+pub(super) struct RequestBody {
     body: WasiBody,
-    left: u64,
-    most: u64,
+    remaining: u64,
+    limit: u64,
 }
 
-impl Sent {
-    pub(super) fn new(body: WasiBody, most: u64) -> Self {
-        Self { body, left: most, most }
+impl RequestBody {
+    pub(super) fn new(body: WasiBody, limit: u64) -> Self {
+        Self { body, remaining: limit, limit }
     }
 }
 
-impl Body for Sent {
+impl Body for RequestBody {
     type Data = Bytes;
     type Error = Error;
 
@@ -37,7 +37,7 @@ impl Body for Sent {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
         Poll::Ready(frame.map(|frame| {
             let frame = frame?;
-            self.left = self.left.checked_sub(length(&frame)).ok_or(Failure::RequestBody(self.most).code())?;
+            self.remaining = self.remaining.checked_sub(length(&frame)).ok_or(ExchangeError::RequestBodyTooLarge(self.limit).to_wasi())?;
             Ok(frame)
         }))
     }
@@ -52,75 +52,75 @@ impl Body for Sent {
 }
 
 /// What the body of a response is held to.
-pub(super) struct Bounds {
-    pub(super) http: Arc<Http>,
+pub(super) struct ExchangeContext {
+    pub(super) http: Arc<OutboundHttp>,
     pub(super) origin: Origin,
     /// When the exchange ends.
-    pub(super) until: Instant,
+    pub(super) deadline: Instant,
     /// How long the guest waits for more.
-    pub(super) pause: Option<Duration>,
+    pub(super) between_bytes_timeout: Option<Duration>,
     /// Kept for as long as more may come.
-    pub(super) _place: Place,
+    pub(super) _permit: ExchangePermit,
 }
 
 /// The body of a response. Its place is free again after the last byte, or an error.
-pub(super) struct Received(Option<Open>);
+pub(super) struct ResponseBody(Option<OpenBody>);
 
-struct Open {
+struct OpenBody {
     incoming: Incoming,
-    left: u64,
-    end: Pin<Box<Sleep>>,
+    remaining: u64,
+    deadline: Pin<Box<Sleep>>,
     /// Goes on while nothing comes.
-    pause: Option<Pin<Box<Sleep>>>,
-    bounds: Bounds,
+    between_bytes_timer: Option<Pin<Box<Sleep>>>,
+    exchange: ExchangeContext,
 }
 
-impl Received {
-    pub(super) fn new(incoming: Incoming, bounds: Bounds) -> Self {
-        let left = bounds.http.limits.body.bytes();
-        Self(Some(Open { incoming, left, end: Box::pin(sleep_until(bounds.until)), pause: None, bounds }))
+impl ResponseBody {
+    pub(super) fn new(incoming: Incoming, exchange: ExchangeContext) -> Self {
+        let remaining = exchange.http.limits.body.bytes();
+        Self(Some(OpenBody { incoming, remaining, deadline: Box::pin(sleep_until(exchange.deadline)), between_bytes_timer: None, exchange }))
     }
 }
 
-impl Open {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Failure>>> {
-        let limits = &self.bounds.http.limits;
-        if self.end.as_mut().poll(context).is_ready() {
-            return Poll::Ready(Some(Err(Failure::Time(limits.timeout.duration()))));
+impl OpenBody {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ExchangeError>>> {
+        let limits = &self.exchange.http.limits;
+        if self.deadline.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Some(Err(ExchangeError::Timeout(limits.timeout.duration()))));
         }
         let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(context) else {
-            return self.poll_pause(context).map(|()| Some(Err(Failure::Pause)));
+            return self.poll_between_bytes_timeout(context).map(|()| Some(Err(ExchangeError::BetweenBytesTimeout)));
         };
-        self.pause = None;
+        self.between_bytes_timer = None;
         Poll::Ready(frame.map(|frame| match frame {
             Ok(frame) => {
                 let most = limits.body.bytes();
-                self.left = self.left.checked_sub(length(&frame)).ok_or(Failure::ResponseBody(most))?;
+                self.remaining = self.remaining.checked_sub(length(&frame)).ok_or(ExchangeError::ResponseBodyTooLarge(most))?;
                 match frame.trailers_ref() {
-                    Some(trailers) if headers::size(trailers) > limits.headers.bytes() => Err(Failure::ResponseHeaders),
+                    Some(trailers) if headers::size(trailers) > limits.headers.bytes() => Err(ExchangeError::ResponseHeadersTooLarge),
                     _ => Ok(frame),
                 }
             }
             // The connection is closed at the end of the time, which may be seen before the end of the time is.
-            Err(_) if Instant::now() >= self.bounds.until => Err(Failure::Time(limits.timeout.duration())),
-            Err(error) => Err(Failure::of(error)),
+            Err(_) if Instant::now() >= self.exchange.deadline => Err(ExchangeError::Timeout(limits.timeout.duration())),
+            Err(error) => Err(ExchangeError::from_hyper(error)),
         }))
     }
 
-    fn poll_pause(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let Some(most) = self.bounds.pause else { return Poll::Pending };
-        self.pause.get_or_insert_with(|| Box::pin(sleep(most))).as_mut().poll(context)
+    fn poll_between_bytes_timeout(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Some(timeout) = self.exchange.between_bytes_timeout else { return Poll::Pending };
+        self.between_bytes_timer.get_or_insert_with(|| Box::pin(sleep(timeout))).as_mut().poll(context)
     }
 }
 
-impl Body for Received {
+impl Body for ResponseBody {
     type Data = Bytes;
     type Error = Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let Some(open) = &mut self.0 else { return Poll::Ready(None) };
         let frame = ready!(open.poll(context))
-            .map(|frame| frame.map_err(|failure| open.bounds.http.refusals.note(Some(&open.bounds.origin), &failure)));
+            .map(|frame| frame.map_err(|failure| open.exchange.http.refusal_log.record(Some(&open.exchange.origin), &failure)));
         if !matches!(frame, Some(Ok(_))) {
             self.0 = None;
         }

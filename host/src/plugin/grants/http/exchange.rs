@@ -15,22 +15,22 @@ use hyper_util::rt::TokioIo;
 use tokio::time::{Instant, timeout, timeout_at};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
 
-use super::body::{Bounds, Received, Sent};
-use super::connect::{Stream, connect};
-use super::failure::Failure;
-use super::trust::Tls;
-use super::{Http, Place, headers};
+use super::body::{ExchangeContext, ResponseBody, RequestBody};
+use super::connect::{IoStream, connect};
+use super::error::ExchangeError;
+use super::tls::TlsClient;
+use super::{OutboundHttp, ExchangePermit, headers};
 use crate::config::{HttpGrant, Origin, Scheme};
 
 /// The least that hyper takes for its buffer.
-const LEAST_BUFFER: usize = 8 << 10;
+const MIN_BUFFER: usize = 8 << 10;
 
 /// What drives the connection while the body is read.
 type Driver = Box<dyn Future<Output = Result<(), Error>> + Send>;
 /// A request under way.
-pub(super) type Sending = Box<dyn Future<Output = Result<(Response<WasiBody>, Driver), Error>> + Send>;
+pub(super) type ResponseFuture = Box<dyn Future<Output = Result<(Response<WasiBody>, Driver), Error>> + Send>;
 
-impl Http {
+impl OutboundHttp {
     /// Sends a request and gives back its answer, with a body that is still to come. Dropping either ends the exchange.
     pub(super) async fn exchange(
         self: Arc<Self>,
@@ -39,40 +39,40 @@ impl Http {
     ) -> Result<(Response<WasiBody>, Driver), Error> {
         let origin = origin_of(request.uri());
         let answer = match &origin {
-            Some(origin) => self.attempt(origin, request, options).await,
-            None => Err(Failure::Uri),
+            Some(origin) => self.execute(origin, request, options).await,
+            None => Err(ExchangeError::InvalidUri),
         };
-        answer.map_err(|failure| self.refusals.note(origin.as_ref(), &failure))
+        answer.map_err(|failure| self.refusal_log.record(origin.as_ref(), &failure))
     }
 
-    async fn attempt(
+    async fn execute(
         self: &Arc<Self>,
         origin: &Origin,
         request: Request<WasiBody>,
         options: RequestOptions,
-    ) -> Result<(Response<WasiBody>, Driver), Failure> {
-        let grant = self.grants.grant_for(origin).ok_or(Failure::NotGranted)?;
+    ) -> Result<(Response<WasiBody>, Driver), ExchangeError> {
+        let grant = self.grants.grant_for(origin).ok_or(ExchangeError::NotGranted)?;
         let request = self.prepare(origin, grant, request)?;
-        let place = self.place()?;
+        let permit = self.acquire_permit()?;
         let time = self.limits.timeout.duration();
         let began = Instant::now();
-        let until = began.checked_add(time).unwrap_or(began);
+        let deadline = began.checked_add(time).unwrap_or(began);
         let answer = async {
-            let connect_until = options.connect_timeout.and_then(|most| began.checked_add(most)).unwrap_or(until);
+            let connect_deadline = options.connect_timeout.and_then(|most| began.checked_add(most)).unwrap_or(deadline);
             let tls = self.tls(grant).await?;
-            let stream = connect(&self.network, origin, tls, &place, connect_until.min(until)).await?;
-            self.send(stream, request, &options, until).await
+            let stream = connect(&self.network, origin, tls, &permit, connect_deadline.mindeadlinel)).await?;
+            self.send(stream, request, &options, deadline).await
         };
-        let (response, driver) = timeout_at(until, answer).await.map_err(|_| Failure::Time(time))??;
-        let response = self.check(response)?;
-        let bounds = Bounds {
+        let (response, driver) = timeout_at(deadline, answer).await.map_err(|_| ExchangeError::Timeout(time))??;
+        let response = self.check_response(response)?;
+        let exchange = ExchangeContext {
             http: self.clone(),
             origin: origin.clone(),
-            until,
-            pause: options.between_bytes_timeout,
-            _place: place,
+            deadline,
+            between_bytes_timeout: options.between_bytes_timeout,
+            _permit: permit,
         };
-        Ok((response.map(|incoming| Received::new(incoming, bounds).boxed_unsync()), driver))
+        Ok((response.map(|incoming| ResponseBody::new(incoming, exchange).boxed_unsync()), driver))
     }
 
     /// The request as it goes over the wire, if it may.
@@ -81,66 +81,66 @@ impl Http {
         origin: &Origin,
         grant: &HttpGrant,
         request: Request<WasiBody>,
-    ) -> Result<Request<Sent>, Failure> {
+    ) -> Result<Request<RequestBody>, ExchangeError> {
         let (Parts { method, uri, mut headers, .. }, body) = request.into_parts();
         // A tunnel leads anywhere, and `TRACE` would show the guest what the host added.
         if method == Method::CONNECT || method == Method::TRACE {
-            return Err(Failure::Method);
+            return Err(ExchangeError::ForbiddenMethod);
         }
-        headers::strip(&mut headers);
+        headers::strip_hop_by_hop(&mut headers);
         let target = uri.path_and_query().map_or("/", |target| target.as_str());
         let size = headers::size(&headers).saturating_add(u64::try_from(target.len()).unwrap_or(u64::MAX));
-        if size > self.limits.headers.bytes() || headers.len() > headers::MOST {
-            return Err(Failure::RequestHeaders(self.limits.headers.bytes()));
+        if size > self.limits.headers.bytes() || headers.len() > headers::MAX_HEADERS {
+            return Err(ExchangeError::RequestHeadersTooLarge(self.limits.headers.bytes()));
         }
-        let most = self.limits.body.bytes();
-        let announced =
+        let max_body = self.limits.body.bytes();
+        let content_length =
             headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-        if announced.is_some_and(|length| length > most) {
-            return Err(Failure::RequestBody(most));
+        if content_length.is_some_and(|length| length > max_body) {
+            return Err(ExchangeError::RequestBodyTooLarge(max_body));
         }
-        headers::complete(&mut headers, origin, grant);
-        let mut request = Request::new(Sent::new(body, most));
+        headers::apply_host_headers(&mut headers, origin, grant);
+        let mut request = Request::new(RequestBody::new(body, max_body));
         *request.method_mut() = method;
-        *request.uri_mut() = target.parse().map_err(|_| Failure::Uri)?;
+        *request.uri_mut() = target.parse().map_err(|_| ExchangeError::InvalidUri)?;
         *request.headers_mut() = headers;
         Ok(request)
     }
 
     /// A place among the exchanges, if there is one at once.
-    fn place(&self) -> Result<Place, Failure> {
-        let place = self.places.clone().try_acquire_owned();
-        let place = place.map_err(|_| Failure::Concurrency(self.limits.concurrency.get()))?;
-        self.rate.check().map_err(|_| Failure::Rate(self.limits.rate.get()))?;
-        Ok(Arc::new(place))
+    fn acquire_permit(&self) -> Result<ExchangePermit, ExchangeError> {
+        let permit = self.permits.clone().try_acquire_owned();
+        let permit = permit.map_err(|_| ExchangeError::ConcurrencyLimit(self.limits.concurrency.get()))?;
+        self.rate.check().map_err(|_| ExchangeError::RateLimited(self.limits.rate.get()))?;
+        Ok(Arc::new(permit))
     }
 
     /// What a connection for that grant is encrypted with.
-    async fn tls(&self, grant: &HttpGrant) -> Result<Option<&Tls>, Failure> {
+    async fn tls(&self, grant: &HttpGrant) -> Result<Option<&TlsClient>, ExchangeError> {
         if grant.origin.scheme() == Scheme::Http {
             return Ok(None);
         }
-        match (&grant.ca, self.own_trust.get(&grant.origin)) {
-            (Some(roots), Some(own)) => own.get_or_try_init(|| self.trust.with(roots)).await.map(Some),
-            _ => self.trust.of_the_machine().await.map(Some),
+        match (&grant.ca, self.per_grant_tls.get(&grant.origin)) {
+            (Some(roots), Some(client)) => client.get_or_try_init(|| self.tls_roots.with_extra_roots(roots)).await.map(Some),
+            _ => self.tls_roots.system().await.map(Some),
         }
     }
 
     async fn send(
         &self,
-        stream: Box<dyn Stream>,
-        request: Request<Sent>,
+        stream: Box<dyn IoStream>,
+        request: Request<RequestBody>,
         options: &RequestOptions,
-        until: Instant,
-    ) -> Result<(Response<Incoming>, Driver), Failure> {
-        let most = usize::try_from(self.limits.headers.bytes()).unwrap_or(usize::MAX);
+        deadline: Instant,
+    ) -> Result<(Response<Incoming>, Driver), ExchangeError> {
+        let max_headers = usize::try_from(self.limits.headers.bytes()).unwrap_or(usize::MAX);
         let (mut sender, connection) = http1::Builder::new()
-            .max_headers(headers::MOST)
-            .max_header_size(most)
-            .max_buf_size(most.max(LEAST_BUFFER))
+            .max_headers(headers::MAX_HEADERS)
+            .max_header_size(max_headers)
+            .max_buf_size(max_headers.max(MIN_BUFFER))
             .handshake(TokioIo::new(stream))
             .await
-            .map_err(Failure::of)?;
+            .map_err(ExchangeError::from_hyper)?;
         let mut connection = Box::pin(connection.fuse());
         let answer = async {
             let mut answer = pin!(sender.send_request(request));
@@ -154,31 +154,31 @@ impl Http {
             }
         };
         let answer = match options.first_byte_timeout {
-            Some(most) => timeout(most, answer).await.map_err(|_| Failure::FirstByte)?,
+            Some(most) => timeout(most, answer).await.map_err(|_| ExchangeError::FirstByteTimeout)?,
             None => answer.await,
         };
         let driver = async move {
             if !connection.is_terminated() {
                 // What fails here, the body says; and at the end of the time the connection is closed.
-                let _ = timeout_at(until, connection).await;
+                let _ = timeout_at(deadline, connection).await;
             }
             Ok(())
         };
-        Ok((answer.map_err(Failure::of)?, Box::new(driver)))
+        Ok((answer.map_err(ExchangeError::from_hyper)?, Box::new(driver)))
     }
 
     /// The answer as the guest may see it.
-    fn check(&self, mut response: Response<Incoming>) -> Result<Response<Incoming>, Failure> {
+    fn check_response(&self, mut response: Response<Incoming>) -> Result<Response<Incoming>, ExchangeError> {
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            return Err(Failure::Upgrade);
+            return Err(ExchangeError::Upgrade);
         }
         let headers = response.headers_mut();
-        headers::strip(headers);
+        headers::strip_hop_by_hop(headers);
         if headers::size(headers) > self.limits.headers.bytes() {
-            return Err(Failure::ResponseHeaders);
+            return Err(ExchangeError::ResponseHeadersTooLarge);
         }
-        let most = self.limits.body.bytes();
-        if response.body().size_hint().lower() > most { Err(Failure::ResponseBody(most)) } else { Ok(response) }
+        let max_body = self.limits.body.bytes();
+        if response.body().size_hint().lower() > max_body { Err(ExchangeError::ResponseBodyTooLarge(max_body)) } else { Ok(response) }
     }
 }
 

@@ -9,10 +9,10 @@ use hyper::header::{self, HeaderName, HeaderValue};
 use crate::config::{HttpGrant, Origin};
 
 /// How many header lines a message may have.
-pub(super) const MOST: usize = 256;
+pub(super) const MAX_HEADERS: usize = 256;
 
 /// What belongs to one connection.
-const OF_THE_CONNECTION: [HeaderName; 10] = [
+const HOP_BY_HOP: [HeaderName; 10] = [
     header::CONNECTION,
     HeaderName::from_static("http2-settings"),
     HeaderName::from_static("keep-alive"),
@@ -26,13 +26,13 @@ const OF_THE_CONNECTION: [HeaderName; 10] = [
 ];
 
 /// Whether a guest neither sets nor sees it.
-pub(super) fn is_the_hosts(name: &HeaderName) -> bool {
-    *name == header::HOST || OF_THE_CONNECTION.contains(name)
+pub(super) fn is_host_controlled(name: &HeaderName) -> bool {
+    *name == header::HOST || HOP_BY_HOP.contains(name)
 }
 
 /// Takes out what belongs to the connection: the known headers, and those that `Connection` names.
-pub(super) fn strip(headers: &mut HeaderMap) {
-    let named: Vec<HeaderName> = headers
+pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
+    let connection_options: Vec<HeaderName> = headers
         .get_all(header::CONNECTION)
         .iter()
         .filter_map(|value| value.to_str().ok())
@@ -41,13 +41,13 @@ pub(super) fn strip(headers: &mut HeaderMap) {
         // They say what the body is, and a server that names them there is wrong about it.
         .filter(|name| *name != header::CONTENT_LENGTH && *name != header::CONTENT_TYPE)
         .collect();
-    for name in OF_THE_CONNECTION.iter().chain(&named) {
+    for name in HOP_BY_HOP.iter().chain(&connection_options) {
         headers.remove(name);
     }
 }
 
 /// Puts the host's own in, in place of the guest's.
-pub(super) fn complete(headers: &mut HeaderMap, origin: &Origin, grant: &HttpGrant) {
+pub(super) fn apply_host_headers(headers: &mut HeaderMap, origin: &Origin, grant: &HttpGrant) {
     // An origin is ASCII without spaces, so this is always a header.
     if let Ok(host) = HeaderValue::try_from(origin.authority()) {
         headers.insert(header::HOST, host);
@@ -87,7 +87,7 @@ mod tests {
             ("x-trace", "1"),
             ("content-type", "text/plain"),
         ]);
-        strip(&mut headers);
+        strip_hop_by_hop(&mut headers);
         assert_eq!(headers, self::headers(&[("content-type", "text/plain")]));
     }
 
@@ -98,7 +98,7 @@ mod tests {
         grant.headers.insert("Authorization".parse().unwrap(), Secret::new("Bearer hunter2".parse().unwrap()));
         let mut headers =
             headers(&[("host", "evil.org"), ("authorization", "a"), ("authorization", "b"), ("accept", "*/*")]);
-        complete(&mut headers, &origin, &grant);
+        apply_host_headers(&mut headers, &origin, &grant);
         assert_eq!(
             headers,
             self::headers(&[

@@ -8,10 +8,10 @@
 //!
 //! | kept | charged | released with |
 //! |---|---|---|
-//! | a field | its name and value, and [`FIELD`] | its `fields`, or the request that they became a part of |
+//! | a field | its name and value, and [`FIELD_COST`] | its `fields`, or the request that they became a part of |
 //! | method, scheme, authority and path of a request | their length, each at most `limits.http.headers` and 32 KiB, as fields are | the request |
-//! | the body of a request | [`BODY`], which bounds what may be written to it before it is sent | the request, or its answer |
-//! | an exchange | [`Held::exchange`]: the buffers of its connection, and its answer's headers | the answer, and its body |
+//! | the body of a request | [`BODY_COST`], which bounds what may be written to it before it is sent | the request, or its answer |
+//! | an exchange | [`ResourceReservations::exchange_cost`]: the buffers of its connection, and its answer's headers | the answer, and its body |
 //! | trailers of an answer | as an exchange, until they are there | their future |
 //! | trailers of a request | as fields | the instance |
 //!
@@ -31,97 +31,97 @@ use wasmtime_wasi_http::p2::bindings::http::types::{self, ErrorCode, IoError};
 use wasmtime_wasi_http::p2::bindings::http::{outgoing_handler, types::HeaderError as HeaderErrorCode};
 use wasmtime_wasi_http::p2::{HeaderError, HttpError};
 
-use super::CHUNK;
+use super::BODY_CHUNK_SIZE;
 use crate::plugin::limits::{MemoryMeter, OutOfMemory, Reservation};
 
 /// What a resource costs beside what it holds.
-const RESOURCE: usize = 512;
+const RESOURCE_COST: usize = 512;
 /// What a field costs beside its name and value: its place in a hash map, which may be half empty.
-const FIELD: usize = 256;
+const FIELD_COST: usize = 256;
 /// What a body costs: its channels, and the two chunks that fit into them.
-const BODY: usize = (2 * CHUNK).saturating_add(4 << 10);
+const BODY_COST: usize = (2 * BODY_CHUNK_SIZE).saturating_add(4 << 10);
 /// The buffers of a connection, TLS included, beside that for headers.
-const CONNECTION: usize = 64 << 10;
+const CONNECTION_COST: usize = 64 << 10;
 
 /// What is kept for one instance, by the number of the resource in its table.
-pub(super) struct Held {
-    reservations: HashMap<u32, Reservation>,
+pub(super) struct ResourceReservations {
+    by_resource: HashMap<u32, Reservation>,
     /// What is kept until the instance ends.
-    lasting: Option<Reservation>,
+    permanent: Option<Reservation>,
     /// The longest text, and the largest fields: more than can be sent, so that sending says what is too large.
-    most_text: usize,
+    max_text_size: usize,
 }
 
-impl Held {
+impl ResourceReservations {
     /// Nothing yet, of an instance whose texts and fields have so many bytes at most.
-    pub(super) fn new(most_text: usize) -> Self {
-        Self { reservations: HashMap::new(), lasting: None, most_text }
+    pub(super) fn new(max_text_size: usize) -> Self {
+        Self { by_resource: HashMap::new(), permanent: None, max_text_size }
     }
 
     /// What an exchange costs.
-    fn exchange(&self) -> usize {
-        self.most_text.saturating_add(CONNECTION)
+    fn exchange_cost(&self) -> usize {
+        self.max_text_size.saturating_add(CONNECTION_COST)
     }
 }
 
 /// HTTP of one instance during a call of the host.
 pub(in crate::plugin) struct HttpView<'a> {
     pub(super) wasi: WasiHttpCtxView<'a>,
-    pub(super) held: &'a mut Held,
+    pub(super) reservations: &'a mut ResourceReservations,
     pub(super) memory: &'a mut MemoryMeter,
 }
 
 impl HttpView<'_> {
     /// What is charged for a resource.
-    fn charged<T: 'static>(&self, resource: &Resource<T>) -> usize {
-        self.held.reservations.get(&resource.rep()).map_or(0, Reservation::bytes)
+    fn charged_bytes<T: 'static>(&self, resource: &Resource<T>) -> usize {
+        self.reservations.by_resource.get(&resource.rep()).map_or(0, Reservation::bytes)
     }
 
     /// Charges a resource that much.
     fn charge<T: 'static>(&mut self, resource: &Resource<T>, bytes: usize) -> Result<(), OutOfMemory> {
-        match self.held.reservations.get_mut(&resource.rep()) {
+        match self.reservations.by_resource.get_mut(&resource.rep()) {
             Some(reservation) => self.memory.resize(reservation, bytes),
             None => {
                 let reservation = self.memory.reserve(bytes)?;
-                self.hold(resource, reservation);
+                self.attach_reservation(resource, reservation);
                 Ok(())
             }
         }
     }
 
     /// Ties a reservation to a resource.
-    fn hold<T: 'static>(&mut self, resource: &Resource<T>, reservation: Reservation) {
-        self.held.reservations.insert(resource.rep(), reservation);
+    fn attach_reservation<T: 'static>(&mut self, resource: &Resource<T>, reservation: Reservation) {
+        self.reservations.by_resource.insert(resource.rep(), reservation);
     }
 
     /// What was reserved for a resource that is going away.
-    fn release<T: 'static>(&mut self, resource: &Resource<T>) -> Option<Reservation> {
-        self.held.reservations.remove(&resource.rep())
+    fn take_reservation<T: 'static>(&mut self, resource: &Resource<T>) -> Option<Reservation> {
+        self.reservations.by_resource.remove(&resource.rep())
     }
 }
 
-/// What fields cost, but for [`RESOURCE`].
-fn size(fields: &HeaderMap) -> usize {
-    fields.iter().fold(0, |sum, (name, value)| sum.saturating_add(field(name.as_str(), value.as_bytes())))
+/// What fields cost, but for [`RESOURCE_COST`].
+fn fields_cost(fields: &HeaderMap) -> usize {
+    fields.iter().fold(0, |sum, (name, value)| sum.saturating_add(field_cost(name.as_str(), value.as_bytes())))
 }
 
 /// What a field costs.
-fn field(name: &str, value: &[u8]) -> usize {
-    name.len().saturating_add(value.len()).saturating_add(FIELD)
+fn field_cost(name: &str, value: &[u8]) -> usize {
+    name.len().saturating_add(value.len()).saturating_add(FIELD_COST)
 }
 
 /// Functions that keep nothing are wasmtime-wasi-http's, called as they are.
-macro_rules! pass_on {
-    ($of:path: $(fn $name:ident($($argument:ident: $type:ty),*) -> $output:ty;)*) => {
+macro_rules! delegate {
+    ($interface:path: $(fn $name:ident($($argument:ident: $type:ty),*) -> $output:ty;)*) => {
         $(fn $name(&mut self, $($argument: $type),*) -> $output {
-            <wasmtime_wasi_http::WasiHttpCtxView<'_> as $of>::$name(&mut self.wasi, $($argument),*)
+            <wasmtime_wasi_http::WasiHttpCtxView<'_> as $interface>::$name(&mut self.wasi, $($argument),*)
         })*
     };
 }
-use pass_on;
+use delegate;
 
 impl types::Host for HttpView<'_> {
-    pass_on! { types::Host:
+    delegate! { types::Host:
         fn convert_error_code(error: HttpError) -> wasmtime::Result<ErrorCode>;
         fn convert_header_error(error: HeaderError) -> wasmtime::Result<HeaderErrorCode>;
         fn http_error_code(error: Resource<IoError>) -> wasmtime::Result<Option<ErrorCode>>;
@@ -129,9 +129,9 @@ impl types::Host for HttpView<'_> {
 }
 
 /// Stands for [`HttpView`] where wasmtime wants a type without lifetimes.
-struct Linked;
+struct HasHttp;
 
-impl HasData for Linked {
+impl HasData for HasHttp {
     type Data<'a> = HttpView<'a>;
 }
 
@@ -140,6 +140,6 @@ pub(in crate::plugin) fn add_to_linker<T: Send + 'static>(
     linker: &mut Linker<T>,
     http: fn(&mut T) -> HttpView<'_>,
 ) -> wasmtime::Result<()> {
-    outgoing_handler::add_to_linker::<T, Linked>(linker, http)?;
-    types::add_to_linker::<T, Linked>(linker, &(&LinkOptions::default()).into(), http)
+    outgoing_handler::add_to_linker::<T, HasHttp>(linker, http)?;
+    types::add_to_linker::<T, HasHttp>(linker, &(&LinkOptions::default()).into(), http)
 }

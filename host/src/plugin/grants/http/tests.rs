@@ -24,18 +24,18 @@ const PUBLIC: &str = "93.184.215.14";
 
 /// A network with one server.
 #[derive(Default)]
-struct Network {
+struct FakeNetwork {
     /// What a name leads to: one answer after the other, the last one for ever.
     answers: Mutex<Vec<Vec<IpAddr>>>,
     /// Where the server really is; without one, nothing answers.
     server: Option<SocketAddr>,
     /// Addresses where nobody is.
-    dead: Vec<IpAddr>,
+    unreachable: Vec<IpAddr>,
     resolved: Mutex<Vec<String>>,
     connected: Mutex<Vec<SocketAddr>>,
 }
 
-impl Network {
+impl FakeNetwork {
     fn new(answers: &[&[&str]]) -> Self {
         let addresses = |answer: &&[&str]| answer.iter().map(|address| address.parse().unwrap()).collect();
         Self { answers: Mutex::new(answers.iter().map(addresses).collect()), ..Self::default() }
@@ -54,7 +54,7 @@ impl Network {
     }
 }
 
-impl super::Network for Network {
+impl super::Network for FakeNetwork {
     fn resolve(&self, name: &HostName) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
         self.resolved.lock().unwrap().push(name.to_string());
         let mut answers = self.answers.lock().unwrap();
@@ -65,23 +65,23 @@ impl super::Network for Network {
     fn connect(&self, address: SocketAddr) -> BoxFuture<'static, io::Result<TcpStream>> {
         self.connected.lock().unwrap().push(address);
         match self.server {
-            Some(server) if !self.dead.contains(&address.ip()) => Box::pin(TcpStream::connect(server)),
+            Some(server) if !self.unreachable.contains(&address.ip()) => Box::pin(TcpStream::connect(server)),
             _ => Box::pin(async { Err(io::ErrorKind::ConnectionRefused.into()) }),
         }
     }
 }
 
 /// A server that answers each connection with one line.
-async fn server(tls: Option<TlsAcceptor>) -> SocketAddr {
+async fn start_server(tls: Option<TlsAcceptor>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             match &tls {
-                None => answer(stream).await,
+                None => respond(stream).await,
                 Some(tls) => {
                     if let Ok(stream) = tls.accept(stream).await {
-                        answer(stream).await;
+                        respond(stream).await;
                     }
                 }
             }
@@ -90,7 +90,7 @@ async fn server(tls: Option<TlsAcceptor>) -> SocketAddr {
     address
 }
 
-async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
+async fn respond(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     let mut request = Vec::new();
     while !request.ends_with(b"\r\n\r\n") {
         request.push(stream.read_u8().await.unwrap());
@@ -99,13 +99,13 @@ async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     stream.shutdown().await.unwrap();
 }
 
-fn http(network: Arc<dyn super::Network>, grants: impl IntoIterator<Item = HttpGrant>) -> Arc<Http> {
+fn http(network: Arc<dyn super::Network>, grants: impl IntoIterator<Item = HttpGrant>) -> Arc<OutboundHttp> {
     let mut granted = HttpGrants::default();
     for grant in grants {
         granted.add(grant).unwrap();
     }
     let log = GuestLog::new("test".into(), 1024);
-    Arc::new(Http::on(network, &granted, &HttpLimits::default(), Arc::default(), log))
+    Arc::new(OutboundHttp::with_network(network, &granted, &HttpLimits::default(), Arc::default(), log))
 }
 
 fn grant(origin: &str) -> HttpGrant {
@@ -118,7 +118,7 @@ fn request(url: &str) -> hyper::Request<WasiBody> {
 }
 
 /// The body of the answer.
-async fn get(http: &Arc<Http>, url: &str) -> Result<String, Error> {
+async fn get(http: &Arc<OutboundHttp>, url: &str) -> Result<String, Error> {
     let (response, driver) = http.clone().exchange(request(url), RequestOptions::default()).await?;
     let driver = tokio::spawn(Box::into_pin(driver));
     let body = response.into_body().collect().await?.to_bytes();
@@ -129,7 +129,7 @@ async fn get(http: &Arc<Http>, url: &str) -> Result<String, Error> {
 #[tokio::test]
 async fn a_name_is_resolved_once_and_what_was_checked_is_connected_to() {
     let answers: [&[&str]; 2] = [&["10.0.0.1", PUBLIC, "127.0.0.1"], &["127.0.0.1"]];
-    let network = Arc::new(Network::new(&answers).with_server(server(None).await));
+    let network = Arc::new(FakeNetwork::new(&answers).with_server(start_server(None).await));
     let http = http(network.clone(), [grant("http://rebind.example.com:81")]);
     assert_eq!(get(&http, "http://rebind.example.com:81/").await.unwrap(), "hello");
     assert_eq!(network.resolved(), ["rebind.example.com"]);
@@ -142,7 +142,7 @@ async fn a_name_is_resolved_once_and_what_was_checked_is_connected_to() {
 
 #[tokio::test]
 async fn what_is_below_a_wildcard_is_reached() {
-    let network = Arc::new(Network::new(&[&[PUBLIC]]).with_server(server(None).await));
+    let network = Arc::new(FakeNetwork::new(&[&[PUBLIC]]).with_server(start_server(None).await));
     let http = http(network.clone(), [grant("http://*.example.com")]);
     assert_eq!(get(&http, "http://a.b.EXAMPLE.com/").await.unwrap(), "hello");
     assert!(matches!(get(&http, "http://example.com/").await.unwrap_err(), Error::HttpRequestDenied));
@@ -152,7 +152,7 @@ async fn what_is_below_a_wildcard_is_reached() {
 #[tokio::test]
 async fn a_name_that_leads_inside_is_connected_to_nowhere() {
     for address in ["127.0.0.1", "::1", "169.254.169.254", "fd00:ec2::254", "::ffff:10.0.0.1", "0.0.0.0"] {
-        let network = Arc::new(Network::new(&[&[address]]).with_server(server(None).await));
+        let network = Arc::new(FakeNetwork::new(&[&[address]]).with_server(start_server(None).await));
         let error =
             get(&http(network.clone(), [grant("http://a.example.com")]), "http://a.example.com/").await.unwrap_err();
         assert!(matches!(error, Error::DestinationIpProhibited), "{address}: {error}");
@@ -162,7 +162,7 @@ async fn a_name_that_leads_inside_is_connected_to_nowhere() {
 
 #[tokio::test]
 async fn an_address_that_is_granted_is_connected_to_without_being_resolved() {
-    let network = Arc::new(Network::new(&[]).with_server(server(None).await));
+    let network = Arc::new(FakeNetwork::new(&[]).with_server(start_server(None).await));
     let http = http(network.clone(), [grant("http://127.0.0.1:8080"), grant("http://[fd00::1]")]);
     assert_eq!(get(&http, "http://127.0.0.1:8080/").await.unwrap(), "hello");
     assert_eq!(get(&http, "http://[fd00::1]/").await.unwrap(), "hello");
@@ -172,7 +172,7 @@ async fn an_address_that_is_granted_is_connected_to_without_being_resolved() {
 
 #[tokio::test]
 async fn what_is_not_granted_is_not_even_resolved() {
-    let network = Arc::new(Network::new(&[&[PUBLIC]]));
+    let network = Arc::new(FakeNetwork::new(&[&[PUBLIC]]));
     let http = http(network.clone(), [grant("http://docs.rs")]);
     for url in ["http://docs.rs:81/", "https://docs.rs/", "http://rust-lang.org/", "http://93.184.215.14/"] {
         assert!(matches!(get(&http, url).await.unwrap_err(), Error::HttpRequestDenied), "{url}");
@@ -185,8 +185,8 @@ async fn what_is_not_granted_is_not_even_resolved() {
 
 #[tokio::test]
 async fn an_address_where_nobody_is_leaves_the_next_one_to_try() {
-    let mut network = Network::new(&[&["1.1.1.1", PUBLIC]]).with_server(server(None).await);
-    network.dead = vec!["1.1.1.1".parse().unwrap()];
+    let mut network = FakeNetwork::new(&[&["1.1.1.1", PUBLIC]]).with_server(start_server(None).await);
+    network.unreachable = vec!["1.1.1.1".parse().unwrap()];
     let network = Arc::new(network);
     assert_eq!(get(&http(network.clone(), [grant("http://docs.rs")]), "http://docs.rs/").await.unwrap(), "hello");
     assert_eq!(network.connected(), ["1.1.1.1:80".to_owned(), format!("{PUBLIC}:80")]);
@@ -195,21 +195,21 @@ async fn an_address_where_nobody_is_leaves_the_next_one_to_try() {
 #[tokio::test]
 async fn so_many_addresses_are_tried_and_no_more() {
     let addresses = vec![PUBLIC; 100];
-    let network = Arc::new(Network::new(&[&addresses]));
+    let network = Arc::new(FakeNetwork::new(&[&addresses]));
     let error = get(&http(network.clone(), [grant("http://docs.rs")]), "http://docs.rs/").await.unwrap_err();
     assert!(matches!(error, Error::ConnectionRefused), "{error}");
-    assert_eq!(network.connected().len(), connect::MOST_ADDRESSES);
+    assert_eq!(network.connected().len(), connect::MAX_ADDRESSES);
 }
 
 #[tokio::test]
 async fn a_name_without_addresses_is_unknown() {
-    let network = Arc::new(Network::new(&[&[]]));
+    let network = Arc::new(FakeNetwork::new(&[&[]]));
     let error = get(&http(network, [grant("http://docs.rs")]), "http://docs.rs/").await.unwrap_err();
     assert!(matches!(error, Error::DnsError { .. }), "{error}");
 }
 
 /// An authority, and what a server with its certificate for that name speaks TLS with.
-fn certified(name: &str) -> (CaBundle, TlsAcceptor) {
+fn issue_certificate(name: &str) -> (CaBundle, TlsAcceptor) {
     let authority_key = KeyPair::generate().unwrap();
     let mut authority = CertificateParams::new(Vec::new()).unwrap();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -228,9 +228,9 @@ fn certified(name: &str) -> (CaBundle, TlsAcceptor) {
 
 #[tokio::test]
 async fn over_tls_the_name_counts_and_not_the_address() {
-    let (roots, tls) = certified("docs.rs");
-    let server = server(Some(tls)).await;
-    let network = || Arc::new(Network::new(&[&[PUBLIC]]).with_server(server));
+    let (roots, tls) = issue_certificate("docs.rs");
+    let address = start_server(Some(tls)).await;
+    let network = || Arc::new(FakeNetwork::new(&[&[PUBLIC]]).with_server(address));
     let trusting = |origin: &str| HttpGrant { ca: Some(roots.clone()), ..grant(origin) };
     assert_eq!(get(&http(network(), [trusting("https://docs.rs")]), "https://docs.rs/").await.unwrap(), "hello");
     for (grants, url) in [
@@ -245,13 +245,13 @@ async fn over_tls_the_name_counts_and_not_the_address() {
 }
 
 /// A resolver that answers when it is told to.
-struct Slow(Mutex<Option<oneshot::Receiver<()>>>);
+struct SlowResolver(Mutex<Option<oneshot::Receiver<()>>>);
 
-impl super::Network for Slow {
+impl super::Network for SlowResolver {
     fn resolve(&self, _: &HostName) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
-        let told = self.0.lock().unwrap().take();
+        let released = self.0.lock().unwrap().take();
         Box::pin(async move {
-            told.unwrap().await.unwrap();
+            released.unwrap().await.unwrap();
             Ok(Vec::new())
         })
     }
@@ -263,14 +263,14 @@ impl super::Network for Slow {
 
 #[tokio::test]
 async fn a_place_is_taken_until_the_resolver_has_answered() {
-    let (tell, told) = oneshot::channel();
-    let http = http(Arc::new(Slow(Mutex::new(Some(told)))), [grant("http://docs.rs")]);
+    let (release, released) = oneshot::channel();
+    let http = http(Arc::new(SlowResolver(Mutex::new(Some(released)))), [grant("http://docs.rs")]);
     let all = http.limits.concurrency.get();
     let mut exchange = Box::pin(get(&http, "http://docs.rs/"));
     assert!((&mut exchange).now_or_never().is_none());
     drop(exchange);
     tokio::task::yield_now().await;
-    assert_eq!(http.places.available_permits(), all - 1);
-    tell.send(()).unwrap();
-    let _ = http.places.acquire_many(u32::try_from(all).unwrap()).await.unwrap();
+    assert_eq!(http.permits.available_permits(), all - 1);
+    release.send(()).unwrap();
+    let _ = http.permits.acquire_many(u32::try_from(all).unwrap()).await.unwrap();
 }

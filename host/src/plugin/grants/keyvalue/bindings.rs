@@ -1,6 +1,6 @@
 //! `wasi:keyvalue` as wasmtime's generated code has it, in the standard's newest draft and in the one before.
 
-mod generated {
+mod generated_draft2 {
     #![allow(missing_docs, unreachable_pub, reason = "generated; the WIT files are the documentation")]
     wasmtime::component::bindgen!({
         path: "../wit",
@@ -19,12 +19,12 @@ mod generated {
         },
         trappable_error_type: {
             "wasi:keyvalue/store.error" => super::super::StoreError,
-            "wasi:keyvalue/atomics.cas-error" => super::super::host::SwapError,
+            "wasi:keyvalue/atomics.cas-error" => super::super::wasi_draft2::SwapError,
         },
     });
 }
 
-mod generated_draft {
+mod generated_draft1 {
     #![allow(missing_docs, unreachable_pub, reason = "generated; the WIT files are the documentation")]
     wasmtime::component::bindgen!({
         path: "wit",
@@ -35,5 +35,5 @@ mod generated_draft {
     });
 }
 
-pub(super) use self::generated::wasi::keyvalue as newest;
-pub(super) use self::generated_draft::wasi::keyvalue as draft;
+pub(super) use self::generated_draft2::wasi::keyvalue as draft2;
+pub(super) use self::generated_draft1::wasi::keyvalue as draft1;

@@ -13,16 +13,16 @@ pub(super) enum StoreError {
     NotGranted(String),
     /// The key is empty or too long.
     #[error("a key has 1 to {MAX_KEY} bytes, and not {0}")]
-    Key(usize),
+    InvalidKeyLength(usize),
     /// The value is too long, or the values of one call are.
     #[error("the values of one call have at most {} together", bytesize::ByteSize(MAX_VALUE as u64))]
-    Values,
+    ValuesTooLarge,
     /// One call is about too many keys.
     #[error("one call is about at most {MAX_KEYS} keys, and not {0}")]
-    TooMany(usize),
+    TooManyKeys(usize),
     /// It would have more bytes than its quota.
     #[error("the bucket `{name}` is full: it may hold {} of keys and values", bytesize::ByteSize(*.quota))]
-    FullOfBytes {
+    ByteQuotaExceeded {
         /// The bucket.
         name: String,
         /// Its quota.
@@ -30,7 +30,7 @@ pub(super) enum StoreError {
     },
     /// It would have more keys than its quota.
     #[error("the bucket `{name}` is full: it may hold {quota} keys")]
-    FullOfKeys {
+    KeyQuotaExceeded {
         /// The bucket.
         name: String,
         /// Its quota.
@@ -38,25 +38,25 @@ pub(super) enum StoreError {
     },
     /// What should be incremented is no number.
     #[error("the value of the key is no whole number in decimal digits")]
-    NoNumber,
+    NotANumber,
     /// The sum is too large or too small.
     #[error("the sum is too large or too small a number")]
     Overflow,
     /// The cursor was not made here.
     #[error("the cursor is none that this bucket gave out")]
-    Cursor,
+    InvalidCursor,
     /// The instance holds as many handles as it may.
     #[error("there are too many open handles")]
-    Handles,
+    TooManyHandles,
     /// The host may keep no more for the plugin: `limits.memory` is used up.
     #[error("there is no memory left for the keys and values of the call")]
-    Memory,
+    OutOfMemory,
     /// Another process writes for too long.
     #[error("the store is busy; try again")]
     Busy,
     /// There is no directory to keep it in.
     #[error("there is no place to keep it in")]
-    NoPlace,
+    NoStateDir,
     /// The file is damaged, or is none of this host's.
     #[error("the store of this plugin is damaged; the log of the host says more")]
     Damaged(String),
@@ -66,16 +66,16 @@ pub(super) enum StoreError {
 }
 
 impl StoreError {
-    pub(super) fn full_of_bytes(bucket: &Bucket) -> Self {
-        Self::FullOfBytes { name: bucket.name.to_string(), quota: bucket.quota.bytes }
+    pub(super) fn byte_quota_exceeded(bucket: &Bucket) -> Self {
+        Self::ByteQuotaExceeded { name: bucket.name.to_string(), quota: bucket.quota.bytes }
     }
 
-    pub(super) fn full_of_keys(bucket: &Bucket) -> Self {
-        Self::FullOfKeys { name: bucket.name.to_string(), quota: bucket.quota.keys }
+    pub(super) fn key_quota_exceeded(bucket: &Bucket) -> Self {
+        Self::KeyQuotaExceeded { name: bucket.name.to_string(), quota: bucket.quota.keys }
     }
 
     /// Whether the database is at fault, and not the request.
-    pub(super) fn is_of_the_database(&self) -> bool {
+    pub(super) fn is_database_fault(&self) -> bool {
         matches!(self, Self::Damaged(_) | Self::Failed(_))
     }
 }
@@ -94,7 +94,7 @@ impl From<rusqlite::Error> for StoreError {
 
 impl From<ResourceTableError> for StoreError {
     fn from(_: ResourceTableError) -> Self {
-        Self::Handles
+        Self::TooManyHandles
     }
 }
 
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn quotas_are_told_as_they_are_written() {
-        let error = StoreError::FullOfBytes { name: "pages".into(), quota: 64 << 20 };
+        let error = StoreError::ByteQuotaExceeded { name: "pages".into(), quota: 64 << 20 };
         assert_eq!(error.to_string(), "the bucket `pages` is full: it may hold 64.0 MiB of keys and values");
     }
 }

@@ -12,18 +12,18 @@ use super::{Bucket, Cas, MAX_KEY, MAX_KEYS, MAX_VALUE};
 
 type Result<T> = std::result::Result<T, StoreError>;
 /// A key with its value, where there is such a key.
-pub(super) type Found = Option<(String, Vec<u8>)>;
+pub(super) type OptionalEntry = Option<(String, Vec<u8>)>;
 
 /// The state of a key: the version of its entry, if there is one. Each write makes another.
-pub(super) type Seen = Option<i64>;
+pub(super) type KeyVersion = Option<i64>;
 
 /// Where a page of a listing starts.
 #[derive(Clone, Debug)]
-pub(super) enum Start {
+pub(super) enum PageStart {
     /// Behind the key that a cursor names, or at the first key.
-    Behind(Option<String>),
+    After(Option<String>),
     /// Behind so many keys.
-    Skipping(u64),
+    Offset(u64),
 }
 
 /// One page of the keys, in the order of their bytes.
@@ -35,7 +35,7 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// The cursor for [`Start::Behind`], if there are more: the last key, which needs not be there any more.
+    /// The cursor for [`PageStart::After`], if there are more: the last key, which needs not be there any more.
     pub(super) fn cursor(&self) -> Option<String> {
         self.keys.last().filter(|_| self.has_more).map(|key| URL_SAFE_NO_PAD.encode(key))
     }
@@ -48,24 +48,24 @@ pub(super) fn get(database: &Database, bucket: &Bucket, key: &str) -> Result<Opt
 
 /// Whether there is such a key.
 pub(super) fn exists(database: &Database, bucket: &Bucket, key: &str) -> Result<bool> {
-    Ok(seen(database, bucket, key)?.is_some())
+    Ok(version_of(database, bucket, key)?.is_some())
 }
 
 /// The state of a key.
-pub(super) fn seen(database: &Database, bucket: &Bucket, key: &str) -> Result<Seen> {
+pub(super) fn version_of(database: &Database, bucket: &Bucket, key: &str) -> Result<KeyVersion> {
     version(&database.connection, bucket, key)
 }
 
 /// The values of the keys, all as they were at one moment.
-pub(super) fn get_many(database: &mut Database, bucket: &Bucket, keys: Vec<String>) -> Result<Vec<Found>> {
+pub(super) fn get_many(database: &mut Database, bucket: &Bucket, keys: Vec<String>) -> Result<Vec<OptionalEntry>> {
     check_count(keys.len())?;
-    let moment = database.connection.transaction_with_behavior(TransactionBehavior::Deferred)?;
-    let mut room = MAX_VALUE;
+    let snapshot = database.connection.transaction_with_behavior(TransactionBehavior::Deferred)?;
+    let mut remaining = MAX_VALUE;
     let mut found = Vec::with_capacity(keys.len());
     for key in keys {
-        let entry = entry(&moment, bucket, &key)?;
+        let entry = entry(&snapshot, bucket, &key)?;
         let length = entry.as_ref().map_or(0, |(_, value)| value.len());
-        room = room.checked_sub(length).ok_or(StoreError::Values)?;
+        remaining = remaining.checked_sub(length).ok_or(StoreError::ValuesTooLarge)?;
         found.push(entry.map(|(_, value)| (key, value)));
     }
     Ok(found)
@@ -75,22 +75,22 @@ pub(super) fn get_many(database: &mut Database, bucket: &Bucket, keys: Vec<Strin
 pub(super) fn set_many(database: &mut Database, bucket: &Bucket, entries: &[(String, Vec<u8>)]) -> Result<()> {
     check_count(entries.len())?;
     let values = entries.iter().try_fold(0_usize, |sum, (_, value)| sum.checked_add(value.len()));
-    values.filter(|values| *values <= MAX_VALUE).ok_or(StoreError::Values)?;
-    let mut writing = Writing::begin(database, bucket)?;
+    values.filter(|values| *values <= MAX_VALUE).ok_or(StoreError::ValuesTooLarge)?;
+    let mut tx = WriteTransaction::begin(database, bucket)?;
     for (key, value) in entries {
-        writing.put(key, value)?;
+        tx.upsert(key, value)?;
     }
-    writing.commit()
+    tx.commit()
 }
 
 /// Takes the keys away, or none of them.
 pub(super) fn delete_many(database: &mut Database, bucket: &Bucket, keys: &[String]) -> Result<()> {
     check_count(keys.len())?;
-    let mut writing = Writing::begin(database, bucket)?;
+    let mut tx = WriteTransaction::begin(database, bucket)?;
     for key in keys {
-        writing.take(key)?;
+        tx.remove(key)?;
     }
-    writing.commit()
+    tx.commit()
 }
 
 /// Adds to the number that is the value of a key, in decimal digits.
@@ -99,53 +99,53 @@ pub(super) fn increment(
     bucket: &Bucket,
     key: &str,
     delta: i128,
-    sums: &RangeInclusive<i128>,
+    range: &RangeInclusive<i128>,
 ) -> Result<i128> {
-    let mut writing = Writing::begin(database, bucket)?;
-    let number = match entry(&writing.transaction, bucket, key)? {
+    let mut tx = WriteTransaction::begin(database, bucket)?;
+    let number = match entry(&tx.transaction, bucket, key)? {
         Some((_, value)) => {
-            let digits = str::from_utf8(&value).map_err(|_| StoreError::NoNumber)?;
+            let digits = str::from_utf8(&value).map_err(|_| StoreError::NotANumber)?;
             digits.parse::<i64>().map(i128::from).or_else(|_| digits.parse::<u64>().map(i128::from))
         }
         None => Ok(0),
     };
-    let sum = number.map_err(|_| StoreError::NoNumber)?.checked_add(delta).filter(|sum| sums.contains(sum));
+    let sum = number.map_err(|_| StoreError::NotANumber)?.checked_add(delta).filter(|sum| range.contains(sum));
     let sum = sum.ok_or(StoreError::Overflow)?;
-    writing.put(key, sum.to_string().as_bytes())?;
-    writing.commit()?;
+    tx.upsert(key, sum.to_string().as_bytes())?;
+    tx.commit()?;
     Ok(sum)
 }
 
 /// The value of a remembered key, and whether it still is in the state that was remembered.
 pub(super) fn current(database: &Database, cas: &Cas) -> Result<(Option<Vec<u8>>, bool)> {
     let entry = entry(&database.connection, &cas.bucket, &cas.key)?;
-    let is_same = entry.as_ref().map(|(version, _)| *version) == cas.seen;
+    let is_same = entry.as_ref().map(|(version, _)| *version) == cas.version;
     Ok((entry.map(|(_, value)| value), is_same))
 }
 
 /// Writes a remembered key; if it is not in the remembered state any more, gives the state that it is in instead.
 pub(super) fn swap(database: &mut Database, cas: Cas, value: Vec<u8>) -> Result<std::result::Result<(), Cas>> {
     if value.len() > MAX_VALUE {
-        return Err(StoreError::Values);
+        return Err(StoreError::ValuesTooLarge);
     }
-    let mut writing = Writing::begin(database, &cas.bucket)?;
-    let seen = version(&writing.transaction, &cas.bucket, &cas.key)?;
-    if seen != cas.seen {
-        return Ok(Err(Cas { seen, ..cas.clone() }));
+    let mut tx = WriteTransaction::begin(database, &cas.bucket)?;
+    let version = version(&tx.transaction, &cas.bucket, &cas.key)?;
+    if version != cas.version {
+        return Ok(Err(Cas { version, ..cas.clone() }));
     }
-    writing.put(&cas.key, &value)?;
-    writing.commit().map(Ok)
+    tx.upsert(&cas.key, &value)?;
+    tx.commit().map(Ok)
 }
 
 /// One page of the keys.
-pub(super) fn keys(database: &Database, bucket: &Bucket, start: &Start) -> Result<Page> {
-    let (behind, skipped) = match start {
-        Start::Behind(None) => (Vec::new(), 0),
-        Start::Behind(Some(cursor)) => (URL_SAFE_NO_PAD.decode(cursor).map_err(|_| StoreError::Cursor)?, 0),
-        Start::Skipping(count) => (Vec::new(), i64::try_from(*count).map_err(|_| StoreError::Cursor)?),
+pub(super) fn keys(database: &Database, bucket: &Bucket, start: &PageStart) -> Result<Page> {
+    let (after, skipped) = match start {
+        PageStart::After(None) => (Vec::new(), 0),
+        PageStart::After(Some(cursor)) => (URL_SAFE_NO_PAD.decode(cursor).map_err(|_| StoreError::InvalidCursor)?, 0),
+        PageStart::Offset(count) => (Vec::new(), i64::try_from(*count).map_err(|_| StoreError::InvalidCursor)?),
     };
-    if behind.len() > MAX_KEY {
-        return Err(StoreError::Cursor);
+    if after.len() > MAX_KEY {
+        return Err(StoreError::InvalidCursor);
     }
     // No key is empty, so behind the empty one are all.
     let mut statement = database.connection.prepare_cached(
@@ -153,7 +153,7 @@ pub(super) fn keys(database: &Database, bucket: &Bucket, start: &Start) -> Resul
          ORDER BY key LIMIT ?3 OFFSET ?4",
     )?;
     // One more tells that there are more.
-    let rows = statement.query_map(params![&*bucket.name, behind, one_more(MAX_KEYS), skipped], |row| row.get(0))?;
+    let rows = statement.query_map(params![&*bucket.name, after, limit_plus_one(MAX_KEYS), skipped], |row| row.get(0))?;
     let mut keys = Vec::new();
     for key in rows {
         keys.push(String::from_utf8(key?).map_err(|_| StoreError::Damaged("a key is no text".to_owned()))?);
@@ -163,16 +163,16 @@ pub(super) fn keys(database: &Database, bucket: &Bucket, start: &Start) -> Resul
     Ok(Page { keys, has_more })
 }
 
-fn one_more(count: usize) -> i64 {
+fn limit_plus_one(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX).saturating_add(1)
 }
 
 fn check_count(count: usize) -> Result<()> {
-    if count > MAX_KEYS { Err(StoreError::TooMany(count)) } else { Ok(()) }
+    if count > MAX_KEYS { Err(StoreError::TooManyKeys(count)) } else { Ok(()) }
 }
 
 fn check_key(key: &str) -> Result<()> {
-    if (1..=MAX_KEY).contains(&key.len()) { Ok(()) } else { Err(StoreError::Key(key.len())) }
+    if (1..=MAX_KEY).contains(&key.len()) { Ok(()) } else { Err(StoreError::InvalidKeyLength(key.len())) }
 }
 
 fn entry(connection: &Connection, bucket: &Bucket, key: &str) -> Result<Option<(i64, Vec<u8>)>> {
@@ -184,7 +184,7 @@ fn entry(connection: &Connection, bucket: &Bucket, key: &str) -> Result<Option<(
     Ok(found.optional()?)
 }
 
-fn version(connection: &Connection, bucket: &Bucket, key: &str) -> Result<Seen> {
+fn version(connection: &Connection, bucket: &Bucket, key: &str) -> Result<KeyVersion> {
     check_key(key)?;
     let mut statement = connection.prepare_cached(
         "SELECT version FROM entries WHERE bucket = (SELECT id FROM buckets WHERE name = ?1) AND key = ?2",
@@ -194,7 +194,7 @@ fn version(connection: &Connection, bucket: &Bucket, key: &str) -> Result<Seen> 
 
 /// A transaction that writes. It has the write lock from its beginning, so what it has read stays true until its end. One that is
 /// dropped without a commit has changed nothing.
-struct Writing<'a> {
+struct WriteTransaction<'a> {
     transaction: Transaction<'a>,
     bucket: &'a Bucket,
     before: Totals,
@@ -210,7 +210,7 @@ struct Totals {
     writes: i64,
 }
 
-impl<'a> Writing<'a> {
+impl<'a> WriteTransaction<'a> {
     fn begin(database: &'a mut Database, bucket: &'a Bucket) -> Result<Self> {
         let transaction = database.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let totals = match totals(&transaction, bucket)? {
@@ -223,7 +223,7 @@ impl<'a> Writing<'a> {
         Ok(Self { transaction, bucket, before: totals, totals })
     }
 
-    fn put(&mut self, key: &str, value: &[u8]) -> Result<()> {
+    fn upsert(&mut self, key: &str, value: &[u8]) -> Result<()> {
         let old = self.size(key)?;
         self.totals.writes = self.totals.writes.saturating_add(1);
         self.totals.keys = self.totals.keys.saturating_add(i64::from(old.is_none()));
@@ -237,7 +237,7 @@ impl<'a> Writing<'a> {
         Ok(())
     }
 
-    fn take(&mut self, key: &str) -> Result<()> {
+    fn remove(&mut self, key: &str) -> Result<()> {
         let Some(old) = self.size(key)? else { return Ok(()) };
         self.totals.writes = self.totals.writes.saturating_add(1);
         self.totals.keys = self.totals.keys.saturating_sub(1);
@@ -253,10 +253,10 @@ impl<'a> Writing<'a> {
         let is_beyond =
             |quota: u64, before: i64, now: i64| now > before && u64::try_from(now).is_ok_and(|now| now > quota);
         if is_beyond(bucket.quota.bytes, before.bytes, totals.bytes) {
-            return Err(StoreError::full_of_bytes(bucket));
+            return Err(StoreError::byte_quota_exceeded(bucket));
         }
         if is_beyond(bucket.quota.keys, before.keys, totals.keys) {
-            return Err(StoreError::full_of_keys(bucket));
+            return Err(StoreError::key_quota_exceeded(bucket));
         }
         transaction
             .prepare_cached("UPDATE buckets SET bytes = ?2, keys = ?3, writes = ?4 WHERE id = ?1")?

@@ -8,31 +8,31 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use rusqlite::Connection;
 
-use super::store::{delete_many, exists, get, get_many, increment, keys, seen, set_many, swap};
+use super::store::{delete_many, exists, get, get_many, increment, keys, version_of, set_many, swap};
 use super::*;
 
-const SUMS: std::ops::RangeInclusive<i128> = i64::MIN as i128..=i64::MAX as i128;
+const I64_RANGE: std::ops::RangeInclusive<i128> = i64::MIN as i128..=i64::MAX as i128;
 
-fn place(state: &Path) -> Place {
-    Place::of(state, &"web".parse().unwrap())
+fn database_path(state: &Path) -> DatabasePath {
+    DatabasePath::new(state, &"web".parse().unwrap())
 }
 
 /// A database in a directory of its own, which goes away with it.
-struct Temporary {
+struct TempDatabase {
     state: tempfile::TempDir,
     database: Database,
 }
 
-impl Temporary {
+impl TempDatabase {
     fn new() -> Self {
         let state = tempfile::tempdir().unwrap();
-        let database = Database::open(&place(state.path())).unwrap();
+        let database = Database::open(&database_path(state.path())).unwrap();
         Self { state, database }
     }
 
     /// The same file, opened once more, as another process would.
-    fn again(&self) -> Database {
-        Database::open(&place(self.state.path())).unwrap()
+    fn reopen(&self) -> Database {
+        Database::open(&database_path(self.state.path())).unwrap()
     }
 
     fn set(&mut self, bucket: &Bucket, key: &str, value: &[u8]) -> Result<(), StoreError> {
@@ -43,9 +43,9 @@ impl Temporary {
         delete_many(&mut self.database, bucket, &[key.to_owned()]).unwrap();
     }
 
-    fn remember(&self, bucket: &Bucket, key: &str) -> Cas {
-        let seen = seen(&self.database, bucket, key).unwrap();
-        Cas { bucket: bucket.clone(), key: key.to_owned(), seen }
+    fn begin_cas(&self, bucket: &Bucket, key: &str) -> Cas {
+        let version = version_of(&self.database, bucket, key).unwrap();
+        Cas { bucket: bucket.clone(), key: key.to_owned(), version }
     }
 }
 
@@ -53,7 +53,7 @@ fn bucket(name: &str) -> Bucket {
     Bucket { name: name.into(), quota: Quota { bytes: 64 << 20, keys: 100_000 } }
 }
 
-fn small(bytes: u64, keys: u64) -> Bucket {
+fn small_bucket(bytes: u64, keys: u64) -> Bucket {
     Bucket { name: "small".into(), quota: Quota { bytes, keys } }
 }
 
@@ -74,7 +74,7 @@ fn totals(database: &Database, bucket: &Bucket) -> [(i64, i64); 2] {
 
 #[test]
 fn any_bytes_are_kept_under_any_key_and_read_back() {
-    let (mut store, pages) = (Temporary::new(), bucket("pages"));
+    let (mut store, pages) = (TempDatabase::new(), bucket("pages"));
     let all: Vec<u8> = (0..=u8::MAX).collect();
     let long = "k".repeat(MAX_KEY);
     for key in ["a", " ", "a\0b", "a", "../../x", "%2F", "'; DROP TABLE entries", "鍵", "🗝", "\u{feff}", &long] {
@@ -92,7 +92,7 @@ fn any_bytes_are_kept_under_any_key_and_read_back() {
 
 #[test]
 fn buckets_do_not_see_each_other() {
-    let mut store = Temporary::new();
+    let mut store = TempDatabase::new();
     store.set(&bucket("a"), "key", b"of a").unwrap();
     store.set(&bucket("A"), "key", b"of A").unwrap();
     assert_eq!(get(&store.database, &bucket("a"), "key").unwrap().unwrap(), b"of a");
@@ -103,27 +103,27 @@ fn buckets_do_not_see_each_other() {
 
 #[test]
 fn what_is_too_large_is_refused_before_anything_is_written() {
-    let (mut store, pages) = (Temporary::new(), bucket("pages"));
-    assert_eq!(store.set(&pages, "", b""), Err(StoreError::Key(0)));
-    assert_eq!(get(&store.database, &pages, &"k".repeat(MAX_KEY + 1)), Err(StoreError::Key(MAX_KEY + 1)));
-    assert_eq!(store.set(&pages, "a", &vec![0; MAX_VALUE + 1]), Err(StoreError::Values));
+    let (mut store, pages) = (TempDatabase::new(), bucket("pages"));
+    assert_eq!(store.set(&pages, "", b""), Err(StoreError::InvalidKeyLength(0)));
+    assert_eq!(get(&store.database, &pages, &"k".repeat(MAX_KEY + 1)), Err(StoreError::InvalidKeyLength(MAX_KEY + 1)));
+    assert_eq!(store.set(&pages, "a", &vec![0; MAX_VALUE + 1]), Err(StoreError::ValuesTooLarge));
     store.set(&pages, "a", &vec![0; MAX_VALUE]).unwrap();
     let many = vec![("a".to_owned(), Vec::new()); MAX_KEYS + 1];
-    assert_eq!(set_many(&mut store.database, &pages, &many), Err(StoreError::TooMany(MAX_KEYS + 1)));
+    assert_eq!(set_many(&mut store.database, &pages, &many), Err(StoreError::TooManyKeys(MAX_KEYS + 1)));
     let names: Vec<_> = many.into_iter().map(|(key, _)| key).collect();
-    assert_eq!(delete_many(&mut store.database, &pages, &names), Err(StoreError::TooMany(MAX_KEYS + 1)));
-    assert_eq!(get_many(&mut store.database, &pages, names), Err(StoreError::TooMany(MAX_KEYS + 1)));
+    assert_eq!(delete_many(&mut store.database, &pages, &names), Err(StoreError::TooManyKeys(MAX_KEYS + 1)));
+    assert_eq!(get_many(&mut store.database, &pages, names), Err(StoreError::TooManyKeys(MAX_KEYS + 1)));
     let twice = vec!["a".to_owned(), "a".to_owned()];
-    assert_eq!(get_many(&mut store.database, &pages, twice), Err(StoreError::Values));
+    assert_eq!(get_many(&mut store.database, &pages, twice), Err(StoreError::ValuesTooLarge));
     assert_eq!(totals(&store.database, &pages), [(MAX_VALUE as i64 + 1, 1); 2]);
 }
 
 #[test]
 fn a_quota_of_bytes_counts_keys_and_values_to_the_byte() {
-    let (mut store, full) = (Temporary::new(), small(10, 100));
+    let (mut store, full) = (TempDatabase::new(), small_bucket(10, 100));
     store.set(&full, "ab", b"12345678").unwrap();
-    assert_eq!(store.set(&full, "c", b""), Err(StoreError::full_of_bytes(&full)));
-    assert_eq!(store.set(&full, "ab", b"123456789"), Err(StoreError::full_of_bytes(&full)));
+    assert_eq!(store.set(&full, "c", b""), Err(StoreError::byte_quota_exceeded(&full)));
+    assert_eq!(store.set(&full, "ab", b"123456789"), Err(StoreError::byte_quota_exceeded(&full)));
     assert_eq!(get(&store.database, &full, "ab").unwrap().unwrap(), b"12345678");
     store.set(&full, "ab", b"1234567").unwrap();
     store.set(&full, "c", b"").unwrap();
@@ -132,11 +132,11 @@ fn a_quota_of_bytes_counts_keys_and_values_to_the_byte() {
 
 #[test]
 fn a_quota_of_keys_lets_those_be_written_that_are_there() {
-    let (mut store, full) = (Temporary::new(), small(1000, 2));
+    let (mut store, full) = (TempDatabase::new(), small_bucket(1000, 2));
     store.set(&full, "a", b"1").unwrap();
     store.set(&full, "b", b"1").unwrap();
-    assert_eq!(store.set(&full, "c", b"1"), Err(StoreError::full_of_keys(&full)));
-    assert_eq!(increment(&mut store.database, &full, "c", 1, &SUMS), Err(StoreError::full_of_keys(&full)));
+    assert_eq!(store.set(&full, "c", b"1"), Err(StoreError::key_quota_exceeded(&full)));
+    assert_eq!(increment(&mut store.database, &full, "c", 1, &I64_RANGE), Err(StoreError::key_quota_exceeded(&full)));
     store.set(&full, "a", b"2").unwrap();
     store.delete(&full, "b");
     store.set(&full, "c", b"1").unwrap();
@@ -144,92 +144,92 @@ fn a_quota_of_keys_lets_those_be_written_that_are_there() {
 
 #[test]
 fn a_quota_that_was_made_smaller_takes_nothing_away_and_lets_nothing_grow() {
-    let mut store = Temporary::new();
-    store.set(&small(1000, 100), "a", &[1; 500]).unwrap();
-    let smaller = small(100, 100);
+    let mut store = TempDatabase::new();
+    store.set(&small_bucket(1000, 100), "a", &[1; 500]).unwrap();
+    let smaller = small_bucket(100, 100);
     assert_eq!(get(&store.database, &smaller, "a").unwrap().unwrap().len(), 500);
-    assert_eq!(store.set(&smaller, "a", &[1; 501]), Err(StoreError::full_of_bytes(&smaller)));
-    assert_eq!(store.set(&smaller, "b", b""), Err(StoreError::full_of_bytes(&smaller)));
+    assert_eq!(store.set(&smaller, "a", &[1; 501]), Err(StoreError::byte_quota_exceeded(&smaller)));
+    assert_eq!(store.set(&smaller, "b", b""), Err(StoreError::byte_quota_exceeded(&smaller)));
     store.set(&smaller, "a", &[1; 400]).unwrap();
 }
 
 #[test]
 fn many_are_written_together_or_not_at_all() {
-    let (mut store, full) = (Temporary::new(), small(10, 100));
+    let (mut store, full) = (TempDatabase::new(), small_bucket(10, 100));
     let entries = |values: [&str; 3]| ["a", "b", "c"].map(str::to_owned).into_iter().zip(values.map(Into::into));
     let too_many: Vec<_> = entries(["123", "456", "7890"]).collect();
-    assert_eq!(set_many(&mut store.database, &full, &too_many), Err(StoreError::full_of_bytes(&full)));
+    assert_eq!(set_many(&mut store.database, &full, &too_many), Err(StoreError::byte_quota_exceeded(&full)));
     assert!(!exists(&store.database, &full, "a").unwrap());
     let one_is_wrong = [("a".to_owned(), Vec::new()), (String::new(), Vec::new())];
-    assert_eq!(set_many(&mut store.database, &full, &one_is_wrong), Err(StoreError::Key(0)));
+    assert_eq!(set_many(&mut store.database, &full, &one_is_wrong), Err(StoreError::InvalidKeyLength(0)));
     assert!(!exists(&store.database, &full, "a").unwrap());
     let fitting: Vec<_> = entries(["123", "456", "7"]).collect();
     set_many(&mut store.database, &full, &fitting).unwrap();
-    let asked = ["c", "x", "a"].map(str::to_owned).to_vec();
-    let found = get_many(&mut store.database, &full, asked).unwrap();
+    let requested = ["c", "x", "a"].map(str::to_owned).to_vec();
+    let found = get_many(&mut store.database, &full, requested).unwrap();
     assert_eq!(found, [Some(("c".to_owned(), b"7".to_vec())), None, Some(("a".to_owned(), b"123".to_vec()))]);
 }
 
 #[test]
 fn keys_come_page_by_page_in_their_order_and_a_key_that_went_leaves_no_gap() {
-    let (mut store, pages) = (Temporary::new(), bucket("pages"));
+    let (mut store, pages) = (TempDatabase::new(), bucket("pages"));
     store.set(&bucket("other"), "key-0000", b"").unwrap();
     let names: Vec<_> = (0..MAX_KEYS * 2 + 1).map(|n| format!("key-{n:04}")).collect();
     for chunk in names.chunks(MAX_KEYS) {
         let entries: Vec<_> = chunk.iter().rev().map(|name| (name.clone(), Vec::new())).collect();
         set_many(&mut store.database, &pages, &entries).unwrap();
     }
-    let first = keys(&store.database, &pages, &Start::Behind(None)).unwrap();
+    let first = keys(&store.database, &pages, &PageStart::After(None)).unwrap();
     assert_eq!(first.keys, names[..MAX_KEYS]);
     store.delete(&pages, first.keys.last().unwrap());
-    let second = keys(&store.database, &pages, &Start::Behind(first.cursor())).unwrap();
+    let second = keys(&store.database, &pages, &PageStart::After(first.cursor())).unwrap();
     assert_eq!(second.keys, names[MAX_KEYS..MAX_KEYS * 2]);
-    let last = keys(&store.database, &pages, &Start::Behind(second.cursor())).unwrap();
+    let last = keys(&store.database, &pages, &PageStart::After(second.cursor())).unwrap();
     assert_eq!((last.keys.as_slice(), last.cursor()), (&names[MAX_KEYS * 2..], None));
-    let skipping = keys(&store.database, &pages, &Start::Skipping(MAX_KEYS as u64 * 2 - 1)).unwrap();
+    let skipping = keys(&store.database, &pages, &PageStart::Offset(MAX_KEYS as u64 * 2 - 1)).unwrap();
     assert_eq!((skipping.keys, skipping.has_more), (last.keys, false));
-    let none = keys(&store.database, &bucket("empty"), &Start::Behind(None)).unwrap();
+    let none = keys(&store.database, &bucket("empty"), &PageStart::After(None)).unwrap();
     assert_eq!((none.keys.len(), none.cursor()), (0, None));
 }
 
 #[test]
 fn a_page_that_is_just_full_is_the_last_when_there_are_no_more() {
-    let (mut store, pages) = (Temporary::new(), bucket("pages"));
+    let (mut store, pages) = (TempDatabase::new(), bucket("pages"));
     let entries: Vec<_> = (0..MAX_KEYS).map(|n| (n.to_string(), Vec::new())).collect();
     set_many(&mut store.database, &pages, &entries).unwrap();
-    let page = keys(&store.database, &pages, &Start::Behind(None)).unwrap();
+    let page = keys(&store.database, &pages, &PageStart::After(None)).unwrap();
     assert_eq!((page.keys.len(), page.cursor()), (MAX_KEYS, None));
 }
 
 #[test]
 fn a_cursor_that_was_not_given_out_is_refused() {
-    let store = Temporary::new();
+    let store = TempDatabase::new();
     for cursor in ["not base64!", &"YWFh".repeat(1000)] {
-        let start = Start::Behind(Some(cursor.to_owned()));
-        assert_eq!(keys(&store.database, &bucket("pages"), &start), Err(StoreError::Cursor));
+        let start = PageStart::After(Some(cursor.to_owned()));
+        assert_eq!(keys(&store.database, &bucket("pages"), &start), Err(StoreError::InvalidCursor));
     }
-    assert_eq!(keys(&store.database, &bucket("pages"), &Start::Skipping(u64::MAX)), Err(StoreError::Cursor));
+    assert_eq!(keys(&store.database, &bucket("pages"), &PageStart::Offset(u64::MAX)), Err(StoreError::InvalidCursor));
 }
 
 #[test]
 fn numbers_are_kept_in_digits_and_add_up() {
-    let (mut store, counts) = (Temporary::new(), bucket("counts"));
-    let mut add = |key: &str, delta: i128| increment(&mut store.database, &counts, key, delta, &SUMS);
+    let (mut store, counts) = (TempDatabase::new(), bucket("counts"));
+    let mut add = |key: &str, delta: i128| increment(&mut store.database, &counts, key, delta, &I64_RANGE);
     assert_eq!((add("a", 5), add("a", -7), add("a", 0)), (Ok(5), Ok(-2), Ok(-2)));
     assert_eq!(add("max", i128::from(i64::MAX)), Ok(i128::from(i64::MAX)));
     assert_eq!(add("max", 1), Err(StoreError::Overflow));
     assert_eq!(get(&store.database, &counts, "a").unwrap().unwrap(), b"-2");
     for value in [&b""[..], b"x", b"1.5", b" 1", b"\xff", b"99999999999999999999"] {
         store.set(&counts, "text", value).unwrap();
-        assert_eq!(increment(&mut store.database, &counts, "text", 1, &SUMS), Err(StoreError::NoNumber));
+        assert_eq!(increment(&mut store.database, &counts, "text", 1, &I64_RANGE), Err(StoreError::NotANumber));
         assert_eq!(get(&store.database, &counts, "text").unwrap().unwrap(), value);
     }
 }
 
 #[test]
 fn a_swap_happens_only_if_nothing_was_written_since_it_was_prepared() {
-    let (mut store, tokens) = (Temporary::new(), bucket("tokens"));
-    let before = store.remember(&tokens, "a");
+    let (mut store, tokens) = (TempDatabase::new(), bucket("tokens"));
+    let before = store.begin_cas(&tokens, "a");
     swap(&mut store.database, before.clone(), b"1".to_vec()).unwrap().unwrap();
     let anew = swap(&mut store.database, before, b"2".to_vec()).unwrap().unwrap_err();
     assert_eq!(get(&store.database, &tokens, "a").unwrap().unwrap(), b"1");
@@ -239,9 +239,9 @@ fn a_swap_happens_only_if_nothing_was_written_since_it_was_prepared() {
 
 #[test]
 fn a_swap_is_not_deceived_by_a_value_that_came_back() {
-    let (mut store, tokens) = (Temporary::new(), bucket("tokens"));
+    let (mut store, tokens) = (TempDatabase::new(), bucket("tokens"));
     store.set(&tokens, "a", b"1").unwrap();
-    let before = store.remember(&tokens, "a");
+    let before = store.begin_cas(&tokens, "a");
     store.delete(&tokens, "a");
     store.set(&tokens, "a", b"1").unwrap();
     assert!(swap(&mut store.database, before, b"2".to_vec()).unwrap().is_err());
@@ -250,14 +250,14 @@ fn a_swap_is_not_deceived_by_a_value_that_came_back() {
 #[test]
 fn increments_of_several_hosts_at_once_add_up_and_so_do_their_totals() {
     const EACH: i64 = 100;
-    let store = Temporary::new();
+    let store = TempDatabase::new();
     std::thread::scope(|scope| {
         for name in ["a", "b", "c"] {
-            let mut database = store.again();
+            let mut database = store.reopen();
             scope.spawn(move || {
                 for _ in 0..EACH {
-                    increment(&mut database, &bucket("counts"), "all", 1, &SUMS).unwrap();
-                    increment(&mut database, &bucket("counts"), name, 1, &SUMS).unwrap();
+                    increment(&mut database, &bucket("counts"), "all", 1, &I64_RANGE).unwrap();
+                    increment(&mut database, &bucket("counts"), name, 1, &I64_RANGE).unwrap();
                 }
             });
         }
@@ -275,18 +275,18 @@ fn several_hosts_may_make_the_same_store_at_once() {
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
-                let mut database = Database::open(&place(state.path())).unwrap();
-                increment(&mut database, &bucket("counts"), "opened", 1, &SUMS).unwrap();
+                let mut database = Database::open(&database_path(state.path())).unwrap();
+                increment(&mut database, &bucket("counts"), "opened", 1, &I64_RANGE).unwrap();
             });
         }
     });
-    let database = Database::open(&place(state.path())).unwrap();
+    let database = Database::open(&database_path(state.path())).unwrap();
     assert_eq!(get(&database, &bucket("counts"), "opened").unwrap().unwrap(), b"8");
 }
 
 #[test]
 fn a_store_is_for_its_user_alone() {
-    let mut store = Temporary::new();
+    let mut store = TempDatabase::new();
     store.set(&bucket("pages"), "a", b"1").unwrap();
     let dir = store.state.path().join("keyvalue");
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
@@ -299,46 +299,46 @@ fn a_store_is_for_its_user_alone() {
 #[test]
 fn a_file_that_is_no_store_of_this_host_is_refused_and_left_as_it_is() {
     let state = tempfile::tempdir().unwrap();
-    let place = place(state.path());
+    let path = database_path(state.path());
     fs::create_dir(state.path().join("keyvalue")).unwrap();
     let text = b"this is no database, but text that is long enough to be taken for the beginning of one: ".repeat(20);
-    fs::write(&place.file, &text).unwrap();
-    assert!(matches!(Database::open(&place), Err(StoreError::Damaged(_))));
-    assert_eq!(fs::read(&place.file).unwrap(), text);
+    fs::write(&path.file, &text).unwrap();
+    assert!(matches!(Database::open(&path), Err(StoreError::Damaged(_))));
+    assert_eq!(fs::read(&path.file).unwrap(), text);
 
-    fs::remove_file(&place.file).unwrap();
-    Connection::open(&place.file).unwrap().execute_batch("CREATE TABLE entries (a)").unwrap();
-    assert!(matches!(Database::open(&place), Err(StoreError::Damaged(_))));
+    fs::remove_file(&path.file).unwrap();
+    Connection::open(&path.file).unwrap().execute_batch("CREATE TABLE entries (a)").unwrap();
+    assert!(matches!(Database::open(&path), Err(StoreError::Damaged(_))));
 
-    fs::remove_file(&place.file).unwrap();
-    drop(Database::open(&place).unwrap());
-    Connection::open(&place.file).unwrap().pragma_update(None, "user_version", 2).unwrap();
-    let error = Database::open(&place).err().unwrap();
+    fs::remove_file(&path.file).unwrap();
+    drop(Database::open(&path).unwrap());
+    Connection::open(&path.file).unwrap().pragma_update(None, "user_version", 2).unwrap();
+    let error = Database::open(&path).err().unwrap();
     assert!(matches!(&error, StoreError::Failed(reason) if reason.contains("another version")), "{error:?}");
 }
 
 #[test]
 fn a_page_of_the_file_that_is_damaged_is_an_error_of_the_database() {
-    let mut store = Temporary::new();
+    let mut store = TempDatabase::new();
     let pages = bucket("pages");
     for n in 0..500 {
         store.set(&pages, &format!("key-{n}"), &[7; 2000]).unwrap();
     }
-    let place = place(store.state.path());
-    let Temporary { state, database } = store;
+    let path = database_path(store.state.path());
+    let TempDatabase { state, database } = store;
     // The last connection that is closed writes all to the file and takes the log away.
     drop(database);
-    let mut bytes = fs::read(&place.file).unwrap();
+    let mut bytes = fs::read(&path.file).unwrap();
     let length = bytes.len();
     bytes[8192..length].fill(0xa5);
-    fs::write(&place.file, &bytes).unwrap();
-    let database = Database::open(&place).unwrap();
+    fs::write(&path.file, &bytes).unwrap();
+    let database = Database::open(&path).unwrap();
     let error = get(&database, &pages, "key-77").unwrap_err();
-    assert!(error.is_of_the_database(), "{error:?}");
+    assert!(error.is_database_fault(), "{error:?}");
     drop((database, state));
 }
 
-fn granted(state: Option<&Path>) -> Keyvalue {
+fn keyvalue_with_pages(state: Option<&Path>) -> Keyvalue {
     let mut plugin = config::Plugin::new("web".parse().unwrap(), "web.wasm", "web://".parse().unwrap());
     plugin.grants.keyvalue.insert("pages".parse().unwrap(), config::KeyvalueGrant::default());
     Keyvalue::new(&plugin, state, &GuestLog::new("web".into(), 1024), MemoryBudget::new(256 << 20, None))
@@ -346,10 +346,10 @@ fn granted(state: Option<&Path>) -> Keyvalue {
 
 #[tokio::test]
 async fn a_handle_that_was_read_after_another_write_never_swaps() {
-    use super::bindings::newest::atomics::{Host, HostCas};
+    use super::bindings::draft2::atomics::{Host, HostCas};
 
     let state = tempfile::tempdir().unwrap();
-    let (keyvalue, mut table) = (granted(Some(state.path())), ResourceTable::new());
+    let (keyvalue, mut table) = (keyvalue_with_pages(Some(state.path())), ResourceTable::new());
     let mut view = KeyvalueView { keyvalue: &keyvalue, table: &mut table };
     let pages = keyvalue.open("pages").unwrap();
     let handle = view.open("pages").unwrap();
@@ -359,24 +359,24 @@ async fn a_handle_that_was_read_after_another_write_never_swaps() {
     assert_eq!(read.unwrap(), b"1");
     // Now the key is as it was when the handle was made, and not as it was when the handle was read.
     keyvalue.delete(pages.clone(), "a".to_owned()).await.unwrap();
-    assert!(matches!(view.swap(cas, b"2".to_vec()).await, Err(host::SwapError::Failed(_))));
+    assert!(matches!(view.swap(cas, b"2".to_vec()).await, Err(wasi_draft2::SwapError::Failed(_))));
     assert_eq!(keyvalue.get(pages, "a".to_owned()).await, Ok(None));
 }
 
 #[tokio::test]
 async fn a_bucket_that_is_not_granted_does_not_exist_and_one_without_a_place_fails() {
-    let keyvalue = granted(None);
+    let keyvalue = keyvalue_with_pages(None);
     for name in ["", "Pages", "pages ", "other"] {
         assert_eq!(keyvalue.open(name).unwrap_err(), StoreError::NotGranted(name.to_owned()));
     }
     let pages = keyvalue.open("pages").unwrap();
-    assert_eq!(keyvalue.get(pages, "a".to_owned()).await, Err(StoreError::NoPlace));
+    assert_eq!(keyvalue.get(pages, "a".to_owned()).await, Err(StoreError::NoStateDir));
 }
 
 #[tokio::test]
 async fn a_store_that_was_mended_is_used_again_without_a_new_start() {
     let state = tempfile::tempdir().unwrap();
-    let keyvalue = granted(Some(state.path()));
+    let keyvalue = keyvalue_with_pages(Some(state.path()));
     let pages = keyvalue.open("pages").unwrap();
     fs::write(state.path().join("keyvalue"), "in the way").unwrap();
     assert!(matches!(keyvalue.get(pages.clone(), "a".to_owned()).await, Err(StoreError::Failed(_))));
@@ -411,13 +411,13 @@ proptest! {
 
     #[test]
     fn totals_are_exact_whatever_is_done_and_whatever_is_refused(changes in prop::collection::vec(change(), 1..40)) {
-        let (mut store, full) = (Temporary::new(), small(100, 5));
+        let (mut store, full) = (TempDatabase::new(), small_bucket(100, 5));
         for change in changes {
             // Some are refused.
             let _ = match change {
                 Change::Set(key, value) => store.set(&full, &key, &value),
                 Change::Delete(key) => delete_many(&mut store.database, &full, &[key]),
-                Change::Increment(key) => increment(&mut store.database, &full, &key, 1, &SUMS).map(drop),
+                Change::Increment(key) => increment(&mut store.database, &full, &key, 1, &I64_RANGE).map(drop),
             };
         }
         store.set(&full, "a", b"").or_else(|_| delete_many(&mut store.database, &full, &["a".to_owned()])).unwrap();

@@ -2,10 +2,10 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use tempfile::TempDir;
 
 use super::*;
-use crate::plugin::grants::dirs::ledger::tests::Purse;
+use crate::plugin::grants::dirs::quota::tests::QuotaFixture;
 
-fn how(flags: DescriptorFlags) -> How {
-    How::new(PathFlags::SYMLINK_FOLLOW, OpenFlags::empty(), flags, FsPerms::ReadWrite).unwrap()
+fn request(flags: DescriptorFlags) -> OpenRequest {
+    OpenRequest::new(PathFlags::SYMLINK_FOLLOW, OpenFlags::empty(), flags, FsPerms::ReadWrite).unwrap()
 }
 
 /// A directory with a FIFO `fifo` that nobody else has open.
@@ -20,7 +20,7 @@ fn dir_with_a_fifo() -> (TempDir, File) {
 fn a_fifo_is_refused() {
     let (_kept, dir) = dir_with_a_fifo();
     for flags in [DescriptorFlags::READ, DescriptorFlags::WRITE, DescriptorFlags::READ | DescriptorFlags::WRITE] {
-        let error = how(flags).existing(&dir, "fifo").unwrap_err();
+        let error = request(flags).open_existing(&dir, "fifo").unwrap_err();
         assert_eq!(Errno::from_io_error(&error), Some(Errno::PERM));
     }
 }
@@ -30,20 +30,20 @@ fn a_fifo_that_takes_the_place_of_a_file_at_the_last_moment_is_refused_without_w
     let (_kept, dir) = dir_with_a_fifo();
     for flags in [DescriptorFlags::READ, DescriptorFlags::WRITE, DescriptorFlags::READ | DescriptorFlags::WRITE] {
         // As `existing` does once it has looked.
-        how(flags).open(&dir, "fifo", false).unwrap_err();
+        request(flags).open(&dir, "fifo", false).unwrap_err();
     }
 }
 
 #[tokio::test]
 async fn only_what_is_made_is_charged() {
-    let purse = Purse::of("8KiB");
+    let fixture = QuotaFixture::new("8KiB");
     let create = |flags| {
         let path = PathFlags::SYMLINK_FOLLOW;
-        How::new(path, OpenFlags::CREATE | flags, DescriptorFlags::WRITE, FsPerms::ReadWrite).unwrap()
+        OpenRequest::new(path, OpenFlags::CREATE | flags, DescriptorFlags::WRITE, FsPerms::ReadWrite).unwrap()
     };
-    let open = async |how: How, path: &'static str| {
-        let dir = purse.dir();
-        purse.account().grow(move |turn| how.existing_or_new(&dir, path, turn)).await.map(drop)
+    let open = async |request: OpenRequest, path: &'static str| {
+        let dir = fixture.dir();
+        fixture.quota().grow(move |guard| request.open_or_create(&dir, path, guard)).await.map(drop)
     };
     open(create(OpenFlags::empty()), "one").await.unwrap();
     for _ in 0..10 {
@@ -54,5 +54,5 @@ async fn only_what_is_made_is_charged() {
     open(create(OpenFlags::EXCLUSIVE), "two").await.unwrap();
     let full = open(create(OpenFlags::empty()), "three").await.unwrap_err();
     assert_eq!(full.kind(), io::ErrorKind::QuotaExceeded);
-    assert!(!purse.path().join("three").exists());
+    assert!(!fixture.path().join("three").exists());
 }

@@ -13,11 +13,11 @@ use wasmtime_wasi_http::p2::types::{
 };
 use wasmtime_wasi_http::p2::{HttpError, HttpResult};
 
-use super::{BODY, HttpView, RESOURCE, pass_on, size};
+use super::{BODY_COST, HttpView, RESOURCE_COST, delegate, fields_cost};
 use crate::plugin::limits::OutOfMemory;
 
 /// The answer of a function that refuses without a reason.
-type Accepted<T = ()> = wasmtime::Result<Result<T, ()>>;
+type UnitErrorResult<T = ()> = wasmtime::Result<Result<T, ()>>;
 
 impl HttpView<'_> {
     /// Gives a request another text in place of one of that length, if there is memory for it, and if a request with it
@@ -26,12 +26,12 @@ impl HttpView<'_> {
         &mut self,
         request: Resource<HostOutgoingRequest>,
         (before, after): (usize, usize),
-        set: impl FnOnce(&mut Self, Resource<HostOutgoingRequest>) -> Accepted,
-    ) -> Accepted {
-        if after > self.held.most_text {
+        set: impl FnOnce(&mut Self, Resource<HostOutgoingRequest>) -> UnitErrorResult,
+    ) -> UnitErrorResult {
+        if after > self.reservations.max_text_size {
             return Ok(Err(()));
         }
-        let charged = self.charged(&request);
+        let charged = self.charged_bytes(&request);
         let size = charged.saturating_sub(before).saturating_add(after);
         self.charge(&request, size.max(charged))?;
         let same = Resource::new_borrow(request.rep());
@@ -41,16 +41,16 @@ impl HttpView<'_> {
     }
 
     /// Has the fields of a message count as a part of it.
-    fn embed<T: 'static>(
+    fn move_fields_into<T: 'static>(
         &mut self,
         fields: Resource<FieldMap>,
         embed: impl FnOnce(&mut Self, Resource<FieldMap>) -> wasmtime::Result<Resource<T>>,
     ) -> wasmtime::Result<Resource<T>> {
-        self.charge(&fields, self.charged(&fields).saturating_add(RESOURCE))?;
-        let reservation = self.release(&fields);
+        self.charge(&fields, self.charged_bytes(&fields).saturating_add(RESOURCE_COST))?;
+        let reservation = self.take_reservation(&fields);
         let message = embed(self, fields)?;
         if let Some(reservation) = reservation {
-            self.hold(&message, reservation);
+            self.attach_reservation(&message, reservation);
         }
         Ok(message)
     }
@@ -59,10 +59,10 @@ impl HttpView<'_> {
     fn add_body<T: 'static, B>(
         &mut self,
         message: &Resource<T>,
-        body: impl FnOnce(&mut Self, Resource<T>) -> Accepted<B>,
-    ) -> Accepted<B> {
-        let charged = self.charged(message);
-        self.charge(message, charged.saturating_add(BODY))?;
+        body: impl FnOnce(&mut Self, Resource<T>) -> UnitErrorResult<B>,
+    ) -> UnitErrorResult<B> {
+        let charged = self.charged_bytes(message);
+        self.charge(message, charged.saturating_add(BODY_COST))?;
         let body = body(self, Resource::new_borrow(message.rep()))?;
         if body.is_err() {
             self.charge(message, charged)?;
@@ -71,57 +71,57 @@ impl HttpView<'_> {
     }
 
     /// Another handle to the headers of a message.
-    fn share(&mut self, headers: Resource<FieldMap>) -> wasmtime::Result<Resource<FieldMap>> {
-        let size = size(self.wasi.table.get(&headers)?).saturating_add(RESOURCE);
+    fn charge_header_handle(&mut self, headers: Resource<FieldMap>) -> wasmtime::Result<Resource<FieldMap>> {
+        let size = fields_cost(self.wasi.table.get(&headers)?).saturating_add(RESOURCE_COST);
         self.charge(&headers, size)?;
         Ok(headers)
     }
 }
 
-fn method_text(method: &Method) -> usize {
+fn method_len(method: &Method) -> usize {
     if let Method::Other(text) = method { text.len() } else { 0 }
 }
 
-fn scheme_text(scheme: Option<&Scheme>) -> usize {
+fn scheme_len(scheme: Option<&Scheme>) -> usize {
     if let Some(Scheme::Other(text)) = scheme { text.len() } else { 0 }
 }
 
-fn text(text: Option<&String>) -> usize {
+fn text_len(text: Option<&String>) -> usize {
     text.map_or(0, String::len)
 }
 
 impl types::HostOutgoingRequest for HttpView<'_> {
     fn new(&mut self, headers: Resource<FieldMap>) -> wasmtime::Result<Resource<HostOutgoingRequest>> {
-        self.embed(headers, |view, headers| types::HostOutgoingRequest::new(&mut view.wasi, headers))
+        self.move_fields_into(headers, |view, headers| types::HostOutgoingRequest::new(&mut view.wasi, headers))
     }
 
-    fn body(&mut self, request: Resource<HostOutgoingRequest>) -> Accepted<Resource<HostOutgoingBody>> {
+    fn body(&mut self, request: Resource<HostOutgoingRequest>) -> UnitErrorResult<Resource<HostOutgoingBody>> {
         self.add_body(&request, |view, request| types::HostOutgoingRequest::body(&mut view.wasi, request))
     }
 
-    fn set_method(&mut self, request: Resource<HostOutgoingRequest>, method: Method) -> Accepted {
-        let lengths = (method_text(&self.wasi.table.get(&request)?.method), method_text(&method));
+    fn set_method(&mut self, request: Resource<HostOutgoingRequest>, method: Method) -> UnitErrorResult {
+        let lengths = (method_len(&self.wasi.table.get(&request)?.method), method_len(&method));
         self.set_text(request, lengths, |view, request| {
             types::HostOutgoingRequest::set_method(&mut view.wasi, request, method)
         })
     }
 
-    fn set_path_with_query(&mut self, request: Resource<HostOutgoingRequest>, path: Option<String>) -> Accepted {
-        let lengths = (text(self.wasi.table.get(&request)?.path_with_query.as_ref()), text(path.as_ref()));
+    fn set_path_with_query(&mut self, request: Resource<HostOutgoingRequest>, path: Option<String>) -> UnitErrorResult {
+        let lengths = (text_len(self.wasi.table.get(&request)?.path_with_query.as_ref()), text_len(path.as_ref()));
         self.set_text(request, lengths, |view, request| {
             types::HostOutgoingRequest::set_path_with_query(&mut view.wasi, request, path)
         })
     }
 
-    fn set_scheme(&mut self, request: Resource<HostOutgoingRequest>, scheme: Option<Scheme>) -> Accepted {
-        let lengths = (scheme_text(self.wasi.table.get(&request)?.scheme.as_ref()), scheme_text(scheme.as_ref()));
+    fn set_scheme(&mut self, request: Resource<HostOutgoingRequest>, scheme: Option<Scheme>) -> UnitErrorResult {
+        let lengths = (scheme_len(self.wasi.table.get(&request)?.scheme.as_ref()), scheme_len(scheme.as_ref()));
         self.set_text(request, lengths, |view, request| {
             types::HostOutgoingRequest::set_scheme(&mut view.wasi, request, scheme)
         })
     }
 
-    fn set_authority(&mut self, request: Resource<HostOutgoingRequest>, authority: Option<String>) -> Accepted {
-        let lengths = (text(self.wasi.table.get(&request)?.authority.as_ref()), text(authority.as_ref()));
+    fn set_authority(&mut self, request: Resource<HostOutgoingRequest>, authority: Option<String>) -> UnitErrorResult {
+        let lengths = (text_len(self.wasi.table.get(&request)?.authority.as_ref()), text_len(authority.as_ref()));
         self.set_text(request, lengths, |view, request| {
             types::HostOutgoingRequest::set_authority(&mut view.wasi, request, authority)
         })
@@ -129,15 +129,15 @@ impl types::HostOutgoingRequest for HttpView<'_> {
 
     fn headers(&mut self, request: Resource<HostOutgoingRequest>) -> wasmtime::Result<Resource<FieldMap>> {
         let headers = types::HostOutgoingRequest::headers(&mut self.wasi, request)?;
-        self.share(headers)
+        self.charge_header_handle(headers)
     }
 
     fn drop(&mut self, request: Resource<HostOutgoingRequest>) -> wasmtime::Result<()> {
-        self.release(&request);
+        self.take_reservation(&request);
         types::HostOutgoingRequest::drop(&mut self.wasi, request)
     }
 
-    pass_on! { types::HostOutgoingRequest:
+    delegate! { types::HostOutgoingRequest:
         fn method(request: Resource<HostOutgoingRequest>) -> wasmtime::Result<Method>;
         fn path_with_query(request: Resource<HostOutgoingRequest>) -> wasmtime::Result<Option<String>>;
         fn scheme(request: Resource<HostOutgoingRequest>) -> wasmtime::Result<Option<Scheme>>;
@@ -152,12 +152,12 @@ impl outgoing_handler::Host for HttpView<'_> {
         options: Option<Resource<RequestOptions>>,
     ) -> HttpResult<Resource<HostFutureIncomingResponse>> {
         // The request lives on in its exchange.
-        let size = self.charged(&request).saturating_add(self.held.exchange());
+        let size = self.charged_bytes(&request).saturating_add(self.reservations.exchange_cost());
         self.charge(&request, size).map_err(HttpError::trap)?;
-        let reservation = self.release(&request);
+        let reservation = self.take_reservation(&request);
         let answer = outgoing_handler::Host::handle(&mut self.wasi, request, options)?;
         if let Some(reservation) = reservation {
-            self.hold(&answer, reservation);
+            self.attach_reservation(&answer, reservation);
         }
         Ok(answer)
     }
@@ -166,22 +166,22 @@ impl outgoing_handler::Host for HttpView<'_> {
 impl types::HostOutgoingBody for HttpView<'_> {
     fn finish(&mut self, body: Resource<HostOutgoingBody>, trailers: Option<Resource<FieldMap>>) -> HttpResult<()> {
         if let Some(trailers) = &trailers {
-            self.keep_for_good(trailers).map_err(HttpError::trap)?;
+            self.charge_until_instance_ends(trailers).map_err(HttpError::trap)?;
         }
         types::HostOutgoingBody::finish(&mut self.wasi, body, trailers)
     }
 
-    pass_on! { types::HostOutgoingBody:
-        fn write(body: Resource<HostOutgoingBody>) -> Accepted<Resource<DynOutputStream>>;
+    delegate! { types::HostOutgoingBody:
+        fn write(body: Resource<HostOutgoingBody>) -> UnitErrorResult<Resource<DynOutputStream>>;
         fn drop(body: Resource<HostOutgoingBody>) -> wasmtime::Result<()>;
     }
 }
 
 impl HttpView<'_> {
     /// Has trailers count until the instance ends: nobody knows which request they are now a part of.
-    fn keep_for_good(&mut self, trailers: &Resource<FieldMap>) -> Result<(), OutOfMemory> {
-        let Some(reservation) = self.release(trailers) else { return Ok(()) };
-        match &mut self.held.lasting {
+    fn charge_until_instance_ends(&mut self, trailers: &Resource<FieldMap>) -> Result<(), OutOfMemory> {
+        let Some(reservation) = self.take_reservation(trailers) else { return Ok(()) };
+        match &mut self.reservations.permanent {
             Some(lasting) => {
                 let size = lasting.bytes().saturating_add(reservation.bytes());
                 drop(reservation);
@@ -197,31 +197,31 @@ impl HttpView<'_> {
 
 impl types::HostOutgoingResponse for HttpView<'_> {
     fn new(&mut self, headers: Resource<FieldMap>) -> wasmtime::Result<Resource<HostOutgoingResponse>> {
-        self.embed(headers, |view, headers| types::HostOutgoingResponse::new(&mut view.wasi, headers))
+        self.move_fields_into(headers, |view, headers| types::HostOutgoingResponse::new(&mut view.wasi, headers))
     }
 
-    fn body(&mut self, response: Resource<HostOutgoingResponse>) -> Accepted<Resource<HostOutgoingBody>> {
+    fn body(&mut self, response: Resource<HostOutgoingResponse>) -> UnitErrorResult<Resource<HostOutgoingBody>> {
         self.add_body(&response, |view, response| types::HostOutgoingResponse::body(&mut view.wasi, response))
     }
 
     fn headers(&mut self, response: Resource<HostOutgoingResponse>) -> wasmtime::Result<Resource<FieldMap>> {
         let headers = types::HostOutgoingResponse::headers(&mut self.wasi, response)?;
-        self.share(headers)
+        self.charge_header_handle(headers)
     }
 
     fn drop(&mut self, response: Resource<HostOutgoingResponse>) -> wasmtime::Result<()> {
-        self.release(&response);
+        self.take_reservation(&response);
         types::HostOutgoingResponse::drop(&mut self.wasi, response)
     }
 
-    pass_on! { types::HostOutgoingResponse:
+    delegate! { types::HostOutgoingResponse:
         fn status_code(response: Resource<HostOutgoingResponse>) -> wasmtime::Result<StatusCode>;
-        fn set_status_code(response: Resource<HostOutgoingResponse>, status: StatusCode) -> Accepted;
+        fn set_status_code(response: Resource<HostOutgoingResponse>, status: StatusCode) -> UnitErrorResult;
     }
 }
 
 impl types::HostResponseOutparam for HttpView<'_> {
-    pass_on! { types::HostResponseOutparam:
+    delegate! { types::HostResponseOutparam:
         fn set(outparam: Resource<HostResponseOutparam>, response: Result<Resource<HostOutgoingResponse>, ErrorCode>) -> wasmtime::Result<()>;
         fn send_informational(outparam: Resource<HostResponseOutparam>, status: u16, headers: Resource<FieldMap>) -> HttpResult<()>;
         fn drop(outparam: Resource<HostResponseOutparam>) -> wasmtime::Result<()>;
@@ -229,14 +229,14 @@ impl types::HostResponseOutparam for HttpView<'_> {
 }
 
 impl types::HostRequestOptions for HttpView<'_> {
-    pass_on! { types::HostRequestOptions:
+    delegate! { types::HostRequestOptions:
         fn new() -> wasmtime::Result<Resource<RequestOptions>>;
         fn connect_timeout(options: Resource<RequestOptions>) -> wasmtime::Result<Option<Duration>>;
-        fn set_connect_timeout(options: Resource<RequestOptions>, time: Option<Duration>) -> Accepted;
+        fn set_connect_timeout(options: Resource<RequestOptions>, time: Option<Duration>) -> UnitErrorResult;
         fn first_byte_timeout(options: Resource<RequestOptions>) -> wasmtime::Result<Option<Duration>>;
-        fn set_first_byte_timeout(options: Resource<RequestOptions>, time: Option<Duration>) -> Accepted;
+        fn set_first_byte_timeout(options: Resource<RequestOptions>, time: Option<Duration>) -> UnitErrorResult;
         fn between_bytes_timeout(options: Resource<RequestOptions>) -> wasmtime::Result<Option<Duration>>;
-        fn set_between_bytes_timeout(options: Resource<RequestOptions>, time: Option<Duration>) -> Accepted;
+        fn set_between_bytes_timeout(options: Resource<RequestOptions>, time: Option<Duration>) -> UnitErrorResult;
         fn drop(options: Resource<RequestOptions>) -> wasmtime::Result<()>;
     }
 }

@@ -16,36 +16,36 @@ use rustls::AlertDescription;
 use wasmtime_wasi_http::Error;
 
 use crate::config::Origin;
-use crate::plugin::grants::notice::Notice;
+use crate::plugin::grants::throttled_warning::ThrottledWarning;
 use crate::plugin::guest_log::GuestLog;
 
 /// Why an exchange failed. Displayed, it is for the log.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failure {
+pub(super) enum ExchangeError {
     #[error("`grants.http` has no such origin")]
     NotGranted,
     #[error("the origin is none")]
-    Uri,
+    InvalidUri,
     #[error("its method cannot be sent")]
-    Method,
+    ForbiddenMethod,
     #[error("`limits.http.rate` ({0} a minute) is used up")]
-    Rate(usize),
+    RateLimited(usize),
     #[error("`limits.http.concurrency` ({0}) is used up")]
-    Concurrency(usize),
+    ConcurrencyLimit(usize),
     #[error("its headers are larger than `limits.http.headers`")]
-    RequestHeaders(u64),
+    RequestHeadersTooLarge(u64),
     #[error("its body is larger than `limits.http.body` ({})", ByteSize(*.0))]
-    RequestBody(u64),
+    RequestBodyTooLarge(u64),
     #[error("the name leads to {0}, which only a grant of the address itself reaches")]
-    Inside(IpAddr),
+    PrivateAddress(IpAddr),
     #[error("cannot resolve the name: {0}")]
     Resolve(String),
     #[error("the name was not resolved in time")]
-    ResolveTime,
+    ResolveTimeout,
     #[error("cannot connect: {0}")]
     Connect(io::Error),
     #[error("there was no connection in time")]
-    ConnectTime,
+    ConnectTimeout,
     #[error("the server's certificate is not trusted: {0}")]
     Certificate(String),
     #[error("the server ended the handshake: {0:?}")]
@@ -53,15 +53,15 @@ pub(super) enum Failure {
     #[error("cannot speak TLS with the server: {0}")]
     Tls(rustls::Error),
     #[error("there was no answer in time")]
-    FirstByte,
+    FirstByteTimeout,
     #[error("nothing more came in time")]
-    Pause,
+    BetweenBytesTimeout,
     #[error("the headers of the answer are larger than `limits.http.headers`, or too many")]
-    ResponseHeaders,
+    ResponseHeadersTooLarge,
     #[error("the body of the answer is larger than `limits.http.body` ({})", ByteSize(*.0))]
-    ResponseBody(u64),
+    ResponseBodyTooLarge(u64),
     #[error("the exchange took longer than `limits.http.timeout` ({})", format_duration(*.0))]
-    Time(Duration),
+    Timeout(Duration),
     #[error("the server wants to speak something else than HTTP")]
     Upgrade,
     #[error("the server ended the connection in the middle of the answer")]
@@ -72,23 +72,23 @@ pub(super) enum Failure {
     Protocol(hyper::Error),
 }
 
-impl Failure {
+impl ExchangeError {
     /// What hyper says.
-    pub(super) fn of(error: hyper::Error) -> Self {
+    pub(super) fn from_hyper(error: hyper::Error) -> Self {
         let from_body = error.source().and_then(|source| source.downcast_ref::<Error>());
         match from_body {
-            Some(Error::HttpRequestBodySize(most)) => Self::RequestBody(most.unwrap_or_default()),
+            Some(Error::HttpRequestBodySize(most)) => Self::RequestBodyTooLarge(most.unwrap_or_default()),
             Some(_) => Self::Aborted,
-            None if error.is_parse_too_large() => Self::ResponseHeaders,
+            None if error.is_parse_too_large() => Self::ResponseHeadersTooLarge,
             None if error.is_parse() || error.is_user() => Self::Protocol(error),
             None => Self::Incomplete,
         }
     }
 
     /// What a handshake ended with.
-    pub(super) fn handshake(error: io::Error) -> Self {
-        let of_tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-        match of_tls {
+    pub(super) fn from_handshake(error: io::Error) -> Self {
+        let tls_error = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        match tls_error {
             Some(rustls::Error::InvalidCertificate(reason)) => Self::Certificate(reason.to_string()),
             Some(rustls::Error::AlertReceived(alert)) => Self::Alert(*alert),
             Some(other) => Self::Tls(other.clone()),
@@ -97,17 +97,17 @@ impl Failure {
     }
 
     /// What the guest is told.
-    pub(super) fn code(&self) -> Error {
+    pub(super) fn to_wasi(&self) -> Error {
         match self {
             Self::NotGranted => Error::HttpRequestDenied,
-            Self::Uri => Error::HttpRequestUriInvalid,
-            Self::Method => Error::HttpRequestMethodInvalid,
-            Self::Rate(_) | Self::Concurrency(_) => Error::ConnectionLimitReached,
-            Self::RequestHeaders(most) => Error::HttpRequestHeaderSectionSize(u32::try_from(*most).ok()),
-            Self::RequestBody(most) => Error::HttpRequestBodySize(Some(*most)),
-            Self::Inside(_) => Error::DestinationIpProhibited,
+            Self::InvalidUri => Error::HttpRequestUriInvalid,
+            Self::ForbiddenMethod => Error::HttpRequestMethodInvalid,
+            Self::RateLimited(_) | Self::ConcurrencyLimit(_) => Error::ConnectionLimitReached,
+            Self::RequestHeadersTooLarge(most) => Error::HttpRequestHeaderSectionSize(u32::try_from(*most).ok()),
+            Self::RequestBodyTooLarge(most) => Error::HttpRequestBodySize(Some(*most)),
+            Self::PrivateAddress(_) => Error::DestinationIpProhibited,
             Self::Resolve(reason) => Error::DnsError { rcode: Some(reason.clone()), info_code: None },
-            Self::ResolveTime => Error::DnsTimeout,
+            Self::ResolveTimeout => Error::DnsTimeout,
             Self::Connect(error) => match error.kind() {
                 io::ErrorKind::ConnectionRefused => Error::ConnectionRefused,
                 io::ErrorKind::ConnectionReset
@@ -118,16 +118,16 @@ impl Failure {
                 io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => Error::DestinationIpUnroutable,
                 _ => Error::DestinationUnavailable,
             },
-            Self::ConnectTime => Error::ConnectionTimeout,
+            Self::ConnectTimeout => Error::ConnectionTimeout,
             Self::Certificate(_) => Error::TlsCertificateError,
             Self::Alert(alert) => {
                 Error::TlsAlertReceived { alert_id: Some(u8::from(*alert)), alert_message: Some(format!("{alert:?}")) }
             }
             Self::Tls(_) => Error::TlsProtocolError,
-            Self::FirstByte | Self::Pause => Error::ConnectionReadTimeout,
-            Self::ResponseHeaders => Error::HttpResponseHeaderSectionSize(None),
-            Self::ResponseBody(most) => Error::HttpResponseBodySize(Some(*most)),
-            Self::Time(_) => Error::HttpResponseTimeout,
+            Self::FirstByteTimeout | Self::BetweenBytesTimeout => Error::ConnectionReadTimeout,
+            Self::ResponseHeadersTooLarge => Error::HttpResponseHeaderSectionSize(None),
+            Self::ResponseBodyTooLarge(most) => Error::HttpResponseBodySize(Some(*most)),
+            Self::Timeout(_) => Error::HttpResponseTimeout,
             Self::Upgrade => Error::HttpUpgradeFailed,
             Self::Incomplete => Error::HttpResponseIncomplete,
             Self::Aborted | Self::Protocol(_) => Error::HttpProtocolError,
@@ -136,48 +136,48 @@ impl Failure {
 }
 
 /// What one plugin was refused, as the log has it.
-pub(super) struct Refusals {
-    not_granted: Notice,
-    inside: Notice,
-    rate: Notice,
-    concurrency: Notice,
-    size: Notice,
-    time: Notice,
-    certificate: Notice,
+pub(super) struct RefusalLog {
+    not_granted: ThrottledWarning,
+    private_address: ThrottledWarning,
+    rate: ThrottledWarning,
+    concurrency: ThrottledWarning,
+    size: ThrottledWarning,
+    timeout: ThrottledWarning,
+    certificate: ThrottledWarning,
 }
 
-impl Refusals {
+impl RefusalLog {
     pub(super) fn new(log: &Arc<GuestLog>) -> Self {
-        let notice = || Notice::new(log.clone());
+        let warning = || ThrottledWarning::new(log.clone());
         Self {
-            not_granted: notice(),
-            inside: notice(),
-            rate: notice(),
-            concurrency: notice(),
-            size: notice(),
-            time: notice(),
-            certificate: notice(),
+            not_granted: warning(),
+            private_address: warning(),
+            rate: warning(),
+            concurrency: warning(),
+            size: warning(),
+            timeout: warning(),
+            certificate: warning(),
         }
     }
 
     /// Logs a failure if it is a refusal, and says what the guest is told.
-    pub(super) fn note(&self, origin: Option<&Origin>, failure: &Failure) -> Error {
-        let notice = match failure {
-            Failure::NotGranted => Some(&self.not_granted),
-            Failure::Inside(_) => Some(&self.inside),
-            Failure::Rate(_) => Some(&self.rate),
-            Failure::Concurrency(_) => Some(&self.concurrency),
-            Failure::RequestHeaders(_)
-            | Failure::RequestBody(_)
-            | Failure::ResponseHeaders
-            | Failure::ResponseBody(_) => Some(&self.size),
-            Failure::Time(_) => Some(&self.time),
-            Failure::Certificate(_) => Some(&self.certificate),
+    pub(super) fn record(&self, origin: Option<&Origin>, failure: &ExchangeError) -> Error {
+        let warning = match failure {
+            ExchangeError::NotGranted => Some(&self.not_granted),
+            ExchangeError::PrivateAddress(_) => Some(&self.private_address),
+            ExchangeError::RateLimited(_) => Some(&self.rate),
+            ExchangeError::ConcurrencyLimit(_) => Some(&self.concurrency),
+            ExchangeError::RequestHeadersTooLarge(_)
+            | ExchangeError::RequestBodyTooLarge(_)
+            | ExchangeError::ResponseHeadersTooLarge
+            | ExchangeError::ResponseBodyTooLarge(_) => Some(&self.size),
+            ExchangeError::Timeout(_) => Some(&self.timeout),
+            ExchangeError::Certificate(_) => Some(&self.certificate),
             _ => None,
         };
-        if let (Some(notice), Some(origin)) = (notice, origin) {
-            notice.give(format_args!("refused a request to {origin}: {failure}"));
+        if let (Some(warning), Some(origin)) = (warning, origin) {
+            warning.warn(format_args!("refused a request to {origin}: {failure}"));
         }
-        failure.code()
+        failure.to_wasi()
     }
 }

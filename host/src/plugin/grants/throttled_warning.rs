@@ -9,23 +9,23 @@ use crate::plugin::guest_log::GuestLog;
 use crate::plugin::throttle::Throttle;
 
 /// How often such a line is logged.
-pub(super) const PERIOD: Duration = Duration::from_secs(60);
+pub(super) const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// A warning about one plugin that stands in the log at most once a minute, with how often there was reason for it.
 #[derive(Debug)]
-pub(super) struct Notice {
+pub(super) struct ThrottledWarning {
     log: Arc<GuestLog>,
     throttle: Throttle,
 }
 
-impl Notice {
+impl ThrottledWarning {
     /// A warning in that log.
     pub(super) fn new(log: Arc<GuestLog>) -> Self {
-        Self { log, throttle: Throttle::new(PERIOD) }
+        Self { log, throttle: Throttle::new(LOG_INTERVAL) }
     }
 
     /// There is reason for it.
-    pub(super) fn give(&self, message: impl Display) {
+    pub(super) fn warn(&self, message: impl Display) {
         if let Some(suppressed) = self.throttle.record() {
             let line = match suppressed.saturating_add(1) {
                 1 => message.to_string(),

@@ -14,37 +14,37 @@ use tokio::sync::OnceCell;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::failure::Failure;
+use super::error::ExchangeError;
 use crate::config::{UrlHost, CaBundle};
 
 /// The certificates that this machine trusts, and a client that does.
 #[derive(Default)]
-pub(in crate::plugin) struct Trust {
-    machine: OnceCell<Vec<CertificateDer<'static>>>,
-    client: OnceCell<Tls>,
+pub(in crate::plugin) struct TlsRoots {
+    system_certificates: OnceCell<Vec<CertificateDer<'static>>>,
+    system_client: OnceCell<TlsClient>,
 }
 
-impl Trust {
+impl TlsRoots {
     /// A client that trusts what the machine trusts.
-    pub(super) async fn of_the_machine(&self) -> Result<&Tls, Failure> {
-        self.client.get_or_try_init(|| self.client_with(&[])).await
+    pub(super) async fn system(&self) -> Result<&TlsClient, ExchangeError> {
+        self.system_client.get_or_try_init(|| self.new_client(&[])).await
     }
 
     /// A client that trusts these authorities as well.
-    pub(super) async fn with(&self, roots: &CaBundle) -> Result<Tls, Failure> {
-        self.client_with(roots.certificates()).await
+    pub(super) async fn with_extra_roots(&self, roots: &CaBundle) -> Result<TlsClient, ExchangeError> {
+        self.new_client(roots.certificates()).await
     }
 
-    async fn client_with(&self, more: &[CertificateDer<'static>]) -> Result<Tls, Failure> {
-        let machine = self.machine.get_or_init(read_machine).await;
+    async fn new_client(&self, more: &[CertificateDer<'static>]) -> Result<TlsClient, ExchangeError> {
+        let system_certificates = self.system_certificates.get_or_init(load_system_certificates).await;
         let mut store = RootCertStore::empty();
-        store.add_parsable_certificates(machine.iter().chain(more).cloned());
-        Tls::trusting(store)
+        store.add_parsable_certificates(system_certificates.iter().chain(more).cloned());
+        TlsClient::new(store)
     }
 }
 
 /// Reading them is a matter of some hundred files.
-async fn read_machine() -> Vec<CertificateDer<'static>> {
+async fn load_system_certificates() -> Vec<CertificateDer<'static>> {
     let found = tokio::task::spawn_blocking(rustls_native_certs::load_native_certs).await.unwrap_or_default();
     for error in &found.errors {
         tracing::warn!(%error, "some of the certificates that this machine trusts cannot be read");
@@ -56,13 +56,13 @@ async fn read_machine() -> Vec<CertificateDer<'static>> {
 }
 
 /// A TLS client.
-pub(super) struct Tls(TlsConnector);
+pub(super) struct TlsClient(TlsConnector);
 
-impl Tls {
-    fn trusting(roots: RootCertStore) -> Result<Self, Failure> {
+impl TlsClient {
+    fn new(roots: RootCertStore) -> Result<Self, ExchangeError> {
         let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
-            .map_err(Failure::Tls)?
+            .map_err(ExchangeError::Tls)?
             .with_root_certificates(roots)
             .with_no_client_auth();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
@@ -72,13 +72,13 @@ impl Tls {
     }
 
     /// Encrypts a connection, if the server is that host.
-    pub(super) async fn handshake(&self, host: &UrlHost, stream: TcpStream) -> Result<TlsStream<TcpStream>, Failure> {
+    pub(super) async fn handshake(&self, host: &UrlHost, stream: TcpStream) -> Result<TlsStream<TcpStream>, ExchangeError> {
         let name = match host {
             UrlHost::Address(address) => ServerName::from(*address),
             UrlHost::Name(name) => {
-                ServerName::try_from(name.as_str().to_owned()).map_err(|error| Failure::Resolve(error.to_string()))?
+                ServerName::try_from(name.as_str().to_owned()).map_err(|error| ExchangeError::Resolve(error.to_string()))?
             }
         };
-        self.0.connect(name, stream).await.map_err(Failure::handshake)
+        self.0.connect(name, stream).await.map_err(ExchangeError::from_handshake)
     }
 }

@@ -5,14 +5,14 @@
 
 use wasmtime::component::{Linker, Resource};
 
-use super::bindings::draft::{atomics, batch, store};
+use super::bindings::draft1::{atomics, batch, store};
 use super::error::StoreError;
-use super::store::Start;
+use super::store::PageStart;
 use super::{Bucket, HasKeyvalue, KeyvalueView};
 use crate::plugin::state::State;
 
 /// The numbers that this draft knows.
-const NUMBERS: std::ops::RangeInclusive<i128> = 0..=u64::MAX as i128;
+const INTEGER_RANGE: std::ops::RangeInclusive<i128> = 0..=u64::MAX as i128;
 
 pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     store::add_to_linker::<_, HasKeyvalue>(linker, State::keyvalue)?;
@@ -62,7 +62,7 @@ impl store::HostBucket for KeyvalueView<'_> {
         cursor: Option<u64>,
     ) -> Result<store::KeyResponse, StoreError> {
         let skipped = cursor.unwrap_or(0);
-        let page = self.keyvalue.keys(self.bucket(&bucket)?, Start::Skipping(skipped)).await?;
+        let page = self.keyvalue.keys(self.bucket(&bucket)?, PageStart::Offset(skipped)).await?;
         let next = skipped.saturating_add(page.keys.len() as u64);
         Ok(store::KeyResponse { keys: page.keys, cursor: page.has_more.then_some(next) })
     }
@@ -75,7 +75,7 @@ impl store::HostBucket for KeyvalueView<'_> {
 
 impl atomics::Host for KeyvalueView<'_> {
     async fn increment(&mut self, bucket: Resource<Bucket>, key: String, delta: u64) -> Result<u64, StoreError> {
-        let sum = self.keyvalue.increment(self.bucket(&bucket)?, key, delta.into(), NUMBERS).await?;
+        let sum = self.keyvalue.increment(self.bucket(&bucket)?, key, delta.into(), INTEGER_RANGE).await?;
         u64::try_from(sum).map_err(|_| StoreError::Overflow)
     }
 }

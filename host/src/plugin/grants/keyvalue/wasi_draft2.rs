@@ -2,16 +2,16 @@
 
 use wasmtime::component::{Linker, Resource};
 
-use super::bindings::newest::{atomics, batch, store};
+use super::bindings::draft2::{atomics, batch, store};
 use super::error::StoreError;
-use super::store::Start;
+use super::store::PageStart;
 use super::{Bucket, Cas, HasKeyvalue, KeyvalueView};
 use crate::plugin::state::State;
 
 /// The numbers that this draft knows.
-const NUMBERS: std::ops::RangeInclusive<i128> = i64::MIN as i128..=i64::MAX as i128;
+const INTEGER_RANGE: std::ops::RangeInclusive<i128> = i64::MIN as i128..=i64::MAX as i128;
 /// A version that no entry ever has.
-const NEVER: i64 = -1;
+const NO_VERSION: i64 = -1;
 
 pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     store::add_to_linker::<_, HasKeyvalue>(linker, State::keyvalue)?;
@@ -56,7 +56,7 @@ impl KeyvalueView<'_> {
 
     /// A new handle, if the instance may hold one more.
     fn handle<T: Send + 'static>(&mut self, value: T) -> Result<Resource<T>, StoreError> {
-        self.keyvalue.noted(self.table.push(value).map_err(StoreError::from))
+        self.keyvalue.log_refusal(self.table.push(value).map_err(StoreError::from))
     }
 }
 
@@ -92,7 +92,7 @@ impl store::HostBucket for KeyvalueView<'_> {
         bucket: Resource<Bucket>,
         cursor: Option<String>,
     ) -> Result<store::KeyResponse, StoreError> {
-        let page = self.keyvalue.keys(self.bucket(&bucket)?, Start::Behind(cursor)).await?;
+        let page = self.keyvalue.keys(self.bucket(&bucket)?, PageStart::After(cursor)).await?;
         Ok(store::KeyResponse { cursor: page.cursor(), keys: page.keys })
     }
 
@@ -104,7 +104,7 @@ impl store::HostBucket for KeyvalueView<'_> {
 
 impl atomics::Host for KeyvalueView<'_> {
     async fn increment(&mut self, bucket: Resource<Bucket>, key: String, delta: i64) -> Result<i64, StoreError> {
-        let sum = self.keyvalue.increment(self.bucket(&bucket)?, key, delta.into(), NUMBERS).await?;
+        let sum = self.keyvalue.increment(self.bucket(&bucket)?, key, delta.into(), INTEGER_RANGE).await?;
         i64::try_from(sum).map_err(|_| StoreError::Overflow)
     }
 
@@ -126,17 +126,17 @@ impl atomics::Host for KeyvalueView<'_> {
 
 impl atomics::HostCas for KeyvalueView<'_> {
     async fn new(&mut self, bucket: Resource<Bucket>, key: String) -> Result<Resource<Cas>, StoreError> {
-        let cas = self.keyvalue.remember(self.bucket(&bucket)?, key).await?;
+        let cas = self.keyvalue.begin_cas(self.bucket(&bucket)?, key).await?;
         self.handle(cas)
     }
 
     /// The value as it is now. If it is not the one that the handle remembers, the handle will never swap: its holder may have
     /// seen either.
     async fn current(&mut self, cas: Resource<Cas>) -> Result<Option<Vec<u8>>, StoreError> {
-        let remembered = self.table.get(&cas)?.clone();
-        let (value, is_same) = self.keyvalue.current(remembered).await?;
+        let snapshot = self.table.get(&cas)?.clone();
+        let (value, is_same) = self.keyvalue.current(snapshot).await?;
         if !is_same {
-            self.table.get_mut(&cas)?.seen = Some(NEVER);
+            self.table.get_mut(&cas)?.version = Some(NO_VERSION);
         }
         Ok(value)
     }
