@@ -9,7 +9,7 @@
 //! | `output` | standard output: results or protocol, and nothing else |
 //! | `messages`, `stderr` | standard error: errors, warnings, notes, the log, progress; the queue and the thread behind it |
 //! | `escape` | what of a provider's text a terminal may see |
-//! | `failure` | why a command failed, what to do, and the exit code |
+//! | `error` | why a command failed, what to do, and the exit code |
 //!
 //! Exit codes: 0 when all went well, 1 when something that was asked for could not be done, 2 when the command line or
 //! the config is wrong. A reader of standard output that goes away early is no failure.
@@ -18,17 +18,17 @@
 
 mod arguments;
 mod check;
-mod colour;
+mod color;
 mod completions;
 mod context;
 mod escape;
-mod failure;
+mod error;
 mod inspect;
 mod list;
 mod log_rate;
 mod logging;
 mod messages;
-mod needs;
+mod requirements;
 mod output;
 mod progress;
 mod provider;
@@ -46,9 +46,9 @@ use anyhow::Context as _;
 use clap::Parser;
 use tokio::runtime::{Builder, Runtime};
 
-use self::arguments::{Arguments, Command};
+use self::arguments::{Cli, Command};
 use self::context::Context;
-use self::failure::Failure;
+use self::error::CliError;
 use crate::scheduling::set_short_time_slice;
 
 /// Runs the command that this process was started with.
@@ -56,14 +56,14 @@ use crate::scheduling::set_short_time_slice;
 /// Wrong usage ends the process with exit code 2, `--help` and `--version` with 0. The `main` that calls this begins
 /// with [`run_compiler`](crate::plugin::run_compiler).
 pub fn main() -> ExitCode {
-    let Arguments { common, command } = Arguments::parse();
-    let context = Context::new(&common);
+    let Cli { global, command } = Cli::parse();
+    let context = Context::new(&global);
     // The system's default is for programs that open a few files. Where it cannot be raised, plugins get fewer.
     let _ = rlimit::increase_nofile_limit(u64::MAX);
     let code = match run(command, &context) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            failure.tell(&context.messages);
+            failure.report(&context.messages);
             failure.exit_code().into()
         }
     };
@@ -76,14 +76,14 @@ pub fn main() -> ExitCode {
 const EVENT_INTERVAL: u32 = 11;
 
 /// The threads of the transports, as many as there are processors.
-fn threads() -> io::Result<Runtime> {
-    let mut threads = Builder::new_multi_thread();
-    threads.event_interval(EVENT_INTERVAL).on_thread_start(set_short_time_slice).enable_all().build()
+fn transport_runtime() -> io::Result<Runtime> {
+    let mut builder = Builder::new_multi_thread();
+    builder.event_interval(EVENT_INTERVAL).on_thread_start(set_short_time_slice).enable_all().build()
 }
 
-fn run(command: Command, context: &Context) -> Result<(), Failure> {
-    let runtime = threads().context("cannot start threads")?;
-    let ended = runtime.block_on(async {
+fn run(command: Command, context: &Context) -> Result<(), CliError> {
+    let runtime = transport_runtime().context("cannot start threads")?;
+    let result = runtime.block_on(async {
         match command {
             Command::Serve(args) => args.run(context).await,
             Command::Check(args) => args.run(context).await,
@@ -96,5 +96,5 @@ fn run(command: Command, context: &Context) -> Result<(), Failure> {
     });
     // A thread may still wait for standard input, which nothing ends but the end of the process.
     runtime.shutdown_background();
-    ended
+    result
 }

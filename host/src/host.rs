@@ -178,7 +178,7 @@ impl Host {
         let generation = self.generation.load_full();
         let closing = join_all(generation.plugins().map(|plugin| plugin.close()));
         if tokio::time::timeout(timeout, closing).await.is_err() {
-            tracing::warn!("ending with key-value databases open: they take longer than {timeout:?} to close");
+            tracing::warn!("shutdown: key-value databases are still open: they take longer than {timeout:?} to close");
         }
     }
 

@@ -12,7 +12,7 @@ mod linux;
 pub(crate) fn set_short_time_slice() {
     #[cfg(target_os = "linux")]
     if let Err(error) = linux::set(0) {
-        tracing::debug!(%error, "a thread has the system's turns");
+        tracing::debug!(%error, "cannot shorten the time slice of a thread");
     }
 }
 
@@ -21,6 +21,6 @@ pub(crate) fn set_short_time_slice() {
 pub(crate) fn lower_priority(nicer: i32) {
     #[cfg(target_os = "linux")]
     if let Err(error) = linux::set(nicer) {
-        tracing::debug!(%error, "a thread that gives way keeps the normal priority");
+        tracing::debug!(%error, "cannot lower the priority of a thread");
     }
 }

@@ -53,7 +53,7 @@ impl Process {
 
     /// Waits until all plugins are loaded, or could not be.
     pub(crate) async fn loaded(&self) {
-        self.stderr.line_with("all plugins are loaded, or could not be").await;
+        self.stderr.line_with("finished loading plugins").await;
     }
 
     /// The most memory that it has had at once so far, in bytes: Linux' `VmHWM`.

@@ -6,7 +6,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use tracing_subscriber::filter::Targets;
 
-use super::colour::When;
+use super::color::ColorChoice;
 use super::{check, completions, inspect, list, logging, read, serve, watch};
 use crate::access::Principal;
 
@@ -23,9 +23,9 @@ Exit codes: 0 all went well, 1 something could not be done, 2 wrong usage or a w
 /// Serves MCP resources from sandboxed WebAssembly components.
 #[derive(Debug, Parser)]
 #[command(name = "mcp-host", bin_name = "mcp-host", version, after_help = EXAMPLES)]
-pub(super) struct Arguments {
+pub(super) struct Cli {
     #[command(flatten)]
-    pub(super) common: Common,
+    pub(super) global: GlobalArgs,
     #[command(subcommand)]
     pub(super) command: Command,
 }
@@ -33,7 +33,7 @@ pub(super) struct Arguments {
 /// The options that all commands share.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Common options")]
-pub(super) struct Common {
+pub(super) struct GlobalArgs {
     /// The config that says what is served, to whom, and within which bounds
     #[arg(long, global = true, value_name = "FILE", default_value = "mcp-host.toml", env = "MCP_HOST_CONFIG")]
     pub(super) config: PathBuf,
@@ -56,7 +56,7 @@ pub(super) struct Common {
 
     /// When results, messages and the log are coloured
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
-    pub(super) color: When,
+    pub(super) color: ColorChoice,
 }
 
 #[derive(Debug, Subcommand)]
@@ -72,7 +72,7 @@ pub(super) enum Command {
 
 /// Who asks, for the commands that ask the façade.
 #[derive(Args, Debug)]
-pub(super) struct Asker {
+pub(super) struct PrincipalArgs {
     /// Ask as this principal, to see what it sees
     #[arg(
         long = "as",
@@ -98,18 +98,18 @@ mod tests {
 
     use super::*;
 
-    fn parse(line: &str) -> Result<Arguments, clap::Error> {
-        Arguments::try_parse_from(line.split_whitespace())
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split_whitespace())
     }
 
     #[test]
     fn the_command_line_is_sound() {
-        Arguments::command().debug_assert();
+        Cli::command().debug_assert();
     }
 
     #[test]
     fn every_command_explains_itself() {
-        for command in Arguments::command().get_subcommands() {
+        for command in Cli::command().get_subcommands() {
             let name = command.get_name();
             assert!(command.get_about().is_some(), "{name} does not say what it is for");
             let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
@@ -120,20 +120,20 @@ mod tests {
     #[test]
     fn common_options_may_stand_before_and_behind_the_command() {
         for line in ["mcp-host --config a.toml --color never check", "mcp-host check --config a.toml --color never"] {
-            let common = parse(line).unwrap().common;
-            assert_eq!(common.config, Path::new("a.toml"));
-            assert_eq!(common.color, When::Never);
+            let global = parse(line).unwrap().global;
+            assert_eq!(global.config, Path::new("a.toml"));
+            assert_eq!(global.color, ColorChoice::Never);
         }
     }
 
     #[test]
     fn whoever_asks_is_local_unless_said() {
-        let asker = |line| match parse(line).unwrap().command {
-            Command::List(args) => args.asker.principal,
+        let parsed_principal = |line| match parse(line).unwrap().command {
+            Command::List(args) => args.principal_args.principal,
             other => panic!("{other:?}"),
         };
-        assert_eq!(asker("mcp-host list"), Principal::LOCAL);
-        assert_eq!(asker("mcp-host list --as anonymous"), Principal::ANONYMOUS);
+        assert_eq!(parsed_principal("mcp-host list"), Principal::LOCAL);
+        assert_eq!(parsed_principal("mcp-host list --as anonymous"), Principal::ANONYMOUS);
     }
 
     #[test]

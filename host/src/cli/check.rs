@@ -8,12 +8,12 @@ mod report;
 
 use futures::future::join_all;
 
-use self::report::Report;
+use self::report::CheckReport;
 use super::context::Context;
-use super::failure::Failure;
-use super::needs;
+use super::error::CliError;
+use super::requirements;
 use super::output::Output;
-use super::provider::release;
+use super::provider::name_and_version;
 use super::table::{Cell, Table};
 use crate::catalog::CursorKey;
 use crate::config::{self, Config};
@@ -32,7 +32,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// Take warnings for errors: a grant that is missing, or granted for nothing; a rule that matches no mount
+    /// Take warnings for errors: a grant that is missing, or granted but unused; a rule that matches no mount
     #[arg(long)]
     strict: bool,
 
@@ -42,7 +42,7 @@ pub(super) struct Args {
 }
 
 impl Args {
-    pub(super) async fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(super) async fn run(self, context: &Context) -> Result<(), CliError> {
         let config = context.config()?;
         let dirs = Dirs::of(&config.server);
         let state = dirs.state_for(&config)?;
@@ -52,81 +52,81 @@ impl Args {
         let limits = config.server.compile.clone();
         let plugins = Plugins::start(Compiler::default(), limits, &dirs.cache()?, state, context.progress())
             .map_err(StartError::from)?;
-        let tried = config.plugins.iter().map(|plugin| Tried::of(plugin, &plugins, &config));
-        let mut all = join_all(tried).await;
+        let checks = config.plugins.iter().map(|plugin| PluginCheck::run(plugin, &plugins, &config));
+        let mut all = join_all(checks).await;
         all.sort_by_key(|one| one.plugin.name.as_str());
-        let of_config: Vec<_> = config.warnings().iter().map(ToString::to_string).collect();
+        let config_warnings: Vec<_> = config.warnings().iter().map(ToString::to_string).collect();
         let mut output = context.output();
         if self.json {
-            output.json(&Report::of(&all, &of_config))?;
+            output.json(&CheckReport::new(&all, &config_warnings))?;
         } else {
-            print(&all, &of_config, &mut output)?;
+            print(&all, &config_warnings, &mut output)?;
         }
         output.flush()?;
-        let broken = all.iter().filter(|one| one.error().is_some()).count();
-        let warnings = all.iter().map(|one| one.warnings().len()).fold(of_config.len(), usize::saturating_add);
-        match (broken, warnings) {
+        let failed = all.iter().filter(|one| one.error().is_some()).count();
+        let warnings = all.iter().map(|one| one.warnings().len()).fold(config_warnings.len(), usize::saturating_add);
+        match (failed, warnings) {
             (0, 0) => Ok(()),
             (0, _) if !self.strict => Ok(()),
-            (0, warnings) => Err(Failure::Strict { warnings }),
-            (broken, _) => Err(Failure::Check { broken, all: all.len() }),
+            (0, warnings) => Err(CliError::Strict { warnings }),
+            (failed, _) => Err(CliError::Check { failed, total: all.len() }),
         }
     }
 }
 
 /// A plugin of the config, and what came of trying it.
-struct Tried<'a> {
+struct PluginCheck<'a> {
     plugin: &'a config::Plugin,
-    state: State,
+    state: CheckState,
 }
 
 /// What came of trying a plugin.
-enum State {
+enum CheckState {
     /// It is not loaded.
-    NotLoaded(LoadError),
+    LoadFailed(LoadError),
     /// It is loaded, and what it has kept cannot be used.
-    NoStore(Box<Plugin>, String),
+    StoreFailed(Box<Plugin>, String),
     /// It is loaded, and its listing fails.
-    Fails(Box<Plugin>, Fault),
+    ListingFailed(Box<Plugin>, Fault),
     /// It works: so many are on its first page.
-    Works(Box<Plugin>, usize),
+    Ok(Box<Plugin>, usize),
 }
 
-impl<'a> Tried<'a> {
-    async fn of(plugin: &'a config::Plugin, plugins: &Plugins, config: &Config) -> Self {
+impl<'a> PluginCheck<'a> {
+    async fn run(plugin: &'a config::Plugin, plugins: &Plugins, config: &Config) -> Self {
         let page = u32::try_from(config.server.page_size.get()).unwrap_or(u32::MAX);
         let state = match plugins.load(plugin).await {
-            Err(error) => State::NotLoaded(error),
-            Ok(loaded) => Self::try_out(loaded, page).await,
+            Err(error) => CheckState::LoadFailed(error),
+            Ok(loaded) => Self::check_loaded(loaded, page).await,
         };
         Self { plugin, state }
     }
 
-    async fn try_out(loaded: Plugin, page: u32) -> State {
+    async fn check_loaded(loaded: Plugin, page: u32) -> CheckState {
         // First what lasts: a provider may go without it, or tell less of what is wrong.
         if let Err(reason) = loaded.check_stores().await {
-            return State::NoStore(Box::new(loaded), reason);
+            return CheckState::StoreFailed(Box::new(loaded), reason);
         }
         match loaded.list(None, None, page, |_| false).await {
-            Err(fault) => State::Fails(Box::new(loaded), fault),
-            Ok(page) => State::Works(Box::new(loaded), page.size),
+            Err(fault) => CheckState::ListingFailed(Box::new(loaded), fault),
+            Ok(page) => CheckState::Ok(Box::new(loaded), page.size),
         }
     }
 
     fn loaded(&self) -> Option<&Plugin> {
         match &self.state {
-            State::NotLoaded(_) => None,
-            State::NoStore(loaded, _) | State::Fails(loaded, _) | State::Works(loaded, _) => Some(loaded),
+            CheckState::LoadFailed(_) => None,
+            CheckState::StoreFailed(loaded, _) | CheckState::ListingFailed(loaded, _) | CheckState::Ok(loaded, _) => Some(loaded),
         }
     }
 
     /// Why it does not work, if it does not.
     fn error(&self) -> Option<String> {
         match &self.state {
-            State::NotLoaded(error) => Some(error.to_string()),
-            State::NoStore(_, reason) => Some(format!("its key-value store cannot be used: {reason}")),
-            State::Fails(_, fault) => Some(format!("its listing fails: {fault}")),
-            State::Works(..) => None,
+            CheckState::LoadFailed(error) => Some(error.to_string()),
+            CheckState::StoreFailed(_, reason) => Some(format!("its key-value store cannot be used: {reason}")),
+            CheckState::ListingFailed(_, fault) => Some(format!("its listing fails: {fault}")),
+            CheckState::Ok(..) => None,
         }
     }
 
@@ -136,15 +136,15 @@ impl<'a> Tried<'a> {
     }
 
     fn row(&self) -> [Cell; 4] {
-        let provider = self.loaded().map(|loaded| release(loaded.info()));
+        let provider = self.loaded().map(|loaded| name_and_version(loaded.info()));
         let state = match &self.state {
-            State::NotLoaded(_) => Cell::bad("not loaded"),
-            State::NoStore(..) | State::Fails(..) => Cell::bad("fails"),
-            State::Works(loaded, _) => works(loaded.faults().into_values().sum()),
+            CheckState::LoadFailed(_) => Cell::error("not loaded"),
+            CheckState::StoreFailed(..) | CheckState::ListingFailed(..) => Cell::error("failing"),
+            CheckState::Ok(loaded, _) => ok_cell(loaded.faults().into_values().sum()),
         };
         [
-            Cell::whole(self.plugin.name.as_str()),
-            Cell::whole(self.plugin.mount.as_str()),
+            Cell::verbatim(self.plugin.name.as_str()),
+            Cell::verbatim(self.plugin.mount.as_str()),
             Cell::optional(provider.as_deref()),
             state,
         ]
@@ -152,20 +152,20 @@ impl<'a> Tried<'a> {
 }
 
 /// That it works, but for what its provider did wrong on the way.
-fn works(faults: u64) -> Cell {
+fn ok_cell(faults: u64) -> Cell {
     match faults {
-        0 => Cell::good("ok"),
-        1 => Cell::doubtful("ok, 1 fault"),
-        _ => Cell::doubtful(&format!("ok, {faults} faults")),
+        0 => Cell::ok("ok"),
+        1 => Cell::warning("ok, 1 fault"),
+        _ => Cell::warning(&format!("ok, {faults} faults")),
     }
 }
 
-fn print(all: &[Tried<'_>], of_config: &[String], output: &mut Output<'_>) -> Result<(), Failure> {
-    Table::new(["PLUGIN", "MOUNT", "PROVIDER", "STATE"]).print(all.iter().map(Tried::row).collect(), output)?;
-    let needs: Vec<_> = all.iter().flat_map(grants).collect();
-    if !needs.is_empty() {
+fn print(all: &[PluginCheck<'_>], config_warnings: &[String], output: &mut Output<'_>) -> Result<(), CliError> {
+    Table::new(["PLUGIN", "MOUNT", "PROVIDER", "STATE"]).print(all.iter().map(PluginCheck::row).collect(), output)?;
+    let grants: Vec<_> = all.iter().flat_map(grant_rows).collect();
+    if !grants.is_empty() {
         output.line("")?;
-        Table::new(["PLUGIN", "GRANT", "IMPORTS", "GRANTED", "STANDING"]).print(needs, output)?;
+        Table::new(["PLUGIN", "GRANT", "IMPORTS", "GRANTED", "STATUS"]).print(grants, output)?;
     }
     for one in all {
         for message in one.error().into_iter().chain(one.warnings()) {
@@ -173,7 +173,7 @@ fn print(all: &[Tried<'_>], of_config: &[String], output: &mut Output<'_>) -> Re
             output.text(&format!("{}: {message}", one.plugin.name))?;
         }
     }
-    for message in of_config {
+    for message in config_warnings {
         output.line("")?;
         output.text(message)?;
     }
@@ -181,12 +181,12 @@ fn print(all: &[Tried<'_>], of_config: &[String], output: &mut Output<'_>) -> Re
 }
 
 /// What a plugin's component imports against what it is granted, of which only the first row has its name.
-fn grants<'a>(one: &'a Tried<'_>) -> impl Iterator<Item = [Cell; 5]> + 'a {
+fn grant_rows<'a>(one: &'a PluginCheck<'_>) -> impl Iterator<Item = [Cell; 5]> + 'a {
     let names = std::iter::once(one.plugin.name.as_str()).chain(std::iter::repeat(""));
-    let rows = one.loaded().into_iter().flat_map(|loaded| needs::rows(loaded.needs()));
+    let rows = one.loaded().into_iter().flat_map(|loaded| requirements::rows(loaded.needs()));
     names
         .zip(rows)
-        .map(|(name, [grant, imports, granted, standing])| [Cell::whole(name), grant, imports, granted, standing])
+        .map(|(name, [grant, imports, granted, status])| [Cell::verbatim(name), grant, imports, granted, status])
 }
 
 #[cfg(test)]
@@ -199,17 +199,17 @@ mod tests {
         config::Plugin::new("notes".parse().unwrap(), "/srv/plugins/notes.wasm", mount)
     }
 
-    fn broken(plugin: &config::Plugin) -> Tried<'_> {
+    fn load_failed(plugin: &config::Plugin) -> PluginCheck<'_> {
         let found = "it is empty".to_owned();
         let error = LoadError::NotAComponent { file: "/srv/plugins/notes.wasm".into(), found };
-        Tried { plugin, state: State::NotLoaded(error) }
+        PluginCheck { plugin, state: CheckState::LoadFailed(error) }
     }
 
     #[test]
     fn an_error_is_told_in_full_below_the_table() {
         let plugin = plugin();
         let mut written = Vec::new();
-        print(&[broken(&plugin)], &["look here".to_owned()], &mut Output::to(&mut written, Destination::Pipe)).unwrap();
+        print(&[load_failed(&plugin)], &["look here".to_owned()], &mut Output::to(&mut written, Destination::Pipe)).unwrap();
         assert_eq!(
             String::from_utf8(written).unwrap(),
             "notes  notes:///  -  not loaded\n\
@@ -223,10 +223,10 @@ mod tests {
     #[test]
     fn json_says_of_each_plugin_either_what_it_is_or_why_it_is_not() {
         let plugin = plugin();
-        let report = serde_json::to_value(Report::of(&[broken(&plugin)], &[])).unwrap();
+        let report = serde_json::to_value(CheckReport::new(&[load_failed(&plugin)], &[])).unwrap();
         let line = &report["plugins"][0];
         assert_eq!((&line["name"], &line["state"]), (&"notes".into(), &"not-loaded".into()));
-        for key in ["digest", "provider", "listed", "faults", "needs"] {
+        for key in ["digest", "provider", "first_page_items", "faults", "requirements"] {
             assert_eq!(line.get(key), Some(&serde_json::Value::Null), "{key}");
         }
         assert!(line["error"].as_str().unwrap().ends_with("it is empty"));

@@ -3,9 +3,9 @@
 use clap::CommandFactory;
 use clap_complete::Shell;
 
-use super::arguments::Arguments;
+use super::arguments::Cli;
 use super::context::Context;
-use super::failure::Failure;
+use super::error::CliError;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -22,10 +22,10 @@ pub(super) struct Args {
 }
 
 impl Args {
-    pub(super) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(super) fn run(self, context: &Context) -> Result<(), CliError> {
         // Into memory first: the generator panics where it cannot write.
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Arguments::command(), "mcp-host", &mut script);
+        clap_complete::generate(self.shell, &mut Cli::command(), "mcp-host", &mut script);
         let mut output = context.output();
         output.line(String::from_utf8_lossy(&script).trim_end())?;
         Ok(output.flush()?)

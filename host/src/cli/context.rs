@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::arguments::Common;
-use super::colour::When;
-use super::failure::Failure;
+use super::arguments::GlobalArgs;
+use super::color::ColorChoice;
+use super::error::CliError;
 use super::logging;
 use super::messages::Messages;
 use super::output::Output;
@@ -15,21 +15,21 @@ use crate::host::{Builder, Host};
 use crate::plugin::Progress;
 
 /// How long databases may take to be closed at the end.
-const MAX_CLOSE: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What every command has. Nothing of it is read or started before a command asks for it, but for the log.
 pub(super) struct Context {
     config: PathBuf,
-    colour: When,
+    color: ColorChoice,
     pub(super) messages: Messages,
 }
 
 impl Context {
     /// As the options say. Logging starts here.
-    pub(super) fn new(common: &Common) -> Self {
-        let messages = Messages::stderr(common.color);
-        logging::start(&common.log, common.log_format, &messages);
-        Self { config: common.config.clone(), colour: common.color, messages }
+    pub(super) fn new(global: &GlobalArgs) -> Self {
+        let messages = Messages::stderr(global.color);
+        logging::start(&global.log, global.log_format, &messages);
+        Self { config: global.config.clone(), color: global.color, messages }
     }
 
     /// The config file.
@@ -38,18 +38,18 @@ impl Context {
     }
 
     /// Reads the config.
-    pub(super) fn config(&self) -> Result<Config, Failure> {
+    pub(super) fn config(&self) -> Result<Config, CliError> {
         Ok(Config::load(&self.config)?)
     }
 
     /// Starts a host with the config, for a command that asks it something: all plugins are loaded, or could not be.
-    pub(super) async fn host(&self) -> Result<Host, Failure> {
+    pub(super) async fn start_host(&self) -> Result<Host, CliError> {
         Ok(self.builder(self.config()?).start().await?)
     }
 
     /// Ends a host in order: what its plugins have open is closed.
     pub(super) async fn close(&self, host: &Host) {
-        host.close(MAX_CLOSE).await;
+        host.close(CLOSE_TIMEOUT).await;
     }
 
     /// A host with that config, which is about to be started.
@@ -59,11 +59,11 @@ impl Context {
 
     /// Who is told that components are being compiled.
     pub(super) fn progress(&self) -> Progress {
-        progress::shown_by(&self.messages)
+        progress::with_spinners(&self.messages)
     }
 
     /// Standard output. One at a time: it is locked.
     pub(super) fn output(&self) -> Output<'static> {
-        Output::stdout(self.colour)
+        Output::stdout(self.color)
     }
 }

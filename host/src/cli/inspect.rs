@@ -6,10 +6,10 @@ use bytesize::ByteSize;
 use serde::Serialize;
 
 use super::context::Context;
-use super::failure::Failure;
-use super::needs::{self, Need};
+use super::error::CliError;
+use super::requirements::{self, RequirementReport};
 use super::output::Output;
-use super::provider::{Provider, release};
+use super::provider::{Provider, name_and_version};
 use super::table::{Cell, Table};
 use crate::config::{self, Digest, PluginName, Server};
 use crate::host::{Dirs, StartError};
@@ -26,7 +26,7 @@ Examples:
   mcp-host inspect new/git.wasm --plugin linux      would it do in the place of that plugin?";
 
 /// How much of what a provider says of itself is shown.
-const MOST_DESCRIPTION: usize = 4000;
+const MAX_DESCRIPTION: usize = 4000;
 
 /// Show what a component file is: its digest, what it says of itself, what it imports and what grants that
 #[derive(Debug, clap::Args)]
@@ -46,53 +46,53 @@ pub(super) struct Args {
 }
 
 impl Args {
-    pub(super) async fn run(self, context: &Context) -> Result<(), Failure> {
-        let (server, place) = match &self.plugin {
-            None => (Server::default(), alone(self.file)?),
+    pub(super) async fn run(self, context: &Context) -> Result<(), CliError> {
+        let (server, plugin) = match &self.plugin {
+            None => (Server::default(), standalone_plugin(self.file)?),
             Some(name) => {
                 let config = context.config()?;
-                let named = config.plugins.iter().find(|plugin| plugin.name.as_str() == name);
-                let named = named.ok_or_else(|| Failure::NoPlugin { name: name.clone(), known: names(&config) })?;
-                let place = config::Plugin { component: self.file, ..named.clone() };
-                (config.server, place)
+                let configured = config.plugins.iter().find(|plugin| plugin.name.as_str() == name);
+                let configured = configured.ok_or_else(|| CliError::NoPlugin { name: name.clone(), known: plugin_names(&config) })?;
+                let plugin = config::Plugin { component: self.file, ..configured.clone() };
+                (config.server, plugin)
             }
         };
-        let pinned = place.digest;
-        let place = config::Plugin { digest: None, ..place };
+        let pinned = plugin.digest;
+        let plugin = config::Plugin { digest: None, ..plugin };
         let dirs = Dirs::of(&server);
         let (cache, state) = (dirs.cache()?, dirs.state().ok());
         let plugins = Plugins::start(Compiler::default(), server.compile, &cache, state, context.progress())
             .map_err(StartError::from)?;
-        let inspection = plugins.inspect(&place).await?;
-        let place = self.plugin.is_some().then_some(Place { name: &place.name, pinned });
+        let inspection = plugins.inspect(&plugin).await?;
+        let compared = self.plugin.is_some().then_some(ComparedPlugin { name: &plugin.name, pinned });
         let mut output = context.output();
         if self.json {
-            output.json(&Report::of(&inspection, place))?;
+            output.json(&InspectReport::new(&inspection, compared))?;
         } else {
-            print(&inspection, place, &mut output)?;
+            print(&inspection, compared, &mut output)?;
         }
         output.flush()?;
-        inspection.info.map(|_| ()).map_err(Failure::from)
+        inspection.info.map(|_| ()).map_err(CliError::from)
     }
 }
 
 /// The component as a plugin that has no config and no grants.
-fn alone(file: PathBuf) -> anyhow::Result<config::Plugin> {
+fn standalone_plugin(file: PathBuf) -> anyhow::Result<config::Plugin> {
     Ok(config::Plugin::new("inspected".parse()?, file, "inspected:///".parse()?))
 }
 
-fn names(config: &config::Config) -> Vec<String> {
+fn plugin_names(config: &config::Config) -> Vec<String> {
     config.plugins.iter().map(|plugin| plugin.name.to_string()).collect()
 }
 
 /// The plugin in whose place the component would be.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct ComparedPlugin<'a> {
     name: &'a PluginName,
     pinned: Option<Digest>,
 }
 
-impl Place<'_> {
+impl ComparedPlugin<'_> {
     /// What is wrong with the component at this place.
     fn warnings(self, inspection: &Inspection) -> Vec<String> {
         let pinned = self.pinned.filter(|pinned| *pinned != inspection.digest);
@@ -101,33 +101,33 @@ impl Place<'_> {
     }
 }
 
-fn print(inspection: &Inspection, place: Option<Place<'_>>, output: &mut Output<'_>) -> Result<(), Failure> {
+fn print(inspection: &Inspection, compared: Option<ComparedPlugin<'_>>, output: &mut Output<'_>) -> Result<(), CliError> {
     let mut rows = vec![
-        [Cell::text("digest"), Cell::whole(&inspection.digest.to_string())],
+        [Cell::text("digest"), Cell::verbatim(&inspection.digest.to_string())],
         [Cell::text("size"), Cell::text(&format!("{} ({} bytes)", ByteSize(inspection.size), inspection.size))],
     ];
     if let Ok(info) = &inspection.info {
-        rows.push([Cell::text("provider"), Cell::text(&release(info))]);
+        rows.push([Cell::text("provider"), Cell::text(&name_and_version(info))]);
         rows.extend(info.title.iter().map(|title| [Cell::text("title"), Cell::text(title)]));
         rows.push([Cell::text("watches"), Cell::text(if info.watches { "yes" } else { "no" })]);
     }
     let labels = std::iter::once("exports").chain(std::iter::repeat(""));
-    rows.extend(labels.zip(&inspection.exports).map(|(label, name)| [Cell::text(label), Cell::whole(name)]));
+    rows.extend(labels.zip(&inspection.exports).map(|(label, name)| [Cell::text(label), Cell::verbatim(name)]));
     Table::without_headings().print(rows, output)?;
     print_imports(inspection, output)?;
-    if let Some(place) = place {
+    if let Some(compared) = compared {
         output.line("")?;
-        let rows = needs::rows(&inspection.needs).collect();
-        Table::new(["GRANT", "IMPORTS", "GRANTED", "STANDING"]).print(rows, output)?;
-        for warning in place.warnings(inspection) {
+        let rows = requirements::rows(&inspection.needs).collect();
+        Table::new(["GRANT", "IMPORTS", "GRANTED", "STATUS"]).print(rows, output)?;
+        for warning in compared.warnings(inspection) {
             output.line("")?;
-            output.text(&format!("{}: {warning}", place.name))?;
+            output.text(&format!("{}: {warning}", compared.name))?;
         }
     }
     if let Ok(info) = &inspection.info
         && let Some(description) = &info.description
     {
-        let shown: String = description.chars().take(MOST_DESCRIPTION).collect();
+        let shown: String = description.chars().take(MAX_DESCRIPTION).collect();
         output.line("")?;
         output.text(&if shown.len() < description.len() { shown + "…" } else { shown })?;
     }
@@ -135,14 +135,14 @@ fn print(inspection: &Inspection, place: Option<Place<'_>>, output: &mut Output<
 }
 
 /// What it imports, and which key of a `[[plugin]]` grants that.
-fn print_imports(inspection: &Inspection, output: &mut Output<'_>) -> Result<(), Failure> {
+fn print_imports(inspection: &Inspection, output: &mut Output<'_>) -> Result<(), CliError> {
     let rows: Vec<_> = inspection
         .needs
         .iter()
         .flat_map(|need| need.imports.iter().map(move |import| (need, import)))
         .map(|(need, import)| {
             let by = need.capability.key().unwrap_or(need.standing.name());
-            [Cell::whole(import), Cell::text(by)]
+            [Cell::verbatim(import), Cell::text(by)]
         })
         .collect();
     if rows.is_empty() {
@@ -154,7 +154,7 @@ fn print_imports(inspection: &Inspection, output: &mut Output<'_>) -> Result<(),
 
 /// What `--json` prints.
 #[derive(Serialize)]
-struct Report<'a> {
+struct InspectReport<'a> {
     digest: String,
     size: u64,
     /// Null if it does not describe itself.
@@ -163,13 +163,13 @@ struct Report<'a> {
     error: Option<String>,
     imports: Vec<&'a str>,
     exports: Vec<&'a str>,
-    needs: Vec<Need<'a>>,
+    requirements: Vec<RequirementReport<'a>>,
     /// Empty without `--plugin`.
     warnings: Vec<String>,
 }
 
-impl<'a> Report<'a> {
-    fn of(inspection: &'a Inspection, place: Option<Place<'_>>) -> Self {
+impl<'a> InspectReport<'a> {
+    fn new(inspection: &'a Inspection, compared: Option<ComparedPlugin<'_>>) -> Self {
         let info = inspection.info.as_ref();
         Self {
             digest: inspection.digest.to_string(),
@@ -178,8 +178,8 @@ impl<'a> Report<'a> {
             error: info.err().map(ToString::to_string),
             imports: inspection.imports.iter().map(String::as_str).collect(),
             exports: inspection.exports.iter().map(String::as_str).collect(),
-            needs: needs::report(&inspection.needs),
-            warnings: place.map(|place| place.warnings(inspection)).unwrap_or_default(),
+            requirements: requirements::report(&inspection.needs),
+            warnings: compared.map(|compared| compared.warnings(inspection)).unwrap_or_default(),
         }
     }
 }
@@ -195,7 +195,7 @@ mod tests {
 
     fn inspection(info: Result<Info, LoadError>) -> Inspection {
         let set = |names: &[&str]| names.iter().map(ToString::to_string).collect();
-        let mut plugin = alone("notes.wasm".into()).unwrap();
+        let mut plugin = standalone_plugin("notes.wasm".into()).unwrap();
         plugin.config.insert("language".to_owned(), "ja".to_owned());
         Inspection {
             digest: Digest::compute(b"component"),
@@ -217,9 +217,9 @@ mod tests {
         }
     }
 
-    fn printed(inspection: &Inspection, place: Option<Place<'_>>) -> String {
+    fn printed(inspection: &Inspection, compared: Option<ComparedPlugin<'_>>) -> String {
         let mut written = Vec::new();
-        print(inspection, place, &mut Output::to(&mut written, Destination::Pipe)).unwrap();
+        print(inspection, compared, &mut Output::to(&mut written, Destination::Pipe)).unwrap();
         String::from_utf8(written).unwrap()
     }
 
@@ -233,8 +233,8 @@ mod tests {
              exports   mcp-host:provider/resource-provider@0.1.0\n\
              \n\
              wasi:filesystem/types@0.2.6   grants.dirs\n\
-             wasi:sockets/tcp@0.2.6        never granted\n\
-             wasi:clocks/wall-clock@0.2.6  always there\n\
+             wasi:sockets/tcp@0.2.6        unsupported\n\
+             wasi:clocks/wall-clock@0.2.6  not required\n\
              \n\
              Notes.\n\
              By tag, too.\n",
@@ -246,13 +246,13 @@ mod tests {
     #[test]
     fn in_the_place_of_a_plugin_it_is_compared_with_its_grants_and_its_digest() {
         let name = "diary".parse().unwrap();
-        let place = Place { name: &name, pinned: Some(Digest::compute(b"another")) };
-        let printed = printed(&inspection(Ok(notes())), Some(place));
+        let compared = ComparedPlugin { name: &name, pinned: Some(Digest::compute(b"another")) };
+        let printed = printed(&inspection(Ok(notes())), Some(compared));
         for line in [
             "grants.dirs  wasi:filesystem  -         not granted",
-            "config       -                language  for nothing",
-            "sockets      wasi:sockets     -         never granted",
-            "diary: `config` is granted for nothing: it does not import `wasi:config`",
+            "config       -                language  unused",
+            "sockets      wasi:sockets     -         unsupported",
+            "diary: `config` is granted but unused: it does not import `wasi:config`",
             &format!("diary: `digest` pins another component, {}", Digest::compute(b"another")),
         ] {
             assert!(printed.lines().any(|printed| printed == line), "{line}\n{printed}");
@@ -263,7 +263,7 @@ mod tests {
     fn a_component_that_cannot_describe_itself_is_still_shown() {
         let silent = inspection(Err(LoadError::Describe(Fault::Trap("unreachable".to_owned()))));
         assert!(printed(&silent, None).contains("exports"));
-        let report = serde_json::to_value(Report::of(&silent, None)).unwrap();
+        let report = serde_json::to_value(InspectReport::new(&silent, None)).unwrap();
         assert_eq!(report["provider"], serde_json::Value::Null);
         assert_eq!(report["error"], "the provider cannot describe itself: it trapped: unreachable");
         assert_eq!(report["imports"].as_array().unwrap().len(), 3);
@@ -273,6 +273,6 @@ mod tests {
     #[test]
     fn a_description_without_end_is_cut() {
         let endless = Info { description: Some("a".repeat(1 << 20)), ..notes() };
-        assert!(printed(&inspection(Ok(endless)), None).len() < 2 * MOST_DESCRIPTION);
+        assert!(printed(&inspection(Ok(endless)), None).len() < 2 * MAX_DESCRIPTION);
     }
 }

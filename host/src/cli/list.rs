@@ -4,9 +4,9 @@
 
 use bytesize::ByteSize;
 
-use super::arguments::Asker;
+use super::arguments::PrincipalArgs;
 use super::context::Context;
-use super::failure::Failure;
+use super::error::CliError;
 use super::messages::Messages;
 use super::output::Output;
 use super::table::{Cell, Table};
@@ -45,7 +45,7 @@ pub(super) struct Args {
     cursor: Option<String>,
 
     #[command(flatten)]
-    pub(super) asker: Asker,
+    pub(super) principal_args: PrincipalArgs,
 
     /// Print the MCP result object; with --all, one for each page
     #[arg(long)]
@@ -53,14 +53,14 @@ pub(super) struct Args {
 }
 
 impl Args {
-    pub(super) async fn run(self, context: &Context) -> Result<(), Failure> {
-        let host = context.host().await?;
-        let listed = self.list(&host, context).await;
+    pub(super) async fn run(self, context: &Context) -> Result<(), CliError> {
+        let host = context.start_host().await?;
+        let result = self.list(&host, context).await;
         context.close(&host).await;
-        listed
+        result
     }
 
-    async fn list(&self, host: &Host, context: &Context) -> Result<(), Failure> {
+    async fn list(&self, host: &Host, context: &Context) -> Result<(), CliError> {
         let mut printer = Printer::new(self.json, context.output());
         let mut cursor = self.cursor.clone();
         loop {
@@ -73,7 +73,7 @@ impl Args {
                 Some(next) if self.all => cursor = Some(next),
                 next => {
                     if !self.json {
-                        advise(&context.messages, next.as_deref(), is_empty && cursor.is_none(), self.who());
+                        print_hint(&context.messages, next.as_deref(), is_empty && cursor.is_none(), self.principal());
                     }
                     return Ok(());
                 }
@@ -81,16 +81,16 @@ impl Args {
         }
     }
 
-    fn who(&self) -> &Principal {
-        &self.asker.principal
+    fn principal(&self) -> &Principal {
+        &self.principal_args.principal
     }
 
     async fn page(&self, host: &Host, cursor: Option<&str>) -> Result<Page, Error> {
         if self.templates {
-            return host.templates(self.who(), cursor).await.map(Page::Templates);
+            return host.templates(self.principal(), cursor).await.map(Page::Templates);
         }
         let request = ListRequest { parent: self.uri.as_deref(), cursor };
-        host.list(self.who(), request).await.map(Page::Entries)
+        host.list(self.principal(), request).await.map(Page::Entries)
     }
 }
 
@@ -102,7 +102,7 @@ fn warn(messages: &Messages, missing: &[Missing]) {
 }
 
 /// Says how to see more, or why there is nothing to see.
-fn advise(messages: &Messages, next: Option<&str>, is_empty: bool, who: &Principal) {
+fn print_hint(messages: &Messages, next: Option<&str>, is_empty: bool, who: &Principal) {
     match next {
         Some(next) => {
             messages.note(&format!("there is more: add `--cursor {next}` for the next page, or `--all` for everything"))
@@ -159,7 +159,7 @@ impl<'a> Printer<'a> {
         }
     }
 
-    fn print(&mut self, page: Page) -> Result<(), Failure> {
+    fn print(&mut self, page: Page) -> Result<(), CliError> {
         match page {
             Page::Entries(page) if self.json => {
                 self.output.document(wire::list_result(page, Revision::NEWEST_WITH_SESSIONS, false))?;
@@ -167,27 +167,27 @@ impl<'a> Printer<'a> {
             Page::Templates(page) if self.json => {
                 self.output.document(wire::templates_result(page, Revision::NEWEST_WITH_SESSIONS, false))?;
             }
-            Page::Entries(page) => self.entries.print(page.items.iter().map(entry).collect(), &mut self.output)?,
+            Page::Entries(page) => self.entries.print(page.items.iter().map(entry_row).collect(), &mut self.output)?,
             Page::Templates(page) => {
-                self.templates.print(page.items.iter().map(template).collect(), &mut self.output)?;
+                self.templates.print(page.items.iter().map(template_row).collect(), &mut self.output)?;
             }
         }
         Ok(self.output.flush()?)
     }
 }
 
-fn entry(entry: &Entry) -> [Cell; 4] {
+fn entry_row(entry: &Entry) -> [Cell; 4] {
     [
-        Cell::whole(entry.uri.as_str()),
+        Cell::verbatim(entry.uri.as_str()),
         Cell::optional(entry.mime_type.as_deref()),
         Cell::optional(entry.size.map(|size| ByteSize(size).to_string()).as_deref()),
         Cell::text(entry.title.as_deref().unwrap_or(&entry.name)),
     ]
 }
 
-fn template(template: &EntryTemplate) -> [Cell; 3] {
+fn template_row(template: &EntryTemplate) -> [Cell; 3] {
     [
-        Cell::whole(template.uri_template.as_str()),
+        Cell::verbatim(template.uri_template.as_str()),
         Cell::optional(template.mime_type.as_deref()),
         Cell::text(template.title.as_deref().unwrap_or(&template.name)),
     ]

@@ -19,25 +19,25 @@ const BURST: u32 = 10;
 /// How long a period is.
 const PERIOD: Duration = Duration::from_secs(10);
 /// Where clients are answered.
-const SERVER: [&str; 2] = ["mcp_resource_host::server", "rmcp"];
+const LIMITED_TARGETS: [&str; 2] = ["mcp_resource_host::server", "rmcp"];
 
 /// Lets so many lines of each place pass.
 #[derive(Debug)]
-pub(super) struct LogRate {
-    periods: Mutex<HashMap<Identifier, Period>>,
+pub(super) struct LogRateLimiter {
+    windows: Mutex<HashMap<Identifier, Window>>,
     stderr: Stderr,
 }
 
 #[derive(Debug)]
-struct Period {
+struct Window {
     began: Instant,
     lines: u32,
 }
 
-impl LogRate {
+impl LogRateLimiter {
     /// What it does not let pass is counted there.
     pub(super) fn new(stderr: Stderr) -> Self {
-        Self { periods: Mutex::default(), stderr }
+        Self { windows: Mutex::default(), stderr }
     }
 
     /// Whether a line of that place is written. One that is not is counted.
@@ -50,16 +50,16 @@ impl LogRate {
     }
 
     fn admits_at(&self, metadata: &Metadata<'_>, now: Instant) -> bool {
-        if *metadata.level() > Level::INFO || !SERVER.iter().any(|server| metadata.target().starts_with(server)) {
+        if *metadata.level() > Level::INFO || !LIMITED_TARGETS.iter().any(|server| metadata.target().starts_with(server)) {
             return true;
         }
-        let mut periods = self.periods.lock().unwrap_or_else(PoisonError::into_inner);
-        let period = periods.entry(metadata.callsite()).or_insert(Period { began: now, lines: 0 });
-        if now.saturating_duration_since(period.began) >= PERIOD {
-            *period = Period { began: now, lines: 0 };
+        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        let window = windows.entry(metadata.callsite()).or_insert(Window { began: now, lines: 0 });
+        if now.saturating_duration_since(window.began) >= PERIOD {
+            *window = Window { began: now, lines: 0 };
         }
-        period.lines = period.lines.saturating_add(1);
-        period.lines <= BURST
+        window.lines = window.lines.saturating_add(1);
+        window.lines <= BURST
     }
 }
 
@@ -74,7 +74,7 @@ mod tests {
 
     use super::*;
 
-    struct Count(LogRate, Arc<AtomicUsize>);
+    struct Count(LogRateLimiter, Arc<AtomicUsize>);
 
     impl<S: tracing::Subscriber> Layer<S> for Count {
         fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
@@ -85,7 +85,7 @@ mod tests {
     /// How many lines pass of those that this logs.
     fn passed(log: impl FnOnce()) -> usize {
         let count = Arc::new(AtomicUsize::new(0));
-        let layer = Count(LogRate::new(Stderr::start()), count.clone());
+        let layer = Count(LogRateLimiter::new(Stderr::start()), count.clone());
         tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), log);
         count.load(Ordering::Relaxed)
     }

@@ -11,7 +11,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use super::escape;
-use super::log_rate::LogRate;
+use super::log_rate::LogRateLimiter;
 use super::messages::Messages;
 use super::stderr::Stderr;
 
@@ -59,10 +59,10 @@ fn level(name: &str) -> Result<LevelFilter, String> {
 /// Starts logging.
 pub(super) fn start(filter: &Targets, format: Format, messages: &Messages) {
     let stderr = messages.writer().clone();
-    let writer = LogWriter { rate: LogRate::new(stderr.clone()), stderr, is_json: format == Format::Json };
+    let writer = LogWriter { rate: LogRateLimiter::new(stderr.clone()), stderr, is_json: format == Format::Json };
     let layer = tracing_subscriber::fmt::layer().with_writer(writer);
     let layer = match format {
-        Format::Text => layer.with_ansi(messages.is_coloured()).boxed(),
+        Format::Text => layer.with_ansi(messages.is_colored()).boxed(),
         Format::Json => layer.with_ansi(false).json().flatten_event(true).boxed(),
     };
     // It fails where this process has a logger already, which is then the one.
@@ -73,26 +73,26 @@ pub(super) fn start(filter: &Targets, format: Format, messages: &Messages) {
 #[derive(Debug)]
 struct LogWriter {
     stderr: Stderr,
-    rate: LogRate,
+    rate: LogRateLimiter,
     is_json: bool,
 }
 
 /// One line, or none if it is one too many.
-struct Line<'w>(Option<&'w LogWriter>);
+struct LineWriter<'w>(Option<&'w LogWriter>);
 
 impl<'w> MakeWriter<'w> for LogWriter {
-    type Writer = Line<'w>;
+    type Writer = LineWriter<'w>;
 
-    fn make_writer(&'w self) -> Line<'w> {
-        Line(Some(self))
+    fn make_writer(&'w self) -> LineWriter<'w> {
+        LineWriter(Some(self))
     }
 
-    fn make_writer_for(&'w self, metadata: &Metadata<'_>) -> Line<'w> {
-        Line(self.rate.admits(metadata).then_some(self))
+    fn make_writer_for(&'w self, metadata: &Metadata<'_>) -> LineWriter<'w> {
+        LineWriter(self.rate.admits(metadata).then_some(self))
     }
 }
 
-impl Write for Line<'_> {
+impl Write for LineWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if let Some(log) = self.0 {
             let text = String::from_utf8_lossy(bytes);

@@ -13,32 +13,32 @@ use std::time::Duration;
 
 use clap::builder::styling::{AnsiColor, Style};
 
-use super::colour::When;
+use super::color::ColorChoice;
 use super::escape;
 use super::stderr::{Spinner, Stderr};
 
 /// How long the end of a server waits for its last lines to be written.
-const LAST_LINES: Duration = Duration::from_secs(1);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Standard error.
 #[derive(Clone, Debug)]
 pub(super) struct Messages {
     stderr: Stderr,
-    coloured: bool,
+    colored: bool,
 }
 
 impl Messages {
     /// This process's standard error. Panics are told there as well.
-    pub(super) fn stderr(colour: When) -> Self {
-        let messages = Self { stderr: Stderr::start(), coloured: colour.colours(&io::stderr()) };
+    pub(super) fn stderr(color: ColorChoice) -> Self {
+        let messages = Self { stderr: Stderr::start(), colored: color.use_color(&io::stderr()) };
         let panics = messages.clone();
-        std::panic::set_hook(Box::new(move |panic| panics.drawn(&told(panic, &Backtrace::capture()))));
+        std::panic::set_hook(Box::new(move |panic| panics.print_line(&format_panic(panic, &Backtrace::capture()))));
         messages
     }
 
     /// Whether messages are coloured.
-    pub(super) fn is_coloured(&self) -> bool {
-        self.coloured
+    pub(super) fn is_colored(&self) -> bool {
+        self.colored
     }
 
     /// Where they are written.
@@ -53,59 +53,59 @@ impl Messages {
 
     /// Waits until everything so far is written: a command as long as that takes, a server not for long.
     pub(super) fn flush(&self) {
-        self.stderr.flush(if self.stderr.is_lossy() { LAST_LINES } else { Duration::MAX });
+        self.stderr.flush(if self.stderr.is_lossy() { FLUSH_TIMEOUT } else { Duration::MAX });
     }
 
     /// Says why the command failed.
     pub(super) fn error(&self, message: &str) {
-        self.labelled("error", AnsiColor::Red, message);
+        self.labeled("error", AnsiColor::Red, message);
     }
 
     /// Says what to do about it.
     pub(super) fn help(&self, message: &str) {
-        self.labelled("help", AnsiColor::Cyan, message);
+        self.labeled("help", AnsiColor::Cyan, message);
     }
 
     /// Says that a result is not all that it could be.
     pub(super) fn warning(&self, message: &str) {
-        self.labelled("warning", AnsiColor::Yellow, message);
+        self.labeled("warning", AnsiColor::Yellow, message);
     }
 
     /// Says what is good to know.
     pub(super) fn note(&self, message: &str) {
-        self.labelled("note", AnsiColor::Green, message);
+        self.labeled("note", AnsiColor::Green, message);
     }
 
     /// Says where the server is, on one line that programs wait for. It is no part of the log, which may be off.
     pub(super) fn listening(&self, scheme: &str, address: SocketAddr) {
-        self.drawn(&format!("listening on {scheme}://{address}/mcp"));
+        self.print_line(&format!("listening on {scheme}://{address}/mcp"));
     }
 
     /// Writes text that is fit to be seen, and a line feed.
-    pub(super) fn drawn(&self, text: &str) {
+    pub(super) fn print_line(&self, text: &str) {
         self.stderr.write(format!("{text}\n").into_bytes());
     }
 
-    fn labelled(&self, label: &str, colour: AnsiColor, message: &str) {
-        self.drawn(&labelled(label, self.coloured.then(|| colour.on_default().bold()), message));
+    fn labeled(&self, label: &str, color: AnsiColor, message: &str) {
+        self.print_line(&labeled(label, self.colored.then(|| color.on_default().bold()), message));
     }
 }
 
-fn labelled(label: &str, style: Option<Style>, message: &str) -> String {
+fn labeled(label: &str, style: Option<Style>, message: &str) -> String {
     let style = style.unwrap_or_default();
     format!("{style}{label}{style:#}: {}", escape::lines(message))
 }
 
 /// What is said of a panic, as Rust says it.
-fn told(panic: &PanicHookInfo<'_>, backtrace: &Backtrace) -> String {
+fn format_panic(panic: &PanicHookInfo<'_>, backtrace: &Backtrace) -> String {
     let thread = thread::current();
     let name = thread.name().unwrap_or("<unnamed>");
-    let place = panic.location().map(ToString::to_string).unwrap_or_default();
+    let location = panic.location().map(ToString::to_string).unwrap_or_default();
     let message = panic.payload_as_str().unwrap_or("Box<dyn Any>");
-    let told = format!("thread '{name}' panicked at {place}:\n{}", escape::lines(message));
+    let text = format!("thread '{name}' panicked at {location}:\n{}", escape::lines(message));
     match backtrace.status() {
-        BacktraceStatus::Captured => format!("{told}\nstack backtrace:\n{backtrace}"),
-        _ => told,
+        BacktraceStatus::Captured => format!("{text}\nstack backtrace:\n{backtrace}"),
+        _ => text,
     }
 }
 
@@ -115,12 +115,12 @@ mod tests {
 
     #[test]
     fn a_message_of_a_provider_does_not_drive_the_terminal() {
-        assert_eq!(labelled("error", None, "no \u{1b}[2J"), r"error: no \u{1b}[2J");
+        assert_eq!(labeled("error", None, "no \u{1b}[2J"), r"error: no \u{1b}[2J");
     }
 
     #[test]
     fn only_the_label_is_coloured() {
-        let styled = labelled("error", Some(AnsiColor::Red.on_default()), "no");
+        let styled = labeled("error", Some(AnsiColor::Red.on_default()), "no");
         assert_eq!(styled, "\u{1b}[31merror\u{1b}[0m: no");
     }
 }

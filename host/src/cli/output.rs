@@ -3,13 +3,13 @@
 //! This is the one place that writes to it (but for `serve --stdio`, where it is the protocol's). What is printed here
 //! is buffered, so a write of any size is cheap; [`Output::flush`] at the end of a result makes sure that it got out. A
 //! reader that goes away, as `head` does, is an error of the kind [`BrokenPipe`](std::io::ErrorKind::BrokenPipe), which
-//! [`Failure`](super::failure::Failure) knows to be none.
+//! [`CliError`](super::error::CliError) knows to be none.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 
 use serde::Serialize;
 
-use super::colour::When;
+use super::color::ColorChoice;
 use super::escape;
 use crate::server::json::Encoder;
 
@@ -26,16 +26,16 @@ pub(super) enum Destination {
 pub(super) struct Output<'a> {
     writer: Box<dyn Write + 'a>,
     destination: Destination,
-    coloured: bool,
+    colored: bool,
 }
 
 impl Output<'static> {
     /// This process's standard output.
-    pub(super) fn stdout(colour: When) -> Self {
+    pub(super) fn stdout(color: ColorChoice) -> Self {
         let stdout = io::stdout();
         let destination = if stdout.is_terminal() { Destination::Terminal } else { Destination::Pipe };
-        let coloured = colour.colours(&stdout);
-        Self { writer: Box::new(BufWriter::new(stdout.lock())), destination, coloured }
+        let colored = color.use_color(&stdout);
+        Self { writer: Box::new(BufWriter::new(stdout.lock())), destination, colored }
     }
 }
 
@@ -43,7 +43,7 @@ impl<'a> Output<'a> {
     /// Another writer in its place.
     #[cfg(test)]
     pub(super) fn to(writer: &'a mut Vec<u8>, destination: Destination) -> Self {
-        Self { writer: Box::new(writer), destination, coloured: false }
+        Self { writer: Box::new(writer), destination, colored: false }
     }
 
     /// What is at the other end.
@@ -52,8 +52,8 @@ impl<'a> Output<'a> {
     }
 
     /// Whether results are coloured.
-    pub(super) fn is_coloured(&self) -> bool {
-        self.coloured
+    pub(super) fn is_colored(&self) -> bool {
+        self.colored
     }
 
     /// Prints text of our own, whose foreign parts have been escaped, and a line feed.

@@ -9,7 +9,7 @@ use super::messages::Messages;
 use crate::plugin::Progress;
 
 /// Shows there what a host tells.
-pub(super) fn shown_by(messages: &Messages) -> Progress {
+pub(super) fn with_spinners(messages: &Messages) -> Progress {
     let messages = messages.clone();
     Progress::new(move |file: &Path, size| messages.spin(message(file, size)))
 }

@@ -29,6 +29,6 @@ impl<'a> From<&'a Info> for Provider<'a> {
 }
 
 /// Its name and version, for people.
-pub(super) fn release(info: &Info) -> String {
+pub(super) fn name_and_version(info: &Info) -> String {
     format!("{} {}", info.name, info.version)
 }

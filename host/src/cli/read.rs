@@ -1,6 +1,6 @@
 //! `read`: what clients get.
 //!
-//! What is printed depends on what is at the other end ([`Plan`] decides):
+//! What is printed depends on what is at the other end ([`OutputMode`] decides):
 //!
 //! | | a terminal | a pipe, or `--output FILE` |
 //! |---|---|---|
@@ -15,10 +15,10 @@ use std::path::PathBuf;
 
 use bytesize::ByteSize;
 
-use super::arguments::Asker;
+use super::arguments::PrincipalArgs;
 use super::context::Context;
 use super::escape;
-use super::failure::Failure;
+use super::error::CliError;
 use super::output::{Destination, Output};
 use crate::host::Host;
 use crate::resource::{Body, Contents};
@@ -49,7 +49,7 @@ pub(super) struct Args {
     output: Option<PathBuf>,
 
     #[command(flatten)]
-    asker: Asker,
+    principal_args: PrincipalArgs,
 
     /// Print the MCP result object, with all contents
     #[arg(long)]
@@ -57,36 +57,36 @@ pub(super) struct Args {
 }
 
 impl Args {
-    pub(super) async fn run(self, context: &Context) -> Result<(), Failure> {
-        let host = context.host().await?;
-        let read = self.read(&host, context).await;
+    pub(super) async fn run(self, context: &Context) -> Result<(), CliError> {
+        let host = context.start_host().await?;
+        let result = self.read(&host, context).await;
         context.close(&host).await;
-        read
+        result
     }
 
-    async fn read(self, host: &Host, context: &Context) -> Result<(), Failure> {
-        let contents = host.read(&self.asker.principal, &self.uri).await?;
+    async fn read(self, host: &Host, context: &Context) -> Result<(), CliError> {
+        let contents = host.read(&self.principal_args.principal, &self.uri).await?;
         let mut output = context.output();
         if self.json {
             print_json(contents, &mut output)?;
             return Ok(output.flush()?);
         }
-        let asked = normal(host, &self.uri);
+        let requested_uri = normalize_uri(host, &self.uri);
         let destination = if self.output.is_some() { Destination::Pipe } else { output.destination() };
-        match (Plan::of(&contents, &asked, destination)?, self.output) {
-            (Plan::Raw(one), Some(file)) => {
+        match (OutputMode::select(&contents, &requested_uri, destination)?, self.output) {
+            (OutputMode::Raw(one), Some(file)) => {
                 let written = tokio::fs::write(&file, one.body.as_bytes()).await;
-                return written.map_err(|source| Failure::Save { file, source });
+                return written.map_err(|source| CliError::Save { file, source });
             }
-            (Plan::Raw(one), None) => output.bytes(one.body.as_bytes())?,
-            (Plan::Shown(contents), _) => show(contents, &mut output)?,
+            (OutputMode::Raw(one), None) => output.bytes(one.body.as_bytes())?,
+            (OutputMode::Rendered(contents), _) => print_rendered(contents, &mut output)?,
         }
         Ok(output.flush()?)
     }
 }
 
 /// The URI as the host spells it.
-fn normal(host: &Host, uri: &str) -> String {
+fn normalize_uri(host: &Host, uri: &str) -> String {
     let config = host.config();
     let mounts = config.plugins.iter().map(|plugin| (plugin.mount.clone(), ()));
     let router = Router::new(mounts).ok();
@@ -96,39 +96,39 @@ fn normal(host: &Host, uri: &str) -> String {
 
 /// What becomes of an answer.
 #[derive(Debug, PartialEq)]
-enum Plan<'a> {
+enum OutputMode<'a> {
     /// All that is text is shown to a person.
-    Shown(&'a [Contents]),
+    Rendered(&'a [Contents]),
     /// One content is passed on as it is.
     Raw(&'a Contents),
 }
 
-impl<'a> Plan<'a> {
-    fn of(contents: &'a [Contents], asked: &str, destination: Destination) -> Result<Self, Failure> {
+impl<'a> OutputMode<'a> {
+    fn select(contents: &'a [Contents], requested_uri: &str, destination: Destination) -> Result<Self, CliError> {
         match destination {
             Destination::Terminal => {
                 let only_binary = contents.iter().all(|one| matches!(one.body, Body::Blob(_)));
                 match contents.first().filter(|_| only_binary) {
-                    Some(one) => Err(Failure::Binary { uri: one.entry.uri.to_string(), what: kind_and_size(one) }),
-                    None => Ok(Self::Shown(contents)),
+                    Some(one) => Err(CliError::Binary { uri: one.entry.uri.to_string(), kind_and_size: kind_and_size(one) }),
+                    None => Ok(Self::Rendered(contents)),
                 }
             }
             Destination::Pipe => {
-                let one = contents.iter().find(|one| one.entry.uri.as_str() == asked);
-                one.map(Self::Raw).ok_or_else(|| Failure::Collection {
-                    uri: asked.to_owned(),
-                    below: contents.iter().map(|one| one.entry.uri.to_string()).collect(),
+                let one = contents.iter().find(|one| one.entry.uri.as_str() == requested_uri);
+                one.map(Self::Raw).ok_or_else(|| CliError::Collection {
+                    uri: requested_uri.to_owned(),
+                    children: contents.iter().map(|one| one.entry.uri.to_string()).collect(),
                 })
             }
         }
     }
 }
 
-fn show(contents: &[Contents], output: &mut Output<'_>) -> std::io::Result<()> {
+fn print_rendered(contents: &[Contents], output: &mut Output<'_>) -> std::io::Result<()> {
     let are_several = contents.len() > 1;
-    for (place, one) in contents.iter().enumerate() {
+    for (index, one) in contents.iter().enumerate() {
         if are_several {
-            if place > 0 {
+            if index > 0 {
                 output.line("")?;
             }
             output.line(&format!("==> {} ({}) <==", one.entry.uri, escape::line(&kind_and_size(one))))?;
@@ -159,7 +159,7 @@ mod tests {
     use crate::resource::{Annotations, Entry, Meta};
     use crate::uri::Mount;
 
-    const ASKED: &str = "notes:///a.md";
+    const REQUESTED: &str = "notes:///a.md";
 
     fn contents(path: &str, mime_type: &str, body: Body) -> Contents {
         let mount: Mount = "notes:///".parse().unwrap();
@@ -188,42 +188,42 @@ mod tests {
         contents(path, "image/png", Body::Blob(vec![0; 2048]))
     }
 
-    fn shown(contents: &[Contents]) -> String {
+    fn rendered(contents: &[Contents]) -> String {
         let mut written = Vec::new();
-        show(contents, &mut Output::to(&mut written, Destination::Terminal)).unwrap();
+        print_rendered(contents, &mut Output::to(&mut written, Destination::Terminal)).unwrap();
         String::from_utf8(written).unwrap()
     }
 
     #[test]
     fn binary_content_never_goes_to_a_terminal() {
         let contents = [blob("a.md")];
-        let refused = Plan::of(&contents, ASKED, Destination::Terminal).unwrap_err();
+        let refused = OutputMode::select(&contents, REQUESTED, Destination::Terminal).unwrap_err();
         assert_eq!(
             refused.to_string(),
             "notes:///a.md is binary (image/png, 2.0 KiB) and standard output is a terminal"
         );
-        assert_eq!(Plan::of(&contents, ASKED, Destination::Pipe).unwrap(), Plan::Raw(&contents[0]));
+        assert_eq!(OutputMode::select(&contents, REQUESTED, Destination::Pipe).unwrap(), OutputMode::Raw(&contents[0]));
     }
 
     #[test]
     fn a_pipe_gets_the_preferred_format_of_the_resource_that_was_asked_for() {
         let contents = [text("child.md", "c"), text("a.md", "preferred"), blob("a.md")];
-        assert_eq!(Plan::of(&contents, ASKED, Destination::Pipe).unwrap(), Plan::Raw(&contents[1]));
+        assert_eq!(OutputMode::select(&contents, REQUESTED, Destination::Pipe).unwrap(), OutputMode::Raw(&contents[1]));
     }
 
     #[test]
     fn a_pipe_gets_nothing_that_was_not_asked_for() {
         let contents = [text("x.md", "x"), text("y.md", "y")];
-        let refused = Plan::of(&contents, ASKED, Destination::Pipe).unwrap_err();
-        assert!(matches!(refused, Failure::Collection { below, .. } if below == ["notes:///x.md", "notes:///y.md"]));
+        let refused = OutputMode::select(&contents, REQUESTED, Destination::Pipe).unwrap_err();
+        assert!(matches!(refused, CliError::Collection { children, .. } if children == ["notes:///x.md", "notes:///y.md"]));
     }
 
     #[test]
     fn a_terminal_is_shown_all_text_each_under_its_name() {
         let contents = [text("a.md", "# A"), blob("a.md")];
-        assert_eq!(Plan::of(&contents, ASKED, Destination::Terminal).unwrap(), Plan::Shown(&contents));
+        assert_eq!(OutputMode::select(&contents, REQUESTED, Destination::Terminal).unwrap(), OutputMode::Rendered(&contents));
         assert_eq!(
-            shown(&contents),
+            rendered(&contents),
             "==> notes:///a.md (text/markdown, 3 B) <==\n\
              # A\n\
              \n\
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn one_text_is_shown_without_ceremony_and_does_not_drive_the_terminal() {
-        assert_eq!(shown(&[text("a.md", "a\n\u{1b}[2Jb")]), "a\n\\u{1b}[2Jb\n");
+        assert_eq!(rendered(&[text("a.md", "a\n\u{1b}[2Jb")]), "a\n\\u{1b}[2Jb\n");
     }
 
     #[test]
@@ -242,7 +242,7 @@ mod tests {
         let mut written = Vec::new();
         print_json(vec![text("a.md", "# A")], &mut Output::to(&mut written, Destination::Pipe)).unwrap();
         let result: serde_json::Value = serde_json::from_slice(&written).unwrap();
-        let content = serde_json::json!({ "uri": ASKED, "mimeType": "text/markdown", "text": "# A" });
+        let content = serde_json::json!({ "uri": REQUESTED, "mimeType": "text/markdown", "text": "# A" });
         assert_eq!(result, serde_json::json!({ "contents": [content] }));
     }
 }

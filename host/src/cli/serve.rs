@@ -1,6 +1,6 @@
 //! `serve`: the MCP server, over HTTP when the config or the command line names an address, else over stdio.
 
-mod files;
+mod file_watcher;
 mod reload;
 
 use std::io::IsTerminal;
@@ -14,7 +14,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use self::reload::Reloader;
 use super::context::Context;
-use super::failure::Failure;
+use super::error::CliError;
 use super::signals::{self, Hangup};
 use crate::config::{Config, HttpAddress, HttpAddressError};
 use crate::host::{Host, State};
@@ -52,11 +52,11 @@ pub(super) struct Args {
 }
 
 impl Args {
-    pub(super) async fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(super) async fn run(self, context: &Context) -> Result<(), CliError> {
         context.messages.writer().become_lossy();
         // First of all: whoever reloads right after the start does not end the server.
         let hangup = if self.no_reload { None } else { Some(Hangup::new().context("cannot listen to signals")?) };
-        let config = self.adapt(context.config()?);
+        let config = self.apply_overrides(context.config()?);
         let shutdown = signals::shutdown(&context.messages).context("cannot listen to signals")?;
         // Before anything is compiled: an address that is taken is told at once.
         let listener = match config.server.http {
@@ -64,15 +64,15 @@ impl Args {
             None => None,
         };
         let host = Arc::new(context.builder(config).start_loading()?);
-        let settling = AbortOnDropHandle::new(tokio::spawn(settle(host.clone())));
+        let load_logger = AbortOnDropHandle::new(tokio::spawn(log_when_loaded(host.clone())));
         // What comes within a moment had better be there when clients ask.
-        let moment = tokio::time::timeout(START_GRACE, host.settled());
-        if shutdown.run_until_cancelled(moment).await.is_none() {
+        let startup = tokio::time::timeout(START_GRACE, host.settled());
+        if shutdown.run_until_cancelled(startup).await.is_none() {
             return Ok(());
         }
         let reloading = hangup.map(|hangup| {
             let file = context.config_file().to_owned();
-            let reloader = Reloader { file, adapt: move |config| self.adapt(config), hangup };
+            let reloader = Reloader { file, apply_overrides: move |config| self.apply_overrides(config), hangup };
             AbortOnDropHandle::new(tokio::spawn(reloader.run(host.clone())))
         });
         if let Some(listener) = listener {
@@ -88,40 +88,40 @@ impl Args {
             }
             server::serve_stdio(host.clone(), shutdown).await?;
         }
-        drop((reloading, settling));
+        drop((reloading, load_logger));
         context.close(&host).await;
         Ok(())
     }
 
     /// The config with what the command line has to say about it.
-    fn adapt(&self, mut config: Config) -> Config {
-        config.server.http = self.address(config.server.http);
+    fn apply_overrides(&self, mut config: Config) -> Config {
+        config.server.http = self.listen_address(config.server.http);
         config
     }
 
     /// Where to listen for HTTP, if at all.
-    fn address(&self, configured: Option<HttpAddress>) -> Option<HttpAddress> {
+    fn listen_address(&self, configured: Option<HttpAddress>) -> Option<HttpAddress> {
         if self.stdio { None } else { self.http.or(configured) }
     }
 }
 
 /// Says when all plugins are served that can be.
-async fn settle(host: Arc<Host>) {
+async fn log_when_loaded(host: Arc<Host>) {
     if tokio::time::timeout(START_GRACE, host.settled()).await.is_err() {
         let loading = host.plugins().into_iter().filter(|plugin| matches!(plugin.state, State::Loading));
         let loading = loading.map(|plugin| plugin.name).collect::<Vec<_>>().join(",");
-        tracing::info!(loading, "serving what is loaded; the rest is served as soon as it is");
+        tracing::info!(loading, "serving the plugins loaded so far; the others follow as they are loaded");
         host.settled().await;
     }
     let plugins = host.plugins();
     let failed = plugins.iter().filter(|plugin| matches!(plugin.state, State::NotLoaded(_))).count();
     let loaded = plugins.len().saturating_sub(failed);
-    tracing::info!(loaded, failed, "all plugins are loaded, or could not be");
+    tracing::info!(loaded, failed, "finished loading plugins");
 }
 
-async fn listen(address: HttpAddress) -> Result<TcpListener, Failure> {
+async fn listen(address: HttpAddress) -> Result<TcpListener, CliError> {
     let address = address.socket_addr();
-    TcpListener::bind(address).await.map_err(|source| Failure::Listen { address, source })
+    TcpListener::bind(address).await.map_err(|source| CliError::Listen { address, source })
 }
 
 fn http_address(text: &str) -> Result<HttpAddress, String> {
@@ -146,10 +146,10 @@ mod tests {
     fn the_command_line_wins_over_the_config_and_stdio_over_all() {
         let configured = Some(address("127.0.0.1:1"));
         let asked = Some(address("127.0.0.1:2"));
-        assert_eq!(Args { stdio: false, http: None, no_reload: false }.address(None), None);
-        assert_eq!(Args { stdio: false, http: None, no_reload: false }.address(configured), configured);
-        assert_eq!(Args { stdio: false, http: asked, no_reload: false }.address(configured), asked);
-        assert_eq!(Args { stdio: true, http: None, no_reload: false }.address(configured), None);
+        assert_eq!(Args { stdio: false, http: None, no_reload: false }.listen_address(None), None);
+        assert_eq!(Args { stdio: false, http: None, no_reload: false }.listen_address(configured), configured);
+        assert_eq!(Args { stdio: false, http: asked, no_reload: false }.listen_address(configured), asked);
+        assert_eq!(Args { stdio: true, http: None, no_reload: false }.listen_address(configured), None);
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub(super) fn shutdown(messages: &Messages) -> io::Result<CancellationToken> {
     let token = shutdown.clone();
     tokio::spawn(async move {
         signals.next().await;
-        tracing::info!("ending once the requests in flight are answered; another signal ends at once");
+        tracing::info!("shutdown: waiting for requests in flight; another signal ends at once");
         token.cancel();
         let code = signals.next().await;
         messages.flush();

@@ -22,13 +22,13 @@ use indicatif::{MultiProgress, ProgressBar};
 /// Bytes that may wait to be written.
 const MAX_QUEUED: usize = 1 << 20;
 /// What a queued item costs beside its text.
-const ITEM: usize = 64;
+const ITEM_OVERHEAD: usize = 64;
 /// Room for the line that says how much was dropped, which nothing else takes.
 const RESERVED: usize = 4 << 10;
 /// How often a spinner turns.
-const TICK: Duration = Duration::from_millis(100);
+const SPINNER_TICK: Duration = Duration::from_millis(100);
 /// How often it is told that lines are dropped, at most.
-const PERIOD: Duration = Duration::from_secs(10);
+const DROP_WARNING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// This process's standard error. Clones are the same.
 #[derive(Clone, Debug)]
@@ -38,9 +38,9 @@ pub(super) struct Stderr(Arc<Shared>);
 struct Shared {
     queue: Mutex<Queue>,
     /// Something was queued.
-    filled: Condvar,
+    not_empty: Condvar,
     /// Something was written.
-    written: Condvar,
+    drained: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -62,16 +62,16 @@ struct Queue {
 enum Item {
     Text(Vec<u8>),
     /// A line of progress begins, with its number and its text.
-    Spin(u64, String),
-    Stop(u64),
+    StartSpinner(u64, String),
+    StopSpinner(u64),
 }
 
 impl Item {
     fn cost(&self) -> usize {
         match self {
-            Self::Text(text) => text.len().saturating_add(ITEM),
-            Self::Spin(_, text) => text.len().saturating_add(ITEM),
-            Self::Stop(_) => ITEM,
+            Self::Text(text) => text.len().saturating_add(ITEM_OVERHEAD),
+            Self::StartSpinner(_, text) => text.len().saturating_add(ITEM_OVERHEAD),
+            Self::StopSpinner(_) => ITEM_OVERHEAD,
         }
     }
 
@@ -89,7 +89,7 @@ impl Stderr {
     pub(super) fn start() -> Self {
         let stderr = Self(Arc::default());
         let shared = stderr.0.clone();
-        let started = thread::Builder::new().name(WRITER.to_owned()).spawn(move || shared.write_all());
+        let started = thread::Builder::new().name(WRITER_THREAD.to_owned()).spawn(move || shared.write_all());
         stderr.0.queue().is_threadless = started.is_err();
         stderr
     }
@@ -97,7 +97,7 @@ impl Stderr {
     /// From now on nobody waits for standard error: what finds no room is dropped.
     pub(super) fn become_lossy(&self) {
         self.0.queue().is_lossy = true;
-        self.0.written.notify_all();
+        self.0.drained.notify_all();
     }
 
     /// Whether what finds no room is dropped.
@@ -123,15 +123,15 @@ impl Stderr {
             queue.last_spinner = queue.last_spinner.saturating_add(1);
             queue.last_spinner
         };
-        self.0.push(Item::Spin(number, text));
+        self.0.push(Item::StartSpinner(number, text));
         Spinner { stderr: self.clone(), number }
     }
 
     /// Waits until everything is written, but no longer than that.
-    pub(super) fn flush(&self, patience: Duration) {
+    pub(super) fn flush(&self, timeout: Duration) {
         let is_busy = |queue: &mut Queue| queue.is_writing || !queue.items.is_empty();
         let queue = self.0.queue();
-        drop(self.0.written.wait_timeout_while(queue, patience, is_busy).unwrap_or_else(PoisonError::into_inner));
+        drop(self.0.drained.wait_timeout_while(queue, timeout, is_busy).unwrap_or_else(PoisonError::into_inner));
     }
 }
 
@@ -144,15 +144,15 @@ pub(super) struct Spinner {
 
 impl Drop for Spinner {
     fn drop(&mut self) {
-        self.stderr.0.push(Item::Stop(self.number));
+        self.stderr.0.push(Item::StopSpinner(self.number));
     }
 }
 
 /// The name of the thread.
-const WRITER: &str = "stderr";
+const WRITER_THREAD: &str = "stderr";
 
-fn is_writer() -> bool {
-    thread::current().name() == Some(WRITER)
+fn is_writer_thread() -> bool {
+    thread::current().name() == Some(WRITER_THREAD)
 }
 
 impl Shared {
@@ -161,11 +161,11 @@ impl Shared {
     }
 
     fn push(&self, item: Item) {
-        let most = if is_writer() { MAX_QUEUED.saturating_add(RESERVED) } else { MAX_QUEUED };
+        let limit = if is_writer_thread() { MAX_QUEUED.saturating_add(RESERVED) } else { MAX_QUEUED };
         let cost = item.cost();
         // There are no more spinners than components that are being compiled, and one that is not ended would turn for ever.
         let is_text = matches!(item, Item::Text(_));
-        let is_full = |queue: &mut Queue| is_text && queue.bytes.saturating_add(cost) > most;
+        let is_full = |queue: &mut Queue| is_text && queue.bytes.saturating_add(cost) > limit;
         // A command waits, but no longer than until nothing else is queued. The writer must not wait for itself.
         let must_wait = |queue: &mut Queue| !queue.is_lossy && !queue.items.is_empty() && is_full(queue);
         let mut queue = self.queue();
@@ -173,32 +173,32 @@ impl Shared {
             drop(queue);
             return item.write();
         }
-        if !is_writer() {
-            queue = self.written.wait_while(queue, must_wait).unwrap_or_else(PoisonError::into_inner);
+        if !is_writer_thread() {
+            queue = self.drained.wait_while(queue, must_wait).unwrap_or_else(PoisonError::into_inner);
         }
         if is_full(&mut queue) && (queue.is_lossy || !queue.items.is_empty()) {
-            return queue.drop_one(&item);
+            return queue.record_dropped(&item);
         }
         queue.bytes = queue.bytes.saturating_add(cost);
         queue.items.push_back(item);
-        self.filled.notify_one();
+        self.not_empty.notify_one();
     }
 
     /// What the thread does.
     fn write_all(&self) {
         let bars = MultiProgress::new();
         let mut spinners = HashMap::new();
-        let mut told: Option<Instant> = None;
+        let mut warned_at: Option<Instant> = None;
         loop {
             let mut has_written = false;
-            for item in self.take(!spinners.is_empty() && !bars.is_hidden()) {
+            for item in self.pop_all(!spinners.is_empty() && !bars.is_hidden()) {
                 let is_done = match &item {
                     Item::Text(text) => bars.suspend(|| io::stderr().write_all(text)).is_ok(),
-                    Item::Spin(number, text) => {
+                    Item::StartSpinner(number, text) => {
                         let bar = bars.add(ProgressBar::new_spinner().with_message(text.clone()));
                         spinners.insert(*number, bar).is_none()
                     }
-                    Item::Stop(number) => {
+                    Item::StopSpinner(number) => {
                         spinners.remove(number).inspect(|bar: &ProgressBar| {
                             bar.finish_and_clear();
                             bars.remove(bar);
@@ -208,27 +208,27 @@ impl Shared {
                 };
                 has_written |= is_done;
                 if !is_done {
-                    self.queue().drop_one(&item);
+                    self.queue().record_dropped(&item);
                 }
             }
             spinners.values().for_each(ProgressBar::tick);
             // What was dropped is told when there is room again, and not each time that there is a little.
-            if has_written && told.is_none_or(|told| told.elapsed() >= PERIOD) && self.warn_of_dropped() {
-                told = Some(Instant::now());
+            if has_written && warned_at.is_none_or(|at| at.elapsed() >= DROP_WARNING_INTERVAL) && self.warn_of_dropped() {
+                warned_at = Some(Instant::now());
             }
         }
     }
 
     /// What is to be written, once there is something; also nothing, after a tick, if there is something that turns.
-    fn take(&self, is_turning: bool) -> VecDeque<Item> {
+    fn pop_all(&self, has_spinners: bool) -> VecDeque<Item> {
         let mut queue = self.queue();
         queue.is_writing = false;
-        self.written.notify_all();
+        self.drained.notify_all();
         let is_idle = |queue: &mut Queue| queue.items.is_empty();
-        queue = if is_turning {
-            self.filled.wait_timeout_while(queue, TICK, is_idle).unwrap_or_else(PoisonError::into_inner).0
+        queue = if has_spinners {
+            self.not_empty.wait_timeout_while(queue, SPINNER_TICK, is_idle).unwrap_or_else(PoisonError::into_inner).0
         } else {
-            self.filled.wait_while(queue, is_idle).unwrap_or_else(PoisonError::into_inner)
+            self.not_empty.wait_while(queue, is_idle).unwrap_or_else(PoisonError::into_inner)
         };
         queue.is_writing = !queue.items.is_empty();
         queue.bytes = 0;
@@ -252,7 +252,7 @@ impl Shared {
 }
 
 impl Queue {
-    fn drop_one(&mut self, item: &Item) {
+    fn record_dropped(&mut self, item: &Item) {
         if let Item::Text(text) = item {
             self.dropped_lines = self.dropped_lines.saturating_add(1);
             self.dropped_bytes = self.dropped_bytes.saturating_add(text.len() as u64);
@@ -280,7 +280,7 @@ mod tests {
         drop(spinner);
         let queue = stderr.0.queue();
         assert_eq!((queue.items.len(), queue.dropped_lines, queue.dropped_bytes), (5, 7, 7 * (300 << 10)));
-        assert!(queue.bytes <= MAX_QUEUED + 3 * ITEM);
+        assert!(queue.bytes <= MAX_QUEUED + 3 * ITEM_OVERHEAD);
     }
 
     #[test]
@@ -290,8 +290,8 @@ mod tests {
         stderr.0.push(text(MAX_QUEUED * 2));
         let theirs = stderr.clone();
         let waiting = thread::spawn(move || theirs.0.push(text(1)));
-        assert_eq!(stderr.0.take(false).len(), 1);
-        assert_eq!(stderr.0.take(false).len(), 1);
+        assert_eq!(stderr.0.pop_all(false).len(), 1);
+        assert_eq!(stderr.0.pop_all(false).len(), 1);
         waiting.join().unwrap();
     }
 

@@ -19,26 +19,26 @@ const MAX_TEXT: usize = 80;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cell {
     text: String,
-    tone: Option<Tone>,
+    severity: Option<Severity>,
 }
 
 /// What a cell's text means to whoever looks for trouble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tone {
-    Good,
-    Doubtful,
-    Bad,
+enum Severity {
+    Ok,
+    Warning,
+    Error,
 }
 
 impl Cell {
     /// Text that is of use only as a whole, such as a URI.
-    pub(super) fn whole(text: &str) -> Self {
-        Self { text: escape::line(text).into_owned(), tone: None }
+    pub(super) fn verbatim(text: &str) -> Self {
+        Self { text: escape::line(text).into_owned(), severity: None }
     }
 
     /// Text for people, cut when it is long.
     pub(super) fn text(text: &str) -> Self {
-        let mut cell = Self::whole(text);
+        let mut cell = Self::verbatim(text);
         if let Some((end, _)) = cell.text.char_indices().nth(MAX_TEXT) {
             cell.text.truncate(end);
             cell.text.push('…');
@@ -52,26 +52,26 @@ impl Cell {
     }
 
     /// That something is as it should be.
-    pub(super) fn good(text: &str) -> Self {
-        Self { tone: Some(Tone::Good), ..Self::text(text) }
+    pub(super) fn ok(text: &str) -> Self {
+        Self { severity: Some(Severity::Ok), ..Self::text(text) }
     }
 
     /// That something should be looked at.
-    pub(super) fn doubtful(text: &str) -> Self {
-        Self { tone: Some(Tone::Doubtful), ..Self::text(text) }
+    pub(super) fn warning(text: &str) -> Self {
+        Self { severity: Some(Severity::Warning), ..Self::text(text) }
     }
 
     /// That something is not as it should be.
-    pub(super) fn bad(text: &str) -> Self {
-        Self { tone: Some(Tone::Bad), ..Self::text(text) }
+    pub(super) fn error(text: &str) -> Self {
+        Self { severity: Some(Severity::Error), ..Self::text(text) }
     }
 
-    fn drawn(self) -> comfy_table::Cell {
+    fn into_cell(self) -> comfy_table::Cell {
         let cell = comfy_table::Cell::new_owned(self.text);
-        match self.tone {
-            Some(Tone::Good) => cell.fg(Color::DarkGreen),
-            Some(Tone::Doubtful) => cell.fg(Color::DarkYellow),
-            Some(Tone::Bad) => cell.fg(Color::DarkRed),
+        match self.severity {
+            Some(Severity::Ok) => cell.fg(Color::DarkGreen),
+            Some(Severity::Warning) => cell.fg(Color::DarkYellow),
+            Some(Severity::Error) => cell.fg(Color::DarkRed),
             None => cell,
         }
     }
@@ -103,7 +103,7 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
         }
         let mut table = comfy_table::Table::new();
         table.load_style(NOTHING).force_no_tty();
-        if output.is_coloured() {
+        if output.is_colored() {
             table.enforce_styling().style_text_only();
         }
         let headings = self.headings.take().filter(|_| output.destination() == Destination::Terminal);
@@ -111,28 +111,28 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
             table.set_header(headings.map(|text| comfy_table::Cell::new(text).add_attribute(Attribute::Bold)));
         }
         for row in rows {
-            table.add_row(row.map(Cell::drawn));
+            table.add_row(row.map(Cell::into_cell));
         }
         for (width, now) in self.widths.iter_mut().zip(table.column_max_content_widths()) {
             *width = now.max(*width);
         }
         for (column, width) in table.column_iter_mut().zip(self.widths) {
-            column.set_padding((0, GAP));
-            column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(width.saturating_add(GAP))));
+            column.set_padding((0, COLUMN_GAP));
+            column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(width.saturating_add(COLUMN_GAP))));
         }
         table.lines().try_for_each(|line| output.line(line.trim_end()))
     }
 }
 
 /// How far columns are apart.
-const GAP: u16 = 2;
+const COLUMN_GAP: u16 = 2;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn row(uri: &str, name: &str) -> [Cell; 2] {
-        [Cell::whole(uri), Cell::text(name)]
+        [Cell::verbatim(uri), Cell::text(name)]
     }
 
     fn printed(destination: Destination, pages: Vec<Vec<[Cell; 2]>>) -> String {

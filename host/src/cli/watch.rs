@@ -4,9 +4,9 @@ use anyhow::Context as _;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::arguments::Asker;
+use super::arguments::PrincipalArgs;
 use super::context::Context;
-use super::failure::Failure;
+use super::error::CliError;
 use super::output::Output;
 use super::{escape, signals};
 use crate::host::Host;
@@ -33,7 +33,7 @@ pub(super) struct Args {
     listing: bool,
 
     #[command(flatten)]
-    asker: Asker,
+    principal_args: PrincipalArgs,
 
     /// Print JSON lines: `{"method": …, "params": {"uri": …}}`, the notifications that clients get
     #[arg(long)]
@@ -41,17 +41,17 @@ pub(super) struct Args {
 }
 
 impl Args {
-    pub(super) async fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(super) async fn run(self, context: &Context) -> Result<(), CliError> {
         context.messages.writer().become_lossy();
         let shutdown = signals::shutdown(&context.messages).context("cannot listen to signals")?;
-        let host = context.host().await?;
-        let watched = self.watch(&host, &shutdown, context).await;
+        let host = context.start_host().await?;
+        let result = self.watch(&host, &shutdown, context).await;
         context.close(&host).await;
-        watched
+        result
     }
 
-    async fn watch(&self, host: &Host, shutdown: &CancellationToken, context: &Context) -> Result<(), Failure> {
-        let subscriber = host.subscriber(&self.asker.principal);
+    async fn watch(&self, host: &Host, shutdown: &CancellationToken, context: &Context) -> Result<(), CliError> {
+        let subscriber = host.subscriber(&self.principal_args.principal);
         for uri in &self.uris {
             host.subscribe(&subscriber, uri).await?;
         }

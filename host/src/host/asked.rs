@@ -15,7 +15,7 @@ pub(super) async fn told<T>(
     uri: &str,
     request: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
-    let mut asked = Asked { who, operation, uri, outcome: "given up" };
+    let mut asked = Asked { who, operation, uri, outcome: "cancelled" };
     let answer = request.await;
     asked.outcome = answer.as_ref().map_or_else(Error::kind, |_| "ok");
     answer

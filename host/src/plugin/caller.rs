@@ -142,10 +142,10 @@ impl Plugin {
         let plugin = self.name();
         match change {
             Change::SetAside(pause) => tracing::warn!(
-                target: "mcp_host::plugin", plugin, pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
-                "set aside: {PATIENCE} calls in a row failed, and it does not list its first entry either"
+                target: "mcp_host::plugin", plugin, retry_in_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
+                "circuit opened: {PATIENCE} consecutive failures and the probe failed"
             ),
-            Change::Back => tracing::info!(target: "mcp_host::plugin", plugin, "it answers again, and is back"),
+            Change::Back => tracing::info!(target: "mcp_host::plugin", plugin, "circuit closed: plugin recovered"),
         }
     }
 }

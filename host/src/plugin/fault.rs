@@ -34,7 +34,7 @@ pub enum Fault {
     #[error("failed: {0}")]
     Internal(String),
     /// The plugin kept failing and is left alone for so long.
-    #[error("set aside for another {}", humantime::format_duration(*.0))]
+    #[error("suspended for another {}", humantime::format_duration(*.0))]
     SetAside(Duration),
     /// Calls come faster than `limits.rate`; there is room for another one in so long.
     #[error("more calls than `limits.rate` allows")]
@@ -107,7 +107,7 @@ impl Fault {
             Self::Denied(message) => Error::Denied { message },
             Self::Unavailable { reason, retry_after } => unavailable(&reason, retry_after),
             Self::SetAside(left) => {
-                let reason = format!("it kept failing and is set aside; it is tried again in {}", in_seconds(left));
+                let reason = format!("it kept failing and is suspended; it is tried again in {}", in_seconds(left));
                 unavailable(&reason, Some(left))
             }
             Self::Rate(wait) => unavailable("it is asked too often; try again later", Some(wait)),

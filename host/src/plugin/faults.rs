@@ -51,10 +51,10 @@ impl Faults {
         }
         let Some(noted) = self.kind(kind) else { return };
         noted.count.fetch_add(1, Ordering::Relaxed);
-        if let Some(untold) = noted.throttle.record() {
+        if let Some(suppressed) = noted.throttle.record() {
             let plugin = &*self.plugin;
             let kind = kind.name();
-            tracing::warn!(target: "mcp_host::plugin", plugin, function, kind, untold, "{fault}");
+            tracing::warn!(target: "mcp_host::plugin", plugin, function, kind, suppressed, "{fault}");
         }
     }
 

@@ -178,12 +178,12 @@ impl Standing {
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Always => "always there",
+            Self::Always => "not required",
             Self::Granted => "granted",
             Self::NotGranted => "not granted",
             Self::Missing => "missing",
-            Self::ForNothing => "for nothing",
-            Self::Never => "never granted",
+            Self::ForNothing => "unused",
+            Self::Never => "unsupported",
         }
     }
 }
@@ -213,7 +213,7 @@ impl Need {
                     _ => "no bucket can be opened",
                 }
             )),
-            Standing::ForNothing => Some(format!("`{key}` is granted for nothing: it does not import `{interface}`")),
+            Standing::ForNothing => Some(format!("`{key}` is granted but unused: it does not import `{interface}`")),
             _ => None,
         }
     }
@@ -334,7 +334,7 @@ mod tests {
         assert_eq!(standings.len(), 5);
         assert!(standings.iter().all(|(_, standing)| *standing == Standing::ForNothing), "{standings:?}");
         let warnings: Vec<_> = Needs::of([].into_iter(), &generous()).warnings().collect();
-        assert_eq!(warnings[0], "`grants.dirs` is granted for nothing: it does not import `wasi:filesystem`");
+        assert_eq!(warnings[0], "`grants.dirs` is granted but unused: it does not import `wasi:filesystem`");
     }
 
     #[test]

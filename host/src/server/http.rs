@@ -101,7 +101,7 @@ pub async fn serve_http(host: Arc<Host>, listener: TcpListener, shutdown: Cancel
     connections.accept(listener).await;
     requests.close();
     if tokio::time::timeout(MAX_DRAIN, requests.wait()).await.is_err() {
-        tracing::warn!("ending with requests unanswered");
+        tracing::warn!("shutdown: drain timed out with requests in flight");
     }
     drop(idling);
     // What is open now waits for notifications, which do not come any more.

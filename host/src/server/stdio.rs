@@ -174,7 +174,7 @@ impl Due {
     /// The same, where nobody waits for it.
     async fn write(self, output: &Output) {
         if let Err(error) = self.write_to(output).await {
-            tracing::debug!(%error, "an answer cannot be written");
+            tracing::debug!(%error, "a response cannot be written");
         }
     }
 }
@@ -338,7 +338,7 @@ impl Orderly {
     async fn all_answered(&self) {
         let all = u32::try_from(MAX_IN_FLIGHT).unwrap_or(u32::MAX);
         if tokio::time::timeout(MAX_DRAIN, self.in_flight.acquire_many(all)).await.is_err() {
-            tracing::warn!("ending with requests unanswered");
+            tracing::warn!("shutdown: drain timed out with requests in flight");
         }
     }
 

@@ -117,7 +117,7 @@ async fn whoever_listens_while_the_provider_fails_hears_of_it_when_it_is_back() 
         let config = ConfigFile::new().plugin(watched(&folder).limit("deadline", "100ms")).open().write();
         let server = Http::start(&config).await;
         let mut listeners = join_all((0..20).map(|_| Listener::start(&server, &["watched://w/f"]))).await;
-        let awaited = if mood == "list.trap" { "set aside" } else { call };
+        let awaited = if mood == "list.trap" { "circuit opened" } else { call };
         server.log_line(awaited).await;
         fs::remove_file(broken).unwrap();
         let _ = fs::remove_file(folder.path().join("stat.trap"));

@@ -34,7 +34,7 @@ async fn checked(config: &WrittenConfig) -> Value {
 }
 
 fn need<'a>(report: &'a Value, what: &str) -> &'a Value {
-    report["needs"].as_array().unwrap().iter().find(|need| need["what"] == what).unwrap_or(&Value::Null)
+    report["requirements"].as_array().unwrap().iter().find(|need| need["capability"] == what).unwrap_or(&Value::Null)
 }
 
 #[tokio::test]
@@ -88,11 +88,11 @@ async fn what_is_imported_is_held_against_what_is_granted() {
     let report = checked(&ConfigFile::new().plugin(plugin).write()).await;
     for (what, granted) in [("directories", "/repo (ro)"), ("variables", "TOKEN"), ("config", "rev")] {
         let need = need(&report, what);
-        assert_eq!((&need["standing"], &need["granted"]), (&json!("granted"), &json!([granted])), "{what}");
+        assert_eq!((&need["status"], &need["granted"]), (&json!("granted"), &json!([granted])), "{what}");
         assert!(need["imports"][0].as_str().unwrap().starts_with("wasi:"), "{need}");
     }
-    assert_eq!(need(&report, "clocks")["standing"], "always-there");
-    assert_eq!((&report["warnings"], &report["listed"]), (&json!([]), &json!(1)));
+    assert_eq!(need(&report, "clocks")["status"], "not-required");
+    assert_eq!((&report["warnings"], &report["first_page_items"]), (&json!([]), &json!(1)));
     assert!(!report.to_string().contains("hunter2"));
 }
 
@@ -100,10 +100,10 @@ async fn what_is_imported_is_held_against_what_is_granted() {
 async fn what_is_granted_for_nothing_is_a_warning_and_with_strict_an_error() {
     let repo = GitRepo::with_files([("README.md", "hello")]);
     let config = ConfigFile::new().plugin(Plugin::git("repo", repo.path()).origin("https://docs.rs")).write();
-    let warning = "`grants.http` is granted for nothing: it does not import `wasi:http/outgoing-handler`";
+    let warning = "`grants.http` is granted but unused: it does not import `wasi:http/outgoing-handler`";
     let report = checked(&config).await;
     assert_eq!((&report["state"], &report["warnings"]), (&json!("ok"), &json!([warning])));
-    assert_eq!(need(&report, "http")["standing"], "for-nothing");
+    assert_eq!(need(&report, "http")["status"], "unused");
     let lenient = check(&config, &[]).await.success();
     assert!(lenient.text().contains(&format!("repo: {warning}\n")), "{}", lenient.text());
     let strict = check(&config, &["--strict"]).await;
@@ -117,9 +117,9 @@ async fn what_is_imported_and_of_no_use_without_a_grant_is_missing() {
     let warning = "it imports `wasi:http/outgoing-handler`, which is of no use without `grants.http`: \
                    every request will be refused";
     let report = checked(&ConfigFile::new().plugin(fetch()).write()).await;
-    assert_eq!((&need(&report, "http")["standing"], &report["warnings"]), (&json!("missing"), &json!([warning])));
+    assert_eq!((&need(&report, "http")["status"], &report["warnings"]), (&json!("missing"), &json!([warning])));
     let report = checked(&ConfigFile::new().plugin(fetch().origin("https://docs.rs")).write()).await;
-    assert_eq!((&need(&report, "http")["standing"], &report["warnings"]), (&json!("granted"), &json!([])));
+    assert_eq!((&need(&report, "http")["status"], &report["warnings"]), (&json!("granted"), &json!([])));
 }
 
 #[tokio::test]
@@ -131,13 +131,13 @@ async fn a_plugin_whose_listing_fails_is_found_by_check() {
     assert_eq!(checked.code(), 1);
     let report = checked.json();
     let (fails, works) = (&report["plugins"][0], &report["plugins"][1]);
-    assert_eq!((&fails["state"], &fails["provider"]["name"]), (&json!("fails"), &json!("git")));
+    assert_eq!((&fails["state"], &fails["provider"]["name"]), (&json!("failing"), &json!("git")));
     assert!(fails["error"].as_str().unwrap().starts_with("its listing fails: "), "{fails}");
-    assert_eq!((&works["state"], &works["listed"], &works["error"]), (&json!("ok"), &json!(1), &Value::Null));
+    assert_eq!((&works["state"], &works["first_page_items"], &works["error"]), (&json!("ok"), &json!(1), &Value::Null));
     // The one entry has metadata that is no JSON object.
     assert_eq!(works["faults"], json!({ "contract": 1 }));
     let checked = check(&config, &[]).await;
-    assert!(checked.text().contains("ok, 1 fault\n") && checked.text().contains("  fails\n"), "{}", checked.text());
+    assert!(checked.text().contains("ok, 1 fault\n") && checked.text().contains("  failing\n"), "{}", checked.text());
     assert!(checked.stderr.contains("1 of 2 plugins do not work"), "{}", checked.stderr);
 }
 
@@ -152,9 +152,9 @@ async fn the_tables_of_check_fit_a_terminal_of_80_columns() {
     for line in [
         "PLUGIN  MOUNT        PROVIDER   STATE",
         "repo    git://repo/  git 0.1.0  ok",
-        "PLUGIN  GRANT        IMPORTS          GRANTED                   STANDING",
+        "PLUGIN  GRANT        IMPORTS          GRANTED                   STATUS",
         "repo    grants.dirs  wasi:filesystem  /repo (ro)                granted",
-        "        grants.http  -                https://a.example.com +3  for nothing",
+        "        grants.http  -                https://a.example.com +3  unused",
         "        grants.env   wasi:cli         TOKEN                     granted",
         "        config       wasi:config      -                         not granted",
     ] {
@@ -174,7 +174,7 @@ async fn a_component_is_inspected_in_the_place_of_a_plugin() {
     let shown = run(arguments).await.success().text();
     for line in [
         "grants.dirs  wasi:filesystem  /repo (ro)       granted",
-        "repo: `grants.http` is granted for nothing: it does not import `wasi:http/outgoing-handler`",
+        "repo: `grants.http` is granted but unused: it does not import `wasi:http/outgoing-handler`",
         &format!("repo: `digest` pins another component, {pinned}"),
     ] {
         assert!(shown.lines().any(|shown| shown == line), "{line}\n{shown}");

@@ -26,7 +26,7 @@ async fn a_signal_ends_stdio_after_the_read_in_flight_was_answered() {
             let slow = wire.ask("resources/read", json!({ "uri": SLOW })).await;
             wire.log_line("a slow read has begun").await;
             wire.signal(signal);
-            wire.log_line("ending once the requests in flight are answered").await;
+            wire.log_line("shutdown: waiting for requests in flight").await;
             assert_eq!(text(wire.answer(slow).await.result()), "slow");
             wire.ended().await;
         }
@@ -63,7 +63,7 @@ async fn a_signal_ends_http_after_the_read_in_flight_was_answered() {
             let slow = tokio::spawn(async move { wire.request("resources/read", json!({ "uri": SLOW })).await });
             server.log_line("a slow read has begun").await;
             server.signal(signal);
-            server.log_line("ending once the requests in flight are answered").await;
+            server.log_line("shutdown: waiting for requests in flight").await;
             assert_eq!(text(slow.await.unwrap().result()), "slow");
             server.ended().await;
         }

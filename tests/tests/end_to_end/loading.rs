@@ -108,7 +108,7 @@ async fn a_component_that_becomes_a_fifo_changes_nothing_but_the_rules_of_its_co
     assert!(read(&mut wire, "moody://b/g").await.is_err(), "plugins are as they were");
     // With another mistake nothing counts.
     config.replace(changed().rule(Rule::of("local").deny(["moody://a/f", "moody://a/g"])).server("page-size", "many"));
-    wire.log_line("what was served before goes on being served").await;
+    wire.log_line("keeping the current generation").await;
     assert_eq!(read(&mut wire, "moody://a/g").await.unwrap(), "text");
     config.replace(changed().rule(Rule::of("local").deny(["moody://a/f"])));
     fs::remove_file(&component).unwrap();
@@ -273,7 +273,7 @@ async fn a_component_that_does_not_compile_is_not_tried_again_for_a_change_that_
     let again = folder.path().join("again.wasm");
     fs::copy(folder.path().join("z.wasm"), &again).unwrap();
     config.replace(with("two").plugin(Plugin::new("again", &again, "again:///")));
-    wire.log_line("not reloaded").await;
+    wire.log_line("reload failed").await;
     let compiled = |log: &str| compiled(log, "z.wasm") + compiled(log, "again.wasm");
     assert_eq!(compiled(&wire.log()), 1, "{}", wire.log());
     // Whoever asks by hand has it tried again.
@@ -308,7 +308,7 @@ async fn a_reload_whose_plugin_cannot_describe_itself_is_tried_again_by_itself()
     let mut wire = StdioWire::start(&config, REVISION).await;
     folder.write(".mood/describe.trap", "");
     config.replace(ConfigFile::new().plugin(moody().config("prefix", "new ")));
-    let line = wire.log_line("not reloaded").await;
+    let line = wire.log_line("reload failed").await;
     assert!(line.contains("tried again"), "{line}");
     assert_eq!(read(&mut wire, "moody://a/f").await.unwrap(), "text");
     fs::remove_file(folder.path().join(".mood/describe.trap")).unwrap();

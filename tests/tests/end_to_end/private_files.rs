@@ -139,19 +139,19 @@ async fn check_fails_for_a_database_that_cannot_be_used_and_makes_none() {
     let sound = fs::read(&file).unwrap();
     for (bytes, reason) in [(&b""[..], "it is empty"), (&[b'x'; 5000], "not a database")] {
         fs::write(&file, bytes).unwrap();
-        check_fails(&config, &["fails", "its key-value store cannot be used", "a.sqlite3", reason]).await;
+        check_fails(&config, &["failing", "its key-value store cannot be used", "a.sqlite3", reason]).await;
         assert_eq!(fs::read(&file).unwrap(), bytes, "nothing is written");
     }
     fs::write(&file, &sound).unwrap();
     for (path, mode, own) in [(file.clone(), 0o666, 0o600), (file.parent().unwrap().to_owned(), 0o777, 0o700)] {
         chmod(&path, mode);
-        check_fails(&config, &["fails", "chmod go-w"]).await;
+        check_fails(&config, &["failing", "chmod go-w"]).await;
         chmod(&path, own);
     }
     check(&config).await.success();
     fs::remove_file(&file).unwrap();
     mknodat(CWD, &file, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
-    check_fails(&config, &["fails", "a FIFO"]).await;
+    check_fails(&config, &["failing", "a FIFO"]).await;
 }
 
 #[tokio::test]

@@ -85,7 +85,7 @@ async fn a_component_that_is_renamed_to_or_written_over_is_loaded_when_it_is_who
     let (half, rest) = bytes.split_at(bytes.len() / 2);
     let mut writing = fs::File::create(&file).unwrap();
     writing.write_all(half).unwrap();
-    let line = wire.log_line("not reloaded").await;
+    let line = wire.log_line("reload failed").await;
     assert!(line.contains("plugin `x`"), "{line}");
     assert_eq!(text(&mut wire, "x:///world").await, "Hello, world!");
     writing.write_all(rest).unwrap();
@@ -104,7 +104,7 @@ async fn a_config_with_a_mistake_is_told_with_its_line_and_the_old_one_serves() 
     let good = fs::read_to_string(config.path()).unwrap();
     fs::write(config.path(), format!("{good}\n[[plugin]]\nname = \"b\"\nconponent = \"b.wasm\"\nmount = \"b:///\"\n"))
         .unwrap();
-    wire.log_line("not reloaded").await;
+    wire.log_line("reload failed").await;
     wire.log_line("conponent = \"b.wasm\"").await;
     assert_eq!(text(&mut wire, "moody://a/f").await, "text");
     config.replace(ConfigFile::new().plugin(moody().config("prefix", "mended ")));
@@ -138,7 +138,7 @@ async fn a_plugin_that_does_not_load_keeps_all_as_it_was_unless_it_was_like_that
     let mut wire = StdioWire::start(&config, REVISION).await;
     let next = || ConfigFile::new().plugin(moody().config("prefix", "new ")).plugin(broken("old"));
     config.replace(next().plugin(broken("new")));
-    let line = wire.log_line("not reloaded").await;
+    let line = wire.log_line("reload failed").await;
     assert!(line.contains("plugin `new`") && !line.contains("plugin `old`"), "{line}");
     assert_eq!(text(&mut wire, "moody://a/f").await, "text");
     config.replace(next());

@@ -5,21 +5,21 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::{State, Tried};
-use crate::cli::needs::{self, Need};
+use super::{CheckState, PluginCheck};
+use crate::cli::requirements::{self, RequirementReport};
 use crate::cli::provider::Provider;
 
 /// What `--json` prints.
 #[derive(Serialize)]
-pub(super) struct Report<'a> {
-    plugins: Vec<Line<'a>>,
+pub(super) struct CheckReport<'a> {
+    plugins: Vec<PluginReport<'a>>,
     /// What should be looked at in the config as a whole.
     warnings: &'a [String],
 }
 
 /// One plugin. What is not known of one that is not loaded is null.
 #[derive(Serialize)]
-struct Line<'a> {
+struct PluginReport<'a> {
     name: &'a str,
     mount: &'a str,
     component: &'a Path,
@@ -27,31 +27,31 @@ struct Line<'a> {
     digest: Option<String>,
     /// Whether the config has its digest.
     pinned: bool,
-    /// `ok`, `fails` or `not-loaded`.
+    /// `ok`, `failing` or `not-loaded`.
     state: &'static str,
     /// Null if it works.
     error: Option<String>,
     provider: Option<Provider<'a>>,
     /// How many are on the first page of its listing.
-    listed: Option<usize>,
+    first_page_items: Option<usize>,
     /// What went wrong with it meanwhile, by kind.
     faults: Option<BTreeMap<&'static str, u64>>,
-    needs: Option<Vec<Need<'a>>>,
+    requirements: Option<Vec<RequirementReport<'a>>>,
     warnings: Vec<String>,
 }
 
-impl<'a> Report<'a> {
-    pub(super) fn of(all: &'a [Tried<'_>], warnings: &'a [String]) -> Self {
-        Self { plugins: all.iter().map(Line::of).collect(), warnings }
+impl<'a> CheckReport<'a> {
+    pub(super) fn new(all: &'a [PluginCheck<'_>], warnings: &'a [String]) -> Self {
+        Self { plugins: all.iter().map(PluginReport::new).collect(), warnings }
     }
 }
 
-impl<'a> Line<'a> {
-    fn of(one: &'a Tried<'_>) -> Self {
-        let (state, listed) = match one.state {
-            State::NotLoaded(_) => ("not-loaded", None),
-            State::NoStore(..) | State::Fails(..) => ("fails", None),
-            State::Works(_, listed) => ("ok", Some(listed)),
+impl<'a> PluginReport<'a> {
+    fn new(one: &'a PluginCheck<'_>) -> Self {
+        let (state, first_page_items) = match one.state {
+            CheckState::LoadFailed(_) => ("not-loaded", None),
+            CheckState::StoreFailed(..) | CheckState::ListingFailed(..) => ("failing", None),
+            CheckState::Ok(_, items) => ("ok", Some(items)),
         };
         let loaded = one.loaded();
         Self {
@@ -63,10 +63,10 @@ impl<'a> Line<'a> {
             state,
             error: one.error(),
             provider: loaded.map(|loaded| loaded.info().into()),
-            listed,
+            first_page_items,
             faults: loaded
                 .map(|loaded| loaded.faults().into_iter().map(|(kind, count)| (kind.name(), count)).collect()),
-            needs: loaded.map(|loaded| needs::report(loaded.needs())),
+            requirements: loaded.map(|loaded| requirements::report(loaded.needs())),
             warnings: one.warnings(),
         }
     }

@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::files::Files;
+use super::file_watcher::FileWatcher;
 use crate::cli::signals::Hangup;
 use crate::config::{Config, ConfigError};
 use crate::host::{Host, ReloadError, Reloaded};
@@ -29,52 +29,52 @@ use crate::regular_file::FileThreads;
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// What the log says of plugins that are not replaced.
-const STAYS: &str = "the plugins that were served before go on being served";
+const KEEPING_PLUGINS: &str = "keeping the current plugins";
 /// What it says of the rest of their config.
-const COUNTS: &str = "rules and settings of the new config count";
+const SETTINGS_APPLY: &str = "rules and settings of the new config apply";
 
 /// Reloads a host when there is a reason to.
 pub(super) struct Reloader<F> {
     /// The config file.
     pub(super) file: PathBuf,
     /// What the command line has to say about a config.
-    pub(super) adapt: F,
+    pub(super) apply_overrides: F,
     pub(super) hangup: Hangup,
 }
 
 /// The reload that is under way, and the next one.
 #[derive(Default)]
 struct Reloading {
-    under_way: Option<AbortOnDropHandle<Result<Reloaded, ReloadError>>>,
+    in_progress: Option<AbortOnDropHandle<Result<Reloaded, ReloadError>>>,
     /// Whether somebody asked for it who wants to know that nothing changed.
-    is_asked: bool,
+    is_requested: bool,
     /// When to try again what may work then.
     retry_at: Option<Instant>,
     backoff: Backoff,
     /// Whether the config is read again though nothing happened.
     is_retry: bool,
     /// What was said of a config whose plugins lack something on the disk.
-    lacking: Option<String>,
+    last_missing: Option<String>,
 }
 
 /// Why a config cannot be used, ready for the log: drawing it takes a while, which is not for the threads that serve.
-struct Refusal {
-    told: String,
+struct RejectedConfig {
+    message: String,
     files: BTreeSet<PathBuf>,
     /// What can be used of it all the same.
-    rest: Option<Config>,
+    usable: Option<Config>,
 }
 
-impl From<ConfigError> for Refusal {
+impl From<ConfigError> for RejectedConfig {
     fn from(error: ConfigError) -> Self {
-        Self { told: error.to_string(), files: error.files().clone(), rest: error.partial_config().cloned() }
+        Self { message: error.to_string(), files: error.files().clone(), usable: error.partial_config().cloned() }
     }
 }
 
 /// Why nothing is waited for any more.
 enum Event {
     /// The reload has ended; without an outcome, by a panic.
-    Ended(Option<Result<Reloaded, ReloadError>>),
+    Finished(Option<Result<Reloaded, ReloadError>>),
     /// It is time for another try.
     Retry,
 }
@@ -83,26 +83,26 @@ impl<F: Fn(Config) -> Config> Reloader<F> {
     /// Goes on until it is dropped.
     pub(super) async fn run(mut self, host: Arc<Host>) {
         let threads = FileThreads::new(1, DEADLINE);
-        let mut files = Files::new();
-        files.watch(self.named(&host.config().files)).await;
+        let mut watcher = FileWatcher::new();
+        watcher.watch(self.watched_files(&host.config().files)).await;
         // Something may have changed since the config was read.
-        files.rest().await;
+        watcher.settle().await;
         let mut reloading = Reloading::default();
         loop {
-            self.read_and_reload(&host, &threads, &mut files, &mut reloading).await;
+            self.read_and_reload(&host, &threads, &mut watcher, &mut reloading).await;
             loop {
                 tokio::select! {
-                    event = reloading.event() => if let Event::Ended(outcome) = event {
-                        reloading.conclude(outcome);
+                    event = reloading.event() => if let Event::Finished(outcome) = event {
+                        reloading.finish(outcome);
                         continue;
                     },
-                    () = files.changed() => reloading.begin_anew(false),
+                    () = watcher.changed() => reloading.restart(false),
                     () = self.hangup.next() => {
                         tracing::info!("SIGHUP: reloading");
                         // Whoever asks by hand wants everything tried again.
                         host.forget_failures();
-                        reloading.begin_anew(true);
-                        files.rest().await;
+                        reloading.restart(true);
+                        watcher.settle().await;
                     }
                 }
                 break;
@@ -116,32 +116,32 @@ impl<F: Fn(Config) -> Config> Reloader<F> {
         &self,
         host: &Arc<Host>,
         threads: &FileThreads,
-        files: &mut Files,
+        watcher: &mut FileWatcher,
         reloading: &mut Reloading,
     ) {
         let began = SystemTime::now();
         let file = self.file.clone();
-        let named = match threads.run(move || Config::load(&file).map_err(|error| Box::new(Refusal::from(error)))).await
+        let config_files = match threads.run(move || Config::load(&file).map_err(|error| Box::new(RejectedConfig::from(error)))).await
         {
             Ok(Ok(config)) => {
-                let config = (self.adapt)(config);
-                let named = config.files.clone();
+                let config = (self.apply_overrides)(config);
+                let config_files = config.files.clone();
                 let host = host.clone();
                 let reload = async move { host.reload(config).await };
-                reloading.under_way = Some(AbortOnDropHandle::new(tokio::spawn(reload)));
-                named
+                reloading.in_progress = Some(AbortOnDropHandle::new(tokio::spawn(reload)));
+                config_files
             }
-            Ok(Err(refusal)) => {
-                let Refusal { told, files, rest } = *refusal;
+            Ok(Err(rejected)) => {
+                let RejectedConfig { message, files, usable } = *rejected;
                 // What it had before counts as well: the old config is the one that serves.
                 let files = &files | &host.config().files;
-                match rest {
-                    Some(rest) => {
-                        reloading.under_way = None;
-                        reload_settings(host.clone(), (self.adapt)(rest)).await;
-                        reloading.lacks(told);
+                match usable {
+                    Some(usable) => {
+                        reloading.in_progress = None;
+                        reload_settings(host.clone(), (self.apply_overrides)(usable)).await;
+                        reloading.log_missing(message);
                     }
-                    None => refused(&told),
+                    None => log_rejected(&message),
                 }
                 files
             }
@@ -151,10 +151,10 @@ impl<F: Fn(Config) -> Config> Reloader<F> {
                 return;
             }
         };
-        files.follow(self.named(&named), began).await;
+        watcher.update(self.watched_files(&config_files), began).await;
     }
 
-    fn named(&self, files: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
+    fn watched_files(&self, files: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
         let file = std::path::absolute(&self.file).unwrap_or_else(|_| self.file.clone());
         files.iter().cloned().chain([file]).collect()
     }
@@ -162,7 +162,7 @@ impl<F: Fn(Config) -> Config> Reloader<F> {
     fn stalled(&self, error: &io::Error) {
         tracing::error!(
             file = %self.file.display(), %error,
-            "not reloaded: what was served before goes on being served, and the config is read again; if this does not pass, \
+            "reload failed; keeping the current generation, and the config is read again; if this does not pass, \
              put the config, and the files that it names, on a disk that answers"
         );
     }
@@ -170,28 +170,28 @@ impl<F: Fn(Config) -> Config> Reloader<F> {
 
 impl Reloading {
     /// Something happened that has the config read again.
-    fn begin_anew(&mut self, is_asked: bool) {
-        self.is_asked = is_asked;
+    fn restart(&mut self, is_requested: bool) {
+        self.is_requested = is_requested;
         self.is_retry = false;
         self.backoff = Backoff::default();
         self.retry_at = None;
     }
 
     /// Says what plugins lack on the disk, which is tried again without saying so again.
-    fn lacks(&mut self, told: String) {
-        if !self.is_retry || self.lacking.as_ref() != Some(&told) {
-            tracing::error!("not reloaded: {STAYS}, and the new ones are tried again; {COUNTS}\n{told}");
+    fn log_missing(&mut self, message: String) {
+        if !self.is_retry || self.last_missing.as_ref() != Some(&message) {
+            tracing::error!("reload failed; {KEEPING_PLUGINS}, and the new ones are tried again; {SETTINGS_APPLY}\n{message}");
         }
-        self.lacking = Some(told);
+        self.last_missing = Some(message);
         self.retry_later();
     }
 
     /// Waits for the end of the reload that is under way, or until it is time for another try.
     async fn event(&mut self) -> Event {
-        let (under_way, retry_at) = (&mut self.under_way, self.retry_at);
+        let (in_progress, retry_at) = (&mut self.in_progress, self.retry_at);
         let ended = async {
-            match under_way {
-                Some(under_way) => under_way.await,
+            match in_progress {
+                Some(in_progress) => in_progress.await,
                 None => std::future::pending().await,
             }
         };
@@ -203,8 +203,8 @@ impl Reloading {
         };
         tokio::select! {
             ended = ended => {
-                self.under_way = None;
-                Event::Ended(ended.ok())
+                self.in_progress = None;
+                Event::Finished(ended.ok())
             }
             () = retry => {
                 self.retry_at = None;
@@ -218,11 +218,11 @@ impl Reloading {
         self.retry_at = Instant::now().checked_add(self.backoff.next());
     }
 
-    fn conclude(&mut self, outcome: Option<Result<Reloaded, ReloadError>>) {
+    fn finish(&mut self, outcome: Option<Result<Reloaded, ReloadError>>) {
         match outcome {
             Some(Ok(reloaded)) => {
-                let is_found = self.lacking.take().is_some();
-                told(&reloaded, self.is_asked || is_found);
+                let is_found = self.last_missing.take().is_some();
+                log_report(&reloaded, self.is_requested || is_found);
             }
             Some(Err(error)) => {
                 let is_transient = error.is_transient();
@@ -230,16 +230,16 @@ impl Reloading {
                     self.retry_later();
                 }
                 let then = if is_transient { ", and the new ones are tried again" } else { "" };
-                tracing::error!(%error, "not reloaded: {STAYS}{then}; {COUNTS}");
+                tracing::error!(%error, "reload failed; {KEEPING_PLUGINS}{then}; {SETTINGS_APPLY}");
             }
-            None => tracing::error!("not reloaded: reloading failed within the host; the plugins of before are served"),
+            None => tracing::error!("reload failed: internal error; keeping the current plugins"),
         }
     }
 }
 
-fn told(reloaded: &Reloaded, is_asked: bool) {
+fn log_report(reloaded: &Reloaded, is_requested: bool) {
     for key in &reloaded.after_restart {
-        tracing::warn!("`{key}` changed, which counts after a restart only");
+        tracing::warn!("`{key}` changed, which takes effect after a restart only");
     }
     let Reloaded { generation, rules, server, http, .. } = *reloaded;
     let [added, changed, removed] =
@@ -248,13 +248,13 @@ fn told(reloaded: &Reloaded, is_asked: bool) {
     let took = humantime::format_duration(Duration::from_millis(milliseconds));
     if !reloaded.is_nothing() {
         tracing::info!(generation, added, changed, removed, rules, server, http, %took, "reloaded");
-    } else if is_asked {
+    } else if is_requested {
         tracing::info!(generation, %took, "reloaded: nothing changed");
     }
 }
 
-fn refused(told: &str) {
-    tracing::error!("not reloaded: what was served before goes on being served\n{told}");
+fn log_rejected(message: &str) {
+    tracing::error!("reload failed; keeping the current generation\n{message}");
 }
 
 /// Has rules and settings of a config count whose plugins cannot be used.
@@ -262,7 +262,7 @@ async fn reload_settings(host: Arc<Host>, config: Config) {
     let reloaded = tokio::task::spawn_blocking(move || host.reload_settings(config)).await;
     match reloaded {
         Ok(Ok(_)) => {}
-        Ok(Err(error)) => tracing::error!(%error, "rules and settings of the new config do not count"),
-        Err(error) => tracing::error!(%error, "rules and settings of the new config may not count"),
+        Ok(Err(error)) => tracing::error!(%error, "rules and settings of the new config are not applied"),
+        Err(error) => tracing::error!(%error, "rules and settings of the new config may not be applied"),
     }
 }

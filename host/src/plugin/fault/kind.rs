@@ -86,7 +86,7 @@ impl FaultKind {
             Self::Rate => "rate",
             Self::Queue => "queue",
             Self::Wait => "wait",
-            Self::SetAside => "set-aside",
+            Self::SetAside => "suspended",
             Self::Grant => "grant",
             Self::Host => "host",
         }

@@ -55,7 +55,7 @@ impl Activity {
             sleep(limit.checked_div(LOOKS).unwrap_or(limit).max(LEAST)).await;
             let answers: Vec<_> = self.now().in_flight.iter().filter_map(Weak::upgrade).collect();
             for answer in answers.iter().filter(|answer| answer.has_stalled(limit)) {
-                tracing::debug!(?limit, "an answer is ended: its client takes nothing of it (`http.limits.write-timeout`)");
+                tracing::debug!(?limit, "response aborted: its client reads nothing of it (`http.limits.write-timeout`)");
                 answer.end();
             }
         }

@@ -157,7 +157,7 @@ impl Connections {
     pub(super) async fn close(&self) {
         self.open.close();
         if timeout(MAX_CLOSE, self.open.wait()).await.is_err() {
-            tracing::debug!(open = self.open.len(), "ending with connections open");
+            tracing::debug!(open = self.open.len(), "shutdown: close timed out with connections open");
             self.shared.end.cancel();
             self.open.wait().await;
         }
@@ -167,12 +167,12 @@ impl Connections {
     async fn room(&self) {
         let mut is_told = false;
         loop {
-            let most = self.shared.host.config().http.limits.connections.get();
-            if self.open.len() < most {
+            let limit = self.shared.host.config().http.limits.connections.get();
+            if self.open.len() < limit {
                 return;
             }
             if !std::mem::replace(&mut is_told, true) {
-                tracing::warn!(most, "as many connections are open as `http.limits.connections` allows; others wait");
+                tracing::warn!(limit, "as many connections are open as `http.limits.connections` allows; others wait");
             }
             self.shared.closed.notified().await;
         }
@@ -183,7 +183,7 @@ impl Connections {
 async fn wait_out(error: &io::Error) {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {
-        tracing::error!(%error, "a connection cannot be taken");
+        tracing::error!(%error, "accept failed");
         sleep(BREATH).await;
     }
 }
@@ -219,8 +219,8 @@ impl Shared {
         let most = self.host.config().http.limits.read_timeout.duration();
         match self.shutdown.run_until_cancelled(timeout(most, tls.accept(tcp))).await {
             Some(Ok(Ok(stream))) => self.speak(stream, account).await,
-            Some(Ok(Err(error))) => tracing::debug!(%error, "TLS is not agreed on"),
-            Some(Err(_)) => tracing::debug!("the TLS handshake takes too long"),
+            Some(Ok(Err(error))) => tracing::debug!(%error, "TLS handshake failed"),
+            Some(Err(_)) => tracing::debug!("TLS handshake timed out"),
             None => {}
         }
     }

@@ -89,7 +89,7 @@ impl Sessions {
 
     async fn end(&self, id: &str) {
         if let Err(error) = self.manager.close_session(&id.into()).await {
-            tracing::debug!(%error, session = id, "a session does not end in order");
+            tracing::debug!(%error, session = id, "closing a session failed");
         }
     }
 

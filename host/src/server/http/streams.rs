@@ -43,7 +43,7 @@ impl Streams {
     pub(super) fn place(&self, client: ClientId) -> Result<Permit, NoPlace> {
         let limits = &self.host.config().http.limits;
         self.open.acquire(client, Max::new(limits.streams.get(), limits.client_share)).map_err(|exhausted| {
-            tracing::debug!(%client, ?exhausted, "a stream of events is refused (`http.limits.streams`)");
+            tracing::debug!(%client, ?exhausted, "event stream rejected (`http.limits.streams`)");
             NoPlace
         })
     }

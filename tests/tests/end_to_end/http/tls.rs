@@ -111,7 +111,7 @@ async fn a_server_with_tls_never_goes_over_to_plain_http() {
     let authority = Authority::new();
     let (config, server) = server(&authority).await;
     config.replace(ConfigFile::new().plugin(Plugin::sample("a")).open());
-    server.log_line("`http.tls` changed, which counts after a restart only").await;
+    server.log_line("`http.tls` changed, which takes effect after a restart only").await;
     read(&server, &mut Connection::tls(server.address(), &authority, &[]).await).await;
     server.end().await;
 }

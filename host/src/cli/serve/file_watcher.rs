@@ -3,7 +3,7 @@
 //! What counts is whether a file is another one than before, by what the operating system says of it (its place, its size,
 //! its times), so it does not matter how it was replaced: written over, renamed to, or behind a link that leads elsewhere, as
 //! config maps of Kubernetes do. The directories that these files and links lie in are watched; any event there is an
-//! occasion to look. Where they cannot be watched, looking every [`POLL`] takes the place of it, and the log says so.
+//! occasion to look. Where they cannot be watched, looking every [`POLL_INTERVAL`] takes the place of it, and the log says so.
 //!
 //! Looking may hang, as a network disk that is gone does: it is done on a thread of its own, one at a time, and given up after
 //! [`DEADLINE`], which the log says, too.
@@ -21,40 +21,40 @@ use tokio::time::{Instant, sleep};
 use crate::regular_file::FileThreads;
 
 /// For how long files must be as they are before they are used.
-const QUIET: Duration = Duration::from_millis(100);
+const DEBOUNCE: Duration = Duration::from_millis(100);
 /// The longest that is waited for that.
-const PATIENCE: Duration = Duration::from_secs(10);
+const MAX_SETTLE: Duration = Duration::from_secs(10);
 /// How often is looked where nothing is told.
-const POLL: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// How long looking at all of them may take.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// How coarse the clock of a file system may be.
-const CLOCK: Duration = Duration::from_secs(2);
+const MTIME_GRANULARITY: Duration = Duration::from_secs(2);
 /// Links that one path may lead through.
 const MAX_LINKS: usize = 40;
 
 /// Files, and what they were when they were last looked at.
-pub(super) struct Files {
+pub(super) struct FileWatcher {
     /// Only what runs on `threads` waits for it.
-    watched: Arc<Mutex<Watched>>,
+    watched: Arc<Mutex<WatchState>>,
     threads: FileThreads,
-    happened: Arc<Notify>,
+    wakeup: Arc<Notify>,
     is_stalled: bool,
 }
 
 /// What is known of the files.
-struct Watched {
+struct WatchState {
     files: BTreeSet<PathBuf>,
-    seen: BTreeMap<PathBuf, Option<Stamp>>,
+    last_snapshot: BTreeMap<PathBuf, Option<FileState>>,
     /// Those that are watched, by what they are.
-    directories: BTreeMap<PathBuf, Option<Identity>>,
+    directories: BTreeMap<PathBuf, Option<FileId>>,
     watcher: Option<RecommendedWatcher>,
     is_polling: bool,
 }
 
 /// What tells one state of a file from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Stamp {
+struct FileState {
     device: u64,
     inode: u64,
     size: u64,
@@ -62,83 +62,83 @@ struct Stamp {
     changed: (i64, i64),
 }
 
-impl Files {
+impl FileWatcher {
     /// Nothing yet.
     pub(super) fn new() -> Self {
-        let happened = Arc::new(Notify::new());
-        let notify = happened.clone();
+        let wakeup = Arc::new(Notify::new());
+        let notify = wakeup.clone();
         let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
             // An error is something that was missed.
             if event.map_or(true, |event| !event.kind.is_access()) {
                 notify.notify_one();
             }
         });
-        let mut watched = Watched {
+        let mut watched = WatchState {
             files: BTreeSet::new(),
-            seen: BTreeMap::new(),
+            last_snapshot: BTreeMap::new(),
             directories: BTreeMap::new(),
             watcher: None,
             is_polling: false,
         };
         match watcher {
             Ok(watcher) => watched.watcher = Some(watcher),
-            Err(error) => watched.poll(&error),
+            Err(error) => watched.fall_back_to_polling(&error),
         }
         let watched = Arc::new(Mutex::new(watched));
-        Self { watched, threads: FileThreads::new(1, DEADLINE), happened, is_stalled: false }
+        Self { watched, threads: FileThreads::new(1, DEADLINE), wakeup, is_stalled: false }
     }
 
     /// Watches those files from now on. What they are now is what they are compared with.
     pub(super) async fn watch(&mut self, files: BTreeSet<PathBuf>) {
-        self.with(|watched| watched.watch(files)).await;
+        self.with_state(|watched| watched.watch(files)).await;
     }
 
     /// Watches those files from now on, which were used some time after `began`. Of those that were watched before, what is
     /// compared with stays. One that was not, and has changed since, is another one than was used, or may be.
-    pub(super) async fn follow(&mut self, files: BTreeSet<PathBuf>, began: SystemTime) {
-        self.with(move |watched| watched.follow(files, began)).await;
+    pub(super) async fn update(&mut self, files: BTreeSet<PathBuf>, began: SystemTime) {
+        self.with_state(move |watched| watched.update(files, began)).await;
         // What happened since the last look is looked at.
-        self.happened.notify_one();
+        self.wakeup.notify_one();
     }
 
     /// Waits until one of them is another, and all have come to rest. Dropped before that, nothing is missed.
     pub(super) async fn changed(&mut self) {
-        let _look_again = LookAgain(self.happened.clone());
+        let _recheck = RecheckOnDrop(self.wakeup.clone());
         loop {
-            let is_polling = self.with(|watched| watched.is_polling).await.unwrap_or(true);
-            let wait = if is_polling { POLL } else { Duration::MAX };
+            let is_polling = self.with_state(|watched| watched.is_polling).await.unwrap_or(true);
+            let wait = if is_polling { POLL_INTERVAL } else { Duration::MAX };
             // Whether it was an event or the time does not matter.
-            let _ = tokio::time::timeout(wait, self.happened.notified()).await;
-            let has_changed = self.with(|watched| {
+            let _ = tokio::time::timeout(wait, self.wakeup.notified()).await;
+            let has_changed = self.with_state(|watched| {
                 // A link may lead elsewhere now, or a directory be there that was not.
                 watched.watch_directories();
-                watched.look() != watched.seen
+                watched.snapshot() != watched.last_snapshot
             });
             match has_changed.await {
                 Some(true) => break,
                 Some(false) => {}
-                None => self.happened.notify_one(),
+                None => self.wakeup.notify_one(),
             }
         }
-        self.rest().await;
+        self.settle().await;
     }
 
     /// Waits until they are at rest, within bounds. What they are then is what they are compared with from now on.
-    pub(super) async fn rest(&mut self) {
+    pub(super) async fn settle(&mut self) {
         let began = Instant::now();
-        let Some(mut now) = self.with(|watched| watched.look()).await else { return };
-        while began.elapsed() < PATIENCE {
-            sleep(QUIET).await;
-            let Some(next) = self.with(|watched| watched.look()).await else { return };
-            if std::mem::replace(&mut now, next) == now {
+        let Some(mut current) = self.with_state(|watched| watched.snapshot()).await else { return };
+        while began.elapsed() < MAX_SETTLE {
+            sleep(DEBOUNCE).await;
+            let Some(next) = self.with_state(|watched| watched.snapshot()).await else { return };
+            if std::mem::replace(&mut current, next) == current {
                 break;
             }
         }
-        self.with(|watched| watched.seen = now).await;
+        self.with_state(|watched| watched.last_snapscurrent = now).await;
     }
 
     /// Does that with what is known of the files, where it may hang. None if it does.
-    async fn with<T: Send + 'static>(&mut self, work: impl FnOnce(&mut Watched) -> T + Send + 'static) -> Option<T> {
+    async fn with_state<T: Send + 'static>(&mut self, work: impl FnOnce(&mut WatchState) -> T + Send + 'static) -> Option<T> {
         let watched = self.watched.clone();
         let done = self.threads.run(move || work(&mut lock(&watched))).await;
         let was_stalled = std::mem::replace(&mut self.is_stalled, done.is_err());
@@ -154,47 +154,47 @@ impl Files {
     }
 }
 
-fn lock(watched: &Mutex<Watched>) -> MutexGuard<'_, Watched> {
+fn lock(watched: &Mutex<WatchState>) -> MutexGuard<'_, WatchState> {
     watched.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Has the files looked at once more when it is dropped: once too often does no harm, and what was dropped halfway is made good.
-struct LookAgain(Arc<Notify>);
+struct RecheckOnDrop(Arc<Notify>);
 
-impl Drop for LookAgain {
+impl Drop for RecheckOnDrop {
     fn drop(&mut self) {
         self.0.notify_one();
     }
 }
 
-impl Watched {
+impl WatchState {
     fn watch(&mut self, files: BTreeSet<PathBuf>) {
         self.files = files;
         self.watch_directories();
-        self.seen = self.look();
+        self.last_snapshot = self.snapshot();
     }
 
-    fn follow(&mut self, files: BTreeSet<PathBuf>, began: SystemTime) {
+    fn update(&mut self, files: BTreeSet<PathBuf>, began: SystemTime) {
         if files == self.files {
             return;
         }
-        let before = std::mem::take(&mut self.seen);
+        let before = std::mem::take(&mut self.last_snapshot);
         self.watch(files);
-        for (file, seen) in &mut self.seen {
+        for (file, seen) in &mut self.last_snapshot {
             match before.get(file) {
                 Some(stamp) => seen.clone_from(stamp),
-                None if seen.as_ref().is_some_and(|stamp| stamp.is_of(began)) => *seen = None,
+                None if seen.as_ref().is_some_and(|stamp| stamp.is_newer_than(began)) => *seen = None,
                 None => {}
             }
         }
     }
 
-    fn look(&self) -> BTreeMap<PathBuf, Option<Stamp>> {
-        self.files.iter().map(|file| (file.clone(), Stamp::of(file))).collect()
+    fn snapshot(&self) -> BTreeMap<PathBuf, Option<FileState>> {
+        self.files.iter().map(|file| (file.clone(), FileState::read(file))).collect()
     }
 
     fn watch_directories(&mut self) {
-        let wanted: BTreeSet<_> = self.files.iter().flat_map(|file| directories(file)).collect();
+        let wanted: BTreeSet<_> = self.files.iter().flat_map(|file| directories_to_watch(file)).collect();
         let Some(mut watcher) = self.watcher.take() else { return };
         for gone in self.directories.keys().filter(|directory| !wanted.contains(*directory)) {
             // One that was removed is not watched any more anyway.
@@ -202,11 +202,11 @@ impl Watched {
         }
         let mut watched = BTreeMap::new();
         for directory in wanted {
-            let now = Stamp::of(&directory).map(Stamp::identity);
+            let now = FileState::read(&directory).map(FileState::file_id);
             if self.directories.get(&directory).is_none_or(|before| *before != now)
                 && let Err(error) = watcher.watch(&directory, RecursiveMode::NonRecursive)
             {
-                self.poll(&error);
+                self.fall_back_to_polling(&error);
             }
             watched.insert(directory, now);
         }
@@ -214,7 +214,7 @@ impl Watched {
         self.watcher = Some(watcher);
     }
 
-    fn poll(&mut self, error: &notify::Error) {
+    fn fall_back_to_polling(&mut self, error: &notify::Error) {
         if !std::mem::replace(&mut self.is_polling, true) {
             tracing::warn!(%error, "changes of the config and of components are noticed only every 2 s");
         }
@@ -222,21 +222,21 @@ impl Watched {
 }
 
 /// What tells one directory from another by the same name: device and inode.
-type Identity = (u64, u64);
+type FileId = (u64, u64);
 
-impl Stamp {
-    fn identity(self) -> Identity {
+impl FileState {
+    fn file_id(self) -> FileId {
         (self.device, self.inode)
     }
 
     /// Whether it is of that time or later, as far as the clocks of file systems go.
-    fn is_of(&self, time: SystemTime) -> bool {
-        let time = time.checked_sub(CLOCK).and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    fn is_newer_than(&self, time: SystemTime) -> bool {
+        let time = time.checked_sub(MTIME_GRANULARITY).and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         time.is_none_or(|time| u64::try_from(self.changed.0).is_ok_and(|changed| changed >= time.as_secs()))
     }
 
     /// None for a file that is not there.
-    fn of(file: &Path) -> Option<Self> {
+    fn read(file: &Path) -> Option<Self> {
         let metadata = file.metadata().ok()?;
         Some(Self {
             device: metadata.dev(),
@@ -250,7 +250,7 @@ impl Stamp {
 
 /// The directories in which something happens when a path leads to another file: its own, and those of all links on the way.
 /// Of one that is not there, the nearest that is.
-fn directories(file: &Path) -> BTreeSet<PathBuf> {
+fn directories_to_watch(file: &Path) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     let mut path = file.to_owned();
     for _ in 0..MAX_LINKS {
@@ -283,9 +283,9 @@ mod tests {
         (folder, path)
     }
 
-    fn is_as_seen(files: &Files) -> bool {
+    fn is_unchanged(files: &FileWatcher) -> bool {
         let watched = lock(&files.watched);
-        watched.look() == watched.seen
+        watched.snapshot() == watched.last_snapshot
     }
 
     #[test]
@@ -297,14 +297,14 @@ mod tests {
         symlink("..2025", folder.join("..data")).unwrap();
         fs::create_dir(folder.join("etc")).unwrap();
         symlink("../..data/a.toml", folder.join("etc/a.toml")).unwrap();
-        let found = directories(&folder.join("etc/a.toml"));
+        let found = directories_to_watch(&folder.join("etc/a.toml"));
         assert_eq!(found, [folder.join("etc"), folder.join("etc/.."), folder.join("etc/../..2025")].into());
     }
 
     #[test]
     fn of_a_directory_that_is_not_there_the_nearest_is_watched() {
         let (_kept, folder) = folder();
-        assert_eq!(directories(&folder.join("a/b/c.wasm")), [folder].into());
+        assert_eq!(directories_to_watch(&folder.join("a/b/c.wasm")), [folder].into());
     }
 
     #[test]
@@ -312,7 +312,7 @@ mod tests {
         let (_kept, folder) = folder();
         symlink("b", folder.join("a")).unwrap();
         symlink("a", folder.join("b")).unwrap();
-        assert!(directories(&folder.join("a")).contains(&folder));
+        assert!(directories_to_watch(&folder.join("a")).contains(&folder));
     }
 
     #[tokio::test]
@@ -322,7 +322,7 @@ mod tests {
         fs::write(&file, "one").unwrap();
         fs::create_dir(folder.join("new")).unwrap();
         fs::write(folder.join("new/a"), "two").unwrap();
-        let mut files = Files::new();
+        let mut files = FileWatcher::new();
         files.watch([file.clone()].into()).await;
         let ways: [&dyn Fn(); 4] = [
             &|| fs::write(&file, "another").unwrap(),
@@ -341,26 +341,26 @@ mod tests {
         let (_kept, folder) = folder();
         let [a, b] = ["a", "b"].map(|name| folder.join(name));
         fs::write(&a, "one").unwrap();
-        let mut files = Files::new();
+        let mut files = FileWatcher::new();
         files.watch([a.clone()].into()).await;
         let began = SystemTime::now();
         fs::write(&b, "it came").unwrap();
-        files.follow([a.clone(), b.clone()].into(), began).await;
+        files.update([a.clone(), b.clone()].into(), began).await;
         tokio::time::timeout(Duration::from_secs(60), files.changed()).await.unwrap();
         // One that was there all the time is none that came.
         files.watch([a.clone()].into()).await;
-        files.follow([a, b].into(), began + Duration::from_secs(60)).await;
-        assert!(is_as_seen(&files));
+        files.update([a, b].into(), began + Duration::from_secs(60)).await;
+        assert!(is_unchanged(&files));
     }
 
     #[tokio::test]
     async fn what_happens_beside_a_file_is_no_change_of_it() {
         let (_kept, folder) = folder();
         fs::write(folder.join("a"), "one").unwrap();
-        let mut files = Files::new();
+        let mut files = FileWatcher::new();
         files.watch([folder.join("a")].into()).await;
         fs::write(folder.join("b"), "beside").unwrap();
-        files.happened.notified().await;
-        assert!(is_as_seen(&files));
+        files.wakeup.notified().await;
+        assert!(is_unchanged(&files));
     }
 }

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 
 /// When to colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum When {
+pub(super) enum ColorChoice {
     /// On a terminal that has colours, unless `NO_COLOR` is set
     Auto,
     /// Always
@@ -16,9 +16,9 @@ pub(super) enum When {
     Never,
 }
 
-impl When {
+impl ColorChoice {
     /// Whether to colour what goes to that stream.
-    pub(super) fn colours(self, stream: &impl IsTerminal) -> bool {
+    pub(super) fn use_color(self, stream: &impl IsTerminal) -> bool {
         let variable = std::env::var_os;
         self.decide(stream.is_terminal(), variable("NO_COLOR").as_deref(), variable("TERM").as_deref())
     }
@@ -29,8 +29,8 @@ impl When {
             Self::Always => true,
             Self::Never => false,
             Self::Auto => {
-                let refused = no_color.is_some_and(|value| !value.is_empty());
-                is_terminal && !refused && term.is_none_or(|term| term != "dumb")
+                let is_disabled = no_color.is_some_and(|value| !value.is_empty());
+                is_terminal && !is_disabled && term.is_none_or(|term| term != "dumb")
             }
         }
     }
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     fn auto(is_terminal: bool, no_color: Option<&str>, term: &str) -> bool {
-        When::Auto.decide(is_terminal, no_color.map(OsStr::new), Some(OsStr::new(term)))
+        ColorChoice::Auto.decide(is_terminal, no_color.map(OsStr::new), Some(OsStr::new(term)))
     }
 
     #[test]
@@ -60,7 +60,7 @@ mod tests {
     #[test]
     fn what_the_command_line_says_is_stronger_than_the_environment() {
         let no_color = Some(OsStr::new("1"));
-        assert!(When::Always.decide(false, no_color, None));
-        assert!(!When::Never.decide(true, None, None));
+        assert!(ColorChoice::Always.decide(false, no_color, None));
+        assert!(!ColorChoice::Never.decide(true, None, None));
     }
 }

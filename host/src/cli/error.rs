@@ -12,13 +12,13 @@ use crate::resource::Error;
 use crate::server::ServeError;
 
 /// Something that was asked for could not be done.
-const FAILED: u8 = 1;
+const EXIT_FAILURE: u8 = 1;
 /// The command line or the config is wrong.
-const WRONG: u8 = 2;
+const EXIT_USAGE: u8 = 2;
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failure {
+pub(super) enum CliError {
     /// The config is wrong.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -37,12 +37,12 @@ pub(super) enum Failure {
         known: Vec<String>,
     },
     /// `check` found plugins that do not work.
-    #[error("{broken} of {all} plugins do not work")]
+    #[error("{failed} of {total} plugins do not work")]
     Check {
         /// How many.
-        broken: usize,
+        failed: usize,
         /// Of how many.
-        all: usize,
+        total: usize,
     },
     /// `check --strict` found warnings.
     #[error("{warnings} {}, and `--strict` allows none", if *.warnings == 1 { "warning" } else { "warnings" })]
@@ -54,20 +54,20 @@ pub(super) enum Failure {
     #[error(transparent)]
     Request(#[from] Error),
     /// What was read is not for a terminal.
-    #[error("{uri} is binary ({what}) and standard output is a terminal")]
+    #[error("{uri} is binary ({kind_and_size}) and standard output is a terminal")]
     Binary {
         /// The resource.
         uri: String,
         /// Its kind and size.
-        what: String,
+        kind_and_size: String,
     },
     /// What was read is several resources, none of them the one asked for, where only one can go.
-    #[error("{uri} is answered with {} resources below it, of which one can be written", below.len())]
+    #[error("{uri} is answered with {} resources below it, of which one can be written", children.len())]
     Collection {
         /// The resource that was asked for.
         uri: String,
         /// Those below it.
-        below: Vec<String>,
+        children: Vec<String>,
     },
     /// The address to serve at cannot be had.
     #[error("cannot listen on {address}: {source}")]
@@ -96,14 +96,14 @@ pub(super) enum Failure {
     Other(#[from] anyhow::Error),
 }
 
-impl Failure {
+impl CliError {
     /// Tells it, with what to do about it.
-    pub(super) fn tell(&self, messages: &Messages) {
+    pub(super) fn report(&self, messages: &Messages) {
         match self {
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
             // It escapes what is foreign itself, and its colours are its own.
             Self::Config(error) => {
-                messages.drawn(&error.render(if messages.is_coloured() { RenderStyle::Ansi } else { RenderStyle::Plain }));
+                messages.print_line(&error.render(if messages.is_colored() { RenderStyle::Ansi } else { RenderStyle::Plain }));
             }
             _ => {
                 messages.error(&self.to_string());
@@ -119,8 +119,8 @@ impl Failure {
         match self {
             // Whoever read the output has had enough, as `head` has.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
-            Self::Config(_) | Self::NoPlugin { .. } => WRONG,
-            _ => FAILED,
+            Self::Config(_) | Self::NoPlugin { .. } => EXIT_USAGE,
+            _ => EXIT_FAILURE,
         }
     }
 
@@ -130,8 +130,8 @@ impl Failure {
             Self::Request(error) => request_help(error),
             Self::NoPlugin { known, .. } => Some(format!("it has {}", known.join(", "))),
             Self::Binary { .. } => Some("use `--output FILE`, or a pipe".to_owned()),
-            Self::Collection { below, .. } => {
-                Some(format!("use `--json` for all, or read one of:\n  {}", below.join("\n  ")))
+            Self::Collection { children, .. } => {
+                Some(format!("use `--json` for all, or read one of:\n  {}", children.join("\n  ")))
             }
             Self::Listen { source, .. } => match source.kind() {
                 io::ErrorKind::AddrInUse => Some("name another port, or port 0 for any that is free".to_owned()),
@@ -168,14 +168,14 @@ mod tests {
     use super::*;
     use crate::config::Config;
 
-    fn exit_code(failure: impl Into<Failure>) -> u8 {
+    fn exit_code(failure: impl Into<CliError>) -> u8 {
         failure.into().exit_code()
     }
 
     #[test]
     fn a_request_that_has_no_answer_is_exit_code_1() {
         assert_eq!(exit_code(Error::InvalidCursor), 1);
-        assert_eq!(exit_code(Failure::Check { broken: 1, all: 2 }), 1);
+        assert_eq!(exit_code(CliError::Check { failed: 1, total: 2 }), 1);
     }
 
     #[test]
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_resource_that_is_not_there_is_an_occasion_to_look_what_is() {
-        let help = Failure::from(Error::NotFound { uri: "notes:///x".to_owned() }).help().unwrap();
+        let help = CliError::from(Error::NotFound { uri: "notes:///x".to_owned() }).help().unwrap();
         assert!(help.contains("mcp-host list"), "{help}");
     }
 
@@ -202,13 +202,13 @@ mod tests {
             reason: "it is busy".to_owned(),
             retry_after: Some(Duration::from_millis(1500)),
         };
-        assert_eq!(Failure::from(busy).help().unwrap(), "try again in 1s 500ms");
+        assert_eq!(CliError::from(busy).help().unwrap(), "try again in 1s 500ms");
     }
 
     #[test]
     fn a_collection_says_what_can_be_read_instead() {
-        let below = vec!["notes:///a".to_owned(), "notes:///b".to_owned()];
-        let failure = Failure::Collection { uri: "notes:///".to_owned(), below };
+        let children = vec!["notes:///a".to_owned(), "notes:///b".to_owned()];
+        let failure = CliError::Collection { uri: "notes:///".to_owned(), children };
         assert!(failure.to_string().contains("2 resources"));
         assert!(failure.help().unwrap().ends_with("\n  notes:///a\n  notes:///b"));
     }

@@ -7,40 +7,40 @@ use crate::plugin::{self, Needs, Standing};
 
 /// One kind of imports, for programs.
 #[derive(Debug, Serialize)]
-pub(super) struct Need<'a> {
-    what: &'static str,
+pub(super) struct RequirementReport<'a> {
+    capability: &'static str,
     /// Null if it needs no grant.
     grant: Option<&'static str>,
     imports: &'a [String],
     granted: &'a [String],
-    standing: String,
+    status: String,
 }
 
-impl<'a> From<&'a plugin::Need> for Need<'a> {
+impl<'a> From<&'a plugin::Need> for RequirementReport<'a> {
     fn from(need: &'a plugin::Need) -> Self {
         Self {
-            what: need.capability.name(),
+            capability: need.capability.name(),
             grant: need.capability.key(),
             imports: &need.imports,
             granted: &need.granted,
-            standing: need.standing.name().replace(' ', "-"),
+            status: need.standing.name().replace(' ', "-"),
         }
     }
 }
 
 /// All of them, for programs.
-pub(super) fn report(needs: &Needs) -> Vec<Need<'_>> {
-    needs.iter().map(Need::from).collect()
+pub(super) fn report(requirements: &Needs) -> Vec<RequirementReport<'_>> {
+    requirements.iter().map(RequirementReport::from).collect()
 }
 
 /// What takes a grant, one kind a row: what it is, what of it is imported, what is granted, how both stand to each other.
-pub(super) fn rows(needs: &Needs) -> impl Iterator<Item = [Cell; 4]> {
-    needs.iter().filter(|need| need.standing != Standing::Always).map(|need| {
+pub(super) fn rows(requirements: &Needs) -> impl Iterator<Item = [Cell; 4]> {
+    requirements.iter().filter(|need| need.standing != Standing::Always).map(|need| {
         [
-            Cell::whole(need.capability.key().unwrap_or(need.capability.name())),
+            Cell::verbatim(need.capability.key().unwrap_or(need.capability.name())),
             Cell::optional(package(need)),
             Cell::optional(granted(need).as_deref()),
-            standing(need.standing),
+            status_cell(need.standing),
         ]
     })
 }
@@ -59,9 +59,9 @@ fn granted(need: &plugin::Need) -> Option<String> {
     })
 }
 
-fn standing(standing: Standing) -> Cell {
-    match standing {
-        Standing::Missing | Standing::ForNothing => Cell::doubtful(standing.name()),
-        _ => Cell::text(standing.name()),
+fn status_cell(status: Standing) -> Cell {
+    match status {
+        Standing::Missing | Standing::ForNothing => Cell::warning(status.name()),
+        _ => Cell::text(status.name()),
     }
 }
