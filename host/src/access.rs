@@ -38,31 +38,31 @@ pub struct Access {
 impl Access {
     /// What those rules say.
     pub fn new(rules: &[Rule]) -> Self {
-        let compiled = Principal::NAMES.iter().map(|name| (*name, Rules::of(name, rules)));
+        let compiled = Principal::NAMES.iter().map(|name| (*name, Rules::new(name, rules)));
         Self { rules: compiled.collect() }
     }
 
     /// Whether that principal may do that with that resource.
     pub fn allows(&self, who: &Principal, operation: Operation, uri: &Uri) -> bool {
-        self.rules(who).is_some_and(|rules| rules.allow(operation, without_query(uri)))
+        self.rules(who).is_some_and(|rules| rules.allows(operation, without_query(uri)))
     }
 
     /// Whether a rule denies that principal that, whatever others allow: for what only begins as that URI does, so that
     /// nobody can say yet whether it is allowed.
     pub fn denies(&self, who: &Principal, operation: Operation, uri: &Uri) -> bool {
-        self.rules(who).is_none_or(|rules| rules.deny(operation, without_query(uri)))
+        self.rules(who).is_none_or(|rules| rules.denies(operation, without_query(uri)))
     }
 
     /// Whether that principal may see, or complete, that template.
     pub fn allows_template(&self, who: &Principal, operation: Operation, template: &Template) -> bool {
-        self.rules(who).is_some_and(|rules| rules.allow(operation, template.as_str()))
+        self.rules(who).is_some_and(|rules| rules.allows(operation, template.as_str()))
     }
 
     /// Whether that operation gives every principal the same, by the rules: what one gets may then be shown to all.
-    pub fn is_same_for_all(&self, operation: Operation) -> bool {
-        let mut decisions = self.rules.values().map(|rules| rules.decisions(operation));
-        let first = decisions.next();
-        decisions.all(|other| Some(&other) == first.as_ref())
+    pub fn is_public(&self, operation: Operation) -> bool {
+        let mut globs = self.rules.values().map(|rules| rules.effective_globs(operation));
+        let first = globs.next();
+        globs.all(|other| Some(&other) == first.as_ref())
     }
 
     fn rules(&self, who: &Principal) -> Option<&Rules> {
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn what_is_the_same_for_all_is_known_by_the_rules() {
-        let same = |rules: &str, operation| access(rules).unwrap().is_same_for_all(operation);
+        let same = |rules: &str, operation| access(rules).unwrap().is_public(operation);
         let everyone = "[[rule]]\nprincipals = ['*']\nallow = ['**']\n";
         let deny = "[[rule]]\nprincipals = ['*']\ndeny = ['**/.env']\n";
         let anonymous = "[[rule]]\nprincipals = ['anonymous']\ndeny = ['**/.env']\noperations = ['read']\n";

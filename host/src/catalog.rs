@@ -9,27 +9,27 @@
 //! then be short, or empty, with a cursor that leads on.
 //!
 //! Every walk ends. How much of a plugin has been listed is counted in the cursor, so that a provider whose own cursors never
-//! end does not keep the plugins behind it out of reach for ever: after `limits.listing-items` items, or [`MAX_EMPTY`] pages in a row
+//! end does not keep the plugins behind it out of reach for ever: after `limits.listing-items` items, or [`MAX_EMPTY_PAGES`] pages in a row
 //! with nothing on them, the rest of it is left out, and the page says so. An honest listing below that is given whole, however
 //! small its pages are.
 
-mod ahead;
+mod prefetch;
 mod cursor;
 mod key;
-mod print;
+mod fingerprint;
 mod source;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use self::ahead::Ahead;
-use self::cursor::{Binding, Position, Sealer, Walked};
+use self::prefetch::Prefetcher;
+use self::cursor::{Binding, CursorPayload, CursorCipher, WalkProgress};
 use crate::plugin::{Fault, LoadError, Plugin};
-use crate::resource::{Error, Footprint, Listing, Missing};
+use crate::resource::{Error, Footprint, Listing, MissingPlugin};
 use crate::uri::Mount;
 
-pub(crate) use self::print::{Print, prints};
-pub(crate) use self::source::{Entries, Item, Kind, Source, Templates, Viewer};
+pub(crate) use self::fingerprint::{ListingFingerprint, fingerprints};
+pub(crate) use self::source::{Entries, ListingItem, ListingKind, ListingSource, Templates, Viewer};
 
 pub use self::key::{CursorKey, KeyError};
 
@@ -39,21 +39,21 @@ pub(crate) use self::cursor::fuzzing;
 /// Calls to providers that one page may take.
 const MAX_CALLS: usize = 64;
 /// Pages of one plugin in a row that may have nothing on them.
-const MAX_EMPTY: usize = 1000;
+const MAX_EMPTY_PAGES: usize = 1000;
 /// When to come again while a plugin is being loaded.
-const WHILE_LOADING: Duration = Duration::from_secs(1);
+const LOADING_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// A plugin of the config: loaded, or not.
 #[derive(Clone)]
-pub(crate) struct Slot {
+pub(crate) struct PluginSlot {
     pub(crate) name: String,
     pub(crate) mount: Mount,
-    pub(crate) plugin: Result<Arc<Plugin>, Absent>,
+    pub(crate) plugin: Result<Arc<Plugin>, NotLoaded>,
 }
 
 /// Why a plugin of the config is not served.
 #[derive(Clone, Debug)]
-pub(crate) enum Absent {
+pub(crate) enum NotLoaded {
     /// It is being loaded, which may take a compiler a while.
     Loading,
     /// It could not be loaded.
@@ -65,20 +65,20 @@ pub(crate) enum Absent {
     },
 }
 
-impl Slot {
+impl PluginSlot {
     /// The plugin, if it did load.
     pub(crate) fn loaded(&self) -> Result<&Plugin, Error> {
-        self.plugin.as_deref().map_err(|_| self.not_loaded())
+        self.plugin.as_deref().map_err(|_| self.unavailable_error())
     }
 
     /// The answer to any request for a plugin that is not loaded.
-    fn not_loaded(&self) -> Error {
+    fn unavailable_error(&self) -> Error {
         let (reason, retry_after) = match &self.plugin {
-            Err(Absent::Failed { retry_at, .. }) => (
+            Err(NotLoaded::Failed { retry_at, .. }) => (
                 "it could not be loaded; the server's log says why",
                 retry_at.map(|at| at.saturating_duration_since(Instant::now())),
             ),
-            _ => ("it is still being loaded; try again shortly", Some(WHILE_LOADING)),
+            _ => ("it is still being loaded; try again shortly", Some(LOADING_RETRY_AFTER)),
         };
         Error::Unavailable { plugin: self.name.clone(), reason: reason.to_owned(), retry_after }
     }
@@ -94,116 +94,116 @@ pub(crate) struct PageRequest<'a> {
     /// Items on a page, at least 1.
     pub(crate) size: usize,
     /// The bytes that the items of a page take, about. One item is on it however many it takes.
-    pub(crate) bytes: usize,
+    pub(crate) max_bytes: usize,
 }
 
 /// Where a listing is: in which plugin, at which page of it, behind how many of that page's items.
 #[derive(Default)]
-struct Place {
+struct PagePosition {
     plugin: usize,
     cursor: Option<String>,
     skip: usize,
-    walked: Walked,
+    progress: WalkProgress,
 }
 
 /// Makes pages of merged listings.
 pub(crate) struct Catalog {
-    sealer: Sealer,
+    cipher: CursorCipher,
 }
 
 impl Catalog {
     /// A catalog whose cursors are sealed with that key.
     pub(crate) fn new(key: &CursorKey) -> Self {
-        Self { sealer: Sealer::new(key.bytes()) }
+        Self { cipher: CursorCipher::new(key.bytes()) }
     }
 
     /// One page of what `slots`, in the order of their names, have of `source`.
-    pub(crate) async fn page<S: Source>(
+    pub(crate) async fn page<S: ListingSource>(
         &self,
         source: &S,
-        slots: &[Slot],
+        slots: &[PluginSlot],
         request: PageRequest<'_>,
     ) -> Result<Listing<S::Item>, Error> {
         let binding = Binding { kind: S::KIND, scope: request.scope, principal: &request.viewer.principal };
-        let start = request.cursor.map(|cursor| self.sealer.open(cursor, binding)).transpose()?;
-        let mut is_clients_place = start.is_some();
-        let mut place = start.map(|position| place_of(position, slots)).unwrap_or_default();
-        let mut ahead = Ahead::new(source, request.viewer, slots);
+        let start = request.cursor.map(|cursor| self.cipher.open(cursor, binding)).transpose()?;
+        let mut is_client_cursor = start.is_some();
+        let mut position = start.map(|payload| resume_at(payload, slots)).unwrap_or_default();
+        let mut prefetcher = Prefetcher::new(source, request.viewer, slots);
         let mut listing = Listing { items: Vec::new(), next_cursor: None, missing: Vec::new() };
         let mut bytes: usize = 0;
         let mut is_full = false;
         for _ in 0..MAX_CALLS {
-            let room = if is_full { 0 } else { request.size.saturating_sub(listing.items.len()) };
-            let Some(slot) = slots.get(place.plugin).filter(|_| room > 0) else { break };
-            let page = ahead.page(&place, room).await;
-            let was_clients_place = std::mem::take(&mut is_clients_place);
-            let next_plugin = Place { plugin: place.plugin.saturating_add(1), ..Place::default() };
-            place = match page {
+            let remaining = if is_full { 0 } else { request.size.saturating_sub(listing.items.len()) };
+            let Some(slot) = slots.get(position.plugin).filter(|_| remaining > 0) else { break };
+            let page = prefetcher.page(&position, remaining).await;
+            let was_client_cursor = std::mem::take(&mut is_client_cursor);
+            let next_plugin = PagePosition { plugin: position.plugin.saturating_add(1), ..PagePosition::default() };
+            position = match page {
                 Ok(page) => {
-                    let mut items = page.items.into_iter().skip_while(|(index, _)| *index < place.skip).peekable();
-                    let mut taken = place.skip;
+                    let mut items = page.items.into_iter().skip_while(|(index, _)| *index < position.skip).peekable();
+                    let mut next_index = position.skip;
                     while listing.items.len() < request.size
                         && let Some((_, item)) = items.peek()
                     {
                         bytes = bytes.saturating_add(item.footprint());
-                        is_full = bytes > request.bytes;
+                        is_full = bytes > request.max_bytes;
                         if is_full && !listing.items.is_empty() {
                             break;
                         }
                         if let Some((index, item)) = items.next() {
-                            taken = index.saturating_add(1);
+                            next_index = index.saturating_add(1);
                             listing.items.push(item);
                         }
                     }
-                    let walked = place.walked.and(page.size);
+                    let progress = position.progress.advance(page.size);
                     if items.peek().is_some() {
-                        Place { skip: taken, ..place }
+                        PagePosition { skip: next_index, ..position }
                     } else if page.next_cursor.is_none() {
                         next_plugin
-                    } else if let Some(fault) = given_up(slot, walked) {
-                        listing.missing.push(missing(slot, Some(fault)));
+                    } else if let Some(fault) = check_listing_bounds(slot, progress) {
+                        listing.missing.push(missing_plugin(slot, Some(fault)));
                         next_plugin
                     } else {
-                        Place { plugin: place.plugin, cursor: page.next_cursor, skip: 0, walked }
+                        PagePosition { plugin: position.plugin, cursor: page.next_cursor, skip: 0, progress }
                     }
                 }
                 // The provider does not know its own cursor any more: neither is the client's of any use.
-                Err(Some(Fault::InvalidRequest(_))) if was_clients_place => return Err(Error::InvalidCursor),
+                Err(Some(Fault::InvalidRequest(_))) if was_client_cursor => return Err(Error::InvalidCursor),
                 // Below one resource there is nobody else to answer.
-                Err(fault) if !request.scope.is_empty() => return Err(answer(slot, fault, request.scope)),
+                Err(fault) if !request.scope.is_empty() => return Err(client_error(slot, fault, request.scope)),
                 Err(fault) => {
-                    listing.missing.push(missing(slot, fault));
+                    listing.missing.push(missing_plugin(slot, fault));
                     next_plugin
                 }
             };
         }
-        if let Some(slot) = slots.get(place.plugin) {
-            let Place { cursor, skip, walked, .. } = place;
-            let position = Position { plugin: slot.name.clone(), cursor, skip, walked };
-            listing.next_cursor = Some(self.sealer.seal(&position, binding)?);
+        if let Some(slot) = slots.get(position.plugin) {
+            let PagePosition { cursor, skip, progress, .. } = position;
+            let payload = CursorPayload { plugin: slot.name.clone(), cursor, skip, progress };
+            listing.next_cursor = Some(self.cipher.seal(&payload, binding)?);
         }
         Ok(listing)
     }
 }
 
 /// The place that a cursor stands for. A plugin that is gone since is passed over: its successors follow.
-fn place_of(position: Position, slots: &[Slot]) -> Place {
-    let plugin = slots.partition_point(|slot| slot.name < position.plugin);
-    if slots.get(plugin).is_some_and(|slot| slot.name == position.plugin) {
-        Place { plugin, cursor: position.cursor, skip: position.skip, walked: position.walked }
+fn resume_at(payload: CursorPayload, slots: &[PluginSlot]) -> PagePosition {
+    let plugin = slots.partition_point(|slot| slot.name < payload.plugin);
+    if slots.get(plugin).is_some_and(|slot| slot.name == payload.plugin) {
+        PagePosition { plugin, cursor: payload.cursor, skip: payload.skip, progress: payload.progress }
     } else {
-        Place { plugin, ..Place::default() }
+        PagePosition { plugin, ..PagePosition::default() }
     }
 }
 
 /// Why the listing of a plugin does not go on, if it has come so far that it must not.
-fn given_up(slot: &Slot, walked: Walked) -> Option<Fault> {
+fn check_listing_bounds(slot: &PluginSlot, progress: WalkProgress) -> Option<Fault> {
     let plugin = slot.plugin.as_ref().ok()?;
-    let most = plugin.most_listed();
-    let fault = if walked.items >= most {
-        Fault::Listing(most)
-    } else if walked.empty >= MAX_EMPTY {
-        Fault::Barren(MAX_EMPTY)
+    let max_items = plugin.most_listed();
+    let fault = if progress.items >= max_items {
+        Fault::Listing(max_items)
+    } else if progress.empty_pages >= MAX_EMPTY_PAGES {
+        Fault::Barren(MAX_EMPTY_PAGES)
     } else {
         return None;
     };
@@ -212,14 +212,14 @@ fn given_up(slot: &Slot, walked: Walked) -> Option<Fault> {
 }
 
 /// What the one who asked may know of a plugin that failed, or that did not load.
-fn answer(slot: &Slot, fault: Option<Fault>, uri: &str) -> Error {
-    fault.map_or_else(|| slot.not_loaded(), |fault| fault.answer(&slot.name, uri))
+fn client_error(slot: &PluginSlot, fault: Option<Fault>, uri: &str) -> Error {
+    fault.map_or_else(|| slot.unavailable_error(), |fault| fault.answer(&slot.name, uri))
 }
 
-fn missing(slot: &Slot, fault: Option<Fault>) -> Missing {
-    let (reason, retry_after) = match answer(slot, fault, "") {
+fn missing_plugin(slot: &PluginSlot, fault: Option<Fault>) -> MissingPlugin {
+    let (reason, retry_after) = match client_error(slot, fault, "") {
         Error::Unavailable { reason, retry_after, .. } => (reason, retry_after),
         _ => ("it failed; the server's log says why".to_owned(), None),
     };
-    Missing { plugin: slot.name.clone(), reason, retry_after }
+    MissingPlugin { plugin: slot.name.clone(), reason, retry_after }
 }

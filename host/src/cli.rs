@@ -49,7 +49,7 @@ use tokio::runtime::{Builder, Runtime};
 use self::arguments::{Cli, Command};
 use self::context::Context;
 use self::error::CliError;
-use crate::scheduling::set_short_time_slice;
+use crate::thread_priority::set_short_time_slice;
 
 /// Runs the command that this process was started with.
 ///

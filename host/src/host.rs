@@ -7,15 +7,15 @@
 //! What is served changes by [`Host::reload`], and when a plugin is there that was still being loaded: each request works with
 //! the *generation* of its beginning.
 
-mod asked;
-mod below;
+mod audit;
+mod children;
 mod builder;
-mod completing;
-mod dirs;
+mod completion;
+mod data_dirs;
 mod generation;
-mod loading;
+mod background_loader;
 mod reload;
-mod serving;
+mod generation_store;
 mod status;
 mod subscribe;
 
@@ -26,22 +26,22 @@ use arc_swap::ArcSwap;
 use futures::future::join_all;
 use tokio::sync::watch;
 
-use self::asked::told;
+use self::audit::audited;
 use self::generation::Generation;
-use self::loading::Loading;
-use self::serving::Serving;
+use self::background_loader::BackgroundLoader;
+use self::generation_store::GenerationStore;
 use crate::access::Principal;
-use crate::catalog::{Catalog, Entries, PageRequest, Slot, Templates, Viewer};
+use crate::catalog::{Catalog, Entries, PageRequest, PluginSlot, Templates, Viewer};
 use crate::config::{Config, Operation};
 use crate::plugin::Plugins;
 use crate::resource::{Argument, Completion, Contents, Entry, EntryTemplate, Error, Listing};
 use crate::uri::{Mount, Path, RouteError, Uri};
-use crate::watch::{Hub, Subscriber, Watching};
+use crate::watch::{Hub, Subscriber, WatchStats};
 
-pub use self::builder::{Builder, StartError};
-pub use self::dirs::Dirs;
-pub use self::reload::{ReloadError, Reloaded};
-pub use self::status::{State, Status};
+pub use self::builder::{HostBuilder, StartError};
+pub use self::data_dirs::DataDirs;
+pub use self::reload::{ReloadError, ReloadReport};
+pub use self::status::{PluginState, PluginStatus};
 
 /// A host with its plugins, each of which is loaded, being loaded, or could not be.
 ///
@@ -51,14 +51,14 @@ pub struct Host {
     /// What requests work with that begin now.
     generation: Arc<ArcSwap<Generation>>,
     catalog: Catalog,
-    watches: Arc<Hub>,
-    plugins: Arc<Plugins>,
+    hub: Arc<Hub>,
+    plugin_runtime: Arc<Plugins>,
     /// What replaces the generation.
-    serving: Arc<Serving>,
+    generation_store: Arc<GenerationStore>,
     /// Plugins that are being loaded. Dropped, this ends.
-    loading: Loading,
+    background_loader: BackgroundLoader,
     /// How many reloads have begun: only the last of them may replace plugins.
-    newest: watch::Sender<u64>,
+    latest_reload: watch::Sender<u64>,
 }
 
 /// A request to list: the whole catalog, or what is directly below one resource.
@@ -78,7 +78,7 @@ pub struct CompleteRequest<'a> {
     /// The variable, and what has been typed of its value.
     pub argument: Argument,
     /// Variables that have values already.
-    pub known: Vec<Argument>,
+    pub context: Vec<Argument>,
 }
 
 impl Host {
@@ -88,8 +88,8 @@ impl Host {
     }
 
     /// A host that is about to be started.
-    pub fn builder(config: Config) -> Builder {
-        Builder::new(config)
+    pub fn builder(config: Config) -> HostBuilder {
+        HostBuilder::new(config)
     }
 
     /// The configuration that it serves by now.
@@ -105,17 +105,17 @@ impl Host {
     /// Changes whenever something else is served: by a reload, and when a plugin was loaded in the background.
     #[cfg(feature = "server")]
     pub(crate) fn version(&self) -> u64 {
-        self.serving.replaced()
+        self.generation_store.version()
     }
 
     /// Waits until no plugin is being loaded any more: each is, or could not be.
-    pub async fn settled(&self) {
-        self.serving.settled().await;
+    pub async fn wait_until_loaded(&self) {
+        self.generation_store.wait_until_loaded().await;
     }
 
     /// How each plugin is at this moment, in the order of their names.
-    pub fn plugins(&self) -> Vec<Status> {
-        self.generation.load().slots.iter().map(Status::of).collect()
+    pub fn plugins(&self) -> Vec<PluginStatus> {
+        self.generation.load().slots.iter().map(PluginStatus::new).collect()
     }
 
     /// One page of the merged listing, or of what is directly below a resource.
@@ -125,9 +125,9 @@ impl Host {
     pub async fn list(&self, who: &Principal, request: ListRequest<'_>) -> Result<Listing<Entry>, Error> {
         if let Some(parent) = request.parent {
             let check = |entry: &Entry| if entry.listable { Ok(()) } else { Err("cannot be listed") };
-            return self.list_below(who, parent, request.cursor, check).await;
+            return self.list_children(who, parent, request.cursor, check).await;
         }
-        told(who, Operation::List, "", async {
+        audited(who, Operation::List, "", async {
             let now = self.generation.load_full();
             let viewer = now.viewer(who);
             self.catalog.page(&Entries { parent: None }, &now.slots, now.page_request(&viewer, request.cursor)).await
@@ -137,7 +137,7 @@ impl Host {
 
     /// One page of all templates.
     pub async fn templates(&self, who: &Principal, cursor: Option<&str>) -> Result<Listing<EntryTemplate>, Error> {
-        told(who, Operation::Templates, "", async {
+        audited(who, Operation::Templates, "", async {
             let now = self.generation.load_full();
             let viewer = now.viewer(who);
             self.catalog.page(&Templates, &now.slots, now.page_request(&viewer, cursor)).await
@@ -147,19 +147,19 @@ impl Host {
 
     /// Reads a resource: at least one content. Those with other URIs than the one asked for are of what is below it.
     pub async fn read(&self, who: &Principal, uri: &str) -> Result<Vec<Contents>, Error> {
-        told(who, Operation::Read, uri, async {
+        audited(who, Operation::Read, uri, async {
             let now = self.generation.load_full();
             let target = now.resolve(who, Operation::Read, uri)?;
             let plugin = target.slot.loaded()?;
-            let contents = plugin.read(&target.path, now.readable(who)).await;
-            not_nothing(uri, contents.map_err(|fault| fault.answer(plugin.name(), uri))?)
+            let contents = plugin.read(&target.path, now.read_filter(who)).await;
+            not_found_if_empty(uri, contents.map_err(|fault| fault.answer(plugin.name(), uri))?)
         })
         .await
     }
 
     /// Tells about a resource without reading it.
     pub async fn metadata(&self, who: &Principal, uri: &str) -> Result<Entry, Error> {
-        told(who, Operation::Metadata, uri, async {
+        audited(who, Operation::Metadata, uri, async {
             let now = self.generation.load_full();
             now.resolve(who, Operation::Metadata, uri)?.stat(uri).await
         })
@@ -168,7 +168,7 @@ impl Host {
 
     /// Completes a variable of a template. A template that is not there, or not for this principal, is not found.
     pub async fn complete(&self, who: &Principal, request: CompleteRequest<'_>) -> Result<Completion, Error> {
-        told(who, Operation::Complete, request.template, self.completed(who, request)).await
+        audited(who, Operation::Complete, request.template, self.complete_inner(who, request)).await
     }
 
     /// Closes what plugins have open beside their instances, after the calls under way: their key-value databases, whose
@@ -184,26 +184,26 @@ impl Host {
 
     /// A subscriber that is told of nothing yet.
     pub fn subscriber(&self, who: &Principal) -> Subscriber {
-        self.watches.subscriber(who)
+        self.hub.subscriber(who)
     }
 
     /// How much is being watched at this moment, by all subscribers together.
-    pub fn watching(&self) -> Watching {
-        self.watches.watching()
+    pub fn watch_stats(&self) -> WatchStats {
+        self.hub.watch_stats()
     }
 
     /// Whether any plugin can tell what changes. One that is still being loaded may be able to.
-    pub fn is_watching(&self) -> bool {
-        self.watches.is_watching() || self.generation.load().loading().next().is_some()
+    pub fn supports_subscriptions(&self) -> bool {
+        self.hub.supports_subscriptions() || self.generation.load().loading().next().is_some()
     }
 
     /// Whether that operation gives every principal the same answers, by the rules.
-    pub fn is_same_for_all(&self, operation: Operation) -> bool {
-        self.generation.load().access.is_same_for_all(operation)
+    pub fn is_public(&self, operation: Operation) -> bool {
+        self.generation.load().access.is_public(operation)
     }
 
     /// Whether a URI is one, and a plugin owns it.
-    pub fn serves(&self, uri: &str) -> bool {
+    pub fn owns(&self, uri: &str) -> bool {
         self.generation.load().router.route(uri).is_ok()
     }
 
@@ -212,8 +212,8 @@ impl Host {
         match self.generation.load().router.route(uri) {
             Ok(routed) => subscriber.unsubscribe(&routed.uri),
             // Its plugin may be gone since; nobody can say any more how else it may be spelled.
-            Err(RouteError::NoMount) if subscriber.unsubscribe_as(uri) => {}
-            Err(error) => return Err(refused(&error, uri)),
+            Err(RouteError::NoMount) if subscriber.unsubscribe_by_spelling(uri) => {}
+            Err(error) => return Err(route_error(&error, uri)),
         }
         Ok(())
     }
@@ -225,50 +225,50 @@ impl Generation {
     }
 
     /// Says of contents whether the principal may read them.
-    fn readable(&self, who: &Principal) -> impl FnMut(&Contents) -> bool + Send + use<> {
+    fn read_filter(&self, who: &Principal) -> impl FnMut(&Contents) -> bool + Send + use<> {
         let viewer = self.viewer(who);
         move |one| viewer.access.allows(&viewer.principal, Operation::Read, &one.entry.uri)
     }
 
     fn page_request<'a>(&self, viewer: &'a Viewer, cursor: Option<&'a str>) -> PageRequest<'a> {
         let server = &self.config.server;
-        let bytes = usize::try_from(server.page_bytes.bytes()).unwrap_or(usize::MAX);
-        PageRequest { viewer, scope: "", cursor, size: server.page_size.get(), bytes }
+        let max_bytes = usize::try_from(server.page_bytes.bytes()).unwrap_or(usize::MAX);
+        PageRequest { viewer, scope: "", cursor, size: server.page_size.get(), max_bytes }
     }
 
     /// Where a URI leads, if it is one and the principal may do that there.
-    fn resolve(&self, who: &Principal, operation: Operation, uri: &str) -> Result<Target<'_>, Error> {
+    fn resolve(&self, who: &Principal, operation: Operation, uri: &str) -> Result<ResolvedTarget<'_>, Error> {
         let routed = self.router.route(uri).map_err(|error| match error.mount() {
             // That there is such a mount is nothing that everyone may know.
-            Some(mount) if !self.may_enter(who, operation, mount) => Error::NotFound { uri: uri.to_owned() },
-            _ => refused(&error, uri),
+            Some(mount) if !self.may_access_mount(who, operation, mount) => Error::NotFound { uri: uri.to_owned() },
+            _ => route_error(&error, uri),
         })?;
         let slot = self.slots.get(*routed.target).filter(|_| self.access.allows(who, operation, &routed.uri));
         let slot = slot.ok_or_else(|| Error::NotFound { uri: uri.to_owned() })?;
-        Ok(Target { slot, uri: routed.uri, path: routed.path })
+        Ok(ResolvedTarget { slot, uri: routed.uri, path: routed.path })
     }
 
-    fn may_enter(&self, who: &Principal, operation: Operation, mount: &Mount) -> bool {
+    fn may_access_mount(&self, who: &Principal, operation: Operation, mount: &Mount) -> bool {
         mount.compose("").is_ok_and(|root| self.access.allows(who, operation, &root.uri))
     }
 }
 
 /// The contents that the principal may read. There is at least one, or the resource does not exist for it.
-fn not_nothing(asked: &str, contents: Vec<Contents>) -> Result<Vec<Contents>, Error> {
-    if contents.is_empty() { Err(Error::NotFound { uri: asked.to_owned() }) } else { Ok(contents) }
+fn not_found_if_empty(requested_uri: &str, contents: Vec<Contents>) -> Result<Vec<Contents>, Error> {
+    if contents.is_empty() { Err(Error::NotFound { uri: requested_uri.to_owned() }) } else { Ok(contents) }
 }
 
 /// Where a URI leads.
-struct Target<'a> {
-    slot: &'a Slot,
+struct ResolvedTarget<'a> {
+    slot: &'a PluginSlot,
     uri: Uri,
     path: Path,
 }
 
 /// The answer to a URI or template that cannot be routed.
-fn refused(error: &RouteError, asked: &str) -> Error {
+fn route_error(error: &RouteError, requested_uri: &str) -> Error {
     match error {
-        RouteError::NoMount => Error::NotFound { uri: asked.to_owned() },
+        RouteError::NoMount => Error::NotFound { uri: requested_uri.to_owned() },
         _ => Error::InvalidRequest { message: error.to_string() },
     }
 }

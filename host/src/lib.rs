@@ -39,7 +39,7 @@
 //! }
 //! ```
 //!
-//! # The house
+//! # Architecture
 //!
 //! A module uses those below it and never those above:
 //!
@@ -51,7 +51,7 @@
 //! | `catalog`, `watch`, [`access`] | merged listings and cursors; changes and subscriptions; who may do what |
 //! | [`plugin`] | components in their sandboxes, called under limits |
 //! | [`config`], [`uri`], [`resource`] | the file; mounts and URIs; the domain's own types |
-//! | `private_dir`, `regular_file`, `scheduling` | files that are this user's alone; opening files that may hang; priorities of threads |
+//! | `private_dir`, `regular_file`, `thread_priority` | files that are this user's alone; opening files that may hang; priorities of threads |
 //!
 //! Without the feature `server`, on by default, there is no server and no command, and none of their dependencies.
 
@@ -72,12 +72,12 @@ pub mod plugin;
 mod private_dir;
 mod regular_file;
 pub mod resource;
-mod scheduling;
+mod thread_priority;
 #[cfg(feature = "server")]
 pub mod server;
 pub mod uri;
 mod watch;
 
 pub use catalog::{CursorKey, KeyError};
-pub use host::{Builder, CompleteRequest, Dirs, Host, ListRequest, ReloadError, Reloaded, StartError, State, Status};
-pub use watch::{Subscriber, Update, Watching};
+pub use host::{HostBuilder, CompleteRequest, DataDirs, Host, ListRequest, ReloadError, ReloadReport, StartError, PluginState, PluginStatus};
+pub use watch::{Subscriber, Update, WatchStats};

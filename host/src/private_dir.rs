@@ -29,8 +29,8 @@ use tempfile::NamedTempFile;
 pub(crate) const SECRET_LEN: usize = 32;
 
 /// Who beside the owner may not do what, as bits of a mode.
-const NOT_WRITABLE: u32 = 0o022;
-const NOT_ACCESSIBLE: u32 = 0o066;
+const GROUP_OTHER_WRITE: u32 = 0o022;
+const GROUP_OTHER_READ_WRITE: u32 = 0o066;
 
 /// Why a directory or file is not used.
 #[derive(Debug, thiserror::Error)]
@@ -81,9 +81,9 @@ impl PrivateDir {
             Err(error) => return Err(io::Error::from(error).into()),
         };
         let metadata = dir.metadata()?;
-        match is_own(&metadata, NOT_WRITABLE) {
+        match is_private(&metadata, GROUP_OTHER_WRITE) {
             true => Ok(Self { path, dir }),
-            false => Err(PrivateError::Directory(description(&metadata))),
+            false => Err(PrivateError::Directory(describe_file(&metadata))),
         }
     }
 
@@ -99,7 +99,7 @@ impl PrivateDir {
 
     /// Opens a file of it for reading. `ErrorKind::NotFound` if there is none.
     pub(crate) fn open_file(&self, name: &str) -> Result<File, PrivateError> {
-        self.open_checked(name, NOT_WRITABLE, PrivateError::File)
+        self.open_checked(name, GROUP_OTHER_WRITE, PrivateError::File)
     }
 
     /// A new file in it, for this user alone, without its final name.
@@ -142,7 +142,7 @@ impl PrivateDir {
     }
 
     fn load_secret(&self, name: &str) -> Result<[u8; SECRET_LEN], PrivateError> {
-        let file = self.open_checked(name, NOT_ACCESSIBLE, PrivateError::Secret)?;
+        let file = self.open_checked(name, GROUP_OTHER_READ_WRITE, PrivateError::Secret)?;
         let mut bytes = Vec::with_capacity(SECRET_LEN);
         file.take((SECRET_LEN as u64).saturating_add(1)).read_to_end(&mut bytes)?;
         bytes.try_into().map_err(|bytes: Vec<u8>| PrivateError::Length(bytes.len()))
@@ -158,9 +158,9 @@ impl PrivateDir {
             Err(error) => return Err(io::Error::from(error).into()),
         };
         let metadata = file.metadata()?;
-        match metadata.is_file() && is_own(&metadata, denied) {
+        match metadata.is_file() && is_private(&metadata, denied) {
             true => Ok(file),
-            false => Err(refusal(description(&metadata))),
+            false => Err(refusal(describe_file(&metadata))),
         }
     }
 }
@@ -170,7 +170,7 @@ pub(crate) fn random_secret() -> [u8; SECRET_LEN] {
     Key::generate().into()
 }
 
-fn is_own(metadata: &Metadata, denied: u32) -> bool {
+fn is_private(metadata: &Metadata, denied: u32) -> bool {
     metadata.uid() == rustix::process::geteuid().as_raw() && metadata.mode() & denied == 0
 }
 
@@ -179,7 +179,7 @@ fn describe_length(found: usize) -> String {
 }
 
 /// What a file is, as far as it matters here.
-fn description(metadata: &Metadata) -> String {
+fn describe_file(metadata: &Metadata) -> String {
     let kind = metadata.file_type();
     let what = match () {
         () if kind.is_file() => "a regular file",

@@ -23,7 +23,7 @@ use tokio::time::timeout;
 
 /// Opens a regular file to be read. Anything else is an error that says what it is.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
-    check(&path.metadata()?)?;
+    require_regular_file(&path.metadata()?)?;
     let mut options = OpenOptions::new();
     options.read(true);
     #[cfg(unix)]
@@ -33,7 +33,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
         options.custom_flags(flags.bits().cast_signed());
     }
     let file = options.open(path)?;
-    check(&file.metadata()?)?;
+    require_regular_file(&file.metadata()?)?;
     Ok(file)
 }
 
@@ -46,16 +46,16 @@ pub(crate) fn read(path: &Path, max: usize) -> io::Result<Vec<u8>> {
 }
 
 /// Refuses what is no regular file.
-fn check(metadata: &Metadata) -> io::Result<()> {
+fn require_regular_file(metadata: &Metadata) -> io::Result<()> {
     if metadata.is_file() {
         return Ok(());
     }
     let kind = if metadata.is_dir() { ErrorKind::IsADirectory } else { ErrorKind::InvalidInput };
-    Err(io::Error::new(kind, format!("it is {}, not a regular file", name(metadata.file_type()))))
+    Err(io::Error::new(kind, format!("it is {}, not a regular file", describe_file_type(metadata.file_type()))))
 }
 
 /// What a file is that is no regular one, with its article.
-fn name(kind: FileType) -> &'static str {
+fn describe_file_type(kind: FileType) -> &'static str {
     #[cfg(unix)]
     {
         use std::os::unix::fs::FileTypeExt;

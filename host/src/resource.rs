@@ -4,7 +4,7 @@
 //! dropping what is invalid (a priority of 7, a date that is none); `server` writes them as the objects of the revision that
 //! the client speaks. Whatever is in one of these types is fit to be shown.
 
-mod abilities;
+mod capabilities;
 mod annotations;
 mod completion;
 mod contents;
@@ -14,12 +14,12 @@ mod footprint;
 mod listing;
 mod template;
 
-pub use abilities::Abilities;
+pub use capabilities::ResourceCapabilities;
 pub use annotations::{Annotations, Icon, Priority, Role, Theme, Timestamp};
 pub use completion::{Argument, Completion};
 pub use contents::{Body, Contents};
 pub use entry::{Entry, Meta};
 pub use error::Error;
 pub(crate) use footprint::Footprint;
-pub use listing::{Listing, Missing};
+pub use listing::{Listing, MissingPlugin};
 pub use template::EntryTemplate;

@@ -43,13 +43,13 @@
 
 mod directories;
 mod groups;
-mod interests;
+mod subscriptions;
 mod listing;
 mod lookup;
 mod mailbox;
-mod memory;
+mod byte_budget;
 mod notify;
-mod rounds;
+mod poller;
 mod subscriber;
 mod watcher;
 
@@ -61,10 +61,10 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
-use self::lookup::Refusal;
-use self::watcher::{Common, Inheritance, Missed, Watcher};
+use self::lookup::LookupError;
+use self::watcher::{WatchContext, Handover, PollError, Watcher};
 use crate::access::{Access, Principal};
-use crate::catalog::Print;
+use crate::catalog::ListingFingerprint;
 use crate::config::Operation;
 use crate::plugin::{Fault, Plugin};
 use crate::uri::{Mount, Uri};
@@ -73,11 +73,11 @@ pub use self::subscriber::{Subscriber, Update};
 
 /// All plugins' watchers, and all that somebody wants to know.
 pub(crate) struct Hub {
-    common: Arc<Common>,
+    context: Arc<WatchContext>,
     /// One for each plugin that did load.
     watchers: ArcSwap<Watchers>,
     /// The id of the next subscriber.
-    next_id: AtomicU64,
+    next_subscriber_id: AtomicU64,
     /// How many reloads there have been.
     reloads: tokio::sync::watch::Sender<u64>,
 }
@@ -87,7 +87,7 @@ type Watchers = BTreeMap<Mount, Arc<Watcher>>;
 /// How much is being watched at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Watching {
+pub struct WatchStats {
     /// Subscribers that there are: one for each session that began in order, each stream, each command that waits.
     pub subscribers: usize,
     /// Different resources that they are subscribed to, or just being subscribed to, altogether.
@@ -99,66 +99,66 @@ pub struct Watching {
 
 /// What a hub knew before its plugins are replaced.
 #[derive(Default)]
-pub(crate) struct Before {
+pub(crate) struct ListingSnapshot {
     /// By plugin, what each principal who asked would have listed.
-    prints: HashMap<String, HashMap<Principal, Print>>,
+    fingerprints: HashMap<String, HashMap<Principal, ListingFingerprint>>,
 }
 
 /// Why a subscription does not count.
 #[derive(Debug)]
-pub(crate) enum Refused {
+pub(crate) enum SubscribeError {
     /// The answer will be the same until a reload.
-    Final(Fault),
+    Permanent(Fault),
     /// It may be another in so long.
-    Later(Fault, Duration),
+    Transient(Fault, Duration),
     /// The plugin was replaced meanwhile, or taken away.
-    Moved,
+    PluginReplaced,
 }
 
 /// Notifies those who subscribed to something below those mounts, and those who may read something again.
-async fn notify_of_reload(common: Arc<Common>, mounts: Vec<Mount>, access: Arc<Access>, old_access: Arc<Access>) {
+async fn notify_of_reload(context: Arc<WatchContext>, mounts: Vec<Mount>, access: Arc<Access>, old_access: Arc<Access>) {
     for mount in &mounts {
-        common.notify_below(Some(mount), |_, _| true).await;
+        context.notify_under(Some(mount), |_, _| true).await;
     }
     if !Arc::ptr_eq(&access, &old_access) {
         let may_read_again = |who: &Principal, uri: &Uri| {
             access.allows(who, Operation::Read, uri) && !old_access.allows(who, Operation::Read, uri)
         };
-        common.notify_below(None, may_read_again).await;
+        context.notify_under(None, may_read_again).await;
     }
 }
 
 impl Hub {
     /// Watchers for those plugins. Their tasks run on the current runtime until the hub is dropped.
     pub(crate) fn new<'a>(plugins: impl Iterator<Item = &'a Arc<Plugin>>, access: Arc<Access>) -> Arc<Self> {
-        let common = Common::new(access);
+        let context = WatchContext::new(access);
         let started =
-            plugins.map(|plugin| (plugin.mount().clone(), Watcher::start(plugin, &common, Inheritance::default())));
+            plugins.map(|plugin| (plugin.mount().clone(), Watcher::start(plugin, &context, Handover::default())));
         let watchers: Watchers = started.collect();
         Arc::new(Self {
             watchers: ArcSwap::from_pointee(watchers),
-            common,
-            next_id: AtomicU64::new(0),
+            context,
+            next_subscriber_id: AtomicU64::new(0),
             reloads: tokio::sync::watch::Sender::new(0),
         })
     }
 
     /// A subscriber that has subscribed to nothing yet.
     pub(crate) fn subscriber(self: &Arc<Self>, who: &Principal) -> Subscriber {
-        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let id = self.next_subscriber_id.fetch_add(1, Ordering::Relaxed);
         Subscriber::new(id, who.clone(), self.clone())
     }
 
     /// Whether anything can be watched at all.
-    pub(crate) fn is_watching(&self) -> bool {
-        self.watchers.load().values().any(|watcher| watcher.watches())
+    pub(crate) fn supports_subscriptions(&self) -> bool {
+        self.watchers.load().values().any(|watcher| watcher.supports_changes())
     }
 
     /// How much is being watched now.
-    pub(crate) fn watching(&self) -> Watching {
-        let plugins = self.watchers.load().values().filter(|watcher| watcher.is_asking()).count();
-        let (subscribers, resources) = (self.common.subscribers(), self.common.interests().resources());
-        Watching { subscribers, resources, plugins }
+    pub(crate) fn watch_stats(&self) -> WatchStats {
+        let plugins = self.watchers.load().values().filter(|watcher| watcher.is_polling()).count();
+        let (subscribers, resources) = (self.context.subscriber_count(), self.context.subscription_index().resource_count());
+        WatchStats { subscribers, resources, plugins }
     }
 
     /// Subscribes to a resource, and returns once the subscription counts. With `tells`, the subscriber is told once at that
@@ -168,38 +168,38 @@ impl Hub {
     pub(crate) async fn subscribe(
         &self,
         subscriber: &Subscriber,
-        asked: &str,
+        requested_uri: &str,
         uri: &Uri,
-        tells: bool,
-    ) -> Result<(), Refused> {
-        let attempt = subscriber.attempt(asked, uri)?;
-        let watcher = self.owner(uri).ok_or(Refused::Moved)?;
-        let final_fault = |message| Refused::Final(Fault::InvalidRequest(message));
-        if !watcher.watches() {
+        notify_now: bool,
+    ) -> Result<(), SubscribeError> {
+        let pending = subscriber.begin(requested_uri, uri)?;
+        let watcher = self.watcher_for(uri).ok_or(SubscribeError::PluginReplaced)?;
+        let permanent_error = |message| SubscribeError::Permanent(Fault::InvalidRequest(message));
+        if !watcher.supports_changes() {
             let reason = "its provider does not tell what changes";
-            return Err(final_fault(format!("{asked} cannot be subscribed to: {reason}")));
+            return Err(permanent_error(format!("{requested_uri} cannot be subscribed to: {reason}")));
         }
-        let path = watcher.path(uri).ok_or(Refused::Moved)?;
-        match watcher.is_subscribable(&path).await.ok_or(Refused::Moved)? {
+        let path = watcher.path(uri).ok_or(SubscribeError::PluginReplaced)?;
+        match watcher.is_subscribable(&path).await.ok_or(SubscribeError::PluginReplaced)? {
             Ok(true) => {}
-            Ok(false) => return Err(final_fault(format!("{asked} cannot be subscribed to"))),
-            Err(Refusal { fault, retry_after: Some(after) }) => return Err(Refused::Later(fault, after)),
-            Err(Refusal { fault, retry_after: None }) => return Err(Refused::Final(fault)),
+            Ok(false) => return Err(permanent_error(format!("{requested_uri} cannot be subscribed to"))),
+            Err(LookupError { fault, retry_after: Some(after) }) => return Err(SubscribeError::Transient(fault, after)),
+            Err(LookupError { fault, retry_after: None }) => return Err(SubscribeError::Permanent(fault)),
         }
-        let access = self.common.access.load_full();
+        let access = self.context.access.load_full();
         let may = |operation| access.allows(subscriber.principal(), operation, uri);
         if !may(Operation::Subscribe) || !may(Operation::Read) {
-            return Err(Refused::Final(Fault::NotFound));
+            return Err(SubscribeError::Permanent(Fault::NotFound));
         }
-        attempt.register(watcher.plugin().mount());
-        match watcher.next_round().await {
-            Ok(()) if self.owner(uri).is_some_and(|now| Arc::ptr_eq(&now, &watcher)) => {
-                attempt.counts(tells);
+        pending.register(watcher.plugin().mount());
+        match watcher.wait_for_poll().await {
+            Ok(()) if self.watcher_for(uri).is_some_and(|now| Arc::ptr_eq(&now, &watcher)) => {
+                pending.activate(notify_now);
                 Ok(())
             }
             // One that was replaced meanwhile does not count any more.
-            Ok(()) | Err(Missed::Retired) => Err(Refused::Moved),
-            Err(Missed::Fault(fault, after)) => Err(Refused::Later(fault, after)),
+            Ok(()) | Err(PollError::Retired) => Err(SubscribeError::PluginReplaced),
+            Err(PollError::Fault(fault, after)) => Err(SubscribeError::Transient(fault, after)),
         }
     }
 
@@ -210,43 +210,43 @@ impl Hub {
 
     /// What is known before plugins are replaced: to be taken while they can still be asked. `replaces` says of a plugin
     /// whether it, or what anyone may see of it, will be another.
-    pub(crate) async fn before(&self, replaces: impl Fn(&Arc<Plugin>) -> bool) -> Before {
+    pub(crate) async fn snapshot(&self, replaces: impl Fn(&Arc<Plugin>) -> bool) -> ListingSnapshot {
         let watchers = self.watchers.load_full();
-        let asked = watchers
+        let snapshots = watchers
             .values()
             .filter(|watcher| replaces(watcher.plugin()))
-            .map(|watcher| async { (watcher.plugin().name().to_owned(), watcher.prints().await) });
-        Before { prints: futures::future::join_all(asked).await.into_iter().collect() }
+            .map(|watcher| async { (watcher.plugin().name().to_owned(), watcher.fingerprints().await) });
+        ListingSnapshot { fingerprints: futures::future::join_all(snapshots).await.into_iter().collect() }
     }
 
     /// Watches those plugins from now on, under those rules, and tells whom the difference concerns. One at a time.
-    pub(crate) fn replace<'a>(
+    pub(crate) fn switch_generation<'a>(
         &self,
         plugins: impl Iterator<Item = &'a Arc<Plugin>>,
         access: Arc<Access>,
-        mut before: Before,
+        mut snapshot: ListingSnapshot,
     ) {
-        let old_access = self.common.access.swap(access.clone());
+        let old_access = self.context.access.swap(access.clone());
         let old = self.watchers.load_full();
-        let asking = self.common.interests().listing_principals();
+        let listing_principals = self.context.subscription_index().listing_principals();
         let mut watchers = Watchers::new();
         for plugin in plugins {
             let kept = old.get(plugin.mount()).filter(|watcher| Arc::ptr_eq(watcher.plugin(), plugin)).cloned();
-            let prints = before.prints.remove(plugin.name());
+            let inherited = snapshot.fingerprints.remove(plugin.name());
             let watcher = if let Some(kept) = kept {
-                if prints.is_some() {
-                    kept.compare_listing();
+                if inherited.is_some() {
+                    kept.mark_listing_dirty();
                 }
                 kept
             } else {
                 // Where there was nothing, nothing was listed; where it is not known, it may be another.
-                let unknown = if prints.is_some() { Print::Unknown } else { Print::of_nothing() };
-                let mut prints = prints.unwrap_or_default();
-                for who in &asking {
-                    prints.entry(who.clone()).or_insert(unknown);
+                let unknown = if inherited.is_some() { ListingFingerprint::Unknown } else { ListingFingerprint::empty() };
+                let mut fingerprints = inherited.unwrap_or_default();
+                for who in &listing_principals {
+                    fingerprints.entry(who.clone()).or_insert(unknown);
                 }
-                self.common.interests().relocate(plugin.mount());
-                Watcher::start(plugin, &self.common, Inheritance { prints, announces: true })
+                self.context.subscription_index().remount(plugin.mount());
+                Watcher::start(plugin, &self.context, Handover { fingerprints, notify_all_once: true })
             };
             watchers.insert(plugin.mount().clone(), watcher);
         }
@@ -256,33 +256,33 @@ impl Hub {
         for watcher in old.values().filter(|watcher| !new.values().any(|kept| Arc::ptr_eq(kept, watcher))) {
             watcher.retire();
             let mount = watcher.plugin().mount();
-            if !new.get(mount).is_some_and(|successor| successor.watches()) {
+            if !new.get(mount).is_some_and(|successor| successor.supports_changes()) {
                 to_notify.push(mount.clone());
             }
         }
-        for plugin in new.values().filter(|watcher| !watcher.watches()).map(|watcher| watcher.plugin()) {
+        for plugin in new.values().filter(|watcher| !watcher.supports_changes()).map(|watcher| watcher.plugin()) {
             if !old.values().any(|watcher| Arc::ptr_eq(watcher.plugin(), plugin)) {
                 to_notify.push(plugin.mount().clone());
             }
         }
-        let principals = before.prints.into_values().flatten();
-        let changed = principals.filter(|(_, print)| print.differs(Print::of_nothing())).map(|(who, _)| who).collect();
-        self.common.interests().tell_listing(&changed);
+        let principals = snapshot.fingerprints.into_values().flatten();
+        let changed = principals.filter(|(_, fingerprint)| fingerprint.differs(ListingFingerprint::empty())).map(|(who, _)| who).collect();
+        self.context.subscription_index().notify_listing(&changed);
         // Of however many subscriptions there are, in pieces.
-        tokio::spawn(notify_of_reload(self.common.clone(), to_notify, access, old_access));
+        tokio::spawn(notify_of_reload(self.context.clone(), to_notify, access, old_access));
         self.reloads.send_modify(|reloads| *reloads = reloads.wrapping_add(1));
     }
 
     /// Finds out for whom what is listed is another since rules were replaced, and tells them. What providers that do not tell
     /// what changes would have listed under the `old` rules is asked now, by the host itself.
-    pub(crate) fn compare_listings(&self, old: &Arc<Access>) {
+    pub(crate) fn recheck_listings(&self, old: &Arc<Access>) {
         for watcher in self.watchers().values() {
-            watcher.compare_listing_with(old.clone());
+            watcher.recheck_listing(old.clone());
         }
     }
 
     /// Who watches the plugin that owns a URI.
-    fn owner(&self, uri: &Uri) -> Option<Arc<Watcher>> {
+    fn watcher_for(&self, uri: &Uri) -> Option<Arc<Watcher>> {
         let watchers = self.watchers.load();
         let (mount, watcher) =
             watchers.range::<str, _>((Bound::Unbounded, Bound::Included(uri.as_str()))).next_back()?;

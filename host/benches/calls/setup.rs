@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use mcp_resource_host::config::{Config, InstanceReuse, Plugin};
-use mcp_resource_host::{Host, State};
+use mcp_resource_host::{Host, PluginState};
 use tempfile::TempDir;
 
 use crate::ways::Request;
@@ -52,7 +52,7 @@ pub(crate) async fn host(kept: &Kept, instances: Option<InstanceReuse>) -> Host 
     config.server.page_size = PAGE.try_into().expect("it is in range");
     let host = Host::start(config).await.expect("the host starts");
     for plugin in host.plugins() {
-        assert!(matches!(plugin.state, State::Loaded), "{plugin:?}");
+        assert!(matches!(plugin.state, PluginState::Ready), "{plugin:?}");
     }
     host
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_resource_host::config::Config;
-use mcp_resource_host::{Host, State};
+use mcp_resource_host::{Host, PluginState};
 use tempfile::TempDir;
 
 /// A host, the folder that it serves, and where it keeps things.
@@ -28,7 +28,7 @@ impl Setup {
         }
         let state = tempfile::tempdir().expect("a directory for the state");
         let host = Host::start(config(folder.path(), state.path(), plugins, 0)).await.expect("the host starts");
-        assert!(host.plugins().iter().all(|plugin| matches!(plugin.state, State::Loaded)), "{:?}", host.plugins());
+        assert!(host.plugins().iter().all(|plugin| matches!(plugin.state, PluginState::Ready)), "{:?}", host.plugins());
         Self { host: Arc::new(host), folder, state, plugins }
     }
 
@@ -40,7 +40,7 @@ impl Setup {
     /// Reloads with the first plugin another one, and says for how long that took.
     pub(crate) async fn reload(&self, time: usize) -> Duration {
         let config = config(self.folder.path(), self.state.path(), self.plugins, time);
-        self.host.reload(config).await.expect("it reloads").took
+        self.host.reload(config).await.expect("it reloads").elapsed
     }
 }
 

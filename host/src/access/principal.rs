@@ -20,7 +20,7 @@ impl Principal {
     pub const ANONYMOUS: Self = Self { name: ANONYMOUS };
 
     /// The principal of that name, as rules and `--as` name it.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::NAMES.iter().find(|known| **known == name).map(|name| Self { name })
     }
 

@@ -7,58 +7,58 @@ use crate::config::{LOCAL, Operation, Rule, UriGlob, PrincipalSelector};
 /// What rules come to for one operation, so that two principals can be compared: none is allowed and denied other things if
 /// these are the same.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Decisions<'a> {
+pub(super) struct EffectiveGlobs<'a> {
     /// None is everything.
     allow: Option<BTreeSet<&'a str>>,
     deny: BTreeSet<&'a str>,
 }
 
 /// The glob that matches everything.
-const EVERYTHING: &str = "**";
+const MATCH_ALL: &str = "**";
 
 /// What the rules say of one principal.
 #[derive(Debug)]
 pub(super) struct Rules {
-    speaking: Vec<Rule>,
-    denies_anything: bool,
+    applicable: Vec<Rule>,
+    has_deny_globs: bool,
     /// What holds when no glob matches.
-    otherwise: bool,
+    default_allow: bool,
 }
 
 impl Rules {
     /// The rules that name that principal, or everyone.
-    pub(super) fn of(name: &str, rules: &[Rule]) -> Self {
-        let speaks = |rule: &&Rule| rule.principals.iter().any(|who| who.matches(name));
+    pub(super) fn new(name: &str, rules: &[Rule]) -> Self {
+        let applies = |rule: &&Rule| rule.principals.iter().any(|who| who.matches(name));
         let by_name =
             |rule: &Rule| rule.principals.iter().any(|who| matches!(who, PrincipalSelector::Named(named) if named == name));
         let is_restricted = rules.iter().any(|rule| by_name(rule) && !rule.allow.is_empty());
-        let speaking: Vec<_> = rules.iter().filter(speaks).cloned().collect();
-        let denies_anything = speaking.iter().any(|rule| !rule.deny.is_empty());
-        Self { speaking, denies_anything, otherwise: name == LOCAL && !is_restricted }
+        let applicable: Vec<_> = rules.iter().filter(applies).cloned().collect();
+        let has_deny_globs = applicable.iter().any(|rule| !rule.deny.is_empty());
+        Self { applicable, has_deny_globs, default_allow: name == LOCAL && !is_restricted }
     }
 
     /// Whether that operation on that URI or template is allowed.
-    pub(super) fn allow(&self, operation: Operation, subject: &str) -> bool {
-        !self.deny(operation, subject) && (self.otherwise || self.any(operation, subject, |rule| &rule.allow))
+    pub(super) fn allows(&self, operation: Operation, subject: &str) -> bool {
+        !self.denies(operation, subject) && (self.default_allow || self.matches_any(operation, subject, |rule| &rule.allow))
     }
 
     /// Whether a rule denies it: by itself, or as it would be without a port and without a dot at the end of its host. Whether
     /// these lead to the same host, the provider decides.
-    pub(super) fn deny(&self, operation: Operation, subject: &str) -> bool {
-        let denies = |subject: &str| self.any(operation, subject, |rule| &rule.deny);
-        self.denies_anything && (denies(subject) || with_bare_host(subject).is_some_and(|subject| denies(&subject)))
+    pub(super) fn denies(&self, operation: Operation, subject: &str) -> bool {
+        let is_denied = |subject: &str| self.matches_any(operation, subject, |rule| &rule.deny);
+        self.has_deny_globs && (is_denied(subject) || with_bare_host(subject).is_some_and(|subject| is_denied(&subject)))
     }
 
     /// What they come to for one operation.
-    pub(super) fn decisions(&self, operation: Operation) -> Decisions<'_> {
-        let speaking = || self.speaking.iter().filter(move |rule| rule.operations.contains(&operation));
-        let allow: BTreeSet<_> = speaking().flat_map(|rule| &rule.allow).map(UriGlob::as_str).collect();
-        let deny = speaking().flat_map(|rule| &rule.deny).map(UriGlob::as_str).collect();
-        Decisions { allow: Some(allow).filter(|allow| !self.otherwise && !allow.contains(EVERYTHING)), deny }
+    pub(super) fn effective_globs(&self, operation: Operation) -> EffectiveGlobs<'_> {
+        let applicable = || self.applicable.iter().filter(move |rule| rule.operations.contains(&operation));
+        let allow: BTreeSet<_> = applicable().flat_map(|rule| &rule.allow).map(UriGlob::as_str).collect();
+        let deny = applicable().flat_map(|rule| &rule.deny).map(UriGlob::as_str).collect();
+        EffectiveGlobs { allow: Some(allow).filter(|allow| !self.default_allow && !allow.contains(MATCH_ALL)), deny }
     }
 
-    fn any(&self, operation: Operation, subject: &str, globs: impl Fn(&Rule) -> &[UriGlob]) -> bool {
-        let mut rules = self.speaking.iter().filter(|rule| rule.operations.contains(&operation));
+    fn matches_any(&self, operation: Operation, subject: &str, globs: impl Fn(&Rule) -> &[UriGlob]) -> bool {
+        let mut rules = self.applicable.iter().filter(|rule| rule.operations.contains(&operation));
         rules.any(|rule| globs(rule).iter().any(|glob| glob.matches(subject)))
     }
 }

@@ -11,18 +11,18 @@ use chacha20poly1305::aead::{Aead, Generate, KeyInit, Payload};
 use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
 use serde::{Deserialize, Serialize};
 
-use super::Kind;
+use super::ListingKind;
 use crate::access::Principal;
 use crate::resource::Error;
 
 /// The longest cursor that is looked at, in bytes: twice what the longest provider cursor makes.
-const MAX_LENGTH: usize = 16 << 10;
+const MAX_CURSOR_LEN: usize = 16 << 10;
 /// The length of a nonce of XChaCha20 in bytes.
-const NONCE_LENGTH: usize = 24;
+const NONCE_LEN: usize = 24;
 
 /// Where a listing goes on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Position {
+pub(super) struct CursorPayload {
     /// The plugin to go on with, or behind whose name.
     #[serde(rename = "p")]
     pub(super) plugin: String,
@@ -34,25 +34,25 @@ pub(super) struct Position {
     pub(super) skip: usize,
     /// How much of that plugin has been listed before that page.
     #[serde(flatten)]
-    pub(super) walked: Walked,
+    pub(super) progress: WalkProgress,
 }
 
 /// How far a listing has come with one plugin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Walked {
+pub(super) struct WalkProgress {
     /// Items on the pages so far.
     #[serde(rename = "n", default, skip_serializing_if = "is_zero")]
     pub(super) items: usize,
     /// Pages with nothing on them, since the last that had something.
     #[serde(rename = "e", default, skip_serializing_if = "is_zero")]
-    pub(super) empty: usize,
+    pub(super) empty_pages: usize,
 }
 
-impl Walked {
+impl WalkProgress {
     /// So far, and one page of so many items more.
-    pub(super) fn and(self, items: usize) -> Self {
-        let empty = if items == 0 { self.empty.saturating_add(1) } else { 0 };
-        Self { items: self.items.saturating_add(items), empty }
+    pub(super) fn advance(self, items: usize) -> Self {
+        let empty_pages = if items == 0 { self.empty_pages.saturating_add(1) } else { 0 };
+        Self { items: self.items.saturating_add(items), empty_pages }
     }
 }
 
@@ -63,7 +63,7 @@ fn is_zero(number: &usize) -> bool {
 /// What a cursor is good for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Binding<'a> {
-    pub(super) kind: Kind,
+    pub(super) kind: ListingKind,
     /// The URI below which is listed; empty for the whole catalog.
     pub(super) scope: &'a str,
     pub(super) principal: &'a Principal,
@@ -71,39 +71,39 @@ pub(super) struct Binding<'a> {
 
 impl Binding<'_> {
     /// The associated data: no two bindings give the same, as neither a kind nor a principal's name holds a NUL.
-    fn bytes(&self) -> Vec<u8> {
+    fn associated_data(&self) -> Vec<u8> {
         [self.kind.name(), self.principal.name(), self.scope].join("\0").into_bytes()
     }
 }
 
 /// Seals and opens cursors with one key.
-pub(super) struct Sealer {
+pub(super) struct CursorCipher {
     cipher: XChaCha20Poly1305,
 }
 
-impl Sealer {
+impl CursorCipher {
     /// A sealer with that key.
     pub(super) fn new(key: &[u8; 32]) -> Self {
         Self { cipher: XChaCha20Poly1305::new(&Key::from(*key)) }
     }
 
     /// The cursor for that position, in URL-safe base64.
-    pub(super) fn seal(&self, position: &Position, binding: Binding<'_>) -> Result<String, Error> {
+    pub(super) fn seal(&self, payload: &CursorPayload, binding: Binding<'_>) -> Result<String, Error> {
         let nonce = XNonce::generate();
-        let sealed = serde_json::to_vec(position)
+        let sealed = serde_json::to_vec(payload)
             .ok()
-            .and_then(|plain| self.cipher.encrypt(&nonce, Payload { msg: &plain, aad: &binding.bytes() }).ok());
+            .and_then(|plain| self.cipher.encrypt(&nonce, Payload { msg: &plain, aad: &binding.associated_data() }).ok());
         let sealed = sealed.ok_or(Error::InvalidCursor)?;
         Ok(URL_SAFE_NO_PAD.encode([nonce.as_slice(), &sealed].concat()))
     }
 
     /// The position that a cursor stands for, if it was sealed with this key for that binding.
-    pub(super) fn open(&self, cursor: &str, binding: Binding<'_>) -> Result<Position, Error> {
+    pub(super) fn open(&self, cursor: &str, binding: Binding<'_>) -> Result<CursorPayload, Error> {
         let opened = || {
-            let bytes = URL_SAFE_NO_PAD.decode(Some(cursor).filter(|cursor| cursor.len() <= MAX_LENGTH)?).ok()?;
-            let (nonce, sealed) = bytes.split_first_chunk::<NONCE_LENGTH>()?;
+            let bytes = URL_SAFE_NO_PAD.decode(Some(cursor).filter(|cursor| cursor.len() <= MAX_CURSOR_LEN)?).ok()?;
+            let (nonce, sealed) = bytes.split_first_chunk::<NONCE_LEN>()?;
             let plain =
-                self.cipher.decrypt(&XNonce::from(*nonce), Payload { msg: sealed, aad: &binding.bytes() }).ok()?;
+                self.cipher.decrypt(&XNonce::from(*nonce), Payload { msg: sealed, aad: &binding.associated_data() }).ok()?;
             serde_json::from_slice(&plain).ok()
         };
         opened().ok_or(Error::InvalidCursor)
@@ -117,19 +117,19 @@ pub(crate) mod fuzzing {
 
     /// What a client made up is refused, and what a provider gave comes back as it was.
     pub(crate) fn cursor(text: &str) {
-        let sealer = Sealer::new(&[7; 32]);
-        let binding = Binding { kind: Kind::Entries, scope: "", principal: &Principal::LOCAL };
-        assert_eq!(sealer.open(text, binding), Err(Error::InvalidCursor), "nobody sealed it");
-        let position = Position {
+        let cipher = CursorCipher::new(&[7; 32]);
+        let binding = Binding { kind: ListingKind::Entries, scope: "", principal: &Principal::LOCAL };
+        assert_eq!(cipher.open(text, binding), Err(Error::InvalidCursor), "nobody sealed it");
+        let payload = CursorPayload {
             plugin: "a".to_owned(),
             cursor: Some(text.to_owned()),
             skip: text.len(),
-            walked: Walked::default(),
+            progress: WalkProgress::default(),
         };
-        match sealer.seal(&position, binding) {
+        match cipher.seal(&payload, binding) {
             // A longer one than a provider may give.
-            Ok(sealed) if sealed.len() > MAX_LENGTH => {}
-            Ok(sealed) => assert_eq!(sealer.open(&sealed, binding), Ok(position), "it comes back"),
+            Ok(sealed) if sealed.len() > MAX_CURSOR_LEN => {}
+            Ok(sealed) => assert_eq!(cipher.open(&sealed, binding), Ok(payload), "it comes back"),
             Err(error) => assert_eq!(error, Error::InvalidCursor),
         }
     }
@@ -144,68 +144,68 @@ mod tests {
     const KEY: [u8; 32] = [7; 32];
 
     fn binding(scope: &str) -> Binding<'_> {
-        Binding { kind: Kind::Entries, scope, principal: &Principal::LOCAL }
+        Binding { kind: ListingKind::Entries, scope, principal: &Principal::LOCAL }
     }
 
-    fn position() -> Position {
-        Position {
+    fn payload() -> CursorPayload {
+        CursorPayload {
             plugin: "notes".to_owned(),
             cursor: Some("z/last.md".to_owned()),
             skip: 3,
-            walked: Walked { items: 70, empty: 0 },
+            progress: WalkProgress { items: 70, empty_pages: 0 },
         }
     }
 
     #[test]
     fn a_cursor_is_good_for_its_own_listing_only() {
-        let sealer = Sealer::new(&KEY);
-        let cursor = sealer.seal(&position(), binding("")).unwrap();
-        assert_eq!(sealer.open(&cursor, binding("")), Ok(position()));
+        let cipher = CursorCipher::new(&KEY);
+        let cursor = cipher.seal(&payload(), binding("")).unwrap();
+        assert_eq!(cipher.open(&cursor, binding("")), Ok(payload()));
         let others = [
             binding("notes:///a"),
-            Binding { kind: Kind::Templates, ..binding("") },
+            Binding { kind: ListingKind::Templates, ..binding("") },
             Binding { principal: &Principal::ANONYMOUS, ..binding("") },
         ];
         for other in others {
-            assert_eq!(sealer.open(&cursor, other), Err(Error::InvalidCursor), "{other:?}");
+            assert_eq!(cipher.open(&cursor, other), Err(Error::InvalidCursor), "{other:?}");
         }
     }
 
     #[test]
     fn a_host_with_the_same_key_goes_on_and_one_with_another_does_not() {
-        let cursor = Sealer::new(&KEY).seal(&position(), binding("")).unwrap();
-        assert_eq!(Sealer::new(&KEY).open(&cursor, binding("")), Ok(position()));
-        assert_eq!(Sealer::new(&[8; 32]).open(&cursor, binding("")), Err(Error::InvalidCursor));
+        let cursor = CursorCipher::new(&KEY).seal(&payload(), binding("")).unwrap();
+        assert_eq!(CursorCipher::new(&KEY).open(&cursor, binding("")), Ok(payload()));
+        assert_eq!(CursorCipher::new(&[8; 32]).open(&cursor, binding("")), Err(Error::InvalidCursor));
     }
 
     #[test]
     fn a_cursor_does_not_show_what_is_in_it() {
-        let cursor = Sealer::new(&KEY).seal(&position(), binding("")).unwrap();
+        let cursor = CursorCipher::new(&KEY).seal(&payload(), binding("")).unwrap();
         let bytes = URL_SAFE_NO_PAD.decode(&cursor).unwrap();
         assert!(!bytes.windows(4).any(|window| window == b"last"));
     }
 
     #[test]
     fn pages_with_nothing_on_them_count_until_one_has_something() {
-        let walked = Walked::default().and(2).and(0).and(0);
-        assert_eq!(walked, Walked { items: 2, empty: 2 });
-        assert_eq!(walked.and(1), Walked { items: 3, empty: 0 });
+        let walked = WalkProgress::default().advance(2).advance(0).advance(0);
+        assert_eq!(walked, WalkProgress { items: 2, empty_pages: 2 });
+        assert_eq!(walked.advance(1), WalkProgress { items: 3, empty_pages: 0 });
     }
 
     proptest! {
         #[test]
         fn whatever_a_client_makes_up_is_an_invalid_cursor(cursor in ".{0,200}") {
-            prop_assert_eq!(Sealer::new(&KEY).open(&cursor, binding("")), Err(Error::InvalidCursor));
+            prop_assert_eq!(CursorCipher::new(&KEY).open(&cursor, binding("")), Err(Error::InvalidCursor));
         }
 
         #[test]
         fn a_cursor_with_any_bit_changed_is_invalid(bit in 0usize..400) {
-            let sealer = Sealer::new(&KEY);
-            let mut bytes = URL_SAFE_NO_PAD.decode(sealer.seal(&position(), binding("")).unwrap()).unwrap();
+            let cipher = CursorCipher::new(&KEY);
+            let mut bytes = URL_SAFE_NO_PAD.decode(cipher.seal(&payload(), binding("")).unwrap()).unwrap();
             let bit = bit % (bytes.len() * 8);
             bytes[bit / 8] ^= 1 << (bit % 8);
             let forged = URL_SAFE_NO_PAD.encode(bytes);
-            prop_assert_eq!(sealer.open(&forged, binding("")), Err(Error::InvalidCursor));
+            prop_assert_eq!(cipher.open(&forged, binding("")), Err(Error::InvalidCursor));
         }
     }
 }

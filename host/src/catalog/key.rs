@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::private_dir::{PrivateDir, PrivateError, SECRET_LEN, random_secret};
 
 /// The name of the file in the state directory.
-const FILE: &str = "cursor.key";
+const KEY_FILE: &str = "cursor.key";
 
 /// The key cannot be read or made.
 #[derive(Debug, thiserror::Error)]
@@ -35,15 +35,15 @@ impl CursorKey {
     }
 
     /// The key that is kept in that state directory; made now, if there is none. It blocks.
-    pub fn kept_in(state: &Path) -> Result<Self, KeyError> {
-        let secret = PrivateDir::open(state).and_then(|state| state.load_or_create_secret(FILE));
-        secret.map(Self).map_err(|source| KeyError { file: state.join(FILE), source })
+    pub fn load_or_create(state: &Path) -> Result<Self, KeyError> {
+        let secret = PrivateDir::open(state).and_then(|state| state.load_or_create_secret(KEY_FILE));
+        secret.map(Self).map_err(|source| KeyError { file: state.join(KEY_FILE), source })
     }
 
     /// Whether the key that is kept in that state directory can be used, if there is one. Makes none. It blocks.
     pub(crate) fn check(state: &Path) -> Result<(), KeyError> {
-        let checked = PrivateDir::open(state).and_then(|state| state.check_secret(FILE));
-        checked.map_err(|source| KeyError { file: state.join(FILE), source })
+        let checked = PrivateDir::open(state).and_then(|state| state.check_secret(KEY_FILE));
+        checked.map_err(|source| KeyError { file: state.join(KEY_FILE), source })
     }
 
     pub(super) fn bytes(&self) -> &[u8; 32] {
@@ -58,10 +58,10 @@ mod tests {
     #[test]
     fn a_key_is_kept_and_a_bad_one_is_named_with_its_file() {
         let state = tempfile::tempdir().unwrap();
-        let first = CursorKey::kept_in(state.path()).unwrap();
-        assert_eq!(CursorKey::kept_in(state.path()).unwrap().bytes(), first.bytes());
-        std::fs::write(state.path().join(FILE), b"short").unwrap();
-        let error = CursorKey::kept_in(state.path()).err().unwrap().to_string();
+        let first = CursorKey::load_or_create(state.path()).unwrap();
+        assert_eq!(CursorKey::load_or_create(state.path()).unwrap().bytes(), first.bytes());
+        std::fs::write(state.path().join(KEY_FILE), b"short").unwrap();
+        let error = CursorKey::load_or_create(state.path()).err().unwrap().to_string();
         assert!(error.contains("cursor.key") && error.contains("`server.state`"), "{error}");
     }
 }

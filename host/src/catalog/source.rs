@@ -11,14 +11,14 @@ use crate::uri::Path;
 
 /// The kinds of listing. A cursor is good for one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ListingKind {
     /// Resources.
     Entries,
     /// Templates.
     Templates,
 }
 
-impl Kind {
+impl ListingKind {
     /// Its name in what a cursor is bound to.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -36,39 +36,39 @@ pub(crate) struct Viewer {
 }
 
 /// What is listed.
-pub(crate) trait Item: Footprint + Hash + Send + 'static {
+pub(crate) trait ListingItem: Footprint + Hash + Send + 'static {
     /// Whether that one is shown it.
-    fn is_shown_to(&self, viewer: &Viewer) -> bool;
+    fn is_visible_to(&self, viewer: &Viewer) -> bool;
 }
 
-impl Item for Entry {
-    fn is_shown_to(&self, viewer: &Viewer) -> bool {
+impl ListingItem for Entry {
+    fn is_visible_to(&self, viewer: &Viewer) -> bool {
         viewer.access.allows(&viewer.principal, Operation::List, &self.uri)
     }
 }
 
-impl Item for EntryTemplate {
-    fn is_shown_to(&self, viewer: &Viewer) -> bool {
+impl ListingItem for EntryTemplate {
+    fn is_visible_to(&self, viewer: &Viewer) -> bool {
         viewer.access.allows_template(&viewer.principal, Operation::Templates, &self.uri_template)
     }
 }
 
 /// Something that plugins list.
-pub(crate) trait Source {
+pub(crate) trait ListingSource {
     /// What kind of listing it makes.
-    const KIND: Kind;
+    const KIND: ListingKind;
     /// What is listed.
-    type Item: Item;
+    type Item: ListingItem;
 
     /// Asks one plugin for the page at its own cursor, with `limit` items in mind, for a client or for the host itself. `keep`
     /// says which of them are answered; it runs as a part of the call.
     async fn page(
         &self,
-        turn: Turn,
+        origin: Turn,
         plugin: &Plugin,
         cursor: Option<&str>,
         limit: usize,
-        keep: impl FnMut(&Self::Item) -> bool + Send + 'static,
+        filter: impl FnMut(&Self::Item) -> bool + Send + 'static,
     ) -> Result<Page<Self::Item>, Fault>;
 }
 
@@ -77,37 +77,37 @@ pub(crate) struct Entries<'a> {
     pub(crate) parent: Option<&'a Path>,
 }
 
-impl Source for Entries<'_> {
-    const KIND: Kind = Kind::Entries;
+impl ListingSource for Entries<'_> {
+    const KIND: ListingKind = ListingKind::Entries;
     type Item = Entry;
 
     async fn page(
         &self,
-        turn: Turn,
+        origin: Turn,
         plugin: &Plugin,
         cursor: Option<&str>,
         limit: usize,
-        keep: impl FnMut(&Entry) -> bool + Send + 'static,
+        filter: impl FnMut(&Entry) -> bool + Send + 'static,
     ) -> Result<Page<Entry>, Fault> {
-        plugin.list_as(turn, self.parent, cursor, u32::try_from(limit).unwrap_or(u32::MAX), keep).await
+        plugin.list_as(origin, self.parent, cursor, u32::try_from(limit).unwrap_or(u32::MAX), filter).await
     }
 }
 
 /// Templates.
 pub(crate) struct Templates;
 
-impl Source for Templates {
-    const KIND: Kind = Kind::Templates;
+impl ListingSource for Templates {
+    const KIND: ListingKind = ListingKind::Templates;
     type Item = EntryTemplate;
 
     async fn page(
         &self,
-        turn: Turn,
+        origin: Turn,
         plugin: &Plugin,
         cursor: Option<&str>,
         _: usize,
-        keep: impl FnMut(&EntryTemplate) -> bool + Send + 'static,
+        filter: impl FnMut(&EntryTemplate) -> bool + Send + 'static,
     ) -> Result<Page<EntryTemplate>, Fault> {
-        plugin.templates_as(turn, cursor, keep).await
+        plugin.templates_as(origin, cursor, filter).await
     }
 }

@@ -86,7 +86,7 @@ pub(super) struct PrincipalArgs {
 fn principal() -> impl TypedValueParser<Value = Principal> {
     let known = [Principal::LOCAL, Principal::ANONYMOUS].map(|principal| principal.name());
     PossibleValuesParser::new(known)
-        .try_map(|name| Principal::named(&name).ok_or_else(|| format!("`{name}` is no principal")))
+        .try_map(|name| Principal::from_name(&name).ok_or_else(|| format!("`{name}` is no principal")))
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use super::provider::name_and_version;
 use super::table::{Cell, Table};
 use crate::catalog::CursorKey;
 use crate::config::{self, Config};
-use crate::host::{Dirs, StartError};
+use crate::host::{DataDirs, StartError};
 use crate::plugin::{Compiler, Fault, LoadError, Plugin, Plugins};
 
 const EXAMPLES: &str = "\
@@ -44,7 +44,7 @@ pub(super) struct Args {
 impl Args {
     pub(super) async fn run(self, context: &Context) -> Result<(), CliError> {
         let config = context.config()?;
-        let dirs = Dirs::of(&config.server);
+        let dirs = DataDirs::from_config(&config.server);
         let state = dirs.state_for(&config)?;
         if config.server.cursor_key.is_none() {
             CursorKey::check(&dirs.state()?).map_err(StartError::from)?;

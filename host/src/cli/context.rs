@@ -11,7 +11,7 @@ use super::messages::Messages;
 use super::output::Output;
 use super::progress;
 use crate::config::Config;
-use crate::host::{Builder, Host};
+use crate::host::{HostBuilder, Host};
 use crate::plugin::Progress;
 
 /// How long databases may take to be closed at the end.
@@ -53,7 +53,7 @@ impl Context {
     }
 
     /// A host with that config, which is about to be started.
-    pub(super) fn builder(&self, config: Config) -> Builder {
+    pub(super) fn builder(&self, config: Config) -> HostBuilder {
         Host::builder(config).progress(self.progress())
     }
 

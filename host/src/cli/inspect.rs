@@ -12,7 +12,7 @@ use super::output::Output;
 use super::provider::{Provider, name_and_version};
 use super::table::{Cell, Table};
 use crate::config::{self, Digest, PluginName, Server};
-use crate::host::{Dirs, StartError};
+use crate::host::{DataDirs, StartError};
 use crate::plugin::{Compiler, Inspection, Plugins};
 
 const EXAMPLES: &str = "\
@@ -59,7 +59,7 @@ impl Args {
         };
         let pinned = plugin.digest;
         let plugin = config::Plugin { digest: None, ..plugin };
-        let dirs = Dirs::of(&server);
+        let dirs = DataDirs::from_config(&server);
         let (cache, state) = (dirs.cache()?, dirs.state().ok());
         let plugins = Plugins::start(Compiler::default(), server.compile, &cache, state, context.progress())
             .map_err(StartError::from)?;

@@ -12,7 +12,7 @@ use super::output::Output;
 use super::table::{Cell, Table};
 use crate::access::Principal;
 use crate::host::{Host, ListRequest};
-use crate::resource::{Entry, EntryTemplate, Error, Listing, Missing};
+use crate::resource::{Entry, EntryTemplate, Error, Listing, MissingPlugin};
 use crate::server::{Revision, wire};
 
 const EXAMPLES: &str = "\
@@ -95,7 +95,7 @@ impl Args {
 }
 
 /// Names the plugins whose items are not there.
-fn warn(messages: &Messages, missing: &[Missing]) {
+fn warn(messages: &Messages, missing: &[MissingPlugin]) {
     for one in missing {
         messages.warning(&format!("plugin `{}` is missing from this listing: {}", one.plugin, one.reason));
     }
@@ -119,7 +119,7 @@ enum Page {
 }
 
 impl Page {
-    fn missing(&self) -> &[Missing] {
+    fn missing(&self) -> &[MissingPlugin] {
         match self {
             Self::Entries(page) => &page.missing,
             Self::Templates(page) => &page.missing,

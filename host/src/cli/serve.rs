@@ -17,7 +17,7 @@ use super::context::Context;
 use super::error::CliError;
 use super::signals::{self, Hangup};
 use crate::config::{Config, HttpAddress, HttpAddressError};
-use crate::host::{Host, State};
+use crate::host::{Host, PluginState};
 use crate::server;
 
 /// For how long the start waits for plugins that are still being loaded. Then the others are served without them.
@@ -66,7 +66,7 @@ impl Args {
         let host = Arc::new(context.builder(config).start_loading()?);
         let load_logger = AbortOnDropHandle::new(tokio::spawn(log_when_loaded(host.clone())));
         // What comes within a moment had better be there when clients ask.
-        let startup = tokio::time::timeout(START_GRACE, host.settled());
+        let startup = tokio::time::timeout(START_GRACE, host.wait_until_loaded());
         if shutdown.run_until_cancelled(startup).await.is_none() {
             return Ok(());
         }
@@ -107,14 +107,14 @@ impl Args {
 
 /// Says when all plugins are served that can be.
 async fn log_when_loaded(host: Arc<Host>) {
-    if tokio::time::timeout(START_GRACE, host.settled()).await.is_err() {
-        let loading = host.plugins().into_iter().filter(|plugin| matches!(plugin.state, State::Loading));
+    if tokio::time::timeout(START_GRACE, host.wait_until_loaded()).await.is_err() {
+        let loading = host.plugins().into_iter().filter(|plugin| matches!(plugin.state, PluginState::Loading));
         let loading = loading.map(|plugin| plugin.name).collect::<Vec<_>>().join(",");
         tracing::info!(loading, "serving the plugins loaded so far; the others follow as they are loaded");
-        host.settled().await;
+        host.wait_until_loaded().await;
     }
     let plugins = host.plugins();
-    let failed = plugins.iter().filter(|plugin| matches!(plugin.state, State::NotLoaded(_))).count();
+    let failed = plugins.iter().filter(|plugin| matches!(plugin.state, PluginState::LoadFailed(_))).count();
     let loaded = plugins.len().saturating_sub(failed);
     tracing::info!(loaded, failed, "finished loading plugins");
 }

@@ -57,7 +57,7 @@ impl Args {
         }
         if self.listing {
             subscriber.watch_listing();
-            subscriber.listing_counts().await;
+            subscriber.listing_ready().await;
         }
         context.messages.note("watching; interrupt to end");
         let mut output = context.output();

@@ -4,25 +4,25 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::generation::{Generation, by_name};
-use super::loading::Loading;
-use super::serving::Serving;
-use super::{Dirs, Host};
+use super::generation::{Generation, sorted_by_name};
+use super::background_loader::BackgroundLoader;
+use super::generation_store::GenerationStore;
+use super::{DataDirs, Host};
 use crate::access::Access;
-use crate::catalog::{Absent, Catalog, CursorKey, KeyError};
+use crate::catalog::{NotLoaded, Catalog, CursorKey, KeyError};
 use crate::config::Config;
 use crate::plugin::{self, Compiler, Plugins, Progress};
 use crate::uri::Overlap;
 
 /// How many warnings about one config are logged.
-const MOST_WARNINGS: usize = 20;
+const MAX_WARNINGS: usize = 20;
 
 /// Why a host does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The engine, or the cache of compiled components.
     #[error(transparent)]
-    Plugins(#[from] plugin::StartError),
+    Runtime(#[from] plugin::StartError),
     /// The key for cursors.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -36,13 +36,13 @@ pub enum StartError {
 
 /// A host that is about to be started.
 #[derive(Debug)]
-pub struct Builder {
+pub struct HostBuilder {
     config: Config,
     compiler: Compiler,
     progress: Progress,
 }
 
-impl Builder {
+impl HostBuilder {
     pub(super) fn new(config: Config) -> Self {
         Self { config, compiler: Compiler::default(), progress: Progress::default() }
     }
@@ -65,47 +65,47 @@ impl Builder {
     /// each of them is loaded or has failed.
     pub async fn start(self) -> Result<Host, StartError> {
         let host = self.start_loading()?;
-        host.settled().await;
+        host.wait_until_loaded().await;
         Ok(host)
     }
 
     /// Starts the host and returns before its plugins are loaded: each is served as soon as it is. Until then requests for it
     /// are answered with [`Unavailable`](crate::resource::Error::Unavailable), and listings name it as missing.
-    /// [`Host::settled`] waits for all of them. Call it on a tokio runtime.
+    /// [`Host::wait_until_loaded`] waits for all of them. Call it on a tokio runtime.
     pub fn start_loading(self) -> Result<Host, StartError> {
         let Self { config, compiler, progress } = self;
-        let dirs = Dirs::of(&config.server);
+        let dirs = DataDirs::from_config(&config.server);
         let key = match &config.server.cursor_key {
             Some(key) => CursorKey::new(*key.expose()),
-            None => CursorKey::kept_in(&dirs.state()?)?,
+            None => CursorKey::load_or_create(&dirs.state()?)?,
         };
         let (cache, state) = (dirs.cache()?, dirs.state_for(&config)?);
         let plugins = Plugins::start(compiler, config.server.compile.clone(), &cache, state, progress)?;
-        let (plugins, config) = (Arc::new(plugins), Arc::new(config));
+        let (plugin_runtime, config) = (Arc::new(plugins), Arc::new(config));
         let access = Arc::new(Access::new(&config.rules));
-        let generation = Generation::new(1, config.clone(), access, |_| Err(Absent::Loading))?;
-        let serving = Arc::new(Serving::new(generation));
-        let loading = Loading::new(serving.clone(), plugins.clone());
-        for plugin in by_name(&config) {
-            loading.start(plugin);
+        let generation = Generation::new(1, config.clone(), access, |_| Err(NotLoaded::Loading))?;
+        let generation_store = Arc::new(GenerationStore::new(generation));
+        let background_loader = BackgroundLoader::new(generation_store.clone(), plugin_runtime.clone());
+        for plugin in sorted_by_name(&config) {
+            background_loader.start(plugin);
         }
-        warn(config);
+        log_warnings(config);
         Ok(Host {
-            generation: serving.generation.clone(),
-            watches: serving.watches.clone(),
+            generation: generation_store.generation.clone(),
+            hub: generation_store.hub.clone(),
             catalog: Catalog::new(&key),
-            newest: watch::Sender::new(0),
-            serving,
-            plugins,
-            loading,
+            latest_reload: watch::Sender::new(0),
+            generation_store,
+            plugin_runtime,
+            background_loader,
         })
     }
 }
 
 /// Logs what should be looked at in a config, within bounds. A config has many globs, so nobody waits for that.
-pub(super) fn warn(config: Arc<Config>) {
+pub(super) fn log_warnings(config: Arc<Config>) {
     tokio::task::spawn_blocking(move || {
-        let (first, more) = config.first_warnings(MOST_WARNINGS);
+        let (first, more) = config.first_warnings(MAX_WARNINGS);
         for warning in first {
             tracing::warn!("{warning}");
         }

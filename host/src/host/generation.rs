@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::access::Access;
-use crate::catalog::{Absent, Slot};
+use crate::catalog::{NotLoaded, PluginSlot};
 use crate::config::{self, Config};
 use crate::plugin::Plugin;
 use crate::uri::{Overlap, Router};
@@ -20,8 +20,8 @@ pub(super) struct Generation {
     /// What is served. Its plugins are those of `slots`, be they loaded or not.
     pub(super) config: Arc<Config>,
     /// In the order of their names.
-    pub(super) slots: Vec<Slot>,
-    /// From mounts to places in `slots`.
+    pub(super) slots: Vec<PluginSlot>,
+    /// From mounts to indices into `slots`.
     pub(super) router: Arc<Router<usize>>,
     pub(super) access: Arc<Access>,
 }
@@ -32,10 +32,10 @@ impl Generation {
         number: u64,
         config: Arc<Config>,
         access: Arc<Access>,
-        mut state: impl FnMut(&config::Plugin) -> Result<Arc<Plugin>, Absent>,
+        mut state: impl FnMut(&config::Plugin) -> Result<Arc<Plugin>, NotLoaded>,
     ) -> Result<Self, Overlap> {
-        let router = router(&config)?;
-        let slots = by_name(&config).into_iter().map(|plugin| Slot {
+        let router = build_router(&config)?;
+        let slots = sorted_by_name(&config).into_iter().map(|plugin| PluginSlot {
             name: plugin.name.as_str().to_owned(),
             mount: plugin.mount.clone(),
             plugin: state(plugin),
@@ -44,11 +44,11 @@ impl Generation {
     }
 
     /// The same with another state of that plugin. None if it has no such plugin that is not loaded.
-    pub(super) fn with(&self, plugin: &config::Plugin, state: Result<Arc<Plugin>, Absent>) -> Option<Self> {
-        let place = self.slots.iter().position(|slot| slot.name == plugin.name.as_str())?;
+    pub(super) fn with_plugin(&self, plugin: &config::Plugin, state: Result<Arc<Plugin>, NotLoaded>) -> Option<Self> {
+        let index = self.slots.iter().position(|slot| slot.name == plugin.name.as_str())?;
         let is_of_this = self.config.plugins.contains(plugin);
         let mut next = self.clone();
-        let slot = next.slots.get_mut(place).filter(|slot| is_of_this && slot.plugin.is_err())?;
+        let slot = next.slots.get_mut(index).filter(|slot| is_of_this && slot.plugin.is_err())?;
         slot.plugin = state;
         Some(next)
     }
@@ -64,26 +64,26 @@ impl Generation {
     }
 
     /// The plugin of that name.
-    pub(super) fn slot(&self, name: &str) -> Option<&Slot> {
+    pub(super) fn slot(&self, name: &str) -> Option<&PluginSlot> {
         self.slots.iter().find(|slot| slot.name == name)
     }
 
     /// The names of the plugins that are being loaded.
     pub(super) fn loading(&self) -> impl Iterator<Item = &str> {
-        let loading = self.slots.iter().filter(|slot| matches!(slot.plugin, Err(Absent::Loading)));
+        let loading = self.slots.iter().filter(|slot| matches!(slot.plugin, Err(NotLoaded::Loading)));
         loading.map(|slot| slot.name.as_str())
     }
 }
 
 /// The plugins of a config in the order of their names.
-pub(super) fn by_name(config: &Config) -> Vec<&config::Plugin> {
+pub(super) fn sorted_by_name(config: &Config) -> Vec<&config::Plugin> {
     let mut plugins: Vec<_> = config.plugins.iter().collect();
     plugins.sort_by_key(|plugin| plugin.name.as_str());
     plugins
 }
 
 /// From the mounts of a config to the places of its plugins in the order of their names.
-pub(super) fn router(config: &Config) -> Result<Arc<Router<usize>>, Overlap> {
-    let places = by_name(config).into_iter().enumerate().map(|(place, plugin)| (plugin.mount.clone(), place));
-    Router::new(places).map(Arc::new)
+pub(super) fn build_router(config: &Config) -> Result<Arc<Router<usize>>, Overlap> {
+    let routes = sorted_by_name(config).into_iter().enumerate().map(|(index, plugin)| (plugin.mount.clone(), index));
+    Router::new(routes).map(Arc::new)
 }

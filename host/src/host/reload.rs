@@ -6,7 +6,7 @@
 //!    being served. Nothing that comes later takes them back. It is the only step for a config whose plugins cannot be used.
 //! 2. What did not change is kept: a plugin whose part of the config and whose component are the same is the very same
 //!    plugin in the next generation, with its instances, its counts and its watcher. One that is not loaded, and whose part of the
-//!    config is the same, is loaded in the background (module `loading`) and keeps nobody waiting.
+//!    config is the same, is loaded in the background (module `background_loader`) and keeps nobody waiting.
 //! 3. Everything else is loaded and describes itself, beside the plugins of before, which go on serving. A fault here ends the
 //!    reload, and the plugins stay as they are.
 //! 4. The plugins are replaced, in one step. Requests under way finish with the old ones.
@@ -15,7 +15,7 @@
 //! The newest config wins: a reload that has not replaced plugins when another one begins never does, and a compiler that
 //! only it needed is ended.
 //!
-//! A component file is read only once it has been quiet: it must be the same for [`QUIET`], and what was loaded must still be
+//! A component file is read only once it has been quiet: it must be the same for [`SETTLE_INTERVAL`], and what was loaded must still be
 //! what was there. So one that is being written is not loaded half; should a writer pause for longer in its middle, half a
 //! component is none (its exports are at its end) and does not load.
 //!
@@ -30,29 +30,29 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 
 use super::Host;
-use super::builder::warn;
-use super::generation::{Generation, by_name, router};
+use super::builder::log_warnings;
+use super::generation::{Generation, sorted_by_name, build_router};
 use crate::access::Access;
-use crate::catalog::Absent;
+use crate::catalog::NotLoaded;
 use crate::config::{self, Config, Digest};
 use crate::plugin::{LoadError, Plugin};
 use crate::uri::Overlap;
-use crate::watch::Before;
+use crate::watch::ListingSnapshot;
 
 /// For how long a component file that changed must be the same before it is loaded.
-const QUIET: Duration = Duration::from_millis(50);
+const SETTLE_INTERVAL: Duration = Duration::from_millis(50);
 /// How often is looked whether it is.
-const TRIES: usize = 20;
+const MAX_SETTLE_ATTEMPTS: usize = 20;
 
 /// Why a reload did not replace plugins. Its rules and settings count all the same, unless mounts overlap.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
     /// Plugins that are new, or changed, cannot be loaded.
-    #[error("{}", told(.0))]
+    #[error("{}", format_load_errors(.0))]
     Plugins(Vec<(String, LoadError)>),
     /// A component file is being written.
     #[error("the component {} of plugin `{plugin}` is being written", file.display())]
-    Unsettled {
+    ComponentChanging {
         /// The plugin.
         plugin: String,
         /// The file.
@@ -71,7 +71,7 @@ impl ReloadError {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Plugins(faults) => faults.iter().any(|(_, error)| error.is_transient()),
-            Self::Unsettled { .. } => true,
+            Self::ComponentChanging { .. } => true,
             Self::Overlap(_) | Self::Superseded => false,
         }
     }
@@ -80,7 +80,7 @@ impl ReloadError {
 /// What a reload changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Reloaded {
+pub struct ReloadReport {
     /// The number of the generation that serves now; the first is 1.
     pub generation: u64,
     /// Plugins that there were not before.
@@ -96,14 +96,14 @@ pub struct Reloaded {
     /// Whether how HTTP is spoken is another: a new certificate, for example.
     pub http: bool,
     /// Keys whose new values count after a restart only.
-    pub after_restart: Vec<&'static str>,
+    pub requires_restart: Vec<&'static str>,
     /// How long it took.
-    pub took: Duration,
+    pub elapsed: Duration,
 }
 
-impl Reloaded {
+impl ReloadReport {
     /// Whether everything is as it was.
-    pub fn is_nothing(&self) -> bool {
+    pub fn is_unchanged(&self) -> bool {
         !self.replaces_settings() && !self.replaces_plugins()
     }
 
@@ -117,24 +117,24 @@ impl Reloaded {
 }
 
 /// A reload whose rules and settings count already.
-struct Begun {
+struct PendingReload {
     config: Arc<Config>,
     access: Arc<Access>,
     /// Which of all reloads it is.
-    ticket: u64,
+    reload_id: u64,
     /// Whether its plugins are configured otherwise than those that are being served.
-    has_other_plugins: bool,
-    outcome: Reloaded,
+    plugins_changed: bool,
+    report: ReloadReport,
 }
 
 /// What becomes of a plugin of the new config.
-enum Fate {
+enum PluginChange {
     /// It stays the plugin that it is.
-    Kept(Arc<Plugin>),
+    Unchanged(Arc<Plugin>),
     /// It is loaded; a fault ends the reload.
-    Loaded,
+    Load,
     /// It was not loaded before, and is loaded in the background.
-    InBackground,
+    LoadInBackground,
 }
 
 impl Host {
@@ -147,21 +147,21 @@ impl Host {
     /// # Errors
     ///
     /// What is new or changed cannot be used. The plugins are those of before then.
-    pub async fn reload(&self, config: Config) -> Result<Reloaded, ReloadError> {
+    pub async fn reload(&self, config: Config) -> Result<ReloadReport, ReloadError> {
         let began = Instant::now();
-        let begun = self.replace_settings(config)?;
-        if begun.outcome.rules || begun.has_other_plugins {
-            warn(begun.config.clone());
+        let pending = self.replace_settings(config)?;
+        if pending.report.rules || pending.plugins_changed {
+            log_warnings(pending.config.clone());
         }
-        let ticket = begun.ticket;
-        let mut newest = self.newest.subscribe();
-        let outcome = tokio::select! {
+        let reload_id = pending.reload_id;
+        let mut latest_reload = self.latest_reload.subscribe();
+        let report = tokio::select! {
             biased;
             // It fails when there is no sender, and the host has it.
-            _ = newest.wait_for(|newest| *newest != ticket) => Err(ReloadError::Superseded),
-            outcome = self.replace_plugins(begun) => outcome,
+            _ = latest_reload.wait_for(|newest| *newest != reload_id) => Err(ReloadError::Superseded),
+            outcome = self.replace_plugins(pending) => outcome,
         }?;
-        Ok(Reloaded { took: began.elapsed(), ..outcome })
+        Ok(ReloadReport { elapsed: began.elapsed(), ..report })
     }
 
     /// Goes over to the rules and settings of another configuration, and leaves the plugins as they are: for one whose plugins cannot
@@ -171,73 +171,73 @@ impl Host {
     /// # Errors
     ///
     /// Two mounts of the configuration overlap. Nothing has changed then.
-    pub fn reload_settings(&self, config: Config) -> Result<Reloaded, ReloadError> {
+    pub fn reload_settings(&self, config: Config) -> Result<ReloadReport, ReloadError> {
         let began = Instant::now();
-        let Begun { config, outcome, .. } = self.replace_settings(config)?;
-        if outcome.rules {
-            warn(config);
+        let PendingReload { config, report, .. } = self.replace_settings(config)?;
+        if report.rules {
+            log_warnings(config);
         }
-        Ok(Reloaded { took: began.elapsed(), ..outcome })
+        Ok(ReloadReport { elapsed: began.elapsed(), ..report })
     }
 
     /// Has components tried again with the next reload that did not compile before. Without it, one that reached a limit of the
     /// compiler, or crashed it, is not compiled again before it changes or the host is restarted.
-    pub fn forget_failures(&self) {
-        self.plugins.forget_failures();
+    pub fn clear_failures(&self) {
+        self.plugin_runtime.forget_failures();
     }
 
     /// The beginning of a reload: rules and settings, for the plugins that are being served.
-    fn replace_settings(&self, config: Config) -> Result<Begun, ReloadError> {
+    fn replace_settings(&self, config: Config) -> Result<PendingReload, ReloadError> {
         // A config that cannot be served changes nothing.
-        router(&config)?;
-        self.serving.replace(Before::default(), |old| {
-            let (config, after_restart) = keep_what_stays(config, &old.config);
-            let mut outcome = Reloaded {
+        build_router(&config)?;
+        self.generation_store.replace(ListingSnapshot::default(), |old| {
+            let (config, requires_restart) = pin_restart_only_settings(config, &old.config);
+            let mut report = ReloadReport {
                 rules: config.rules != old.config.rules,
                 server: config.server != old.config.server,
                 http: config.http != old.config.http,
                 generation: old.number,
-                after_restart,
-                ..Reloaded::default()
+                requires_restart,
+                ..ReloadReport::default()
             };
-            let has_other_plugins = config.plugins != old.config.plugins;
-            let access = if outcome.rules { Arc::new(Access::new(&config.rules)) } else { old.access.clone() };
-            let next = outcome.replaces_settings().then(|| {
-                outcome.generation = old.number.saturating_add(1);
+            let plugins_changed = config.plugins != old.config.plugins;
+            let access = if report.rules { Arc::new(Access::new(&config.rules)) } else { old.access.clone() };
+            let next = report.replaces_settings().then(|| {
+                report.generation = old.number.saturating_add(1);
                 let config = Config { plugins: old.config.plugins.clone(), ..config.clone() };
                 Generation {
-                    number: outcome.generation,
+                    number: report.generation,
                     config: Arc::new(config),
                     access: access.clone(),
                     ..old.clone()
                 }
             });
-            self.newest.send_modify(|newest| *newest = newest.wrapping_add(1));
-            let ticket = *self.newest.borrow();
-            Ok((next, Begun { config: Arc::new(config), access, ticket, has_other_plugins, outcome }))
+            self.latest_reload.send_modify(|newest| *newest = newest.wrapping_add(1));
+            let reload_id = *self.latest_reload.borrow();
+            Ok((next, PendingReload { config: Arc::new(config), access, reload_id, has_othechanged, report }))
         })
     }
 
     /// The rest of a reload: its plugins.
-    async fn replace_plugins(&self, begun: Begun) -> Result<Reloaded, ReloadError> {
-        let Begun { config, access, ticket, mut outcome, .. } = begun;
+    async fn replace_plugins(&self, pending: PendingReload) -> Result<ReloadReport, ReloadError> {
+        let PendingReload { config, access, reload_id, mut report, .. } = pending;
         let old = self.generation.load_full();
-        let declared = by_name(&config);
-        let digests = self.digests(declared.iter().map(|plugin| plugin.component.clone())).await;
-        let fates: Vec<_> = declared.iter().map(|plugin| old.fate(plugin, &digests)).collect();
-        let of_fate = |wanted: fn(&Fate) -> bool| {
-            declared.iter().zip(&fates).filter(move |(_, fate)| wanted(fate)).map(|(plugin, _)| *plugin)
+        let declared = sorted_by_name(&config);
+        let digests = self.read_digests(declared.iter().map(|plugin| plugin.component.clone())).await;
+        let changes: Vec<_> = declared.iter().map(|plugin| old.change_of(plugin, &digests)).collect();
+        let with_change = |wanted: fn(&PluginChange) -> bool| {
+            declared.iter().zip(&changes).filter(move |(_, fate)| wanted(fate)).map(|(plugin, _)| *plugin)
         };
         // Compilers go on with what this config needs, and with nothing else.
         let used = old.plugins().map(|plugin| plugin.digest());
-        self.plugins.retain(&digests.values().copied().flatten().chain(used).collect());
-        of_fate(|fate| matches!(fate, Fate::InBackground)).for_each(|plugin| self.loading.start(plugin));
+        self.plugin_runtime.retain(&digests.values().copied().flatten().chain(used).collect());
+        with_change(|fate| matches!(fate, PluginChange::LoadInBackground)).for_each(|plugin| self.background_loader.start(plugin));
 
         let files: BTreeSet<_> =
-            of_fate(|fate| matches!(fate, Fate::Loaded)).map(|plugin| plugin.component.clone()).collect();
-        let settled = self.settled_digests(files, digests).await;
-        let loading = of_fate(|fate| matches!(fate, Fate::Loaded)).map(|plugin| async {
-            let loaded = self.load(plugin, &settled).await;
+            with_change(|fate| matches!(fate, PluginChange::Load)).map(|plugin| plugin.component.clone()).collect();
+        let stable_digests = self.wait_until_stable(files, digests).await;
+        let loading = with_change(|fate| matches!(fate, PluginChange::Load)).map(|plugin| async {
+            let loaded = self.load(plugin, &stable_digests).await;
             (plugin.name.as_str(), loaded)
         });
         let (mut loaded, mut faults) = (HashMap::new(), Vec::new());
@@ -245,7 +245,7 @@ impl Host {
             match next? {
                 Ok(plugin) => {
                     let is_known = old.slot(name).is_some();
-                    let list = if is_known { &mut outcome.changed } else { &mut outcome.added };
+                    let list = if is_known { &mut report.changed } else { &mut report.added };
                     list.push(name.to_owned());
                     loaded.insert(name, plugin);
                 }
@@ -256,76 +256,76 @@ impl Host {
             return Err(ReloadError::Plugins(faults));
         }
         let names: HashSet<_> = declared.iter().map(|plugin| plugin.name.as_str()).collect();
-        outcome.removed = old.names().filter(|name| !names.contains(name)).map(str::to_owned).collect();
-        if !outcome.replaces_plugins() {
-            return Ok(outcome);
+        report.removed = old.names().filter(|name| !names.contains(name)).map(str::to_owned).collect();
+        if !report.replaces_plugins() {
+            return Ok(report);
         }
-        if !outcome.replaces_settings() {
-            outcome.generation = old.number.saturating_add(1);
+        if !report.replaces_settings() {
+            report.generation = old.number.saturating_add(1);
         }
 
-        let kept: Vec<_> =
-            fates.iter().filter_map(|fate| if let Fate::Kept(plugin) = fate { Some(plugin) } else { None }).collect();
-        let before = self.watches.before(|plugin| !kept.iter().any(|kept| Arc::ptr_eq(kept, plugin))).await;
-        self.serving.replace(before, |now| {
-            if *self.newest.borrow() != ticket {
+        let unchanged: Vec<_> =
+            changes.iter().filter_map(|fate| if let PluginChange::Unchanged(plugin) = fate { Some(plugin) } else { None }).collect();
+        let snapshot = self.hub.snapshot(|plugin| !unchanged.iter().any(|kept| Arc::ptr_eq(kept, plugin))).await;
+        self.generation_store.replace(snapshot, |now| {
+            if *self.latest_reload.borrow() != reload_id {
                 return Err(ReloadError::Superseded);
             }
-            let next = Generation::new(outcome.generation, config.clone(), access, |plugin| {
+            let next = Generation::new(report.generation, config.clone(), access, |plugin| {
                 let name = plugin.name.as_str();
                 // What is loaded in the background may be there by now.
-                let there = || now.slot(name).map_or(Err(Absent::Loading), |slot| slot.plugin.clone());
+                let there = || now.slot(name).map_or(Err(NotLoaded::Loading), |slot| slot.plugin.clone());
                 loaded.remove(name).map_or_else(there, Ok)
             })?;
             Ok((Some(next), ()))
         })?;
         drop(old);
-        self.loading
-            .retain(&of_fate(|fate| matches!(fate, Fate::InBackground)).map(|plugin| plugin.name.as_str()).collect());
+        self.background_loader
+            .retain(&with_change(|fate| matches!(fate, PluginChange::LoadInBackground)).map(|plugin| plugin.name.as_str()).collect());
         let used = self.generation.load().plugins().map(|plugin| plugin.digest()).collect::<Vec<_>>();
-        self.plugins.retain(&settled.values().copied().flatten().chain(used).collect());
-        Ok(outcome)
+        self.plugin_runtime.retain(&stable_digests.values().copied().flatten().chain(used).collect());
+        Ok(report)
     }
 
     /// A plugin that is new, or changed.
     async fn load(
         &self,
         plugin: &config::Plugin,
-        settled: &HashMap<PathBuf, Option<Digest>>,
+        stable_digests: &HashMap<PathBuf, Option<Digest>>,
     ) -> Result<Result<Arc<Plugin>, LoadError>, ReloadError> {
         let file = &plugin.component;
-        let unsettled =
-            || ReloadError::Unsettled { plugin: plugin.name.as_str().to_owned(), file: plugin.component.clone() };
-        let digest = settled.get(file).ok_or_else(unsettled)?;
-        let loaded = self.plugins.load(plugin).await;
+        let component_changing =
+            || ReloadError::ComponentChanging { plugin: plugin.name.as_str().to_owned(), file: plugin.component.clone() };
+        let digest = stable_digests.get(file).ok_or_else(component_changing)?;
+        let loaded = self.plugin_runtime.load(plugin).await;
         // What was loaded is what was quiet, or it was not quiet.
-        let is_settled = match &loaded {
+        let is_stable = match &loaded {
             Ok(loaded) => Some(loaded.digest()) == *digest,
-            Err(_) => self.plugins.digest_of(file).await == *digest,
+            Err(_) => self.plugin_runtime.digest_of(file).await == *digest,
         };
-        if is_settled { Ok(loaded.map(Arc::new)) } else { Err(unsettled()) }
+        if is_stable { Ok(loaded.map(Arc::new)) } else { Err(component_changing()) }
     }
 
     /// What those files are, each read once; none for one that cannot be a component.
-    async fn digests(&self, files: impl Iterator<Item = PathBuf>) -> HashMap<PathBuf, Option<Digest>> {
+    async fn read_digests(&self, files: impl Iterator<Item = PathBuf>) -> HashMap<PathBuf, Option<Digest>> {
         let files: BTreeSet<_> = files.collect();
-        let digests = join_all(files.iter().map(|file| self.plugins.digest_of(file))).await;
+        let digests = join_all(files.iter().map(|file| self.plugin_runtime.digest_of(file))).await;
         files.into_iter().zip(digests).collect()
     }
 
     /// What all files are once those have been quiet. One that does not come to rest is left out.
-    async fn settled_digests(
+    async fn wait_until_stable(
         &self,
         moving: BTreeSet<PathBuf>,
         mut digests: HashMap<PathBuf, Option<Digest>>,
     ) -> HashMap<PathBuf, Option<Digest>> {
         let mut moving = moving;
-        for _ in 0..TRIES {
+        for _ in 0..MAX_SETTLE_ATTEMPTS {
             if moving.is_empty() {
                 return digests;
             }
-            tokio::time::sleep(QUIET).await;
-            for (file, digest) in self.digests(moving.iter().cloned()).await {
+            tokio::time::sleep(SETTLE_INTERVAL).await;
+            for (file, digest) in self.read_digests(moving.iter().cloned()).await {
                 if digests.insert(file.clone(), digest) == Some(digest) {
                     moving.remove(&file);
                 }
@@ -337,46 +337,46 @@ impl Host {
 }
 
 impl Generation {
-    fn fate(&self, plugin: &config::Plugin, digests: &HashMap<PathBuf, Option<Digest>>) -> Fate {
+    fn change_of(&self, plugin: &config::Plugin, digests: &HashMap<PathBuf, Option<Digest>>) -> PluginChange {
         let is_as_it_was = self.config.plugins.contains(plugin);
         let slot = self.slot(plugin.name.as_str()).filter(|_| is_as_it_was);
         let digest = digests.get(&plugin.component).copied().flatten();
         match slot.map(|slot| &slot.plugin) {
-            Some(Ok(loaded)) if Some(loaded.digest()) == digest => Fate::Kept(loaded.clone()),
-            Some(Err(_)) => Fate::InBackground,
-            _ => Fate::Loaded,
+            Some(Ok(loaded)) if Some(loaded.digest()) == digest => PluginChange::Unchanged(loaded.clone()),
+            Some(Err(_)) => PluginChange::LoadInBackground,
+            _ => PluginChange::Load,
         }
     }
 }
 
 /// The new config with those values of the old one that a running host cannot change, and the keys of these.
-fn keep_what_stays(mut config: Config, old: &Config) -> (Config, Vec<&'static str>) {
-    let mut kept = Vec::new();
-    macro_rules! keep {
+fn pin_restart_only_settings(mut config: Config, old: &Config) -> (Config, Vec<&'static str>) {
+    let mut pinned = Vec::new();
+    macro_rules! pin_setting {
         ($field:ident, $key:literal) => {
             if config.server.$field != old.server.$field {
                 config.server.$field = old.server.$field.clone();
-                kept.push($key);
+                pinned.push($key);
             }
         };
     }
     if config.http.tls.is_some() != old.http.tls.is_some() {
         config.http.tls.clone_from(&old.http.tls);
-        kept.push("http.tls");
+        pinned.push("http.tls");
     }
     if config.http.keep_alive != old.http.keep_alive {
         config.http.keep_alive = old.http.keep_alive;
-        kept.push("http.keep-alive");
+        pinned.push("http.keep-alive");
     }
-    keep!(http, "server.http");
-    keep!(cache, "server.cache");
-    keep!(state, "server.state");
-    keep!(cursor_key, "server.cursor-key");
-    keep!(compile, "server.compile");
-    (config, kept)
+    pin_setting!(http, "server.http");
+    pin_setting!(cache, "server.cache");
+    pin_setting!(state, "server.state");
+    pin_setting!(cursor_key, "server.cursor-key");
+    pin_setting!(compile, "server.compile");
+    (config, pinned)
 }
 
-fn told(faults: &[(String, LoadError)]) -> String {
-    let told: Vec<_> = faults.iter().map(|(plugin, error)| format!("plugin `{plugin}`: {error}")).collect();
-    told.join("; ")
+fn format_load_errors(faults: &[(String, LoadError)]) -> String {
+    let messages: Vec<_> = faults.iter().map(|(plugin, error)| format!("plugin `{plugin}`: {error}")).collect();
+    messages.join("; ")
 }

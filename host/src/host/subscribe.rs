@@ -3,17 +3,17 @@
 //! A subscription counts when the provider has said that the resource can be subscribed to and a round of `changes` that knows
 //! of it has ended. Either may fail for a reason that passes: the provider traps, takes too long, is left alone by the circuit
 //! breaker, is being replaced by a reload. Then it is tried again, with the back-off of what failed (`watch::lookup`,
-//! `watch::rounds`). That has jitter where it is made, and not once more for each who waits: all who wait for one resource try
+//! `watch::poller`). That has jitter where it is made, and not once more for each who waits: all who wait for one resource try
 //! again at the same moment, and share one call.
 //!
-//! - [`Host::subscribe`] is for requests with an answer: it tries again for [`RETRY_FOR`], and waits for [`MAX_WAIT`] in all
+//! - [`Host::subscribe`] is for requests with an answer: it tries again for [`RETRY_BUDGET`], and waits for [`MAX_WAIT`] in all
 //!   while others are before it. Then the answer is the error, which is final for the request: nothing is left behind, and a
 //!   client that asks again begins anew.
-//! - [`Host::keep_subscribing`] is for a list of resources that were acknowledged already (`subscriptions/listen`): each is tried
+//! - [`Host::maintain_subscriptions`] is for a list of resources that were acknowledged already (`subscriptions/listen`): each is tried
 //!   until it counts, and is told of once when it does. One that is refused for good (not found, denied, not to be subscribed to,
 //!   its plugin gone) is dormant until the next reload, which may change each of these.
 //!
-//! What is done at the same time for one list is bounded: [`MAX_PER_PLUGIN`] attempts for each plugin, so that one which hangs
+//! What is done at the same time for one list is bounded: [`MAX_ATTEMPTS_PER_PLUGIN`] attempts for each plugin, so that one which hangs
 //! delays the resources of no other. An attempt that failed waits for its next try as a few bytes.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -27,47 +27,47 @@ use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::Host;
-use super::asked::told;
+use super::audit::audited;
 use crate::config::Operation;
 use crate::resource::Error;
 use crate::uri::Uri;
-use crate::watch::{Refused, Subscriber};
+use crate::watch::{SubscribeError, Subscriber};
 
 /// For how long a request to subscribe is tried again.
-const RETRY_FOR: Duration = Duration::from_secs(3);
+const RETRY_BUDGET: Duration = Duration::from_secs(3);
 /// For how long it waits at most, for all reasons together.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 /// For how long an attempt waits while a reload replaces its plugin.
-const RELOADING: Duration = Duration::from_millis(10);
+const RELOAD_RETRY_DELAY: Duration = Duration::from_millis(10);
 /// Attempts for resources of one list, and one plugin, at the same time.
-const MAX_PER_PLUGIN: usize = 8;
+const MAX_ATTEMPTS_PER_PLUGIN: usize = 8;
 
 /// Why a subscription does not count.
-struct Refusal {
+struct AttemptError {
     error: Error,
     /// In how long it makes sense to try again; none if the answer will be the same until a reload.
     retry_after: Option<Duration>,
 }
 
-impl From<Error> for Refusal {
+impl From<Error> for AttemptError {
     fn from(error: Error) -> Self {
         Self { error, retry_after: None }
     }
 }
 
 /// A resource of a list.
-struct Wanted<'a> {
+struct RequestedResource<'a> {
     uri: &'a str,
-    counts: AtomicBool,
+    is_active: AtomicBool,
 }
 
 /// Resources whose next attempt is at a certain time.
 #[derive(Default)]
-struct Later<'a>(BTreeMap<Instant, Vec<&'a Wanted<'a>>>);
+struct RetryQueue<'a>(BTreeMap<Instant, Vec<&'a RequestedResource<'a>>>);
 
-impl<'a> Later<'a> {
+impl<'a> RetryQueue<'a> {
     /// Takes out those whose time has come.
-    fn take(&mut self, now: Instant) -> Vec<&'a Wanted<'a>> {
+    fn pop_due(&mut self, now: Instant) -> Vec<&'a RequestedResource<'a>> {
         let mut due = Vec::new();
         while let Some(entry) = self.0.first_entry().filter(|entry| *entry.key() <= now) {
             due.append(&mut entry.remove());
@@ -88,8 +88,8 @@ impl Host {
             loop {
                 match self.try_subscribe(subscriber, uri, false).await {
                     Ok(()) => return Ok(()),
-                    Err(Refusal { retry_after: Some(after), .. })
-                        if began.elapsed().saturating_add(after) < RETRY_FOR =>
+                    Err(AttemptError { retry_after: Some(after), .. })
+                        if began.elapsed().saturating_add(after) < RETRY_BUDGET =>
                     {
                         sleep(after).await;
                     }
@@ -97,23 +97,23 @@ impl Host {
                 }
             }
         };
-        let waiting = async { timeout(MAX_WAIT, trying).await.unwrap_or_else(|_| Err(self.too_busy(uri))) };
-        told(subscriber.principal(), Operation::Subscribe, uri, waiting).await
+        let waiting = async { timeout(MAX_WAIT, trying).await.unwrap_or_else(|_| Err(self.subscribe_timeout(uri))) };
+        audited(subscriber.principal(), Operation::Subscribe, uri, waiting).await
     }
 
     /// Subscribes to each of those resources as soon as that can be done, whatever is in the way of it now, and tells the
     /// subscriber once of each when its subscription counts. It goes on until it is dropped; what counts by then stays.
-    pub async fn keep_subscribing(&self, subscriber: &Subscriber, uris: &[String]) -> Infallible {
-        let mut reloads = self.watches.reloads();
-        let wanted = uris.iter().map(|uri| Wanted { uri, counts: AtomicBool::new(false) });
+    pub async fn maintain_subscriptions(&self, subscriber: &Subscriber, uris: &[String]) -> Infallible {
+        let mut reloads = self.hub.reloads();
+        let wanted = uris.iter().map(|uri| RequestedResource { uri, is_active: AtomicBool::new(false) });
         let wanted: Vec<_> = wanted.collect();
         loop {
             reloads.mark_unchanged();
             let mut by_plugin = BTreeMap::<_, VecDeque<_>>::new();
-            for one in wanted.iter().filter(|one| !one.counts.load(Ordering::Relaxed)) {
-                by_plugin.entry(self.place(one.uri)).or_default().push_back(one);
+            for one in wanted.iter().filter(|one| !one.is_active.load(Ordering::Relaxed)) {
+                by_plugin.entry(self.slot_index(one.uri)).or_default().push_back(one);
             }
-            let groups = by_plugin.into_values().map(|group| self.subscribe_all(subscriber, group));
+            let groups = by_plugin.into_values().map(|group| self.subscribe_group(subscriber, group));
             tokio::select! {
                 _ = join_all(groups) => {}
                 _ = reloads.changed() => continue,
@@ -126,30 +126,30 @@ impl Host {
     }
 
     /// Subscribes to resources of one plugin, and returns when each counts or was refused for good.
-    async fn subscribe_all<'a>(&self, subscriber: &Subscriber, mut ready: VecDeque<&'a Wanted<'a>>) {
-        let mut later = Later::default();
-        let mut under_way = FuturesUnordered::new();
+    async fn subscribe_group<'a>(&self, subscriber: &Subscriber, mut ready: VecDeque<&'a RequestedResource<'a>>) {
+        let mut retry_queue = RetryQueue::default();
+        let mut in_flight = FuturesUnordered::new();
         loop {
-            while under_way.len() < MAX_PER_PLUGIN
+            while in_flight.len() < MAX_ATTEMPTS_PER_PLUGIN
                 && let Some(wanted) = ready.pop_front()
             {
-                under_way.push(self.attempt(subscriber, wanted));
+                in_flight.push(self.try_subscribe_audited(subscriber, wanted));
             }
-            let next = later.0.first_key_value().map(|(when, _)| *when);
+            let next = retry_queue.0.first_key_value().map(|(when, _)| *when);
             tokio::select! {
-                Some((wanted, retry_after)) = under_way.next() => {
+                Some((wanted, retry_after)) = in_flight.next() => {
                     if let Some(when) = retry_after.and_then(|after| Instant::now().checked_add(after)) {
-                        later.0.entry(when).or_default().push(wanted);
+                        retry_queue.0.entry(when).or_default().push(wanted);
                     }
                 }
-                () = until(next), if next.is_some() => ready.extend(later.take(Instant::now())),
+                () = sleep_until_some(next), if next.is_some() => ready.extend(retry_queue.pop_due(Instant::now())),
                 else => return,
             }
         }
     }
 
     /// Tries once to subscribe to a resource of a list. Gives in how long to try again, if at all.
-    async fn attempt<'a>(&self, subscriber: &Subscriber, wanted: &'a Wanted<'a>) -> (&'a Wanted<'a>, Option<Duration>) {
+    async fn try_subscribe_audited<'a>(&self, subscriber: &Subscriber, wanted: &'a RequestedResource<'a>) -> (&'a RequestedResource<'a>, Option<Duration>) {
         let uri = wanted.uri;
         let mut retry_after = None;
         let trying = async {
@@ -159,8 +159,8 @@ impl Host {
                 refusal.error
             })
         };
-        match told(subscriber.principal(), Operation::Subscribe, uri, trying).await {
-            Ok(()) => wanted.counts.store(true, Ordering::Relaxed),
+        match audited(subscriber.principal(), Operation::Subscribe, uri, trying).await {
+            Ok(()) => wanted.is_active.store(true, Ordering::Relaxed),
             // Such a list has no way to refuse a single one: it is as if it never changed.
             Err(error) if retry_after.is_none() => {
                 tracing::debug!(%uri, %error, "a resource cannot be subscribed to, unless by a reload");
@@ -171,24 +171,24 @@ impl Host {
     }
 
     /// Tries once to subscribe, with the plugin of this moment.
-    async fn try_subscribe(&self, subscriber: &Subscriber, uri: &str, tells: bool) -> Result<(), Refusal> {
+    async fn try_subscribe(&self, subscriber: &Subscriber, uri: &str, notify_now: bool) -> Result<(), AttemptError> {
         loop {
-            let (plugin, normal) = self.may_subscribe(subscriber, uri)?;
-            let (fault, retry_after) = match self.watches.subscribe(subscriber, uri, &normal, tells).await {
+            let (plugin, normal) = self.authorize_subscribe(subscriber, uri)?;
+            let (fault, retry_after) = match self.hub.subscribe(subscriber, uri, &normal, notify_now).await {
                 Ok(()) => return Ok(()),
-                Err(Refused::Moved) => {
-                    sleep(RELOADING).await;
+                Err(SubscribeError::PluginReplaced) => {
+                    sleep(RELOAD_RETRY_DELAY).await;
                     continue;
                 }
-                Err(Refused::Final(fault)) => (fault, None),
-                Err(Refused::Later(fault, after)) => (fault, Some(after)),
+                Err(SubscribeError::Permanent(fault)) => (fault, None),
+                Err(SubscribeError::Transient(fault, after)) => (fault, Some(after)),
             };
-            return Err(Refusal { error: fault.answer(&plugin, uri), retry_after });
+            return Err(AttemptError { error: fault.answer(&plugin, uri), retry_after });
         }
     }
 
     /// The name of the plugin and the resource that a URI leads to, if the subscriber's principal may subscribe to it.
-    fn may_subscribe(&self, subscriber: &Subscriber, uri: &str) -> Result<(String, Uri), Error> {
+    fn authorize_subscribe(&self, subscriber: &Subscriber, uri: &str) -> Result<(String, Uri), Error> {
         let generation = self.generation.load();
         let target = generation.resolve(subscriber.principal(), Operation::Subscribe, uri)?;
         if !generation.access.allows(subscriber.principal(), Operation::Read, &target.uri) {
@@ -199,13 +199,13 @@ impl Host {
     }
 
     /// The place of the plugin that owns a URI.
-    fn place(&self, uri: &str) -> Option<usize> {
+    fn slot_index(&self, uri: &str) -> Option<usize> {
         self.generation.load().router.route(uri).ok().map(|routed| *routed.target)
     }
 
-    fn too_busy(&self, uri: &str) -> Error {
+    fn subscribe_timeout(&self, uri: &str) -> Error {
         let generation = self.generation.load();
-        match self.place(uri).and_then(|place| generation.slots.get(place)) {
+        match self.slot_index(uri).and_then(|index| generation.slots.get(index)) {
             Some(slot) => Error::Unavailable {
                 plugin: slot.name.clone(),
                 reason: "too many others subscribe at the moment; try again later".to_owned(),
@@ -216,7 +216,7 @@ impl Host {
     }
 }
 
-async fn until(when: Option<Instant>) {
+async fn sleep_until_some(when: Option<Instant>) {
     if let Some(when) = when {
         sleep_until(when).await;
     }

@@ -23,7 +23,7 @@ use self::order::{ARGUMENT, Order};
 use super::engine::code_settings;
 use super::file;
 use crate::config::{self, Digest};
-use crate::scheduling::lower_priority;
+use crate::thread_priority::lower_priority;
 
 mod order;
 

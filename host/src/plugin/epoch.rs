@@ -10,7 +10,7 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 use super::EngineError;
-use crate::scheduling;
+use crate::thread_priority;
 
 /// How long a guest runs before it yields.
 pub(super) const TICK: Duration = Duration::from_micros(500);
@@ -40,7 +40,7 @@ impl Ticker {
             .name("epoch".to_owned())
             .spawn(move || {
                 // On a busy machine it would otherwise wake up late, and guests would yield late.
-                scheduling::set_short_time_slice();
+                thread_priority::set_short_time_slice();
                 tick(&engine, &theirs);
             })
             .map_err(|error| EngineError::Start(format!("cannot start the epoch thread: {error}")))?;

@@ -47,7 +47,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::admission::Turn;
 use super::cpu::CpuClock;
-use crate::scheduling;
+use crate::thread_priority;
 
 /// For how long a call may compute and still be light.
 const LIGHT: Duration = Duration::from_millis(1);
@@ -90,16 +90,16 @@ impl Threads {
                 heavy
                     .thread_name("heavy-guest")
                     .worker_threads(processors.saturating_mul(2))
-                    .on_thread_start(|| scheduling::lower_priority(HEAVY_NICENESS)),
+                    .on_thread_start(|| thread_priority::lower_priority(HEAVY_NICENESS)),
             )?,
             host: Group::start(
-                host.thread_name("host-call").worker_threads(processors).on_thread_start(scheduling::set_short_time_slice),
+                host.thread_name("host-call").worker_threads(processors).on_thread_start(thread_priority::set_short_time_slice),
             )?,
             host_heavy: Group::start(
                 host_heavy
                     .thread_name("heavy-host-call")
                     .worker_threads(processors.div_ceil(2))
-                    .on_thread_start(|| scheduling::lower_priority(HOST_HEAVY_NICENESS)),
+                    .on_thread_start(|| thread_priority::lower_priority(HOST_HEAVY_NICENESS)),
             )?,
             processors,
         })

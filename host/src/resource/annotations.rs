@@ -62,11 +62,11 @@ pub struct Timestamp(String);
 impl Timestamp {
     /// The timestamp that the text spells, if it does: a date, a time and an offset from UTC (RFC 3339, section 5.6).
     pub fn new(text: impl Into<String>) -> Option<Self> {
-        Self::checked(text.into()).ok()
+        Self::try_new(text.into()).ok()
     }
 
     /// The timestamp that the text spells, or the text.
-    pub(crate) fn checked(text: String) -> Result<Self, String> {
+    pub(crate) fn try_new(text: String) -> Result<Self, String> {
         // The grammar is checked here, as jiff reads more than RFC 3339 has, and clients may not: time zones in brackets, years
         // of six digits, offsets of 25 hours. jiff says whether there is such a day.
         let is_valid = is_date_time(text.as_bytes()) && text.parse::<jiff::Timestamp>().is_ok();
@@ -80,11 +80,11 @@ impl Timestamp {
 }
 
 /// The longest timestamp, in bytes: with nine digits of a second's fraction, which is all that is read.
-const MAX_TIMESTAMP: usize = "2025-01-12T15:00:58.123456789+09:00".len();
+const MAX_TIMESTAMP_LEN: usize = "2025-01-12T15:00:58.123456789+09:00".len();
 
 /// `date-time` of RFC 3339, section 5.6, but for the number of days that each month has.
 fn is_date_time(text: &[u8]) -> bool {
-    let Some((date_time, rest)) = text.split_first_chunk::<19>().filter(|_| text.len() <= MAX_TIMESTAMP) else {
+    let Some((date_time, rest)) = text.split_first_chunk::<19>().filter(|_| text.len() <= MAX_TIMESTAMP_LEN) else {
         return false;
     };
     let (fraction, offset) = match rest.strip_prefix(b".") {
@@ -94,16 +94,16 @@ fn is_date_time(text: &[u8]) -> bool {
     let is_offset = match offset {
         [b'Z' | b'z'] => true,
         [b'+' | b'-', time @ ..] => {
-            has_shape(time, b"00:00") && time < b"24:00".as_slice() && time.get(3) < Some(&b'6')
+            matches_pattern(time, b"00:00") && time < b"24:00".as_slice() && time.get(3) < Some(&b'6')
         }
         _ => false,
     };
     let date_time = date_time.map(|byte| byte.to_ascii_uppercase());
-    has_shape(&date_time, b"0000-00-00T00:00:00") && !fraction.is_empty() && is_offset
+    matches_pattern(&date_time, b"0000-00-00T00:00:00") && !fraction.is_empty() && is_offset
 }
 
 /// Whether a text has digits where the pattern has a `0`, and the same as the pattern elsewhere.
-fn has_shape(text: &[u8], pattern: &[u8]) -> bool {
+fn matches_pattern(text: &[u8], pattern: &[u8]) -> bool {
     let fits = |(found, wanted): (&u8, &u8)| if *wanted == b'0' { found.is_ascii_digit() } else { found == wanted };
     text.len() == pattern.len() && text.iter().zip(pattern).all(fits)
 }
@@ -129,11 +129,11 @@ pub struct Icon {
 impl Icon {
     /// An icon at that URI, if it is one that clients can be asked to load: `https:` or `data:`.
     pub fn new(src: impl Into<String>) -> Option<Self> {
-        Self::checked(src.into()).ok()
+        Self::try_new(src.into()).ok()
     }
 
     /// An icon at that URI, if it is one that clients can be asked to load, or the text.
-    pub(crate) fn checked(src: String) -> Result<Self, String> {
+    pub(crate) fn try_new(src: String) -> Result<Self, String> {
         let is_loadable = UriStr::new(&src).is_ok_and(|uri| {
             let scheme = uri.scheme_str();
             scheme.eq_ignore_ascii_case("https") || scheme.eq_ignore_ascii_case("data")

@@ -5,9 +5,9 @@ use serde_json::Value;
 use super::{Annotations, Body, Completion, Contents, Entry, EntryTemplate, Icon, Meta};
 
 /// What the smallest map with a member takes: the node of a tree, which has room for eleven.
-const NODE: usize = 640;
+const MAP_NODE_BYTES: usize = 640;
 /// The members that a node has at least, on average.
-const MEMBERS_OF_NODE: usize = 6;
+const MEMBERS_PER_NODE: usize = 6;
 
 /// Something whose memory can be estimated.
 pub(crate) trait Footprint {
@@ -81,13 +81,13 @@ fn icons(icons: &[Icon]) -> usize {
 }
 
 fn meta(meta: &Meta) -> usize {
-    let nodes = meta.len().div_ceil(MEMBERS_OF_NODE).saturating_mul(NODE);
+    let nodes = meta.len().div_ceil(MEMBERS_PER_NODE).saturating_mul(MAP_NODE_BYTES);
     sum(meta.iter().map(|(name, member)| name.len().saturating_add(value(member))).chain([nodes]))
 }
 
 /// What a value takes beside itself.
-fn value(given: &Value) -> usize {
-    match given {
+fn value(json: &Value) -> usize {
+    match json {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
         Value::String(text) => text.len(),
         Value::Array(values) => sum(values.iter().map(|one| size_of::<Value>().saturating_add(value(one)))),

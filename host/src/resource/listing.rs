@@ -10,12 +10,12 @@ pub struct Listing<T> {
     /// What to ask for the next page with; none on the last.
     pub next_cursor: Option<String>,
     /// The plugins whose items are not in it because they failed.
-    pub missing: Vec<Missing>,
+    pub missing: Vec<MissingPlugin>,
 }
 
 /// A plugin that could not contribute to a merged answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Missing {
+pub struct MissingPlugin {
     /// Its name in the configuration.
     pub plugin: String,
     /// Why, without a word from inside.

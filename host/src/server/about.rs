@@ -53,7 +53,7 @@ fn of(host: &Host) -> ServerConfig {
     let mut capabilities = ServerCapabilities::builder().enable_resources().enable_completions().build();
     capabilities.logging = Some(JsonObject::new());
     if let Some(resources) = &mut capabilities.resources {
-        resources.subscribe = host.is_watching().then_some(true);
+        resources.subscribe = host.supports_subscriptions().then_some(true);
         resources.list_changed = Some(true);
     }
     for announced in &server.advertise {

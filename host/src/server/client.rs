@@ -7,7 +7,7 @@ use rmcp::service::Peer;
 
 use super::client_log::ClientLog;
 use super::revision::Revision;
-use crate::resource::Missing;
+use crate::resource::MissingPlugin;
 
 /// The client of a session.
 pub(super) struct Client {
@@ -38,7 +38,7 @@ impl Opening {
 
 impl Client {
     /// Tells it of the plugins that an answer lacks, if it wants that.
-    pub(super) async fn report(&self, missing: &[Missing]) {
+    pub(super) async fn report(&self, missing: &[MissingPlugin]) {
         self.log.report(&self.peer, missing).await;
     }
 }

@@ -12,7 +12,7 @@ use rmcp::model::{LoggingLevel, LoggingMessageNotificationParam, SetLevelRequest
 use rmcp::service::Peer;
 use serde_json::json;
 
-use crate::resource::Missing;
+use crate::resource::MissingPlugin;
 
 /// What one session wants to be told. Nothing, until it says so.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ impl ClientLog {
     }
 
     /// Warns of the plugins that a listing lacks.
-    pub(super) async fn report(&self, client: &Peer<RoleServer>, missing: &[Missing]) {
+    pub(super) async fn report(&self, client: &Peer<RoleServer>, missing: &[MissingPlugin]) {
         let level = *self.level.lock().unwrap_or_else(PoisonError::into_inner);
         // Everything else is more severe than a warning (RFC 5424, section 6.2.1), or nothing was asked for.
         if !matches!(

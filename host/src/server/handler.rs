@@ -78,7 +78,7 @@ impl Handler {
     /// Whether this session can subscribe: because something can be watched now, or because it was told so when it began,
     /// which stands for as long as it lasts, whatever a reload takes away.
     fn may_subscribe(&self) -> bool {
-        self.session.may_subscribe() || self.host.is_watching()
+        self.session.may_subscribe() || self.host.supports_subscriptions()
     }
 
     fn announces(&self, what: AdvertisedCapability) -> bool {

@@ -86,9 +86,9 @@ impl Live {
 /// Passes updates on to a session, one after the other, until it is gone.
 async fn deliver(subscriber: Arc<Subscriber>, delivering: Arc<Mutex<()>>, client: Peer<RoleServer>) {
     loop {
-        subscriber.filled().await;
+        subscriber.ready().await;
         let _delivering = delivering.lock().await;
-        let sent = match subscriber.take() {
+        let sent = match subscriber.try_next() {
             Some(Update::Resource(uri)) => {
                 client.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri)).await
             }
@@ -107,7 +107,7 @@ pub(super) fn accepted(host: &Host, requested: &SubscriptionFilter) -> Subscript
     accepted.resources_list_changed = requested.resources_list_changed;
     accepted.resource_subscriptions = requested.resource_subscriptions.as_ref().map(|uris| {
         let mut bytes = 0_usize;
-        let served = uris.iter().take(MAX_LOOKED_AT).filter(|uri| host.serves(uri));
+        let served = uris.iter().take(MAX_LOOKED_AT).filter(|uri| host.owns(uri));
         let few_enough = served.take(Subscriber::MAX_RESOURCES).take_while(|uri| {
             bytes = bytes.saturating_add(uri.len());
             bytes <= Subscriber::MAX_URI_BYTES
@@ -137,7 +137,7 @@ pub(super) async fn listen(host: &Host, who: &Principal, stream: SubscriptionCon
         }
     };
     tokio::select! {
-        never = host.keep_subscribing(&subscriber, uris) => match never {},
+        never = host.maintain_subscriptions(&subscriber, uris) => match never {},
         () = delivering => {}
         () = stream.cancelled() => {}
         () = ending.cancelled() => {}

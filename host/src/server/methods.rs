@@ -38,7 +38,7 @@ fn of(host: &Host, revision: Revision) -> impl Iterator<Item = &'static str> {
             has_on(Extension::Sep2640DirectoryRead) && revision.has_extensions(),
             &["resources/directory/read", "skills/list", "skills/get"],
         ),
-        (revision.has_sessions() && host.is_watching(), &["resources/subscribe", "resources/unsubscribe"]),
+        (revision.has_sessions() && host.supports_subscriptions(), &["resources/subscribe", "resources/unsubscribe"]),
         (!revision.has_sessions(), &["subscriptions/listen"]),
         (true, &["completion/complete"]),
         (revision.has_logging(), &["logging/setLevel"]),

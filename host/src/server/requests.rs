@@ -27,7 +27,7 @@ use super::wire;
 use crate::access::Principal;
 use crate::config::{AdvertisedCapability, Operation};
 use crate::host::{CompleteRequest, Host, ListRequest};
-use crate::resource::{Argument, Completion, Error, Footprint, Missing};
+use crate::resource::{Argument, Completion, Error, Footprint, MissingPlugin};
 
 /// When a client that has read some of its answers may try again.
 const RETRY_AFTER_MS: u64 = 1000;
@@ -54,7 +54,7 @@ pub(super) struct Answer {
     /// The message, as JSON.
     pub(super) json: Encoder,
     /// The plugins that are missing from it.
-    pub(super) missing: Vec<Missing>,
+    pub(super) missing: Vec<MissingPlugin>,
     /// What it takes of the client's budget, until it has been sent; none of an error.
     pub(super) charge: Option<Charge>,
 }
@@ -64,7 +64,7 @@ struct Outcome {
     result: Encoder,
     /// About how much memory it takes.
     footprint: usize,
-    missing: Vec<Missing>,
+    missing: Vec<MissingPlugin>,
 }
 
 impl Asked {
@@ -193,19 +193,19 @@ async fn ask(host: &Host, who: &Principal, asked: Asked, revision: Revision) -> 
         Asked::List(cursor) => {
             let request = ListRequest { parent: None, cursor: cursor.as_deref() };
             let listing = host.list(who, request).await.map_err(to_rpc)?;
-            let is_public = host.is_same_for_all(Operation::List);
+            let is_public = host.is_public(Operation::List);
             let (footprint, missing) = (listing.items.footprint(), listing.missing.clone());
             Ok(Outcome { result: wire::list_result(listing, revision, is_public), footprint, missing })
         }
         Asked::Templates(cursor) => {
             let listing = host.templates(who, cursor.as_deref()).await.map_err(to_rpc)?;
-            let is_public = host.is_same_for_all(Operation::Templates);
+            let is_public = host.is_public(Operation::Templates);
             let (footprint, missing) = (listing.items.footprint(), listing.missing.clone());
             Ok(Outcome { result: wire::templates_result(listing, revision, is_public), footprint, missing })
         }
         Asked::Read(uri) => {
             let contents = host.read(who, &uri).await.map_err(to_rpc)?;
-            let is_public = host.is_same_for_all(Operation::Read);
+            let is_public = host.is_public(Operation::Read);
             let footprint = contents.footprint();
             Ok(Outcome { result: wire::read_result(contents, revision, is_public), footprint, missing: Vec::new() })
         }
@@ -244,7 +244,7 @@ async fn complete(
     let request = CompleteRequest {
         template: &template,
         argument: Argument { name, value },
-        known: request.known.into_iter().map(|(name, value)| Argument { name, value }).collect(),
+        context: request.known.into_iter().map(|(name, value)| Argument { name, value }).collect(),
     };
     host.complete(who, request).await.map_err(|error| to_rpc(&error, revision))
 }

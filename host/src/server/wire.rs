@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::json::{Encoder, Members, Writer};
 use super::revision::Revision;
 use crate::resource::{
-    Annotations, Body, Completion, Contents, Entry, EntryTemplate, Icon, Listing, Meta, Missing, Role, Theme,
+    Annotations, Body, Completion, Contents, Entry, EntryTemplate, Icon, Listing, Meta, MissingPlugin, Role, Theme,
 };
 
 /// The key in `_meta` under which a merged listing names the plugins that are missing from it, each as
@@ -101,7 +101,7 @@ pub(super) fn result(members: &mut Members<'_, '_>, revision: Revision) {
 pub(super) fn page(
     members: &mut Members<'_, '_>,
     next_cursor: Option<String>,
-    missing: &[Missing],
+    missing: &[MissingPlugin],
     revision: Revision,
     caching: Caching,
 ) {
@@ -257,7 +257,7 @@ fn meta(members: &mut Members<'_, '_>, meta: Meta, revision: Revision) {
     }
 }
 
-fn missing_plugin(missing: &Missing) -> Value {
+fn missing_plugin(missing: &MissingPlugin) -> Value {
     let mut members = json!({"plugin": missing.plugin, "reason": missing.reason});
     if let (Some(members), Some(wait)) = (members.as_object_mut(), missing.retry_after) {
         let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);

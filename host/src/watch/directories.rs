@@ -15,53 +15,53 @@ use tokio::sync::Notify;
 use crate::plugin::Plugin;
 
 /// The granted directories of one plugin, watched.
-pub(super) struct Directories {
-    noticed: Arc<Noticed>,
+pub(super) struct DirectoryWatcher {
+    events: Arc<FsEvents>,
     /// Ends the watching when dropped.
     _watcher: Option<RecommendedWatcher>,
 }
 
 /// What the operating system told.
-struct Noticed {
+struct FsEvents {
     plugin: String,
     /// The directories that were granted.
     roots: Vec<PathBuf>,
     changed: Notify,
-    is_stale: AtomicBool,
-    is_told: AtomicBool,
+    needs_rewatch: AtomicBool,
+    has_warned: AtomicBool,
 }
 
-impl Directories {
+impl DirectoryWatcher {
     /// Watches what can be watched of what the plugin was granted, in the place of what was watched `before`. A tree of many
     /// directories takes its time.
     pub(super) async fn watch(plugin: &Plugin, before: Option<Self>) -> Self {
         let roots = plugin.directories().map(Path::to_owned).collect();
-        let is_told = before.is_some_and(|before| before.noticed.is_told.load(Ordering::Relaxed));
-        let noticed = Arc::new(Noticed::new(plugin.name(), roots, is_told));
-        let watched = noticed.clone();
+        let has_warned = before.is_some_and(|before| before.events.has_warned.load(Ordering::Relaxed));
+        let events = Arc::new(FsEvents::new(plugin.name(), roots, has_warned));
+        let watched = events.clone();
         let watching = tokio::task::spawn_blocking(move || watched.watch()).await;
-        Self { noticed, _watcher: watching.ok().flatten() }
+        Self { events, _watcher: watching.ok().flatten() }
     }
 
     /// Waits until something changed.
     pub(super) async fn changed(&self) {
-        self.noticed.changed.notified().await;
+        self.events.changed.notified().await;
     }
 
     /// Whether they should be watched anew.
-    pub(super) fn are_stale(&self) -> bool {
-        self.noticed.is_stale.load(Ordering::Relaxed)
+    pub(super) fn needs_rewatch(&self) -> bool {
+        self.events.needs_rewatch.load(Ordering::Relaxed)
     }
 }
 
-impl Noticed {
-    fn new(plugin: &str, roots: Vec<PathBuf>, is_told: bool) -> Self {
+impl FsEvents {
+    fn new(plugin: &str, roots: Vec<PathBuf>, has_warned: bool) -> Self {
         Self {
             plugin: plugin.to_owned(),
             roots,
             changed: Notify::new(),
-            is_stale: AtomicBool::new(false),
-            is_told: AtomicBool::new(is_told),
+            needs_rewatch: AtomicBool::new(false),
+            has_warned: AtomicBool::new(has_warned),
         }
     }
 
@@ -69,22 +69,22 @@ impl Noticed {
         if self.roots.is_empty() {
             return None;
         }
-        let noticed = self.clone();
-        let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| noticed.take(event));
-        let mut watcher = watcher.inspect_err(|error| self.failed(error)).ok()?;
+        let events = self.clone();
+        let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| events.on_event(event));
+        let mut watcher = watcher.inspect_err(|error| self.warn_once(error)).ok()?;
         for root in &self.roots {
             if let Err(error) = watcher.watch(root, RecursiveMode::Recursive) {
                 // One that is not there may be there the next time.
                 if !matches!(error.kind, ErrorKind::MaxFilesWatch) {
-                    self.is_stale.store(true, Ordering::Relaxed);
+                    self.needs_rewatch.store(true, Ordering::Relaxed);
                 }
-                self.failed(&error);
+                self.warn_once(&error);
             }
         }
         Some(watcher)
     }
 
-    fn take(&self, event: notify::Result<Event>) {
+    fn on_event(&self, event: notify::Result<Event>) {
         match event {
             Ok(event) if event.kind.is_access() => return,
             Ok(event) if event.need_rescan() => {
@@ -92,25 +92,25 @@ impl Noticed {
                     plugin = self.plugin,
                     "changes of a granted directory came faster than they could be noticed: everything is looked at anew"
                 );
-                self.is_stale.store(true, Ordering::Relaxed);
+                self.needs_rewatch.store(true, Ordering::Relaxed);
             }
-            Ok(event) if self.is_about_a_root(&event) => self.is_stale.store(true, Ordering::Relaxed),
+            Ok(event) if self.affects_root(&event) => self.needs_rewatch.store(true, Ordering::Relaxed),
             Ok(_) => {}
             // Something below was missed: it changed, and is watched no more.
-            Err(error) => self.failed(&error),
+            Err(error) => self.warn_once(&error),
         }
         self.changed.notify_one();
     }
 
     /// Whether a granted directory itself went away: what is there next is another one.
-    fn is_about_a_root(&self, event: &Event) -> bool {
+    fn affects_root(&self, event: &Event) -> bool {
         let is_going = matches!(event.kind, EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_)));
         is_going && event.paths.iter().any(|path| self.roots.contains(path))
     }
 
     /// Says once what is not noticed at once.
-    fn failed(&self, error: &notify::Error) {
-        if !self.is_told.swap(true, Ordering::Relaxed) {
+    fn warn_once(&self, error: &notify::Error) {
+        if !self.has_warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 plugin = self.plugin, %error,
                 "some changes of a granted directory are noticed at the interval only (`watch-interval`)"
@@ -126,46 +126,46 @@ mod tests {
 
     use super::*;
 
-    fn noticed() -> Noticed {
-        Noticed::new("p", vec!["/data".into()], false)
+    fn fs_events() -> FsEvents {
+        FsEvents::new("p", vec!["/data".into()], false)
     }
 
-    fn is_changed(noticed: &Noticed) -> bool {
-        noticed.changed.notified().now_or_never().is_some()
+    fn is_changed(events: &FsEvents) -> bool {
+        events.changed.notified().now_or_never().is_some()
     }
 
     #[test]
     fn reading_a_file_is_no_change() {
-        let noticed = noticed();
-        noticed.take(Ok(Event::new(EventKind::Access(AccessKind::Any))));
-        assert!(!is_changed(&noticed));
+        let events = fs_events();
+        events.on_event(Ok(Event::new(EventKind::Access(AccessKind::Any))));
+        assert!(!is_changed(&events));
     }
 
     #[test]
     fn a_change_is_a_change_and_leaves_the_watching_as_it_is() {
-        let noticed = noticed();
-        noticed.take(Ok(Event::new(EventKind::Create(CreateKind::File)).add_path("/data/a".into())));
-        assert!(is_changed(&noticed) && !noticed.is_stale.load(Ordering::Relaxed));
+        let events = fs_events();
+        events.on_event(Ok(Event::new(EventKind::Create(CreateKind::File)).add_path("/data/a".into())));
+        assert!(is_changed(&events) && !events.needs_rewatch.load(Ordering::Relaxed));
     }
 
     #[test]
     fn after_an_overflow_everything_changed_and_is_watched_anew() {
-        let noticed = noticed();
-        noticed.take(Ok(Event::new(EventKind::Other).set_flag(Flag::Rescan)));
-        assert!(is_changed(&noticed) && noticed.is_stale.load(Ordering::Relaxed));
+        let events = fs_events();
+        events.on_event(Ok(Event::new(EventKind::Other).set_flag(Flag::Rescan)));
+        assert!(is_changed(&events) && events.needs_rewatch.load(Ordering::Relaxed));
     }
 
     #[test]
     fn a_granted_directory_that_goes_away_is_watched_anew() {
-        let noticed = noticed();
-        noticed.take(Ok(Event::new(EventKind::Remove(RemoveKind::Folder)).add_path("/data".into())));
-        assert!(is_changed(&noticed) && noticed.is_stale.load(Ordering::Relaxed));
+        let events = fs_events();
+        events.on_event(Ok(Event::new(EventKind::Remove(RemoveKind::Folder)).add_path("/data".into())));
+        assert!(is_changed(&events) && events.needs_rewatch.load(Ordering::Relaxed));
     }
 
     #[test]
     fn at_the_limit_of_inotify_what_was_noticed_counts_and_the_interval_does_the_rest() {
-        let noticed = noticed();
-        noticed.take(Err(notify::Error::new(ErrorKind::MaxFilesWatch)));
-        assert!(is_changed(&noticed) && noticed.is_told.load(Ordering::Relaxed));
+        let events = fs_events();
+        events.on_event(Err(notify::Error::new(ErrorKind::MaxFilesWatch)));
+        assert!(is_changed(&events) && events.has_warned.load(Ordering::Relaxed));
     }
 }

@@ -1,13 +1,13 @@
 //! The task that finds out whether what is listed of one plugin is another for somebody.
 //!
 //! A provider says that its listing changed, not for whom: a principal who may not see what changed would learn that there
-//! is something. So each principal that asked has a [`Print`] of what it would list of the plugin, and is told only when it
+//! is something. So each principal that asked has a [`ListingFingerprint`] of what it would list of the plugin, and is told only when it
 //! is another one. Prints are taken by walking the listing, once for all principals and however many subscribers they have,
 //! beside the rounds and never two at a time: what changes while a walk is under way is seen by the next one. A listing
 //! that is too long to walk has no print, and is told of whenever the provider says so.
 //!
 //! A provider may say that its listing changed as often as it likes, and clients may come and go: after each walk the next one
-//! waits four times as long as the walk took, [`MIN_REST`] at least and [`MAX_REST`] at most. So walks take a fifth of the time
+//! waits four times as long as the walk took, [`MIN_WALK_PAUSE`] at least and [`MAX_WALK_PAUSE`] at most. So walks take a fifth of the time
 //! in the worst case, and what is listed is told to nobody more than ten times a second. The first walk after a while begins at
 //! once. There is none when somebody comes whose print is known already.
 
@@ -19,63 +19,63 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
 
-use super::watcher::Shared;
+use super::watcher::WatcherState;
 use crate::access::{Access, Principal};
-use crate::catalog::{self, Print};
+use crate::catalog::{self, ListingFingerprint};
 
 /// How long the next walk waits at least, and at most.
-const MIN_REST: Duration = Duration::from_millis(100);
-const MAX_REST: Duration = Duration::from_secs(30);
+const MIN_WALK_PAUSE: Duration = Duration::from_millis(100);
+const MAX_WALK_PAUSE: Duration = Duration::from_secs(30);
 /// How many times as long it waits as the last one took.
-const REST_TIMES: u32 = 4;
+const WALK_PAUSE_FACTOR: u32 = 4;
 
 /// What is known of the listing of one plugin.
-pub(super) struct Listing {
+pub(super) struct ListingMonitor {
     /// How often it may have changed: the provider said so, or a reload brought it about.
     version: AtomicU64,
     /// It is to be looked at.
     pub(super) dirty: Notify,
     /// What each principal that asked would have listed last.
-    prints: Mutex<HashMap<Principal, Print>>,
+    fingerprints: Mutex<HashMap<Principal, ListingFingerprint>>,
     /// Changes when prints were taken.
-    taken: watch::Sender<()>,
+    updated: watch::Sender<()>,
 }
 
-impl Listing {
-    pub(super) fn new(prints: HashMap<Principal, Print>) -> Self {
-        let is_inherited = !prints.is_empty();
+impl ListingMonitor {
+    pub(super) fn new(fingerprints: HashMap<Principal, ListingFingerprint>) -> Self {
+        let is_inherited = !fingerprints.is_empty();
         let listing = Self {
             version: AtomicU64::new(0),
             dirty: Notify::new(),
-            prints: Mutex::new(prints),
-            taken: watch::Sender::new(()),
+            fingerprints: Mutex::new(fingerprints),
+            updated: watch::Sender::new(()),
         };
         if is_inherited {
-            listing.may_have_changed();
+            listing.mark_dirty();
         }
         listing
     }
 
     /// It is to be compared with what it was.
-    pub(super) fn may_have_changed(&self) {
+    pub(super) fn mark_dirty(&self) {
         self.version.fetch_add(1, Ordering::SeqCst);
         self.dirty.notify_one();
     }
 
     /// Nobody is told of changes any more, so nobody knows what they would be changes to.
-    pub(super) fn forget(&self) {
-        self.prints().clear();
+    pub(super) fn clear(&self) {
+        self.fingerprints().clear();
     }
 
     /// Returns when changes count for that principal.
-    pub(super) async fn counts(&self, who: &Principal) {
-        let mut taken = self.taken.subscribe();
+    pub(super) async fn wait_until_tracked(&self, who: &Principal) {
+        let mut updated = self.updated.subscribe();
         // It fails when there is no sender, and this is the sender.
-        let _ = taken.wait_for(|()| self.prints().contains_key(who)).await;
+        let _ = updated.wait_for(|()| self.fingerprints().contains_key(who)).await;
     }
 
-    pub(super) fn prints(&self) -> MutexGuard<'_, HashMap<Principal, Print>> {
-        self.prints.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn fingerprints(&self) -> MutexGuard<'_, HashMap<Principal, ListingFingerprint>> {
+        self.fingerprints.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn version(&self) -> u64 {
@@ -83,68 +83,68 @@ impl Listing {
     }
 }
 
-impl Shared {
+impl WatcherState {
     /// Looks at the listing whenever it may have changed.
-    pub(super) async fn compare_listings(self: Arc<Self>) {
+    pub(super) async fn monitor_listing(self: Arc<Self>) {
         let mut is_first = true;
         // What the last walk saw, and before when there is no other.
-        let (mut walked, mut rest) = (0, Instant::now());
+        let (mut walked_version, mut rest) = (0, Instant::now());
         loop {
             self.listing.dirty.notified().await;
             sleep_until(rest).await;
-            let asking = self.common.interests().listing_principals();
-            let new = self.new_ones(&asking);
+            let principals = self.context.subscription_index().listing_principals();
+            let new = self.untracked(&principals);
             let version = self.listing.version();
-            if asking.is_empty() || (new.is_empty() && version == walked) {
+            if principals.is_empty() || (new.is_empty() && version == walked_version) {
                 continue;
             }
             let began = Instant::now();
             if std::mem::take(&mut is_first) || !new.is_empty() {
                 // What changes from here on, a round sees.
-                self.one_round().await;
+                self.poll_now().await;
             }
             let version = self.listing.version();
-            walked = version;
-            let access = self.common.access.load_full();
-            let mut told = self.walk(asking, &access).await;
+            walked_version = version;
+            let access = self.context.access.load_full();
+            let mut changed = self.refresh_fingerprints(principals, &access).await;
             if !new.is_empty() {
-                self.one_round().await;
+                self.poll_now().await;
                 // It changed while it was walked, or shortly before: whether those who are new know is not known.
                 if self.listing.version() != version {
-                    told.extend(new);
+                    changed.extend(new);
                 }
             }
-            self.common.interests().tell_listing(&told);
-            self.listing.taken.send_replace(());
-            let pause = began.elapsed().saturating_mul(REST_TIMES).clamp(MIN_REST, MAX_REST);
+            self.context.subscription_index().notify_listing(&changed);
+            self.listing.updated.send_replace(());
+            let pause = began.elapsed().saturating_mul(WALK_PAUSE_FACTOR).clamp(MIN_WALK_PAUSE, MAX_WALK_PAUSE);
             rest = Instant::now().checked_add(pause).unwrap_or(rest);
         }
     }
 
     /// Has a print under those rules for everyone who asked, without telling anyone.
-    pub(super) async fn take_prints(&self, access: &Arc<Access>) {
-        let asking = self.common.interests().listing_principals();
-        let new = self.new_ones(&asking);
+    pub(super) async fn ensure_fingerprints(&self, access: &Arc<Access>) {
+        let principals = self.context.subscription_index().listing_principals();
+        let new = self.untracked(&principals);
         if !new.is_empty() {
-            self.walk(new, access).await;
+            self.refresh_fingerprints(new, access).await;
         }
     }
 
     /// Those of whom there is no print yet. The prints of those who do not ask any more are forgotten.
-    fn new_ones(&self, asking: &HashSet<Principal>) -> HashSet<Principal> {
-        let mut prints = self.listing.prints();
-        prints.retain(|who, _| asking.contains(who));
-        asking.iter().filter(|who| !prints.contains_key(*who)).cloned().collect()
+    fn untracked(&self, principals: &HashSet<Principal>) -> HashSet<Principal> {
+        let mut fingerprints = self.listing.fingerprints();
+        fingerprints.retain(|who, _| principals.contains(who));
+        principals.iter().filter(|who| !fingerprints.contains_key(*who)).cloned().collect()
     }
 
     /// Takes new prints, and gives those principals for whom the listing is another now.
-    async fn walk(&self, principals: HashSet<Principal>, access: &Arc<Access>) -> HashSet<Principal> {
+    async fn refresh_fingerprints(&self, principals: HashSet<Principal>, access: &Arc<Access>) -> HashSet<Principal> {
         let principals: Vec<_> = principals.into_iter().collect();
-        let taken = catalog::prints(&self.plugin, access, &principals).await;
-        let mut prints = self.listing.prints();
+        let fresh = catalog::fingerprints(&self.plugin, access, &principals).await;
+        let mut fingerprints = self.listing.fingerprints();
         let mut changed = HashSet::new();
-        for (who, now) in principals.into_iter().zip(taken) {
-            if prints.insert(who.clone(), now).is_some_and(|before| before.differs(now)) {
+        for (who, now) in principals.into_iter().zip(fresh) {
+            if fingerprints.insert(who.clone(), now).is_some_and(|before| before.differs(now)) {
                 changed.insert(who);
             }
         }
@@ -152,9 +152,9 @@ impl Shared {
     }
 
     /// Waits for a round, where there are any; whether it fails does not matter, as the next that does not tells.
-    async fn one_round(&self) {
-        if self.watches() {
-            let _ = self.next_round().await;
+    async fn poll_now(&self) {
+        if self.supports_changes() {
+            let _ = self.wait_for_poll().await;
         }
     }
 }

@@ -12,7 +12,7 @@
 //!
 //! **Back-off.** A failure that may pass is remembered for its path: for [`MIN_BACKOFF`] at first and twice as long each time,
 //! up to [`MAX_BACKOFF`], with jitter. Until then whoever asks about the path is refused without a call, and is told when the
-//! next one may be made; all of them wait for the same moment and share that call. [`MAX_FAILED`] paths are remembered.
+//! next one may be made; all of them wait for the same moment and share that call. [`MAX_FAILURES`] paths are remembered.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -34,18 +34,18 @@ const MIN_BACKOFF: Duration = Duration::from_millis(250);
 /// For how long at most.
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
 /// Paths of one plugin whose failures are remembered.
-const MAX_FAILED: usize = 1024;
+const MAX_FAILURES: usize = 1024;
 
 /// The lookups of one plugin.
 pub(super) struct Lookups {
     plugin: Arc<Plugin>,
     running: Semaphore,
     retrying: Semaphore,
-    state: Mutex<State>,
+    state: Mutex<LookupState>,
 }
 
 #[derive(Default)]
-struct State {
+struct LookupState {
     flights: BTreeMap<Path, Weak<Flight>>,
     failures: Failures,
 }
@@ -54,16 +54,16 @@ struct State {
 struct Flight {
     lookups: Arc<Lookups>,
     path: Path,
-    answer: watch::Receiver<Option<Answer>>,
+    result: watch::Receiver<Option<LookupResult>>,
     _task: AbortOnDropHandle<()>,
 }
 
 /// Whether the resource can be subscribed to.
-type Answer = Result<bool, Refusal>;
+type LookupResult = Result<bool, LookupError>;
 
 /// Why it is not known whether a resource can be subscribed to.
 #[derive(Clone, Debug)]
-pub(super) struct Refusal {
+pub(super) struct LookupError {
     pub(super) fault: Fault,
     /// In how long it makes sense to ask again; none if the answer will be the same.
     pub(super) retry_after: Option<Duration>,
@@ -80,33 +80,33 @@ impl Lookups {
     }
 
     /// Whether the provider says of that resource that it can be subscribed to.
-    pub(super) async fn is_subscribable(self: &Arc<Self>, path: &Path) -> Answer {
-        let flight = self.join(path)?;
-        let mut answer = flight.answer.clone();
+    pub(super) async fn is_subscribable(self: &Arc<Self>, path: &Path) -> LookupResult {
+        let flight = self.join_or_start(path)?;
+        let mut answer = flight.result.clone();
         let answer = answer.wait_for(Option::is_some).await.map_or(None, |answer| answer.clone());
         // Without an answer the task was ended from outside: its runtime is gone, or it panicked.
         answer.unwrap_or_else(|| {
             let fault = Fault::Host("a lookup ended without an answer".to_owned());
-            Err(Refusal { fault, retry_after: Some(MIN_BACKOFF) })
+            Err(LookupError { fault, retry_after: Some(MIN_BACKOFF) })
         })
     }
 
     /// The flight for that path: the one that is under way, or a new one.
-    fn join(self: &Arc<Self>, path: &Path) -> Result<Arc<Flight>, Refusal> {
+    fn join_or_start(self: &Arc<Self>, path: &Path) -> Result<Arc<Flight>, LookupError> {
         let mut state = self.state();
         if let Some(flight) = state.flights.get(path).and_then(Weak::upgrade) {
             return Ok(flight);
         }
         let is_retry = state.failures.check(path, Instant::now())?;
-        let (sender, answer) = watch::channel(None);
+        let (sender, result) = watch::channel(None);
         let task = tokio::spawn(self.clone().run(path.clone(), is_retry, sender));
-        let flight = Flight { lookups: self.clone(), path: path.clone(), answer, _task: AbortOnDropHandle::new(task) };
+        let flight = Flight { lookups: self.clone(), path: path.clone(), result, _task: AbortOnDropHandle::new(task) };
         let flight = Arc::new(flight);
         state.flights.insert(path.clone(), Arc::downgrade(&flight));
         Ok(flight)
     }
 
-    async fn run(self: Arc<Self>, path: Path, is_retry: bool, sender: watch::Sender<Option<Answer>>) {
+    async fn run(self: Arc<Self>, path: Path, is_retry: bool, sender: watch::Sender<Option<LookupResult>>) {
         let permits = if is_retry { &self.retrying } else { &self.running };
         // Only a closed semaphore refuses, and these are never closed.
         let Ok(_permit) = permits.acquire().await else { return };
@@ -120,7 +120,7 @@ impl Lookups {
         sender.send_replace(Some(answer));
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LookupState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -141,7 +141,7 @@ struct Failures(BTreeMap<Path, Failure>);
 
 struct Failure {
     /// How often in a row.
-    times: u32,
+    count: u32,
     /// No call is made before.
     until: Instant,
     fault: Fault,
@@ -149,39 +149,39 @@ struct Failure {
 
 impl Failures {
     /// Whether a lookup is another try of one that failed, if one may be made now.
-    fn check(&self, path: &Path, now: Instant) -> Result<bool, Refusal> {
+    fn check(&self, path: &Path, now: Instant) -> Result<bool, LookupError> {
         match self.0.get(path) {
             Some(failure) if failure.until > now => {
                 let retry_after = Some(failure.until.saturating_duration_since(now));
-                Err(Refusal { fault: failure.fault.clone(), retry_after })
+                Err(LookupError { fault: failure.fault.clone(), retry_after })
             }
             failed => Ok(failed.is_some()),
         }
     }
 
     /// Remembers how a lookup ended.
-    fn record(&mut self, path: Path, answer: Result<bool, Fault>, now: Instant) -> Answer {
+    fn record(&mut self, path: Path, answer: Result<bool, Fault>, now: Instant) -> LookupResult {
         let fault = match answer {
             Err(fault) if fault.may_pass() => fault,
             answer => {
                 self.0.remove(&path);
-                return answer.map_err(|fault| Refusal { fault, retry_after: None });
+                return answer.map_err(|fault| LookupError { fault, retry_after: None });
             }
         };
-        let times = self.0.get(&path).map_or(0, |failure| failure.times);
+        let times = self.0.get(&path).map_or(0, |failure| failure.count);
         let pause = backoff(times);
-        if self.0.len() >= MAX_FAILED && !self.0.contains_key(&path) {
-            self.make_room(now);
+        if self.0.len() >= MAX_FAILURES && !self.0.contains_key(&path) {
+            self.evict(now);
         }
         let until = now.checked_add(pause).unwrap_or(now);
-        self.0.insert(path, Failure { times: times.saturating_add(1), until, fault: fault.clone() });
-        Err(Refusal { fault, retry_after: Some(pause) })
+        self.0.insert(path, Failure { count: times.saturating_add(1), until, fault: fault.clone() });
+        Err(LookupError { fault, retry_after: Some(pause) })
     }
 
     /// Forgets those that nobody asks about any more, or else the one that may be asked about first.
-    fn make_room(&mut self, now: Instant) {
+    fn evict(&mut self, now: Instant) {
         self.0.retain(|_, failure| failure.until.checked_add(MAX_BACKOFF).is_none_or(|end| end > now));
-        if self.0.len() >= MAX_FAILED {
+        if self.0.len() >= MAX_FAILURES {
             let first = self.0.iter().min_by_key(|(_, failure)| failure.until).map(|(path, _)| path.clone());
             first.map(|path| self.0.remove(&path));
         }
@@ -238,10 +238,10 @@ mod tests {
     #[test]
     fn so_many_failures_are_remembered_and_no_more() {
         let (mut failures, now) = (Failures::default(), Instant::now());
-        for number in 0..MAX_FAILED + 100 {
+        for number in 0..MAX_FAILURES + 100 {
             failures.record(path(&number.to_string()), trap(), now).unwrap_err();
         }
-        assert_eq!(failures.0.len(), MAX_FAILED);
+        assert_eq!(failures.0.len(), MAX_FAILURES);
         let later = now + MAX_BACKOFF * 3;
         failures.record(path("later"), trap(), later).unwrap_err();
         assert_eq!(failures.0.len(), 1, "those that are over make room");

@@ -1,9 +1,9 @@
 //! What waits for one subscriber.
 //!
 //! Updates that wait are a set, so a resource that changes often waits once. They are also debounced: after an update was given
-//! out, further ones of the same resource are held back for [`WINDOW`] and given out as one when it is over. So one resource is
+//! out, further ones of the same resource are held back for [`THROTTLE_WINDOW`] and given out as one when it is over. So one resource is
 //! told to one subscriber ten times a second at most, whatever makes it change, and a single change is told at once. What is
-//! held back is a flag for each resource that was told within the last [`WINDOW`].
+//! held back is a flag for each resource that was told within the last [`THROTTLE_WINDOW`].
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,26 +16,26 @@ use crate::access::Principal;
 use crate::uri::Uri;
 
 /// For how long after an update further ones of the same resource, or of what is listed, are held back.
-const WINDOW: Duration = Duration::from_millis(100);
+const THROTTLE_WINDOW: Duration = Duration::from_millis(100);
 
 /// The updates that wait for one subscriber: each at most once.
 #[derive(Debug)]
 pub(super) struct Mailbox {
     pub(super) id: u64,
     /// Whose it is.
-    pub(super) who: Principal,
-    waiting: Mutex<Waiting>,
-    filled: Notify,
+    pub(super) principal: Principal,
+    pending: Mutex<PendingUpdates>,
+    notify: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct PendingUpdates {
     /// What may be taken.
-    ready: BTreeSet<Item>,
+    ready: BTreeSet<PendingUpdate>,
     /// What was told within the window.
-    recent: BTreeMap<Item, Recent>,
+    recent: BTreeMap<PendingUpdate, Recent>,
     /// The ends of these windows, in their order.
-    ends: VecDeque<(Instant, Item)>,
+    window_ends: VecDeque<(Instant, PendingUpdate)>,
 }
 
 /// Something that was told.
@@ -44,83 +44,83 @@ struct Recent {
     /// Until when more of it is held back.
     until: Instant,
     /// Whether there is more of it.
-    is_due: bool,
+    has_deferred_update: bool,
 }
 
 /// Something that waits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Item {
+pub(super) enum PendingUpdate {
     Listing,
     Resource(Uri),
 }
 
 impl Mailbox {
-    pub(super) fn new(id: u64, who: Principal) -> Self {
-        Self { id, who, waiting: Mutex::default(), filled: Notify::new() }
+    pub(super) fn new(id: u64, principal: Principal) -> Self {
+        Self { id, principal, pending: Mutex::default(), notify: Notify::new() }
     }
 
     /// Puts in that a resource changed.
     pub(super) fn put_resource(&self, uri: &Uri) {
-        self.put(Item::Resource(uri.clone()));
+        self.put(PendingUpdate::Resource(uri.clone()));
     }
 
     /// Puts in that the listing changed.
     pub(super) fn put_listing(&self) {
-        self.put(Item::Listing);
+        self.put(PendingUpdate::Listing);
     }
 
-    fn put(&self, item: Item) {
+    fn put(&self, item: PendingUpdate) {
         let is_new = {
-            let waiting = &mut *self.waiting();
-            match waiting.recent.get_mut(&item) {
+            let pending = &mut *self.pending();
+            match pending.recent.get_mut(&item) {
                 // Whoever waits has to learn of the window, behind which it may go on.
-                Some(recent) => !std::mem::replace(&mut recent.is_due, true),
-                None => waiting.ready.insert(item),
+                Some(recent) => !std::mem::replace(&mut recent.has_deferred_update, true),
+                None => pending.ready.insert(item),
             }
         };
         if is_new {
-            self.filled.notify_one();
+            self.notify.notify_one();
         }
     }
 
     /// Takes out what waits for a resource that is not subscribed to any more.
-    pub(super) fn forget(&self, uri: &Uri) {
-        let item = Item::Resource(uri.clone());
-        let mut waiting = self.waiting();
-        waiting.ready.remove(&item);
-        waiting.recent.remove(&item);
+    pub(super) fn remove(&self, uri: &Uri) {
+        let item = PendingUpdate::Resource(uri.clone());
+        let mut pending = self.pending();
+        pending.ready.remove(&item);
+        pending.recent.remove(&item);
     }
 
     /// Takes out what may be told now.
-    pub(super) fn take(&self) -> Option<Item> {
-        self.take_at(Instant::now())
+    pub(super) fn pop(&self) -> Option<PendingUpdate> {
+        self.pop_at(Instant::now())
     }
 
     /// What was taken was told: what comes of it within the window is held back.
-    pub(super) fn told(&self, item: Item) {
-        self.told_at(item, Instant::now());
+    pub(super) fn mark_sent(&self, item: PendingUpdate) {
+        self.mark_sent_at(item, Instant::now());
     }
 
-    fn take_at(&self, now: Instant) -> Option<Item> {
-        let mut waiting = self.waiting();
-        waiting.end_windows(now);
-        waiting.ready.pop_first()
+    fn pop_at(&self, now: Instant) -> Option<PendingUpdate> {
+        let mut pending = self.pending();
+        pending.expire_windows(now);
+        pending.ready.pop_first()
     }
 
-    fn told_at(&self, item: Item, now: Instant) {
-        let Some(until) = now.checked_add(WINDOW) else { return };
-        let mut waiting = self.waiting();
+    fn mark_sent_at(&self, item: PendingUpdate, now: Instant) {
+        let Some(until) = now.checked_add(THROTTLE_WINDOW) else { return };
+        let mut pending = self.pending();
         // What was put in since it was taken is told behind the window.
-        let is_due = waiting.ready.remove(&item);
-        waiting.recent.insert(item.clone(), Recent { until, is_due });
-        waiting.ends.push_back((until, item));
+        let has_deferred_update = pending.ready.remove(&item);
+        pending.recent.insert(item.clone(), Recent { until, has_deferred_update });
+        pending.window_ends.push_back((until, item));
     }
 
     /// Waits until something can be taken. For one waiter at a time.
-    pub(super) async fn filled(&self) {
+    pub(super) async fn wait_pending(&self) {
         loop {
-            let notified = self.filled.notified();
-            match self.next_end(Instant::now()) {
+            let notified = self.notify.notified();
+            match self.next_deadline(Instant::now()) {
                 Ok(()) => return,
                 Err(None) => notified.await,
                 Err(Some(end)) => {
@@ -134,30 +134,30 @@ impl Mailbox {
     }
 
     /// Whether something can be taken, or else the end of the first window behind which something may be.
-    fn next_end(&self, now: Instant) -> Result<(), Option<Instant>> {
-        let mut waiting = self.waiting();
-        waiting.end_windows(now);
-        if !waiting.ready.is_empty() {
+    fn next_deadline(&self, now: Instant) -> Result<(), Option<Instant>> {
+        let mut pending = self.pending();
+        pending.expire_windows(now);
+        if !pending.ready.is_empty() {
             return Ok(());
         }
-        let is_due = |item| waiting.recent.get(item).is_some_and(|recent| recent.is_due);
-        let held = waiting.ends.iter().find(|(_, item)| is_due(item));
+        let is_deferred = |item| pending.recent.get(item).is_some_and(|recent| recent.has_deferred_update);
+        let held = pending.window_ends.iter().find(|(_, item)| is_deferred(item));
         Err(held.map(|(end, _)| *end))
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pending(&self) -> MutexGuard<'_, PendingUpdates> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Waiting {
+impl PendingUpdates {
     /// Lets what was held back be taken whose window is over.
-    fn end_windows(&mut self, now: Instant) {
-        while let Some((end, item)) = self.ends.pop_front_if(|(end, _)| *end <= now) {
+    fn expire_windows(&mut self, now: Instant) {
+        while let Some((end, item)) = self.window_ends.pop_front_if(|(end, _)| *end <= now) {
             // It may have been unsubscribed from, subscribed to and told anew since.
             let Some(recent) = self.recent.get(&item).copied().filter(|recent| recent.until == end) else { continue };
             self.recent.remove(&item);
-            if recent.is_due {
+            if recent.has_deferred_update {
                 self.ready.insert(item);
             }
         }
@@ -173,8 +173,8 @@ mod tests {
         "a://x/".parse::<Mount>().unwrap().compose(path).unwrap().uri
     }
 
-    fn all(mailbox: &Mailbox, now: Instant) -> Vec<Item> {
-        std::iter::from_fn(|| mailbox.take_at(now).inspect(|item| mailbox.told_at(item.clone(), now))).collect()
+    fn drain(mailbox: &Mailbox, now: Instant) -> Vec<PendingUpdate> {
+        std::iter::from_fn(|| mailbox.pop_at(now).inspect(|item| mailbox.mark_sent_at(item.clone(), now))).collect()
     }
 
     #[tokio::test]
@@ -185,60 +185,60 @@ mod tests {
             mailbox.put_listing();
         }
         mailbox.put_resource(&uri("b"));
-        mailbox.filled().await;
+        mailbox.wait_pending().await;
         let now = Instant::now();
-        assert_eq!(all(&mailbox, now), [Item::Listing, Item::Resource(uri("a")), Item::Resource(uri("b"))]);
-        assert_eq!(mailbox.next_end(now), Err(None));
+        assert_eq!(drain(&mailbox, now), [PendingUpdate::Listing, PendingUpdate::Resource(uri("a")), PendingUpdate::Resource(uri("b"))]);
+        assert_eq!(mailbox.next_deadline(now), Err(None));
     }
 
     #[test]
     fn what_is_not_subscribed_to_any_more_does_not_wait() {
         let mailbox = Mailbox::new(0, Principal::LOCAL);
         mailbox.put_resource(&uri("a"));
-        mailbox.forget(&uri("a"));
-        assert_eq!(mailbox.take(), None);
+        mailbox.remove(&uri("a"));
+        assert_eq!(mailbox.pop(), None);
     }
 
     #[tokio::test]
     async fn what_changes_all_the_time_is_told_ten_times_a_second_and_the_last_change_is_not_lost() {
         let mailbox = Mailbox::new(0, Principal::LOCAL);
-        let (begun, mut told) = (Instant::now(), 0);
+        let (begun, mut sent) = (Instant::now(), 0);
         let mut now = begun;
         while now < begun + Duration::from_secs(2) {
             mailbox.put_resource(&uri("a"));
             mailbox.put_listing();
-            told += all(&mailbox, now).len();
+            sent += drain(&mailbox, now).len();
             now += Duration::from_millis(1);
         }
-        assert_eq!(told, 2 * 20, "two items, ten times a second, for two seconds");
+        assert_eq!(sent, 2 * 20, "two items, ten times a second, for two seconds");
         mailbox.put_resource(&uri("a"));
-        assert_eq!(mailbox.take_at(now - Duration::from_millis(1)), None);
+        assert_eq!(mailbox.pop_at(now - Duration::from_millis(1)), None);
         // One that is told for the first time does not wait for it.
         mailbox.put_resource(&uri("b"));
-        assert_eq!(mailbox.take_at(now - Duration::from_millis(1)), Some(Item::Resource(uri("b"))));
-        let after = now + WINDOW;
-        assert_eq!(all(&mailbox, after), [Item::Listing, Item::Resource(uri("a"))]);
+        assert_eq!(mailbox.pop_at(now - Duration::from_millis(1)), Some(PendingUpdate::Resource(uri("b"))));
+        let after = now + THROTTLE_WINDOW;
+        assert_eq!(drain(&mailbox, after), [PendingUpdate::Listing, PendingUpdate::Resource(uri("a"))]);
     }
 
     #[tokio::test]
     async fn whoever_waits_goes_on_when_the_window_is_over() {
         let mailbox = Mailbox::new(0, Principal::LOCAL);
         mailbox.put_resource(&uri("a"));
-        all(&mailbox, Instant::now());
-        let mut filled = std::pin::pin!(mailbox.filled());
+        drain(&mailbox, Instant::now());
+        let mut filled = std::pin::pin!(mailbox.wait_pending());
         assert!(futures::poll!(&mut filled).is_pending());
         mailbox.put_resource(&uri("a"));
         filled.await;
-        assert_eq!(mailbox.take(), Some(Item::Resource(uri("a"))));
+        assert_eq!(mailbox.pop(), Some(PendingUpdate::Resource(uri("a"))));
     }
 
     #[test]
     fn one_that_was_unsubscribed_from_within_its_window_does_not_come_behind_it() {
         let (mailbox, now) = (Mailbox::new(0, Principal::LOCAL), Instant::now());
         mailbox.put_resource(&uri("a"));
-        all(&mailbox, now);
+        drain(&mailbox, now);
         mailbox.put_resource(&uri("a"));
-        mailbox.forget(&uri("a"));
-        assert_eq!(mailbox.take_at(now + WINDOW * 2), None);
+        mailbox.remove(&uri("a"));
+        assert_eq!(mailbox.pop_at(now + THROTTLE_WINDOW * 2), None);
     }
 }

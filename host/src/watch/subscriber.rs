@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use futures::future::join_all;
 
-use super::mailbox::{Item, Mailbox};
-use super::memory::{Memory, Reserved};
-use super::{Hub, Refused};
+use super::mailbox::{PendingUpdate, Mailbox};
+use super::byte_budget::{ByteBudget, ReservedBytes};
+use super::{Hub, SubscribeError};
 use crate::access::Principal;
 use crate::config::Operation;
 use crate::plugin::Fault;
@@ -19,9 +19,9 @@ use crate::uri::{Mount, Uri};
 
 /// What a subscription takes up beside its URIs, about: it stands in the maps of its subscriber, of its resource, and of what
 /// waits.
-const OVERHEAD: usize = 400;
+const SUBSCRIPTION_OVERHEAD: usize = 400;
 /// When to try again where all memory for subscriptions is taken.
-const RETRY: Duration = Duration::from_secs(5);
+const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// Something that a subscriber asked to be told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,33 +37,33 @@ pub enum Update {
 pub struct Subscriber {
     mailbox: Arc<Mailbox>,
     hub: Arc<Hub>,
-    subscribed: Mutex<BTreeMap<Uri, Subscription>>,
-    serials: AtomicU64,
+    subscriptions: Mutex<BTreeMap<Uri, Subscription>>,
+    next_serial: AtomicU64,
     /// What its URIs may take up.
-    uri_bytes: Memory,
+    uri_bytes: ByteBudget,
     /// It is counted for as long as it is there.
-    _counted: Arc<()>,
+    _count_guard: Arc<()>,
 }
 
 struct Subscription {
     /// Tells it apart from one to the same resource that was taken back.
     serial: u64,
     /// The URI as it was asked for, if that is another text.
-    asked: Option<Box<str>>,
+    requested_uri: Option<Box<str>>,
     /// Its share of what those of its subscriber, and all, may take up.
-    _memory: [Reserved; 2],
+    _memory: [ReservedBytes; 2],
     /// Whether anyone was told that it counts.
-    counts: bool,
+    is_active: bool,
     /// How many wait until it counts.
-    attempts: usize,
+    pending_count: usize,
     /// Whether there is something to tell, which waits until it counts: it may come to nothing.
-    is_due: bool,
+    has_deferred_update: bool,
 }
 
 impl Subscription {
     /// The URI as it was asked for.
-    fn asked<'a>(&'a self, uri: &'a Uri) -> &'a str {
-        self.asked.as_deref().unwrap_or(uri.as_str())
+    fn requested_uri<'a>(&'a self, uri: &'a Uri) -> &'a str {
+        self.requested_uri.as_deref().unwrap_or(uri.as_str())
     }
 }
 
@@ -73,183 +73,183 @@ impl Subscriber {
     /// Bytes that their URIs may have altogether, as they were asked for.
     pub const MAX_URI_BYTES: usize = 256 << 10;
 
-    pub(super) fn new(id: u64, who: Principal, hub: Arc<Hub>) -> Self {
+    pub(super) fn new(id: u64, principal: Principal, hub: Arc<Hub>) -> Self {
         Self {
-            mailbox: Arc::new(Mailbox::new(id, who)),
-            subscribed: Mutex::default(),
-            serials: AtomicU64::new(0),
-            uri_bytes: Memory::new(Self::MAX_URI_BYTES),
-            _counted: hub.common.count_subscriber(),
+            mailbox: Arc::new(Mailbox::new(id, principal)),
+            subscriptions: Mutex::default(),
+            next_serial: AtomicU64::new(0),
+            uri_bytes: ByteBudget::new(Self::MAX_URI_BYTES),
+            _count_guard: hub.context.subscriber_guard(),
             hub,
         }
     }
 
     /// Who is told.
     pub fn principal(&self) -> &Principal {
-        &self.mailbox.who
+        &self.mailbox.principal
     }
 
     /// Waits for the next update. Safe to drop: what waits goes on waiting.
     pub async fn next(&self) -> Update {
         loop {
-            self.filled().await;
-            if let Some(update) = self.take() {
+            self.ready().await;
+            if let Some(update) = self.try_next() {
                 return update;
             }
         }
     }
 
-    /// Waits until it is worth trying to [`take`](Self::take).
-    pub async fn filled(&self) {
-        self.mailbox.filled().await;
+    /// Waits until it is worth trying to [`try_next`](Self::try_next).
+    pub async fn ready(&self) {
+        self.mailbox.wait_pending().await;
     }
 
     /// The next update, if one waits. What the principal may not read at this moment is not told.
-    pub fn take(&self) -> Option<Update> {
-        let access = self.hub.common.access.load();
+    pub fn try_next(&self) -> Option<Update> {
+        let access = self.hub.context.access.load();
         loop {
-            match self.mailbox.take()? {
-                Item::Listing => {
-                    self.mailbox.told(Item::Listing);
+            match self.mailbox.pop()? {
+                PendingUpdate::Listing => {
+                    self.mailbox.mark_sent(PendingUpdate::Listing);
                     return Some(Update::Listing);
                 }
-                Item::Resource(uri) if access.allows(self.principal(), Operation::Read, &uri) => {
-                    let mut subscribed = self.subscribed();
-                    let Some(subscription) = subscribed.get_mut(&uri) else { continue };
-                    if subscription.counts {
-                        let update = Update::Resource(subscription.asked(&uri).to_owned());
-                        self.mailbox.told(Item::Resource(uri));
+                PendingUpdate::Resource(uri) if access.allows(self.principal(), Operation::Read, &uri) => {
+                    let mut subscriptions = self.subscriptions();
+                    let Some(subscription) = subscriptions.get_mut(&uri) else { continue };
+                    if subscription.is_active {
+                        let update = Update::Resource(subscription.requested_uri(&uri).to_owned());
+                        self.mailbox.mark_sent(PendingUpdate::Resource(uri));
                         return Some(update);
                     }
-                    subscription.is_due = true;
+                    subscription.has_deferred_update = true;
                 }
-                Item::Resource(_) => {}
+                PendingUpdate::Resource(_) => {}
             }
         }
     }
 
-    /// Asks to be told when what is listed changes. That counts from when [`listing_counts`](Self::listing_counts) returns.
+    /// Asks to be told when what is listed changes. That counts from when [`listing_ready`](Self::listing_ready) returns.
     pub fn watch_listing(&self) {
-        self.hub.common.interests().watch_listing(&self.mailbox);
+        self.hub.context.subscription_index().watch_listing(&self.mailbox);
         self.hub.watchers().values().for_each(|watcher| watcher.watch_listing());
     }
 
     /// Waits, for one who asked, until what is listed is known, so that every change of it is told. That takes a walk through
     /// the listing, unless somebody with the same rights asked before.
-    pub async fn listing_counts(&self) {
+    pub async fn listing_ready(&self) {
         let watchers = self.hub.watchers();
-        join_all(watchers.values().map(|watcher| watcher.listing_counts(self.principal()))).await;
+        join_all(watchers.values().map(|watcher| watcher.listing_ready(self.principal()))).await;
     }
 
     /// Takes a subscription back. Nothing is told of that resource any more, not even what waits. Whether there was such a
     /// subscription does not matter.
     pub fn unsubscribe(&self, uri: &Uri) {
-        let mut subscribed = self.subscribed();
-        if subscribed.remove(uri).is_some() {
-            self.forget(uri);
+        let mut subscriptions = self.subscriptions();
+        if subscriptions.remove(uri).is_some() {
+            self.untrack(uri);
         }
     }
 
     /// Takes the subscription back that was asked for in that spelling, if there is one.
-    pub(crate) fn unsubscribe_as(&self, asked: &str) -> bool {
-        let mut subscribed = self.subscribed();
+    pub(crate) fn unsubscribe_by_spelling(&self, requested_uri: &str) -> bool {
+        let mut subscriptions = self.subscriptions();
         let uri =
-            subscribed.iter().find(|(uri, subscription)| subscription.asked(uri) == asked).map(|(uri, _)| uri.clone());
+            subscriptions.iter().find(|(uri, subscription)| subscription.requested_uri(uri) == requested_uri).map(|(uri, _)| uri.clone());
         let Some(uri) = uri else { return false };
-        subscribed.remove(&uri);
-        self.forget(&uri);
+        subscriptions.remove(&uri);
+        self.untrack(&uri);
         true
     }
 
     /// Begins to subscribe. It is as if nothing had been asked unless the attempt counts in the end.
-    pub(super) fn attempt<'a>(&'a self, asked: &str, uri: &'a Uri) -> Result<Attempt<'a>, Refused> {
-        let mut subscribed = self.subscribed();
-        let is_room = subscribed.len() < Self::MAX_RESOURCES;
-        let subscription = match subscribed.entry(uri.clone()) {
+    pub(super) fn begin<'a>(&'a self, requested_uri: &str, uri: &'a Uri) -> Result<PendingSubscription<'a>, SubscribeError> {
+        let mut subscriptions = self.subscriptions();
+        let is_room = subscriptions.len() < Self::MAX_RESOURCES;
+        let subscription = match subscriptions.entry(uri.clone()) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
-                let own = self.uri_bytes.reserve(asked.len()).filter(|_| is_room).ok_or_else(too_many)?;
-                let bytes = asked.len().saturating_add(uri.as_str().len()).saturating_add(OVERHEAD);
-                let all = self.hub.common.memory.reserve(bytes).ok_or_else(no_memory)?;
-                let serial = self.serials.fetch_add(1, Ordering::Relaxed);
+                let own = self.uri_bytes.reserve(requested_uri.len()).filter(|_| is_room).ok_or_else(too_many_subscriptions)?;
+                let bytes = requested_uri.len().saturating_add(uri.as_str().len()).saturating_add(SUBSCRIPTION_OVERHEAD);
+                let all = self.hub.context.memory.reserve(bytes).ok_or_else(subscription_memory_full)?;
+                let serial = self.next_serial.fetch_add(1, Ordering::Relaxed);
                 entry.insert(Subscription {
                     serial,
-                    asked: (asked != uri.as_str()).then(|| asked.into()),
+                    requested_uri: (requested_uri != uri.as_str()).then(|| requested_uri.into()),
                     _memory: [own, all],
-                    counts: false,
-                    attempts: 0,
-                    is_due: false,
+                    is_active: false,
+                    pending_count: 0,
+                    has_deferred_update: false,
                 })
             }
         };
-        subscription.attempts = subscription.attempts.saturating_add(1);
-        Ok(Attempt { subscriber: self, uri, serial: subscription.serial })
+        subscription.pending_count = subscription.pending_count.saturating_add(1);
+        Ok(PendingSubscription { subscriber: self, uri, serial: subscription.serial })
     }
 
-    fn forget(&self, uri: &Uri) {
-        let mut interests = self.hub.common.interests();
-        interests.unwatch(uri, self.mailbox.id);
-        self.hub.watchers().values().for_each(|watcher| watcher.may_be_deserted(&interests));
-        self.mailbox.forget(uri);
+    fn untrack(&self, uri: &Uri) {
+        let mut index = self.hub.context.subscription_index();
+        index.unwatch(uri, self.mailbox.id);
+        self.hub.watchers().values().for_each(|watcher| watcher.check_unwatched(&index));
+        self.mailbox.remove(uri);
     }
 
-    fn subscribed(&self) -> MutexGuard<'_, BTreeMap<Uri, Subscription>> {
-        self.subscribed.lock().unwrap_or_else(PoisonError::into_inner)
+    fn subscriptions(&self) -> MutexGuard<'_, BTreeMap<Uri, Subscription>> {
+        self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn too_many() -> Refused {
-    Refused::Final(Fault::InvalidRequest(format!(
+fn too_many_subscriptions() -> SubscribeError {
+    SubscribeError::Permanent(Fault::InvalidRequest(format!(
         "one subscriber may subscribe to {} resources, with {} bytes of URIs; unsubscribe from some first",
         Subscriber::MAX_RESOURCES,
         Subscriber::MAX_URI_BYTES
     )))
 }
 
-fn no_memory() -> Refused {
+fn subscription_memory_full() -> SubscribeError {
     let reason = "this server has as many subscriptions as it may; try again later".to_owned();
-    Refused::Later(Fault::Unavailable { reason, retry_after: Some(RETRY) }, RETRY)
+    SubscribeError::Transient(Fault::Unavailable { reason, retry_after: Some(RETRY_AFTER) }, RETRY_AFTER)
 }
 
 /// A subscription that does not count yet. Dropped, it is taken back, unless it counts or others wait for the same.
-pub(super) struct Attempt<'a> {
+pub(super) struct PendingSubscription<'a> {
     subscriber: &'a Subscriber,
     uri: &'a Uri,
     serial: u64,
 }
 
-impl Attempt<'_> {
+impl PendingSubscription<'_> {
     /// Has whoever watches that mount ask about it from now on, unless it has been taken back meanwhile.
     pub(super) fn register(&self, mount: &Mount) {
         let Some(Ok(located)) = self.uri.as_str().strip_prefix(mount.as_str()).map(|path| mount.compose(path)) else {
             return;
         };
-        let subscribed = self.subscriber.subscribed();
-        if subscribed.get(self.uri).is_some_and(|subscription| subscription.serial == self.serial) {
-            self.subscriber.hub.common.interests().watch(&located.uri, &located.path, &self.subscriber.mailbox);
+        let subscriptions = self.subscriber.subscriptions();
+        if subscriptions.get(self.uri).is_some_and(|subscription| subscription.serial == self.serial) {
+            self.subscriber.hub.context.subscription_index().watch(&located.uri, &located.path, &self.subscriber.mailbox);
         }
     }
 
     /// It counts. With `tells`, there is one update at once: the subscriber believed that it counted before.
-    pub(super) fn counts(self, tells: bool) {
-        let mut subscribed = self.subscriber.subscribed();
-        if let Some(subscription) = subscribed.get_mut(self.uri).filter(|one| one.serial == self.serial) {
-            subscription.counts = true;
-            if std::mem::take(&mut subscription.is_due) || tells {
+    pub(super) fn activate(self, notify_now: bool) {
+        let mut subscriptions = self.subscriber.subscriptions();
+        if let Some(subscription) = subscriptions.get_mut(self.uri).filter(|one| one.serial == self.serial) {
+            subscription.is_active = true;
+            if std::mem::take(&mut subscription.has_deferred_update) || notify_now {
                 self.subscriber.mailbox.put_resource(self.uri);
             }
         }
     }
 }
 
-impl Drop for Attempt<'_> {
+impl Drop for PendingSubscription<'_> {
     fn drop(&mut self) {
-        let mut subscribed = self.subscriber.subscribed();
-        if let Some(subscription) = subscribed.get_mut(self.uri).filter(|one| one.serial == self.serial) {
-            subscription.attempts = subscription.attempts.saturating_sub(1);
-            if !subscription.counts && subscription.attempts == 0 {
-                subscribed.remove(self.uri);
-                self.subscriber.forget(self.uri);
+        let mut subscriptions = self.subscriber.subscriptions();
+        if let Some(subscription) = subscriptions.get_mut(self.uri).filter(|one| one.serial == self.serial) {
+            subscription.pending_count = subscription.pending_count.saturating_sub(1);
+            if !subscription.is_active && subscription.pending_count == 0 {
+                subscriptions.remove(self.uri);
+                self.subscriber.untrack(self.uri);
             }
         }
     }
@@ -257,13 +257,13 @@ impl Drop for Attempt<'_> {
 
 impl Drop for Subscriber {
     fn drop(&mut self) {
-        let subscribed = std::mem::take(&mut *self.subscribed());
-        let mut interests = self.hub.common.interests();
-        interests.unwatch_listing(self.mailbox.id);
-        for uri in subscribed.keys() {
-            interests.unwatch(uri, self.mailbox.id);
+        let subscriptions = std::mem::take(&mut *self.subscriptions());
+        let mut index = self.hub.context.subscription_index();
+        index.unwatch_listing(self.mailbox.id);
+        for uri in subscriptions.keys() {
+            index.unwatch(uri, self.mailbox.id);
         }
-        self.hub.watchers().values().for_each(|watcher| watcher.may_be_deserted(&interests));
+        self.hub.watchers().values().for_each(|watcher| watcher.check_unwatched(&index));
     }
 }
 
@@ -294,12 +294,12 @@ mod tests {
     fn a_subscription_that_is_given_up_before_it_counts_leaves_nothing_behind() {
         let subscriber = hub().subscriber(&Principal::LOCAL);
         let uri = uri();
-        let attempt = subscriber.attempt("a://x/f", &uri).unwrap();
+        let attempt = subscriber.begin("a://x/f", &uri).unwrap();
         attempt.register(&mount());
-        assert!(subscriber.hub.common.interests().any_below(&mount()));
+        assert!(subscriber.hub.context.subscription_index().has_any_under(&mount()));
         drop(attempt);
-        assert!(!subscriber.hub.common.interests().any_below(&mount()));
-        assert!(subscriber.subscribed().is_empty());
+        assert!(!subscriber.hub.context.subscription_index().has_any_under(&mount()));
+        assert!(subscriber.subscriptions().is_empty());
     }
 
     #[test]
@@ -307,17 +307,17 @@ mod tests {
         let subscriber = hub().subscriber(&Principal::LOCAL);
         let uri = uri();
         for comes_to_something in [false, true] {
-            let attempt = subscriber.attempt("a://x/f", &uri).unwrap();
+            let attempt = subscriber.begin("a://x/f", &uri).unwrap();
             attempt.register(&mount());
-            subscriber.hub.common.interests().notify(&uri, 0, &mut 1, |_| true);
-            assert_eq!(subscriber.take(), None);
+            subscriber.hub.context.subscription_index().notify(&uri, 0, &mut 1, |_| true);
+            assert_eq!(subscriber.try_next(), None);
             if comes_to_something {
-                attempt.counts(false);
-                assert_eq!(subscriber.take(), Some(Update::Resource("a://x/f".to_owned())));
+                attempt.activate(false);
+                assert_eq!(subscriber.try_next(), Some(Update::Resource("a://x/f".to_owned())));
             } else {
                 drop(attempt);
             }
-            assert_eq!(subscriber.take(), None);
+            assert_eq!(subscriber.try_next(), None);
         }
     }
 
@@ -325,19 +325,19 @@ mod tests {
     fn of_two_attempts_one_that_is_given_up_takes_nothing_from_the_other() {
         let subscriber = hub().subscriber(&Principal::LOCAL);
         let uri = uri();
-        let [first, second] = [(); 2].map(|()| subscriber.attempt("a://x/f", &uri).unwrap());
+        let [first, second] = [(); 2].map(|()| subscriber.begin("a://x/f", &uri).unwrap());
         second.register(&mount());
         drop(first);
-        second.counts(false);
-        assert!(subscriber.hub.common.interests().any_below(&mount()));
+        second.activate(false);
+        assert!(subscriber.hub.context.subscription_index().has_any_under(&mount()));
         // One that was taken back and asked for anew is another one.
-        let late = subscriber.attempt("a://x/f", &uri).unwrap();
+        let late = subscriber.begin("a://x/f", &uri).unwrap();
         subscriber.unsubscribe(&uri);
-        let new = subscriber.attempt("a://x/f", &uri).unwrap();
+        let new = subscriber.begin("a://x/f", &uri).unwrap();
         new.register(&mount());
         drop(late);
-        new.counts(false);
-        assert!(subscriber.hub.common.interests().any_below(&mount()));
+        new.activate(false);
+        assert!(subscriber.hub.context.subscription_index().has_any_under(&mount()));
     }
 
     #[test]
@@ -346,21 +346,21 @@ mod tests {
         let subscriber = hub.subscriber(&Principal::LOCAL);
         let uri = uri();
         subscriber.watch_listing();
-        let attempt = subscriber.attempt("a://x/f", &uri).unwrap();
+        let attempt = subscriber.begin("a://x/f", &uri).unwrap();
         attempt.register(&mount());
-        attempt.counts(false);
+        attempt.activate(false);
         drop(subscriber);
-        assert!(!hub.common.interests().any_below(&mount()));
+        assert!(!hub.context.subscription_index().has_any_under(&mount()));
     }
 
     #[test]
     fn a_resource_whose_plugin_is_gone_is_unsubscribed_from_as_it_was_subscribed_to() {
         let subscriber = hub().subscriber(&Principal::LOCAL);
         let uri = uri();
-        let attempt = subscriber.attempt("A://x/f", &uri).unwrap();
-        attempt.counts(false);
-        assert!(!subscriber.unsubscribe_as("a://x/g"));
-        assert!(subscriber.unsubscribe_as("A://x/f"));
-        assert!(subscriber.subscribed().is_empty());
+        let attempt = subscriber.begin("A://x/f", &uri).unwrap();
+        attempt.activate(false);
+        assert!(!subscriber.unsubscribe_by_spelling("a://x/g"));
+        assert!(subscriber.unsubscribe_by_spelling("A://x/f"));
+        assert!(subscriber.subscriptions().is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! What watches one loaded plugin: a task that asks what changed ([`rounds`](super::rounds)), and one that finds out whether
+//! What watches one loaded plugin: a task that asks what changed ([`poller`](super::poller)), and one that finds out whether
 //! what is listed is another for somebody ([`listing`](super::listing)).
 
 use std::collections::HashMap;
@@ -10,89 +10,89 @@ use arc_swap::ArcSwap;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::interests::Interests;
-use super::listing::Listing;
-use super::lookup::{Lookups, Refusal};
-use super::memory::Memory;
-use super::rounds::Rounds;
+use super::subscriptions::SubscriptionIndex;
+use super::listing::ListingMonitor;
+use super::lookup::{Lookups, LookupError};
+use super::byte_budget::ByteBudget;
+use super::poller::Poller;
 use crate::access::{Access, Principal};
-use crate::catalog::Print;
+use crate::catalog::ListingFingerprint;
 use crate::plugin::{Fault, Plugin};
 use crate::uri::{Path, Uri};
 
 /// What all subscriptions of a host may take up, in bytes: about a million of them whose URIs have 50 bytes.
-const MAX_BYTES: usize = 512 << 20;
+const MAX_SUBSCRIPTION_BYTES: usize = 512 << 20;
 
 /// What all watchers share.
 #[derive(Debug)]
-pub(super) struct Common {
-    interests: Mutex<Interests>,
+pub(super) struct WatchContext {
+    subscription_index: Mutex<SubscriptionIndex>,
     /// The rules of now.
     pub(super) access: ArcSwap<Access>,
     /// Held by each subscriber.
     subscribers: Arc<()>,
     /// What all subscriptions may take up.
-    pub(super) memory: Memory,
+    pub(super) memory: ByteBudget,
 }
 
-impl Common {
+impl WatchContext {
     pub(super) fn new(access: Arc<Access>) -> Arc<Self> {
         Arc::new(Self {
-            interests: Mutex::default(),
+            subscription_index: Mutex::default(),
             access: ArcSwap::new(access),
             subscribers: Arc::default(),
-            memory: Memory::new(MAX_BYTES),
+            memory: ByteBudget::new(MAX_SUBSCRIPTION_BYTES),
         })
     }
 
     /// How many subscribers there are.
-    pub(super) fn subscribers(&self) -> usize {
+    pub(super) fn subscriber_count(&self) -> usize {
         Arc::strong_count(&self.subscribers).saturating_sub(1)
     }
 
     /// What a subscriber holds to be counted.
-    pub(super) fn count_subscriber(&self) -> Arc<()> {
+    pub(super) fn subscriber_guard(&self) -> Arc<()> {
         self.subscribers.clone()
     }
 
-    pub(super) fn interests(&self) -> MutexGuard<'_, Interests> {
-        self.interests.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn subscription_index(&self) -> MutexGuard<'_, SubscriptionIndex> {
+        self.subscription_index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Watches one plugin while anyone is interested in it. It ends when it is retired, or dropped.
 pub(super) struct Watcher {
-    shared: Arc<Shared>,
+    state: Arc<WatcherState>,
     lookups: Arc<Lookups>,
 }
 
 /// What a watcher and its tasks share.
-pub(super) struct Shared {
+pub(super) struct WatcherState {
     pub(super) plugin: Arc<Plugin>,
-    pub(super) common: Arc<Common>,
+    pub(super) context: Arc<WatchContext>,
     /// Something happened that a round should not wait for the interval to see.
     pub(super) wake: Notify,
     /// Nobody is interested any more.
-    pub(super) deserted: Notify,
+    pub(super) unwatched: Notify,
     /// How many rounds have been asked for: those that a round counts for are all up to the number at its beginning.
-    pub(super) asked: AtomicU64,
+    pub(super) requested_polls: AtomicU64,
     /// The last round: up to which of those asked for it counted, and how it went.
-    pub(super) rounds: watch::Sender<Round>,
-    pub(super) listing: Listing,
+    pub(super) last_poll: watch::Sender<PollOutcome>,
+    pub(super) listing: ListingMonitor,
     /// Whether its plugin is being asked, round by round.
-    pub(super) is_asking: AtomicBool,
+    pub(super) is_polling: AtomicBool,
     retired: CancellationToken,
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Round {
-    pub(super) counted: u64,
+pub(super) struct PollOutcome {
+    pub(super) completed_polls: u64,
     /// What was wrong, and in how long it makes sense to ask again.
     pub(super) fault: Option<(Fault, Duration)>,
 }
 
 /// Why no round was made.
-pub(super) enum Missed {
+pub(super) enum PollError {
     /// The provider failed. In so long it makes sense to ask again.
     Fault(Fault, Duration),
     /// The watcher was retired: another one may have taken its place.
@@ -101,64 +101,64 @@ pub(super) enum Missed {
 
 /// What a watcher takes over from the one whose place it takes.
 #[derive(Default)]
-pub(super) struct Inheritance {
+pub(super) struct Handover {
     /// What each principal who asked would have listed last.
-    pub(super) prints: HashMap<Principal, Print>,
+    pub(super) fingerprints: HashMap<Principal, ListingFingerprint>,
     /// Whether those who are interested are told once, as soon as what changes from then on is known.
-    pub(super) announces: bool,
+    pub(super) notify_all_once: bool,
 }
 
 impl Watcher {
     /// Starts the tasks.
-    pub(super) fn start(plugin: &Arc<Plugin>, common: &Arc<Common>, inheritance: Inheritance) -> Arc<Self> {
-        let shared = Arc::new(Shared {
+    pub(super) fn start(plugin: &Arc<Plugin>, context: &Arc<WatchContext>, handover: Handover) -> Arc<Self> {
+        let state = Arc::new(WatcherState {
             plugin: plugin.clone(),
-            common: common.clone(),
+            context: context.clone(),
             wake: Notify::new(),
-            deserted: Notify::new(),
-            asked: AtomicU64::new(0),
-            rounds: watch::Sender::new(Round::default()),
-            listing: Listing::new(inheritance.prints),
-            is_asking: AtomicBool::new(false),
+            unwatched: Notify::new(),
+            requested_polls: AtomicU64::new(0),
+            last_poll: watch::Sender::new(PollOutcome::default()),
+            listing: ListingMonitor::new(handover.fingerprints),
+            is_polling: AtomicBool::new(false),
             retired: CancellationToken::new(),
         });
         if plugin.info().watches {
-            let rounds = Rounds::new(shared.clone(), inheritance.announces);
-            tokio::spawn(shared.retired.clone().run_until_cancelled_owned(rounds.run()));
+            let poller = Poller::new(state.clone(), handover.notify_all_once);
+            tokio::spawn(state.retired.clone().run_until_cancelled_owned(poller.run()));
         }
-        tokio::spawn(shared.retired.clone().run_until_cancelled_owned(shared.clone().compare_listings()));
-        Arc::new(Self { lookups: Lookups::new(plugin.clone()), shared })
+        tokio::spawn(state.retired.clone().run_until_cancelled_owned(state.clone().monitor_listing()));
+        Arc::new(Self { lookups: Lookups::new(plugin.clone()), state })
     }
 
     pub(super) fn plugin(&self) -> &Arc<Plugin> {
-        &self.shared.plugin
+        &self.state.plugin
     }
 
     /// Whether its provider tells what changes.
-    pub(super) fn watches(&self) -> bool {
-        self.shared.watches()
+    pub(super) fn supports_changes(&self) -> bool {
+        self.state.supports_changes()
     }
 
     /// Whether its plugin is being asked what changed.
-    pub(super) fn is_asking(&self) -> bool {
-        self.shared.is_asking.load(Ordering::Relaxed)
+    pub(super) fn is_polling(&self) -> bool {
+        self.state.is_polling.load(Ordering::Relaxed)
     }
 
     /// Has it find out that nobody is interested any more, if so.
-    pub(super) fn may_be_deserted(&self, interests: &Interests) {
-        if self.watches() && !interests.any_below(self.plugin().mount()) {
-            self.shared.deserted.notify_one();
+    pub(super) fn check_unwatched(&self, index: &SubscriptionIndex) {
+        if self.supports_changes() && !index.has_any_under(self.plugin().mount()) {
+            self.state.unwatched.notify_one();
         }
     }
 
     /// Ends its tasks; whoever waits for a round goes on without.
     pub(super) fn retire(&self) {
-        self.shared.retired.cancel();
+        self.state.retired.cancel();
     }
 
-    /// See [`Shared::next_round`].
-    pub(super) async fn next_round(&self) -> Result<(), Missed> {
-        self.shared.next_round().await
+    /// See [`WatcherState::wait_for_poll`].
+    pub(super) async fn wait_for_poll(&self) -> Result<(), PollError> {
+        self.state.wait_for_poll().await
     }
 
     /// What its provider calls that resource; none if it does not own it.
@@ -168,49 +168,49 @@ impl Watcher {
     }
 
     /// Whether its provider says of that resource that it can be subscribed to; see [`Lookups`]. None if it was retired.
-    pub(super) async fn is_subscribable(&self, path: &Path) -> Option<Result<bool, Refusal>> {
-        self.shared.retired.run_until_cancelled(self.lookups.is_subscribable(path)).await
+    pub(super) async fn is_subscribable(&self, path: &Path) -> Option<Result<bool, LookupError>> {
+        self.state.retired.run_until_cancelled(self.lookups.is_subscribable(path)).await
     }
 
     /// Somebody new is interested in what is listed.
     pub(super) fn watch_listing(&self) {
-        if self.watches() {
-            self.shared.listing.dirty.notify_one();
-            self.shared.wake.notify_one();
+        if self.supports_changes() {
+            self.state.listing.dirty.notify_one();
+            self.state.wake.notify_one();
         }
     }
 
     /// Returns when changes of what that principal would list count.
-    pub(super) async fn listing_counts(&self, who: &Principal) {
-        if self.watches() {
-            self.shared.retired.run_until_cancelled(self.shared.listing.counts(who)).await;
+    pub(super) async fn listing_ready(&self, who: &Principal) {
+        if self.supports_changes() {
+            self.state.retired.run_until_cancelled(self.state.listing.wait_until_tracked(who)).await;
         }
     }
 
     /// What principals who asked would have listed last, as far as it is known. A provider that does not tell what changes is
     /// asked now.
-    pub(super) async fn prints(&self) -> HashMap<Principal, Print> {
-        if !self.watches() {
-            let access = self.shared.common.access.load_full();
-            self.shared.take_prints(&access).await;
+    pub(super) async fn fingerprints(&self) -> HashMap<Principal, ListingFingerprint> {
+        if !self.supports_changes() {
+            let access = self.state.context.access.load_full();
+            self.state.ensure_fingerprints(&access).await;
         }
-        self.shared.listing.prints().clone()
+        self.state.listing.fingerprints().clone()
     }
 
     /// Has what is listed compared with what it was under the rules of before.
-    pub(super) fn compare_listing_with(&self, old: Arc<Access>) {
-        let shared = self.shared.clone();
-        tokio::spawn(shared.retired.clone().run_until_cancelled_owned(async move {
-            if !shared.watches() {
-                shared.take_prints(&old).await;
+    pub(super) fn recheck_listing(&self, old: Arc<Access>) {
+        let state = self.state.clone();
+        tokio::spawn(state.retired.clone().run_until_cancelled_owned(async move {
+            if !state.supports_changes() {
+                state.ensure_fingerprints(&old).await;
             }
-            shared.listing.may_have_changed();
+            state.listing.mark_dirty();
         }));
     }
 
     /// Has what is listed compared with what it was.
-    pub(super) fn compare_listing(&self) {
-        self.shared.listing.may_have_changed();
+    pub(super) fn mark_listing_dirty(&self) {
+        self.state.listing.mark_dirty();
     }
 }
 
@@ -220,20 +220,20 @@ impl Drop for Watcher {
     }
 }
 
-impl Shared {
-    pub(super) fn watches(&self) -> bool {
+impl WatcherState {
+    pub(super) fn supports_changes(&self) -> bool {
         self.plugin.info().watches
     }
 
     /// Returns when a round that began from now on has ended.
-    pub(super) async fn next_round(&self) -> Result<(), Missed> {
-        let asked = self.asked.fetch_add(1, Ordering::SeqCst).saturating_add(1);
-        let mut rounds = self.rounds.subscribe();
+    pub(super) async fn wait_for_poll(&self) -> Result<(), PollError> {
+        let requested = self.requested_polls.fetch_add(1, Ordering::SeqCst).saturating_add(1);
+        let mut polls = self.last_poll.subscribe();
         self.wake.notify_one();
-        let round = self.retired.run_until_cancelled(rounds.wait_for(|round| round.counted >= asked)).await;
-        match round {
-            Some(Ok(round)) => round.fault.clone().map_or(Ok(()), |(fault, after)| Err(Missed::Fault(fault, after))),
-            Some(Err(_)) | None => Err(Missed::Retired),
+        let outcome = self.retired.run_until_cancelled(polls.wait_for(|poll| poll.completed_polls >= requested)).await;
+        match outcome {
+            Some(Ok(round)) => round.fault.clone().map_or(Ok(()), |(fault, after)| Err(PollError::Fault(fault, after))),
+            Some(Err(_)) | None => Err(PollError::Retired),
         }
     }
 }

@@ -136,7 +136,7 @@ async fn a_request_to_subscribe_is_tried_again_and_its_error_leaves_nothing_behi
     let subscriber = host.subscriber(&Principal::LOCAL);
     let error = host.subscribe(&subscriber, "watched://w/f").await.unwrap_err();
     assert!(matches!(error, Error::Internal { .. } | Error::Unavailable { .. }), "{error:?}");
-    assert_eq!(host.watching().resources, 0);
+    assert_eq!(host.watch_stats().resources, 0);
     let trying = host.subscribe(&subscriber, "watched://w/g");
     let repairing = async {
         until("it was tried", || !host.plugins()[0].faults.is_empty()).await;
@@ -147,7 +147,7 @@ async fn a_request_to_subscribe_is_tried_again_and_its_error_leaves_nothing_behi
     for uri in ["watched://w/missing/x", "watched://w/plain/x"] {
         host.subscribe(&subscriber, uri).await.unwrap_err();
     }
-    assert_eq!(host.watching().resources, 1);
+    assert_eq!(host.watch_stats().resources, 1);
 }
 
 /// A host whose provider answers no `stat` before the gate is opened, and counts them.
@@ -227,7 +227,7 @@ async fn a_question_ends_with_the_last_who_asked_it() {
             () = until("the provider is asked", || gated.stats() == asked) => {}
         }
     }
-    assert_eq!(host.watching().resources, 0);
+    assert_eq!(host.watch_stats().resources, 0);
 }
 
 #[tokio::test]
@@ -249,7 +249,7 @@ async fn who_may_not_subscribe_shares_no_question_and_who_may_not_any_more_no_an
     gated.open();
     let (answer, _allowed) = subscribing.await.unwrap();
     assert!(matches!(answer, Err(Error::NotFound { .. })), "{answer:?}");
-    assert_eq!((gated.stats(), host.watching().resources), (1, 0));
+    assert_eq!((gated.stats(), host.watch_stats().resources), (1, 0));
 }
 
 #[tokio::test]

@@ -108,14 +108,14 @@ async fn more_resources_than_one_answer_may_name_are_all_told() {
         if change == "as soon as it counts" {
             tokio::select! {
                 () = told => {}
-                never = host.keep_subscribing(&subscriber, &uris) => match never {},
+                never = host.maintain_subscriptions(&subscriber, &uris) => match never {},
             }
         } else {
             folder.write("state", change);
             told.await;
         }
     }
-    assert_eq!(host.watching().resources, RESOURCES);
+    assert_eq!(host.watch_stats().resources, RESOURCES);
 }
 
 #[tokio::test]

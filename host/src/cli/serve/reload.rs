@@ -21,7 +21,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::file_watcher::FileWatcher;
 use crate::cli::signals::Hangup;
 use crate::config::{Config, ConfigError};
-use crate::host::{Host, ReloadError, Reloaded};
+use crate::host::{Host, ReloadError, ReloadReport};
 use crate::plugin::Backoff;
 use crate::regular_file::FileThreads;
 
@@ -45,7 +45,7 @@ pub(super) struct Reloader<F> {
 /// The reload that is under way, and the next one.
 #[derive(Default)]
 struct Reloading {
-    in_progress: Option<AbortOnDropHandle<Result<Reloaded, ReloadError>>>,
+    in_progress: Option<AbortOnDropHandle<Result<ReloadReport, ReloadError>>>,
     /// Whether somebody asked for it who wants to know that nothing changed.
     is_requested: bool,
     /// When to try again what may work then.
@@ -74,7 +74,7 @@ impl From<ConfigError> for RejectedConfig {
 /// Why nothing is waited for any more.
 enum Event {
     /// The reload has ended; without an outcome, by a panic.
-    Finished(Option<Result<Reloaded, ReloadError>>),
+    Finished(Option<Result<ReloadReport, ReloadError>>),
     /// It is time for another try.
     Retry,
 }
@@ -100,7 +100,7 @@ impl<F: Fn(Config) -> Config> Reloader<F> {
                     () = self.hangup.next() => {
                         tracing::info!("SIGHUP: reloading");
                         // Whoever asks by hand wants everything tried again.
-                        host.forget_failures();
+                        host.clear_failures();
                         reloading.restart(true);
                         watcher.settle().await;
                     }
@@ -218,7 +218,7 @@ impl Reloading {
         self.retry_at = Instant::now().checked_add(self.backoff.next());
     }
 
-    fn finish(&mut self, outcome: Option<Result<Reloaded, ReloadError>>) {
+    fn finish(&mut self, outcome: Option<Result<ReloadReport, ReloadError>>) {
         match outcome {
             Some(Ok(reloaded)) => {
                 let is_found = self.last_missing.take().is_some();
@@ -237,16 +237,16 @@ impl Reloading {
     }
 }
 
-fn log_report(reloaded: &Reloaded, is_requested: bool) {
-    for key in &reloaded.after_restart {
+fn log_report(reloaded: &ReloadReport, is_requested: bool) {
+    for key in &reloaded.requires_restart {
         tracing::warn!("`{key}` changed, which takes effect after a restart only");
     }
-    let Reloaded { generation, rules, server, http, .. } = *reloaded;
+    let ReloadReport { generation, rules, server, http, .. } = *reloaded;
     let [added, changed, removed] =
         [&reloaded.added, &reloaded.changed, &reloaded.removed].map(|names| names.join(","));
-    let milliseconds = u64::try_from(reloaded.took.as_millis()).unwrap_or(u64::MAX);
+    let milliseconds = u64::try_from(reloaded.elapsed.as_millis()).unwrap_or(u64::MAX);
     let took = humantime::format_duration(Duration::from_millis(milliseconds));
-    if !reloaded.is_nothing() {
+    if !reloaded.is_unchanged() {
         tracing::info!(generation, added, changed, removed, rules, server, http, %took, "reloaded");
     } else if is_requested {
         tracing::info!(generation, %took, "reloaded: nothing changed");

@@ -32,7 +32,7 @@ impl Checker {
             priority
         });
         let last_modified = given.last_modified.and_then(|text| {
-            let timestamp = Timestamp::checked(text);
+            let timestamp = Timestamp::try_new(text);
             timestamp
                 .inspect_err(|text| {
                     self.dropped.hint("last-modified", of, &Excerpt(text), "a timestamp such as 2025-01-12T15:00:58Z");
@@ -45,7 +45,7 @@ impl Checker {
     pub(super) fn icons(&mut self, icons: Vec<contract::Icon>, of: &str) -> Vec<Icon> {
         let mut checked = Vec::with_capacity(icons.len());
         for given in icons {
-            let mut icon = match Icon::checked(given.src) {
+            let mut icon = match Icon::try_new(given.src) {
                 Ok(icon) => icon,
                 Err(src) => {
                     self.dropped.hint("icon", of, &Excerpt(&src), "an `https:` or `data:` URI");

@@ -7,7 +7,7 @@ use super::objects::Objects;
 use crate::access::Principal;
 use crate::config::Extension;
 use crate::host::{Host, ListRequest};
-use crate::resource::{Error, Footprint, Missing};
+use crate::resource::{Error, Footprint, MissingPlugin};
 use crate::server::error::to_rpc;
 use crate::server::json::Encoder;
 use crate::server::methods;
@@ -20,7 +20,7 @@ pub(in crate::server) struct Answer {
     /// About how much memory it takes.
     pub(in crate::server) footprint: usize,
     /// The plugins that are missing from it.
-    pub(in crate::server) missing: Vec<Missing>,
+    pub(in crate::server) missing: Vec<MissingPlugin>,
 }
 
 /// The answer to what that principal asks, with the members that there are in that revision.
@@ -38,10 +38,10 @@ pub(in crate::server) async fn answer(
             host.list(who, ListRequest { parent: uri.as_deref(), cursor: cursor.as_deref() }).await.map_err(to_rpc)?
         }
         Asked::Directory(Below { uri, cursor }) => {
-            host.directory(who, &uri, cursor.as_deref()).await.map_err(to_rpc)?
+            host.list_directory(who, &uri, cursor.as_deref()).await.map_err(to_rpc)?
         }
         Asked::Read(One { uri }) => {
-            let contents = host.read_strictly(who, &uri).await.map_err(to_rpc)?;
+            let contents = host.read_strict(who, &uri).await.map_err(to_rpc)?;
             let footprint = contents.footprint();
             return Ok(Answer { result: objects.read_result(contents), footprint, missing: Vec::new() });
         }

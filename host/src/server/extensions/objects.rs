@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::access::Principal;
 use crate::config::Operation;
 use crate::host::Host;
-use crate::resource::{Abilities, Body, Contents, Entry, Listing};
+use crate::resource::{ResourceCapabilities, Body, Contents, Entry, Listing};
 use crate::server::json::{Encoder, Members, Writer};
 use crate::server::revision::Revision;
 use crate::server::wire::{self, Caching, Precision};
@@ -20,7 +20,7 @@ pub(super) struct Objects<'a> {
 }
 
 /// An entry, and what can be done with it if that is to be said.
-type Shown = (Entry, Option<Abilities>);
+type Shown = (Entry, Option<ResourceCapabilities>);
 
 impl Objects<'_> {
     /// The result of a method that lists resources.
@@ -75,7 +75,7 @@ impl Objects<'_> {
     }
 
     fn shown(&self, entry: Entry) -> Shown {
-        let abilities = self.shows_abilities.then(|| self.host.abilities(self.who, &entry));
+        let abilities = self.shows_abilities.then(|| self.host.capabilities(self.who, &entry));
         (entry, abilities)
     }
 
@@ -95,7 +95,7 @@ impl Objects<'_> {
         // What can be done with a resource depends on what the rules say of other requests.
         let others = [Operation::List, Operation::Subscribe, Operation::Read];
         let others = others.into_iter().filter(|_| self.shows_abilities);
-        others.chain([operation]).all(|operation| self.host.is_same_for_all(operation))
+        others.chain([operation]).all(|operation| self.host.is_public(operation))
     }
 }
 
@@ -103,7 +103,7 @@ impl Objects<'_> {
 fn resource(writer: &mut Writer<'_>, (entry, abilities): Shown, body: Option<Body>, revision: Revision) {
     writer.object(|members| {
         wire::resource_members(members, entry, revision, Precision::Double);
-        if let Some(Abilities { list, subscribe }) = abilities {
+        if let Some(ResourceCapabilities { list, subscribe }) = abilities {
             members.member("capabilities").object(|members| {
                 members.small("list", &list);
                 members.small("subscribe", &subscribe);

@@ -6,7 +6,7 @@ use futures::{StreamExt, stream};
 use mcp_host_tests::{WrittenConfig, until};
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::config::Config;
-use mcp_resource_host::{Host, Subscriber, Update, Watching};
+use mcp_resource_host::{Host, Subscriber, Update, WatchStats};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -39,7 +39,7 @@ impl Facade {
     async fn end(self) {
         drop(self.subscribers);
         self.listeners.iter().for_each(JoinHandle::abort);
-        until("nothing is watched any more", || self.host.watching() == Watching::default()).await;
+        until("nothing is watched any more", || self.host.watch_stats() == WatchStats::default()).await;
     }
 }
 
@@ -50,7 +50,7 @@ fn principal(who: usize) -> Principal {
 async fn subscriber(host: &Host, who: usize) -> Subscriber {
     let subscriber = host.subscriber(&principal(who));
     subscriber.watch_listing();
-    subscriber.listing_counts().await;
+    subscriber.listing_ready().await;
     subscriber
 }
 
@@ -85,7 +85,7 @@ impl Face for Facade {
                     while heard.send(Heard::Told(subscriber.next().await)).is_ok() {}
                 };
                 tokio::select! {
-                    never = host.keep_subscribing(&subscriber, &uris) => match never {},
+                    never = host.maintain_subscriptions(&subscriber, &uris) => match never {},
                     () = hearing => {}
                 }
             }));
@@ -99,7 +99,7 @@ impl Face for Facade {
     }
 
     async fn told(&mut self, whom: &[usize]) -> Vec<Vec<Update>> {
-        whom.iter().map(|who| std::iter::from_fn(|| self.subscribers[*who].take()).collect()).collect()
+        whom.iter().map(|who| std::iter::from_fn(|| self.subscribers[*who].try_next()).collect()).collect()
     }
 
     async fn wait(&mut self, who: usize) -> Vec<Update> {

@@ -7,7 +7,7 @@ use mcp_host_tests::{
     ConfigFile, Folder, Http, HttpWire, PATIENCE, Plugin, Revision, StdioWire, WrittenConfig, component, until,
 };
 use mcp_resource_host::server::serve_http;
-use mcp_resource_host::{Host, Watching};
+use mcp_resource_host::{Host, WatchStats};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -41,7 +41,7 @@ impl Served {
     }
 
     fn watching(&self) -> (usize, usize, usize) {
-        let Watching { subscribers, resources, plugins, .. } = self.host.watching();
+        let WatchStats { subscribers, resources, plugins, .. } = self.host.watch_stats();
         (subscribers, resources, plugins)
     }
 
@@ -95,12 +95,12 @@ async fn unsubscriptions_leave_nothing_behind() {
         host.subscribe(&subscriber, uri).await.unwrap();
     }
     host.subscribe(&subscriber, "moody://n/none").await.unwrap_err();
-    assert_eq!(host.watching().resources, 2);
+    assert_eq!(host.watch_stats().resources, 2);
     for uri in ["moody://m/a", "moody://n/b"] {
         host.unsubscribe(&subscriber, uri).unwrap();
     }
-    assert_eq!(host.watching().resources, 0);
-    until("no plugin is asked any more", || host.watching().plugins == 0).await;
+    assert_eq!(host.watch_stats().resources, 0);
+    until("no plugin is asked any more", || host.watch_stats().plugins == 0).await;
 }
 
 #[tokio::test]

@@ -9,25 +9,25 @@ use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
 use super::generation::Generation;
-use crate::watch::{Before, Hub};
+use crate::watch::{ListingSnapshot, Hub};
 
 /// What is being served.
-pub(super) struct Serving {
+pub(super) struct GenerationStore {
     pub(super) generation: Arc<ArcSwap<Generation>>,
-    pub(super) watches: Arc<Hub>,
+    pub(super) hub: Arc<Hub>,
     /// How often it was replaced.
-    replaced: watch::Sender<u64>,
-    replacing: Mutex<()>,
+    version: watch::Sender<u64>,
+    replace_lock: Mutex<()>,
 }
 
-impl Serving {
+impl GenerationStore {
     /// Serves that generation.
     pub(super) fn new(generation: Generation) -> Self {
         Self {
-            watches: Hub::new(generation.plugins(), generation.access.clone()),
+            hub: Hub::new(generation.plugins(), generation.access.clone()),
             generation: Arc::new(ArcSwap::from_pointee(generation)),
-            replaced: watch::Sender::new(0),
-            replacing: Mutex::default(),
+            version: watch::Sender::new(0),
+            replace_lock: Mutex::default(),
         }
     }
 
@@ -35,34 +35,34 @@ impl Serving {
     /// it happens as a whole, or not at all.
     pub(super) fn replace<T, E>(
         &self,
-        before: Before,
+        snapshot: ListingSnapshot,
         next: impl FnOnce(&Generation) -> Result<(Option<Generation>, T), E>,
     ) -> Result<T, E> {
-        let _one_at_a_time = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.replace_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.generation.load_full();
         let (next, result) = next(&old)?;
         if let Some(next) = next {
             let next = Arc::new(next);
             self.generation.store(next.clone());
-            self.watches.replace(next.plugins(), next.access.clone(), before);
+            self.hub.switch_generation(next.plugins(), next.access.clone(), snapshot);
             if !Arc::ptr_eq(&next.access, &old.access) {
-                self.watches.compare_listings(&old.access);
+                self.hub.recheck_listings(&old.access);
             }
-            self.replaced.send_modify(|times| *times = times.wrapping_add(1));
+            self.version.send_modify(|times| *times = times.wrapping_add(1));
         }
         Ok(result)
     }
 
     /// How often it was replaced.
     #[cfg(feature = "server")]
-    pub(super) fn replaced(&self) -> u64 {
-        *self.replaced.borrow()
+    pub(super) fn version(&self) -> u64 {
+        *self.version.borrow()
     }
 
     /// Waits until no plugin is being loaded.
-    pub(super) async fn settled(&self) {
-        let mut replaced = self.replaced.subscribe();
+    pub(super) async fn wait_until_loaded(&self) {
+        let mut version = self.version.subscribe();
         // It fails when there is no sender, and this is the sender.
-        let _ = replaced.wait_for(|_| self.generation.load().loading().next().is_none()).await;
+        let _ = version.wait_for(|_| self.generation.load().loading().next().is_none()).await;
     }
 }

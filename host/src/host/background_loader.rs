@@ -11,29 +11,29 @@ use std::time::{Duration, Instant};
 
 use tokio_util::task::AbortOnDropHandle;
 
-use super::serving::Serving;
-use crate::catalog::Absent;
+use super::generation_store::GenerationStore;
+use crate::catalog::NotLoaded;
 use crate::config;
 use crate::plugin::{Backoff, LoadError, Plugin, Plugins};
-use crate::watch::Before;
+use crate::watch::ListingSnapshot;
 
 /// The tasks, by the names of their plugins. They end when this is dropped.
-pub(super) struct Loading {
-    serving: Arc<Serving>,
-    plugins: Arc<Plugins>,
+pub(super) struct BackgroundLoader {
+    generation_store: Arc<GenerationStore>,
+    plugin_runtime: Arc<Plugins>,
     tasks: Mutex<HashMap<String, AbortOnDropHandle<()>>>,
 }
 
-impl Loading {
-    pub(super) fn new(serving: Arc<Serving>, plugins: Arc<Plugins>) -> Self {
-        Self { serving, plugins, tasks: Mutex::default() }
+impl BackgroundLoader {
+    pub(super) fn new(generation_store: Arc<GenerationStore>, plugin_runtime: Arc<Plugins>) -> Self {
+        Self { generation_store, plugin_runtime, tasks: Mutex::default() }
     }
 
     /// Loads that plugin, in the place of any earlier attempt.
     pub(super) fn start(&self, plugin: &config::Plugin) {
-        let attempts =
-            Attempts { serving: self.serving.clone(), plugins: self.plugins.clone(), plugin: plugin.clone() };
-        let task = AbortOnDropHandle::new(tokio::spawn(attempts.run()));
+        let load_task =
+            LoadTask { generation_store: self.generation_store.clone(), plugin_runtime: self.plugin_runtime.clone(), plugin: plugin.clone() };
+        let task = AbortOnDropHandle::new(tokio::spawn(load_task.run()));
         self.tasks().insert(plugin.name.as_str().to_owned(), task);
     }
 
@@ -48,38 +48,38 @@ impl Loading {
 }
 
 /// What loads one plugin.
-struct Attempts {
-    serving: Arc<Serving>,
-    plugins: Arc<Plugins>,
+struct LoadTask {
+    generation_store: Arc<GenerationStore>,
+    plugin_runtime: Arc<Plugins>,
     plugin: config::Plugin,
 }
 
-impl Attempts {
+impl LoadTask {
     /// Tries until it is loaded, or nothing is to be hoped for.
     async fn run(self) {
         let mut backoff = Backoff::default();
         loop {
-            let error = match self.plugins.load(&self.plugin).await {
-                Ok(loaded) => return self.loaded(Arc::new(loaded)),
+            let error = match self.plugin_runtime.load(&self.plugin).await {
+                Ok(loaded) => return self.on_loaded(Arc::new(loaded)),
                 Err(error) => error,
             };
             let pause = error.is_transient().then(|| backoff.next());
-            self.failed(error, pause);
+            self.on_failed(error, pause);
             let Some(pause) = pause else { return };
             tokio::time::sleep(pause).await;
         }
     }
 
-    fn loaded(&self, loaded: Arc<Plugin>) {
-        if self.put(Ok(loaded)).is_some() {
+    fn on_loaded(&self, loaded: Arc<Plugin>) {
+        if self.update_slot(Ok(loaded)).is_some() {
             tracing::info!(plugin = self.plugin.name.as_str(), "a plugin that could not be loaded is served now");
         }
     }
 
-    fn failed(&self, error: LoadError, pause: Option<Duration>) {
+    fn on_failed(&self, error: LoadError, pause: Option<Duration>) {
         let message = error.to_string();
         let retry_at = pause.and_then(|pause| Instant::now().checked_add(pause));
-        let before = self.put(Err(Absent::Failed { error: Arc::new(error), retry_at }));
+        let before = self.update_slot(Err(NotLoaded::Failed { error: Arc::new(error), retry_at }));
         // The same is not told twice.
         if before.as_deref() == Some(message.as_str()) {
             return;
@@ -95,14 +95,14 @@ impl Attempts {
     }
 
     /// Puts the plugin in its place, unless another config has taken this one's. Gives the error that was there before.
-    fn put(&self, state: Result<Arc<Plugin>, Absent>) -> Option<String> {
-        let replaced = self.serving.replace(Before::default(), |now| {
+    fn update_slot(&self, state: Result<Arc<Plugin>, NotLoaded>) -> Option<String> {
+        let replaced = self.generation_store.replace(ListingSnapshot::default(), |now| {
             let slot = now.slot(self.plugin.name.as_str());
             let before = match slot.map(|slot| &slot.plugin) {
-                Some(Err(Absent::Failed { error, .. })) => Some(error.to_string()),
+                Some(Err(NotLoaded::Failed { error, .. })) => Some(error.to_string()),
                 _ => None,
             };
-            Ok::<_, Infallible>((now.with(&self.plugin, state), before))
+            Ok::<_, Infallible>((now.with_plugin(&self.plugin, state), before))
         });
         match replaced {
             Ok(before) => before,

@@ -11,16 +11,16 @@ mod linux;
 /// that compute.
 pub(crate) fn set_short_time_slice() {
     #[cfg(target_os = "linux")]
-    if let Err(error) = linux::set(0) {
+    if let Err(error) = linux::adjust(0) {
         tracing::debug!(%error, "cannot shorten the time slice of a thread");
     }
 }
 
 /// The same, and has the system prefer all other threads to this one: beside one of them, it gets a tenth of a processor if it is
 /// nicer by 10, and two fifths if by 2.
-pub(crate) fn lower_priority(nicer: i32) {
+pub(crate) fn lower_priority(nice_delta: i32) {
     #[cfg(target_os = "linux")]
-    if let Err(error) = linux::set(nicer) {
+    if let Err(error) = linux::adjust(nice_delta) {
         tracing::debug!(%error, "cannot lower the priority of a thread");
     }
 }

@@ -2,7 +2,7 @@
 
 /// What a principal can do with a resource beside reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Abilities {
+pub struct ResourceCapabilities {
     /// Listing what is directly below it.
     pub list: bool,
     /// Subscribing to it.

@@ -7,21 +7,21 @@ use etcetera::BaseStrategy;
 use super::StartError;
 use crate::config::{Config, Server};
 
-const NAME: &str = "mcp-host";
+const APP_NAME: &str = "mcp-host";
 
 /// Where a host keeps things.
 #[derive(Clone, Debug)]
-pub struct Dirs {
+pub struct DataDirs {
     cache: Option<PathBuf>,
     state: Option<PathBuf>,
 }
 
-impl Dirs {
+impl DataDirs {
     /// The directories of that configuration.
-    pub fn of(server: &Server) -> Self {
+    pub fn from_config(server: &Server) -> Self {
         let user = etcetera::choose_base_strategy().ok();
-        let cache = || user.as_ref().map(|user| user.cache_dir().join(NAME));
-        let state = || user.as_ref().map(|user| user.state_dir().unwrap_or_else(|| user.data_dir()).join(NAME));
+        let cache = || user.as_ref().map(|user| user.cache_dir().join(APP_NAME));
+        let state = || user.as_ref().map(|user| user.state_dir().unwrap_or_else(|| user.data_dir()).join(APP_NAME));
         Self { cache: server.cache.clone().or_else(cache), state: server.state.clone().or_else(state) }
     }
 

@@ -10,7 +10,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Entries, Item, Source, Templates, Viewer};
+use super::{Entries, ListingItem, ListingSource, Templates, Viewer};
 use crate::access::{Access, Principal};
 use crate::plugin::{Plugin, Turn};
 
@@ -19,21 +19,21 @@ const MAX_ITEMS: usize = 20_000;
 /// Calls that are made for one kind.
 const MAX_CALLS: usize = 64;
 /// Items that a page is asked for.
-const PAGE: usize = 1000;
+const PAGE_SIZE: usize = 1000;
 
 /// What a principal would list of one plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Print {
+pub(crate) enum ListingFingerprint {
     /// The hash of it.
-    Of(u64),
+    Known(u64),
     /// It is not known.
     Unknown,
 }
 
-impl Print {
+impl ListingFingerprint {
     /// The print of a plugin of which nothing is listed.
-    pub(crate) fn of_nothing() -> Self {
-        Self::Of(DefaultHasher::new().finish())
+    pub(crate) fn empty() -> Self {
+        Self::Known(DefaultHasher::new().finish())
     }
 
     /// Whether the listing may be another now.
@@ -43,19 +43,19 @@ impl Print {
 }
 
 /// What each of those principals would list of that plugin, in their order.
-pub(crate) async fn prints(plugin: &Plugin, access: &Arc<Access>, principals: &[Principal]) -> Vec<Print> {
+pub(crate) async fn fingerprints(plugin: &Plugin, access: &Arc<Access>, principals: &[Principal]) -> Vec<ListingFingerprint> {
     let viewer = |principal: &Principal| Viewer { access: access.clone(), principal: principal.clone() };
     let viewers = principals.iter().map(viewer).map(|viewer| (viewer, DefaultHasher::new()));
     let viewers = Arc::new(Mutex::new(viewers.collect::<Vec<_>>()));
-    let is_whole = walk(&Entries { parent: None }, plugin, &viewers).await.is_some()
-        && walk(&Templates, plugin, &viewers).await.is_some();
-    let print = |hasher: &DefaultHasher| if is_whole { Print::Of(hasher.finish()) } else { Print::Unknown };
+    let is_whole = hash_listing(&Entries { parent: None }, plugin, &viewers).await.is_some()
+        && hash_listing(&Templates, plugin, &viewers).await.is_some();
+    let fingerprint = |hasher: &DefaultHasher| if is_whole { ListingFingerprint::Known(hasher.finish()) } else { ListingFingerprint::Unknown };
     let viewers = viewers.lock().unwrap_or_else(PoisonError::into_inner);
-    viewers.iter().map(|(_, hasher)| print(hasher)).collect()
+    viewers.iter().map(|(_, hasher)| fingerprint(hasher)).collect()
 }
 
 /// Has each hasher see what its viewer is shown of the plugin: as a part of the calls, of which nothing else comes back.
-async fn walk<S: Source>(
+async fn hash_listing<S: ListingSource>(
     source: &S,
     plugin: &Plugin,
     viewers: &Arc<Mutex<Vec<(Viewer, DefaultHasher)>>>,
@@ -63,14 +63,14 @@ async fn walk<S: Source>(
     let (mut cursor, mut items) = (None, 0_usize);
     for _ in 0..MAX_CALLS {
         let viewers = viewers.clone();
-        let see = move |item: &S::Item| {
+        let hash_item = move |item: &S::Item| {
             let mut viewers = viewers.lock().unwrap_or_else(PoisonError::into_inner);
-            for (_, hasher) in viewers.iter_mut().filter(|(viewer, _)| item.is_shown_to(viewer)) {
+            for (_, hasher) in viewers.iter_mut().filter(|(viewer, _)| item.is_visible_to(viewer)) {
                 item.hash(hasher);
             }
             false
         };
-        let page = source.page(Turn::Host, plugin, cursor.as_deref(), PAGE, see).await.ok()?;
+        let page = source.page(Turn::Host, plugin, cursor.as_deref(), PAGE_SIZE, hash_item).await.ok()?;
         items = items.saturating_add(page.size);
         match page.next_cursor {
             None => return Some(()),
@@ -87,10 +87,10 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_never_the_same() {
-        assert!(!Print::Of(1).differs(Print::Of(1)));
-        assert!(Print::Of(1).differs(Print::Of(2)));
-        assert!(Print::Of(1).differs(Print::Unknown));
-        assert!(Print::Unknown.differs(Print::Of(1)));
-        assert!(Print::Unknown.differs(Print::Unknown));
+        assert!(!ListingFingerprint::Known(1).differs(ListingFingerprint::Known(1)));
+        assert!(ListingFingerprint::Known(1).differs(ListingFingerprint::Known(2)));
+        assert!(ListingFingerprint::Known(1).differs(ListingFingerprint::Unknown));
+        assert!(ListingFingerprint::Unknown.differs(ListingFingerprint::Known(1)));
+        assert!(ListingFingerprint::Unknown.differs(ListingFingerprint::Unknown));
     }
 }

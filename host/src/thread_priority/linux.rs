@@ -5,25 +5,25 @@ use std::io;
 use rustix::process::{getpriority_process, setpriority_process};
 
 /// The shortest turn that there is, in nanoseconds.
-const TURN: u64 = 100_000;
+const TIME_SLICE_NS: u64 = 100_000;
 /// The lowest priority that there is.
-const MOST_NICE: i32 = 19;
+const MAX_NICE: i32 = 19;
 
 /// Gives this thread the shortest turns, and makes it that much nicer than it is; the latter at least, where there is only the
 /// older of both calls.
-pub(super) fn set(nicer: i32) -> io::Result<()> {
-    let niceness = getpriority_process(None)?.saturating_add(nicer).min(MOST_NICE);
-    set_both(niceness).or_else(|_| Ok(setpriority_process(None, niceness)?))
+pub(super) fn adjust(nice_delta: i32) -> io::Result<()> {
+    let niceness = getpriority_process(None)?.saturating_add(nice_delta).min(MAX_NICE);
+    sched_setattr(niceness).or_else(|_| Ok(setpriority_process(None, niceness)?))
 }
 
-fn set_both(niceness: i32) -> io::Result<()> {
+fn sched_setattr(niceness: i32) -> io::Result<()> {
     let attributes = libc::sched_attr {
         size: u32::try_from(size_of::<libc::sched_attr>()).unwrap_or(u32::MAX),
         sched_policy: u32::try_from(libc::SCHED_OTHER).unwrap_or(0),
         sched_flags: 0,
         sched_nice: niceness,
         sched_priority: 0,
-        sched_runtime: TURN,
+        sched_runtime: TIME_SLICE_NS,
         sched_deadline: 0,
         sched_period: 0,
     };
@@ -43,9 +43,9 @@ mod tests {
         let niceness = || getpriority_process(None).unwrap();
         let before = niceness();
         let lowered = std::thread::spawn(move || {
-            set(10).unwrap();
+            adjust(10).unwrap();
             niceness()
         });
-        assert_eq!((lowered.join().unwrap(), niceness()), ((before + 10).min(MOST_NICE), before));
+        assert_eq!((lowered.join().unwrap(), niceness()), ((before + 10).min(MAX_NICE), before));
     }
 }

@@ -5,33 +5,33 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A number of bytes, and how many of them are reserved.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(super) struct ByteBudget {
     used: Arc<AtomicUsize>,
     max: usize,
 }
 
 /// A part of it, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Reserved {
+pub(super) struct ReservedBytes {
     used: Arc<AtomicUsize>,
     bytes: usize,
 }
 
-impl Memory {
+impl ByteBudget {
     /// So many bytes, none of them reserved.
     pub(super) fn new(max: usize) -> Self {
         Self { used: Arc::default(), max }
     }
 
     /// Reserves so many, if they are there.
-    pub(super) fn reserve(&self, bytes: usize) -> Option<Reserved> {
+    pub(super) fn reserve(&self, bytes: usize) -> Option<ReservedBytes> {
         let add = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= self.max);
         let reserved = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
-        reserved.is_ok().then(|| Reserved { used: self.used.clone(), bytes })
+        reserved.is_ok().then(|| ReservedBytes { used: self.used.clone(), bytes })
     }
 }
 
-impl Drop for Reserved {
+impl Drop for ReservedBytes {
     fn drop(&mut self) {
         self.used.fetch_sub(self.bytes, Ordering::Relaxed);
     }
@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn what_is_released_can_be_reserved_again() {
-        let memory = Memory::new(10);
+        let memory = ByteBudget::new(10);
         let most = memory.reserve(9).unwrap();
         let last = memory.reserve(1).unwrap();
         assert!(memory.reserve(1).is_none());

@@ -7,86 +7,86 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{CompleteRequest, Generation, Host, refused};
+use super::{CompleteRequest, Generation, Host, route_error};
 use crate::access::Principal;
 use crate::config::Operation;
 use crate::resource::{Argument, Completion, Error};
 use crate::uri::Template;
 
 /// Bytes of a known value that are kept for expanding.
-const MAX_VALUE: usize = 65_536;
+const MAX_VALUE_LEN: usize = 65_536;
 
 impl Host {
-    pub(super) async fn completed(&self, who: &Principal, request: CompleteRequest<'_>) -> Result<Completion, Error> {
+    pub(super) async fn complete_inner(&self, who: &Principal, request: CompleteRequest<'_>) -> Result<Completion, Error> {
         let now = self.generation.load_full();
-        let CompleteRequest { template: asked, argument, known } = request;
-        let (slot, template) = now.router.route_template(asked).map_err(|error| refused(&error, asked))?;
-        let not_found = || Error::NotFound { uri: asked.to_owned() };
+        let CompleteRequest { template: requested_template, argument, context: known } = request;
+        let (slot, template) = now.router.route_template(requested_template).map_err(|error| route_error(&error, requested_template))?;
+        let not_found = || Error::NotFound { uri: requested_template.to_owned() };
         let slot = now.slots.get(*slot).ok_or_else(not_found)?;
         if !now.access.allows_template(who, Operation::Complete, &template) {
             return Err(not_found());
         }
         let plugin = slot.loaded()?;
-        let known = known_of(&template, known);
-        let offers = Offers::new(now.clone(), who, &template, &argument.name, &known);
+        let known = context_arguments(&template, known);
+        let value_filter = ValueFilter::new(now.clone(), who, &template, &argument.name, &known);
         let known = known.into_iter().map(|(name, value)| Argument { name, value }).collect();
         let completion =
-            plugin.complete(template.path_template(), argument, known, move |value| offers.may_know(value));
-        completion.await.map_err(|fault| fault.answer(plugin.name(), asked))
+            plugin.complete(template.path_template(), argument, known, move |value| value_filter.is_value_visible(value));
+        completion.await.map_err(|fault| fault.answer(plugin.name(), requested_template))
     }
 }
 
 /// Those of the variables that the template has, each once, with the last value that is given. There are few of them, however
 /// many a client names.
-fn known_of(template: &Template, known: Vec<Argument>) -> BTreeMap<String, String> {
+fn context_arguments(template: &Template, known: Vec<Argument>) -> BTreeMap<String, String> {
     let variables: Vec<_> = template.variables().collect();
     let known = known.into_iter().filter(|known| variables.contains(&known.name.as_str()));
     known.map(|known| (known.name, known.value)).collect()
 }
 
 /// As much of a value as can make a difference: a template takes 9999 characters of it, or it must fit into a URI.
-fn beginning(value: &str) -> &str {
-    value.split_at_checked(value.floor_char_boundary(MAX_VALUE)).map_or(value, |(beginning, _)| beginning)
+fn truncate_value(value: &str) -> &str {
+    value.split_at_checked(value.floor_char_boundary(MAX_VALUE_LEN)).map_or(value, |(beginning, _)| beginning)
 }
 
 /// Decides which values one principal is offered for one variable of a template.
-struct Offers {
+struct ValueFilter {
     generation: Arc<Generation>,
     principal: Principal,
     template: Template,
     /// The variable that is completed.
-    name: String,
+    variable: String,
     /// The others that have values.
-    known: BTreeMap<String, String>,
+    context: BTreeMap<String, String>,
     /// Whether all variables of the template have values then.
-    is_whole: bool,
+    has_all_values: bool,
 }
 
-impl Offers {
+impl ValueFilter {
     fn new(
         generation: Arc<Generation>,
         principal: &Principal,
         template: &Template,
         name: &str,
-        known: &BTreeMap<String, String>,
+        context: &BTreeMap<String, String>,
     ) -> Self {
         Self {
             generation,
             principal: principal.clone(),
             template: template.clone(),
-            name: name.to_owned(),
-            known: known.iter().map(|(name, value)| (name.clone(), beginning(value).to_owned())).collect(),
-            is_whole: template.variables().all(|variable| variable == name || known.contains_key(variable)),
+            variable: name.to_owned(),
+            context: context.iter().map(|(name, value)| (name.clone(), truncate_value(value).to_owned())).collect(),
+            has_all_values: template.variables().all(|variable| variable == name || context.contains_key(variable)),
         }
     }
 
     /// Whether a value tells the principal of nothing that does not exist for it.
-    fn may_know(&self, value: &str) -> bool {
-        let known = self.known.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        let Some(expanded) = self.template.expand(known.chain([(self.name.as_str(), value)])) else { return false };
+    fn is_value_visible(&self, value: &str) -> bool {
+        let known = self.context.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let Some(expanded) = self.template.expand(known.chain([(self.variable.as_str(), value)])) else { return false };
         let Ok(routed) = self.generation.router.route(&expanded) else { return true };
         let access = &self.generation.access;
-        match self.is_whole {
+        match self.has_all_values {
             true => access.allows(&self.principal, Operation::Read, &routed.uri),
             false => !access.denies(&self.principal, Operation::Read, &routed.uri),
         }

@@ -1,26 +1,26 @@
 //! What is below a resource: listing it, and telling it apart from the resource itself.
 //!
 //! Providers say which of their resources can be listed. The host holds them to it: nothing is listed below any other, and
-//! [`read_strictly`](Host::read_strictly) gives no contents of others with one.
+//! [`read_strict`](Host::read_strict) gives no contents of others with one.
 
-use super::asked::told;
-use super::{Host, Target, not_nothing};
+use super::audit::audited;
+use super::{Host, ResolvedTarget, not_found_if_empty};
 use crate::access::Principal;
 use crate::catalog::{Entries, PageRequest};
 use crate::config::Operation;
 use crate::plugin::Fault;
-use crate::resource::{Abilities, Contents, Entry, Error, Listing};
+use crate::resource::{ResourceCapabilities, Contents, Entry, Error, Listing};
 
 /// The type of a resource that only holds others.
-const DIRECTORY: &str = "inode/directory";
+const DIRECTORY_MIME_TYPE: &str = "inode/directory";
 
 impl Host {
     /// One page of what is directly below a directory: a resource of the type `inode/directory` that can be listed.
     ///
     /// A resource that can be listed and is of another type has a content of its own; [`list`](Self::list) lists it too.
-    pub async fn directory(&self, who: &Principal, uri: &str, cursor: Option<&str>) -> Result<Listing<Entry>, Error> {
-        self.list_below(who, uri, cursor, |entry| {
-            let is_directory = entry.listable && entry.mime_type.as_deref() == Some(DIRECTORY);
+    pub async fn list_directory(&self, who: &Principal, uri: &str, cursor: Option<&str>) -> Result<Listing<Entry>, Error> {
+        self.list_children(who, uri, cursor, |entry| {
+            let is_directory = entry.listable && entry.mime_type.as_deref() == Some(DIRECTORY_MIME_TYPE);
             if is_directory { Ok(()) } else { Err("is not a directory") }
         })
         .await
@@ -30,17 +30,17 @@ impl Host {
     /// come only with a resource that this principal can list (SEP-2093, "Multi-Content Semantics").
     ///
     /// A provider that gives others all the same breaks the contract: what is not of the resource is left out.
-    pub async fn read_strictly(&self, who: &Principal, uri: &str) -> Result<Vec<Contents>, Error> {
-        told(who, Operation::Read, uri, self.strictly_read(who, uri)).await
+    pub async fn read_strict(&self, who: &Principal, uri: &str) -> Result<Vec<Contents>, Error> {
+        audited(who, Operation::Read, uri, self.read_strict_inner(who, uri)).await
     }
 
-    async fn strictly_read(&self, who: &Principal, uri: &str) -> Result<Vec<Contents>, Error> {
+    async fn read_strict_inner(&self, who: &Principal, uri: &str) -> Result<Vec<Contents>, Error> {
         let now = self.generation.load_full();
         let target = now.resolve(who, Operation::Read, uri)?;
         let plugin = target.slot.loaded()?;
         let answer = |fault: Fault| fault.answer(plugin.name(), uri);
-        let contents = plugin.read(&target.path, now.readable(who)).await.map_err(answer)?;
-        let mut contents = not_nothing(uri, contents)?;
+        let contents = plugin.read(&target.path, now.read_filter(who)).await.map_err(answer)?;
+        let mut contents = not_found_if_empty(uri, contents)?;
         let is_own = |one: &Contents| one.entry.uri == target.uri;
         if contents.iter().all(is_own) {
             return Ok(contents);
@@ -60,28 +60,28 @@ impl Host {
         } else if !now.access.allows(who, Operation::List, &target.uri) {
             contents.retain(is_own);
         }
-        not_nothing(uri, contents)
+        not_found_if_empty(uri, contents)
     }
 
     /// What a principal can do with a resource beside reading it.
-    pub fn abilities(&self, who: &Principal, entry: &Entry) -> Abilities {
+    pub fn capabilities(&self, who: &Principal, entry: &Entry) -> ResourceCapabilities {
         let now = self.generation.load();
         let may = |operation| now.access.allows(who, operation, &entry.uri);
-        Abilities {
+        ResourceCapabilities {
             list: entry.listable && may(Operation::List),
             subscribe: entry.subscribable && may(Operation::Subscribe) && may(Operation::Read),
         }
     }
 
     /// One page of what is directly below a resource, unless it is none whose children are listed, for that reason.
-    pub(super) async fn list_below(
+    pub(super) async fn list_children(
         &self,
         who: &Principal,
         parent: &str,
         cursor: Option<&str>,
         check: impl FnOnce(&Entry) -> Result<(), &'static str>,
     ) -> Result<Listing<Entry>, Error> {
-        told(who, Operation::List, parent, async {
+        audited(who, Operation::List, parent, async {
             let now = self.generation.load_full();
             let target = now.resolve(who, Operation::List, parent)?;
             let (entries, viewer) = (Entries { parent: Some(&target.path) }, now.viewer(who));
@@ -98,10 +98,10 @@ impl Host {
     }
 }
 
-impl Target<'_> {
+impl ResolvedTarget<'_> {
     /// Tells about it. `asked` is its URI as it was asked for.
-    pub(super) async fn stat(&self, asked: &str) -> Result<Entry, Error> {
+    pub(super) async fn stat(&self, requested_uri: &str) -> Result<Entry, Error> {
         let plugin = self.slot.loaded()?;
-        plugin.stat(&self.path).await.map_err(|fault| fault.answer(plugin.name(), asked))
+        plugin.stat(&self.path).await.map_err(|fault| fault.answer(plugin.name(), requested_uri))
     }
 }

@@ -9,27 +9,27 @@ use crate::resource::Error;
 use crate::uri::MAX_URI_LEN;
 
 /// Answers a request, and tells of it in the log.
-pub(super) async fn told<T>(
+pub(super) async fn audited<T>(
     who: &Principal,
     operation: Operation,
     uri: &str,
     request: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
-    let mut asked = Asked { who, operation, uri, outcome: "cancelled" };
+    let mut record = AuditRecord { who, operation, uri, outcome: "cancelled" };
     let answer = request.await;
-    asked.outcome = answer.as_ref().map_or_else(Error::kind, |_| "ok");
+    record.outcome = answer.as_ref().map_or_else(Error::kind, |_| "ok");
     answer
 }
 
 /// A request that is told of when it is over, however it ends.
-struct Asked<'a> {
+struct AuditRecord<'a> {
     who: &'a Principal,
     operation: Operation,
     uri: &'a str,
     outcome: &'static str,
 }
 
-impl Drop for Asked<'_> {
+impl Drop for AuditRecord<'_> {
     fn drop(&mut self) {
         let Self { who, operation, uri, outcome } = self;
         // What is longer than any URI is none, and is nothing to fill a log with.

@@ -1,0 +1,59 @@
+//! Asking plugins for their pages, those that come next ahead of time.
+//!
+//! A page over many small plugins would take as long as all of them together if each was asked only after the one before. So
+//! once a plugin has been used up, the next ones are asked at the same time: one, then two, then four, up to
+//! [`MAX_PREFETCH`]. A page that one plugin fills asks no other.
+
+use std::collections::VecDeque;
+
+use futures::future::join_all;
+
+use super::{ListingItem, PagePosition, PluginSlot, ListingSource, Viewer};
+use crate::plugin::{Fault, Page, Turn};
+
+/// Plugins that are asked at the same time.
+const MAX_PREFETCH: usize = 16;
+
+/// A page, or why there is none; without a fault, the plugin did not load.
+pub(super) type PageResult<T> = Result<Page<T>, Option<Fault>>;
+
+/// Asks plugins for their pages.
+pub(super) struct Prefetcher<'a, S: ListingSource> {
+    source: &'a S,
+    viewer: &'a Viewer,
+    slots: &'a [PluginSlot],
+    /// First pages that were asked for ahead of time, with the plugins' places in `slots`.
+    fetched: VecDeque<(usize, PageResult<S::Item>)>,
+    window_size: usize,
+}
+
+impl<'a, S: ListingSource> Prefetcher<'a, S> {
+    pub(super) fn new(source: &'a S, viewer: &'a Viewer, slots: &'a [PluginSlot]) -> Self {
+        Self { source, viewer, slots, fetched: VecDeque::new(), window_size: 0 }
+    }
+
+    /// The page at that place, asked for with `room` items in mind behind those that are skipped.
+    pub(super) async fn page(&mut self, position: &PagePosition, remaining: usize) -> PageResult<S::Item> {
+        let limit = remaining.saturating_add(position.skip);
+        if position.cursor.is_some() {
+            return self.fetch(position.plugin, position.cursor.as_deref(), limit).await;
+        }
+        while let Some((plugin, answer)) = self.fetched.pop_front() {
+            if plugin == position.plugin {
+                return answer;
+            }
+        }
+        self.window_size = self.window_size.saturating_mul(2).clamp(1, MAX_PREFETCH);
+        let window = position.plugin..position.plugin.saturating_add(self.window_size).min(self.slots.len());
+        let answers = join_all(window.clone().map(|plugin| self.fetch(plugin, None, limit))).await;
+        self.fetched = window.zip(answers).collect();
+        self.fetched.pop_front().map_or(Err(None), |(_, answer)| answer)
+    }
+
+    async fn fetch(&self, plugin: usize, cursor: Option<&str>, limit: usize) -> PageResult<S::Item> {
+        let plugin = self.slots.get(plugin).and_then(|slot| slot.plugin.as_deref().ok()).ok_or(None)?;
+        let viewer = self.viewer.clone();
+        let is_visible = move |item: &S::Item| item.is_visible_to(&viewer);
+        self.source.page(Turn::Client, plugin, cursor, limit, is_visible).await.map_err(Some)
+    }
+}
