@@ -199,21 +199,21 @@ fn resume_at(payload: CursorPayload, slots: &[PluginSlot]) -> PagePosition {
 /// Why the listing of a plugin does not go on, if it has come so far that it must not.
 fn check_listing_bounds(slot: &PluginSlot, progress: WalkProgress) -> Option<Fault> {
     let plugin = slot.plugin.as_ref().ok()?;
-    let max_items = plugin.most_listed();
+    let max_items = plugin.max_listing_items();
     let fault = if progress.items >= max_items {
         Fault::Listing(max_items)
     } else if progress.empty_pages >= MAX_EMPTY_PAGES {
-        Fault::Barren(MAX_EMPTY_PAGES)
+        Fault::EmptyPages(MAX_EMPTY_PAGES)
     } else {
         return None;
     };
-    plugin.note("list-entries", &fault);
+    plugin.record_fault("list-entries", &fault);
     Some(fault)
 }
 
 /// What the one who asked may know of a plugin that failed, or that did not load.
 fn client_error(slot: &PluginSlot, fault: Option<Fault>, uri: &str) -> Error {
-    fault.map_or_else(|| slot.unavailable_error(), |fault| fault.answer(&slot.name, uri))
+    fault.map_or_else(|| slot.unavailable_error(), |fault| fault.into_client_error(&slot.name, uri))
 }
 
 fn missing_plugin(slot: &PluginSlot, fault: Option<Fault>) -> MissingPlugin {

@@ -64,7 +64,7 @@ pub fn cursor(data: &[u8]) {
 }
 
 /// What an answer of [`reply`], and what is made of it, may take of the host's memory, in bytes: `limits.memory` of its plugin.
-pub const REPLY_MEMORY: u64 = plugin::fuzzing::MEMORY;
+pub const REPLY_MEMORY: u64 = plugin::fuzzing::MEMORY_LIMIT;
 
 /// What comes back from a guest: an answer that is made up of the bytes.
 pub fn reply(data: &[u8]) {

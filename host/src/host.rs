@@ -33,7 +33,7 @@ use self::generation_store::GenerationStore;
 use crate::access::Principal;
 use crate::catalog::{Catalog, Entries, PageRequest, PluginSlot, Templates, Viewer};
 use crate::config::{Config, Operation};
-use crate::plugin::Plugins;
+use crate::plugin::PluginRuntime;
 use crate::resource::{Argument, Completion, Contents, Entry, EntryTemplate, Error, Listing};
 use crate::uri::{Mount, Path, RouteError, Uri};
 use crate::watch::{Hub, Subscriber, WatchStats};
@@ -52,7 +52,7 @@ pub struct Host {
     generation: Arc<ArcSwap<Generation>>,
     catalog: Catalog,
     hub: Arc<Hub>,
-    plugin_runtime: Arc<Plugins>,
+    plugin_runtime: Arc<PluginRuntime>,
     /// What replaces the generation.
     generation_store: Arc<GenerationStore>,
     /// Plugins that are being loaded. Dropped, this ends.
@@ -152,7 +152,7 @@ impl Host {
             let target = now.resolve(who, Operation::Read, uri)?;
             let plugin = target.slot.loaded()?;
             let contents = plugin.read(&target.path, now.read_filter(who)).await;
-            not_found_if_empty(uri, contents.map_err(|fault| fault.answer(plugin.name(), uri))?)
+            not_found_if_empty(uri, contents.map_err(|fault| fault.into_client_error(plugin.name(), uri))?)
         })
         .await
     }

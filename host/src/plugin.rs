@@ -23,7 +23,7 @@ mod admission;
 mod backoff;
 mod bindings;
 mod cache;
-mod caller;
+mod call;
 mod compilations;
 mod compiler;
 mod convert;
@@ -33,26 +33,26 @@ mod epoch;
 mod error;
 mod excerpt;
 mod fault;
-mod faults;
-mod file;
+mod fault_recorder;
+mod component_file;
 mod grants;
 mod guest_log;
-mod health;
+mod breaker;
 mod inspect;
 mod instance;
-mod limits;
+mod memory;
 mod loader;
-mod missing;
-mod needs;
+mod imports;
+mod requirements;
 mod pool;
 mod progress;
 mod sandbox;
-mod seats;
+mod instance_permits;
 mod shares;
 mod state;
-mod threads;
+mod executor;
 mod throttle;
-mod work;
+mod work_budget;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path as FilePath, PathBuf};
@@ -61,23 +61,23 @@ use std::time::{Duration, Instant};
 
 use self::admission::Admission;
 use self::bindings::{ProviderPre, contract};
-use self::caller::Caller;
-use self::convert::AnswerRules;
+use self::call::CallContext;
+use self::convert::ValidationContext;
 use self::engine::Engine;
-use self::faults::Faults;
+use self::fault_recorder::FaultRecorder;
 use self::grants::dirs::OpenFileLimit;
 use self::grants::http::TlsRoots;
 use self::guest_log::GuestLog;
-use self::health::Health;
-use self::loader::{Compiled, Loader};
+use self::breaker::CircuitBreaker;
+use self::loader::{CompiledComponent, Loader};
 use self::pool::Pool;
 use self::sandbox::Sandbox;
-use self::state::State;
+use self::state::GuestState;
 use crate::config::{self, Digest};
 use crate::resource::{Argument, Completion, Contents, Entry, EntryTemplate};
 use crate::uri::{Mount, Path};
 
-pub(crate) use self::admission::Turn;
+pub(crate) use self::admission::CallOrigin;
 pub(crate) use self::backoff::Backoff;
 pub use self::compiler::{CompileError, Compiler, run_compiler};
 #[cfg(any(test, feature = "fuzzing"))]
@@ -86,23 +86,23 @@ pub use self::convert::{ChangeSet, Page};
 pub use self::error::{EngineError, LoadError};
 pub use self::fault::{Fault, FaultKind};
 pub use self::inspect::{Info, Inspection};
-pub use self::missing::Missing;
-pub use self::needs::{Capability, Need, Needs, Standing};
+pub use self::imports::UnsatisfiedImports;
+pub use self::requirements::{Capability, Requirement, Requirements, GrantStatus};
 pub use self::progress::Progress;
 pub(crate) use self::throttle::Throttle;
 
 /// The engine, and what loads plugins for it.
-pub struct Plugins {
+pub struct PluginRuntime {
     engine: Arc<Engine>,
-    trust: Arc<TlsRoots>,
+    tls_roots: Arc<TlsRoots>,
     open_files: OpenFileLimit,
     loader: Loader,
-    state: Option<PathBuf>,
+    state_dir: Option<PathBuf>,
 }
 
 /// Why [`Plugins::start`] failed.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
+pub enum RuntimeError {
     /// The engine cannot be started.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -111,7 +111,7 @@ pub enum StartError {
     Cache(#[from] LoadError),
 }
 
-impl Plugins {
+impl PluginRuntime {
     /// Starts the engine. Components are compiled within `limits`, and compiled ones are kept in `cache`. What plugins have in
     /// key-value buckets is kept in `state`, and the key that compiled components are authenticated with; without it, buckets
     /// are granted and fail, and components are compiled at each start. It blocks.
@@ -119,20 +119,20 @@ impl Plugins {
         compiler: Compiler,
         limits: config::CompileLimits,
         cache: &FilePath,
-        state: Option<PathBuf>,
+        state_dir: Option<PathBuf>,
         progress: Progress,
-    ) -> Result<Self, StartError> {
+    ) -> Result<Self, RuntimeError> {
         let engine = Arc::new(Engine::start()?);
-        let loader = Loader::new(engine.clone(), compiler, limits, cache, state.as_deref(), progress)?;
+        let loader = Loader::new(engine.clone(), compiler, limits, cache, state_dir.as_deref(), progress)?;
         let open_files = OpenFileLimit::from_rlimit();
-        Ok(Self { engine, trust: Arc::default(), open_files, loader, state })
+        Ok(Self { engine, tls_roots: Arc::default(), open_files, loader, state_dir })
     }
 
     /// Loads a plugin: its component is checked, linked, compiled if need be, and asked to describe itself.
     pub async fn load(&self, config: &config::Plugin) -> Result<Plugin, LoadError> {
         let compiled = self.loader.load(config).await?;
         let provider = self.loader.link(&config.component, &compiled)?;
-        let mut plugin = self.assemble(config, &compiled, provider);
+        let mut plugin = self.build(config, &compiled, provider);
         plugin.info = plugin.describe().await.map_err(LoadError::Describe)?;
         Ok(plugin)
     }
@@ -148,43 +148,43 @@ impl Plugins {
     }
 
     /// Has components tried again that did not compile.
-    pub(crate) fn forget_failures(&self) {
-        self.loader.forget_failures();
+    pub(crate) fn clear_failures(&self) {
+        self.loader.clear_failures();
     }
 
-    fn assemble(&self, config: &config::Plugin, compiled: &Compiled, provider: ProviderPre<State>) -> Plugin {
+    fn build(&self, config: &config::Plugin, compiled: &CompiledComponent, provider: ProviderPre<GuestState>) -> Plugin {
         let component = compiled.component.component_type();
         let imports = component.imports(self.engine.wasmtime()).map(|(name, _)| name);
         let name: Arc<str> = config.name.as_str().into();
         let log = GuestLog::new(name.clone(), config.limits.log.bytes());
-        let faults = Arc::new(Faults::new(name.clone(), config.limits.log.bytes()));
+        let faults = Arc::new(FaultRecorder::new(name.clone(), config.limits.log.bytes()));
         let items = config.limits.response_items.get();
-        let pool = Pool::of(config, &self.engine);
+        let pool = Pool::from_config(config, &self.engine);
         Plugin {
             mount: config.mount.clone(),
             digest: compiled.digest,
             watch_interval: config.watch_interval.duration(),
-            needs: Needs::of(imports, config),
+            requirements: Requirements::new(imports, config),
             info: Info::default(),
-            caller: Arc::new(Caller {
+            call_context: Arc::new(CallContext {
                 engine: self.engine.clone(),
                 provider,
                 sandbox: Sandbox::new(
                     config,
-                    self.state.as_deref(),
-                    self.trust.clone(),
+                    self.state_dir.as_deref(),
+                    self.tls_roots.clone(),
                     self.open_files.clone(),
                     log,
                     pool.as_ref(),
                 ),
                 limits: config.limits.clone(),
-                rules: Arc::new(AnswerRules { mount: config.mount.clone(), items, faults: faults.clone() }),
+                validation: Arc::new(ValidationContext { mount: config.mount.clone(), max_items: items, faults: faults.clone() }),
                 admission: Admission::new(&config.limits),
-                lane: self.engine.threads.lane(),
+                run_queue: self.engine.executor.plugin_queue(),
                 share: self.engine.shares.share(),
                 pool,
             }),
-            health: Health::default(),
+            breaker: CircuitBreaker::default(),
             faults,
             name,
         }
@@ -196,12 +196,12 @@ pub struct Plugin {
     name: Arc<str>,
     mount: Mount,
     digest: Digest,
-    needs: Needs,
+    requirements: Requirements,
     watch_interval: Duration,
     info: Info,
-    caller: Arc<Caller>,
-    health: Health,
-    faults: Arc<Faults>,
+    call_context: Arc<CallContext>,
+    breaker: CircuitBreaker,
+    faults: Arc<FaultRecorder>,
 }
 
 impl Plugin {
@@ -221,8 +221,8 @@ impl Plugin {
     }
 
     /// What its component imports against what it is granted.
-    pub fn needs(&self) -> &Needs {
-        &self.needs
+    pub fn requirements(&self) -> &Requirements {
+        &self.requirements
     }
 
     /// How often it is asked what changed while somebody watches it, unless it hints otherwise.
@@ -241,126 +241,126 @@ impl Plugin {
     }
 
     /// For how long it is still set aside because it kept failing; none if it is not.
-    pub fn set_aside(&self) -> Option<Duration> {
-        self.health.set_aside(Instant::now())
+    pub fn suspended_for(&self) -> Option<Duration> {
+        self.breaker.suspended_for(Instant::now())
     }
 
-    /// One page of its default listing, or of what is directly below `parent`. `limit` is a hint: a page may be longer. `keep`
+    /// One page of its default listing, or of what is directly below `parent`. `limit` is a hint: a page may be longer. `filter`
     /// says, as a part of the call, which entries are answered.
     pub async fn list(
         &self,
         parent: Option<&Path>,
         cursor: Option<&str>,
         limit: u32,
-        keep: impl FnMut(&Entry) -> bool + Send + 'static,
+        filter: impl FnMut(&Entry) -> bool + Send + 'static,
     ) -> Result<Page<Entry>, Fault> {
-        self.list_as(Turn::Client, parent, cursor, limit, keep).await
+        self.list_as(CallOrigin::Client, parent, cursor, limit, filter).await
     }
 
     /// The same, as a call of a client or of the host itself.
     pub(crate) async fn list_as(
         &self,
-        turn: Turn,
+        origin: CallOrigin,
         parent: Option<&Path>,
         cursor: Option<&str>,
         limit: u32,
-        keep: impl FnMut(&Entry) -> bool + Send + 'static,
+        filter: impl FnMut(&Entry) -> bool + Send + 'static,
     ) -> Result<Page<Entry>, Fault> {
         let parent = parent.map(ToString::to_string);
         let cursor: Option<Arc<str>> = cursor.map(Arc::from);
-        let asked = cursor.clone();
+        let requested = cursor.clone();
         self.call(
             "list-entries",
-            turn,
+            origin,
             move |guest, store| {
                 Box::pin(
-                    async move { guest.call_list_entries(store, parent.as_deref(), asked.as_deref(), limit).await },
+                    async move { guest.call_list_entries(store, parent.as_deref(), requested.as_deref(), limit).await },
                 )
             },
-            |check, page| async move { check.page(page, cursor.as_deref(), keep).await },
+            |check, page| async move { check.page(page, cursor.as_deref(), filter).await },
         )
         .await
     }
 
-    /// One page of its templates. `keep` says, as a part of the call, which are answered.
+    /// One page of its templates. `filter` says, as a part of the call, which are answered.
     pub async fn templates(
         &self,
         cursor: Option<&str>,
-        keep: impl FnMut(&EntryTemplate) -> bool + Send + 'static,
+        filter: impl FnMut(&EntryTemplate) -> bool + Send + 'static,
     ) -> Result<Page<EntryTemplate>, Fault> {
-        self.templates_as(Turn::Client, cursor, keep).await
+        self.templates_as(CallOrigin::Client, cursor, filter).await
     }
 
     /// The same, as a call of a client or of the host itself.
     pub(crate) async fn templates_as(
         &self,
-        turn: Turn,
+        origin: CallOrigin,
         cursor: Option<&str>,
-        keep: impl FnMut(&EntryTemplate) -> bool + Send + 'static,
+        filter: impl FnMut(&EntryTemplate) -> bool + Send + 'static,
     ) -> Result<Page<EntryTemplate>, Fault> {
         let cursor: Option<Arc<str>> = cursor.map(Arc::from);
-        let asked = cursor.clone();
+        let requested = cursor.clone();
         self.call(
             "list-templates",
-            turn,
-            move |guest, store| Box::pin(async move { guest.call_list_templates(store, asked.as_deref()).await }),
-            |check, page| async move { check.template_page(page, cursor.as_deref(), keep).await },
+            origin,
+            move |guest, store| Box::pin(async move { guest.call_list_templates(store, requested.as_deref()).await }),
+            |check, page| async move { check.template_page(page, cursor.as_deref(), filter).await },
         )
         .await
     }
 
-    /// Reads a resource. Contents with other URIs than the one asked for are of what is below it. `keep` says, as a part of the
+    /// Reads a resource. Contents with other URIs than the one asked for are of what is below it. `filter` says, as a part of the
     /// call, which are answered: there may be none left.
     pub async fn read(
         &self,
         path: &Path,
-        keep: impl FnMut(&Contents) -> bool + Send + 'static,
+        filter: impl FnMut(&Contents) -> bool + Send + 'static,
     ) -> Result<Vec<Contents>, Fault> {
         let path: Arc<str> = path.as_str().into();
-        let asked = path.clone();
+        let requested = path.clone();
         self.call(
             "read",
-            Turn::Client,
-            move |guest, store| Box::pin(async move { guest.call_read(store, &asked).await }),
-            |check, contents| async move { check.contents(contents, &path, keep).await },
+            CallOrigin::Client,
+            move |guest, store| Box::pin(async move { guest.call_read(store, &requested).await }),
+            |check, contents| async move { check.contents(contents, &path, filter).await },
         )
         .await
     }
 
     /// Tells about a resource without reading it.
     pub async fn stat(&self, path: &Path) -> Result<Entry, Fault> {
-        self.stat_as(Turn::Client, path).await
+        self.stat_as(CallOrigin::Client, path).await
     }
 
     /// The same, as a call of a client or of the host itself.
-    pub(crate) async fn stat_as(&self, turn: Turn, path: &Path) -> Result<Entry, Fault> {
+    pub(crate) async fn stat_as(&self, origin: CallOrigin, path: &Path) -> Result<Entry, Fault> {
         let path: Arc<str> = path.as_str().into();
-        let asked = path.clone();
+        let requested = path.clone();
         self.call(
             "stat",
-            turn,
-            move |guest, store| Box::pin(async move { guest.call_stat(store, &asked).await }),
+            origin,
+            move |guest, store| Box::pin(async move { guest.call_stat(store, &requested).await }),
             |check, entry| async move { check.stat_entry(entry, &path).await },
         )
         .await
     }
 
-    /// Completes a variable of one of its path templates. `keep` says, as a part of the call, which values are answered.
+    /// Completes a variable of one of its path templates. `filter` says, as a part of the call, which values are answered.
     pub async fn complete(
         &self,
         template: &str,
         argument: Argument,
-        known: Vec<Argument>,
-        keep: impl FnMut(&str) -> bool + Send + 'static,
+        context: Vec<Argument>,
+        filter: impl FnMut(&str) -> bool + Send + 'static,
     ) -> Result<Completion, Fault> {
         let template = template.to_owned();
         let argument = wit_argument(argument);
-        let known: Vec<_> = known.into_iter().map(wit_argument).collect();
+        let context: Vec<_> = context.into_iter().map(wit_argument).collect();
         self.call(
             "complete",
-            Turn::Client,
-            move |guest, store| Box::pin(async move { guest.call_complete(store, &template, &argument, &known).await }),
-            |check, completion| check.completion(completion, keep),
+            CallOrigin::Client,
+            move |guest, store| Box::pin(async move { guest.call_complete(store, &template, &argument, &context).await }),
+            |check, completion| check.completion(completion, filter),
         )
         .await
     }
@@ -372,7 +372,7 @@ impl Plugin {
         let since = since.map(str::to_owned);
         self.call(
             "changes",
-            Turn::Host,
+            CallOrigin::Host,
             move |guest, store| Box::pin(async move { guest.call_changes(store, &paths, since.as_deref()).await }),
             |check, changes| async move { check.change_set(changes, &watched).await },
         )
@@ -380,40 +380,40 @@ impl Plugin {
     }
 
     /// How many items a listing of its may have over all its pages (`limits.listing-items`).
-    pub(crate) fn most_listed(&self) -> usize {
-        self.caller.limits.listing_items.get()
+    pub(crate) fn max_listing_items(&self) -> usize {
+        self.call_context.limits.listing_items.get()
     }
 
     /// How many items one answer of its may have (`limits.response-items`).
     pub(crate) fn max_items(&self) -> usize {
-        self.caller.limits.response_items.get()
+        self.call_context.limits.response_items.get()
     }
 
     /// Takes note of a fault in its answers to that function which shows only in what is made of them.
-    pub(crate) fn note(&self, function: &str, fault: &Fault) {
-        self.faults.note(function, fault);
+    pub(crate) fn record_fault(&self, function: &str, fault: &Fault) {
+        self.faults.record(function, fault);
     }
 
     /// Closes what it has open beside its instances: the database of its key-value buckets, which has its write-ahead log
     /// checkpointed by that. A later call opens it again.
     pub(crate) async fn close(&self) {
-        self.caller.sandbox.close().await;
+        self.call_context.sandbox.close().await;
     }
 
     /// Why the database of its key-value buckets cannot be used, if there is one and it cannot. Makes none.
     pub(crate) async fn check_stores(&self) -> Result<(), String> {
-        self.caller.sandbox.check_stores().await
+        self.call_context.sandbox.check_stores().await
     }
 
     /// The directories of the machine that it was granted.
-    pub fn directories(&self) -> impl Iterator<Item = &FilePath> {
-        self.caller.sandbox.directories()
+    pub fn granted_directories(&self) -> impl Iterator<Item = &FilePath> {
+        self.call_context.sandbox.granted_directories()
     }
 
     async fn describe(&self) -> Result<Info, Fault> {
         self.call(
             "describe",
-            Turn::Host,
+            CallOrigin::Host,
             |guest, store| Box::pin(async move { Ok(Ok(guest.call_describe(store).await?)) }),
             |check, info| check.info(info),
         )

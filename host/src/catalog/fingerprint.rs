@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Entries, ListingItem, ListingSource, Templates, Viewer};
 use crate::access::{Access, Principal};
-use crate::plugin::{Plugin, Turn};
+use crate::plugin::{Plugin, CallOrigin};
 
 /// Items of one kind that are walked.
 const MAX_ITEMS: usize = 20_000;
@@ -70,7 +70,7 @@ async fn hash_listing<S: ListingSource>(
             }
             false
         };
-        let page = source.page(Turn::Host, plugin, cursor.as_deref(), PAGE_SIZE, hash_item).await.ok()?;
+        let page = source.page(CallOrigin::Host, plugin, cursor.as_deref(), PAGE_SIZE, hash_item).await.ok()?;
         items = items.saturating_add(page.size);
         match page.next_cursor {
             None => return Some(()),

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use futures::future::join_all;
 
 use super::{ListingItem, PagePosition, PluginSlot, ListingSource, Viewer};
-use crate::plugin::{Fault, Page, Turn};
+use crate::plugin::{Fault, Page, CallOrigin};
 
 /// Plugins that are asked at the same time.
 const MAX_PREFETCH: usize = 16;
@@ -54,6 +54,6 @@ impl<'a, S: ListingSource> Prefetcher<'a, S> {
         let plugin = self.slots.get(plugin).and_then(|slot| slot.plugin.as_deref().ok()).ok_or(None)?;
         let viewer = self.viewer.clone();
         let is_visible = move |item: &S::Item| item.is_visible_to(&viewer);
-        self.source.page(Turn::Client, plugin, cursor, limit, is_visible).await.map_err(Some)
+        self.source.page(CallOrigin::Client, plugin, cursor, limit, is_visible).await.map_err(Some)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::access::{Access, Principal};
 use crate::config::Operation;
-use crate::plugin::{Fault, Page, Plugin, Turn};
+use crate::plugin::{Fault, Page, Plugin, CallOrigin};
 use crate::resource::{Entry, EntryTemplate, Footprint};
 use crate::uri::Path;
 
@@ -64,7 +64,7 @@ pub(crate) trait ListingSource {
     /// says which of them are answered; it runs as a part of the call.
     async fn page(
         &self,
-        origin: Turn,
+        origin: CallOrigin,
         plugin: &Plugin,
         cursor: Option<&str>,
         limit: usize,
@@ -83,7 +83,7 @@ impl ListingSource for Entries<'_> {
 
     async fn page(
         &self,
-        origin: Turn,
+        origin: CallOrigin,
         plugin: &Plugin,
         cursor: Option<&str>,
         limit: usize,
@@ -102,7 +102,7 @@ impl ListingSource for Templates {
 
     async fn page(
         &self,
-        origin: Turn,
+        origin: CallOrigin,
         plugin: &Plugin,
         cursor: Option<&str>,
         _: usize,

@@ -18,7 +18,7 @@ use super::table::{Cell, Table};
 use crate::catalog::CursorKey;
 use crate::config::{self, Config};
 use crate::host::{DataDirs, StartError};
-use crate::plugin::{Compiler, Fault, LoadError, Plugin, Plugins};
+use crate::plugin::{Compiler, Fault, LoadError, Plugin, PluginRuntime};
 
 const EXAMPLES: &str = "\
 Exit codes: 0 all plugins work, 1 some do not (with --strict: or there are warnings), 2 the config is wrong.
@@ -50,7 +50,7 @@ impl Args {
             CursorKey::check(&dirs.state()?).map_err(StartError::from)?;
         }
         let limits = config.server.compile.clone();
-        let plugins = Plugins::start(Compiler::default(), limits, &dirs.cache()?, state, context.progress())
+        let plugins = PluginRuntime::start(Compiler::default(), limits, &dirs.cache()?, state, context.progress())
             .map_err(StartError::from)?;
         let checks = config.plugins.iter().map(|plugin| PluginCheck::run(plugin, &plugins, &config));
         let mut all = join_all(checks).await;
@@ -93,7 +93,7 @@ enum CheckState {
 }
 
 impl<'a> PluginCheck<'a> {
-    async fn run(plugin: &'a config::Plugin, plugins: &Plugins, config: &Config) -> Self {
+    async fn run(plugin: &'a config::Plugin, plugins: &PluginRuntime, config: &Config) -> Self {
         let page = u32::try_from(config.server.page_size.get()).unwrap_or(u32::MAX);
         let state = match plugins.load(plugin).await {
             Err(error) => CheckState::LoadFailed(error),
@@ -132,7 +132,7 @@ impl<'a> PluginCheck<'a> {
 
     /// What should be looked at, though it works.
     fn warnings(&self) -> Vec<String> {
-        self.loaded().map(|loaded| loaded.needs().warnings().collect()).unwrap_or_default()
+        self.loaded().map(|loaded| loaded.requirements().warnings().collect()).unwrap_or_default()
     }
 
     fn row(&self) -> [Cell; 4] {
@@ -183,7 +183,7 @@ fn print(all: &[PluginCheck<'_>], config_warnings: &[String], output: &mut Outpu
 /// What a plugin's component imports against what it is granted, of which only the first row has its name.
 fn grant_rows<'a>(one: &'a PluginCheck<'_>) -> impl Iterator<Item = [Cell; 5]> + 'a {
     let names = std::iter::once(one.plugin.name.as_str()).chain(std::iter::repeat(""));
-    let rows = one.loaded().into_iter().flat_map(|loaded| requirements::rows(loaded.needs()));
+    let rows = one.loaded().into_iter().flat_map(|loaded| requirements::rows(loaded.requirements()));
     names
         .zip(rows)
         .map(|(name, [grant, imports, granted, status])| [Cell::verbatim(name), grant, imports, granted, status])

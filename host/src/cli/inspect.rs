@@ -13,7 +13,7 @@ use super::provider::{Provider, name_and_version};
 use super::table::{Cell, Table};
 use crate::config::{self, Digest, PluginName, Server};
 use crate::host::{DataDirs, StartError};
-use crate::plugin::{Compiler, Inspection, Plugins};
+use crate::plugin::{Compiler, Inspection, PluginRuntime};
 
 const EXAMPLES: &str = "\
 The component is compiled and asked to describe itself, in a sandbox with no grants.
@@ -61,7 +61,7 @@ impl Args {
         let plugin = config::Plugin { digest: None, ..plugin };
         let dirs = DataDirs::from_config(&server);
         let (cache, state) = (dirs.cache()?, dirs.state().ok());
-        let plugins = Plugins::start(Compiler::default(), server.compile, &cache, state, context.progress())
+        let plugins = PluginRuntime::start(Compiler::default(), server.compile, &cache, state, context.progress())
             .map_err(StartError::from)?;
         let inspection = plugins.inspect(&plugin).await?;
         let compared = self.plugin.is_some().then_some(ComparedPlugin { name: &plugin.name, pinned });
@@ -97,7 +97,7 @@ impl ComparedPlugin<'_> {
     fn warnings(self, inspection: &Inspection) -> Vec<String> {
         let pinned = self.pinned.filter(|pinned| *pinned != inspection.digest);
         let other = pinned.map(|pinned| format!("`digest` pins another component, {pinned}"));
-        inspection.needs.warnings().chain(other).collect()
+        inspection.requirements.warnings().chain(other).collect()
     }
 }
 
@@ -117,7 +117,7 @@ fn print(inspection: &Inspection, compared: Option<ComparedPlugin<'_>>, output: 
     print_imports(inspection, output)?;
     if let Some(compared) = compared {
         output.line("")?;
-        let rows = requirements::rows(&inspection.needs).collect();
+        let rows = requirements::rows(&inspection.requirements).collect();
         Table::new(["GRANT", "IMPORTS", "GRANTED", "STATUS"]).print(rows, output)?;
         for warning in compared.warnings(inspection) {
             output.line("")?;
@@ -137,11 +137,11 @@ fn print(inspection: &Inspection, compared: Option<ComparedPlugin<'_>>, output: 
 /// What it imports, and which key of a `[[plugin]]` grants that.
 fn print_imports(inspection: &Inspection, output: &mut Output<'_>) -> Result<(), CliError> {
     let rows: Vec<_> = inspection
-        .needs
+        .requirements
         .iter()
         .flat_map(|need| need.imports.iter().map(move |import| (need, import)))
         .map(|(need, import)| {
-            let by = need.capability.key().unwrap_or(need.standing.name());
+            let by = need.capability.key().unwrap_or(need.status.name());
             [Cell::verbatim(import), Cell::text(by)]
         })
         .collect();
@@ -178,7 +178,7 @@ impl<'a> InspectReport<'a> {
             error: info.err().map(ToString::to_string),
             imports: inspection.imports.iter().map(String::as_str).collect(),
             exports: inspection.exports.iter().map(String::as_str).collect(),
-            requirements: requirements::report(&inspection.needs),
+            requirements: requirements::report(&inspection.requirements),
             warnings: compared.map(|compared| compared.warnings(inspection)).unwrap_or_default(),
         }
     }
@@ -188,7 +188,7 @@ impl<'a> InspectReport<'a> {
 mod tests {
     use super::*;
     use crate::cli::output::Destination;
-    use crate::plugin::{Fault, Info, LoadError, Needs};
+    use crate::plugin::{Fault, Info, LoadError, Requirements};
 
     const IMPORTS: [&str; 3] =
         ["wasi:clocks/wall-clock@0.2.6", "wasi:filesystem/types@0.2.6", "wasi:sockets/tcp@0.2.6"];
@@ -202,7 +202,7 @@ mod tests {
             size: 2048,
             imports: set(&IMPORTS),
             exports: set(&["mcp-host:provider/resource-provider@0.1.0"]),
-            needs: Needs::of(IMPORTS.into_iter(), &plugin),
+            requirements: Requirements::new(IMPORTS.into_iter(), &plugin),
             info,
         }
     }

@@ -14,18 +14,18 @@ use tokio_util::task::AbortOnDropHandle;
 use super::generation_store::GenerationStore;
 use crate::catalog::NotLoaded;
 use crate::config;
-use crate::plugin::{Backoff, LoadError, Plugin, Plugins};
+use crate::plugin::{Backoff, LoadError, Plugin, PluginRuntime};
 use crate::watch::ListingSnapshot;
 
 /// The tasks, by the names of their plugins. They end when this is dropped.
 pub(super) struct BackgroundLoader {
     generation_store: Arc<GenerationStore>,
-    plugin_runtime: Arc<Plugins>,
+    plugin_runtime: Arc<PluginRuntime>,
     tasks: Mutex<HashMap<String, AbortOnDropHandle<()>>>,
 }
 
 impl BackgroundLoader {
-    pub(super) fn new(generation_store: Arc<GenerationStore>, plugin_runtime: Arc<Plugins>) -> Self {
+    pub(super) fn new(generation_store: Arc<GenerationStore>, plugin_runtime: Arc<PluginRuntime>) -> Self {
         Self { generation_store, plugin_runtime, tasks: Mutex::default() }
     }
 
@@ -50,7 +50,7 @@ impl BackgroundLoader {
 /// What loads one plugin.
 struct LoadTask {
     generation_store: Arc<GenerationStore>,
-    plugin_runtime: Arc<Plugins>,
+    plugin_runtime: Arc<PluginRuntime>,
     plugin: config::Plugin,
 }
 
@@ -63,7 +63,7 @@ impl LoadTask {
                 Ok(loaded) => return self.on_loaded(Arc::new(loaded)),
                 Err(error) => error,
             };
-            let pause = error.is_transient().then(|| backoff.next());
+            let pause = error.is_transient().then(|| backoff.next_delay());
             self.on_failed(error, pause);
             let Some(pause) = pause else { return };
             tokio::time::sleep(pause).await;

@@ -11,7 +11,7 @@ use super::{DataDirs, Host};
 use crate::access::Access;
 use crate::catalog::{NotLoaded, Catalog, CursorKey, KeyError};
 use crate::config::Config;
-use crate::plugin::{self, Compiler, Plugins, Progress};
+use crate::plugin::{self, Compiler, PluginRuntime, Progress};
 use crate::uri::Overlap;
 
 /// How many warnings about one config are logged.
@@ -22,7 +22,7 @@ const MAX_WARNINGS: usize = 20;
 pub enum StartError {
     /// The engine, or the cache of compiled components.
     #[error(transparent)]
-    Runtime(#[from] plugin::StartError),
+    Runtime(#[from] plugin::RuntimeError),
     /// The key for cursors.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -80,7 +80,7 @@ impl HostBuilder {
             None => CursorKey::load_or_create(&dirs.state()?)?,
         };
         let (cache, state) = (dirs.cache()?, dirs.state_for(&config)?);
-        let plugins = Plugins::start(compiler, config.server.compile.clone(), &cache, state, progress)?;
+        let plugins = PluginRuntime::start(compiler, config.server.compile.clone(), &cache, state, progress)?;
         let (plugin_runtime, config) = (Arc::new(plugins), Arc::new(config));
         let access = Arc::new(Access::new(&config.rules));
         let generation = Generation::new(1, config.clone(), access, |_| Err(NotLoaded::Loading))?;

@@ -38,7 +38,7 @@ impl Host {
         let now = self.generation.load_full();
         let target = now.resolve(who, Operation::Read, uri)?;
         let plugin = target.slot.loaded()?;
-        let answer = |fault: Fault| fault.answer(plugin.name(), uri);
+        let answer = |fault: Fault| fault.into_client_error(plugin.name(), uri);
         let contents = plugin.read(&target.path, now.read_filter(who)).await.map_err(answer)?;
         let mut contents = not_found_if_empty(uri, contents)?;
         let is_own = |one: &Contents| one.entry.uri == target.uri;
@@ -52,7 +52,7 @@ impl Host {
         if !listable {
             let path = &target.path;
             let fault = Fault::Contract(format!("reading `{path}`, which cannot be listed, gave contents of others"));
-            plugin.note("read", &fault);
+            plugin.record_fault("read", &fault);
             contents.retain(is_own);
             if contents.is_empty() {
                 return Err(answer(fault));
@@ -102,6 +102,6 @@ impl ResolvedTarget<'_> {
     /// Tells about it. `asked` is its URI as it was asked for.
     pub(super) async fn stat(&self, requested_uri: &str) -> Result<Entry, Error> {
         let plugin = self.slot.loaded()?;
-        plugin.stat(&self.path).await.map_err(|fault| fault.answer(plugin.name(), requested_uri))
+        plugin.stat(&self.path).await.map_err(|fault| fault.into_client_error(plugin.name(), requested_uri))
     }
 }

@@ -32,7 +32,7 @@ impl Host {
         let known = known.into_iter().map(|(name, value)| Argument { name, value }).collect();
         let completion =
             plugin.complete(template.path_template(), argument, known, move |value| value_filter.is_value_visible(value));
-        completion.await.map_err(|fault| fault.answer(plugin.name(), requested_template))
+        completion.await.map_err(|fault| fault.into_client_error(plugin.name(), requested_template))
     }
 }
 

@@ -183,7 +183,7 @@ impl Host {
     /// Has components tried again with the next reload that did not compile before. Without it, one that reached a limit of the
     /// compiler, or crashed it, is not compiled again before it changes or the host is restarted.
     pub fn clear_failures(&self) {
-        self.plugin_runtime.forget_failures();
+        self.plugin_runtime.clear_failures();
     }
 
     /// The beginning of a reload: rules and settings, for the plugins that are being served.

@@ -38,7 +38,7 @@ pub enum PluginState {
 impl PluginStatus {
     pub(super) fn new(slot: &PluginSlot) -> Self {
         let (state, faults) = match &slot.plugin {
-            Ok(plugin) => (plugin.set_aside().map_or(PluginState::Ready, PluginState::Suspended), plugin.faults()),
+            Ok(plugin) => (plugin.suspended_for().map_or(PluginState::Ready, PluginState::Suspended), plugin.faults()),
             Err(NotLoaded::Loading) => (PluginState::Loading, BTreeMap::new()),
             Err(NotLoaded::Failed { error, .. }) => (PluginState::LoadFailed(error.clone()), BTreeMap::new()),
         };

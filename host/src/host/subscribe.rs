@@ -183,7 +183,7 @@ impl Host {
                 Err(SubscribeError::Permanent(fault)) => (fault, None),
                 Err(SubscribeError::Transient(fault, after)) => (fault, Some(after)),
             };
-            return Err(AttemptError { error: fault.answer(&plugin, uri), retry_after });
+            return Err(AttemptError { error: fault.into_client_error(&plugin, uri), retry_after });
         }
     }
 

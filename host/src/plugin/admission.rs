@@ -24,7 +24,7 @@ const HOST_WAIT: Duration = Duration::from_secs(10);
 
 /// Whom a call is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum CallOrigin {
     /// A client.
     Client,
     /// The host itself, which makes few such calls at a time.
@@ -34,14 +34,14 @@ pub(crate) enum Turn {
 /// Lets the calls of one plugin begin.
 pub(super) struct Admission {
     rate: DefaultDirectRateLimiter,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     queue: Semaphore,
-    longest_queue: usize,
+    max_queued: usize,
     wait: Duration,
 }
 
 /// A call's place, until it is dropped. The host's own calls have none.
-pub(super) type Place = Option<OwnedSemaphorePermit>;
+pub(super) type CallPermit = Option<OwnedSemaphorePermit>;
 
 impl Admission {
     /// The admission to a plugin with those limits.
@@ -49,39 +49,39 @@ impl Admission {
         let rate = u32::try_from(limits.rate.get()).unwrap_or(u32::MAX);
         Self {
             rate: RateLimiter::direct(Quota::per_second(NonZeroU32::new(rate).unwrap_or(NonZeroU32::MIN))),
-            places: Arc::new(Semaphore::new(limits.concurrency.get())),
+            permits: Arc::new(Semaphore::new(limits.concurrency.get())),
             queue: Semaphore::new(limits.queue.get()),
-            longest_queue: limits.queue.get(),
+            max_queued: limits.queue.get(),
             wait: limits.queue_timeout.duration(),
         }
     }
 
     /// Waits for a place, and then for what else the call needs, both within `limits.queue-timeout`.
-    pub(super) async fn enter<T>(&self, turn: Turn, then: impl Future<Output = T>) -> Result<(Place, T), Fault> {
-        if turn == Turn::Client {
-            self.rate.check().map_err(|early| Fault::Rate(early.wait_time_from(DefaultClock::default().now())))?;
+    pub(super) async fn admit<T>(&self, origin: CallOrigin, acquire_instance: impl Future<Output = T>) -> Result<(CallPermit, T), Fault> {
+        if origin == CallOrigin::Client {
+            self.rate.check().map_err(|early| Fault::RateLimited(early.wait_time_from(DefaultClock::default().now())))?;
         }
         let both = async {
-            let place = match turn {
-                Turn::Client => Some(self.place().await?),
-                Turn::Host => None,
+            let permit = match origin {
+                CallOrigin::Client => Some(self.acquire().await?),
+                CallOrigin::Host => None,
             };
-            Ok((place, then.await))
+            Ok((permit, acquire_instance.await))
         };
-        let wait = match turn {
-            Turn::Client => self.wait,
-            Turn::Host => HOST_WAIT,
+        let wait = match origin {
+            CallOrigin::Client => self.wait,
+            CallOrigin::Host => HOST_WAIT,
         };
-        timeout(wait, both).await.unwrap_or(Err(Fault::Busy(wait)))
+        timeout(wait, both).await.unwrap_or(Err(Fault::QueueTimeout(wait)))
     }
 
-    async fn place(&self) -> Result<OwnedSemaphorePermit, Fault> {
-        if let Ok(place) = self.places.clone().try_acquire_owned() {
-            return Ok(place);
+    async fn acquire(&self) -> Result<OwnedSemaphorePermit, Fault> {
+        if let Ok(permit) = self.permits.clone().try_acquire_owned() {
+            return Ok(permit);
         }
-        let _in_queue = self.queue.try_acquire().map_err(|_| Fault::Queue(self.longest_queue))?;
+        let _in_queue = self.queue.try_acquire().map_err(|_| Fault::QueueFull(self.max_queued))?;
         // Only a closed semaphore refuses, and this one is never closed.
-        self.places.clone().acquire_owned().await.map_err(|_| Fault::Busy(Duration::ZERO))
+        self.permits.clone().acquire_owned().await.map_err(|_| Fault::QueueTimeout(Duration::ZERO))
     }
 }
 
@@ -95,17 +95,17 @@ mod tests {
         Admission::new(&limits)
     }
 
-    async fn enter(admission: &Admission) -> Result<Place, Fault> {
-        admission.enter(Turn::Client, async {}).await.map(|(place, ())| place)
+    async fn admit(admission: &Admission) -> Result<CallPermit, Fault> {
+        admission.admit(CallOrigin::Client, async {}).await.map(|(permit, ())| permit)
     }
 
     #[tokio::test]
     async fn calls_that_come_too_fast_are_told_when_to_come_again() {
         let slow = admission(|limits| limits.rate = 1.try_into().unwrap());
-        enter(&slow).await.unwrap();
-        let Err(Fault::Rate(wait)) = enter(&slow).await else { panic!("refused for its rate") };
+        admit(&slow).await.unwrap();
+        let Err(Fault::RateLimited(wait)) = admit(&slow).await else { panic!("refused for its rate") };
         assert!(wait > Duration::ZERO && wait <= Duration::from_secs(1), "{wait:?}");
-        assert!(slow.enter(Turn::Host, async {}).await.is_ok(), "the host's own calls have no rate");
+        assert!(slow.admit(CallOrigin::Host, async {}).await.is_ok(), "the host's own calls have no rate");
     }
 
     #[tokio::test]
@@ -115,18 +115,18 @@ mod tests {
             limits.queue = 1.try_into().unwrap();
             limits.queue_timeout = "1m".parse().unwrap();
         }));
-        let first = enter(&narrow).await.unwrap();
-        let mut second = Box::pin(enter(&narrow));
+        let first = admit(&narrow).await.unwrap();
+        let mut second = Box::pin(admit(&narrow));
         assert!(futures::poll!(&mut second).is_pending());
-        assert_eq!(enter(&narrow).await.unwrap_err(), Fault::Queue(1));
-        assert!(narrow.enter(Turn::Host, async {}).await.is_ok(), "the host's own calls stand in no queue");
+        assert_eq!(admit(&narrow).await.unwrap_err(), Fault::QueueFull(1));
+        assert!(narrow.admit(CallOrigin::Host, async {}).await.is_ok(), "the host's own calls stand in no queue");
         drop(first);
         let second = second.await.unwrap();
         assert!(second.is_some());
-        let third = Box::pin(enter(&narrow));
+        let third = Box::pin(admit(&narrow));
         drop(third);
         drop(second);
-        enter(&narrow).await.unwrap();
+        admit(&narrow).await.unwrap();
     }
 
     #[tokio::test]
@@ -135,17 +135,17 @@ mod tests {
             limits.concurrency = 1.try_into().unwrap();
             limits.queue = 0.try_into().unwrap();
         });
-        let first = enter(&narrow).await.unwrap();
-        assert_eq!(enter(&narrow).await.unwrap_err(), Fault::Queue(0));
+        let first = admit(&narrow).await.unwrap();
+        assert_eq!(admit(&narrow).await.unwrap_err(), Fault::QueueFull(0));
         drop(first);
-        enter(&narrow).await.unwrap();
+        admit(&narrow).await.unwrap();
     }
 
     #[tokio::test]
     async fn waiting_is_over_after_the_wait_whatever_is_waited_for() {
         let hurried = admission(|limits| limits.queue_timeout = "0s".parse().unwrap());
-        let answer = hurried.enter(Turn::Client, std::future::pending::<()>()).await;
-        assert_eq!(answer.err(), Some(Fault::Busy(Duration::ZERO)));
-        enter(&hurried).await.unwrap();
+        let answer = hurried.admit(CallOrigin::Client, std::future::pending::<()>()).await;
+        assert_eq!(answer.err(), Some(Fault::QueueTimeout(Duration::ZERO)));
+        admit(&hurried).await.unwrap();
     }
 }

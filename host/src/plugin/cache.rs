@@ -37,9 +37,9 @@ const DOMAIN: &[u8] = b"mcp-host compiled component 1";
 /// Bytes of an authentication code, at the end of a file.
 const TAG_LEN: u64 = 32;
 /// The largest file that is looked at, in bytes: more than the compiler may write.
-const MAX_FILE: u64 = 4 << 30;
+const MAX_FILE_SIZE: u64 = 4 << 30;
 /// How much of a file is in memory while it is checked.
-const CHUNK: usize = 64 << 10;
+const CHUNK_SIZE: usize = 64 << 10;
 
 /// The private cache directory.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub(super) struct Cache {
     dir: PrivateDir,
     key: [u8; SECRET_LEN],
     /// Whether another process could use what this one stores.
-    is_lasting: bool,
+    is_persistent: bool,
 }
 
 /// What compiled code is for.
@@ -55,7 +55,7 @@ pub(super) struct Cache {
 struct Purpose<'a> {
     digest: &'a Digest,
     /// Everything about the engine that compiled code depends on.
-    engine: u64,
+    engine_hash: u64,
 }
 
 impl Cache {
@@ -73,7 +73,7 @@ impl Cache {
         let is_lasting = key.is_some();
         let dir = PrivateDir::open(dir)
             .map_err(|source| LoadError::Cache { dir: dir.to_owned(), source: Arc::new(source) })?;
-        Ok(Self { dir, key: key.unwrap_or_else(random_secret), is_lasting })
+        Ok(Self { dir, key: key.unwrap_or_else(random_secret), is_persistent: is_lasting })
     }
 
     /// Its directory.
@@ -85,7 +85,7 @@ impl Cache {
     pub(super) fn load(&self, engine: &wasmtime::Engine, digest: &Digest) -> Option<Component> {
         let purpose = Purpose::new(engine, digest);
         let name = self.name(purpose);
-        let loaded = self.dir.open_file(&name).and_then(|file| self.verified(engine, file, purpose));
+        let loaded = self.dir.open_file(&name).and_then(|file| self.verify_and_load(engine, file, purpose));
         match loaded {
             Ok(component) => Some(component),
             Err(PrivateError::Io(error)) if error.kind() == io::ErrorKind::NotFound => None,
@@ -113,7 +113,7 @@ impl Cache {
         let purpose = Purpose::new(engine, digest);
         self.seal(file.as_file_mut(), purpose)?;
         let Ok(component) = deserialize(engine, file.as_file()) else { return Ok(None) };
-        if self.is_lasting {
+        if self.is_persistent {
             let path = self.dir.path().join(self.name(purpose));
             if let Err(error) = file.persist(&path) {
                 tracing::warn!(
@@ -135,7 +135,7 @@ impl Cache {
     }
 
     /// The component in a file that carries the right code.
-    fn verified(
+    fn verify_and_load(
         &self,
         engine: &wasmtime::Engine,
         mut file: File,
@@ -143,7 +143,7 @@ impl Cache {
     ) -> Result<Component, PrivateError> {
         let invalid = |message| io::Error::new(io::ErrorKind::InvalidData, message);
         let length = file.metadata()?.len();
-        if length > MAX_FILE {
+        if length > MAX_FILE_SIZE {
             return Err(invalid("it is larger than compiled code can be").into());
         }
         let length = length.checked_sub(TAG_LEN).ok_or_else(|| invalid("it is cut off"))?;
@@ -156,12 +156,12 @@ impl Cache {
 
     /// The code of the first `length` bytes from where the file stands.
     fn mac(&self, file: &mut File, length: u64, purpose: Purpose<'_>) -> io::Result<Hmac<Sha256>> {
-        let mut mac = self.keyed();
+        let mut mac = self.new_mac();
         mac.update(DOMAIN);
         mac.update(purpose.digest.bytes());
-        mac.update(&purpose.engine.to_le_bytes());
+        mac.update(&purpose.engine_hash.to_le_bytes());
         let mut code = file.take(length);
-        let mut chunk = vec![0; CHUNK];
+        let mut chunk = vec![0; CHUNK_SIZE];
         loop {
             match code.read(&mut chunk)? {
                 0 => return Ok(mac),
@@ -170,7 +170,7 @@ impl Cache {
         }
     }
 
-    fn keyed(&self) -> Hmac<Sha256> {
+    fn new_mac(&self) -> Hmac<Sha256> {
         // A shorter key is padded with zeros to a block of the hash function (RFC 2104, section 2).
         let mut block = hmac::digest::Key::<Hmac<Sha256>>::default();
         block.iter_mut().zip(self.key).for_each(|(byte, key)| *byte = key);
@@ -179,10 +179,10 @@ impl Cache {
 
     /// The name of a file. The key is in it as a code of its own.
     fn name(&self, purpose: Purpose<'_>) -> String {
-        let mut mac = self.keyed();
+        let mut mac = self.new_mac();
         mac.update(b"mcp-host cache name 1");
         let key: String = mac.finalize().into_bytes().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        format!("{}-{:016x}-{key}.cwasm", purpose.digest.digits(), purpose.engine)
+        format!("{}-{:016x}-{key}.cwasm", purpose.digest.digits(), purpose.engine_hash)
     }
 }
 
@@ -195,7 +195,7 @@ impl<'a> Purpose<'a> {
     fn new(engine: &wasmtime::Engine, digest: &'a Digest) -> Self {
         let mut hasher = DefaultHasher::new();
         engine.precompile_compatibility_hash().hash(&mut hasher);
-        Self { digest, engine: hasher.finish() }
+        Self { digest, engine_hash: hasher.finish() }
     }
 }
 
@@ -220,20 +220,20 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::plugin::engine::code_settings;
+    use crate::plugin::engine::codegen_config;
 
     const COMPONENT: &[u8] = b"(component)";
     const OTHER: &[u8] = b"(component (core module))";
 
-    struct Caches {
+    struct CacheFixture {
         dir: tempfile::TempDir,
         engine: wasmtime::Engine,
     }
 
-    impl Caches {
+    impl CacheFixture {
         fn new() -> Self {
             let dir = tempfile::tempdir().unwrap();
-            Self { dir, engine: wasmtime::Engine::new(&code_settings()).unwrap() }
+            Self { dir, engine: wasmtime::Engine::new(&codegen_config()).unwrap() }
         }
 
         fn cache(&self, state: Option<&str>) -> Cache {
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn what_was_stored_is_found_by_the_next_start_with_the_same_key() {
-        let caches = Caches::new();
+        let caches = CacheFixture::new();
         caches.store(&caches.cache(Some("state")), COMPONENT);
         assert!(caches.loads(&caches.cache(Some("state")), COMPONENT));
         assert!(!caches.loads(&caches.cache(Some("state")), OTHER));
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn without_a_state_directory_nothing_is_stored() {
-        let caches = Caches::new();
+        let caches = CacheFixture::new();
         let cache = caches.cache(None);
         caches.store(&cache, COMPONENT);
         assert_eq!(std::fs::read_dir(cache.dir.path()).unwrap().count(), 0);
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_file_that_differs_in_any_byte_is_not_run() {
-        let caches = Caches::new();
+        let caches = CacheFixture::new();
         let cache = caches.cache(Some("state"));
         caches.store(&cache, COMPONENT);
         let file = caches.file(&cache, COMPONENT);
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn code_under_the_name_of_another_component_is_not_run() {
-        let caches = Caches::new();
+        let caches = CacheFixture::new();
         let cache = caches.cache(Some("state"));
         caches.store(&cache, COMPONENT);
         std::fs::copy(caches.file(&cache, COMPONENT), caches.file(&cache, OTHER)).unwrap();
@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_file_that_others_may_write_to_is_not_run() {
-        let caches = Caches::new();
+        let caches = CacheFixture::new();
         let cache = caches.cache(Some("state"));
         caches.store(&cache, COMPONENT);
         let file = caches.file(&cache, COMPONENT);

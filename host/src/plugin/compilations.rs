@@ -23,7 +23,7 @@ use wasmtime::component::Component;
 use super::cache::Cache;
 use super::compiler::{CompileError, Compiler};
 use super::engine::Engine;
-use super::file::ComponentFile;
+use super::component_file::ComponentFile;
 use super::{LoadError, Progress};
 use crate::config::{self, Digest};
 use crate::private_dir::PrivateError;
@@ -31,12 +31,12 @@ use crate::regular_file::FileThreads;
 
 /// Components by their digests.
 pub(super) struct Compilations {
-    jobs: Mutex<HashMap<Digest, Arc<Job>>>,
-    work: Arc<Work>,
+    by_digest: Mutex<HashMap<Digest, Arc<Compilation>>>,
+    context: Arc<CompileContext>,
 }
 
 /// What every job works with.
-pub(super) struct Work {
+pub(super) struct CompileContext {
     pub(super) engine: Arc<Engine>,
     pub(super) compiler: Compiler,
     pub(super) limits: config::CompileLimits,
@@ -48,128 +48,128 @@ pub(super) struct Work {
 }
 
 /// One component that is compiled, or being compiled.
-struct Job {
+struct Compilation {
     /// None until it is done.
-    outcome: watch::Receiver<Option<Outcome>>,
+    outcome: watch::Receiver<Option<CompileResult>>,
     _task: AbortOnDropHandle<()>,
 }
 
-type Outcome = Result<Component, Failure>;
+type CompileResult = Result<Component, CompileFailure>;
 
 /// Why there is no compiled component.
 #[derive(Clone, Debug)]
-enum Failure {
+enum CompileFailure {
     Compile(CompileError),
     Cache { dir: PathBuf, source: Arc<PrivateError> },
 }
 
 impl Compilations {
-    pub(super) fn new(work: Work) -> Self {
-        Self { jobs: Mutex::default(), work: Arc::new(work) }
+    pub(super) fn new(context: CompileContext) -> Self {
+        Self { by_digest: Mutex::default(), context: Arc::new(context) }
     }
 
     /// The compiled component. Dropping the future does not end the job.
     pub(super) async fn get(&self, file: ComponentFile) -> Result<Component, LoadError> {
         let (digest, path) = (file.digest, file.path.clone());
-        let job = self.job(file);
-        let outcome = match job.outcome.clone().wait_for(Option::is_some).await {
+        let compilation = self.get_or_start(file);
+        let outcome = match compilation.outcome.clone().wait_for(Option::is_some).await {
             Ok(outcome) => outcome.clone(),
             Err(_) => None,
         };
-        let outcome = outcome.unwrap_or(Err(Failure::Compile(CompileError::Cancelled)));
+        let outcome = outcome.unwrap_or(Err(CompileFailure::Compile(CompileError::Cancelled)));
         outcome.map_err(|failure| {
-            if !failure.is_final() {
-                self.forget(digest, &job);
+            if !failure.is_permanent() {
+                self.remove(digest, &compilation);
             }
-            failure.of_file(&path)
+            failure.into_load_error(&path)
         })
     }
 
     /// Forgets all components but those, and ends the jobs for others. Plugins that are made of others keep them.
     pub(super) fn retain(&self, wanted: &HashSet<Digest>) {
-        self.jobs().retain(|digest, _| wanted.contains(digest));
+        self.lock().retain(|digest, _| wanted.contains(digest));
     }
 
     /// Has components tried again that did not compile.
-    pub(super) fn forget_failures(&self) {
-        self.jobs().retain(|_, job| !matches!(*job.outcome.borrow(), Some(Err(_))));
+    pub(super) fn clear_failures(&self) {
+        self.lock().retain(|_, compilation| !matches!(*compilation.outcome.borrow(), Some(Err(_))));
     }
 
-    fn job(&self, file: ComponentFile) -> Arc<Job> {
-        let mut jobs = self.jobs();
+    fn get_or_start(&self, file: ComponentFile) -> Arc<Compilation> {
+        let mut jobs = self.lock();
         let started = jobs.entry(file.digest).or_insert_with(|| {
             let (sender, outcome) = watch::channel(None);
-            let work = self.work.clone();
+            let context = self.context.clone();
             let task = tokio::spawn(async move {
-                let outcome = work.compile(&file).await;
+                let outcome = context.load_or_compile(&file).await;
                 sender.send_replace(Some(outcome));
             });
-            Arc::new(Job { outcome, _task: AbortOnDropHandle::new(task) })
+            Arc::new(Compilation { outcome, _task: AbortOnDropHandle::new(task) })
         });
         started.clone()
     }
 
     /// Forgets that job, unless another one has taken its place.
-    fn forget(&self, digest: Digest, job: &Arc<Job>) {
-        let mut jobs = self.jobs();
-        if jobs.get(&digest).is_some_and(|there| Arc::ptr_eq(there, job)) {
+    fn remove(&self, digest: Digest, compilation: &Arc<Compilation>) {
+        let mut jobs = self.lock();
+        if jobs.get(&digest).is_some_and(|there| Arc::ptr_eq(there, compilation)) {
             jobs.remove(&digest);
         }
     }
 
-    fn jobs(&self) -> MutexGuard<'_, HashMap<Digest, Arc<Job>>> {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<Digest, Arc<Compilation>>> {
+        self.by_digest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Work {
+impl CompileContext {
     /// The component from the cache, compiled if it is not there.
-    async fn compile(&self, file: &ComponentFile) -> Outcome {
+    async fn load_or_compile(&self, file: &ComponentFile) -> CompileResult {
         let digest = file.digest;
-        if let Some(component) = self.cached(digest).await? {
+        if let Some(component) = self.load_cached(digest).await? {
             return Ok(component);
         }
         // A semaphore that is never closed always gives.
         let _permit = self.permits.acquire().await;
         let _shown = self.progress.compiling(&file.path, file.size);
         let cache = self.cache.clone();
-        let code = self.on_thread(move || cache.new_file()).await?;
-        let unreadable = |error: std::io::Error| Failure::Compile(CompileError::Start(error.to_string()));
+        let code = self.run_blocking(move || cache.new_file()).await?;
+        let unreadable = |error: std::io::Error| CompileFailure::Compile(CompileError::Start(error.to_string()));
         let into = code.reopen().map_err(unreadable)?;
         let from = file.reopen().map_err(unreadable)?;
-        self.compiler.compile(from, digest, into, &self.limits).await.map_err(Failure::Compile)?;
+        self.compiler.compile(from, digest, into, &self.limits).await.map_err(CompileFailure::Compile)?;
         let (cache, engine) = (self.cache.clone(), self.engine.wasmtime().clone());
-        let stored = self.on_thread(move || cache.store(&engine, &digest, code)).await?;
+        let stored = self.run_blocking(move || cache.store(&engine, &digest, code)).await?;
         let unfit = "the compiler's output does not fit this engine; is the compiler of another version?";
-        stored.ok_or_else(|| Failure::Compile(CompileError::Invalid(unfit.to_owned())))
+        stored.ok_or_else(|| CompileFailure::Compile(CompileError::Invalid(unfit.to_owned())))
     }
 
-    async fn cached(&self, digest: Digest) -> Result<Option<Component>, Failure> {
+    async fn load_cached(&self, digest: Digest) -> Result<Option<Component>, CompileFailure> {
         let (cache, engine) = (self.cache.clone(), self.engine.wasmtime().clone());
-        self.on_thread(move || Ok(cache.load(&engine, &digest))).await
+        self.run_blocking(move || Ok(cache.load(&engine, &digest))).await
     }
 
     /// Does something with the cache where it may hang.
-    async fn on_thread<T: Send + 'static>(
+    async fn run_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> io::Result<T> + Send + 'static,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, CompileFailure> {
         let done = self.threads.run(work).await.flatten();
-        done.map_err(|error| Failure::Cache { dir: self.cache.dir().to_owned(), source: Arc::new(error.into()) })
+        done.map_err(|error| CompileFailure::Cache { dir: self.cache.dir().to_owned(), source: Arc::new(error.into()) })
     }
 }
 
-impl Failure {
+impl CompileFailure {
     /// Whether it is the component's own fault, so that it would be the same the next time.
-    fn is_final(&self) -> bool {
+    fn is_permanent(&self) -> bool {
         match self {
-            Self::Compile(error) => error.is_final(),
+            Self::Compile(error) => error.is_permanent(),
             Self::Cache { .. } => false,
         }
     }
 
     /// It as the failure to load that file.
-    fn of_file(self, file: &Path) -> LoadError {
+    fn into_load_error(self, file: &Path) -> LoadError {
         match self {
             Self::Compile(source) => LoadError::Compile { file: file.to_owned(), source },
             Self::Cache { dir, source } => LoadError::Cache { dir, source },

@@ -19,20 +19,20 @@ use rustix::process::Signal;
 use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 
-use self::order::{ARGUMENT, Order};
-use super::engine::code_settings;
-use super::file;
+use self::job::{CHILD_ARGUMENT, CompileJob};
+use super::engine::codegen_config;
+use super::component_file;
 use crate::config::{self, Digest};
 use crate::thread_priority::lower_priority;
 
-mod order;
+mod job;
 
 /// Set in the child, so that a program that forgot [`run_compiler`] is told so and does not start children for ever.
-const CHILD_VARIABLE: &str = "MCP_HOST_COMPILER";
+const CHILD_ENV_VAR: &str = "MCP_HOST_COMPILER";
 /// What the child ends with when the component is not valid.
-const INVALID: i32 = 1;
+const EXIT_INVALID: i32 = 1;
 /// What the child ends with when the component is not the one that it was told of.
-const CHANGED: i32 = 3;
+const EXIT_CHANGED: i32 = 3;
 /// How much lower the child's priority is than that of the host's threads.
 const NICENESS: i32 = 10;
 /// How much of what the child says is worth keeping.
@@ -55,7 +55,7 @@ pub enum CompileError {
     Memory(u64),
     /// The code is larger than code may be.
     #[error("the compiled code is larger than {}", bytesize::ByteSize(*.0))]
-    Code(u64),
+    OutputTooLarge(u64),
     /// The compiler crashed. That is its own fault, or of a component that is made for that.
     #[error("the compiler crashed ({0})")]
     Crash(String),
@@ -72,9 +72,9 @@ pub enum CompileError {
 
 impl CompileError {
     /// Whether it is the component's own fault: with the same limits it would be the same the next time.
-    pub fn is_final(&self) -> bool {
+    pub fn is_permanent(&self) -> bool {
         match self {
-            Self::Invalid(_) | Self::Deadline(_) | Self::Cpu(_) | Self::Memory(_) | Self::Code(_) | Self::Crash(_) => {
+            Self::Invalid(_) | Self::Deadline(_) | Self::Cpu(_) | Self::Memory(_) | Self::OutputTooLarge(_) | Self::Crash(_) => {
                 true
             }
             Self::Changed | Self::Start(_) | Self::Cancelled => false,
@@ -87,7 +87,7 @@ impl CompileError {
 pub enum Compiler {
     /// This very program, started anew. Its `main` must begin with [`run_compiler`].
     #[default]
-    ThisProgram,
+    CurrentExe,
     /// Another program whose `main` begins with [`run_compiler`], such as `mcp-host`.
     Program(PathBuf),
     /// No other process: the component is compiled in this one, with nothing to bound it. For components that you built
@@ -101,12 +101,12 @@ pub enum Compiler {
 /// It returns at once when the program was started for anything else.
 pub fn run_compiler() {
     let mut arguments = std::env::args_os().skip(1);
-    if arguments.next().is_some_and(|argument| argument == ARGUMENT) {
-        let code = match follow(arguments.filter_map(|argument| argument.into_string().ok())) {
+    if arguments.next().is_some_and(|argument| argument == CHILD_ARGUMENT) {
+        let code = match child_main(arguments.filter_map(|argument| argument.into_string().ok())) {
             Ok(()) => 0,
             Err(error) => {
                 let _ = write!(io::stderr(), "{error}");
-                if matches!(error, CompileError::Changed) { CHANGED } else { INVALID }
+                if matches!(error, CompileError::Changed) { EXIT_CHANGED } else { EXIT_INVALID }
             }
         };
         std::process::exit(code);
@@ -114,18 +114,18 @@ pub fn run_compiler() {
 }
 
 /// What the child does.
-fn follow(arguments: impl Iterator<Item = String>) -> Result<(), CompileError> {
+fn child_main(arguments: impl Iterator<Item = String>) -> Result<(), CompileError> {
     let invalid = |error: io::Error| CompileError::Invalid(error.to_string());
-    let order = Order::from_arguments(arguments).ok_or_else(|| {
+    let job = CompileJob::from_arguments(arguments).ok_or_else(|| {
         CompileError::Start(
             "it was asked in a way that it does not know; is the compiler of another version?".to_owned(),
         )
     })?;
-    order.confine().map_err(invalid)?;
+    job.apply_rlimits().map_err(invalid)?;
     // Before there are other threads, which take over the priority.
     lower_priority(NICENESS);
-    order::end_with_host();
-    let code = compile(io::stdin().lock(), order.digest)?;
+    job::exit_with_parent();
+    let code = compile(io::stdin().lock(), job.digest)?;
     let mut stdout = io::stdout().lock();
     stdout.write_all(&code).and_then(|()| stdout.flush()).map_err(invalid)
 }
@@ -133,14 +133,14 @@ fn follow(arguments: impl Iterator<Item = String>) -> Result<(), CompileError> {
 fn compile(component: impl Read, digest: Digest) -> Result<Vec<u8>, CompileError> {
     let mut bytes = Vec::new();
     component
-        .take(file::LARGEST.saturating_add(1))
+        .take(component_file::MAX_COMPONENT_SIZE.saturating_add(1))
         .read_to_end(&mut bytes)
         .map_err(|error| CompileError::Invalid(error.to_string()))?;
     if Digest::compute(&bytes) != digest {
         return Err(CompileError::Changed);
     }
     let invalid = |error: wasmtime::Error| CompileError::Invalid(format!("{error:#}"));
-    wasmtime::Engine::new(&code_settings()).and_then(|engine| engine.precompile_component(&bytes)).map_err(invalid)
+    wasmtime::Engine::new(&codegen_config()).and_then(|engine| engine.precompile_component(&bytes)).map_err(invalid)
 }
 
 impl Compiler {
@@ -161,22 +161,22 @@ impl Compiler {
                 });
                 return compiled.await.map_err(|error| start(error.to_string()))?;
             }
-            Self::ThisProgram => this_program().map_err(|error| start(error.to_string()))?,
+            Self::CurrentExe => current_exe().map_err(|error| start(error.to_string()))?,
             Self::Program(program) => program.clone(),
         };
-        if std::env::var_os(CHILD_VARIABLE).is_some() {
+        if std::env::var_os(CHILD_ENV_VAR).is_some() {
             return Err(start(
                 "this program was itself started as the compiler: call `mcp_resource_host::run_compiler()` first thing \
                  in its `main`"
                     .to_owned(),
             ));
         }
-        run_child(program, component, &Order::new(digest, limits), into, limits).await
+        run_child(program, component, &CompileJob::new(digest, limits), into, limits).await
     }
 }
 
 /// The file of this very program, also when another one has taken its name since.
-fn this_program() -> io::Result<PathBuf> {
+fn current_exe() -> io::Result<PathBuf> {
     let own = PathBuf::from("/proc/self/exe");
     if own.exists() { Ok(own) } else { std::env::current_exe() }
 }
@@ -184,15 +184,15 @@ fn this_program() -> io::Result<PathBuf> {
 async fn run_child(
     program: PathBuf,
     component: File,
-    order: &Order,
+    job: &CompileJob,
     into: File,
     limits: &config::CompileLimits,
 ) -> Result<(), CompileError> {
     let start = |error: io::Error| CompileError::Start(format!("{}: {error}", program.display()));
     let mut child = Command::new(&program)
-        .args(order.arguments())
+        .args(job.arguments())
         .env_clear()
-        .env(CHILD_VARIABLE, "1")
+        .env(CHILD_ENV_VAR, "1")
         .current_dir("/")
         .stdin(component)
         .stdout(into)
@@ -213,21 +213,21 @@ async fn run_child(
     let Ok((message, status)) = tokio::time::timeout(deadline, run).await else {
         return Err(CompileError::Deadline(deadline));
     };
-    judge(status.map_err(start)?, message, limits)
+    interpret_exit(status.map_err(start)?, message, limits)
 }
 
 /// What the end of the child means.
-fn judge(status: ExitStatus, message: String, limits: &config::CompileLimits) -> Result<(), CompileError> {
+fn interpret_exit(status: ExitStatus, message: String, limits: &config::CompileLimits) -> Result<(), CompileError> {
     let is_out_of_memory = message.contains("memory allocation of") || message.contains("Cannot allocate memory");
     let ended_by = |signal: Signal| status.signal() == Some(signal.as_raw());
     Err(match status.code() {
         Some(0) => return Ok(()),
-        Some(CHANGED) => CompileError::Changed,
+        Some(EXIT_CHANGED) => CompileError::Changed,
         _ if is_out_of_memory => CompileError::Memory(limits.memory.bytes()),
-        Some(INVALID) => CompileError::Invalid(message),
+        Some(EXIT_INVALID) => CompileError::Invalid(message),
         // Whoever else kills it, such as the system when memory is short, can only be guessed.
         None if ended_by(Signal::XCPU) || ended_by(Signal::KILL) => CompileError::Cpu(limits.cpu.duration()),
-        None if ended_by(Signal::XFSZ) => CompileError::Code(order::LARGEST_CODE),
+        None if ended_by(Signal::XFSZ) => CompileError::OutputTooLarge(job::MAX_CODE_SIZE),
         _ => CompileError::Crash(status.to_string()),
     })
 }

@@ -19,14 +19,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::dropped::Dropped;
-use self::measure::{Measure, to_check};
+use self::dropped::DroppedItems;
+use self::measure::{Measure, check_cost};
 use super::bindings::contract;
 use super::excerpt::Excerpt;
 use super::fault::Fault;
-use super::faults::Faults;
+use super::fault_recorder::FaultRecorder;
 use super::inspect::Info;
-use super::work::{LOOK_EVERY, Work};
+use super::work_budget::{CLOCK_CHECK_INTERVAL_NS, WorkBudget};
 use crate::resource::{Body, Completion, Contents, Entry, EntryTemplate};
 use crate::uri::{ResourceId, Mount, Path};
 
@@ -36,7 +36,7 @@ const MAX_TOKEN: usize = 65536;
 const MAX_CURSOR: usize = 4096;
 /// What asking whether to keep an item counts as, in nanoseconds of work: the clock is looked at every eight, as nobody knows
 /// here how many rules there are.
-const FILTER: usize = LOOK_EVERY / 8;
+const FILTER_COST: usize = CLOCK_CHECK_INTERVAL_NS / 8;
 
 /// One page of a provider's listing, or what was kept of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,35 +63,35 @@ pub struct ChangeSet {
 }
 
 /// What all answers of one plugin are checked against.
-pub(super) struct AnswerRules {
+pub(super) struct ValidationContext {
     /// Where its URIs begin.
     pub(super) mount: Mount,
     /// How many items one answer may have.
-    pub(super) items: usize,
+    pub(super) max_items: usize,
     /// Where what is dropped is told.
-    pub(super) faults: Arc<Faults>,
+    pub(super) faults: Arc<FaultRecorder>,
 }
 
 /// Checks one answer.
-pub(super) struct Checker {
-    rules: Arc<AnswerRules>,
+pub(super) struct Validator {
+    context: Arc<ValidationContext>,
     /// Whether the provider can tell what changed.
     watches: bool,
-    work: Work,
+    work: WorkBudget,
     measure: Measure,
-    dropped: Dropped,
+    dropped: DroppedItems,
 }
 
-impl Checker {
+impl Validator {
     /// Checks an answer of a plugin with those rules. What it takes is accounted for by `work`.
-    pub(super) fn new(rules: Arc<AnswerRules>, watches: bool, work: Work) -> Self {
-        Self { rules, watches, work, measure: Measure::default(), dropped: Dropped::default() }
+    pub(super) fn new(rules: Arc<ValidationContext>, watches: bool, work: WorkBudget) -> Self {
+        Self { context: rules, watches, work, measure: Measure::default(), dropped: DroppedItems::default() }
     }
 
     pub(super) async fn info(mut self, info: contract::ProviderInfo) -> Result<Info, Fault> {
         let texts = [info.title.as_ref(), info.description.as_ref()].into_iter().flatten();
         let texts = texts.chain([&info.name, &info.version]);
-        self.measure.bytes(texts.map(String::len).fold(0, usize::saturating_add));
+        self.measure.add_bytes(texts.map(String::len).fold(0, usize::saturating_add));
         self.charge()?;
         Ok(info.into())
     }
@@ -106,18 +106,18 @@ impl Checker {
             let length = changes.token.len();
             return Err(Fault::Contract(format!("its token has {length} bytes; {MAX_TOKEN} are allowed")));
         }
-        self.count("changes", &changes.changed)?;
+        self.check_item_count("changes", &changes.changed)?;
         self.measure_texts(&changes.changed).await?;
         let mut changed = Vec::new();
         if !changes.changed.is_empty() {
             let entry = size_of::<(&str, Path)>().saturating_mul(2);
-            self.measure.bytes(watched.len().saturating_mul(entry));
+            self.measure.add_bytes(watched.len().saturating_mul(entry));
             self.charge()?;
             self.work.step(watched.len().saturating_mul(50)).await?;
             let mut unseen: HashSet<&str> = watched.iter().map(String::as_str).collect();
             for path in changes.changed {
-                self.work.step(to_check(&path, &[], None)).await?;
-                let Some(located) = self.compose("a changed path", &path) else { continue };
+                self.work.step(check_cost(&path, &[], None)).await?;
+                let Some(located) = self.compose_or_drop("a changed path", &path) else { continue };
                 if unseen.remove(located.path.as_str()) {
                     self.work.charge(located.path.as_str().len())?;
                     changed.push(located.path);
@@ -135,22 +135,22 @@ impl Checker {
     pub(super) async fn page(
         mut self,
         page: contract::Page,
-        asked: Option<&str>,
-        mut keep: impl FnMut(&Entry) -> bool,
+        requested: Option<&str>,
+        mut filter: impl FnMut(&Entry) -> bool,
     ) -> Result<Page<Entry>, Fault> {
-        let next_cursor = leads_on(page.next_cursor, asked)?;
-        self.count("entries", &page.entries)?;
+        let next_cursor = validate_cursor(page.next_cursor, requested)?;
+        self.check_item_count("entries", &page.entries)?;
         self.measure_entries(&page.entries).await?;
         self.charge()?;
-        let mut kept = Kept::of(page.entries.len());
+        let mut kept = FilteredItems::with_capacity(page.entries.len());
         let mut entries = page.entries.into_iter();
         while let Some(next) = entries.as_slice().first() {
-            let cost = to_check(&next.path, &next.icons, next.meta.as_deref());
-            self.work.step(cost.saturating_add(FILTER)).await?;
+            let cost = check_cost(&next.path, &next.icons, next.meta.as_deref());
+            self.work.step(cost.saturating_add(FILTER_COST)).await?;
             if let Some(entry) = entries.next()
-                && let Some(located) = self.compose("an entry", &entry.path)
+                && let Some(located) = self.compose_or_drop("an entry", &entry.path)
             {
-                kept.take(self.entry(entry, located), &mut keep);
+                kept.push(self.convert_entry(entry, located), &mut filter);
             }
         }
         Ok(Page { items: kept.items, size: kept.size, next_cursor })
@@ -159,22 +159,22 @@ impl Checker {
     pub(super) async fn template_page(
         mut self,
         page: contract::TemplatePage,
-        asked: Option<&str>,
-        mut keep: impl FnMut(&EntryTemplate) -> bool,
+        requested: Option<&str>,
+        mut filter: impl FnMut(&EntryTemplate) -> bool,
     ) -> Result<Page<EntryTemplate>, Fault> {
-        let next_cursor = leads_on(page.next_cursor, asked)?;
-        self.count("templates", &page.templates)?;
+        let next_cursor = validate_cursor(page.next_cursor, requested)?;
+        self.check_item_count("templates", &page.templates)?;
         self.measure_templates(&page.templates).await?;
         self.charge()?;
-        let mut kept = Kept::of(page.templates.len());
+        let mut kept = FilteredItems::with_capacity(page.templates.len());
         let mut templates = page.templates.into_iter();
         while let Some(next) = templates.as_slice().first() {
-            let cost = to_check(&next.path_template, &next.icons, next.meta.as_deref());
+            let cost = check_cost(&next.path_template, &next.icons, next.meta.as_deref());
             // Its path is parsed more often than that of an entry.
             let cost = cost.saturating_add(next.path_template.len().saturating_mul(50));
-            self.work.step(cost.saturating_add(FILTER)).await?;
-            if let Some(template) = templates.next().and_then(|template| self.template(template)) {
-                kept.take(template, &mut keep);
+            self.work.step(cost.saturating_add(FILTER_COST)).await?;
+            if let Some(template) = templates.next().and_then(|template| self.convert_template(template)) {
+                kept.push(template, &mut filter);
             }
         }
         Ok(Page { items: kept.items, size: kept.size, next_cursor })
@@ -183,12 +183,12 @@ impl Checker {
     pub(super) async fn contents(
         mut self,
         contents: Vec<contract::Contents>,
-        asked: &str,
-        mut keep: impl FnMut(&Contents) -> bool,
+        requested: &str,
+        mut filter: impl FnMut(&Contents) -> bool,
     ) -> Result<Vec<Contents>, Fault> {
-        self.count("contents", &contents)?;
+        self.check_item_count("contents", &contents)?;
         if contents.is_empty() {
-            return Err(Fault::Contract(format!("reading `{}` gave neither contents nor a failure", Excerpt(asked))));
+            return Err(Fault::Contract(format!("reading `{}` gave neither contents nor a failure", Excerpt(requested))));
         }
         self.measure_contents(&contents).await?;
         self.charge()?;
@@ -196,11 +196,11 @@ impl Checker {
         let mut contents = contents.into_iter();
         while let Some(next) = contents.as_slice().first() {
             let text = if let contract::Body::TextBytes(bytes) = &next.body { bytes.len() } else { 0 };
-            let cost = to_check(&next.entry.path, &next.entry.icons, next.entry.meta.as_deref());
-            self.work.step(cost.saturating_add(text.div_ceil(4)).saturating_add(FILTER)).await?;
+            let cost = check_cost(&next.entry.path, &next.entry.icons, next.entry.meta.as_deref());
+            self.work.step(cost.saturating_add(text.div_ceil(4)).saturating_add(FILTER_COST)).await?;
             if let Some(one) = contents.next() {
-                let one = self.one_contents(one)?;
-                if keep(&one) {
+                let one = self.convert_contents(one)?;
+                if filter(&one) {
                     kept.push(one);
                 }
             }
@@ -208,9 +208,9 @@ impl Checker {
         Ok(kept)
     }
 
-    fn one_contents(&mut self, contents: contract::Contents) -> Result<Contents, Fault> {
-        let located = self.located(&contents.entry.path)?;
-        let entry = self.entry(contents.entry, located);
+    fn convert_contents(&mut self, contents: contract::Contents) -> Result<Contents, Fault> {
+        let located = self.compose(&contents.entry.path)?;
+        let entry = self.convert_entry(contents.entry, located);
         let body = match contents.body {
             contract::Body::Text(text) => Body::Text(text),
             contract::Body::TextBytes(bytes) => {
@@ -226,25 +226,25 @@ impl Checker {
     }
 
     /// The entry of the path that was asked for, which is in normal form.
-    pub(super) async fn stat_entry(mut self, entry: contract::Entry, asked: &str) -> Result<Entry, Fault> {
-        self.work.step(to_check(&entry.path, &entry.icons, entry.meta.as_deref())).await?;
+    pub(super) async fn stat_entry(mut self, entry: contract::Entry, requested: &str) -> Result<Entry, Fault> {
+        self.work.step(check_cost(&entry.path, &entry.icons, entry.meta.as_deref())).await?;
         self.measure_entry(&entry)?;
         self.charge()?;
-        let located = self.located(&entry.path)?;
-        if located.path.as_str() != asked {
-            let (asked, found) = (Excerpt(asked), Excerpt(&entry.path));
-            return Err(Fault::Contract(format!("asked about `{asked}`, it told about `{found}`")));
+        let located = self.compose(&entry.path)?;
+        if located.path.as_str() != requested {
+            let (requested, found) = (Excerpt(requested), Excerpt(&entry.path));
+            return Err(Fault::Contract(format!("asked about `{requested}`, it told about `{found}`")));
         }
-        Ok(self.entry(entry, located))
+        Ok(self.convert_entry(entry, located))
     }
 
     /// The completion, cut to what a client may be shown.
     pub(super) async fn completion(
         mut self,
         given: contract::Completion,
-        mut keep: impl FnMut(&str) -> bool,
+        mut filter: impl FnMut(&str) -> bool,
     ) -> Result<Completion, Fault> {
-        self.count("completions", &given.values)?;
+        self.check_item_count("completions", &given.values)?;
         self.measure_texts(&given.values).await?;
         self.charge()?;
         // Those behind the last that may be shown are not looked at.
@@ -252,8 +252,8 @@ impl Checker {
         let mut values = Vec::new();
         for value in given.values.into_iter().take(Completion::MAX_VALUES) {
             // To know it, its URI is expanded and routed.
-            self.work.step(LOOK_EVERY).await?;
-            if keep(&value) {
+            self.work.step(CLOCK_CHECK_INTERVAL_NS).await?;
+            if filter(&value) {
                 values.push(value);
             }
         }
@@ -263,46 +263,46 @@ impl Checker {
     }
 
     /// The path behind the mount; one that is refused drops that part of the answer.
-    fn compose(&mut self, part: &'static str, path: &str) -> Option<ResourceId> {
-        let located = self.located(path);
-        located.inspect_err(|fault| self.dropped.part(part, || format!("{part} was left out: {fault}"))).ok()
+    fn compose_or_drop(&mut self, part: &'static str, path: &str) -> Option<ResourceId> {
+        let located = self.compose(path);
+        located.inspect_err(|fault| self.dropped.record(part, || format!("{part} was left out: {fault}"))).ok()
     }
 
     /// The path behind the mount.
-    fn located(&self, path: &str) -> Result<ResourceId, Fault> {
-        self.rules
+    fn compose(&self, path: &str) -> Result<ResourceId, Fault> {
+        self.context
             .mount
             .compose(path)
             .map_err(|error| Fault::Contract(format!("its path `{}` is refused: {error}", Excerpt(path))))
     }
 
-    fn entry(&mut self, entry: contract::Entry, located: ResourceId) -> Entry {
+    fn convert_entry(&mut self, entry: contract::Entry, located: ResourceId) -> Entry {
         let name = if entry.name.is_empty() { last_segment(&located.path).to_owned() } else { entry.name };
-        let of = entry.path.as_str();
+        let path = entry.path.as_str();
         Entry {
             name,
             title: entry.title,
             description: entry.description,
-            mime_type: self.mime_type(entry.mime_type, of),
+            mime_type: self.mime_type(entry.mime_type, path),
             size: entry.size,
-            annotations: self.annotations(entry.annotations, of),
-            icons: self.icons(entry.icons, of),
+            annotations: self.annotations(entry.annotations, path),
+            icons: self.icons(entry.icons, path),
             listable: entry.listable,
             subscribable: entry.subscribable && self.watches,
             ttl: entry.ttl_ms.map(Duration::from_millis),
-            meta: self.meta(entry.meta, of),
+            meta: self.meta(entry.meta, path),
             uri: located.uri,
         }
     }
 
-    fn template(&mut self, template: contract::EntryTemplate) -> Option<EntryTemplate> {
-        let of = template.path_template.as_str();
-        let uri_template = match self.rules.mount.compose_template(of) {
+    fn convert_template(&mut self, template: contract::EntryTemplate) -> Option<EntryTemplate> {
+        let path = template.path_template.as_str();
+        let uri_template = match self.context.mount.compose_template(path) {
             Ok(uri_template) => uri_template,
             Err(error) => {
-                let of = Excerpt(of);
-                self.dropped.part("template", || {
-                    format!("a template was left out: broke the contract: `{of}` is refused: {error}")
+                let path = Excerpt(path);
+                self.dropped.record("template", || {
+                    format!("a template was left out: broke the contract: `{path}` is refused: {error}")
                 });
                 return None;
             }
@@ -312,36 +312,36 @@ impl Checker {
             name: template.name,
             title: template.title,
             description: template.description,
-            mime_type: self.mime_type(template.mime_type, of),
-            annotations: self.annotations(template.annotations, of),
-            icons: self.icons(template.icons, of),
-            meta: self.meta(template.meta, of),
+            mime_type: self.mime_type(template.mime_type, path),
+            annotations: self.annotations(template.annotations, path),
+            icons: self.icons(template.icons, path),
+            meta: self.meta(template.meta, path),
         })
     }
 }
 
 /// What was dropped is told however the call goes on.
-impl Drop for Checker {
+impl Drop for Validator {
     fn drop(&mut self) {
-        self.dropped.log(&self.rules.faults);
+        self.dropped.log(&self.context.faults);
     }
 }
 
 /// The items of a page that are kept.
-struct Kept<T> {
+struct FilteredItems<T> {
     items: Vec<(usize, T)>,
     size: usize,
 }
 
-impl<T> Kept<T> {
+impl<T> FilteredItems<T> {
     /// None yet of at most so many, the memory for which is charged.
-    fn of(most: usize) -> Self {
-        Self { items: Vec::with_capacity(most), size: 0 }
+    fn with_capacity(capacity: usize) -> Self {
+        Self { items: Vec::with_capacity(capacity), size: 0 }
     }
 
     /// One more valid item.
-    fn take(&mut self, item: T, keep: &mut impl FnMut(&T) -> bool) {
-        if keep(&item) {
+    fn push(&mut self, item: T, filter: &mut impl FnMut(&T) -> bool) {
+        if filter(&item) {
             self.items.push((self.size, item));
         }
         self.size = self.size.saturating_add(1);
@@ -349,12 +349,12 @@ impl<T> Kept<T> {
 }
 
 /// A cursor that leads on: short enough, and not the one that led here.
-fn leads_on(next: Option<String>, asked: Option<&str>) -> Result<Option<String>, Fault> {
+fn validate_cursor(next: Option<String>, requested: Option<&str>) -> Result<Option<String>, Fault> {
     match next {
         Some(next) if next.len() > MAX_CURSOR => {
             Err(Fault::Contract(format!("its cursor has {} bytes; {MAX_CURSOR} are allowed", next.len())))
         }
-        Some(next) if asked == Some(next.as_str()) => {
+        Some(next) if requested == Some(next.as_str()) => {
             Err(Fault::Contract("its cursor leads back to the page that it came with".to_owned()))
         }
         next => Ok(next),
@@ -369,10 +369,10 @@ fn last_segment(path: &Path) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::fuzzing::{checker, done};
+    use super::fuzzing::{validator, block_on};
     use super::*;
 
-    const MEMORY: u64 = 1 << 20;
+    const MEMORY_LIMIT: u64 = 1 << 20;
 
     fn entry(path: &str, meta: Option<&str>) -> contract::Entry {
         contract::Entry {
@@ -398,8 +398,8 @@ mod tests {
     #[test]
     fn what_is_kept_of_a_page_has_its_place_among_what_is_valid() {
         let entries = ["a", "../b", "c", "d", "e"].map(|path| entry(path, None));
-        let keep = |entry: &Entry| !entry.uri.as_str().ends_with("/c");
-        let page = done(checker(10, MEMORY, false).page(page(entries.into()), None, keep)).unwrap();
+        let filter = |entry: &Entry| !entry.uri.as_str().ends_with("/c");
+        let page = block_on(validator(10, MEMORY_LIMIT, false).page(page(entries.into()), None, filter)).unwrap();
         let kept: Vec<_> = page.items.iter().map(|(place, entry)| (*place, entry.name.as_str())).collect();
         assert_eq!((kept, page.size), (vec![(0, "a"), (2, "d"), (3, "e")], 4));
     }
@@ -414,7 +414,7 @@ mod tests {
             listing_changed: false,
             poll_after_ms: None,
         };
-        let changes = done(checker(10_000, MEMORY, true).change_set(given, &watched)).unwrap();
+        let changes = block_on(validator(10_000, MEMORY_LIMIT, true).change_set(given, &watched)).unwrap();
         assert_eq!(changes.changed.iter().map(Path::as_str).collect::<Vec<_>>(), ["b", "a"]);
     }
 
@@ -423,11 +423,11 @@ mod tests {
         let values = (0..1000).map(|value| value.to_string()).collect();
         let given = contract::Completion { values, total: Some(1000), has_more: false };
         let mut seen = 0;
-        let keep = |_: &str| {
+        let filter = |_: &str| {
             seen += 1;
             seen > 1
         };
-        let completion = done(checker(1000, MEMORY, false).completion(given, keep)).unwrap();
+        let completion = block_on(validator(1000, MEMORY_LIMIT, false).completion(given, filter)).unwrap();
         assert_eq!((seen, completion.values.len()), (100, 99));
         assert_eq!((completion.total, completion.has_more), (None, true), "what is hidden is not counted");
     }
@@ -436,19 +436,19 @@ mod tests {
     fn an_answer_is_measured_before_anything_is_made_of_it() {
         let made = |_: &Entry| panic!("it was refused");
         let wide = format!(r#"{{"a":[{}0]}}"#, "0,".repeat(100));
-        let refused = done(checker(100, MEMORY, false).page(page(vec![entry("a", Some(&wide))]), None, made));
-        assert!(matches!(refused, Err(Fault::Items { found: 103, most: 100, .. })), "{refused:?}");
+        let refused = block_on(validator(100, MEMORY_LIMIT, false).page(page(vec![entry("a", Some(&wide))]), None, made));
+        assert!(matches!(refused, Err(Fault::Items { found: 103, limit: 100, .. })), "{refused:?}");
         for entries in [vec![entry("a", Some(&wide)); 100], vec![entry(&"x".repeat(1_100_000), None)]] {
-            let refused = done(checker(1_000_000, MEMORY, false).page(page(entries), None, made));
-            assert_eq!(refused.map(drop), Err(Fault::Memory(MEMORY)));
+            let refused = block_on(validator(1_000_000, MEMORY_LIMIT, false).page(page(entries), None, made));
+            assert_eq!(refused.map(drop), Err(Fault::Memory(MEMORY_LIMIT)));
         }
     }
 
     #[test]
     fn a_cursor_that_does_not_lead_on_is_refused() {
-        assert_eq!(leads_on(Some("b".into()), Some("a")), Ok(Some("b".to_owned())));
-        assert_eq!(leads_on(None, Some("a")), Ok(None));
-        leads_on(Some("a".into()), Some("a")).unwrap_err();
-        leads_on(Some("x".repeat(MAX_CURSOR + 1)), None).unwrap_err();
+        assert_eq!(validate_cursor(Some("b".into()), Some("a")), Ok(Some("b".to_owned())));
+        assert_eq!(validate_cursor(None, Some("a")), Ok(None));
+        validate_cursor(Some("a".into()), Some("a")).unwrap_err();
+        validate_cursor(Some("x".repeat(MAX_CURSOR + 1)), None).unwrap_err();
     }
 }

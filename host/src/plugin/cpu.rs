@@ -28,11 +28,11 @@ const RESOLUTION: Duration = Duration::from_micros(250);
 /// The guest has run for longer than its plugin's `limits.cpu`.
 #[derive(Debug, thiserror::Error)]
 #[error("out of CPU time")]
-pub(super) struct OutOfCpu;
+pub(super) struct CpuLimitExceeded;
 
 /// The clock of one call.
 #[derive(Debug, Default)]
-pub(super) struct CpuClock(Mutex<Meter>);
+pub(super) struct CpuClock(Mutex<CpuMeter>);
 
 impl CpuClock {
     /// Whether the call has used more than that of processor time so far. Within a poll, to be asked on the
@@ -48,7 +48,7 @@ impl CpuClock {
         (polled, self.meter().end(&ThisThread))
     }
 
-    fn meter(&self) -> MutexGuard<'_, Meter> {
+    fn meter(&self) -> MutexGuard<'_, CpuMeter> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -64,50 +64,50 @@ trait Clocks {
 }
 
 #[derive(Debug, Default)]
-struct Meter {
+struct CpuMeter {
     /// What earlier polls used.
-    earlier: Duration,
+    finished_polls: Duration,
     /// The current poll, while there is one.
-    current: Option<Begun>,
+    current: Option<PollStart>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Begun {
+struct PollStart {
     wall: Instant,
     thread: Duration,
 }
 
-impl Meter {
+impl CpuMeter {
     fn begin(&mut self, clocks: &impl Clocks) {
         let wall = clocks.wall();
         let thread = if self.is_exact() { clocks.thread() } else { clocks.recent(wall) };
-        self.current = Some(Begun { wall, thread });
+        self.current = Some(PollStart { wall, thread });
     }
 
     fn end(&mut self, clocks: &impl Clocks) -> Duration {
-        self.earlier = self.used(clocks);
+        self.finished_polls = self.used(clocks);
         self.current = None;
-        self.earlier
+        self.finished_polls
     }
 
     fn used(&self, clocks: &impl Clocks) -> Duration {
-        let Some(begun) = self.current else { return self.earlier };
+        let Some(begun) = self.current else { return self.finished_polls };
         let wall = clocks.wall().saturating_duration_since(begun.wall);
         let current = match wall < RESOLUTION && !self.is_exact() {
             true => wall,
             false => clocks.thread().saturating_sub(begun.thread).min(wall),
         };
-        self.earlier.saturating_add(current)
+        self.finished_polls.saturating_add(current)
     }
 
     fn exceeds(&self, limit: Duration, clocks: &impl Clocks) -> bool {
         let current = self.current.map_or(Duration::ZERO, |begun| clocks.wall().saturating_duration_since(begun.wall));
-        self.earlier.saturating_add(current) > limit && self.used(clocks) > limit
+        self.finished_polls.saturating_add(current) > limit && self.used(clocks) > limit
     }
 
     /// Whether the wall clock has been trusted for long enough.
     fn is_exact(&self) -> bool {
-        self.earlier >= RESOLUTION
+        self.finished_polls >= RESOLUTION
     }
 }
 
@@ -116,7 +116,7 @@ struct ThisThread;
 
 thread_local! {
     /// When this thread's processor time was read last, and what it was.
-    static LAST: Cell<Option<(Instant, Duration)>> = const { Cell::new(None) };
+    static LAST_READING: Cell<Option<(Instant, Duration)>> = const { Cell::new(None) };
 }
 
 impl Clocks for ThisThread {
@@ -129,11 +129,11 @@ impl Clocks for ThisThread {
     }
 
     fn recent(&self, now: Instant) -> Duration {
-        match LAST.get() {
+        match LAST_READING.get() {
             Some((at, thread)) if now.saturating_duration_since(at) < RESOLUTION => thread,
             _ => {
                 let thread = self.thread();
-                LAST.set(Some((now, thread)));
+                LAST_READING.set(Some((now, thread)));
                 thread
             }
         }
@@ -147,7 +147,7 @@ mod tests {
     const LIMIT: Duration = Duration::from_millis(100);
 
     /// Clocks that a test moves, and that count how often the thread's is read.
-    struct Fed {
+    struct FakeClocks {
         start: Instant,
         wall: Cell<Duration>,
         thread: Cell<Duration>,
@@ -155,7 +155,7 @@ mod tests {
         reads: Cell<u32>,
     }
 
-    impl Fed {
+    impl FakeClocks {
         fn new() -> Self {
             Self {
                 start: Instant::now(),
@@ -167,19 +167,19 @@ mod tests {
         }
 
         /// The thread computes for so long, and waits for a processor for so long.
-        fn pass(&self, computed: Duration, waited: Duration) {
+        fn advance(&self, computed: Duration, waited: Duration) {
             self.wall.set(self.wall.get() + computed + waited);
             self.thread.set(self.thread.get() + computed);
         }
 
-        fn poll(&self, meter: &mut Meter, computed: Duration, waited: Duration) -> Duration {
+        fn poll(&self, meter: &mut CpuMeter, computed: Duration, waited: Duration) -> Duration {
             meter.begin(self);
-            self.pass(computed, waited);
+            self.advance(computed, waited);
             meter.end(self)
         }
     }
 
-    impl Clocks for Fed {
+    impl Clocks for FakeClocks {
         fn wall(&self) -> Instant {
             self.start + self.wall.get()
         }
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn waiting_for_a_processor_costs_a_call_nothing() {
-        let (clocks, mut meter) = (Fed::new(), Meter::default());
+        let (clocks, mut meter) = (FakeClocks::new(), CpuMeter::default());
         let (computed, waited) = (Duration::from_millis(1), Duration::from_millis(50));
         let mut used = Duration::ZERO;
         for _ in 0..10 {
@@ -211,13 +211,13 @@ mod tests {
         }
         assert_eq!(used, computed * 10);
         meter.begin(&clocks);
-        clocks.pass(computed, LIMIT * 2);
+        clocks.advance(computed, LIMIT * 2);
         assert!(!meter.exceeds(LIMIT, &clocks), "within one long poll neither");
     }
 
     #[test]
     fn many_short_polls_on_a_busy_machine_are_counted_as_what_they_are() {
-        let (clocks, mut meter) = (Fed::new(), Meter::default());
+        let (clocks, mut meter) = (FakeClocks::new(), CpuMeter::default());
         let (computed, waited) = (Duration::from_micros(10), Duration::from_micros(200));
         let mut used = Duration::ZERO;
         for _ in 0..1000 {
@@ -228,37 +228,37 @@ mod tests {
 
     #[test]
     fn a_guest_that_never_yields_is_found_out_within_its_poll() {
-        let (clocks, mut meter) = (Fed::new(), Meter::default());
+        let (clocks, mut meter) = (FakeClocks::new(), CpuMeter::default());
         meter.begin(&clocks);
         for _ in 0..200 {
-            clocks.pass(Duration::from_micros(500), Duration::ZERO);
+            clocks.advance(Duration::from_micros(500), Duration::ZERO);
             assert!(!meter.exceeds(LIMIT, &clocks));
         }
         assert_eq!(clocks.reads.get(), 1, "while the wall clock says that the limit is far, the thread's is not asked");
-        clocks.pass(Duration::from_micros(500), Duration::ZERO);
+        clocks.advance(Duration::from_micros(500), Duration::ZERO);
         assert!(meter.exceeds(LIMIT, &clocks));
     }
 
     #[test]
     fn short_calls_ask_for_the_threads_time_once_in_a_while() {
-        let clocks = Fed::new();
+        let clocks = FakeClocks::new();
         let call = Duration::from_micros(5);
         for _ in 0..100 {
-            assert_eq!(clocks.poll(&mut Meter::default(), call, Duration::ZERO), call);
+            assert_eq!(clocks.poll(&mut CpuMeter::default(), call, Duration::ZERO), call);
         }
         assert_eq!(clocks.reads.get(), 2, "in 500 µs");
     }
 
     #[test]
     fn what_the_thread_did_before_a_long_poll_is_charged_up_to_the_resolution_only() {
-        let clocks = Fed::new();
-        clocks.poll(&mut Meter::default(), Duration::from_micros(5), Duration::ZERO);
-        clocks.pass(RESOLUTION / 2, Duration::ZERO);
+        let clocks = FakeClocks::new();
+        clocks.poll(&mut CpuMeter::default(), Duration::from_micros(5), Duration::ZERO);
+        clocks.advance(RESOLUTION / 2, Duration::ZERO);
         let (computed, waited) = (Duration::from_millis(2), Duration::from_millis(20));
-        let used = clocks.poll(&mut Meter::default(), computed, waited);
+        let used = clocks.poll(&mut CpuMeter::default(), computed, waited);
         assert!(used >= computed && used <= computed + RESOLUTION, "{used:?}");
-        clocks.pass(Duration::from_secs(1), Duration::ZERO);
-        assert_eq!(clocks.poll(&mut Meter::default(), computed, waited), computed);
+        clocks.advance(Duration::from_secs(1), Duration::ZERO);
+        assert_eq!(clocks.poll(&mut CpuMeter::default(), computed, waited), computed);
     }
 
     #[test]

@@ -10,18 +10,18 @@ use wasmtime::{Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 use super::EngineError;
 use super::epoch::Ticker;
-use super::seats::Seats;
+use super::instance_permits::InstancePermits;
 use super::shares::Shares;
-use super::state::{self, State};
-use super::threads::Threads;
+use super::state::{self, GuestState};
+use super::executor::GuestExecutor;
 
 /// Instances alive at once over all plugins, idle ones included. What of them the calls of one plugin may use is its
 /// [share](super::shares); a call beyond that waits, as it does for a place when its plugin is busy.
 const MAX_INSTANCES: u32 = 256;
 /// Core instances and tables that one component may consist of: what Python and JavaScript toolchains need, with room.
-const MAX_PARTS_PER_COMPONENT: u32 = 40;
+const MAX_CORE_INSTANCES_PER_COMPONENT: u32 = 40;
 /// Core instances, tables and memories in the pool for each component instance, on average.
-const PARTS_PER_INSTANCE: u32 = 8;
+const AVG_CORE_INSTANCES_PER_COMPONENT: u32 = 8;
 const MAX_MEMORIES_PER_COMPONENT: u32 = 4;
 const MAX_TABLE_ELEMENTS: usize = 60_000;
 const MAX_INSTANCE_SIZE: usize = 4 << 20;
@@ -35,29 +35,29 @@ const TABLE_KEEP_RESIDENT: usize = 64 << 10;
 /// Compiles nothing and knows no plugin: it runs what `loader` brings.
 pub(super) struct Engine {
     wasmtime: wasmtime::Engine,
-    linker: Linker<State>,
+    linker: Linker<GuestState>,
     /// Keeps live instances below the pool's size, so that taking one never fails.
-    pub(super) seats: Seats,
+    pub(super) instance_permits: InstancePermits,
     /// Keeps the calls of one plugin from using them all.
     pub(super) shares: Arc<Shares>,
     pub(super) ticker: Ticker,
-    pub(super) threads: Threads,
+    pub(super) executor: GuestExecutor,
 }
 
 impl Engine {
     /// Reserves the pool, starts the ticker and the guest threads.
     pub(super) fn start() -> Result<Self, EngineError> {
-        let wasmtime = pooled().or_else(|error| {
+        let wasmtime = with_pooling_allocator().or_else(|error| {
             // The pool reserves address space (not memory) by the terabyte, which `ulimit -v` or a small machine may refuse.
             tracing::warn!(%error, "no address space for an instance pool: every call will map its own memory, which is slower");
-            wasmtime::Engine::new(&code_settings()).map_err(|error| EngineError::Start(error.to_string()))
+            wasmtime::Engine::new(&codegen_config()).map_err(|error| EngineError::Start(error.to_string()))
         })?;
         let linker = state::linker(&wasmtime).map_err(|error| EngineError::Start(format!("{error:#}")))?;
         Ok(Self {
             ticker: Ticker::start(wasmtime.clone())?,
-            seats: Seats::new(MAX_INSTANCES as usize),
+            instance_permits: InstancePermits::new(MAX_INSTANCES as usize),
             shares: Shares::new(MAX_INSTANCES as usize),
-            threads: Threads::start()
+            executor: GuestExecutor::start()
                 .map_err(|error| EngineError::Start(format!("cannot start guest threads: {error}")))?,
             linker,
             wasmtime,
@@ -70,13 +70,13 @@ impl Engine {
     }
 
     /// What a component may import.
-    pub(super) fn linker(&self) -> &Linker<State> {
+    pub(super) fn linker(&self) -> &Linker<GuestState> {
         &self.linker
     }
 }
 
 /// Settings that decide what compiled code looks like: the same here and in the compiler's child process.
-pub(super) fn code_settings() -> wasmtime::Config {
+pub(super) fn codegen_config() -> wasmtime::Config {
     let mut config = wasmtime::Config::new();
     config
         .epoch_interruption(true)
@@ -88,16 +88,16 @@ pub(super) fn code_settings() -> wasmtime::Config {
     config
 }
 
-fn pooled() -> wasmtime::Result<wasmtime::Engine> {
-    let parts = MAX_INSTANCES.saturating_mul(PARTS_PER_INSTANCE);
+fn with_pooling_allocator() -> wasmtime::Result<wasmtime::Engine> {
+    let parts = MAX_INSTANCES.saturating_mul(AVG_CORE_INSTANCES_PER_COMPONENT);
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(MAX_INSTANCES)
         .total_core_instances(parts)
         .total_tables(parts)
         .total_memories(MAX_INSTANCES.saturating_mul(2))
         .total_stacks(MAX_INSTANCES)
-        .max_core_instances_per_component(MAX_PARTS_PER_COMPONENT)
-        .max_tables_per_component(MAX_PARTS_PER_COMPONENT)
+        .max_core_instances_per_component(MAX_CORE_INSTANCES_PER_COMPONENT)
+        .max_tables_per_component(MAX_CORE_INSTANCES_PER_COMPONENT)
         .max_memories_per_component(MAX_MEMORIES_PER_COMPONENT)
         .max_component_instance_size(MAX_INSTANCE_SIZE)
         .max_core_instance_size(MAX_INSTANCE_SIZE)
@@ -105,7 +105,7 @@ fn pooled() -> wasmtime::Result<wasmtime::Engine> {
         .linear_memory_keep_resident(KEEP_RESIDENT)
         .table_keep_resident(TABLE_KEEP_RESIDENT)
         .pagemap_scan(Enabled::Auto);
-    let mut config = code_settings();
+    let mut config = codegen_config();
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
     wasmtime::Engine::new(&config)
 }

@@ -15,16 +15,16 @@ use crate::thread_priority;
 /// How long a guest runs before it yields.
 pub(super) const TICK: Duration = Duration::from_micros(500);
 /// For how many ticks in which nothing ran the thread stays awake.
-const LINGER: usize = 200;
+const IDLE_TICKS: usize = 200;
 
 /// Drives the epoch of one engine.
 pub(super) struct Ticker {
-    shared: Arc<Shared>,
+    shared: Arc<TickerState>,
     thread: Thread,
 }
 
 #[derive(Default)]
-struct Shared {
+struct TickerState {
     running: AtomicUsize,
     /// The thread sleeps, or is about to.
     is_asleep: AtomicBool,
@@ -34,7 +34,7 @@ struct Shared {
 impl Ticker {
     /// Starts the thread.
     pub(super) fn start(engine: wasmtime::Engine) -> Result<Self, EngineError> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(TickerState::default());
         let theirs = shared.clone();
         let thread = thread::Builder::new()
             .name("epoch".to_owned())
@@ -48,13 +48,13 @@ impl Ticker {
     }
 
     /// Keeps the epoch moving for as long as the result lives.
-    pub(super) fn run(&self) -> Running {
+    pub(super) fn keep_ticking(&self) -> EpochGuard {
         // The thread looks the other way round: it says that it goes to sleep, and then whether anything runs.
         self.shared.running.fetch_add(1, Ordering::SeqCst);
         if self.shared.is_asleep.load(Ordering::SeqCst) {
             self.thread.unpark();
         }
-        Running { shared: self.shared.clone() }
+        EpochGuard { shared: self.shared.clone() }
     }
 }
 
@@ -66,17 +66,17 @@ impl Drop for Ticker {
 }
 
 /// A guest that is running, or waits for the host to do something for it.
-pub(super) struct Running {
-    shared: Arc<Shared>,
+pub(super) struct EpochGuard {
+    shared: Arc<TickerState>,
 }
 
-impl Drop for Running {
+impl Drop for EpochGuard {
     fn drop(&mut self) {
         self.shared.running.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-impl Shared {
+impl TickerState {
     fn is_idle(&self) -> bool {
         self.running.load(Ordering::SeqCst) == 0
     }
@@ -95,11 +95,11 @@ impl Shared {
     }
 }
 
-fn tick(engine: &wasmtime::Engine, shared: &Shared) {
+fn tick(engine: &wasmtime::Engine, shared: &TickerState) {
     let mut idle: usize = 0;
     while !shared.is_stopped() {
         idle = if shared.is_idle() { idle.saturating_add(1) } else { 0 };
-        if idle > LINGER {
+        if idle > IDLE_TICKS {
             shared.sleep();
             idle = 0;
         }
@@ -111,18 +111,18 @@ fn tick(engine: &wasmtime::Engine, shared: &Shared) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plugin::engine::code_settings;
+    use crate::plugin::engine::codegen_config;
 
     #[test]
     fn the_thread_sleeps_while_nothing_runs() {
-        let ticker = Ticker::start(wasmtime::Engine::new(&code_settings()).unwrap()).unwrap();
+        let ticker = Ticker::start(wasmtime::Engine::new(&codegen_config()).unwrap()).unwrap();
         let becomes = |asleep: bool| {
             while ticker.shared.is_asleep.load(Ordering::SeqCst) != asleep {
                 thread::yield_now();
             }
         };
         becomes(true);
-        let running = ticker.run();
+        let running = ticker.keep_ticking();
         becomes(false);
         drop(running);
         becomes(true);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::compiler::CompileError;
 use super::fault::Fault;
-use super::missing::Missing;
+use super::imports::UnsatisfiedImports;
 use crate::config::Digest;
 use crate::private_dir::PrivateError;
 
@@ -50,7 +50,7 @@ pub enum LoadError {
          if you trust what is there now, write `digest = \"{found}\"`",
         file = file.display()
     )]
-    Digest {
+    DigestMismatch {
         /// The file.
         file: PathBuf,
         /// What the plugin is pinned to.
@@ -76,7 +76,7 @@ pub enum LoadError {
         /// The file.
         file: PathBuf,
         /// What is missing.
-        missing: Missing,
+        missing: UnsatisfiedImports,
     },
     /// The component is not a provider.
     #[error("{} is a component but no provider: {reason}; build it against the `wit/` of this release", file.display())]
@@ -114,7 +114,7 @@ impl LoadError {
         use std::io::ErrorKind;
         match self {
             Self::Describe(_) | Self::Cache { .. } => true,
-            Self::Compile { source, .. } => !source.is_final(),
+            Self::Compile { source, .. } => !source.is_permanent(),
             Self::Read { source, .. } => !matches!(
                 source.kind(),
                 ErrorKind::NotFound
@@ -125,7 +125,7 @@ impl LoadError {
             ),
             Self::NotAComponent { .. }
             | Self::TooLarge { .. }
-            | Self::Digest { .. }
+            | Self::DigestMismatch { .. }
             | Self::CacheKey { .. }
             | Self::Import { .. }
             | Self::NotAProvider { .. } => false,

@@ -5,7 +5,7 @@ mod kind;
 use std::time::Duration;
 
 use super::bindings::contract;
-use super::excerpt::cut;
+use super::excerpt::truncate;
 use crate::resource::Error;
 
 pub use self::kind::FaultKind;
@@ -35,16 +35,16 @@ pub enum Fault {
     Internal(String),
     /// The plugin kept failing and is left alone for so long.
     #[error("suspended for another {}", humantime::format_duration(*.0))]
-    SetAside(Duration),
+    Suspended(Duration),
     /// Calls come faster than `limits.rate`; there is room for another one in so long.
     #[error("more calls than `limits.rate` allows")]
-    Rate(Duration),
+    RateLimited(Duration),
     /// As many calls wait for a place already as may (`limits.queue`).
     #[error("`limits.queue` calls ({0}) wait already")]
-    Queue(usize),
+    QueueFull(usize),
     /// All places for calls stayed taken for as long as a call may wait (`limits.concurrency`, `limits.queue-timeout`).
     #[error("no place for another call within `limits.queue-timeout` ({})", humantime::format_duration(*.0))]
-    Busy(Duration),
+    QueueTimeout(Duration),
     /// The call took longer than `limits.deadline`.
     #[error("no answer within `limits.deadline` ({})", humantime::format_duration(*.0))]
     Deadline(Duration),
@@ -58,21 +58,21 @@ pub enum Fault {
     #[error("the reply is larger than `limits.response-size` ({})", bytesize::ByteSize(*.0))]
     Reply(u64),
     /// One answer has more items than `limits.response-items`.
-    #[error("the reply has {found} {what}, more than `limits.response-items` ({most})")]
+    #[error("the reply has {found} {what}, more than `limits.response-items` ({limit})")]
     Items {
         /// What they are: entries, contents.
         what: &'static str,
         /// How many there are, as far as they were counted.
         found: usize,
         /// How many are allowed.
-        most: usize,
+        limit: usize,
     },
     /// A listing goes on beyond `limits.listing-items`, over all its pages.
     #[error("its listing goes on beyond `limits.listing-items` ({0})")]
     Listing(usize),
     /// A listing leads from page to page with nothing on them.
     #[error("{0} pages of its listing in a row had nothing on them")]
-    Barren(usize),
+    EmptyPages(usize),
     /// The guest held more handles than `limits.handles`.
     #[error("wanted to hold more handles at once than `limits.handles` ({0}) allows")]
     Handles(usize),
@@ -95,7 +95,7 @@ pub enum Fault {
 
 impl Fault {
     /// What the one who asked for `uri` may know of it. This is the one place that decides it.
-    pub fn answer(self, plugin: &str, uri: &str) -> Error {
+    pub fn into_client_error(self, plugin: &str, uri: &str) -> Error {
         let unavailable = |reason: &str, retry_after| Error::Unavailable {
             plugin: plugin.to_owned(),
             reason: reason.to_owned(),
@@ -106,27 +106,27 @@ impl Fault {
             Self::InvalidRequest(message) => Error::InvalidRequest { message },
             Self::Denied(message) => Error::Denied { message },
             Self::Unavailable { reason, retry_after } => unavailable(&reason, retry_after),
-            Self::SetAside(left) => {
-                let reason = format!("it kept failing and is suspended; it is tried again in {}", in_seconds(left));
+            Self::Suspended(left) => {
+                let reason = format!("it kept failing and is suspended; it is tried again in {}", format_seconds(left));
                 unavailable(&reason, Some(left))
             }
-            Self::Rate(wait) => unavailable("it is asked too often; try again later", Some(wait)),
-            Self::Queue(_) => unavailable("too many requests wait for it; try again later", Some(SHORTLY)),
-            Self::Busy(_) => unavailable("it is busy; try again later", Some(SHORTLY)),
+            Self::RateLimited(wait) => unavailable("it is asked too often; try again later", Some(wait)),
+            Self::QueueFull(_) => unavailable("too many requests wait for it; try again later", Some(DEFAULT_RETRY_AFTER)),
+            Self::QueueTimeout(_) => unavailable("it is busy; try again later", Some(DEFAULT_RETRY_AFTER)),
             Self::Deadline(_) => unavailable("it took too long", None),
             Self::Cpu(_) => unavailable("it used up its CPU time", None),
             Self::Memory(_) => unavailable("it ran out of memory", None),
             Self::Reply(limit) => {
                 unavailable(&format!("its answer is larger than the {} allowed", bytesize::ByteSize(limit)), None)
             }
-            Self::Items { what, most, .. } => {
-                unavailable(&format!("its answer has more than the {most} {what} allowed"), None)
+            Self::Items { what, limit, .. } => {
+                unavailable(&format!("its answer has more than the {limit} {what} allowed"), None)
             }
             Self::Listing(most) => unavailable(
                 &format!("its listing goes on beyond the {most} entries allowed; the rest is left out"),
                 None,
             ),
-            Self::Barren(_) => unavailable("its listing leads on and on with nothing in it", None),
+            Self::EmptyPages(_) => unavailable("its listing leads on and on with nothing in it", None),
             Self::Handles(_) => unavailable("it holds too much open at once", None),
             Self::Random(_) => unavailable("it asked for too many random bytes at once", None),
             Self::Grant(_) => unavailable("a directory that it needs cannot be opened", None),
@@ -137,12 +137,12 @@ impl Fault {
     }
 
     /// Whether the same question may get another answer later, without a reload.
-    pub(crate) fn may_pass(&self) -> bool {
+    pub(crate) fn is_transient(&self) -> bool {
         !matches!(self, Self::NotFound | Self::InvalidRequest(_) | Self::Denied(_))
     }
 
     /// Whether it is an answer: the provider's own word, which says nothing of how the plugin is.
-    pub(super) fn is_answer(&self) -> bool {
+    pub(super) fn is_provider_response(&self) -> bool {
         matches!(
             self,
             Self::NotFound | Self::InvalidRequest(_) | Self::Denied(_) | Self::Unavailable { .. } | Self::Internal(_)
@@ -150,7 +150,7 @@ impl Fault {
     }
 
     /// Whether the provider brought it about in a way that may be the same with the next call.
-    pub(super) fn is_failure(&self) -> bool {
+    pub(super) fn trips_breaker(&self) -> bool {
         matches!(
             self,
             Self::Deadline(_)
@@ -168,10 +168,10 @@ impl Fault {
 }
 
 /// When another try makes sense where nobody knows better.
-const SHORTLY: Duration = Duration::from_secs(1);
+const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// A time as people read it: whole seconds, at least one.
-fn in_seconds(time: Duration) -> humantime::FormattedDuration {
+fn format_seconds(time: Duration) -> humantime::FormattedDuration {
     humantime::format_duration(Duration::from_secs(time.as_secs_f64().ceil().max(1.0) as u64))
 }
 
@@ -182,16 +182,16 @@ impl From<contract::Failure> for Fault {
     fn from(failure: contract::Failure) -> Self {
         match failure {
             contract::Failure::NotFound => Self::NotFound,
-            contract::Failure::InvalidRequest(message) => Self::InvalidRequest(clip(message)),
-            contract::Failure::Denied(message) => Self::Denied(clip(message)),
+            contract::Failure::InvalidRequest(message) => Self::InvalidRequest(truncate_message(message)),
+            contract::Failure::Denied(message) => Self::Denied(truncate_message(message)),
             contract::Failure::Unavailable(retry) => {
-                Self::Unavailable { reason: clip(retry.reason), retry_after: retry.after_ms.map(Duration::from_millis) }
+                Self::Unavailable { reason: truncate_message(retry.reason), retry_after: retry.after_ms.map(Duration::from_millis) }
             }
-            contract::Failure::Internal(message) => Self::Internal(clip(message)),
+            contract::Failure::Internal(message) => Self::Internal(truncate_message(message)),
         }
     }
 }
 
-fn clip(message: String) -> String {
-    cut(message, MAX_MESSAGE)
+fn truncate_message(message: String) -> String {
+    truncate(message, MAX_MESSAGE)
 }

@@ -39,7 +39,7 @@ const MAX_MESSAGE: usize = 64 << 10;
 /// Lines of one message that are looked at.
 const MAX_LINES: usize = 256;
 /// How often the log says that lines are dropped.
-const PERIOD: Duration = Duration::from_secs(10);
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// One plugin's way into the log.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub(super) struct GuestLog {
     plugin: Arc<str>,
     /// The largest cost that the allowance can ever pay.
     bytes_per_minute: NonZeroU32,
-    allowance: DefaultDirectRateLimiter,
+    limiter: DefaultDirectRateLimiter,
     dropped: Throttle,
     dropped_bytes: AtomicU64,
 }
@@ -58,13 +58,13 @@ impl GuestLog {
         let bytes_per_minute = u32::try_from(bytes_per_minute).unwrap_or(u32::MAX);
         let bytes_per_minute = NonZeroU32::new(bytes_per_minute).unwrap_or(NonZeroU32::MIN);
         let allowance = RateLimiter::direct(Quota::per_minute(bytes_per_minute));
-        let (dropped, dropped_bytes) = (Throttle::new(PERIOD), AtomicU64::new(0));
-        Arc::new(Self { plugin, bytes_per_minute, allowance, dropped, dropped_bytes })
+        let (dropped, dropped_bytes) = (Throttle::new(LOG_INTERVAL), AtomicU64::new(0));
+        Arc::new(Self { plugin, bytes_per_minute, limiter: allowance, dropped, dropped_bytes })
     }
 
     /// Writes the lines of a message, as far as there is allowance for them.
     pub(super) fn message(&self, level: Level, context: &str, message: &str) {
-        if !is_wanted(level) {
+        if !is_enabled(level) {
             return;
         }
         let mut rest = message;
@@ -74,7 +74,7 @@ impl GuestLog {
             let seen = prefix(rest, bytes);
             let length = seen.find('\n').map_or(seen.len(), |end| end.saturating_add(1));
             if lines == 0 || length == 0 || !self.admit(context, prefix(seen, length)) {
-                return self.drop_rest(rest.len());
+                return self.record_dropped(rest.len());
             }
             let (line, behind) = rest.split_at_checked(length).unwrap_or((rest, ""));
             self.emit(level, context, line.trim_end_matches(['\r', '\n']));
@@ -86,12 +86,12 @@ impl GuestLog {
 
     /// Writes one line, if there is allowance left for it.
     pub(super) fn line(&self, level: Level, context: &str, line: &str) {
-        if !is_wanted(level) {
+        if !is_enabled(level) {
             return;
         }
         match self.admit(context, line) {
             true => self.emit(level, context, line),
-            false => self.drop_rest(line.len()),
+            false => self.record_dropped(line.len()),
         }
     }
 
@@ -99,11 +99,11 @@ impl GuestLog {
     fn admit(&self, context: &str, line: &str) -> bool {
         let cost = line.len().min(MAX_LINE).saturating_add(context.len().min(MAX_CONTEXT)).max(MIN_COST);
         let cost = u32::try_from(cost).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MAX);
-        matches!(self.allowance.check_n(cost.min(self.bytes_per_minute)), Ok(Ok(())))
+        matches!(self.limiter.check_n(cost.min(self.bytes_per_minute)), Ok(Ok(())))
     }
 
     /// Records that so many bytes are not written.
-    fn drop_rest(&self, bytes: usize) {
+    fn record_dropped(&self, bytes: usize) {
         self.dropped_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         if let Some(suppressed) = self.dropped.record() {
             self.warn_of_dropped(suppressed.saturating_add(1));
@@ -126,7 +126,7 @@ impl GuestLog {
             return;
         }
         let plugin = &*self.plugin;
-        let (line, context) = (clip(line, MAX_LINE), clip(context, MAX_CONTEXT));
+        let (line, context) = (sanitize(line, MAX_LINE), sanitize(context, MAX_CONTEXT));
         // The level of a tracing event is part of its call site.
         macro_rules! event {
             ($level:ident) => {
@@ -148,7 +148,7 @@ impl GuestLog {
 }
 
 /// Whether anybody reads what guests say at that level.
-fn is_wanted(level: Level) -> bool {
+fn is_enabled(level: Level) -> bool {
     // Like an event, the question has its level at compile time.
     match level {
         Level::Trace => tracing::enabled!(target: "mcp_host::guest", tracing::Level::TRACE),
@@ -165,7 +165,7 @@ fn prefix(text: &str, bytes: usize) -> &str {
 }
 
 /// A text as it may stand in a log: at most that many bytes of it, escaped. Tabs stay.
-fn clip(text: &str, bytes: usize) -> String {
+fn sanitize(text: &str, bytes: usize) -> String {
     let kept = prefix(text, bytes);
     let mut shown = escape::escape(kept, |c| escape::is_unsafe(c) && c != '\t').into_owned();
     if kept.len() < text.len() {

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::bindings::contract;
-use super::excerpt::cut;
-use super::loader::Compiled;
-use super::needs::Needs;
-use super::{LoadError, Plugins};
+use super::excerpt::truncate;
+use super::loader::CompiledComponent;
+use super::requirements::Requirements;
+use super::{LoadError, PluginRuntime};
 use crate::config::{self, Digest};
 
 /// Bytes that are kept of a provider's name, version and title, each.
@@ -33,10 +33,10 @@ pub struct Info {
 impl From<contract::ProviderInfo> for Info {
     fn from(info: contract::ProviderInfo) -> Self {
         Self {
-            name: cut(info.name, MAX_NAME),
-            version: cut(info.version, MAX_NAME),
-            title: info.title.map(|title| cut(title, MAX_NAME)),
-            description: info.description.map(|description| cut(description, MAX_DESCRIPTION)),
+            name: truncate(info.name, MAX_NAME),
+            version: truncate(info.version, MAX_NAME),
+            title: info.title.map(|title| truncate(title, MAX_NAME)),
+            description: info.description.map(|description| truncate(description, MAX_DESCRIPTION)),
             watches: info.watches,
         }
     }
@@ -54,12 +54,12 @@ pub struct Inspection {
     /// The interfaces that it exports.
     pub exports: BTreeSet<String>,
     /// What it imports against what its plugin is granted.
-    pub needs: Needs,
+    pub requirements: Requirements,
     /// What it says of itself, if it gets that far.
     pub info: Result<Info, LoadError>,
 }
 
-impl Plugins {
+impl PluginRuntime {
     /// Compiles a plugin's component and, if it is a provider, asks it to describe itself, in a sandbox with nothing granted.
     /// Nothing else of it runs.
     ///
@@ -77,14 +77,14 @@ impl Plugins {
             size: compiled.size,
             imports: names(&mut component.imports(engine).map(|(name, _)| name)),
             exports: names(&mut component.exports(engine).map(|(name, _)| name)),
-            needs: Needs::of(component.imports(engine).map(|(name, _)| name), plugin),
-            info: self.described(plugin, &compiled).await,
+            requirements: Requirements::new(component.imports(engine).map(|(name, _)| name), plugin),
+            info: self.describe_without_grants(plugin, &compiled).await,
         })
     }
 
-    async fn described(&self, plugin: &config::Plugin, compiled: &Compiled) -> Result<Info, LoadError> {
+    async fn describe_without_grants(&self, plugin: &config::Plugin, compiled: &CompiledComponent) -> Result<Info, LoadError> {
         let ungranted = config::Plugin { grants: config::Grants::default(), ..plugin.clone() };
         let provider = self.loader.link(&plugin.component, compiled)?;
-        self.assemble(&ungranted, compiled, provider).describe().await.map_err(LoadError::Describe)
+        self.build(&ungranted, compiled, provider).describe().await.map_err(LoadError::Describe)
     }
 }

@@ -19,25 +19,25 @@ use wasmtime::component::Component;
 
 use super::bindings::{CONTRACT, ProviderPre};
 use super::cache::Cache;
-use super::compilations::{Compilations, Work};
+use super::compilations::{Compilations, CompileContext};
 use super::compiler::Compiler;
 use super::engine::Engine;
-use super::file::ComponentFile;
-use super::missing::Missing;
-use super::state::State;
+use super::component_file::ComponentFile;
+use super::imports::UnsatisfiedImports;
+use super::state::GuestState;
 use super::{LoadError, Progress};
 use crate::config::{self, Digest};
 use crate::regular_file::FileThreads;
 
 /// The most interfaces that a component may import, and the most that it may export. Those that toolchains make have a few
 /// dozen.
-const MOST_INTERFACES: usize = 1000;
+const MAX_INTERFACES: usize = 1000;
 /// How long reading a component, or something of the cache, may take.
 const FILE_DEADLINE: Duration = Duration::from_mins(1);
 /// How many files are read at once, or are being waited for in vain.
 const FILE_THREADS: usize = 8;
 /// How many names of exports a message shows.
-const MOST_SHOWN: usize = 5;
+const MAX_LISTED_EXPORTS: usize = 5;
 
 /// Loads components for one engine.
 pub(super) struct Loader {
@@ -47,7 +47,7 @@ pub(super) struct Loader {
 }
 
 /// A component that has been compiled, and may be no provider.
-pub(super) struct Compiled {
+pub(super) struct CompiledComponent {
     pub(super) digest: Digest,
     pub(super) size: u64,
     pub(super) component: Component,
@@ -64,7 +64,7 @@ impl Loader {
         progress: Progress,
     ) -> Result<Self, LoadError> {
         let threads = FileThreads::new(FILE_THREADS, FILE_DEADLINE);
-        let compilations = Compilations::new(Work {
+        let compilations = Compilations::new(CompileContext {
             engine: engine.clone(),
             compiler,
             limits,
@@ -77,12 +77,12 @@ impl Loader {
     }
 
     /// Loads the file of a plugin's component, compiling it if that has not been done before.
-    pub(super) async fn load(&self, plugin: &config::Plugin) -> Result<Compiled, LoadError> {
+    pub(super) async fn load(&self, plugin: &config::Plugin) -> Result<CompiledComponent, LoadError> {
         let file = ComponentFile::open(&plugin.component, plugin.digest, &self.threads).await?;
         let (digest, size) = (file.digest, file.size);
         let component = self.compilations.get(file).await?;
-        self.count_interfaces(&plugin.component, &component)?;
-        Ok(Compiled { digest, size, component })
+        self.check_interface_count(&plugin.component, &component)?;
+        Ok(CompiledComponent { digest, size, component })
     }
 
     /// What a component file is by its content; none for one that cannot be a component.
@@ -96,15 +96,15 @@ impl Loader {
     }
 
     /// Has components tried again that did not compile.
-    pub(super) fn forget_failures(&self) {
-        self.compilations.forget_failures();
+    pub(super) fn clear_failures(&self) {
+        self.compilations.clear_failures();
     }
 
-    fn count_interfaces(&self, file: &Path, component: &Component) -> Result<(), LoadError> {
+    fn check_interface_count(&self, file: &Path, component: &Component) -> Result<(), LoadError> {
         let (engine, ty) = (self.engine.wasmtime(), component.component_type());
         for (count, what) in [(ty.imports(engine).len(), "imports"), (ty.exports(engine).len(), "exports")] {
-            if count > MOST_INTERFACES {
-                let what = format!("{count} {what}, more than {MOST_INTERFACES}");
+            if count > MAX_INTERFACES {
+                let what = format!("{count} {what}, more than {MAX_INTERFACES}");
                 return Err(LoadError::TooLarge { file: file.to_owned(), what });
             }
         }
@@ -112,20 +112,20 @@ impl Loader {
     }
 
     /// Finds what a component imports, and the contract among what it exports.
-    pub(super) fn link(&self, file: &Path, compiled: &Compiled) -> Result<ProviderPre<State>, LoadError> {
+    pub(super) fn link(&self, file: &Path, compiled: &CompiledComponent) -> Result<ProviderPre<GuestState>, LoadError> {
         let component = &compiled.component;
         let linked = self.engine.linker().instantiate_pre(component).map_err(|error| LoadError::Import {
             file: file.to_owned(),
-            missing: Missing::of(component, self.engine.wasmtime(), &error),
+            missing: UnsatisfiedImports::new(component, self.engine.wasmtime(), &error),
         })?;
         ProviderPre::new(linked).map_err(|error| LoadError::NotAProvider {
             file: file.to_owned(),
-            reason: self.no_provider(component, &error),
+            reason: self.explain_not_a_provider(component, &error),
         })
     }
 
     /// Why a component is no provider: it has the contract in another version, not at all, or not as it should be.
-    fn no_provider(&self, component: &Component, error: &wasmtime::Error) -> String {
+    fn explain_not_a_provider(&self, component: &Component, error: &wasmtime::Error) -> String {
         let ty = component.component_type();
         let exports: Vec<_> = ty.exports(self.engine.wasmtime()).map(|(name, _)| name).collect();
         if exports.contains(&CONTRACT) {
@@ -136,10 +136,10 @@ impl Loader {
         if let Some(other) = exports.iter().find(|name| interface(name) == interface(CONTRACT)) {
             return format!("it exports {}, and this host knows `{CONTRACT}`", named(other));
         }
-        let shown: Vec<_> = exports.iter().take(MOST_SHOWN).map(|name| named(name)).collect();
+        let shown: Vec<_> = exports.iter().take(MAX_LISTED_EXPORTS).map(|name| named(name)).collect();
         let found = match exports.len() {
             0 => "nothing".to_owned(),
-            all if all > MOST_SHOWN => format!("{} and others", shown.join(", ")),
+            all if all > MAX_LISTED_EXPORTS => format!("{} and others", shown.join(", ")),
             _ => shown.join(", "),
         };
         format!("it exports {found}, and not `{CONTRACT}`")

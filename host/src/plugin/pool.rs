@@ -29,66 +29,66 @@ use crate::config::Plugin;
 pub(super) struct Pool {
     engine: Arc<Engine>,
     /// Calls that one instance may serve.
-    reuse: usize,
+    max_calls: usize,
     /// Bytes of memory that an idle instance may hold.
-    share: usize,
-    resting: Mutex<Resting>,
+    max_idle_memory: usize,
+    idle_set: Mutex<IdleSet>,
 }
 
-struct Resting {
-    idle: Idle<Instance>,
+struct IdleSet {
+    idle: IdleQueue<Instance>,
     /// Ends what is idle for too long, while anything is.
     sweeper: Option<AbortOnDropHandle<()>>,
 }
 
 impl Pool {
     /// The pool of that plugin, if it wants one.
-    pub(super) fn of(plugin: &Plugin, engine: &Arc<Engine>) -> Option<Arc<Self>> {
+    pub(super) fn from_config(plugin: &Plugin, engine: &Arc<Engine>) -> Option<Arc<Self>> {
         let instances = plugin.instances.as_ref()?;
-        let keep = instances.max_idle.get();
+        let max_idle = instances.max_idle.get();
         let memory = usize::try_from(plugin.limits.memory.bytes()).unwrap_or(usize::MAX);
         let pool = Arc::new(Self {
             engine: engine.clone(),
-            reuse: instances.max_calls.get(),
-            share: memory.checked_div(keep).unwrap_or(memory),
-            resting: Mutex::new(Resting { idle: Idle::new(keep, instances.idle_timeout.duration()), sweeper: None }),
+            max_calls: instances.max_calls.get(),
+            max_idle_memory: memory.checked_div(max_idle).unwrap_or(memory),
+            idle_set: Mutex::new(IdleSet { idle: IdleQueue::new(max_idle, instances.idle_timeout.duration()), sweeper: None }),
         });
-        engine.seats.watch(&pool);
+        engine.instance_permits.register_pool(&pool);
         Some(pool)
     }
 
     /// An instance for a call, if one is idle.
-    pub(super) fn take(&self) -> Option<Instance> {
-        self.resting().idle.take(Instant::now())
+    pub(super) fn acquire(&self) -> Option<Instance> {
+        self.lock().idle.pop(Instant::now())
     }
 
     /// Keeps an instance that gave an answer for the next call, or ends it.
-    pub(super) fn keep(self: &Arc<Self>, instance: Instance) {
-        if instance.calls() >= self.reuse || instance.memory() > self.share || self.engine.seats.are_wanted() {
+    pub(super) fn release(self: &Arc<Self>, instance: Instance) {
+        if instance.calls() >= self.max_calls || instance.memory_bytes() > self.max_idle_memory || self.engine.instance_permits.has_waiters() {
             return;
         }
-        let mut resting = self.resting();
-        let refused = resting.idle.put(instance, Instant::now());
-        if resting.sweeper.is_none() {
+        let mut idle_set = self.lock();
+        let refused = idle_set.idle.push(instance, Instant::now());
+        if idle_set.sweeper.is_none() {
             let sweep = Self::sweep(Arc::downgrade(self));
-            resting.sweeper = Some(self.engine.threads.spawn(sweep));
+            idle_set.sweeper = Some(self.engine.executor.spawn(sweep));
         }
-        drop(resting);
+        drop(idle_set);
         drop(refused);
         // Somebody may have begun to wait for a seat before there was anything to give way.
-        if self.engine.seats.are_wanted() {
-            self.give_way();
+        if self.engine.instance_permits.has_waiters() {
+            self.evict_oldest();
         }
     }
 
     /// Since when the instance that has been idle for longest is.
     pub(super) fn idle_since(&self) -> Option<Instant> {
-        self.resting().idle.since()
+        self.lock().idle.oldest_since()
     }
 
     /// Ends the instance that has been idle for longest, if there is any.
-    pub(super) fn give_way(&self) -> bool {
-        let oldest = self.resting().idle.take_oldest();
+    pub(super) fn evict_oldest(&self) -> bool {
+        let oldest = self.lock().idle.pop_oldest();
         oldest.is_some()
     }
 
@@ -101,73 +101,73 @@ impl Pool {
 
     /// Ends what is idle for too long, and says when something will be next.
     fn expire(&self, now: Instant) -> Option<Instant> {
-        let mut resting = self.resting();
-        let expired = resting.idle.expired(now);
-        let next = resting.idle.next_expiry();
-        let sweeper = if next.is_none() { resting.sweeper.take() } else { None };
-        drop(resting);
+        let mut idle_set = self.lock();
+        let expired = idle_set.idle.drain_expired(now);
+        let next = idle_set.idle.next_expiry();
+        let sweeper = if next.is_none() { idle_set.sweeper.take() } else { None };
+        drop(idle_set);
         drop(expired);
         // It is the sweeper that asks: it ends by itself.
         sweeper.map(AbortOnDropHandle::detach);
         next
     }
 
-    fn resting(&self) -> MutexGuard<'_, Resting> {
-        self.resting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, IdleSet> {
+        self.idle_set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Things that are idle, in the order in which they became so. What leaves it is dropped by the caller, behind its lock.
-struct Idle<T> {
-    things: VecDeque<(Instant, T)>,
-    most: usize,
-    longest: Duration,
+struct IdleQueue<T> {
+    items: VecDeque<(Instant, T)>,
+    capacity: usize,
+    idle_timeout: Duration,
 }
 
-impl<T> Idle<T> {
+impl<T> IdleQueue<T> {
     /// Room for so many, each for so long.
-    fn new(most: usize, longest: Duration) -> Self {
-        Self { things: VecDeque::new(), most, longest }
+    fn new(capacity: usize, idle_timeout: Duration) -> Self {
+        Self { items: VecDeque::new(), capacity, idle_timeout }
     }
 
     /// Puts one in, or gives it back if there is no room.
-    fn put(&mut self, thing: T, now: Instant) -> Option<T> {
-        if self.things.len() >= self.most {
-            return Some(thing);
+    fn push(&mut self, item: T, now: Instant) -> Option<T> {
+        if self.items.len() >= self.capacity {
+            return Some(item);
         }
-        self.things.push_back((now, thing));
+        self.items.push_back((now, item));
         None
     }
 
     /// The one that became idle last, unless its time is over.
-    fn take(&mut self, now: Instant) -> Option<T> {
-        let (since, _) = self.things.back()?;
-        if self.is_over(*since, now) {
+    fn pop(&mut self, now: Instant) -> Option<T> {
+        let (since, _) = self.items.back()?;
+        if self.is_expired(*since, now) {
             return None;
         }
-        self.things.pop_back().map(|(_, thing)| thing)
+        self.items.pop_back().map(|(_, item)| item)
     }
 
-    fn take_oldest(&mut self) -> Option<T> {
-        self.things.pop_front().map(|(_, thing)| thing)
+    fn pop_oldest(&mut self) -> Option<T> {
+        self.items.pop_front().map(|(_, item)| item)
     }
 
     /// All whose time is over.
-    fn expired(&mut self, now: Instant) -> Vec<T> {
-        let over = self.things.partition_point(|(since, _)| self.is_over(*since, now));
-        self.things.drain(..over).map(|(_, thing)| thing).collect()
+    fn drain_expired(&mut self, now: Instant) -> Vec<T> {
+        let over = self.items.partition_point(|(since, _)| self.is_expired(*since, now));
+        self.items.drain(..over).map(|(_, item)| item).collect()
     }
 
-    fn since(&self) -> Option<Instant> {
-        self.things.front().map(|(since, _)| *since)
+    fn oldest_since(&self) -> Option<Instant> {
+        self.items.front().map(|(since, _)| *since)
     }
 
     fn next_expiry(&self) -> Option<Instant> {
-        self.since().and_then(|since| since.checked_add(self.longest))
+        self.oldest_since().and_then(|since| since.checked_add(self.idle_timeout))
     }
 
-    fn is_over(&self, since: Instant, now: Instant) -> bool {
-        now.saturating_duration_since(since) >= self.longest
+    fn is_expired(&self, since: Instant, now: Instant) -> bool {
+        now.saturating_duration_since(since) >= self.idle_timeout
     }
 }
 
@@ -175,39 +175,39 @@ impl<T> Idle<T> {
 mod tests {
     use super::*;
 
-    const LONGEST: Duration = Duration::from_secs(30);
+    const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
     #[test]
     fn the_one_that_was_used_last_is_used_next() {
         let now = Instant::now();
-        let mut idle = Idle::new(2, LONGEST);
-        assert_eq!(idle.put("a", now), None);
-        assert_eq!(idle.put("b", now), None);
-        assert_eq!(idle.put("c", now), Some("c"), "there is room for two");
-        assert_eq!((idle.take(now), idle.take(now), idle.take(now)), (Some("b"), Some("a"), None));
+        let mut idle = IdleQueue::new(2, IDLE_TIMEOUT);
+        assert_eq!(idle.push("a", now), None);
+        assert_eq!(idle.push("b", now), None);
+        assert_eq!(idle.push("c", now), Some("c"), "there is room for two");
+        assert_eq!((idle.pop(now), idle.pop(now), idle.pop(now)), (Some("b"), Some("a"), None));
     }
 
     #[test]
     fn what_is_idle_for_too_long_is_not_used_and_goes() {
         let start = Instant::now();
-        let mut idle = Idle::new(2, LONGEST);
-        idle.put("a", start);
-        idle.put("b", start + LONGEST / 2);
-        assert_eq!(idle.next_expiry(), Some(start + LONGEST));
-        assert_eq!(idle.expired(start + LONGEST), ["a"]);
-        assert_eq!(idle.next_expiry(), Some(start + LONGEST / 2 + LONGEST));
-        assert_eq!(idle.take(start + LONGEST * 2), None);
-        assert_eq!(idle.expired(start + LONGEST * 2), ["b"]);
+        let mut idle = IdleQueue::new(2, IDLE_TIMEOUT);
+        idle.push("a", start);
+        idle.push("b", start + IDLE_TIMEOUT / 2);
+        assert_eq!(idle.next_expiry(), Some(start + IDLE_TIMEOUT));
+        assert_eq!(idle.drain_expired(start + IDLE_TIMEOUT), ["a"]);
+        assert_eq!(idle.next_expiry(), Some(start + IDLE_TIMEOUT / 2 + IDLE_TIMEOUT));
+        assert_eq!(idle.pop(start + IDLE_TIMEOUT * 2), None);
+        assert_eq!(idle.drain_expired(start + IDLE_TIMEOUT * 2), ["b"]);
         assert_eq!(idle.next_expiry(), None);
     }
 
     #[test]
     fn the_one_that_is_idle_for_longest_gives_way() {
         let start = Instant::now();
-        let mut idle = Idle::new(2, LONGEST);
-        idle.put("a", start);
-        idle.put("b", start + LONGEST / 2);
-        assert_eq!(idle.since(), Some(start));
-        assert_eq!((idle.take_oldest(), idle.take_oldest(), idle.take_oldest()), (Some("a"), Some("b"), None));
+        let mut idle = IdleQueue::new(2, IDLE_TIMEOUT);
+        idle.push("a", start);
+        idle.push("b", start + IDLE_TIMEOUT / 2);
+        assert_eq!(idle.oldest_since(), Some(start));
+        assert_eq!((idle.pop_oldest(), idle.pop_oldest(), idle.pop_oldest()), (Some("a"), Some("b"), None));
     }
 }

@@ -17,13 +17,13 @@ use super::grants::dirs::{DirGrants, OpenFileLimit};
 use super::grants::http::{OutboundHttp, TlsRoots};
 use super::grants::keyvalue::Keyvalue;
 use super::guest_log::{GuestLog, GuestStreams};
-use super::limits::{MemoryBudget, MemoryMeter};
+use super::memory::{MemoryBudget, MemoryMeter};
 use super::pool::Pool;
-use super::state::State;
+use super::state::GuestState;
 use crate::config;
 
 /// What a handle costs in the tables that it is in, with what the smallest resource holds: a timer and its pollable.
-const HANDLE: usize = 320;
+const HANDLE_COST: usize = 320;
 
 /// One plugin's grants, ready to be turned into the context of an instance.
 pub(super) struct Sandbox {
@@ -34,9 +34,9 @@ pub(super) struct Sandbox {
     keyvalue: Arc<Keyvalue>,
     memory: Arc<MemoryBudget>,
     /// Handles that an instance may hold at once.
-    handles: usize,
+    max_handles: usize,
     /// Random bytes that a guest may ask for at once.
-    random: u64,
+    max_random_bytes: u64,
     log: Arc<GuestLog>,
 }
 
@@ -45,8 +45,8 @@ impl Sandbox {
     /// one.
     pub(super) fn new(
         plugin: &config::Plugin,
-        state: Option<&Path>,
-        trust: Arc<TlsRoots>,
+        state_dir: Option<&Path>,
+        tls_roots: Arc<TlsRoots>,
         open_files: OpenFileLimit,
         log: Arc<GuestLog>,
         pool: Option<&Arc<Pool>>,
@@ -60,12 +60,12 @@ impl Sandbox {
                 .iter()
                 .map(|(name, value)| (name.as_str().to_owned(), value.expose().clone()))
                 .collect(),
-            http: OutboundHttp::new(&plugin.grants.http, &plugin.limits.http, trust, log.clone()),
+            http: OutboundHttp::new(&plugin.grants.http, &plugin.limits.http, tls_roots, log.clone()),
             config: Arc::new(plugin.config.iter().map(|(key, value)| (key.clone(), value.clone())).collect()),
-            keyvalue: Arc::new(Keyvalue::new(plugin, state, &log, memory.clone())),
+            keyvalue: Arc::new(Keyvalue::new(plugin, state_dir, &log, memory.clone())),
             memory,
-            handles: plugin.limits.handles.get(),
-            random: plugin.limits.random_bytes.bytes(),
+            max_handles: plugin.limits.handles.get(),
+            max_random_bytes: plugin.limits.random_bytes.bytes(),
             log,
         }
     }
@@ -81,7 +81,7 @@ impl Sandbox {
     }
 
     /// The directories of the machine that are granted.
-    pub(super) fn directories(&self) -> impl Iterator<Item = &Path> {
+    pub(super) fn granted_directories(&self) -> impl Iterator<Item = &Path> {
         self.dirs.host_paths()
     }
 
@@ -91,9 +91,9 @@ impl Sandbox {
     }
 
     /// The context of one instance. Its directories are opened where that may block.
-    pub(super) async fn state(&self) -> Result<State, Fault> {
+    pub(super) async fn new_store_data(&self) -> Result<GuestState, Fault> {
         let mut memory = MemoryMeter::new(self.memory.clone());
-        let handles = memory.reserve(self.handles.saturating_mul(HANDLE));
+        let handles = memory.reserve(self.max_handles.saturating_mul(HANDLE_COST));
         let handles = handles.map_err(|_| Fault::Memory(self.memory.limit()))?;
         let files = self.dirs.open().await.map_err(|error| Fault::Grant(error.to_string()))?;
         let streams = GuestStreams::new(&self.log);
@@ -104,10 +104,10 @@ impl Sandbox {
             // Otherwise they could be made, each a file descriptor of the process, though they lead nowhere.
             .allow_tcp(false)
             .allow_udp(false)
-            .max_random_size(self.random);
+            .max_random_size(self.max_random_bytes);
         let mut table = ResourceTable::new();
-        table.set_max_capacity(self.handles);
-        Ok(State {
+        table.set_max_capacity(self.max_handles);
+        Ok(GuestState {
             wasi: wasi.build(),
             files,
             table,

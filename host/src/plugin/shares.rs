@@ -29,12 +29,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-use super::admission::Turn;
+use super::admission::CallOrigin;
 
 /// The permits for all slots.
-pub(super) struct Shares(Mutex<State>);
+pub(super) struct Shares(Mutex<SlotState>);
 
-struct State {
+struct SlotState {
     slots: usize,
     in_use: usize,
     /// What is used by each plugin.
@@ -42,7 +42,7 @@ struct State {
     /// Calls that wait, of all plugins.
     waiting: usize,
     /// The number of the next plugin, or waiting call.
-    next: u64,
+    next_id: u64,
 }
 
 /// What one plugin uses.
@@ -62,37 +62,37 @@ struct Class {
 
 struct Waiter {
     share: Arc<Share>,
-    admitted: oneshot::Sender<InUse>,
+    admitted: oneshot::Sender<SlotPermit>,
 }
 
 impl Shares {
     /// The permits for so many slots.
     pub(super) fn new(slots: usize) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(State { slots, in_use: 0, plugins: BTreeMap::new(), waiting: 0, next: 0 })))
+        Arc::new(Self(Mutex::new(SlotState { slots, in_use: 0, plugins: BTreeMap::new(), waiting: 0, next_id: 0 })))
     }
 
     /// The share of one more plugin, until it is dropped.
     pub(super) fn share(self: &Arc<Self>) -> Arc<Share> {
         let mut state = self.state();
-        let plugin = state.number();
+        let plugin = state.next_id();
         state.plugins.insert(plugin, Usage::default());
         Arc::new(Share { shares: self.clone(), plugin })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SlotState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes back a permit, and admits whoever may use the slot now.
-    fn release(&self, plugin: u64, turn: Turn) {
+    fn release(&self, plugin: u64, origin: CallOrigin) {
         let mut state = self.state();
         state.in_use = state.in_use.saturating_sub(1);
-        if let Some(class) = state.class(plugin, turn) {
+        if let Some(class) = state.class(plugin, origin) {
             class.in_use = class.in_use.saturating_sub(1);
         }
         let mut admitted = Vec::new();
-        while let Some((turn, waiter)) = state.admit_next() {
-            admitted.push((waiter.admitted, InUse { share: waiter.share, turn }));
+        while let Some((origin, waiter)) = state.admit_next() {
+            admitted.push((waiter.admitted, SlotPermit { share: waiter.share, origin }));
         }
         drop(state);
         for (sender, permit) in admitted {
@@ -102,49 +102,49 @@ impl Shares {
     }
 }
 
-impl State {
-    fn number(&mut self) -> u64 {
-        let number = self.next;
-        self.next = self.next.wrapping_add(1);
+impl SlotState {
+    fn next_id(&mut self) -> u64 {
+        let number = self.next_id;
+        self.next_id = self.next_id.wrapping_add(1);
         number
     }
 
-    fn class(&mut self, plugin: u64, turn: Turn) -> Option<&mut Class> {
+    fn class(&mut self, plugin: u64, origin: CallOrigin) -> Option<&mut Class> {
         let usage = self.plugins.get_mut(&plugin)?;
-        Some(match turn {
-            Turn::Client => &mut usage.clients,
-            Turn::Host => &mut usage.host,
+        Some(match origin {
+            CallOrigin::Client => &mut usage.clients,
+            CallOrigin::Host => &mut usage.host,
         })
     }
 
     /// Lets a call use a slot, if the rule allows it now.
-    fn try_use(&mut self, plugin: u64, turn: Turn) -> bool {
+    fn try_admit(&mut self, plugin: u64, origin: CallOrigin) -> bool {
         let left = self.slots.saturating_sub(self.in_use);
-        let Some(class) = self.class(plugin, turn).filter(|class| class.in_use < left) else { return false };
+        let Some(class) = self.class(plugin, origin).filter(|class| class.in_use < left) else { return false };
         class.in_use = class.in_use.saturating_add(1);
         self.in_use = self.in_use.saturating_add(1);
         true
     }
 
     /// Lets the first of those who wait use a slot, if the rule allows it now; where it does not, it allows it to nobody.
-    fn admit_next(&mut self) -> Option<(Turn, Waiter)> {
+    fn admit_next(&mut self) -> Option<(CallOrigin, Waiter)> {
         if self.waiting == 0 {
             return None;
         }
         let classes = self.plugins.iter().flat_map(|(plugin, usage)| {
-            [(Turn::Host, &usage.host), (Turn::Client, &usage.clients)].map(|(turn, class)| (*plugin, turn, class))
+            [(CallOrigin::Host, &usage.host), (CallOrigin::Client, &usage.clients)].map(|(origin, class)| (*plugin, origin, class))
         });
-        let first = classes.filter_map(|(plugin, turn, class)| {
+        let first = classes.filter_map(|(plugin, origin, class)| {
             let (number, _) = class.waiting.first_key_value()?;
-            Some((class.in_use, *number, plugin, turn))
+            Some((class.in_use, *number, plugin, origin))
         });
-        let (_, _, plugin, turn) = first.min_by_key(|(in_use, number, ..)| (*in_use, *number))?;
-        if !self.try_use(plugin, turn) {
+        let (_, _, plugin, origin) = first.min_by_key(|(in_use, number, ..)| (*in_use, *number))?;
+        if !self.try_admit(plugin, origin) {
             return None;
         }
-        let (_, waiter) = self.class(plugin, turn)?.waiting.pop_first()?;
+        let (_, waiter) = self.class(plugin, origin)?.waiting.pop_first()?;
         self.waiting = self.waiting.saturating_sub(1);
-        Some((turn, waiter))
+        Some((origin, waiter))
     }
 }
 
@@ -156,19 +156,19 @@ pub(super) struct Share {
 
 impl Share {
     /// Waits until a call of the plugin may use a slot. None if there never will be one.
-    pub(super) async fn acquire(self: &Arc<Self>, turn: Turn) -> Option<InUse> {
+    pub(super) async fn acquire(self: &Arc<Self>, origin: CallOrigin) -> Option<SlotPermit> {
         let (_waiting, admitted) = {
             let mut state = self.shares.state();
-            let is_first = state.class(self.plugin, turn).is_some_and(|class| class.waiting.is_empty());
-            if is_first && state.try_use(self.plugin, turn) {
-                return Some(InUse { share: self.clone(), turn });
+            let is_first = state.class(self.plugin, origin).is_some_and(|class| class.waiting.is_empty());
+            if is_first && state.try_admit(self.plugin, origin) {
+                return Some(SlotPermit { share: self.clone(), origin });
             }
             let (sender, admitted) = oneshot::channel();
-            let number = state.number();
+            let number = state.next_id();
             let waiter = Waiter { share: self.clone(), admitted: sender };
-            state.class(self.plugin, turn)?.waiting.insert(number, waiter);
+            state.class(self.plugin, origin)?.waiting.insert(number, waiter);
             state.waiting = state.waiting.saturating_add(1);
-            (Waiting { share: self, turn, number }, admitted)
+            (WaiterGuard { share: self, origin, number }, admitted)
         };
         admitted.await.ok()
     }
@@ -181,28 +181,28 @@ impl Drop for Share {
 }
 
 /// Permission to use a slot, until it is dropped.
-pub(super) struct InUse {
+pub(super) struct SlotPermit {
     share: Arc<Share>,
-    turn: Turn,
+    origin: CallOrigin,
 }
 
-impl Drop for InUse {
+impl Drop for SlotPermit {
     fn drop(&mut self) {
-        self.share.shares.release(self.share.plugin, self.turn);
+        self.share.shares.release(self.share.plugin, self.origin);
     }
 }
 
 /// A call that waits, or has just been admitted.
-struct Waiting<'a> {
+struct WaiterGuard<'a> {
     share: &'a Share,
-    turn: Turn,
+    origin: CallOrigin,
     number: u64,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaiterGuard<'_> {
     fn drop(&mut self) {
         let mut state = self.share.shares.state();
-        let gone = state.class(self.share.plugin, self.turn).and_then(|class| class.waiting.remove(&self.number));
+        let gone = state.class(self.share.plugin, self.origin).and_then(|class| class.waiting.remove(&self.number));
         if gone.is_some() {
             state.waiting = state.waiting.saturating_sub(1);
         }
@@ -215,13 +215,13 @@ mod tests {
 
     use super::*;
 
-    fn try_acquire(share: &Arc<Share>, turn: Turn) -> Option<InUse> {
-        share.acquire(turn).now_or_never().flatten()
+    fn try_acquire(share: &Arc<Share>, origin: CallOrigin) -> Option<SlotPermit> {
+        share.acquire(origin).now_or_never().flatten()
     }
 
     /// All that a plugin can get at the moment.
-    fn take_all(share: &Arc<Share>) -> Vec<InUse> {
-        std::iter::from_fn(|| try_acquire(share, Turn::Client)).collect()
+    fn acquire_all(share: &Arc<Share>) -> Vec<SlotPermit> {
+        std::iter::from_fn(|| try_acquire(share, CallOrigin::Client)).collect()
     }
 
     /// How many permits are in use, and how many calls wait.
@@ -231,13 +231,13 @@ mod tests {
     }
 
     /// As many plugins, each of which takes one slot more in turn, until none gets any.
-    fn take_in_turns(shares: &Arc<Shares>, plugins: usize) -> Vec<(Arc<Share>, Vec<InUse>)> {
+    fn acquire_round_robin(shares: &Arc<Shares>, plugins: usize) -> Vec<(Arc<Share>, Vec<SlotPermit>)> {
         let mut taken: Vec<_> = (0..plugins).map(|_| (shares.share(), Vec::new())).collect();
         let mut goes_on = true;
         while goes_on {
             goes_on = false;
             for (share, permits) in &mut taken {
-                let more = try_acquire(share, Turn::Client);
+                let more = try_acquire(share, CallOrigin::Client);
                 goes_on |= more.is_some();
                 permits.extend(more);
             }
@@ -249,18 +249,18 @@ mod tests {
     fn a_plugin_gets_slots_while_more_are_left_than_it_has() {
         for (plugins, least, most, left) in [(1, 128, 128, 128), (2, 85, 86, 85), (8, 28, 29, 28), (100, 2, 3, 2)] {
             let shares = Shares::new(256);
-            let taken = take_in_turns(&shares, plugins);
+            let taken = acquire_round_robin(&shares, plugins);
             let counts = || taken.iter().map(|(_, permits)| permits.len());
             assert_eq!((counts().min(), counts().max()), (Some(least), Some(most)), "{plugins} plugins");
             assert_eq!(256 - counts().sum::<usize>(), left, "{plugins} plugins");
-            assert!(try_acquire(&shares.share(), Turn::Client).is_some(), "one more gets its first");
+            assert!(try_acquire(&shares.share(), CallOrigin::Client).is_some(), "one more gets its first");
         }
     }
 
     #[test]
     fn up_to_as_many_plugins_as_slots_but_one_have_one_each() {
         let shares = Shares::new(256);
-        let taken = take_in_turns(&shares, 255);
+        let taken = acquire_round_robin(&shares, 255);
         assert!(taken.iter().all(|(_, permits)| permits.len() == 1));
     }
 
@@ -268,20 +268,20 @@ mod tests {
     fn the_hosts_own_calls_have_a_count_of_their_own() {
         let shares = Shares::new(8);
         let share = shares.share();
-        let clients = take_all(&share);
+        let clients = acquire_all(&share);
         assert_eq!(clients.len(), 4);
-        let host = try_acquire(&share, Turn::Host);
-        assert!(host.is_some() && try_acquire(&share, Turn::Client).is_none());
+        let host = try_acquire(&share, CallOrigin::Host);
+        assert!(host.is_some() && try_acquire(&share, CallOrigin::Client).is_none());
     }
 
     #[test]
     fn every_permit_comes_back_wherever_its_call_is_given_up() {
         let shares = Shares::new(2);
         let (one, other) = (shares.share(), shares.share());
-        let held = try_acquire(&one, Turn::Client).unwrap();
-        let mut waits = Box::pin(one.acquire(Turn::Client));
-        let mut behind = Box::pin(one.acquire(Turn::Client));
-        let mut last = Box::pin(one.acquire(Turn::Client));
+        let held = try_acquire(&one, CallOrigin::Client).unwrap();
+        let mut waits = Box::pin(one.acquire(CallOrigin::Client));
+        let mut behind = Box::pin(one.acquire(CallOrigin::Client));
+        let mut last = Box::pin(one.acquire(CallOrigin::Client));
         assert!((&mut waits).now_or_never().is_none());
         assert!((&mut behind).now_or_never().is_none());
         assert!((&mut last).now_or_never().is_none());
@@ -300,10 +300,10 @@ mod tests {
     async fn those_who_wait_are_admitted_by_how_little_their_plugin_uses() {
         let shares = Shares::new(8);
         let (greedy, modest) = (shares.share(), shares.share());
-        let (mut of_greedy, of_modest) = (take_all(&greedy), take_all(&modest));
+        let (mut of_greedy, of_modest) = (acquire_all(&greedy), acquire_all(&modest));
         assert_eq!((of_greedy.len(), of_modest.len()), (4, 2));
-        let mut first = Box::pin(greedy.acquire(Turn::Client));
-        let mut second = Box::pin(modest.acquire(Turn::Client));
+        let mut first = Box::pin(greedy.acquire(CallOrigin::Client));
+        let mut second = Box::pin(modest.acquire(CallOrigin::Client));
         assert!(poll!(&mut first).is_pending() && poll!(&mut second).is_pending());
         of_greedy.pop();
         assert!(poll!(&mut first).is_pending(), "it came first, but its plugin uses more");

@@ -12,10 +12,10 @@ use super::grants::dirs::{self, Files, FilesView};
 use super::grants::http::{self, HttpView, InstanceHttp};
 use super::grants::keyvalue::{self, Keyvalue, KeyvalueView};
 use super::guest_log::GuestLog;
-use super::limits::{MemoryMeter, Reservation};
+use super::memory::{MemoryMeter, Reservation};
 
 /// What the host keeps for one instance: its grants, opened.
-pub(super) struct State {
+pub(super) struct GuestState {
     pub(super) wasi: WasiCtx,
     pub(super) files: Files,
     pub(super) table: ResourceTable,
@@ -28,7 +28,7 @@ pub(super) struct State {
     pub(super) _handles: Reservation,
 }
 
-impl State {
+impl GuestState {
     /// The granted directories, with what this instance has open.
     fn files(&mut self) -> FilesView<'_> {
         let wasi = WasiFilesystemCtxView { ctx: self.wasi.filesystem(), table: &mut self.table };
@@ -46,13 +46,13 @@ impl State {
     }
 }
 
-impl WasiView for State {
+impl WasiView for GuestState {
     fn ctx(&mut self) -> WasiCtxView<'_> {
         WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
     }
 }
 
-impl logging::Host for State {
+impl logging::Host for GuestState {
     fn log(&mut self, level: Level, context: String, message: String) -> wasmtime::Result<()> {
         self.log.message(level, &context, &message);
         Ok(())
@@ -61,13 +61,13 @@ impl logging::Host for State {
 
 /// Everything that a component may import: WASI 0.2 with HTTP and nothing granted, its configuration, its buckets, and the
 /// log. `missing` lists it.
-pub(super) fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<State>> {
+pub(super) fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<GuestState>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
-    dirs::add_to_linker(&mut linker, State::files)?;
-    http::add_to_linker(&mut linker, State::http)?;
-    wasmtime_wasi_config::add_to_linker(&mut linker, |state: &mut State| WasiConfig::from(&*state.config))?;
-    logging::add_to_linker::<_, HasSelf<State>>(&mut linker, |state| state)?;
+    dirs::add_to_linker(&mut linker, GuestState::files)?;
+    http::add_to_linker(&mut linker, GuestState::http)?;
+    wasmtime_wasi_config::add_to_linker(&mut linker, |state: &mut GuestState| WasiConfig::from(&*state.config))?;
+    logging::add_to_linker::<_, HasSelf<GuestState>>(&mut linker, |state| state)?;
     keyvalue::add_to_linker(&mut linker)?;
     Ok(linker)
 }

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(crate) struct Throttle {
     period: Duration,
-    state: Mutex<State>,
+    state: Mutex<ThrottleState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    logged: Option<Instant>,
+struct ThrottleState {
+    last_logged: Option<Instant>,
     suppressed: u64,
 }
 
@@ -34,21 +34,21 @@ impl Throttle {
 
     fn record_at(&self, now: Instant) -> Option<u64> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.logged.is_some_and(|logged| now.saturating_duration_since(logged) < self.period) {
+        if state.last_logged.is_some_and(|logged| now.saturating_duration_since(logged) < self.period) {
             state.suppressed = state.suppressed.saturating_add(1);
             return None;
         }
-        state.logged = Some(now);
+        state.last_logged = Some(now);
         Some(std::mem::take(&mut state.suppressed))
     }
 
     fn overdue_at(&self, now: Instant) -> Option<u64> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_due = state.logged.is_none_or(|logged| now.saturating_duration_since(logged) >= self.period);
+        let is_due = state.last_logged.is_none_or(|logged| now.saturating_duration_since(logged) >= self.period);
         if state.suppressed == 0 || !is_due {
             return None;
         }
-        state.logged = Some(now);
+        state.last_logged = Some(now);
         Some(std::mem::take(&mut state.suppressed))
     }
 }

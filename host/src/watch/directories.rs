@@ -35,7 +35,7 @@ impl DirectoryWatcher {
     /// Watches what can be watched of what the plugin was granted, in the place of what was watched `before`. A tree of many
     /// directories takes its time.
     pub(super) async fn watch(plugin: &Plugin, before: Option<Self>) -> Self {
-        let roots = plugin.directories().map(Path::to_owned).collect();
+        let roots = plugin.granted_directories().map(Path::to_owned).collect();
         let has_warned = before.is_some_and(|before| before.events.has_warned.load(Ordering::Relaxed));
         let events = Arc::new(FsEvents::new(plugin.name(), roots, has_warned));
         let watched = events.clone();

@@ -22,7 +22,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::plugin::{Fault, Plugin, Turn};
+use crate::plugin::{Fault, Plugin, CallOrigin};
 use crate::uri::Path;
 
 /// Lookups of one plugin that run at the same time.
@@ -110,7 +110,7 @@ impl Lookups {
         let permits = if is_retry { &self.retrying } else { &self.running };
         // Only a closed semaphore refuses, and these are never closed.
         let Ok(_permit) = permits.acquire().await else { return };
-        let answer = self.plugin.stat_as(Turn::Host, &path).await.map(|entry| entry.subscribable);
+        let answer = self.plugin.stat_as(CallOrigin::Host, &path).await.map(|entry| entry.subscribable);
         // Whoever asks from now on asks anew.
         let answer = {
             let mut state = self.state();
@@ -162,7 +162,7 @@ impl Failures {
     /// Remembers how a lookup ended.
     fn record(&mut self, path: Path, answer: Result<bool, Fault>, now: Instant) -> LookupResult {
         let fault = match answer {
-            Err(fault) if fault.may_pass() => fault,
+            Err(fault) if fault.is_transient() => fault,
             answer => {
                 self.0.remove(&path);
                 return answer.map_err(|fault| LookupError { fault, retry_after: None });

@@ -154,7 +154,7 @@ impl Poller {
                 }
                 let pause = match fault {
                     // It was not asked: this is no further failure.
-                    Fault::SetAside(left) => {
+                    Fault::Suspended(left) => {
                         self.failures = self.failures.max(1);
                         left.clamp(MIN_POLL_IMAX_POLL_INTERVAL, LONGEST)
                     }

@@ -66,7 +66,7 @@ impl<'a> PluginReport<'a> {
             first_page_items,
             faults: loaded
                 .map(|loaded| loaded.faults().into_iter().map(|(kind, count)| (kind.name(), count)).collect()),
-            requirements: loaded.map(|loaded| requirements::report(loaded.needs())),
+            requirements: loaded.map(|loaded| requirements::report(loaded.requirements())),
             warnings: one.warnings(),
         }
     }

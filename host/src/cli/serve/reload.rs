@@ -215,7 +215,7 @@ impl Reloading {
     }
 
     fn retry_later(&mut self) {
-        self.retry_at = Instant::now().checked_add(self.backoff.next());
+        self.retry_at = Instant::now().checked_add(self.backoff.next_delay());
     }
 
     fn finish(&mut self, outcome: Option<Result<ReloadReport, ReloadError>>) {

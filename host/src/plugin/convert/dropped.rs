@@ -6,42 +6,42 @@
 use std::fmt::{Display, Write};
 
 use super::super::excerpt::Excerpt;
-use super::super::faults::Faults;
+use super::super::fault_recorder::FaultRecorder;
 
 /// What was dropped from one answer.
 #[derive(Debug, Default)]
-pub(super) struct Dropped {
+pub(super) struct DroppedItems {
     /// There are as many kinds as calls of [`part`](Self::part) in the code.
-    kinds: Vec<Kind>,
+    kinds: Vec<DroppedKind>,
 }
 
 #[derive(Debug)]
-struct Kind {
+struct DroppedKind {
     what: &'static str,
     count: u64,
     /// What is said of the first.
     example: String,
 }
 
-impl Dropped {
+impl DroppedItems {
     /// A hint of that entry or template is dropped.
-    pub(super) fn hint(&mut self, what: &'static str, of: &str, found: &dyn Display, expected: &str) {
-        self.part(what, || {
-            let of = Excerpt(of);
-            format!("{what} of `{of}` dropped: expected {expected}, found `{found}`")
+    pub(super) fn record_hint(&mut self, what: &'static str, path: &str, found: &dyn Display, expected: &str) {
+        self.record(what, || {
+            let path = Excerpt(path);
+            format!("{what} of `{path}` dropped: expected {expected}, found `{found}`")
         });
     }
 
     /// A part of that kind is dropped; `example` says it of the first.
-    pub(super) fn part(&mut self, what: &'static str, example: impl FnOnce() -> String) {
+    pub(super) fn record(&mut self, what: &'static str, example: impl FnOnce() -> String) {
         match self.kinds.iter_mut().find(|kind| kind.what == what) {
             Some(kind) => kind.count = kind.count.saturating_add(1),
-            None => self.kinds.push(Kind { what, count: 1, example: example() }),
+            None => self.kinds.push(DroppedKind { what, count: 1, example: example() }),
         }
     }
 
     /// Tells of it, if there is anything.
-    pub(super) fn log(&mut self, faults: &Faults) {
+    pub(super) fn log(&mut self, faults: &FaultRecorder) {
         let kinds = std::mem::take(&mut self.kinds);
         if kinds.is_empty() {
             return;
@@ -55,7 +55,7 @@ impl Dropped {
                 let _ = write!(line, ", and {more} more");
             }
         }
-        faults.note_parts(kinds.iter().fold(0, |sum, kind| sum.saturating_add(kind.count)), &line);
+        faults.record_partial(kinds.iter().fold(0, |sum, kind| sum.saturating_add(kind.count)), &line);
     }
 }
 
@@ -68,21 +68,21 @@ mod tests {
 
     #[test]
     fn each_is_counted_and_only_the_first_of_its_kind_is_formatted() {
-        let mut dropped = Dropped::default();
+        let mut dropped = DroppedItems::default();
         let long = "x".repeat(1_000_000);
         for _ in 0..1000 {
-            dropped.hint("icon size", &long, &Excerpt(&long), "a size");
+            dropped.record_hint("icon size", &long, &Excerpt(&long), "a size");
         }
         let mut formatted = 0;
         for _ in 0..1000 {
-            dropped.part("entry", || {
+            dropped.record("entry", || {
                 formatted += 1;
                 String::new()
             });
         }
         assert_eq!(formatted, 1);
         assert!(dropped.kinds.iter().all(|kind| kind.count == 1000 && kind.example.len() < 400), "{dropped:?}");
-        let faults = Faults::new("a".into(), 1024);
+        let faults = FaultRecorder::new("a".into(), 1024);
         dropped.log(&faults);
         dropped.log(&faults);
         assert_eq!(faults.counts(), BTreeMap::from([(FaultKind::Contract, 2000)]));

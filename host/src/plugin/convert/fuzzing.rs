@@ -9,29 +9,29 @@ use arbitrary::{Arbitrary, Result, Unstructured};
 
 use super::hints::{HOST_PREFIX, is_icon_size, is_mime_type};
 use super::*;
-use crate::plugin::limits::MemoryBudget;
+use crate::plugin::memory::MemoryBudget;
 use crate::resource::{Annotations, Icon, Meta, Timestamp};
 
 /// What the checker lets through of one answer.
-const ITEMS: usize = 30;
+const MAX_ITEMS: usize = 30;
 /// What an answer may take of the host's memory, in bytes.
-pub(crate) const MEMORY: u64 = 1 << 20;
+pub(crate) const MEMORY_LIMIT: u64 = 1 << 20;
 
 /// Any answer of a provider: it is refused as a whole, or nothing in what is left of it is against a rule.
 pub(crate) fn reply(data: &[u8]) {
     let mut made = Unstructured::new(data);
     // With too few bytes there is no answer, and nothing to check.
-    let _ = Reply::make(&mut made).map(Reply::check);
+    let _ = Reply::generate(&mut made).map(Reply::check);
 }
 
 /// An answer, and what it answers.
 struct Reply {
     watches: bool,
-    asked: String,
-    answer: Answer,
+    requested: String,
+    answer: ReplyKind,
 }
 
-enum Answer {
+enum ReplyKind {
     Page(contract::Page),
     Templates(contract::TemplatePage),
     Contents(Vec<contract::Contents>),
@@ -43,47 +43,47 @@ enum Answer {
 impl Reply {
     fn check(self) {
         let mount = mount();
-        let checker = checker(ITEMS, MEMORY, self.watches);
-        let entry_is_good = |entry: &Entry| entry_holds(entry, &mount, self.watches);
-        let asked = mount.compose(&self.asked).map(|located| located.path);
+        let checker = validator(MAX_ITEMS, MEMORY_LIMIT, self.watches);
+        let entry_is_good = |entry: &Entry| assert_valid_entry(entry, &mount, self.watches);
+        let requested = mount.compose(&self.requested).map(|located| located.path);
         match self.answer {
-            Answer::Page(page) => {
+            ReplyKind::Page(page) => {
                 let count = page.entries.len();
-                let Ok(page) = done(checker.page(page, Some(&self.asked), |_| true)) else { return };
-                assert!(count <= ITEMS && page.items.len() <= count, "nothing is added");
-                assert_ne!(page.next_cursor, Some(self.asked), "a cursor leads on");
+                let Ok(page) = block_on(checker.page(page, Some(&self.requested), |_| true)) else { return };
+                assert!(count <= MAX_ITEMS && page.items.len() <= count, "nothing is added");
+                assert_ne!(page.next_cursor, Some(self.requested), "a cursor leads on");
                 page.items.iter().for_each(|(_, entry)| entry_is_good(entry));
             }
-            Answer::Templates(page) => {
+            ReplyKind::Templates(page) => {
                 let count = page.templates.len();
-                let Ok(page) = done(checker.template_page(page, Some(&self.asked), |_| true)) else { return };
-                assert!(count <= ITEMS && page.items.len() <= count, "nothing is added");
+                let Ok(page) = block_on(checker.template_page(page, Some(&self.requested), |_| true)) else { return };
+                assert!(count <= MAX_ITEMS && page.items.len() <= count, "nothing is added");
                 for (_, template) in &page.items {
                     assert!(template.uri_template.as_str().starts_with(mount.as_str()), "no template leaves its mount");
-                    holds(template.mime_type.as_deref(), &template.annotations, &template.icons, &template.meta);
+                    assert_valid_hints(template.mime_type.as_deref(), &template.annotations, &template.icons, &template.meta);
                 }
             }
-            Answer::Contents(contents) => {
+            ReplyKind::Contents(contents) => {
                 let count = contents.len();
-                let Ok(asked) = asked else { return };
-                let Ok(contents) = done(checker.contents(contents, asked.as_str(), |_| true)) else { return };
-                assert!((1..=ITEMS).contains(&count) && contents.len() == count, "a read is whole, or refused");
+                let Ok(requested) = requested else { return };
+                let Ok(contents) = block_on(checker.contents(contents, requested.as_str(), |_| true)) else { return };
+                assert!((1..=MAX_ITEMS).contains(&count) && contents.len() == count, "a read is whole, or refused");
                 contents.iter().for_each(|contents| entry_is_good(&contents.entry));
             }
-            Answer::Entry(entry) => {
-                let Ok(asked) = asked else { return };
-                let Ok(entry) = done(checker.stat_entry(entry, asked.as_str())) else { return };
+            ReplyKind::Entry(entry) => {
+                let Ok(requested) = requested else { return };
+                let Ok(entry) = block_on(checker.stat_entry(entry, requested.as_str())) else { return };
                 entry_is_good(&entry);
-                let located = mount.compose(&self.asked).map(|located| located.uri);
+                let located = mount.compose(&self.requested).map(|located| located.uri);
                 assert_eq!(located, Ok(entry.uri), "it is what was asked about");
             }
-            Answer::Completion(completion) => {
-                let Ok(completion) = done(checker.completion(completion, |_| true)) else { return };
-                assert!(completion.values.len() <= ITEMS, "nothing is added");
+            ReplyKind::Completion(completion) => {
+                let Ok(completion) = block_on(checker.completion(completion, |_| true)) else { return };
+                assert!(completion.values.len() <= MAX_ITEMS, "nothing is added");
             }
-            Answer::Changes(changes) => {
-                let watched: Vec<_> = asked.into_iter().map(String::from).collect();
-                let Ok(changes) = done(checker.change_set(changes, &watched)) else { return };
+            ReplyKind::Changes(changes) => {
+                let watched: Vec<_> = requested.into_iter().map(String::from).collect();
+                let Ok(changes) = block_on(checker.change_set(changes, &watched)) else { return };
                 assert!(
                     changes.token.len() <= MAX_TOKEN && changes.changed.len() <= watched.len(),
                     "what is kept is bounded"
@@ -100,14 +100,14 @@ fn mount() -> Mount {
 }
 
 /// A checker that takes as long as it likes, of a plugin with so much memory.
-pub(super) fn checker(items: usize, memory: u64, watches: bool) -> Checker {
-    let faults = Arc::new(Faults::new("made-up".into(), 0));
-    let rules = Arc::new(AnswerRules { mount: mount(), items, faults });
-    Checker::new(rules, watches, Work::new(Arc::default(), Duration::MAX, MemoryBudget::new(memory, None)))
+pub(super) fn validator(items: usize, memory: u64, watches: bool) -> Validator {
+    let faults = Arc::new(FaultRecorder::new("made-up".into(), 0));
+    let rules = Arc::new(ValidationContext { mount: mount(), max_items: items, faults });
+    Validator::new(rules, watches, WorkBudget::new(Arc::default(), Duration::MAX, MemoryBudget::new(memory, None)))
 }
 
 /// What a check comes to. There is nothing that it could wait for: it only yields.
-pub(super) fn done<T>(check: impl Future<Output = T>) -> T {
+pub(super) fn block_on<T>(check: impl Future<Output = T>) -> T {
     let mut check = pin!(check);
     let mut context = Context::from_waker(Waker::noop());
     loop {
@@ -117,13 +117,13 @@ pub(super) fn done<T>(check: impl Future<Output = T>) -> T {
     }
 }
 
-fn entry_holds(entry: &Entry, mount: &Mount, watches: bool) {
+fn assert_valid_entry(entry: &Entry, mount: &Mount, watches: bool) {
     assert!(entry.uri.as_str().starts_with(mount.as_str()), "no path leaves its mount");
     assert!(watches || !entry.subscribable, "what nobody watches cannot be subscribed to");
-    holds(entry.mime_type.as_deref(), &entry.annotations, &entry.icons, &entry.meta);
+    assert_valid_hints(entry.mime_type.as_deref(), &entry.annotations, &entry.icons, &entry.meta);
 }
 
-fn holds(mime_type: Option<&str>, annotations: &Annotations, icons: &[Icon], meta: &Meta) {
+fn assert_valid_hints(mime_type: Option<&str>, annotations: &Annotations, icons: &[Icon], meta: &Meta) {
     assert!(mime_type.is_none_or(is_mime_type), "a MIME type is one");
     assert!(annotations.priority.is_none_or(|priority| (0.0..=1.0).contains(&priority.value())), "a priority is one");
     let date = annotations.last_modified.as_ref();
@@ -136,37 +136,37 @@ fn holds(mime_type: Option<&str>, annotations: &Annotations, icons: &[Icon], met
 }
 
 impl Reply {
-    fn make(made: &mut Unstructured<'_>) -> Result<Self> {
-        let (watches, asked) = (bool::arbitrary(made)?, String::arbitrary(made)?);
+    fn generate(made: &mut Unstructured<'_>) -> Result<Self> {
+        let (watches, requested) = (bool::arbitrary(made)?, String::arbitrary(made)?);
         let answer = match made.int_in_range(0..=5)? {
             0 => {
-                let (entries, next_cursor) = (many(made, entry)?, Option::arbitrary(made)?);
-                Answer::Page(contract::Page { entries, next_cursor })
+                let (entries, next_cursor) = (arbitrary_vec(made, entry)?, Option::arbitrary(made)?);
+                ReplyKind::Page(contract::Page { entries, next_cursor })
             }
             1 => {
-                let (templates, next_cursor) = (many(made, template)?, Option::arbitrary(made)?);
-                Answer::Templates(contract::TemplatePage { templates, next_cursor })
+                let (templates, next_cursor) = (arbitrary_vec(made, template)?, Option::arbitrary(made)?);
+                ReplyKind::Templates(contract::TemplatePage { templates, next_cursor })
             }
-            2 => Answer::Contents(many(made, contents)?),
-            3 => Answer::Entry(entry(made)?),
+            2 => ReplyKind::Contents(arbitrary_vec(made, contents)?),
+            3 => ReplyKind::Entry(entry(made)?),
             4 => {
-                let (values, total, has_more) = (many(made, String::arbitrary)?, Option::arbitrary(made)?, false);
-                Answer::Completion(contract::Completion { values, total, has_more })
+                let (values, total, has_more) = (arbitrary_vec(made, String::arbitrary)?, Option::arbitrary(made)?, false);
+                ReplyKind::Completion(contract::Completion { values, total, has_more })
             }
-            _ => Answer::Changes(contract::ChangeSet {
+            _ => ReplyKind::Changes(contract::ChangeSet {
                 token: String::arbitrary(made)?,
-                changed: many(made, String::arbitrary)?,
+                changed: arbitrary_vec(made, String::arbitrary)?,
                 listing_changed: bool::arbitrary(made)?,
                 poll_after_ms: Option::arbitrary(made)?,
             }),
         };
-        Ok(Self { watches, asked, answer })
+        Ok(Self { watches, requested, answer })
     }
 }
 
 /// So many that sometimes one is too many.
-fn many<'a, T>(made: &mut Unstructured<'a>, one: fn(&mut Unstructured<'a>) -> Result<T>) -> Result<Vec<T>> {
-    let count = made.int_in_range(0..=ITEMS + 1)?;
+fn arbitrary_vec<'a, T>(made: &mut Unstructured<'a>, one: fn(&mut Unstructured<'a>) -> Result<T>) -> Result<Vec<T>> {
+    let count = made.int_in_range(0..=MAX_ITEMS + 1)?;
     (0..count).map(|_| one(made)).collect()
 }
 
@@ -179,7 +179,7 @@ fn entry(made: &mut Unstructured<'_>) -> Result<contract::Entry> {
         mime_type: Option::arbitrary(made)?,
         size: Option::arbitrary(made)?,
         annotations: annotations(made)?,
-        icons: many(made, icon)?,
+        icons: arbitrary_vec(made, icon)?,
         listable: bool::arbitrary(made)?,
         subscribable: bool::arbitrary(made)?,
         ttl_ms: Option::arbitrary(made)?,
@@ -195,7 +195,7 @@ fn template(made: &mut Unstructured<'_>) -> Result<contract::EntryTemplate> {
         description: None,
         mime_type: Option::arbitrary(made)?,
         annotations: annotations(made)?,
-        icons: many(made, icon)?,
+        icons: arbitrary_vec(made, icon)?,
         meta: Option::arbitrary(made)?,
     })
 }
@@ -222,5 +222,5 @@ fn annotations(made: &mut Unstructured<'_>) -> Result<Option<contract::Annotatio
 fn icon(made: &mut Unstructured<'_>) -> Result<contract::Icon> {
     let theme = bool::arbitrary(made)?.then_some(contract::Theme::Dark);
     let (src, mime_type) = (String::arbitrary(made)?, Option::arbitrary(made)?);
-    Ok(contract::Icon { src, mime_type, sizes: many(made, String::arbitrary)?, theme })
+    Ok(contract::Icon { src, mime_type, sizes: arbitrary_vec(made, String::arbitrary)?, theme })
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::Checker;
+use super::Validator;
 use crate::plugin::bindings::contract;
 use crate::plugin::excerpt::Excerpt;
 use crate::resource::{Annotations, Icon, Meta, Priority, Role, Theme, Timestamp};
@@ -12,22 +12,22 @@ pub(super) const HOST_PREFIX: &str = "mcp-host/";
 /// The longest MIME type, in bytes.
 const MAX_MIME_TYPE: usize = 255;
 
-impl Checker {
-    pub(super) fn mime_type(&mut self, mime_type: Option<String>, of: &str) -> Option<String> {
+impl Validator {
+    pub(super) fn mime_type(&mut self, mime_type: Option<String>, path: &str) -> Option<String> {
         let mime_type = mime_type?;
         if is_mime_type(&mime_type) {
             return Some(mime_type);
         }
-        self.dropped.hint("MIME type", of, &Excerpt(&mime_type), "a type such as `text/plain`");
+        self.dropped.record_hint("MIME type", path, &Excerpt(&mime_type), "a type such as `text/plain`");
         None
     }
 
-    pub(super) fn annotations(&mut self, annotations: Option<contract::Annotations>, of: &str) -> Annotations {
+    pub(super) fn annotations(&mut self, annotations: Option<contract::Annotations>, path: &str) -> Annotations {
         let Some(given) = annotations else { return Annotations::default() };
         let priority = given.priority.and_then(|value| {
             let priority = Priority::new(value);
             if priority.is_none() {
-                self.dropped.hint("priority", of, &value, "between 0.0 and 1.0");
+                self.dropped.record_hint("priority", path, &value, "between 0.0 and 1.0");
             }
             priority
         });
@@ -35,30 +35,30 @@ impl Checker {
             let timestamp = Timestamp::try_new(text);
             timestamp
                 .inspect_err(|text| {
-                    self.dropped.hint("last-modified", of, &Excerpt(text), "a timestamp such as 2025-01-12T15:00:58Z");
+                    self.dropped.record_hint("last-modified", path, &Excerpt(text), "a timestamp such as 2025-01-12T15:00:58Z");
                 })
                 .ok()
         });
         Annotations { audience: audience(&given.audience), priority, last_modified }
     }
 
-    pub(super) fn icons(&mut self, icons: Vec<contract::Icon>, of: &str) -> Vec<Icon> {
+    pub(super) fn icons(&mut self, icons: Vec<contract::Icon>, path: &str) -> Vec<Icon> {
         let mut checked = Vec::with_capacity(icons.len());
         for given in icons {
             let mut icon = match Icon::try_new(given.src) {
                 Ok(icon) => icon,
                 Err(src) => {
-                    self.dropped.hint("icon", of, &Excerpt(&src), "an `https:` or `data:` URI");
+                    self.dropped.record_hint("icon", path, &Excerpt(&src), "an `https:` or `data:` URI");
                     continue;
                 }
             };
-            icon.mime_type = self.mime_type(given.mime_type, of);
+            icon.mime_type = self.mime_type(given.mime_type, path);
             icon.sizes = Vec::with_capacity(given.sizes.len());
             for size in given.sizes {
                 if is_icon_size(&size) {
                     icon.sizes.push(size);
                 } else {
-                    self.dropped.hint("icon size", of, &Excerpt(&size), "a size such as `48x48`, or `any`");
+                    self.dropped.record_hint("icon size", path, &Excerpt(&size), "a size such as `48x48`, or `any`");
                 }
             }
             icon.theme = given.theme.map(|theme| match theme {
@@ -71,7 +71,7 @@ impl Checker {
     }
 
     /// The metadata, whose values were counted.
-    pub(super) fn meta(&mut self, meta: Option<String>, of: &str) -> Meta {
+    pub(super) fn meta(&mut self, meta: Option<String>, path: &str) -> Meta {
         let Some(text) = meta else { return Meta::new() };
         match serde_json::from_str(&text) {
             Ok(Value::Object(mut meta)) => {
@@ -79,7 +79,7 @@ impl Checker {
                 meta
             }
             _ => {
-                self.dropped.hint("meta", of, &Excerpt(&text), "the text of a JSON object");
+                self.dropped.record_hint("meta", path, &Excerpt(&text), "the text of a JSON object");
                 Meta::new()
             }
         }

@@ -8,12 +8,12 @@
 use serde_json::Value;
 
 /// The most bytes that a node of the B-tree behind an object takes: eleven members, an edge beside each, its own links.
-const NODE: usize = 11 * (size_of::<String>() + size_of::<Value>()) + 12 * size_of::<usize>() + 16;
+const BTREE_NODE_SIZE: usize = 11 * (size_of::<String>() + size_of::<Value>()) + 12 * size_of::<usize>() + 16;
 /// The bytes of the smallest array that is not empty.
-const ARRAY: usize = 4 * size_of::<Value>();
+const MIN_ARRAY_SIZE: usize = 4 * size_of::<Value>();
 /// The most bytes that one value takes beside its text: of a node that is at least five members full, with its share of the
 /// nodes above; of an array that is being enlarged it is less. And what an allocator rounds up for two short texts.
-const VALUE: usize = NODE / 4 + 32;
+const MAX_VALUE_SIZE: usize = BTREE_NODE_SIZE / 4 + 32;
 
 /// The values of a JSON text, counted piece by piece.
 #[derive(Debug, Default)]
@@ -52,8 +52,8 @@ impl JsonCount {
             match byte {
                 b'"' => self.in_string = true,
                 b',' => self.values = self.values.saturating_add(1),
-                b'{' => self.opened = Some(NODE),
-                b'[' => self.opened = Some(ARRAY),
+                b'{' => self.opened = Some(BTREE_NODE_SIZE),
+                b'[' => self.opened = Some(MIN_ARRAY_SIZE),
                 _ => {}
             }
         }
@@ -65,8 +65,8 @@ impl JsonCount {
     }
 
     /// The most bytes that a tree of them takes, beside the bytes of its texts.
-    pub(super) fn tree(&self) -> usize {
-        self.values.saturating_mul(VALUE).saturating_add(self.containers)
+    pub(super) fn tree_bytes(&self) -> usize {
+        self.values.saturating_mul(MAX_VALUE_SIZE).saturating_add(self.containers)
     }
 }
 
@@ -100,10 +100,10 @@ mod tests {
     }
 
     /// How many members and elements a value has, on all levels.
-    fn within(value: &Value) -> usize {
+    fn count_values(value: &Value) -> usize {
         match value {
-            Value::Array(elements) => elements.iter().map(|element| 1 + within(element)).sum(),
-            Value::Object(members) => members.values().map(|member| 1 + within(member)).sum(),
+            Value::Array(elements) => elements.iter().map(|element| 1 + count_values(element)).sum(),
+            Value::Object(members) => members.values().map(|member| 1 + count_values(member)).sum(),
             _ => 0,
         }
     }
@@ -123,8 +123,8 @@ mod tests {
     proptest! {
         #[test]
         fn as_many_are_counted_as_are_parsed(value in value(), piece in 1_usize..20) {
-            prop_assert_eq!(count(&value.to_string(), piece), within(&value));
-            prop_assert_eq!(count(&format!("{value:#}"), piece), within(&value));
+            prop_assert_eq!(count(&value.to_string(), piece), count_values(&value));
+            prop_assert_eq!(count(&format!("{value:#}"), piece), count_values(&value));
         }
     }
 }

@@ -38,7 +38,7 @@ pub enum FaultKind {
     /// A call found no place in time (`limits.queue-timeout`).
     Wait,
     /// A call was refused because the plugin was set aside.
-    SetAside,
+    Suspended,
     /// A granted directory could not be opened.
     Grant,
     /// The host itself failed.
@@ -63,7 +63,7 @@ impl FaultKind {
         Self::Rate,
         Self::Queue,
         Self::Wait,
-        Self::SetAside,
+        Self::Suspended,
         Self::Grant,
         Self::Host,
     ];
@@ -86,14 +86,14 @@ impl FaultKind {
             Self::Rate => "rate",
             Self::Queue => "queue",
             Self::Wait => "wait",
-            Self::SetAside => "suspended",
+            Self::Suspended => "suspended",
             Self::Grant => "grant",
             Self::Host => "host",
         }
     }
 
     /// Whether one fault of the kind says the same as the next, so that the log needs only some of them.
-    pub(in crate::plugin) fn is_repetitive(self) -> bool {
+    pub(in crate::plugin) fn is_throttled(self) -> bool {
         !matches!(self, Self::Unavailable | Self::Internal | Self::Trap | Self::Contract | Self::Grant | Self::Host)
     }
 }
@@ -111,16 +111,16 @@ impl Fault {
             Self::NotFound | Self::InvalidRequest(_) | Self::Denied(_) => return None,
             Self::Unavailable { .. } => FaultKind::Unavailable,
             Self::Internal(_) => FaultKind::Internal,
-            Self::SetAside(_) => FaultKind::SetAside,
-            Self::Rate(_) => FaultKind::Rate,
-            Self::Queue(_) => FaultKind::Queue,
-            Self::Busy(_) => FaultKind::Wait,
+            Self::Suspended(_) => FaultKind::Suspended,
+            Self::RateLimited(_) => FaultKind::Rate,
+            Self::QueueFull(_) => FaultKind::Queue,
+            Self::QueueTimeout(_) => FaultKind::Wait,
             Self::Deadline(_) => FaultKind::Deadline,
             Self::Cpu(_) => FaultKind::Cpu,
             Self::Memory(_) => FaultKind::Memory,
             Self::Reply(_) => FaultKind::Reply,
             Self::Items { .. } => FaultKind::Items,
-            Self::Listing(_) | Self::Barren(_) => FaultKind::Listing,
+            Self::Listing(_) | Self::EmptyPages(_) => FaultKind::Listing,
             Self::Handles(_) => FaultKind::Handles,
             Self::Random(_) => FaultKind::Random,
             Self::Trap(_) => FaultKind::Trap,

@@ -54,7 +54,7 @@ use self::tls::TlsClient;
 use crate::config::limits::HttpLimits;
 use crate::config::{HttpGrants, OriginPattern};
 use crate::plugin::guest_log::GuestLog;
-use crate::plugin::limits::MemoryMeter;
+use crate::plugin::memory::MemoryMeter;
 
 pub(in crate::plugin) use self::resources::{HttpView, add_to_linker};
 pub(in crate::plugin) use self::tls::TlsRoots;

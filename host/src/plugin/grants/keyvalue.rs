@@ -63,8 +63,8 @@ use self::refusal_log::RefusalLog;
 use self::store::{OptionalEntry, Page, KeyVersion, PageStart};
 use crate::config;
 use crate::plugin::guest_log::GuestLog;
-use crate::plugin::limits::MemoryBudget;
-use crate::plugin::state::State;
+use crate::plugin::memory::MemoryBudget;
+use crate::plugin::state::GuestState;
 
 /// Bytes that a key may have.
 const MAX_KEY: usize = 1024;
@@ -316,7 +316,7 @@ impl HasData for HasKeyvalue {
 }
 
 /// Lets components import `wasi:keyvalue`, in both drafts.
-pub(in crate::plugin) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+pub(in crate::plugin) fn add_to_linker(linker: &mut Linker<GuestState>) -> wasmtime::Result<()> {
     wasi_draft2::add_to_linker(linker)?;
     wasi_draft1::add_to_linker(linker)
 }

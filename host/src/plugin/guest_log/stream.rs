@@ -29,18 +29,18 @@ pub(in crate::plugin) struct GuestStreams {
 impl GuestStreams {
     /// Streams into that log.
     pub(in crate::plugin) fn new(log: &Arc<GuestLog>) -> Self {
-        let stream = |level| GuestStream(Arc::new(Mutex::new(Lines { log: log.clone(), level, partial: Vec::new() })));
+        let stream = |level| GuestStream(Arc::new(Mutex::new(LineBuffer { log: log.clone(), level, partial: Vec::new() })));
         Self { stdout: stream(Level::Debug), stderr: stream(Level::Warn) }
     }
 }
 
 /// A standard stream of a guest.
 #[derive(Clone)]
-pub(in crate::plugin) struct GuestStream(Arc<Mutex<Lines>>);
+pub(in crate::plugin) struct GuestStream(Arc<Mutex<LineBuffer>>);
 
 impl GuestStream {
-    fn put(&self, bytes: &[u8]) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).put(bytes);
+    fn push(&self, bytes: &[u8]) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(bytes);
     }
 }
 
@@ -72,7 +72,7 @@ impl OutputStream for GuestStream {
         if bytes.len() > MAX_WRITE {
             return Err(StreamError::trap("wrote more than `check-write` allowed"));
         }
-        self.put(&bytes);
+        self.push(&bytes);
         Ok(())
     }
 
@@ -86,34 +86,34 @@ impl OutputStream for GuestStream {
 }
 
 /// Cuts a stream of bytes into lines. The last one needs no line feed.
-struct Lines {
+struct LineBuffer {
     log: Arc<GuestLog>,
     level: Level,
     /// The beginning of a line, at most [`MAX_LINE`] bytes and one, which tells that it is longer.
     partial: Vec<u8>,
 }
 
-impl Lines {
-    fn put(&mut self, bytes: &[u8]) {
-        let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n') else { return self.keep(bytes) };
+impl LineBuffer {
+    fn push(&mut self, bytes: &[u8]) {
+        let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n') else { return self.append(bytes) };
         let (lines, rest) = bytes.split_at_checked(end).unwrap_or((bytes, b""));
         let (first, others) = match lines.iter().position(|byte| *byte == b'\n') {
             Some(end) => lines.split_at_checked(end).unwrap_or((lines, b"")),
             None => (lines, b"".as_slice()),
         };
-        self.keep(first);
-        self.end();
+        self.append(first);
+        self.flush_line();
         let others = others.strip_prefix(b"\n").unwrap_or(others);
         self.log.message(self.level, "", &String::from_utf8_lossy(others));
-        self.keep(rest.strip_prefix(b"\n").unwrap_or(rest));
+        self.append(rest.strip_prefix(b"\n").unwrap_or(rest));
     }
 
-    fn keep(&mut self, bytes: &[u8]) {
-        let room = MAX_LINE.saturating_add(1).saturating_sub(self.partial.len());
-        self.partial.extend(bytes.iter().take(room));
+    fn append(&mut self, bytes: &[u8]) {
+        let capacity = MAX_LINE.saturating_add(1).saturating_sub(self.partial.len());
+        self.partial.extend(bytes.iter().take(capacity));
     }
 
-    fn end(&mut self) {
+    fn flush_line(&mut self) {
         let mut line = std::mem::take(&mut self.partial);
         // So an empty line costs as much of the allowance as in a message.
         line.push(b'\n');
@@ -121,10 +121,10 @@ impl Lines {
     }
 }
 
-impl Drop for Lines {
+impl Drop for LineBuffer {
     fn drop(&mut self) {
         if !self.partial.is_empty() {
-            self.end();
+            self.flush_line();
         }
     }
 }

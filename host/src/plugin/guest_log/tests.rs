@@ -9,9 +9,9 @@ use super::*;
 
 /// What was logged, without colours and times.
 #[derive(Clone, Default)]
-struct Logged(Arc<Mutex<Vec<u8>>>);
+struct CapturedLog(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Logged {
+impl Write for CapturedLog {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(bytes);
         Ok(bytes.len())
@@ -23,8 +23,8 @@ impl Write for Logged {
 }
 
 /// What the log has after that, at that level.
-fn logged(level: LevelFilter, log: impl FnOnce()) -> Vec<String> {
-    let written = Logged::default();
+fn capture(level: LevelFilter, log: impl FnOnce()) -> Vec<String> {
+    let written = CapturedLog::default();
     let writer = written.clone();
     let layer = tracing_subscriber::fmt::layer().with_ansi(false).without_time().with_target(false);
     let subscriber = tracing_subscriber::registry().with(level).with(layer.with_writer(move || writer.clone()));
@@ -33,33 +33,33 @@ fn logged(level: LevelFilter, log: impl FnOnce()) -> Vec<String> {
     String::from_utf8_lossy(&text).lines().map(|line| line.trim().to_owned()).collect()
 }
 
-fn said(line: &str) -> String {
+fn expected_line(line: &str) -> String {
     format!("INFO {line} plugin=\"a\"")
 }
 
 #[test]
 fn a_message_is_one_event_a_line_and_is_escaped() {
-    let lines = logged(LevelFilter::INFO, || {
+    let lines = capture(LevelFilter::INFO, || {
         GuestLog::new("a".into(), 1 << 20).message(Level::Info, "", "one\r\n\n\ttwo\u{202e}\u{2028}\u{1b}[2J\nthree");
     });
-    assert_eq!(lines, [said("one"), said("\ttwo\\u{202e}\\u{2028}\\u{1b}[2J"), said("three")]);
+    assert_eq!(lines, [expected_line("one"), expected_line("\ttwo\\u{202e}\\u{2028}\\u{1b}[2J"), expected_line("three")]);
 }
 
 #[test]
 fn what_nobody_wants_costs_nothing_of_the_allowance() {
-    let lines = logged(LevelFilter::INFO, || {
+    let lines = capture(LevelFilter::INFO, || {
         let log = GuestLog::new("a".into(), 1024);
         for _ in 0..1000 {
             log.message(Level::Debug, "", &"x".repeat(1000));
         }
         log.message(Level::Info, "", "wanted");
     });
-    assert_eq!(lines, [said("wanted")]);
+    assert_eq!(lines, [expected_line("wanted")]);
 }
 
 #[test]
 fn one_line_says_how_much_was_dropped() {
-    let lines = logged(LevelFilter::INFO, || {
+    let lines = capture(LevelFilter::INFO, || {
         let log = GuestLog::new("a".into(), 1024);
         for _ in 0..1000 {
             log.line(Level::Info, "", &"x".repeat(100));
@@ -74,17 +74,17 @@ fn one_line_says_how_much_was_dropped() {
 fn of_a_message_with_nothing_but_line_feeds_as_much_is_looked_at_as_there_is_allowance() {
     let message = "\n".repeat(10 << 20);
     let log = GuestLog::new("a".into(), 1 << 20);
-    let lines = logged(LevelFilter::INFO, || log.message(Level::Info, "", &message));
+    let lines = capture(LevelFilter::INFO, || log.message(Level::Info, "", &message));
     assert!(matches!(&lines[..], [one] if one.contains("lines=1 bytes=10485504")), "{lines:?}");
     // 256 lines of 32 bytes were paid for, and no more.
     let left = (1 << 20) - 256 * 32;
-    assert!(matches!(log.allowance.check_n(NonZeroU32::new(left).unwrap()), Ok(Ok(()))));
+    assert!(matches!(log.limiter.check_n(NonZeroU32::new(left).unwrap()), Ok(Ok(()))));
 }
 
 #[test]
 fn a_line_that_is_longer_than_what_is_looked_at_is_the_last_of_its_message() {
     let message = format!("first\n{}\nlast", "x".repeat(10 << 20));
-    let lines = logged(LevelFilter::INFO, || {
+    let lines = capture(LevelFilter::INFO, || {
         GuestLog::new("a".into(), 1 << 20).message(Level::Info, &"c".repeat(1 << 20), &message);
     });
     assert_eq!(lines.len(), 3, "{lines:?}");
@@ -95,7 +95,7 @@ fn a_line_that_is_longer_than_what_is_looked_at_is_the_last_of_its_message() {
 
 #[test]
 fn a_stream_is_cut_into_lines_however_it_is_written() {
-    let lines = logged(LevelFilter::TRACE, || {
+    let lines = capture(LevelFilter::TRACE, || {
         let streams = GuestStreams::new(&GuestLog::new("a".into(), 1 << 20));
         let mut stream = streams.stderr.p2_stream();
         for piece in ["one\ntw", "o", "\n\n\nthree\nfo", "ur"] {

@@ -14,7 +14,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorType, DirectoryEn
 
 use super::disk::DiskPool;
 use super::files::{FilePermit, FileWarnings, GrantRoot};
-use crate::plugin::limits::Reservation;
+use crate::plugin::memory::Reservation;
 
 /// Entries that are read at once.
 const BATCH_SIZE: usize = 256;

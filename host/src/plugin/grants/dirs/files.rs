@@ -15,7 +15,7 @@ use super::disk::DiskPool;
 use super::quota::{QuotaHandle, GrowthGuard};
 use crate::plugin::grants::throttled_warning::ThrottledWarning;
 use crate::plugin::guest_log::GuestLog;
-use crate::plugin::limits::{MemoryMeter, OutOfMemory, Reservation};
+use crate::plugin::memory::{MemoryMeter, OutOfMemory, Reservation};
 
 /// Streams for each file that may be open: one to read it and one to write it.
 const STREAMS_PER_FILE: usize = 2;

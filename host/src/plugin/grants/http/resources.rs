@@ -32,7 +32,7 @@ use wasmtime_wasi_http::p2::bindings::http::{outgoing_handler, types::HeaderErro
 use wasmtime_wasi_http::p2::{HeaderError, HttpError};
 
 use super::BODY_CHUNK_SIZE;
-use crate::plugin::limits::{MemoryMeter, OutOfMemory, Reservation};
+use crate::plugin::memory::{MemoryMeter, OutOfMemory, Reservation};
 
 /// What a resource costs beside what it holds.
 const RESOURCE_COST: usize = 512;

@@ -14,7 +14,7 @@ use wasmtime_wasi_http::p2::types::{
 use wasmtime_wasi_http::p2::{HttpError, HttpResult};
 
 use super::{BODY_COST, HttpView, RESOURCE_COST, delegate, fields_cost};
-use crate::plugin::limits::OutOfMemory;
+use crate::plugin::memory::OutOfMemory;
 
 /// The answer of a function that refuses without a reason.
 type UnitErrorResult<T = ()> = wasmtime::Result<Result<T, ()>>;

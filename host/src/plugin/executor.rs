@@ -45,38 +45,38 @@ use tokio::task::JoinError;
 use tokio_util::sync::PollSemaphore;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::admission::Turn;
+use super::admission::CallOrigin;
 use super::cpu::CpuClock;
 use crate::thread_priority;
 
 /// For how long a call may compute and still be light.
-const LIGHT: Duration = Duration::from_millis(1);
+const LIGHT_CPU_BUDGET: Duration = Duration::from_millis(1);
 /// For how many times as long as a heavy call has computed all of its plugin are heavy from then on.
-const HEAVY_TIMES: u32 = 100;
+const HEAVY_PENALTY_FACTOR: u32 = 100;
 /// Threads that all plugins together may have blocked by files, databases and name look-ups. Each plugin has a bound of its own on
 /// each, a few threads, so that one whose disk hangs does not take those of the others; this many let hundreds hang.
-const MAX_BLOCKED: usize = 4096;
+const MAX_BLOCKING_THREADS: usize = 4096;
 /// The longest that this is.
-const HEAVY_MOST: Duration = Duration::from_secs(10);
+const MAX_HEAVY_PENALTY: Duration = Duration::from_secs(10);
 /// One in so many parts of the time that goes by is what a plugin's host calls may compute at normal priority.
-const HOST_SHARE: u32 = 20;
+const HOST_CPU_DIVISOR: u32 = 20;
 /// How much they may compute at once.
-const HOST_BURST: Duration = Duration::from_millis(250);
+const HOST_CPU_BURST: Duration = Duration::from_millis(250);
 /// By how much nicer than others heavy threads are.
 const HEAVY_NICENESS: i32 = 10;
 /// The same for heavy calls of the host's own, which subscribers wait for.
 const HOST_HEAVY_NICENESS: i32 = 2;
 
 /// The guest threads of one engine.
-pub(super) struct Threads {
-    light: Group,
-    heavy: Group,
-    host: Group,
-    host_heavy: Group,
+pub(super) struct GuestExecutor {
+    light: WorkerPool,
+    heavy: WorkerPool,
+    host: WorkerPool,
+    host_heavy: WorkerPool,
     processors: usize,
 }
 
-impl Threads {
+impl GuestExecutor {
     /// Starts them.
     pub(super) fn start() -> io::Result<Self> {
         let processors = available_parallelism().map_or(1, usize::from);
@@ -85,17 +85,17 @@ impl Threads {
         let mut host = Builder::new_multi_thread();
         let mut host_heavy = Builder::new_multi_thread();
         Ok(Self {
-            light: Group::start(light.thread_name("guest").worker_threads(processors))?,
-            heavy: Group::start(
+            light: WorkerPool::start(light.thread_name("guest").worker_threads(processors))?,
+            heavy: WorkerPool::start(
                 heavy
                     .thread_name("heavy-guest")
                     .worker_threads(processors.saturating_mul(2))
                     .on_thread_start(|| thread_priority::lower_priority(HEAVY_NICENESS)),
             )?,
-            host: Group::start(
+            host: WorkerPool::start(
                 host.thread_name("host-call").worker_threads(processors).on_thread_start(thread_priority::set_short_time_slice),
             )?,
-            host_heavy: Group::start(
+            host_heavy: WorkerPool::start(
                 host_heavy
                     .thread_name("heavy-host-call")
                     .worker_threads(processors.div_ceil(2))
@@ -106,11 +106,11 @@ impl Threads {
     }
 
     /// A lane for the calls of one plugin.
-    pub(super) fn lane(&self) -> Arc<Lane> {
-        Arc::new(Lane {
+    pub(super) fn plugin_queue(&self) -> Arc<PluginQueue> {
+        Arc::new(PluginQueue {
             heavy: self.heavy.handle.clone(),
             host_heavy: self.host_heavy.handle.clone(),
-            turns: Arc::new(Semaphore::new(self.processors)),
+            run_permits: Arc::new(Semaphore::new(self.processors)),
             start: Instant::now(),
             heavy_until: AtomicU64::new(0),
             host_budget: Mutex::new(LeakyBucket::empty(Instant::now())),
@@ -124,32 +124,32 @@ impl Threads {
     /// The call panicked, or the threads are gone.
     pub(super) async fn call<F>(
         &self,
-        lane: &Arc<Lane>,
-        turn: Turn,
+        queue: &Arc<PluginQueue>,
+        origin: CallOrigin,
         clock: Arc<CpuClock>,
         call: F,
-    ) -> Result<F::Output, Ended>
+    ) -> Result<F::Output, CallAborted>
     where
         F: Future<Output: Send> + Send + 'static,
     {
         let mut call = Call::new(call, clock);
-        if turn == Turn::Host {
-            let task = self.host.handle.spawn(lane.clone().run_for_host(call));
+        if origin == CallOrigin::Host {
+            let task = self.host.handle.spawn(queue.clone().run_host_call(call));
             return AbortOnDropHandle::new(task).await?;
         }
-        if !lane.is_heavy() {
+        if !queue.is_heavy() {
             let begun = poll_fn(|context| {
                 let _runtime = self.light.handle.enter();
-                Poll::Ready(lane.poll_for_client(&mut call, context))
+                Poll::Ready(queue.poll_for_client(&mut call, context))
             });
             if let Poll::Ready(output) = begun.await {
                 return output;
             }
         }
-        let lane = lane.clone();
-        let task = match lane.is_heavy() {
-            true => self.heavy.handle.spawn(lane.run_heavy(call)),
-            false => self.light.handle.spawn(lane.run(call)),
+        let queue = queue.clone();
+        let task = match queue.is_heavy() {
+            true => self.heavy.handle.spawn(queue.run_heavy(call)),
+            false => self.light.handle.spawn(queue.run(call)),
         };
         AbortOnDropHandle::new(task).await?
     }
@@ -161,10 +161,10 @@ impl Threads {
 }
 
 /// The lane of one plugin: its calls' turns on the threads.
-pub(super) struct Lane {
+pub(super) struct PluginQueue {
     heavy: Handle,
     host_heavy: Handle,
-    turns: Arc<Semaphore>,
+    run_permits: Arc<Semaphore>,
     start: Instant,
     /// Until when the plugin is heavy, in milliseconds from the start.
     heavy_until: AtomicU64,
@@ -172,32 +172,32 @@ pub(super) struct Lane {
     host_budget: Mutex<LeakyBucket>,
 }
 
-impl Lane {
+impl PluginQueue {
     /// Runs a call for as long as it is light, and then has it run on the heavy threads.
-    async fn run<F>(self: Arc<Self>, mut call: Call<F>) -> Result<F::Output, Ended>
+    async fn run<F>(self: Arc<Self>, mut call: Call<F>) -> Result<F::Output, CallAborted>
     where
         F: Future<Output: Send> + Send + 'static,
     {
         let light = poll_fn(|context| match self.is_heavy() {
             true => Poll::Ready(None),
-            false => self.poll_in_turn(&mut call, context).map(Some),
+            false => self.poll_with_permit(&mut call, context).map(Some),
         });
         if let Some(output) = light.await {
             return output;
         }
         // It waits for its turn there, and must not have one here as well.
-        call.turn = PendingTurn::default();
+        call.run_permit = PendingRunPermit::default();
         let heavy = self.heavy.clone();
         AbortOnDropHandle::new(heavy.spawn(self.run_heavy(call))).await?
     }
 
-    async fn run_heavy<F: Future>(self: Arc<Self>, mut call: Call<F>) -> Result<F::Output, Ended> {
-        poll_fn(|context| yielding(self.poll_in_turn(&mut call, context))).await
+    async fn run_heavy<F: Future>(self: Arc<Self>, mut call: Call<F>) -> Result<F::Output, CallAborted> {
+        poll_fn(|context| yield_if_pending(self.poll_with_permit(&mut call, context))).await
     }
 
     /// Runs a call of the host's own for as long as its plugin may compute at normal priority, and then on the threads for heavy
     /// ones.
-    async fn run_for_host<F>(self: Arc<Self>, mut call: Call<F>) -> Result<F::Output, Ended>
+    async fn run_host_call<F>(self: Arc<Self>, mut call: Call<F>) -> Result<F::Output, CallAborted>
     where
         F: Future<Output: Send> + Send + 'static,
     {
@@ -206,22 +206,22 @@ impl Lane {
             if is_over_budget {
                 return Poll::Ready(None);
             }
-            let before = call.used;
+            let before = call.cpu_time;
             let polled = call.poll(context);
-            self.host_budget().fill(call.used.saturating_sub(before));
+            self.host_budget().fill(call.cpu_time.saturating_sub(before));
             polled.map(Some)
         });
         if let Some(output) = within_budget.await {
             return output;
         }
         let heavy = self.host_heavy.clone();
-        let rest = async move { poll_fn(|context| yielding(call.poll(context))).await };
+        let rest = async move { poll_fn(|context| yield_if_pending(call.poll(context))).await };
         AbortOnDropHandle::new(heavy.spawn(rest)).await?
     }
 
     /// Polls a client's call when it is its turn.
-    fn poll_in_turn<F: Future>(&self, call: &mut Call<F>, context: &mut Context<'_>) -> Poll<Result<F::Output, Ended>> {
-        let _turn = ready!(call.turn.poll(&self.turns, context));
+    fn poll_with_permit<F: Future>(&self, call: &mut Call<F>, context: &mut Context<'_>) -> Poll<Result<F::Output, CallAborted>> {
+        let _run_permit = ready!(call.run_permit.poll(&self.run_permits, context));
         self.poll_for_client(call, context)
     }
 
@@ -230,10 +230,10 @@ impl Lane {
         &self,
         call: &mut Call<F>,
         context: &mut Context<'_>,
-    ) -> Poll<Result<F::Output, Ended>> {
+    ) -> Poll<Result<F::Output, CallAborted>> {
         let polled = call.poll(context);
-        if call.used >= LIGHT {
-            let heavy_for = call.used.saturating_mul(HEAVY_TIMES).min(HEAVY_MOST);
+        if call.cpu_time >= LIGHT_CPU_BUDGET {
+            let heavy_for = call.cpu_time.saturating_mul(HEAVY_PENALTY_FACTOR).min(MAX_HEAVY_PENALTY);
             self.heavy_until.fetch_max(self.now().saturating_add(millis(heavy_for)), Ordering::Relaxed);
         }
         polled
@@ -255,7 +255,7 @@ impl Lane {
 
 /// Has another thread of the same priority run now, if this poll did not end its call: the system would let a thread of whatever
 /// priority run for some ticks before another has its turn.
-fn yielding<T>(polled: Poll<T>) -> Poll<T> {
+fn yield_if_pending<T>(polled: Poll<T>) -> Poll<T> {
     if polled.is_pending() {
         std::thread::yield_now();
     }
@@ -271,23 +271,23 @@ fn millis(time: Duration) -> u64 {
 #[derive(Debug)]
 struct LeakyBucket {
     level: Duration,
-    at: Instant,
+    updated_at: Instant,
 }
 
 impl LeakyBucket {
     fn empty(now: Instant) -> Self {
-        Self { level: Duration::ZERO, at: now }
+        Self { level: Duration::ZERO, updated_at: now }
     }
 
     fn is_full(&mut self, now: Instant) -> bool {
-        let gone = now.saturating_duration_since(self.at).checked_div(HOST_SHARE).unwrap_or_default();
+        let gone = now.saturating_duration_since(self.updated_at).checked_div(HOST_CPU_DIVISOR).unwrap_or_default();
         self.level = self.level.saturating_sub(gone);
-        self.at = now;
-        self.level >= HOST_BURST
+        self.updated_at = now;
+        self.level >= HOST_CPU_BURST
     }
 
     fn fill(&mut self, used: Duration) {
-        self.level = self.level.saturating_add(used).min(HOST_BURST.saturating_mul(2));
+        self.level = self.level.saturating_add(used).min(HOST_CPU_BURST.saturating_mul(2));
     }
 }
 
@@ -295,35 +295,35 @@ impl LeakyBucket {
 struct Call<F: Future> {
     future: Pin<Box<CatchUnwind<AssertUnwindSafe<F>>>>,
     clock: Arc<CpuClock>,
-    turn: PendingTurn,
+    run_permit: PendingRunPermit,
     /// What it has used of the processor.
-    used: Duration,
+    cpu_time: Duration,
 }
 
 impl<F: Future> Call<F> {
     fn new(future: F, clock: Arc<CpuClock>) -> Self {
         // Nothing of a call that panicked is used again: its instance goes with it.
         let future = Box::pin(AssertUnwindSafe(future).catch_unwind());
-        Self { future, clock, turn: PendingTurn::default(), used: Duration::ZERO }
+        Self { future, clock, run_permit: PendingRunPermit::default(), cpu_time: Duration::ZERO }
     }
 
     /// Polls it on its clock.
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<F::Output, Ended>> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<F::Output, CallAborted>> {
         let (polled, used) = self.clock.poll(|| self.future.as_mut().poll(context));
-        self.used = used;
-        polled.map_err(|panic| Ended::Panicked(panic_message(&*panic)))
+        self.cpu_time = used;
+        polled.map_err(|panic| CallAborted::Panicked(panic_message(&*panic)))
     }
 }
 
 /// Why a call gave nothing back, not even a fault.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Ended {
+pub(super) enum CallAborted {
     /// The host's own code panicked in it.
     #[error("it panicked: {0}")]
     Panicked(String),
     /// The threads were shut down.
     #[error(transparent)]
-    Gone(#[from] JoinError),
+    Shutdown(#[from] JoinError),
 }
 
 /// What a panic said.
@@ -334,20 +334,20 @@ fn panic_message(panic: &(dyn Any + Send)) -> String {
 
 /// How a call waits for its turn.
 #[derive(Default)]
-struct PendingTurn(Option<PollSemaphore>);
+struct PendingRunPermit(Option<PollSemaphore>);
 
-impl PendingTurn {
+impl PendingRunPermit {
     fn poll(
         &mut self,
-        turns: &Arc<Semaphore>,
+        run_permits: &Arc<Semaphore>,
         context: &mut Context<'_>,
     ) -> Poll<Option<tokio::sync::OwnedSemaphorePermit>> {
         if self.0.is_none()
-            && let Ok(turn) = turns.clone().try_acquire_owned()
+            && let Ok(permit) = run_permits.clone().try_acquire_owned()
         {
-            return Poll::Ready(Some(turn));
+            return Poll::Ready(Some(permit));
         }
-        let polled = self.0.get_or_insert_with(|| PollSemaphore::new(turns.clone())).poll_acquire(context);
+        let polled = self.0.get_or_insert_with(|| PollSemaphore::new(run_permits.clone())).poll_acquire(context);
         if polled.is_ready() {
             self.0 = None;
         }
@@ -356,19 +356,19 @@ impl PendingTurn {
 }
 
 /// Threads of one priority. Dropped, they end by and by.
-struct Group {
+struct WorkerPool {
     handle: Handle,
     runtime: Option<Runtime>,
 }
 
-impl Group {
+impl WorkerPool {
     fn start(builder: &mut Builder) -> io::Result<Self> {
-        let runtime = builder.max_blocking_threads(MAX_BLOCKED).enable_all().build()?;
+        let runtime = builder.max_blocking_threads(MAX_BLOCKING_THREADS).enable_all().build()?;
         Ok(Self { handle: runtime.handle().clone(), runtime: Some(runtime) })
     }
 }
 
-impl Drop for Group {
+impl Drop for WorkerPool {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             // Waiting for them would block, which is not allowed where a host is usually dropped: in a task.
@@ -385,12 +385,12 @@ mod tests {
     fn host_calls_may_compute_for_a_twentieth_of_the_time_and_a_moment_at_once() {
         let start = Instant::now();
         let mut bucket = LeakyBucket::empty(start);
-        bucket.fill(HOST_BURST - Duration::from_millis(1));
+        bucket.fill(HOST_CPU_BURST - Duration::from_millis(1));
         assert!(!bucket.is_full(start));
         bucket.fill(Duration::from_millis(11));
         assert!(bucket.is_full(start + Duration::from_millis(200)));
         assert!(!bucket.is_full(start + Duration::from_millis(201)));
-        bucket.fill(HOST_BURST * 100);
-        assert!(!bucket.is_full(start + HOST_BURST * 21), "one long poll counts for twice as much at most");
+        bucket.fill(HOST_CPU_BURST * 100);
+        assert!(!bucket.is_full(start + HOST_CPU_BURST * 21), "one long poll counts for twice as much at most");
     }
 }

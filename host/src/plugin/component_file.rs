@@ -12,9 +12,9 @@ use crate::config::Digest;
 use crate::regular_file::{self, FileThreads};
 
 /// The largest component that is loaded, in bytes.
-pub(super) const LARGEST: u64 = 256 << 20;
+pub(super) const MAX_COMPONENT_SIZE: u64 = 256 << 20;
 /// How much of a file says what it is: the magic number, the version and the layer.
-const HEAD: usize = 8;
+const PREAMBLE_LEN: usize = 8;
 
 /// A file that may be a component.
 #[derive(Debug)]
@@ -28,27 +28,27 @@ pub(super) struct ComponentFile {
 impl ComponentFile {
     /// Looks at a file, on one of those threads. If its digest is not the one that is pinned, it is refused.
     pub(super) async fn open(path: &Path, pinned: Option<Digest>, threads: &FileThreads) -> Result<Self, LoadError> {
-        let asked = path.to_owned();
-        let looked = threads.run(move || Self::look(asked, pinned)).await;
-        looked.unwrap_or_else(|error| Err(unreadable(path, error)))
+        let requested = path.to_owned();
+        let looked = threads.run(move || Self::open_blocking(requested, pinned)).await;
+        looked.unwrap_or_else(|error| Err(read_error(path, error)))
     }
 
-    fn look(path: PathBuf, pinned: Option<Digest>) -> Result<Self, LoadError> {
-        let fault = |source| unreadable(&path, source);
-        let mut file = regular_file::open(&path).map_err(fault)?;
-        if file.metadata().map_err(fault)?.len() > LARGEST {
+    fn open_blocking(path: PathBuf, pinned: Option<Digest>) -> Result<Self, LoadError> {
+        let io_error = |source| read_error(&path, source);
+        let mut file = regular_file::open(&path).map_err(io_error)?;
+        if file.metadata().map_err(io_error)?.len() > MAX_COMPONENT_SIZE {
             return Err(too_large(path));
         }
-        let mut head = Vec::with_capacity(HEAD);
-        file.by_ref().take(HEAD as u64).read_to_end(&mut head).map_err(fault)?;
-        check_kind(&path, &head)?;
-        file.rewind().map_err(fault)?;
-        let (digest, size) = Digest::compute_reader(file.by_ref().take(LARGEST.saturating_add(1))).map_err(fault)?;
-        if size > LARGEST {
+        let mut head = Vec::with_capacity(PREAMBLE_LEN);
+        file.by_ref().take(PREAMBLE_LEN as u64).read_to_end(&mut head).map_err(io_error)?;
+        check_preamble(&path, &head)?;
+        file.rewind().map_err(io_error)?;
+        let (digest, size) = Digest::compute_reader(file.by_ref().take(MAX_COMPONENT_SIZE.saturating_add(1))).map_err(io_error)?;
+        if size > MAX_COMPONENT_SIZE {
             return Err(too_large(path));
         }
         match pinned {
-            Some(expected) if expected != digest => Err(LoadError::Digest { file: path, expected, found: digest }),
+            Some(expected) if expected != digest => Err(LoadError::DigestMismatch { file: path, expected, found: digest }),
             _ => Ok(Self { path, digest, size, file }),
         }
     }
@@ -61,16 +61,16 @@ impl ComponentFile {
     }
 }
 
-fn unreadable(path: &Path, source: io::Error) -> LoadError {
+fn read_error(path: &Path, source: io::Error) -> LoadError {
     LoadError::Read { file: path.to_owned(), source }
 }
 
 fn too_large(file: PathBuf) -> LoadError {
-    LoadError::TooLarge { file, what: format!("more than {}", bytesize::ByteSize(LARGEST)) }
+    LoadError::TooLarge { file, what: format!("more than {}", bytesize::ByteSize(MAX_COMPONENT_SIZE)) }
 }
 
 /// Says what a file is that is no component, before a compiler says it less clearly.
-fn check_kind(file: &Path, head: &[u8]) -> Result<(), LoadError> {
+fn check_preamble(file: &Path, head: &[u8]) -> Result<(), LoadError> {
     let found = match head {
         // The magic number, then version and layer: 13 and 1 for a component, 1 and 0 for a core module.
         [0, b'a', b's', b'm', _, _, 1, 0, ..] => return Ok(()),
@@ -90,7 +90,7 @@ mod tests {
 
     const COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0and more";
 
-    fn written(bytes: &[u8]) -> tempfile::NamedTempFile {
+    fn write_temp(bytes: &[u8]) -> tempfile::NamedTempFile {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), bytes).unwrap();
         file
@@ -98,8 +98,8 @@ mod tests {
 
     #[test]
     fn a_file_is_known_by_its_content_and_read_again_from_its_beginning() {
-        let file = written(COMPONENT);
-        let looked = ComponentFile::look(file.path().to_owned(), None).unwrap();
+        let file = write_temp(COMPONENT);
+        let looked = ComponentFile::open_blocking(file.path().to_owned(), None).unwrap();
         assert_eq!((looked.digest, looked.size), (Digest::compute(COMPONENT), COMPONENT.len() as u64));
         for _ in 0..2 {
             let mut again = Vec::new();
@@ -110,8 +110,8 @@ mod tests {
 
     #[test]
     fn a_file_that_differs_from_its_digest_is_refused_with_both() {
-        let file = written(COMPONENT);
-        let look = |pinned| ComponentFile::look(file.path().to_owned(), Some(pinned));
+        let file = write_temp(COMPONENT);
+        let look = |pinned| ComponentFile::open_blocking(file.path().to_owned(), Some(pinned));
         look(Digest::compute(COMPONENT)).unwrap();
         let (expected, found) = (Digest::compute(b"another"), Digest::compute(COMPONENT));
         let error = look(expected).unwrap_err().to_string();
@@ -120,17 +120,17 @@ mod tests {
 
     #[test]
     fn a_file_that_is_too_large_is_refused_unread() {
-        let file = written(COMPONENT);
-        file.as_file().set_len(LARGEST + 1).unwrap();
-        let error = ComponentFile::look(file.path().to_owned(), None).unwrap_err();
+        let file = write_temp(COMPONENT);
+        file.as_file().set_len(MAX_COMPONENT_SIZE + 1).unwrap();
+        let error = ComponentFile::open_blocking(file.path().to_owned(), None).unwrap_err();
         assert!(matches!(error, LoadError::TooLarge { .. }), "{error}");
     }
 
     #[test]
     fn what_is_no_regular_file_is_refused_for_what_it_is() {
         let dir = tempfile::tempdir().unwrap();
-        let error = ComponentFile::look(dir.path().to_owned(), None).unwrap_err();
+        let error = ComponentFile::open_blocking(dir.path().to_owned(), None).unwrap_err();
         assert!(error.to_string().ends_with("it is a directory, not a regular file"), "{error}");
-        ComponentFile::look("/dev/zero".into(), None).unwrap_err();
+        ComponentFile::open_blocking("/dev/zero".into(), None).unwrap_err();
     }
 }

@@ -16,42 +16,42 @@ use super::guest_log::GuestLog;
 use super::throttle::Throttle;
 
 /// How often what is over one limit is told.
-const PERIOD: Duration = Duration::from_secs(10);
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The faults of one plugin.
-pub(super) struct Faults {
+pub(super) struct FaultRecorder {
     plugin: Arc<str>,
     log: Arc<GuestLog>,
-    kinds: [Kind; FaultKind::ALL.len()],
+    counters: [KindCounter; FaultKind::ALL.len()],
 }
 
-struct Kind {
+struct KindCounter {
     count: AtomicU64,
     throttle: Throttle,
 }
 
-impl Default for Kind {
+impl Default for KindCounter {
     fn default() -> Self {
-        Self { count: AtomicU64::new(0), throttle: Throttle::new(PERIOD) }
+        Self { count: AtomicU64::new(0), throttle: Throttle::new(LOG_INTERVAL) }
     }
 }
 
-impl Faults {
+impl FaultRecorder {
     /// None so far, of that plugin, which may be told of in so many bytes a minute.
     pub(super) fn new(plugin: Arc<str>, bytes_per_minute: u64) -> Self {
         let log = GuestLog::new(plugin.clone(), bytes_per_minute);
-        Self { plugin, log, kinds: Default::default() }
+        Self { plugin, log, counters: Default::default() }
     }
 
     /// Takes note of a call that failed, unless the failure is an answer that says no.
-    pub(super) fn note(&self, function: &str, fault: &Fault) {
+    pub(super) fn record(&self, function: &str, fault: &Fault) {
         let Some(kind) = fault.kind() else { return };
-        if !kind.is_repetitive() {
-            return self.tell(kind, function, &fault.to_string());
+        if !kind.is_throttled() {
+            return self.log_one(kind, function, &fault.to_string());
         }
-        let Some(noted) = self.kind(kind) else { return };
-        noted.count.fetch_add(1, Ordering::Relaxed);
-        if let Some(suppressed) = noted.throttle.record() {
+        let Some(counter) = self.counter(kind) else { return };
+        counter.count.fetch_add(1, Ordering::Relaxed);
+        if let Some(suppressed) = counter.throttle.record() {
             let plugin = &*self.plugin;
             let kind = kind.name();
             tracing::warn!(target: "mcp_host::plugin", plugin, function, kind, suppressed, "{fault}");
@@ -59,30 +59,30 @@ impl Faults {
     }
 
     /// Takes note of what the provider did wrong in an answer that is good otherwise: so many things, in one line.
-    pub(super) fn note_parts(&self, count: u64, message: &str) {
-        self.tell_of(count, FaultKind::Contract, "", message);
+    pub(super) fn record_partial(&self, count: u64, message: &str) {
+        self.log_many(count, FaultKind::Contract, "", message);
     }
 
     /// How many there were of each kind of which there were any.
     pub(super) fn counts(&self) -> BTreeMap<FaultKind, u64> {
-        let counted = FaultKind::ALL.into_iter().zip(&self.kinds);
-        let counted = counted.map(|(kind, noted)| (kind, noted.count.load(Ordering::Relaxed)));
+        let counted = FaultKind::ALL.into_iter().zip(&self.counters);
+        let counted = counted.map(|(kind, counter)| (kind, counter.count.load(Ordering::Relaxed)));
         counted.filter(|(_, count)| *count > 0).collect()
     }
 
-    fn tell(&self, kind: FaultKind, function: &str, message: &str) {
-        self.tell_of(1, kind, function, message);
+    fn log_one(&self, kind: FaultKind, function: &str, message: &str) {
+        self.log_many(1, kind, function, message);
     }
 
-    fn tell_of(&self, count: u64, kind: FaultKind, function: &str, message: &str) {
-        if let Some(noted) = self.kind(kind) {
-            noted.count.fetch_add(count, Ordering::Relaxed);
+    fn log_many(&self, count: u64, kind: FaultKind, function: &str, message: &str) {
+        if let Some(counter) = self.counter(kind) {
+            counter.count.fetch_add(count, Ordering::Relaxed);
         }
         self.log.line(Level::Warn, function, message);
     }
 
-    fn kind(&self, kind: FaultKind) -> Option<&Kind> {
-        self.kinds.get(kind as usize)
+    fn counter(&self, kind: FaultKind) -> Option<&KindCounter> {
+        self.counters.get(kind as usize)
     }
 }
 
@@ -92,11 +92,11 @@ mod tests {
 
     #[test]
     fn faults_are_counted_by_kind_and_answers_are_none() {
-        let faults = Faults::new("a".into(), 1024);
-        for fault in [Fault::NotFound, Fault::Trap("x".into()), Fault::Queue(1), Fault::Queue(1)] {
-            faults.note("read", &fault);
+        let faults = FaultRecorder::new("a".into(), 1024);
+        for fault in [Fault::NotFound, Fault::Trap("x".into()), Fault::QueueFull(1), Fault::QueueFull(1)] {
+            faults.record("read", &fault);
         }
-        faults.note_parts(3, "bad hints");
+        faults.record_partial(3, "bad hints");
         let expected = [(FaultKind::Trap, 1), (FaultKind::Contract, 3), (FaultKind::Queue, 2)];
         assert_eq!(faults.counts(), BTreeMap::from(expected));
     }

@@ -62,7 +62,7 @@ impl Capability {
     ];
 
     /// What an interface is for.
-    fn of(import: &str) -> Self {
+    fn from_import(import: &str) -> Self {
         let interface = import.split('@').next().unwrap_or(import);
         let (package, name) = interface.split_once('/').unwrap_or((interface, ""));
         match (package, name) {
@@ -110,7 +110,7 @@ impl Capability {
     }
 
     /// The interface that it takes to make use of what is granted.
-    fn interface(self) -> &'static str {
+    fn required_import(self) -> &'static str {
         match self {
             Self::Directories => "wasi:filesystem",
             Self::Http => "wasi:http/outgoing-handler",
@@ -145,23 +145,23 @@ impl Capability {
         }
     }
 
-    fn standing(self, is_used: bool, is_granted: bool) -> Standing {
+    fn status(self, is_used: bool, is_granted: bool) -> GrantStatus {
         match (self, is_used, is_granted) {
-            (Self::Sockets, ..) => Standing::Never,
-            (capability, ..) if capability.key().is_none() => Standing::Always,
-            (_, true, true) => Standing::Granted,
-            (_, false, true) => Standing::ForNothing,
-            (Self::Http | Self::Keyvalue, true, false) => Standing::Missing,
-            (_, _, false) => Standing::NotGranted,
+            (Self::Sockets, ..) => GrantStatus::Unsupported,
+            (capability, ..) if capability.key().is_none() => GrantStatus::NotRequired,
+            (_, true, true) => GrantStatus::Granted,
+            (_, false, true) => GrantStatus::Unused,
+            (Self::Http | Self::Keyvalue, true, false) => GrantStatus::Missing,
+            (_, _, false) => GrantStatus::NotGranted,
         }
     }
 }
 
 /// How what is imported stands to what is granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Standing {
+pub enum GrantStatus {
     /// It needs no grant.
-    Always,
+    NotRequired,
     /// It is imported and granted.
     Granted,
     /// It is imported and not granted, which may well be as it should: whatever a standard library can do is imported.
@@ -169,28 +169,28 @@ pub enum Standing {
     /// It is imported, of no use without a grant, and not granted.
     Missing,
     /// It is granted and not imported: the grant can be taken away.
-    ForNothing,
+    Unused,
     /// It is imported and refuses, whatever is granted.
-    Never,
+    Unsupported,
 }
 
-impl Standing {
+impl GrantStatus {
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Always => "not required",
+            Self::NotRequired => "not required",
             Self::Granted => "granted",
             Self::NotGranted => "not granted",
             Self::Missing => "missing",
-            Self::ForNothing => "unused",
-            Self::Never => "unsupported",
+            Self::Unused => "unused",
+            Self::Unsupported => "unsupported",
         }
     }
 }
 
 /// One kind of imports, and what is granted for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Need {
+pub struct Requirement {
     /// What it is for.
     pub capability: Capability,
     /// The interfaces that are imported, in order.
@@ -198,22 +198,22 @@ pub struct Need {
     /// What is granted: directories as the provider sees them, origins, buckets, names of variables, keys of settings.
     pub granted: Vec<String>,
     /// How both stand to each other.
-    pub standing: Standing,
+    pub status: GrantStatus,
 }
 
-impl Need {
+impl Requirement {
     /// What is wrong with it, if anything is: something is missing, or granted for nothing.
     pub fn warning(&self) -> Option<String> {
-        let (key, interface) = (self.capability.key()?, self.capability.interface());
-        match self.standing {
-            Standing::Missing => Some(format!(
+        let (key, interface) = (self.capability.key()?, self.capability.required_import());
+        match self.status {
+            GrantStatus::Missing => Some(format!(
                 "it imports `{interface}`, which is of no use without `{key}`: {}",
                 match self.capability {
                     Capability::Http => "every request will be refused",
                     _ => "no bucket can be opened",
                 }
             )),
-            Standing::ForNothing => Some(format!("`{key}` is granted but unused: it does not import `{interface}`")),
+            GrantStatus::Unused => Some(format!("`{key}` is granted but unused: it does not import `{interface}`")),
             _ => None,
         }
     }
@@ -221,14 +221,14 @@ impl Need {
 
 /// What a component imports and what its plugin grants, in the order of [`Capability`]. What is neither is not in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Needs(Vec<Need>);
+pub struct Requirements(Vec<Requirement>);
 
-impl Needs {
+impl Requirements {
     /// The imports of a component against the grants of a plugin.
-    pub(crate) fn of<'a>(imports: impl Iterator<Item = &'a str>, plugin: &config::Plugin) -> Self {
+    pub(crate) fn new<'a>(imports: impl Iterator<Item = &'a str>, plugin: &config::Plugin) -> Self {
         let mut by_capability: BTreeMap<Capability, Vec<String>> = BTreeMap::new();
         for import in imports {
-            by_capability.entry(Capability::of(import)).or_default().push(import.to_owned());
+            by_capability.entry(Capability::from_import(import)).or_default().push(import.to_owned());
         }
         let needs = Capability::ALL.into_iter().filter_map(|capability| {
             let mut imports = by_capability.remove(&capability).unwrap_or_default();
@@ -237,21 +237,21 @@ impl Needs {
             if imports.is_empty() && granted.is_empty() {
                 return None;
             }
-            let is_used = imports.iter().any(|import| import.starts_with(capability.interface()));
-            let standing = capability.standing(is_used, !granted.is_empty());
-            Some(Need { capability, imports, granted, standing })
+            let is_used = imports.iter().any(|import| import.starts_with(capability.required_import()));
+            let status = capability.status(is_used, !granted.is_empty());
+            Some(Requirement { capability, imports, granted, status })
         });
         Self(needs.collect())
     }
 
     /// Each kind.
-    pub fn iter(&self) -> impl Iterator<Item = &Need> {
+    pub fn iter(&self) -> impl Iterator<Item = &Requirement> {
         self.0.iter()
     }
 
     /// What is wrong with them: what is missing, and what is granted for nothing.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
-        self.iter().filter_map(Need::warning)
+        self.iter().filter_map(Requirement::warning)
     }
 }
 
@@ -264,7 +264,7 @@ mod tests {
         config::Plugin::new("web".parse().unwrap(), "web.wasm", "web://".parse().unwrap())
     }
 
-    fn generous() -> config::Plugin {
+    fn plugin_with_grants() -> config::Plugin {
         let mut plugin = plugin();
         plugin.config.insert("seeds".to_owned(), "[]".to_owned());
         let grants = &mut plugin.grants;
@@ -289,18 +289,18 @@ mod tests {
         "wasi:config/store@0.2.0-rc.1",
     ];
 
-    fn standings<'a>(
+    fn statuses<'a>(
         imports: impl IntoIterator<Item = &'a str>,
         plugin: &config::Plugin,
-    ) -> Vec<(&'static str, Standing)> {
-        let needs = Needs::of(imports.into_iter(), plugin);
-        needs.iter().map(|need| (need.capability.name(), need.standing)).collect()
+    ) -> Vec<(&'static str, GrantStatus)> {
+        let needs = Requirements::new(imports.into_iter(), plugin);
+        needs.iter().map(|need| (need.capability.name(), need.status)).collect()
     }
 
     #[test]
     fn what_is_imported_and_granted_is_in_order() {
-        let needs = Needs::of(IMPORTS.into_iter(), &generous());
-        assert!(needs.iter().all(|need| need.standing == Standing::Granted), "{needs:?}");
+        let needs = Requirements::new(IMPORTS.into_iter(), &plugin_with_grants());
+        assert!(needs.iter().all(|need| need.status == GrantStatus::Granted), "{needs:?}");
         assert_eq!(needs.warnings().count(), 0);
         let granted: Vec<_> = needs.iter().flat_map(|need| need.granted.clone()).collect();
         assert_eq!(granted, ["/cache (rw)", "https://docs.rs", "pages", "TOKEN", "seeds"]);
@@ -310,14 +310,14 @@ mod tests {
     #[test]
     fn what_every_standard_library_imports_is_nothing_to_warn_of() {
         let expected = [
-            ("directories", Standing::NotGranted),
-            ("http", Standing::Missing),
-            ("keyvalue", Standing::Missing),
-            ("variables", Standing::NotGranted),
-            ("config", Standing::NotGranted),
+            ("directories", GrantStatus::NotGranted),
+            ("http", GrantStatus::Missing),
+            ("keyvalue", GrantStatus::Missing),
+            ("variables", GrantStatus::NotGranted),
+            ("config", GrantStatus::NotGranted),
         ];
-        assert_eq!(standings(IMPORTS, &plugin()), expected);
-        let warnings: Vec<_> = Needs::of(IMPORTS.into_iter(), &plugin()).warnings().collect();
+        assert_eq!(statuses(IMPORTS, &plugin()), expected);
+        let warnings: Vec<_> = Requirements::new(IMPORTS.into_iter(), &plugin()).warnings().collect();
         assert_eq!(
             warnings,
             [
@@ -330,29 +330,29 @@ mod tests {
 
     #[test]
     fn what_is_granted_and_not_imported_is_granted_for_nothing() {
-        let standings = standings([], &generous());
+        let standings = statuses([], &plugin_with_grants());
         assert_eq!(standings.len(), 5);
-        assert!(standings.iter().all(|(_, standing)| *standing == Standing::ForNothing), "{standings:?}");
-        let warnings: Vec<_> = Needs::of([].into_iter(), &generous()).warnings().collect();
+        assert!(standings.iter().all(|(_, standing)| *standing == GrantStatus::Unused), "{standings:?}");
+        let warnings: Vec<_> = Requirements::new([].into_iter(), &plugin_with_grants()).warnings().collect();
         assert_eq!(warnings[0], "`grants.dirs` is granted but unused: it does not import `wasi:filesystem`");
     }
 
     #[test]
     fn types_of_requests_alone_send_none() {
         let types = ["wasi:http/types@0.2.6"];
-        assert_eq!(standings(types, &plugin()), [("http", Standing::NotGranted)]);
-        assert!(standings(types, &generous()).contains(&("http", Standing::ForNothing)));
+        assert_eq!(statuses(types, &plugin()), [("http", GrantStatus::NotGranted)]);
+        assert!(statuses(types, &plugin_with_grants()).contains(&("http", GrantStatus::Unused)));
     }
 
     #[test]
     fn clocks_and_the_like_need_no_grant_and_sockets_have_none() {
         let imports = ["wasi:clocks/wall-clock@0.2.6", "wasi:cli/stderr@0.2.6", "wasi:sockets/tcp@0.2.6", "acme:a/b"];
         let expected = [
-            ("sockets", Standing::Never),
-            ("clocks", Standing::Always),
-            ("streams", Standing::Always),
-            ("types", Standing::Always),
+            ("sockets", GrantStatus::Unsupported),
+            ("clocks", GrantStatus::NotRequired),
+            ("streams", GrantStatus::NotRequired),
+            ("types", GrantStatus::NotRequired),
         ];
-        assert_eq!(standings(imports, &plugin()), expected);
+        assert_eq!(statuses(imports, &plugin()), expected);
     }
 }

@@ -9,13 +9,13 @@ use rustix::io::Errno;
 use crate::config::{self, Digest};
 
 /// The argument that makes a program the compiler; see [`run_compiler`](super::run_compiler).
-pub(super) const ARGUMENT: &str = "--mcp-host-compile-component";
+pub(super) const CHILD_ARGUMENT: &str = "--mcp-host-compile-component";
 /// The largest code that is kept, in bytes.
-pub(super) const LARGEST_CODE: u64 = 2 << 30;
+pub(super) const MAX_CODE_SIZE: u64 = 2 << 30;
 
 /// What to compile, and what it may use up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Order {
+pub(super) struct CompileJob {
     /// What the component must be.
     pub(super) digest: Digest,
     /// CPU time in seconds.
@@ -24,7 +24,7 @@ pub(super) struct Order {
     memory: u64,
 }
 
-impl Order {
+impl CompileJob {
     /// An order to compile what has that digest within those limits.
     pub(super) fn new(digest: Digest, limits: &config::CompileLimits) -> Self {
         Self { digest, cpu: limits.cpu.duration().as_secs(), memory: limits.memory.bytes() }
@@ -32,32 +32,32 @@ impl Order {
 
     /// The arguments of the process.
     pub(super) fn arguments(&self) -> [String; 4] {
-        [ARGUMENT.to_owned(), self.digest.to_string(), self.cpu.to_string(), self.memory.to_string()]
+        [CHILD_ARGUMENT.to_owned(), self.digest.to_string(), self.cpu.to_string(), self.memory.to_string()]
     }
 
     /// What stands behind the first of those arguments; none if it is not understood.
     pub(super) fn from_arguments(mut arguments: impl Iterator<Item = String>) -> Option<Self> {
-        let order = Self {
+        let job = Self {
             digest: arguments.next()?.parse().ok()?,
             cpu: arguments.next()?.parse().ok()?,
             memory: arguments.next()?.parse().ok()?,
         };
-        arguments.next().is_none().then_some(order)
+        arguments.next().is_none().then_some(job)
     }
 
     /// Puts this process under the limits.
-    pub(super) fn confine(&self) -> io::Result<()> {
+    pub(super) fn apply_rlimits(&self) -> io::Result<()> {
         // One second more, then it is killed: the first signal tells what it was ended for.
         rlimit::Resource::CPU.set(self.cpu, self.cpu.saturating_add(1))?;
         rlimit::Resource::AS.set(self.memory, self.memory)?;
-        rlimit::Resource::FSIZE.set(LARGEST_CODE, LARGEST_CODE)?;
+        rlimit::Resource::FSIZE.set(MAX_CODE_SIZE, MAX_CODE_SIZE)?;
         rlimit::Resource::CORE.set(0, 0)
     }
 }
 
 /// Ends this process as soon as nobody listens to its standard error: whoever ordered is gone, and nothing else would end
 /// it before its limits do.
-pub(super) fn end_with_host() {
+pub(super) fn exit_with_parent() {
     thread::spawn(|| {
         let stderr = io::stderr();
         // With no event to wait for it returns when the other end is closed.
@@ -73,16 +73,16 @@ mod tests {
 
     #[test]
     fn an_order_arrives_as_it_was_given() {
-        let order = Order::new(Digest::compute(b"component"), &config::CompileLimits::default());
-        let [first, rest @ ..] = order.arguments();
-        assert_eq!(first, ARGUMENT);
-        assert_eq!(Order::from_arguments(rest.into_iter()), Some(order));
+        let job = CompileJob::new(Digest::compute(b"component"), &config::CompileLimits::default());
+        let [first, rest @ ..] = job.arguments();
+        assert_eq!(first, CHILD_ARGUMENT);
+        assert_eq!(CompileJob::from_arguments(rest.into_iter()), Some(job));
     }
 
     #[test]
     fn an_order_of_another_kind_is_not_understood() {
         for arguments in [&[][..], &["sha256:"], &["1", "2", "3"]] {
-            assert_eq!(Order::from_arguments(arguments.iter().map(ToString::to_string)), None);
+            assert_eq!(CompileJob::from_arguments(arguments.iter().map(ToString::to_string)), None);
         }
     }
 }

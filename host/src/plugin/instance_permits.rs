@@ -14,67 +14,67 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::pool::Pool;
 
 /// A seat, until it is dropped.
-pub(super) type Seat = OwnedSemaphorePermit;
+pub(super) type InstancePermit = OwnedSemaphorePermit;
 
 /// The seats of one engine.
-pub(super) struct Seats {
-    free: Arc<Semaphore>,
+pub(super) struct InstancePermits {
+    semaphore: Arc<Semaphore>,
     waiting: AtomicUsize,
     pools: Mutex<Vec<Weak<Pool>>>,
 }
 
-impl Seats {
+impl InstancePermits {
     /// So many seats.
     pub(super) fn new(count: usize) -> Self {
-        Self { free: Arc::new(Semaphore::new(count)), waiting: AtomicUsize::new(0), pools: Mutex::default() }
+        Self { semaphore: Arc::new(Semaphore::new(count)), waiting: AtomicUsize::new(0), pools: Mutex::default() }
     }
 
     /// Has the idle instances of that pool give way when seats are scarce.
-    pub(super) fn watch(&self, pool: &Arc<Pool>) {
+    pub(super) fn register_pool(&self, pool: &Arc<Pool>) {
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         pools.retain(|known| known.strong_count() > 0);
         pools.push(Arc::downgrade(pool));
     }
 
     /// Waits for a seat.
-    pub(super) async fn take(&self) -> Option<Seat> {
-        if let Ok(seat) = self.free.clone().try_acquire_owned() {
-            return Some(seat);
+    pub(super) async fn acquire(&self) -> Option<InstancePermit> {
+        if let Ok(permit) = self.semaphore.clone().try_acquire_owned() {
+            return Some(permit);
         }
-        let _waiting = Waiting::one_more(&self.waiting);
-        self.free_one();
+        let _waiting = WaiterGuard::new(&self.waiting);
+        self.evict_idlest();
         // Only a closed semaphore refuses, and this one is never closed.
-        self.free.clone().acquire_owned().await.ok()
+        self.semaphore.clone().acquire_owned().await.ok()
     }
 
     /// Whether somebody waits for a seat, so that nobody may keep one for later.
-    pub(super) fn are_wanted(&self) -> bool {
+    pub(super) fn has_waiters(&self) -> bool {
         self.waiting.load(Ordering::SeqCst) > 0
     }
 
-    fn free_one(&self) {
+    fn evict_idlest(&self) {
         let pools: Vec<_> = {
             let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
             pools.iter().filter_map(Weak::upgrade).collect()
         };
         let idle = pools.iter().filter_map(|pool| Some((pool.idle_since()?, pool)));
         if let Some((_, pool)) = idle.min_by_key(|(since, _)| *since) {
-            pool.give_way();
+            pool.evict_oldest();
         }
     }
 }
 
 /// Somebody who waits for a seat.
-struct Waiting<'a>(&'a AtomicUsize);
+struct WaiterGuard<'a>(&'a AtomicUsize);
 
-impl<'a> Waiting<'a> {
-    fn one_more(waiting: &'a AtomicUsize) -> Self {
+impl<'a> WaiterGuard<'a> {
+    fn new(waiting: &'a AtomicUsize) -> Self {
         waiting.fetch_add(1, Ordering::SeqCst);
         Self(waiting)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaiterGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }

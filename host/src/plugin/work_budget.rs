@@ -21,32 +21,32 @@ use std::time::{Duration, Instant};
 use super::cpu::CpuClock;
 use super::epoch::TICK;
 use super::fault::Fault;
-use super::limits::{MemoryBudget, Reservation};
+use super::memory::{MemoryBudget, Reservation};
 
 /// Nanoseconds of work, by estimate, between two looks at the clock.
-pub(super) const LOOK_EVERY: usize = 16_384;
+pub(super) const CLOCK_CHECK_INTERVAL_NS: usize = 16_384;
 /// For how long a call works before it yields: as long as a guest runs.
-const SLICE: Duration = TICK;
+const TIME_SLICE: Duration = TICK;
 /// Nanoseconds of work, by estimate, that are not begun without a yield.
-const LONG: usize = 500_000;
+const LONG_STEP_NS: usize = 500_000;
 
 /// The account of the host's work for one call.
-pub(super) struct Work {
+pub(super) struct WorkBudget {
     clock: Arc<CpuClock>,
     cpu: Duration,
     budget: Arc<MemoryBudget>,
     /// What is charged to the budget; none before something is.
     reservation: Option<Reservation>,
     /// What is left to do before the clock is looked at.
-    left: usize,
+    remaining: usize,
     /// When the current slice began; none before the first look.
-    slice: Option<Instant>,
+    slice_start: Option<Instant>,
 }
 
-impl Work {
+impl WorkBudget {
     /// Work that may go on until `clock` shows `cpu`, and whose memory is charged to `budget`.
     pub(super) fn new(clock: Arc<CpuClock>, cpu: Duration, budget: Arc<MemoryBudget>) -> Self {
-        Self { clock, cpu, budget, reservation: None, left: LOOK_EVERY, slice: None }
+        Self { clock, cpu, budget, reservation: None, remaining: CLOCK_CHECK_INTERVAL_NS, slice_start: None }
     }
 
     /// To be called before a piece of work that takes so many nanoseconds, by estimate.
@@ -55,25 +55,25 @@ impl Work {
     ///
     /// The call has used up `limits.cpu`.
     pub(super) async fn step(&mut self, nanoseconds: usize) -> Result<(), Fault> {
-        match self.left.checked_sub(nanoseconds) {
+        match self.remaining.checked_sub(nanoseconds) {
             Some(left) => {
-                self.left = left;
+                self.remaining = left;
                 Ok(())
             }
-            None => self.look(nanoseconds).await,
+            None => self.check_clock(nanoseconds).await,
         }
     }
 
-    async fn look(&mut self, nanoseconds: usize) -> Result<(), Fault> {
-        self.left = LOOK_EVERY;
+    async fn check_clock(&mut self, nanoseconds: usize) -> Result<(), Fault> {
+        self.remaining = CLOCK_CHECK_INTERVAL_NS;
         if self.clock.exceeds(self.cpu) {
             return Err(Fault::Cpu(self.cpu));
         }
         let now = Instant::now();
-        let began = *self.slice.get_or_insert(now);
-        if nanoseconds >= LONG || now.saturating_duration_since(began) >= SLICE {
+        let began = *self.slice_start.get_or_insert(now);
+        if nanoseconds >= LONG_STEP_NS || now.saturating_duration_since(began) >= TIME_SLICE {
             tokio::task::yield_now().await;
-            self.slice = Some(Instant::now());
+            self.slice_start = Some(Instant::now());
         }
         Ok(())
     }
@@ -102,8 +102,8 @@ mod tests {
 
     use super::*;
 
-    fn work(cpu: Duration) -> Work {
-        Work::new(Arc::default(), cpu, MemoryBudget::new(1000, None))
+    fn work(cpu: Duration) -> WorkBudget {
+        WorkBudget::new(Arc::default(), cpu, MemoryBudget::new(1000, None))
     }
 
     /// How often a task is polled until it is done.
@@ -116,12 +116,12 @@ mod tests {
     #[test]
     fn little_work_is_done_at_once_and_much_of_it_with_yields() {
         let mut work = work(Duration::MAX);
-        assert_eq!(polls(work.step(LOOK_EVERY)), 1);
-        assert_eq!(polls(work.step(LONG)), 2, "a long piece is begun after a yield");
+        assert_eq!(polls(work.step(CLOCK_CHECK_INTERVAL_NS)), 1);
+        assert_eq!(polls(work.step(LONG_STEP_NS)), 2, "a long piece is begun after a yield");
         let long = async {
             let began = Instant::now();
-            while began.elapsed() < SLICE * 3 {
-                work.step(LOOK_EVERY + 1).await.unwrap();
+            while began.elapsed() < TIME_SLICE * 3 {
+                work.step(CLOCK_CHECK_INTERVAL_NS + 1).await.unwrap();
             }
         };
         assert!(polls(long) >= 3, "one yield for each slice");
@@ -130,8 +130,8 @@ mod tests {
     #[test]
     fn memory_is_charged_until_the_work_is_over() {
         let budget = MemoryBudget::new(1000, None);
-        let mut one = Work::new(Arc::default(), Duration::MAX, budget.clone());
-        let mut other = Work::new(Arc::default(), Duration::MAX, budget);
+        let mut one = WorkBudget::new(Arc::default(), Duration::MAX, budget.clone());
+        let mut other = WorkBudget::new(Arc::default(), Duration::MAX, budget);
         one.charge(600).unwrap();
         assert_eq!(other.charge(600), Err(Fault::Memory(1000)));
         drop(one);

@@ -11,7 +11,7 @@ use wasmtime::component::Component;
 use wasmtime::component::types::{ComponentInstance, ComponentItem};
 
 /// What a component may import: packages with their versions, and the interfaces of each. What `state` links.
-const HERE: &[(&str, &str, &[&str])] = &[
+const SUPPORTED_INTERFACES: &[(&str, &str, &[&str])] = &[
     (
         "wasi:cli",
         "0.2.12",
@@ -45,37 +45,37 @@ const HERE: &[(&str, &str, &[&str])] = &[
 ];
 
 /// How many names of a kind a message shows.
-const MOST_SHOWN: usize = 20;
+const MAX_LISTED_NAMES: usize = 20;
 
 /// What a component imports and this host does not have, each by its name and version. Displayed, it is for a message: names
 /// are escaped, and of many only the first are shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Missing {
+pub struct UnsatisfiedImports {
     /// Interfaces that this host knows nothing of.
     pub unknown: Vec<String>,
     /// Interfaces that this host has in another version, with that version or those.
     pub other_version: Vec<(String, String)>,
     /// If all are here: how the first that does not fit differs, in the engine's words.
-    pub differs: Option<String>,
+    pub mismatch: Option<String>,
 }
 
-impl Missing {
+impl UnsatisfiedImports {
     /// What is missing for a component that the engine cannot link because of `error`.
-    pub(super) fn of(component: &Component, engine: &wasmtime::Engine, error: &wasmtime::Error) -> Self {
+    pub(super) fn new(component: &Component, engine: &wasmtime::Engine, error: &wasmtime::Error) -> Self {
         let ty = component.component_type();
         let imports = ty.imports(engine).filter(|(_, import)| is_needed(&import.ty, engine)).map(|(name, _)| name);
-        let missing = Self::among(imports);
+        let missing = Self::collect(imports);
         let is_explained = !missing.unknown.is_empty() || !missing.other_version.is_empty();
-        Self { differs: (!is_explained).then(|| format!("{error:#}")), ..missing }
+        Self { mismatch: (!is_explained).then(|| format!("{error:#}")), ..missing }
     }
 
-    fn among<'a>(imports: impl Iterator<Item = &'a str>) -> Self {
+    fn collect<'a>(imports: impl Iterator<Item = &'a str>) -> Self {
         let mut missing = Self::default();
         for name in imports {
-            match here(name) {
-                Here::Yes => {}
-                Here::InVersion(version) => missing.other_version.push((name.to_owned(), version)),
-                Here::No => missing.unknown.push(name.to_owned()),
+            match support(name) {
+                Support::Yes => {}
+                Support::OtherVersion(version) => missing.other_version.push((name.to_owned(), version)),
+                Support::No => missing.unknown.push(name.to_owned()),
             }
         }
         missing
@@ -84,28 +84,28 @@ impl Missing {
 
 /// Whether an import is here.
 #[derive(Debug, PartialEq, Eq)]
-enum Here {
+enum Support {
     Yes,
-    InVersion(String),
+    OtherVersion(String),
     No,
 }
 
-fn here(import: &str) -> Here {
+fn support(import: &str) -> Support {
     let (interface, wanted) = import.split_once('@').unwrap_or((import, ""));
-    let found = HERE.iter().filter(|(package, _, interfaces)| {
+    let found = SUPPORTED_INTERFACES.iter().filter(|(package, _, interfaces)| {
         let name = interface.strip_prefix(package).and_then(|rest| rest.strip_prefix('/'));
         name.is_some_and(|name| interfaces.contains(&name))
     });
     let versions: Vec<_> = found.map(|(_, version, _)| *version).collect();
     match &versions[..] {
-        [] => Here::No,
-        versions if versions.iter().any(|version| is_compatible(wanted, version)) => Here::Yes,
-        versions => Here::InVersion(versions.join(" and ")),
+        [] => Support::No,
+        versions if versions.iter().any(|version| is_compatible(wanted, version)) => Support::Yes,
+        versions => Support::OtherVersion(versions.join(" and ")),
     }
 }
 
 /// Whether the engine takes an interface in version `here` for one in version `wanted`.
-fn is_compatible(wanted: &str, here: &str) -> bool {
+fn is_compatible(wanted: &str, supported: &str) -> bool {
     let track = |version: &str| {
         let version = Version::parse(version).ok().filter(|version| version.pre.is_empty())?;
         match (version.major, version.minor) {
@@ -114,7 +114,7 @@ fn is_compatible(wanted: &str, here: &str) -> bool {
             (major, _) => Some((major, 0)),
         }
     };
-    wanted == here || track(wanted).is_some_and(|wanted| track(here) == Some(wanted))
+    wanted == supported || track(wanted).is_some_and(|wanted| track(supported) == Some(wanted))
 }
 
 /// Whether something must be there for an import: types alone need nobody.
@@ -130,23 +130,23 @@ fn has_more_than_types(instance: &ComponentInstance, engine: &wasmtime::Engine) 
     instance.exports(engine).any(|(_, export)| is_needed(&export.ty, engine))
 }
 
-impl fmt::Display for Missing {
+impl fmt::Display for UnsatisfiedImports {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let unknown = self.unknown.iter().map(|name| quoted(name));
-        let other = self.other_version.iter().map(|(name, here)| format!("{} (here it is {here})", quoted(name)));
-        let parts = [listed(unknown), listed(other), self.differs.clone()];
+        let unknown = self.unknown.iter().map(|name| quote(name));
+        let other = self.other_version.iter().map(|(name, here)| format!("{} (here it is {here})", quote(name)));
+        let parts = [join_truncated(unknown), join_truncated(other), self.mismatch.clone()];
         f.write_str(&parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
     }
 }
 
 /// A name from the component, which may be anything.
-fn quoted(name: &str) -> String {
+fn quote(name: &str) -> String {
     format!("`{}`", name.escape_debug())
 }
 
-fn listed(names: impl ExactSizeIterator<Item = String>) -> Option<String> {
-    let more = names.len().saturating_sub(MOST_SHOWN);
-    let mut shown: Vec<_> = names.take(MOST_SHOWN).collect();
+fn join_truncated(names: impl ExactSizeIterator<Item = String>) -> Option<String> {
+    let more = names.len().saturating_sub(MAX_LISTED_NAMES);
+    let mut shown: Vec<_> = names.take(MAX_LISTED_NAMES).collect();
     if more > 0 {
         shown.push(format!("and {more} more"));
     }
@@ -155,16 +155,16 @@ fn listed(names: impl ExactSizeIterator<Item = String>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::engine::code_settings;
+    use super::super::engine::codegen_config;
     use super::super::state;
     use super::*;
 
     #[test]
     fn what_is_said_to_be_here_is_here() {
-        let engine = wasmtime::Engine::new(&code_settings()).unwrap();
+        let engine = wasmtime::Engine::new(&codegen_config()).unwrap();
         let mut linker = state::linker(&engine).unwrap();
         linker.root().func_wrap("wasi:nn/tensor@0.2.0", |_, (): ()| Ok(())).unwrap();
-        for (package, version, interfaces) in HERE {
+        for (package, version, interfaces) in SUPPORTED_INTERFACES {
             for interface in *interfaces {
                 let name = format!("{package}/{interface}@{version}");
                 // What is defined already cannot be defined again.
@@ -180,7 +180,7 @@ mod tests {
         let imports: Vec<_> = world.lines().filter_map(|line| line.trim().strip_prefix("import ")).collect();
         assert!(!imports.is_empty());
         for import in imports {
-            assert_eq!(here(import.trim_end_matches(';')), Here::Yes, "{import}");
+            assert_eq!(support(import.trim_end_matches(';')), Support::Yes, "{import}");
         }
     }
 
@@ -206,7 +206,7 @@ mod tests {
             "wasi:io/x@0.2.0",
             "wasi:keyvalue/store@0.2.0",
         ];
-        let missing = Missing::among(imports.into_iter());
+        let missing = UnsatisfiedImports::collect(imports.into_iter());
         assert_eq!(missing.unknown, ["wasi:nn/tensor@0.2.0", "f", "wasi:io/x@0.2.0"]);
         let other = [("wasi:io/poll@0.3.0", "0.2.12"), ("wasi:keyvalue/store@0.2.0", "0.2.0-draft and 0.2.0-draft2")];
         assert_eq!(missing.other_version, other.map(|(name, here)| (name.to_owned(), here.to_owned())));
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_message_stays_short_and_on_one_line() {
-        let missing = Missing { unknown: vec!["a\n\u{1b}[2J".to_owned(); 900], ..Missing::default() };
+        let missing = UnsatisfiedImports { unknown: vec!["a\n\u{1b}[2J".to_owned(); 900], ..UnsatisfiedImports::default() };
         let message = missing.to_string();
         assert!(message.starts_with(r"`a\n\u{1b}[2J`, ") && message.ends_with("and 880 more"), "{message}");
         assert!(message.len() < 1000);

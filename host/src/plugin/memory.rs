@@ -16,20 +16,20 @@ use super::pool::Pool;
 /// Elements that one table may have.
 const MAX_TABLE_ELEMENTS: usize = 60_000;
 /// Bytes of one table element: a pointer.
-const TABLE_ELEMENT: usize = size_of::<usize>();
+const TABLE_ELEMENT_SIZE: usize = size_of::<usize>();
 
 /// The memory of one plugin, shared by all its instances. Idle ones give way when a call needs more.
 pub(super) struct MemoryBudget {
     used: AtomicUsize,
     limit: usize,
-    idle: Option<Weak<Pool>>,
+    reclaim: Option<Weak<Pool>>,
 }
 
 impl MemoryBudget {
     /// A budget of that many bytes, of which the idle instances in that pool can be made to give back theirs.
     pub(super) fn new(limit: u64, idle: Option<&Arc<Pool>>) -> Arc<Self> {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        Arc::new(Self { used: AtomicUsize::new(0), limit, idle: idle.map(Arc::downgrade) })
+        Arc::new(Self { used: AtomicUsize::new(0), limit, reclaim: idle.map(Arc::downgrade) })
     }
 
     /// How many bytes it has in all.
@@ -45,8 +45,8 @@ impl MemoryBudget {
 
     fn charge(&self, bytes: usize) -> bool {
         while !self.try_charge(bytes) {
-            let gave_way = self.idle.as_ref().and_then(Weak::upgrade).is_some_and(|pool| pool.give_way());
-            if !gave_way {
+            let evicted = self.reclaim.as_ref().and_then(Weak::upgrade).is_some_and(|pool| pool.evict_oldest());
+            if !evicted {
                 return false;
             }
         }
@@ -107,14 +107,14 @@ pub(super) struct OutOfMemory(pub(super) usize);
 pub(super) struct MemoryMeter {
     budget: Arc<MemoryBudget>,
     held: usize,
-    asked: usize,
+    last_growth: usize,
     refused: bool,
 }
 
 impl MemoryMeter {
     /// Counts against that budget.
     pub(super) fn new(budget: Arc<MemoryBudget>) -> Self {
-        Self { budget, held: 0, asked: 0, refused: false }
+        Self { budget, held: 0, last_growth: 0, refused: false }
     }
 
     /// Whether the guest was refused memory in this call: the likely cause, should it trap now.
@@ -128,7 +128,7 @@ impl MemoryMeter {
     ///
     /// The budget does not have it, which is noted as a refusal.
     pub(super) fn reserve(&mut self, bytes: usize) -> Result<Reservation, OutOfMemory> {
-        self.refused_unless(bytes, |budget| budget.try_reserve(bytes))
+        self.reserve_or_refuse(bytes, |budget| budget.try_reserve(bytes))
     }
 
     /// Makes a reservation that many bytes.
@@ -137,10 +137,10 @@ impl MemoryMeter {
     ///
     /// The budget does not have them, which is noted as a refusal; the reservation is what it was.
     pub(super) fn resize(&mut self, reservation: &mut Reservation, bytes: usize) -> Result<(), OutOfMemory> {
-        self.refused_unless(bytes, |_| reservation.try_resize(bytes).then_some(()))
+        self.reserve_or_refuse(bytes, |_| reservation.try_resize(bytes).then_some(()))
     }
 
-    fn refused_unless<T>(
+    fn reserve_or_refuse<T>(
         &mut self,
         bytes: usize,
         reserve: impl FnOnce(&Arc<MemoryBudget>) -> Option<T>,
@@ -151,7 +151,7 @@ impl MemoryMeter {
     }
 
     /// Forgets refusals: another call begins.
-    pub(super) fn forgive(&mut self) {
+    pub(super) fn reset(&mut self) {
         self.refused = false;
     }
 
@@ -163,18 +163,18 @@ impl MemoryMeter {
 
 impl MemoryMeter {
     /// Charges what a memory or a table is about to grow by.
-    fn grow(&mut self, more: usize) -> bool {
+    fn charge_growth(&mut self, more: usize) -> bool {
         let is_charged = self.budget.charge(more);
-        self.asked = if is_charged { more } else { 0 };
-        self.held = self.held.saturating_add(self.asked);
+        self.last_growth = if is_charged { more } else { 0 };
+        self.held = self.held.saturating_add(self.last_growth);
         is_charged
     }
 
     /// Releases what was charged last: it did not grow after all.
-    fn ungrow(&mut self) {
-        let asked = std::mem::take(&mut self.asked);
-        self.budget.release(asked);
-        self.held = self.held.saturating_sub(asked);
+    fn release_last_growth(&mut self) {
+        let last_growth = std::mem::take(&mut self.last_growth);
+        self.budget.release(last_growth);
+        self.held = self.held.saturating_sub(last_growth);
     }
 }
 
@@ -188,24 +188,24 @@ impl ResourceLimiter for MemoryMeter {
     fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
         let more = desired.saturating_sub(current);
         let is_possible = maximum.is_none_or(|maximum| desired <= maximum);
-        let is_granted = is_possible && self.grow(more);
+        let is_granted = is_possible && self.charge_growth(more);
         self.refused |= !is_granted;
         Ok(is_granted)
     }
 
     fn memory_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
-        self.ungrow();
+        self.release_last_growth();
         Ok(())
     }
 
     fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
-        let more = desired.saturating_sub(current).saturating_mul(TABLE_ELEMENT);
+        let more = desired.saturating_sub(current).saturating_mul(TABLE_ELEMENT_SIZE);
         let is_possible = desired <= MAX_TABLE_ELEMENTS && maximum.is_none_or(|maximum| desired <= maximum);
-        Ok(is_possible && self.grow(more))
+        Ok(is_possible && self.charge_growth(more))
     }
 
     fn table_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
-        self.ungrow();
+        self.release_last_growth();
         Ok(())
     }
 }

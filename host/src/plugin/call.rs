@@ -12,39 +12,39 @@ use wasmtime::component::ResourceTableError;
 use wasmtime::{Store, Trap};
 
 use super::Plugin;
-use super::admission::{Admission, Place, Turn};
+use super::admission::{Admission, CallPermit, CallOrigin};
 use super::bindings::ProviderPre;
 use super::bindings::contract::Guest;
-use super::convert::{AnswerRules, Checker};
-use super::cpu::{CpuClock, OutOfCpu};
+use super::convert::{ValidationContext, Validator};
+use super::cpu::{CpuClock, CpuLimitExceeded};
 use super::engine::Engine;
 use super::excerpt;
 use super::fault::Fault;
-use super::health::{Change, Leave, PATIENCE, Sign};
-use super::instance::{Instance, Running};
-use super::limits::OutOfMemory;
+use super::breaker::{Transition, BreakerDecision, FAILURE_THRESHOLD, Verdict};
+use super::instance::{Instance, GuestFuture};
+use super::memory::OutOfMemory;
 use super::pool::Pool;
 use super::sandbox::Sandbox;
-use super::seats::Seat;
-use super::shares::{InUse, Share};
-use super::state::State;
-use super::threads::Lane;
-use super::work::Work;
+use super::instance_permits::InstancePermit;
+use super::shares::{SlotPermit, Share};
+use super::state::GuestState;
+use super::executor::PluginQueue;
+use super::work_budget::WorkBudget;
 use crate::config::Limits;
 
 /// Bytes of what the engine says of a trap that are kept.
 const MAX_TRAP_MESSAGE: usize = 2048;
 
 /// All that a call needs, shared by the calls of one plugin.
-pub(super) struct Caller {
+pub(super) struct CallContext {
     pub(super) engine: Arc<Engine>,
-    pub(super) provider: ProviderPre<State>,
+    pub(super) provider: ProviderPre<GuestState>,
     pub(super) sandbox: Sandbox,
     pub(super) limits: Limits,
     /// What answers are checked against.
-    pub(super) rules: Arc<AnswerRules>,
+    pub(super) validation: Arc<ValidationContext>,
     pub(super) admission: Admission,
-    pub(super) lane: Arc<Lane>,
+    pub(super) run_queue: Arc<PluginQueue>,
     /// What the plugin may use of the instance slots.
     pub(super) share: Arc<Share>,
     /// Where instances go that may serve another call, if the plugin wants that.
@@ -52,21 +52,21 @@ pub(super) struct Caller {
 }
 
 /// Where a call runs.
-enum Room {
+enum InstanceSource {
     /// In an instance that has served others.
-    Kept(Instance),
+    Pooled(Instance),
     /// In a fresh one, on this seat.
-    Fresh(Option<Seat>),
+    Fresh(Option<InstancePermit>),
 }
 
 /// What a call holds until its instance is idle or gone.
 struct Permits {
-    _place: Place,
-    _in_use: Option<InUse>,
+    _call_permit: CallPermit,
+    _slot_permit: Option<SlotPermit>,
 }
 
 /// What became of a call.
-struct Outcome<T> {
+struct CallOutcome<T> {
     answer: Result<T, Fault>,
     /// The instance, if it may serve another call.
     instance: Option<Instance>,
@@ -79,113 +79,113 @@ impl Plugin {
     pub(super) async fn call<T, U, F, C, W>(
         &self,
         function: &'static str,
-        turn: Turn,
+        origin: CallOrigin,
         run: F,
         check: C,
     ) -> Result<U, Fault>
     where
         T: Send + 'static,
-        F: for<'a> FnOnce(&'a Guest, &'a mut Store<State>) -> Running<'a, T> + Send + 'static,
+        F: for<'a> FnOnce(&'a Guest, &'a mut Store<GuestState>) -> GuestFuture<'a, T> + Send + 'static,
         U: Send + 'static,
-        C: FnOnce(Checker, T) -> W + Send + 'static,
+        C: FnOnce(Validator, T) -> W + Send + 'static,
         W: Future<Output = Result<U, Fault>> + Send + 'static,
     {
-        self.leave().await.inspect_err(|fault| self.faults.note(function, fault))?;
-        let answer = self.make_call(function, turn, run, check).await;
-        if let Some(change) = self.health.note(Sign::from(&answer)) {
-            self.tell(change);
+        self.check_breaker().await.inspect_err(|fault| self.faults.record(function, fault))?;
+        let answer = self.dispatch(function, origin, run, check).await;
+        if let Some(change) = self.breaker.record(Verdict::from(&answer)) {
+            self.log_transition(change);
         }
         answer
     }
 
     /// Waits for the plugin's health to be known, if it is in doubt.
-    async fn leave(&self) -> Result<(), Fault> {
-        let trial = match self.health.leave(Instant::now()) {
-            Leave::Granted => return Ok(()),
-            Leave::Refused(left) => return Err(Fault::SetAside(left)),
-            Leave::AfterTrial(trial) => trial,
+    async fn check_breaker(&self) -> Result<(), Fault> {
+        let probe = match self.breaker.try_acquire(Instant::now()) {
+            BreakerDecision::Granted => return Ok(()),
+            BreakerDecision::Rejected(left) => return Err(Fault::Suspended(left)),
+            BreakerDecision::Probe(probe) => probe,
         };
         let answer = self
-            .make_call(
+            .dispatch(
                 "list-entries",
-                Turn::Host,
+                CallOrigin::Host,
                 |guest, store| Box::pin(guest.call_list_entries(store, None, None, 1)),
                 |check, page| check.page(page, None, |_| false),
             )
             .await;
-        let (leave, change) = trial.ended(Sign::from(&answer), Instant::now());
-        change.into_iter().for_each(|change| self.tell(change));
-        leave.map_err(Fault::SetAside)
+        let (allowed, change) = probe.complete(Verdict::from(&answer), Instant::now());
+        change.into_iter().for_each(|change| self.log_transition(change));
+        allowed.map_err(Fault::Suspended)
     }
 
-    async fn make_call<T, U, F, C, W>(&self, function: &'static str, turn: Turn, run: F, check: C) -> Result<U, Fault>
+    async fn dispatch<T, U, F, C, W>(&self, function: &'static str, origin: CallOrigin, run: F, check: C) -> Result<U, Fault>
     where
         T: Send + 'static,
-        F: for<'a> FnOnce(&'a Guest, &'a mut Store<State>) -> Running<'a, T> + Send + 'static,
+        F: for<'a> FnOnce(&'a Guest, &'a mut Store<GuestState>) -> GuestFuture<'a, T> + Send + 'static,
         U: Send + 'static,
-        C: FnOnce(Checker, T) -> W + Send + 'static,
+        C: FnOnce(Validator, T) -> W + Send + 'static,
         W: Future<Output = Result<U, Fault>> + Send + 'static,
     {
         let watches = self.info.watches;
-        let called = self.caller.clone().call(turn, watches, run, check).await;
+        let called = self.call_context.clone().call(origin, watches, run, check).await;
         let answer = called.and_then(|outcome| {
-            if let Some((pool, instance)) = self.caller.pool.as_ref().zip(outcome.instance) {
-                pool.keep(instance);
+            if let Some((pool, instance)) = self.call_context.pool.as_ref().zip(outcome.instance) {
+                pool.release(instance);
             }
             drop(outcome.permits);
             outcome.answer
         });
-        answer.inspect_err(|fault| self.faults.note(function, fault))
+        answer.inspect_err(|fault| self.faults.record(function, fault))
     }
 
-    fn tell(&self, change: Change) {
+    fn log_transition(&self, change: Transition) {
         let plugin = self.name();
         match change {
-            Change::SetAside(pause) => tracing::warn!(
+            Transition::Opened(pause) => tracing::warn!(
                 target: "mcp_host::plugin", plugin, retry_in_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
-                "circuit opened: {PATIENCE} consecutive failures and the probe failed"
+                "circuit opened: {FAILURE_THRESHOLD} consecutive failures and the probe failed"
             ),
-            Change::Back => tracing::info!(target: "mcp_host::plugin", plugin, "circuit closed: plugin recovered"),
+            Transition::Closed => tracing::info!(target: "mcp_host::plugin", plugin, "circuit closed: plugin recovered"),
         }
     }
 }
 
-impl Caller {
+impl CallContext {
     async fn call<T, U, F, C, W>(
         self: Arc<Self>,
-        turn: Turn,
+        origin: CallOrigin,
         watches: bool,
         run: F,
         check: C,
-    ) -> Result<Outcome<U>, Fault>
+    ) -> Result<CallOutcome<U>, Fault>
     where
         T: Send + 'static,
-        F: for<'a> FnOnce(&'a Guest, &'a mut Store<State>) -> Running<'a, T> + Send + 'static,
+        F: for<'a> FnOnce(&'a Guest, &'a mut Store<GuestState>) -> GuestFuture<'a, T> + Send + 'static,
         U: Send + 'static,
-        C: FnOnce(Checker, T) -> W + Send + 'static,
+        C: FnOnce(Validator, T) -> W + Send + 'static,
         W: Future<Output = Result<U, Fault>> + Send + 'static,
     {
-        let (place, (in_use, room)) = self.admission.enter(turn, self.room(turn)).await?;
-        let permits = Permits { _place: place, _in_use: in_use };
+        let (call_permit, (slot_permit, source)) = self.admission.admit(origin, self.acquire_instance(origin)).await?;
+        let permits = Permits { _call_permit: call_permit, _slot_permit: slot_permit };
         let caller = self.clone();
         let clock = Arc::new(CpuClock::default());
-        let call = self.engine.threads.call(&self.lane, turn, clock.clone(), async move {
-            let (answer, instance) = caller.run(room, watches, clock, run, check).await;
+        let call = self.engine.executor.call(&self.run_queue, origin, clock.clone(), async move {
+            let (answer, instance) = caller.run(source, watches, clock, run, check).await;
             // An instance that serves no other call ends here, where the call ended, and before its place is free.
-            let is_good = answer.as_ref().map_or_else(Fault::is_answer, |_| true);
-            Outcome { answer, instance: instance.filter(|_| is_good), permits }
+            let is_good = answer.as_ref().map_or_else(Fault::is_provider_response, |_| true);
+            CallOutcome { answer, instance: instance.filter(|_| is_good), permits }
         });
         call.await.map_err(|error| Fault::Host(error.to_string()))
     }
 
     /// The plugin's share allows it: an instance that is idle, or a seat for a fresh one.
-    async fn room(&self, turn: Turn) -> (Option<InUse>, Room) {
-        let in_use = self.share.acquire(turn).await;
-        let room = match self.pool.as_ref().and_then(|pool| pool.take()) {
-            Some(instance) => Room::Kept(instance),
-            None => Room::Fresh(self.engine.seats.take().await),
+    async fn acquire_instance(&self, origin: CallOrigin) -> (Option<SlotPermit>, InstanceSource) {
+        let slot_permit = self.share.acquire(origin).await;
+        let source = match self.pool.as_ref().and_then(|pool| pool.acquire()) {
+            Some(instance) => InstanceSource::Pooled(instance),
+            None => InstanceSource::Fresh(self.engine.instance_permits.acquire().await),
         };
-        (in_use, room)
+        (slot_permit, source)
     }
 
     /// Makes the call, and makes of the provider's answer what is answered: both within the call's limits. The instance comes
@@ -193,35 +193,35 @@ impl Caller {
     /// runs with all permits, when it is the call's turn.
     async fn run<T, U, F, C, W>(
         &self,
-        room: Room,
+        source: InstanceSource,
         watches: bool,
         clock: Arc<CpuClock>,
         run: F,
         check: C,
     ) -> (Result<U, Fault>, Option<Instance>)
     where
-        F: for<'a> FnOnce(&'a Guest, &'a mut Store<State>) -> Running<'a, T>,
-        C: FnOnce(Checker, T) -> W,
+        F: for<'a> FnOnce(&'a Guest, &'a mut Store<GuestState>) -> GuestFuture<'a, T>,
+        C: FnOnce(Validator, T) -> W,
         W: Future<Output = Result<U, Fault>>,
     {
         let deadline = self.limits.deadline.duration();
         let call = async {
-            let mut instance = match room {
-                Room::Kept(instance) => instance,
-                Room::Fresh(seat) => match self.sandbox.state().await {
-                    Ok(state) => Instance::new(self.engine.wasmtime(), state, seat),
+            let mut instance = match source {
+                InstanceSource::Pooled(instance) => instance,
+                InstanceSource::Fresh(permit) => match self.sandbox.new_store_data().await {
+                    Ok(state) => Instance::new(self.engine.wasmtime(), state, permit),
                     Err(fault) => return (Err(fault), None),
                 },
             };
-            let _epoch_moves = self.engine.ticker.run();
+            let _epoch_guard = self.engine.ticker.keep_ticking();
             let given = match instance.call(&self.provider, &self.limits, &clock, run).await {
                 Ok(given) => given.map_err(Fault::from),
-                Err(error) => return (Err(self.classify(&error, instance.state())), None),
+                Err(error) => return (Err(self.fault_from_trap(&error, instance.state())), None),
             };
             // The guest's memory is free before that of its answer is charged.
             let instance = Some(instance).filter(|_| self.pool.is_some());
             let answer = match given {
-                Ok(given) => check(self.checker(watches, clock.clone()), given).await,
+                Ok(given) => check(self.validator(watches, clock.clone()), given).await,
                 Err(fault) => Err(fault),
             };
             (answer, instance)
@@ -230,14 +230,14 @@ impl Caller {
     }
 
     /// What checks the answer to the call of that clock.
-    fn checker(&self, watches: bool, clock: Arc<CpuClock>) -> Checker {
-        let work = Work::new(clock, self.limits.cpu.duration(), self.sandbox.memory().clone());
-        Checker::new(self.rules.clone(), watches, work)
+    fn validator(&self, watches: bool, clock: Arc<CpuClock>) -> Validator {
+        let work = WorkBudget::new(clock, self.limits.cpu.duration(), self.sandbox.memory().clone());
+        Validator::new(self.validation.clone(), watches, work)
     }
 
     /// What ended the guest.
-    fn classify(&self, error: &wasmtime::Error, state: &State) -> Fault {
-        if error.downcast_ref::<OutOfCpu>().is_some() {
+    fn fault_from_trap(&self, error: &wasmtime::Error, state: &GuestState) -> Fault {
+        if error.downcast_ref::<CpuLimitExceeded>().is_some() {
             return Fault::Cpu(self.limits.cpu.duration());
         }
         if state.memory.refused() || error.downcast_ref::<OutOfMemory>().is_some() {
@@ -246,7 +246,7 @@ impl Caller {
         if matches!(error.downcast_ref(), Some(ResourceTableError::Full)) {
             return Fault::Handles(self.limits.handles.get());
         }
-        let trap = || Fault::Trap(excerpt::cut(format!("{error:#}"), MAX_TRAP_MESSAGE).escape_debug().to_string());
+        let trap = || Fault::Trap(excerpt::truncate(format!("{error:#}"), MAX_TRAP_MESSAGE).escape_debug().to_string());
         if error.downcast_ref::<Trap>().is_some() {
             return trap();
         }
