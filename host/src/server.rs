@@ -11,7 +11,7 @@
 //! Ending in order means: from then on no new request is taken, those in flight are answered, then connections are
 //! closed. How long that takes is bounded by the limits of the plugins that are being asked.
 
-mod about;
+mod server_info;
 mod budget;
 mod client;
 mod client_id;
@@ -23,13 +23,13 @@ pub(crate) mod fuzzing;
 mod handler;
 mod http;
 pub mod json;
-mod live;
-mod message;
+mod notifications;
+mod jsonrpc;
 mod methods;
 mod params;
-mod requests;
+mod resource_requests;
 mod revision;
-mod rewritten;
+mod reencode;
 mod stdio;
 pub mod wire;
 
@@ -41,7 +41,7 @@ pub use self::stdio::serve_stdio;
 
 /// The longest that requests in flight are waited for when the server ends. The limits of plugins end them sooner; a client
 /// that does not read its answers does not.
-const MAX_DRAIN: Duration = Duration::from_secs(30);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Why serving ended otherwise than in order.
 #[derive(Debug, thiserror::Error)]
@@ -54,7 +54,7 @@ pub enum ServeError {
     Transport(#[from] std::io::Error),
     /// The server was to end, and its client did not take the answers that were left.
     #[error("the client does not read its answers: they are dropped, so that the server can end")]
-    Unread,
+    OutputStalled,
     /// A task of the server's own ended wrongly.
     #[error("the server failed: {0}")]
     Internal(String),

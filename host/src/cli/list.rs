@@ -162,10 +162,10 @@ impl<'a> Printer<'a> {
     fn print(&mut self, page: Page) -> Result<(), CliError> {
         match page {
             Page::Entries(page) if self.json => {
-                self.output.document(wire::list_result(page, Revision::NEWEST_WITH_SESSIONS, false))?;
+                self.output.document(wire::list_result(page, Revision::LATEST_WITH_SESSIONS, false))?;
             }
             Page::Templates(page) if self.json => {
-                self.output.document(wire::templates_result(page, Revision::NEWEST_WITH_SESSIONS, false))?;
+                self.output.document(wire::templates_result(page, Revision::LATEST_WITH_SESSIONS, false))?;
             }
             Page::Entries(page) => self.entries.print(page.items.iter().map(entry_row).collect(), &mut self.output)?,
             Page::Templates(page) => {

@@ -102,7 +102,7 @@ impl<'a> Output<'a> {
                 self.line(&escape::json(&text))
             }
             Destination::Pipe => {
-                while let Some(piece) = document.next_piece() {
+                while let Some(piece) = document.next_chunk() {
                     self.writer.write_all(&piece)?;
                 }
                 self.writer.write_all(b"\n")
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn a_document_is_laid_out_as_a_value_is() {
         let value = serde_json::json!({ "a": [1, [], {}, "[{\\\",: ]"], "b": { "c": null }, "d": [[["x"]]] });
-        let document = || Encoder::of_json(value.to_string().into_bytes());
+        let document = || Encoder::from_json(value.to_string().into_bytes());
         for destination in [Destination::Terminal, Destination::Pipe] {
             let expected = printed(destination, |output| output.json(&value));
             assert_eq!(printed(destination, |output| output.document(document())), expected);

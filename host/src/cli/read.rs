@@ -150,7 +150,7 @@ fn kind_and_size(contents: &Contents) -> String {
 }
 
 fn print_json(contents: Vec<Contents>, output: &mut Output<'_>) -> std::io::Result<()> {
-    output.document(wire::read_result(contents, Revision::NEWEST_WITH_SESSIONS, false))
+    output.document(wire::read_result(contents, Revision::LATEST_WITH_SESSIONS, false))
 }
 
 #[cfg(test)]

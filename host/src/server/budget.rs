@@ -5,7 +5,7 @@
 //! they came from the provider, and the pieces of JSON that are under way ([`super::json`]). Nothing of it is charged to the plugin
 //! any more.
 //!
-//! Reserve, call, resize. How large an answer will be is not known before the call. So [`EXPECTED`] bytes are reserved first; a
+//! Reserve, call, resize. How large an answer will be is not known before the call. So [`EXPECTED_RESPONSE_SIZE`] bytes are reserved first; a
 //! client without room waits for it, and its call is not made before. Then the reservation is resized to what the answer takes. If
 //! there is no room for that, the answer is dropped at once, room for so much is waited for, and the call is made a second time.
 //! Who still waits after a bounded time is refused. So what waits to be sent never exceeds the budget; what exceeds it for a
@@ -22,17 +22,17 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::client_id::ClientId;
-use super::json::MAX_PIECE;
+use super::json::MAX_CHUNK;
 
 /// What is reserved for an answer that has not come. Most are smaller.
-pub(super) const EXPECTED: usize = 64 << 10;
+pub(super) const EXPECTED_RESPONSE_SIZE: usize = 64 << 10;
 
 /// What an answer takes at least: its task, its buffers.
-const MIN_ANSWER: usize = 2 << 10;
+const RESPONSE_OVERHEAD: usize = 2 << 10;
 /// JSON is at most so many times as long as what it escapes.
-const MAX_GROWTH: usize = 6;
+const MAX_ESCAPE_FACTOR: usize = 6;
 /// The pieces of one answer that are under way at once.
-const PIECES: usize = 2;
+const CHUNKS_IN_FLIGHT: usize = 2;
 
 /// How many bytes may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,12 +50,12 @@ pub(super) struct Limits {
 /// The budget of a server.
 pub(super) struct Budget {
     limits: Box<dyn Fn() -> Limits + Send + Sync>,
-    used: Mutex<Used>,
+    used: Mutex<Usage>,
     released: Notify,
 }
 
 #[derive(Default)]
-struct Used {
+struct Usage {
     overall: usize,
     clients: HashMap<ClientId, usize>,
 }
@@ -76,7 +76,7 @@ pub(super) struct Charge {
 
 /// Why bytes cannot be charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Exceeded {
+pub(super) enum BudgetExceeded {
     /// There is no room now.
     Full,
     /// There is never room for so many: that limit is too small.
@@ -97,7 +97,7 @@ pub(super) enum Limit {
 impl Limits {
     /// Which limit so many bytes exceed by themselves; of several the one that is the least, and that of all rather than the share of it
     /// that a client has.
-    fn exceeded(&self, bytes: usize) -> Option<Limit> {
+    fn limit_exceeded_by(&self, bytes: usize) -> Option<Limit> {
         if bytes > self.connection && self.connection <= self.client.min(self.overall) {
             return Some(Limit::Connection);
         }
@@ -112,9 +112,9 @@ impl Limits {
 }
 
 /// What is charged for an answer whose values take so many bytes: those, and the pieces that are under way.
-pub(super) fn price(footprint: usize) -> usize {
-    let pieces = footprint.saturating_mul(MAX_GROWTH).min(MAX_PIECE.saturating_mul(PIECES));
-    footprint.saturating_add(pieces).saturating_add(MIN_ANSWER)
+pub(super) fn response_cost(footprint: usize) -> usize {
+    let pieces = footprint.saturating_mul(MAX_ESCAPE_FACTOR).min(MAX_CHUNK.saturating_mul(CHUNKS_IN_FLIGHT));
+    footprint.saturating_add(pieces).saturating_add(RESPONSE_OVERHEAD)
 }
 
 impl Budget {
@@ -128,7 +128,7 @@ impl Budget {
         Arc::new(Account { budget: self.clone(), client, used: Mutex::new(0) })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Used> {
+    fn lock(&self) -> MutexGuard<'_, Usage> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -140,7 +140,7 @@ impl Account {
     }
 
     /// Charges bytes as soon as there is room for them, or says why that does not come to be.
-    pub(super) async fn charge(self: &Arc<Self>, bytes: usize) -> Result<Charge, Exceeded> {
+    pub(super) async fn charge(self: &Arc<Self>, bytes: usize) -> Result<Charge, BudgetExceeded> {
         let mut charge = Charge { account: self.clone(), bytes: 0 };
         if charge.resize(bytes).is_ok() {
             return Ok(charge);
@@ -151,12 +151,12 @@ impl Account {
                 // Before it is tried again, or what is released in between would be missed.
                 released.as_mut().enable();
                 match charge.resize(bytes) {
-                    Err(Exceeded::Full) => released.await,
+                    Err(BudgetExceeded::Full) => released.await,
                     done => return done,
                 }
             }
         };
-        timeout((self.budget.limits)().wait, charging).await.unwrap_or(Err(Exceeded::Full))?;
+        timeout((self.budget.limits)().wait, charging).await.unwrap_or(Err(BudgetExceeded::Full))?;
         Ok(charge)
     }
 
@@ -167,11 +167,11 @@ impl Account {
 
 impl Charge {
     /// Charges so many bytes instead, if there is room for them.
-    pub(super) fn resize(&mut self, bytes: usize) -> Result<(), Exceeded> {
+    pub(super) fn resize(&mut self, bytes: usize) -> Result<(), BudgetExceeded> {
         let Account { budget, client, .. } = &*self.account;
         let limits = (budget.limits)();
-        if let Some(limit) = limits.exceeded(bytes) {
-            return Err(Exceeded::TooLarge(limit));
+        if let Some(limit) = limits.limit_exceeded_by(bytes) {
+            return Err(BudgetExceeded::TooLarge(limit));
         }
         let mut all = budget.lock();
         let mut own = self.account.lock();
@@ -180,7 +180,7 @@ impl Charge {
         let has_room =
             with(*own) <= limits.connection && with(of_client) <= limits.client && with(all.overall) <= limits.overall;
         if !has_room && bytes > self.bytes {
-            return Err(Exceeded::Full);
+            return Err(BudgetExceeded::Full);
         }
         *own = with(*own);
         all.overall = with(all.overall);
@@ -226,12 +226,12 @@ mod tests {
         let [first, second] = [1, 1].map(|last| budget.account(client(last)));
         let other = budget.account(client(2));
         let _first = first.charge(100).await.unwrap();
-        assert_eq!(first.charge(1).await.err(), Some(Exceeded::Full), "the connection's");
+        assert_eq!(first.charge(1).await.err(), Some(BudgetExceeded::Full), "the connection's");
         let second_charge = second.charge(50).await.unwrap();
-        assert_eq!(second.charge(1).await.err(), Some(Exceeded::Full), "the client's");
+        assert_eq!(second.charge(1).await.err(), Some(BudgetExceeded::Full), "the client's");
         let _other = other.charge(50).await.unwrap();
-        assert_eq!(other.charge(1).await.err(), Some(Exceeded::Full), "the server's");
-        assert_eq!(other.charge(101).await.err(), Some(Exceeded::TooLarge(Limit::Connection)));
+        assert_eq!(other.charge(1).await.err(), Some(BudgetExceeded::Full), "the server's");
+        assert_eq!(other.charge(101).await.err(), Some(BudgetExceeded::TooLarge(Limit::Connection)));
         drop(second_charge);
         assert!(other.charge(50).await.is_ok());
     }
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn the_limit_that_is_too_small_is_told() {
         let exceeded =
-            |connection, client, overall| Limits { connection, client, overall, wait: Duration::ZERO }.exceeded(10);
+            |connection, client, overall| Limits { connection, client, overall, wait: Duration::ZERO }.limit_exceeded_by(10);
         assert_eq!(exceeded(10, 10, 10), None);
         assert_eq!(exceeded(9, 15, 16), Some(Limit::Connection));
         assert_eq!(exceeded(9, 9, 9), Some(Limit::Connection));
@@ -264,7 +264,7 @@ mod tests {
         let account = budget().account(client(1));
         let mut charge = account.charge(60).await.unwrap();
         let _other = account.charge(40).await.unwrap();
-        assert_eq!(charge.resize(61), Err(Exceeded::Full));
+        assert_eq!(charge.resize(61), Err(BudgetExceeded::Full));
         assert_eq!(charge.bytes, 60);
         charge.resize(10).unwrap();
         assert!(account.charge(50).await.is_ok());

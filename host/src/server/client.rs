@@ -21,24 +21,24 @@ pub(super) struct Client {
 
 /// Where the client of a session is put when it begins: a transport has it go beside `initialize` ([`super::handler`]).
 #[derive(Clone, Default)]
-pub(super) struct Opening(Arc<OnceLock<Client>>);
+pub(super) struct ClientCell(Arc<OnceLock<Client>>);
 
-impl Opening {
+impl ClientCell {
     /// Its session has begun.
-    pub(super) fn begun(&self, client: Client) {
+    pub(super) fn set(&self, client: Client) {
         // A session begins once.
         let _ = self.0.set(client);
     }
 
     /// The client, if the session has begun.
-    pub(super) fn client(&self) -> Option<&Client> {
+    pub(super) fn get(&self) -> Option<&Client> {
         self.0.get()
     }
 }
 
 impl Client {
     /// Tells it of the plugins that an answer lacks, if it wants that.
-    pub(super) async fn report(&self, missing: &[MissingPlugin]) {
-        self.log.report(&self.peer, missing).await;
+    pub(super) async fn warn_missing(&self, missing: &[MissingPlugin]) {
+        self.log.warn_missing(&self.peer, missing).await;
     }
 }

@@ -27,7 +27,7 @@ impl ClientLog {
     }
 
     /// Warns of the plugins that a listing lacks.
-    pub(super) async fn report(&self, client: &Peer<RoleServer>, missing: &[MissingPlugin]) {
+    pub(super) async fn warn_missing(&self, client: &Peer<RoleServer>, missing: &[MissingPlugin]) {
         let level = *self.level.lock().unwrap_or_else(PoisonError::into_inner);
         // Everything else is more severe than a warning (RFC 5424, section 6.2.1), or nothing was asked for.
         if !matches!(

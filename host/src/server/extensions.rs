@@ -5,15 +5,15 @@
 //! | SEP-2093 | `capabilities` of resources; contents with all members of a resource; `uri` of `resources/list`; `resources/metadata` | every revision |
 //! | SEP-2640, directory reading | `resources/directory/read` | 2026-07-28, which SEP-2640 is written for |
 //!
-//! A request that an extension answers ([`look`]) is a [request for resources](super::requests) like any other, answered
-//! ([`answer`]) with objects of our own ([`objects`]): rmcp's have no room for members that rmcp does not know.
+//! A request that an extension answers ([`parse`]) is a [request for resources](super::resource_requests) like any other, answered
+//! ([`execute`]) with objects of our own ([`encode`]): rmcp's have no room for members that rmcp does not know.
 //!
 //! SEP-2640 obliges a server with `resources/directory/read` to declare the extension of skills and to answer `skills/list`
 //! and `skills/get`. There are no skills, which is what those say.
 
-mod answer;
-mod asked;
-mod objects;
+mod execute;
+mod request;
+mod encode;
 
-pub(super) use self::answer::{Answer, answer};
-pub(super) use self::asked::{Asked, look};
+pub(super) use self::execute::{ExtensionOutcome, execute};
+pub(super) use self::request::{ExtensionRequest, parse};

@@ -1,6 +1,6 @@
 //! What rmcp is answered with: one handler for every revision and both transports.
 //!
-//! [Requests for resources](super::requests) do not come here.
+//! [Requests for resources](super::resource_requests) do not come here.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use tokio_util::sync::CancellationToken;
 
-use super::about::{self, About};
-use super::client::{Client, Opening};
+use super::server_info::{self, ServerInfoCache};
+use super::client::{Client, ClientCell};
 use super::client_log::ClientLog;
 use super::error::to_rpc;
-use super::live::{self, Session};
+use super::notifications::{self, SessionSubscriptions};
 use super::methods;
-use super::params::Malformed;
+use super::params::InvalidParams;
 use super::revision::Revision;
 use crate::access::Principal;
 use crate::config::AdvertisedCapability;
@@ -31,7 +31,7 @@ use crate::resource::Error;
 
 /// Which transport a handler is behind, and so how it knows who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Face {
+pub(super) enum TransportKind {
     /// The client started this process: it is `local`.
     Stdio,
     /// The HTTP layer says who asks, anew with each request.
@@ -41,54 +41,54 @@ pub(super) enum Face {
 /// Answers rmcp. One for each session, or for each request where there are no sessions.
 pub(super) struct Handler {
     host: Arc<Host>,
-    about: Arc<About>,
-    face: Face,
+    server_info: Arc<ServerInfoCache>,
+    transport: TransportKind,
     log: Arc<ClientLog>,
-    session: Session,
+    subscriptions: SessionSubscriptions,
     /// Fires when the server is to end: streams that a client waits on end then.
-    ending: CancellationToken,
+    shutdown: CancellationToken,
 }
 
 impl Handler {
-    pub(super) fn new(host: Arc<Host>, about: Arc<About>, face: Face, ending: CancellationToken) -> Self {
-        Self { host, about, face, log: Arc::default(), session: Session::default(), ending }
+    pub(super) fn new(host: Arc<Host>, server_info: Arc<ServerInfoCache>, transport: TransportKind, shutdown: CancellationToken) -> Self {
+        Self { host, server_info, transport, log: Arc::default(), subscriptions: SessionSubscriptions::default(), shutdown }
     }
 
     /// Who asks, if what is asked makes sense.
-    fn admit(&self, context: &RequestContext<RoleServer>) -> Result<Principal, ErrorData> {
-        if let Some(Malformed(reason)) = beside(&context.extensions) {
+    fn authorize(&self, context: &RequestContext<RoleServer>) -> Result<Principal, ErrorData> {
+        if let Some(InvalidParams(reason)) = transport_extension(&context.extensions) {
             return Err(ErrorData::invalid_params(reason.clone(), None));
         }
         self.principal_of(&context.extensions)
     }
 
     /// That there is no method of that name.
-    fn unknown<T>(&self, method: &str, context: &RequestContext<RoleServer>) -> Result<T, ErrorData> {
-        Err(methods::unknown(&self.host, revision(context), method))
+    fn method_not_found<T>(&self, method: &str, context: &RequestContext<RoleServer>) -> Result<T, ErrorData> {
+        Err(methods::method_not_found(&self.host, revision(context), method))
     }
 
     /// Whether there is a method of that name in that revision and this session.
-    fn knows(&self, method: &str, revision: Revision) -> bool {
+    fn supports_method(&self, method: &str, revision: Revision) -> bool {
         match method {
             "resources/subscribe" | "resources/unsubscribe" => revision.has_sessions() && self.may_subscribe(),
-            _ => methods::has(&self.host, revision, method),
+            _ => methods::is_supported(&self.host, revision, method),
         }
     }
 
     /// Whether this session can subscribe: because something can be watched now, or because it was told so when it began,
     /// which stands for as long as it lasts, whatever a reload takes away.
     fn may_subscribe(&self) -> bool {
-        self.session.may_subscribe() || self.host.supports_subscriptions()
+        self.subscriptions.may_subscribe() || self.host.supports_subscriptions()
     }
 
-    fn announces(&self, what: AdvertisedCapability) -> bool {
+    fn advertises(&self, what: AdvertisedCapability) -> bool {
         self.host.config().server.advertise.contains(&what)
     }
 
     fn principal_of(&self, extensions: &Extensions) -> Result<Principal, ErrorData> {
-        match self.face {
-            Face::Stdio => Ok(Principal::LOCAL),
-            Face::Http => extensions
+        match self.transport {
+            TransportKind::Stdio => Ok(Principal::LOCAL),
+            TransportKind::Http => extensions
                 .get::<axum::http::request::Parts>()
                 .and_then(|parts| parts.extensions.get::<Principal>())
                 .cloned()
@@ -98,19 +98,19 @@ impl Handler {
 }
 
 /// What a transport put beside a request.
-fn beside<T: Send + Sync + 'static>(extensions: &Extensions) -> Option<&T> {
+fn transport_extension<T: Send + Sync + 'static>(extensions: &Extensions) -> Option<&T> {
     let parts = extensions.get::<axum::http::request::Parts>();
     extensions.get().or_else(|| parts.and_then(|parts| parts.extensions.get()))
 }
 
 /// The revision that the request is of.
 fn revision(context: &RequestContext<RoleServer>) -> Revision {
-    Revision::agreed(context.protocol_version().as_ref())
+    Revision::negotiated(context.protocol_version().as_ref())
 }
 
 /// Runs a request until it is answered or the client cancels it. A fault of the host itself stays in its request, and is
 /// answered too.
-async fn unless_cancelled<T>(
+async fn run_cancellable<T>(
     context: &RequestContext<RoleServer>,
     request: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, ErrorData> {
@@ -126,7 +126,7 @@ async fn unless_cancelled<T>(
 
 impl ServerHandler for Handler {
     fn get_info(&self) -> ServerConfig {
-        (*self.about.now(&self.host)).clone()
+        (*self.server_info.current(&self.host)).clone()
     }
 
     async fn initialize(
@@ -134,22 +134,22 @@ impl ServerHandler for Handler {
         request: InitializeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
-        // It is what was kept of it, which is small: see `rewritten`.
+        // It is what was kept of it, which is small: see `reencode`.
         context.peer.set_peer_info(request.clone());
         let agreed = self.negotiate_initialize(&request)?;
         if agreed.capabilities.resources.as_ref().and_then(|resources| resources.subscribe) == Some(true) {
-            self.session.let_subscribe();
+            self.subscriptions.allow_subscribe();
         }
-        let revision = Revision::agreed(Some(&agreed.protocol_version));
-        if let Some(opening) = beside::<Opening>(&context.extensions) {
-            opening.begun(Client { revision, log: self.log.clone(), peer: context.peer.clone() });
+        let revision = Revision::negotiated(Some(&agreed.protocol_version));
+        if let Some(opening) = transport_extension::<ClientCell>(&context.extensions) {
+            opening.set(Client { revision, log: self.log.clone(), peer: context.peer.clone() });
         }
-        Ok(about::in_revision(agreed, revision))
+        Ok(server_info::for_revision(agreed, revision))
     }
 
     async fn discover(&self, context: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
-        self.admit(&context)?;
-        let about = about::in_revision(self.get_info(), revision(&context));
+        self.authorize(&context)?;
+        let about = server_info::for_revision(self.get_info(), revision(&context));
         let mut discovered = DiscoverResult::from_server_info(self.supported_protocol_versions().into_owned(), about);
         discovered.cache_scope = CacheScope::Public;
         Ok(discovered)
@@ -160,9 +160,9 @@ impl ServerHandler for Handler {
         _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        match self.announces(AdvertisedCapability::Tools) {
-            true => self.admit(&context).map(|_| ListToolsResult::default()),
-            false => self.unknown("tools/list", &context),
+        match self.advertises(AdvertisedCapability::Tools) {
+            true => self.authorize(&context).map(|_| ListToolsResult::default()),
+            false => self.method_not_found("tools/list", &context),
         }
     }
 
@@ -171,9 +171,9 @@ impl ServerHandler for Handler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        match self.announces(AdvertisedCapability::Tools) {
+        match self.advertises(AdvertisedCapability::Tools) {
             true => Err(ErrorData::invalid_params(format!("there is no tool {}", request.name), None)),
-            false => self.unknown("tools/call", &context),
+            false => self.method_not_found("tools/call", &context),
         }
     }
 
@@ -182,9 +182,9 @@ impl ServerHandler for Handler {
         _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        match self.announces(AdvertisedCapability::Prompts) {
-            true => self.admit(&context).map(|_| ListPromptsResult::default()),
-            false => self.unknown("prompts/list", &context),
+        match self.advertises(AdvertisedCapability::Prompts) {
+            true => self.authorize(&context).map(|_| ListPromptsResult::default()),
+            false => self.method_not_found("prompts/list", &context),
         }
     }
 
@@ -193,9 +193,9 @@ impl ServerHandler for Handler {
         request: GetPromptRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        match self.announces(AdvertisedCapability::Prompts) {
+        match self.advertises(AdvertisedCapability::Prompts) {
             true => Err(ErrorData::invalid_params(format!("there is no prompt {}", request.name), None)),
-            false => self.unknown("prompts/get", &context),
+            false => self.method_not_found("prompts/get", &context),
         }
     }
 
@@ -206,7 +206,7 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         if !revision(&context).has_logging() {
-            return self.unknown("logging/setLevel", &context);
+            return self.method_not_found("logging/setLevel", &context);
         }
         self.log.set_level(&request);
         Ok(())
@@ -214,7 +214,7 @@ impl ServerHandler for Handler {
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         if let Ok(who) = self.principal_of(&context.extensions) {
-            self.session.watch_listing(&self.host, &who, &context.peer).await;
+            self.subscriptions.watch_listing(&self.host, &who, &context.peer).await;
         }
     }
 
@@ -224,11 +224,11 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         if !self.may_subscribe() {
-            return self.unknown("resources/subscribe", &context);
+            return self.method_not_found("resources/subscribe", &context);
         }
-        let who = self.admit(&context)?;
-        let subscribed = self.session.subscribe(&self.host, &who, &context.peer, &request.uri);
-        unless_cancelled(&context, subscribed).await
+        let who = self.authorize(&context)?;
+        let subscribed = self.subscriptions.subscribe(&self.host, &who, &context.peer, &request.uri);
+        run_cancellable(&context, subscribed).await
     }
 
     async fn unsubscribe(
@@ -237,20 +237,20 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         if !self.may_subscribe() {
-            return self.unknown("resources/unsubscribe", &context);
+            return self.method_not_found("resources/unsubscribe", &context);
         }
-        self.admit(&context)?;
-        let unsubscribed = self.session.unsubscribe(&self.host, &request.uri).await;
+        self.authorize(&context)?;
+        let unsubscribed = self.subscriptions.unsubscribe(&self.host, &request.uri).await;
         unsubscribed.map_err(|error| to_rpc(&error, revision(&context)))
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
-        Some(live::accepted(&self.host, requested))
+        Some(notifications::accept_filter(&self.host, requested))
     }
 
     async fn listen(&self, stream: SubscriptionContext) -> Result<(), ErrorData> {
-        let who = self.admit(stream.request_context())?;
-        live::listen(&self.host, &who, stream, &self.ending).await;
+        let who = self.authorize(stream.request_context())?;
+        notifications::listen(&self.host, &who, stream, &self.shutdown).await;
         Ok(())
     }
 
@@ -260,11 +260,11 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         let method = request.method;
-        if !self.knows(&method, revision(&context)) {
-            return self.unknown(&method, &context);
+        if !self.supports_method(&method, revision(&context)) {
+            return self.method_not_found(&method, &context);
         }
         // A request whose parameters rmcp cannot read arrives here, as if its method was unknown.
-        self.admit(&context)?;
+        self.authorize(&context)?;
         Err(ErrorData::invalid_params(format!("{method}: the params make no sense"), None))
     }
 }

@@ -7,16 +7,16 @@
 //! | [`connection`], [`tls`], [`activity`] | takes it, over HTTP/1.1 or HTTP/2, with or without TLS, within limits |
 //! | [`head`] | keeps of the head what is looked at |
 //! | [`delivery`], [`executor`] | follows the answer until it is sent, and ends it if it does not get on |
-//! | [`share`] | keeps one client from taking all connections, sessions or streams of events |
-//! | [`sites`] | keeps out what pages of other sites ask |
+//! | [`client_limiter`] | keeps one client from taking all connections, sessions or streams of events |
+//! | [`origin_check`] | keeps out what pages of other sites ask |
 //! | [`cors`] | lets pages that the config names see the answer |
 //! | [`compress`] | compresses the answer for those who ask for it |
 //! | [`accept`] | reads `Accept` as RFC 9110 has it |
-//! | [`received`] | takes the body in, within limits |
-//! | [`posted`], [`in_flight`] | checks the message |
-//! | [`standing`] | says whether it can be answered at once: a [request for resources](super::requests) that is in order |
-//! | [`streams`] | bounds the streams that clients open to be told something |
-//! | [`onward`] | has rmcp answer the rest |
+//! | [`request_body`] | takes the body in, within limits |
+//! | [`post`], [`in_flight`] | checks the message |
+//! | [`preflight`] | says whether it can be answered at once: a [request for resources](super::resource_requests) that is in order |
+//! | [`stream_limiter`] | bounds the streams that clients open to be told something |
+//! | [`rmcp_service`] | has rmcp answer the rest |
 //! | [`sessions`] | follows the session, and ends it when it is idle |
 //!
 //! How HTTP is spoken stands in `[http]` of the config, and is looked up there for each connection and request: a reload
@@ -29,17 +29,17 @@ mod connection;
 mod cors;
 mod delivery;
 mod executor;
-mod guarded;
+mod guarded_body;
 mod head;
 mod in_flight;
-mod onward;
-mod posted;
-mod received;
+mod rmcp_service;
+mod post;
+mod request_body;
 mod sessions;
-mod share;
-mod sites;
-mod standing;
-mod streams;
+mod client_limiter;
+mod origin_check;
+mod preflight;
+mod stream_limiter;
 mod tls;
 
 use std::sync::Arc;
@@ -56,20 +56,20 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use self::connection::Connections;
-use self::guarded::Guarded;
-use self::onward::Onward;
-use self::posted::Posts;
+use self::guarded_body::GuardedBody;
+use self::rmcp_service::RmcpService;
+use self::post::PostHandler;
 use self::sessions::Sessions;
-use self::streams::Streams;
+use self::stream_limiter::StreamLimiter;
 use super::budget::{Account, Budget, Limits};
-use super::{MAX_DRAIN, ServeError};
+use super::{DRAIN_TIMEOUT, ServeError};
 use crate::access::Principal;
 use crate::host::Host;
 
 /// Where clients find the server.
-const ENDPOINT: &str = "/mcp";
+const ENDPOINT_PATH: &str = "/mcp";
 /// The header that says which session the client means.
-const SESSION: &str = "mcp-session-id";
+const SESSION_ID_HEADER: &str = "mcp-session-id";
 
 /// Serves HTTP clients on that listener until `shutdown` fires, over TLS if the config has a certificate.
 ///
@@ -81,31 +81,31 @@ const SESSION: &str = "mcp-session-id";
 /// TLS cannot be set up.
 pub async fn serve_http(host: Arc<Host>, listener: TcpListener, shutdown: CancellationToken) -> Result<(), ServeError> {
     let tls = tls::acceptor(&host).map_err(|error| ServeError::Internal(error.to_string()))?;
-    let (streams, requests) = (CancellationToken::new(), TaskTracker::new());
+    let (stream_shutdown, requests) = (CancellationToken::new(), TaskTracker::new());
     let sessions = Arc::new(Sessions::new(host.clone()));
-    let idling = sessions.clone();
-    let idling = AbortOnDropHandle::new(tokio::spawn(async move { idling.end_idle().await }));
-    let onward = Arc::new(Onward::new(host.clone(), sessions, streams.clone(), shutdown.clone()));
-    let open = Arc::new(Streams::new(host.clone()));
-    let posts = Posts::new(host.clone(), onward.clone(), open.clone());
+    let reaped_sessions = sessions.clone();
+    let session_reaper = AbortOnDropHandle::new(tokio::spawn(async move { reaped_sessions.close_idle().await }));
+    let rmcp = Arc::new(RmcpService::new(host.clone(), sessions, stream_shutdown.clone(), shutdown.clone()));
+    let stream_limiter = Arc::new(StreamLimiter::new(host.clone()));
+    let post_handler = PostHandler::new(host.clone(), rmcp.clone(), stream_limiter.clone());
     let budget = budget(&host);
-    let endpoint = Arc::new(Endpoint { posts, onward, requests: requests.clone(), streams: open });
+    let endpoint = Arc::new(Endpoint { post_handler, rmcp, requests: requests.clone(), stream_limiter });
     let app = Router::new()
-        .route(ENDPOINT, any(async |State(endpoint): State<Arc<Endpoint>>, request| endpoint.answer(request).await))
+        .route(ENDPOINT_PATH, any(async |State(endpoint): State<Arc<Endpoint>>, request| endpoint.handle(request).await))
         .with_state(endpoint)
         .layer(compress::layer())
-        .layer(from_fn_with_state(host.clone(), cors::share))
-        .layer(from_fn_with_state(host.clone(), sites::check))
+        .layer(from_fn_with_state(host.clone(), cors::apply))
+        .layer(from_fn_with_state(host.clone(), origin_check::require_allowed_origin))
         .route("/healthz", get(async || "ok\n"));
     let connections = Connections::new(host, app, tls, budget, shutdown);
     connections.accept(listener).await;
     requests.close();
-    if tokio::time::timeout(MAX_DRAIN, requests.wait()).await.is_err() {
+    if tokio::time::timeout(DRAIN_TIMEOUT, requests.wait()).await.is_err() {
         tracing::warn!("shutdown: drain timed out with requests in flight");
     }
-    drop(idling);
+    drop(session_reaper);
     // What is open now waits for notifications, which do not come any more.
-    streams.cancel();
+    stream_shutdown.cancel();
     connections.close().await;
     Ok(())
 }
@@ -128,41 +128,41 @@ fn budget(host: &Arc<Host>) -> Arc<Budget> {
 
 /// Answers those who may ask.
 struct Endpoint {
-    posts: Posts,
-    onward: Arc<Onward>,
+    post_handler: PostHandler,
+    rmcp: Arc<RmcpService>,
     /// The streams of events that are open.
-    streams: Arc<Streams>,
+    stream_limiter: Arc<StreamLimiter>,
     /// The requests in flight. Streams that a client opens to wait on do not count.
     requests: TaskTracker,
 }
 
 impl Endpoint {
-    async fn answer(&self, mut request: Request) -> Response {
+    async fn handle(&self, mut request: Request) -> Response {
         let in_flight = (request.method() == Method::POST).then(|| self.requests.token());
         // Nothing is known of anyone yet but that they are on this machine.
         let who = Principal::ANONYMOUS;
         let method = request.method().clone();
-        accept::normalise(&method, request.headers_mut());
+        accept::normalize(&method, request.headers_mut());
         request.extensions_mut().insert(who.clone());
         let Some(account) = request.extensions().get::<Arc<Account>>().cloned() else {
             return StatusCode::INTERNAL_SERVER_ERROR.into_response();
         };
-        let response = match posted::is_message(&request) {
-            true => self.posts.answer(request, &who, &account).await,
-            false if method == Method::GET => self.events(request, &account).await,
-            false => self.onward.answer(request).await,
+        let response = match post::is_json_post(&request) {
+            true => self.post_handler.handle(request, &who, &account).await,
+            false if method == Method::GET => self.forward_event_stream(request, &account).await,
+            false => self.rmcp.forward(request).await,
         };
         match in_flight {
             // Until the answer has been sent.
-            Some(in_flight) => response.map(|body| Guarded::body(body, in_flight)),
+            Some(in_flight) => response.map(|body| GuardedBody::wrap(body, in_flight)),
             None => response,
         }
     }
 
     /// The stream of events of a session, if there is a place for it.
-    async fn events(&self, request: Request, account: &Account) -> Response {
-        match self.streams.place(account.client()) {
-            Ok(place) => self.onward.answer(request).await.map(|body| Guarded::body(body, place)),
+    async fn forward_event_stream(&self, request: Request, account: &Account) -> Response {
+        match self.stream_limiter.acquire(account.client()) {
+            Ok(place) => self.rmcp.forward(request).await.map(|body| GuardedBody::wrap(body, place)),
             Err(refused) => refused.into_response(),
         }
     }

@@ -1,4 +1,4 @@
-//! A pull encoder of JSON: a document is written in pieces of at most [`MAX_PIECE`] bytes, each when it is asked for.
+//! A pull encoder of JSON: a document is written in pieces of at most [`MAX_CHUNK`] bytes, each when it is asked for.
 //!
 //! An answer may have megabytes, and JSON escapes up to six-fold. Whoever sends it asks for the next piece when the one before
 //! has gone out, so what an answer holds is its values, which are moved into the encoder, and one piece. Strings and blobs are
@@ -15,15 +15,15 @@ use serde::Serialize;
 use serde_json::Value;
 
 /// The most bytes of a piece.
-pub const MAX_PIECE: usize = 64 << 10;
+pub const MAX_CHUNK: usize = 64 << 10;
 
 /// Room for the small parts between two values: a list is not gone on with when there is less.
-const MARGIN: usize = 64;
+const MIN_FREE: usize = 64;
 
 /// A JSON document that is written piece by piece.
 pub struct Encoder {
     /// What is still to be written. The next step is the last.
-    rest: Vec<Step>,
+    steps: Vec<Step>,
 }
 
 /// Something that is still to be written.
@@ -42,7 +42,7 @@ enum Step {
 
 /// Writes a document into the piece that is being made.
 pub struct Writer<'a> {
-    piece: &'a mut Vec<u8>,
+    chunk: &'a mut Vec<u8>,
     /// What does not fit any more, in order.
     deferred: &'a mut Vec<Step>,
 }
@@ -56,63 +56,63 @@ pub struct Members<'w, 'a> {
 impl Encoder {
     /// A document that is written by that function.
     pub fn new(write: impl FnOnce(&mut Writer<'_>) + Send + 'static) -> Self {
-        Self { rest: vec![Step::Then(Box::new(write))] }
+        Self { steps: vec![Step::Then(Box::new(write))] }
     }
 
     /// A document that is there already.
-    pub fn of_json(json: Vec<u8>) -> Self {
-        Self { rest: vec![Step::Bytes(json, 0)] }
+    pub fn from_json(json: Vec<u8>) -> Self {
+        Self { steps: vec![Step::Bytes(json, 0)] }
     }
 
     /// An array of documents.
     pub fn array(documents: Vec<Self>) -> Self {
         let mut rest = vec![Step::Static("]")];
         for (place, document) in documents.into_iter().enumerate().rev() {
-            rest.extend(document.rest);
+            rest.extend(document.steps);
             rest.push(Step::Static(if place == 0 { "[" } else { "," }));
         }
         if rest.len() == 1 {
             rest.push(Step::Static("["));
         }
-        Self { rest }
+        Self { steps: rest }
     }
 
     /// The document between two other texts.
     #[must_use]
-    pub fn between(mut self, before: &'static str, after: &'static str) -> Self {
-        self.rest.insert(0, Step::Static(after));
-        self.rest.push(Step::Static(before));
+    pub fn wrap(mut self, before: &'static str, after: &'static str) -> Self {
+        self.steps.insert(0, Step::Static(after));
+        self.steps.push(Step::Static(before));
         self
     }
 
     /// The document behind something else.
     #[must_use]
-    pub fn after(mut self, before: Vec<u8>) -> Self {
-        self.rest.push(Step::Bytes(before, 0));
+    pub fn prepend(mut self, before: Vec<u8>) -> Self {
+        self.steps.push(Step::Bytes(before, 0));
         self
     }
 
     /// Whether everything has been written.
     pub fn is_finished(&self) -> bool {
-        self.rest.is_empty()
+        self.steps.is_empty()
     }
 
-    /// The next piece, of at least one byte and at most [`MAX_PIECE`]; none at the end.
-    pub fn next_piece(&mut self) -> Option<Vec<u8>> {
+    /// The next piece, of at least one byte and at most [`MAX_CHUNK`]; none at the end.
+    pub fn next_chunk(&mut self) -> Option<Vec<u8>> {
         let (mut piece, mut deferred) = (Vec::new(), Vec::new());
         while deferred.is_empty()
-            && let Some(step) = self.rest.pop()
+            && let Some(step) = self.steps.pop()
         {
-            Writer { piece: &mut piece, deferred: &mut deferred }.run(step);
+            Writer { chunk: &mut piece, deferred: &mut deferred }.run(step);
         }
-        self.rest.extend(deferred.into_iter().rev());
+        self.steps.extend(deferred.into_iter().rev());
         (!piece.is_empty()).then_some(piece)
     }
 
     /// The whole document at once.
     pub fn into_vec(mut self) -> Vec<u8> {
-        let mut all = self.next_piece().unwrap_or_default();
-        while let Some(piece) = self.next_piece() {
+        let mut all = self.next_chunk().unwrap_or_default();
+        while let Some(piece) = self.next_chunk() {
             all.extend(piece);
         }
         all
@@ -121,14 +121,14 @@ impl Encoder {
 
 impl std::fmt::Debug for Encoder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Encoder").field("steps", &self.rest.len()).finish()
+        f.debug_struct("Encoder").field("steps", &self.steps.len()).finish()
     }
 }
 
 impl Writer<'_> {
     /// Says that about so many bytes follow, so that the piece need not grow.
     pub fn reserve(&mut self, bytes: usize) {
-        self.piece.reserve(bytes.min(self.room()));
+        self.chunk.reserve(bytes.min(self.remaining()));
     }
 
     /// An object with the members that the function writes.
@@ -151,13 +151,13 @@ impl Writer<'_> {
     /// A string.
     pub fn text(&mut self, text: String) {
         self.raw("\"");
-        self.rest_of_text(text, 0);
+        self.continue_text(text, 0);
     }
 
     /// A string that has the bytes in base64.
     pub fn base64(&mut self, bytes: Vec<u8>) {
         self.raw("\"");
-        self.rest_of_base64(bytes, 0);
+        self.continue_base64(bytes, 0);
     }
 
     /// Any value.
@@ -182,7 +182,7 @@ impl Writer<'_> {
     }
 
     /// Something small that is written at once.
-    pub fn small(&mut self, value: &impl Serialize) {
+    pub fn serialize(&mut self, value: &impl Serialize) {
         // Nothing that is written so fails to be.
         self.bytes(serde_json::to_vec(value).unwrap_or_default(), 0);
     }
@@ -192,7 +192,7 @@ impl Writer<'_> {
         I: Iterator<Item = T> + Send + 'static,
         W: Fn(&mut Writer<'_>, T) + Send + 'static,
     {
-        while self.is_direct() && self.room() >= MARGIN {
+        while self.is_direct() && self.remaining() >= MIN_FREE {
             let Some(item) = items.next() else { return self.raw(close) };
             if !std::mem::take(&mut is_first) {
                 self.raw(",");
@@ -206,8 +206,8 @@ impl Writer<'_> {
         match step {
             Step::Static(text) => self.raw(text),
             Step::Bytes(bytes, written) => self.bytes(bytes, written),
-            Step::Text(text, written) => self.rest_of_text(text, written),
-            Step::Base64(bytes, written) => self.rest_of_base64(bytes, written),
+            Step::Text(text, written) => self.continue_text(text, written),
+            Step::Base64(bytes, written) => self.continue_base64(bytes, written),
             Step::Then(write) => write(self),
         }
     }
@@ -217,13 +217,13 @@ impl Writer<'_> {
         self.deferred.is_empty()
     }
 
-    fn room(&self) -> usize {
-        MAX_PIECE.saturating_sub(self.piece.len())
+    fn remaining(&self) -> usize {
+        MAX_CHUNK.saturating_sub(self.chunk.len())
     }
 
     fn raw(&mut self, text: &'static str) {
-        if self.is_direct() && text.len() <= self.room() {
-            self.piece.extend_from_slice(text.as_bytes());
+        if self.is_direct() && text.len() <= self.remaining() {
+            self.chunk.extend_from_slice(text.as_bytes());
         } else {
             self.deferred.push(Step::Static(text));
         }
@@ -234,20 +234,20 @@ impl Writer<'_> {
             return self.deferred.push(Step::Bytes(bytes, written));
         }
         let rest = bytes.get(written..).unwrap_or_default();
-        let next = rest.get(..self.room()).unwrap_or(rest);
-        self.piece.extend_from_slice(next);
+        let next = rest.get(..self.remaining()).unwrap_or(rest);
+        self.chunk.extend_from_slice(next);
         let written = written.saturating_add(next.len());
         if written < bytes.len() {
             self.deferred.push(Step::Bytes(bytes, written));
         }
     }
 
-    fn rest_of_text(&mut self, text: String, written: usize) {
+    fn continue_text(&mut self, text: String, written: usize) {
         if !self.is_direct() {
             return self.deferred.push(Step::Text(text, written));
         }
         let rest = text.as_bytes().get(written..).unwrap_or_default();
-        let written = written.saturating_add(escape_into(self.piece, rest));
+        let written = written.saturating_add(escape_into(self.chunk, rest));
         if written < text.len() {
             self.deferred.push(Step::Text(text, written));
         } else {
@@ -255,18 +255,18 @@ impl Writer<'_> {
         }
     }
 
-    fn rest_of_base64(&mut self, bytes: Vec<u8>, written: usize) {
+    fn continue_base64(&mut self, bytes: Vec<u8>, written: usize) {
         if !self.is_direct() {
             return self.deferred.push(Step::Base64(bytes, written));
         }
         let rest = bytes.get(written..).unwrap_or_default();
         // Whole groups, but for the last of all.
-        let most = self.room().div_euclid(4).saturating_mul(3);
+        let most = self.remaining().div_euclid(4).saturating_mul(3);
         let next = rest.get(..most).unwrap_or(rest);
-        let start = self.piece.len();
-        self.piece.resize(start.saturating_add(next.len().div_ceil(3).saturating_mul(4)), 0);
+        let start = self.chunk.len();
+        self.chunk.resize(start.saturating_add(next.len().div_ceil(3).saturating_mul(4)), 0);
         // It has the length that base64 takes.
-        let _ = STANDARD.encode_slice(next, self.piece.get_mut(start..).unwrap_or_default());
+        let _ = STANDARD.encode_slice(next, self.chunk.get_mut(start..).unwrap_or_default());
         let written = written.saturating_add(next.len());
         if written < bytes.len() {
             self.deferred.push(Step::Base64(bytes, written));
@@ -299,8 +299,8 @@ impl<'a> Members<'_, 'a> {
     }
 
     /// Something small that is written at once.
-    pub fn small(&mut self, name: &'static str, value: &impl Serialize) {
-        self.member(name).small(value);
+    pub fn serialize(&mut self, name: &'static str, value: &impl Serialize) {
+        self.member(name).serialize(value);
     }
 }
 
@@ -308,7 +308,7 @@ impl<'a> Members<'_, 'a> {
 fn escape_into(piece: &mut Vec<u8>, text: &[u8]) -> usize {
     let mut rest = text;
     loop {
-        let room = MAX_PIECE.saturating_sub(piece.len());
+        let room = MAX_CHUNK.saturating_sub(piece.len());
         let (plain, behind) = rest.split_at(plain_prefix(rest.get(..room).unwrap_or(rest)));
         piece.extend_from_slice(plain);
         rest = behind;
@@ -365,10 +365,10 @@ mod tests {
     use super::*;
 
     /// The whole document, after a check of each of its pieces.
-    fn written(mut encoder: Encoder) -> String {
+    fn encode_all(mut encoder: Encoder) -> String {
         let mut all = Vec::new();
-        while let Some(piece) = encoder.next_piece() {
-            assert!((1..=MAX_PIECE).contains(&piece.len()), "{} bytes", piece.len());
+        while let Some(piece) = encoder.next_chunk() {
+            assert!((1..=MAX_CHUNK).contains(&piece.len()), "{} bytes", piece.len());
             all.extend(piece);
         }
         assert!(encoder.is_finished());
@@ -377,7 +377,7 @@ mod tests {
 
     fn value(value: &Value) -> String {
         let value = value.clone();
-        written(Encoder::new(move |writer| writer.value(value)))
+        encode_all(Encoder::new(move |writer| writer.value(value)))
     }
 
     #[test]
@@ -395,7 +395,7 @@ mod tests {
         for length in [0, 1, 2, 3, 4, 49_000, 49_149, 49_150, 49_151, 49_152, 49_153, 300_000] {
             let blob: Vec<u8> = (0..length).map(|place| u8::try_from(place % 251).unwrap()).collect();
             let expected = format!("\"{}\"", STANDARD.encode(&blob));
-            assert_eq!(written(Encoder::new(move |writer| writer.base64(blob))), expected, "{length}");
+            assert_eq!(encode_all(Encoder::new(move |writer| writer.base64(blob))), expected, "{length}");
         }
     }
 
@@ -409,11 +409,11 @@ mod tests {
 
     #[test]
     fn documents_can_be_put_together() {
-        let document = |text: &str| Encoder::of_json(text.as_bytes().to_vec());
-        assert_eq!(written(Encoder::array(vec![])), "[]");
-        assert_eq!(written(Encoder::array(vec![document("1")])), "[1]");
+        let document = |text: &str| Encoder::from_json(text.as_bytes().to_vec());
+        assert_eq!(encode_all(Encoder::array(vec![])), "[]");
+        assert_eq!(encode_all(Encoder::array(vec![document("1")])), "[1]");
         let long = document(&"1".repeat(100_000));
-        let all = written(Encoder::array(vec![document("{}"), long, document("[]")]).between("data: ", "\n\n"));
+        let all = encode_all(Encoder::array(vec![document("{}"), long, document("[]")]).wrap("data: ", "\n\n"));
         assert_eq!(all, format!("data: [{{}},{},[]]\n\n", "1".repeat(100_000)));
     }
 
@@ -421,8 +421,8 @@ mod tests {
     fn what_has_been_written_is_not_kept() {
         let mut encoder =
             Encoder::new(|writer| writer.array(vec![vec![0_u8; 1 << 20]; 3], |writer, blob| writer.base64(blob)));
-        while let Some(_piece) = encoder.next_piece() {
-            assert!(encoder.rest.len() <= 3, "{encoder:?}");
+        while let Some(_piece) = encoder.next_chunk() {
+            assert!(encoder.steps.len() <= 3, "{encoder:?}");
         }
     }
 

@@ -3,29 +3,29 @@
 use rmcp::ErrorData;
 use rmcp::model::ErrorCode;
 
-use super::params::clip;
+use super::params::truncate;
 use super::revision::Revision;
 use crate::config::{AdvertisedCapability, Extension};
 use crate::host::Host;
 
 /// The most of a method's name that an error repeats.
-const MAX_SHOWN: usize = 64;
+const MAX_QUOTED_METHOD: usize = 64;
 
 /// Whether there is a method of that name in that revision.
-pub(super) fn has(host: &Host, revision: Revision, method: &str) -> bool {
-    of(host, revision).any(|name| name == method)
+pub(super) fn is_supported(host: &Host, revision: Revision, method: &str) -> bool {
+    supported_methods(host, revision).any(|name| name == method)
 }
 
 /// That there is no such method, and which there are.
-pub(super) fn unknown(host: &Host, revision: Revision, method: &str) -> ErrorData {
-    let (method, revision_name) = (clip(method, MAX_SHOWN), revision.name());
-    let known = of(host, revision).collect::<Vec<_>>().join(", ");
+pub(super) fn method_not_found(host: &Host, revision: Revision, method: &str) -> ErrorData {
+    let (method, revision_name) = (truncate(method, MAX_QUOTED_METHOD), revision.name());
+    let known = supported_methods(host, revision).collect::<Vec<_>>().join(", ");
     let message = format!("method not found: `{method}`; in revision {revision_name} this server has {known}");
     ErrorData::new(ErrorCode::METHOD_NOT_FOUND, message, None)
 }
 
 /// The names of all methods in that revision.
-fn of(host: &Host, revision: Revision) -> impl Iterator<Item = &'static str> {
+fn supported_methods(host: &Host, revision: Revision) -> impl Iterator<Item = &'static str> {
     let server = &host.config().server;
     let announces = |what| server.advertise.contains(&what);
     let has_on = |extension| server.extensions.contains(&extension);

@@ -9,9 +9,9 @@
 //! | a URI, a template | [`MAX_URI_LEN`] bytes | malformed; not accepted in `subscriptions/listen` |
 //! | a cursor | [`MAX_CURSOR`] bytes | malformed |
 //! | the name and value of a variable | [`MAX_URI_LEN`] bytes each | malformed |
-//! | variables that have values already | [`MAX_KNOWN`] | malformed |
-//! | the resources of `subscriptions/listen` | [`Subscriber::MAX_RESOURCES`], of [`MAX_LISTEN`] bytes together | not accepted |
-//! | the client's name, title and version, a revision | [`MAX_NAME`], [`MAX_VERSION`] bytes | cut |
+//! | variables that have values already | [`MAX_CONTEXT_ARGUMENTS`] | malformed |
+//! | the resources of `subscriptions/listen` | [`Subscriber::MAX_RESOURCES`], of [`MAX_FILTER_BYTES`] bytes together | not accepted |
+//! | the client's name, title and version, a revision | [`MAX_NAME`], [`MAX_VERSION_NAME`] bytes | cut |
 //! | its capabilities, `_meta` | whether they are objects | |
 //!
 //! A member that is asked for and comes twice is malformed, as two readers may take different ones.
@@ -26,37 +26,37 @@ use serde::Deserialize;
 use serde::de::IntoDeserializer as _;
 use serde_json::value::RawValue;
 
-use self::bounded::{Bounded, Member, Object, Objects};
-pub(super) use self::bounded::{Clipped, Text, clip, present, without_position};
-use self::listen::Known;
-pub(super) use self::listen::Listen;
+use self::bounded::{Bounded, BoundedMember, Object, ObjectMap};
+pub(super) use self::bounded::{TruncatedString, BoundedString, truncate, present, without_position};
+use self::listen::ContextArguments;
+pub(super) use self::listen::ListenParams;
 use crate::config::Extension;
 use crate::uri::MAX_URI_LEN;
 
 /// The longest cursor that is looked at; this server gives out none that is longer.
 const MAX_CURSOR: usize = 16 << 10;
 /// The most of a client's name, title or version that is kept.
-const MAX_NAME: usize = 256;
+const MAX_CLIENT_INFO_TEXT: usize = 256;
 /// The most of a revision's name that is kept.
-const MAX_VERSION: usize = 64;
+const MAX_VERSION_NAME: usize = 64;
 /// The most of a name that `Mcp-Name` repeats.
-const MAX_NAMED: usize = 1024;
+const MAX_TARGET_NAME: usize = 1024;
 
 /// The keys in `_meta` that make a request one without a session.
-pub(super) const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-pub(super) const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+pub(super) const PROTOCOL_VERSION_META_KEY: &str = "io.modelcontextprotocol/protocolVersion";
+pub(super) const CLIENT_CAPABILITIES_META_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
 
 /// What is wrong with the parameters of a request, to go with it to where it is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Malformed(pub(super) String);
+pub(super) struct InvalidParams(pub(super) String);
 
 /// What is used of the parameters of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Params {
     /// Nothing.
-    Nothing,
+    Ignored,
     /// `initialize`.
-    Initialize(Box<Initialize>),
+    Initialize(Box<InitializeParams>),
     /// A method that lists: what is below that resource, from that cursor on.
     Page {
         /// The resource, where the method has one and it is given.
@@ -72,9 +72,9 @@ pub(super) enum Params {
         cursor: Option<String>,
     },
     /// `completion/complete`.
-    Complete(Box<Complete>),
+    Complete(Box<CompleteParams>),
     /// `subscriptions/listen`.
-    Listen(Listen),
+    Listen(ListenParams),
     /// `logging/setLevel`.
     Level(LoggingLevel),
     /// A method about something else that has a name, which is in that member.
@@ -88,16 +88,16 @@ pub(super) enum Params {
 
 /// The parameters of `initialize`: what the client is, for as long as its session lives.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Initialize {
+pub(super) struct InitializeParams {
     /// The revision that it asks for.
     pub(super) version: String,
     /// What it says of itself.
-    pub(super) client: Client,
+    pub(super) client: ClientInfo,
 }
 
 /// What a client says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Client {
+pub(super) struct ClientInfo {
     pub(super) name: String,
     pub(super) title: Option<String>,
     pub(super) version: String,
@@ -105,29 +105,29 @@ pub(super) struct Client {
 
 /// The parameters of `completion/complete`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Complete {
+pub(super) struct CompleteParams {
     /// The template; none if it is a prompt, of which there are none.
     pub(super) template: Option<String>,
     /// The variable, and what has been typed of its value.
     pub(super) argument: (String, String),
     /// Variables that have values already.
-    pub(super) known: Vec<(String, String)>,
+    pub(super) context: Vec<(String, String)>,
 }
 
 /// The parameters of a request, and what they say of it.
 #[derive(Debug)]
-pub(super) struct Read {
+pub(super) struct ParsedParams {
     /// What is used of them.
-    pub(super) params: Result<Params, Malformed>,
+    pub(super) params: Result<Params, InvalidParams>,
     /// What `_meta` says of the request.
-    pub(super) meta: Meta,
+    pub(super) meta: RequestMeta,
 }
 
 /// What is used of `_meta`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Meta {
+pub(super) struct RequestMeta {
     /// Whether the parameters are an object, with a `_meta` that is one if it is there.
-    pub(super) is_sound: bool,
+    pub(super) is_valid: bool,
     /// The revision that it names.
     pub(super) version: Option<String>,
     /// Whether it says what the client can do.
@@ -177,8 +177,8 @@ struct RawMeta<'a> {
 #[derive(Deserialize)]
 #[allow(dead_code, reason = "that it can be read is all that matters")]
 struct ClientCapabilities {
-    experimental: Option<Objects>,
-    extensions: Option<Objects>,
+    experimental: Option<ObjectMap>,
+    extensions: Option<ObjectMap>,
     roots: Option<Object>,
     sampling: Option<Object>,
     elicitation: Option<Object>,
@@ -186,59 +186,59 @@ struct ClientCapabilities {
 
 #[derive(Deserialize)]
 struct Implementation {
-    name: Clipped<MAX_NAME>,
-    title: Option<Clipped<MAX_NAME>>,
-    version: Clipped<MAX_NAME>,
+    name: TruncatedString<MAX_CLIENT_INFO_TEXT>,
+    title: Option<TruncatedString<MAX_CLIENT_INFO_TEXT>>,
+    version: TruncatedString<MAX_CLIENT_INFO_TEXT>,
 }
 
 #[derive(Deserialize)]
 struct Reference {
-    r#type: Clipped<MAX_VERSION>,
-    uri: Option<Text<MAX_URI_LEN>>,
+    r#type: TruncatedString<MAX_VERSION_NAME>,
+    uri: Option<BoundedString<MAX_URI_LEN>>,
 }
 
 #[derive(Deserialize)]
 struct ArgumentInfo {
-    name: Text<MAX_URI_LEN>,
-    value: Text<MAX_URI_LEN>,
+    name: BoundedString<MAX_URI_LEN>,
+    value: BoundedString<MAX_URI_LEN>,
 }
 
 #[derive(Default, Deserialize)]
 struct Context {
-    arguments: Option<Member<Known>>,
+    arguments: Option<BoundedMember<ContextArguments>>,
 }
 
-const PAGE: &str = "{\"cursor\"?: string}";
-const RESOURCE: &str = "{\"uri\": string}";
+const PAGE_PARAMS: &str = "{\"cursor\"?: string}";
+const RESOURCE_PARAMS: &str = "{\"uri\": string}";
 
 /// Reads the parameters of a request with those extensions. Of a method that nobody knows, all are right.
-pub(super) fn read(method: &str, params: Option<&RawValue>, on: &[Extension]) -> Read {
+pub(super) fn parse(method: &str, params: Option<&RawValue>, on: &[Extension]) -> ParsedParams {
     // Some libraries write out what is absent.
     let text = params.map(RawValue::get).filter(|params| *params != "null").unwrap_or("{}");
     let malformed = |meta, fault: String| {
-        let fault = format!("{}: {fault}", clip(method, MAX_VERSION));
-        Read { params: Err(Malformed(fault)), meta }
+        let fault = format!("{}: {fault}", truncate(method, MAX_VERSION_NAME));
+        ParsedParams { params: Err(InvalidParams(fault)), meta }
     };
     if !text.starts_with('{') {
-        return malformed(Meta::default(), "expected params to be an object".to_owned());
+        return malformed(RequestMeta::default(), "expected params to be an object".to_owned());
     }
     let members: Members<'_> = match serde_json::from_str(text) {
         Ok(members) => members,
-        Err(error) => return malformed(Meta::default(), without_position(&error)),
+        Err(error) => return malformed(RequestMeta::default(), without_position(&error)),
     };
-    let meta = match members.meta.map(Meta::read) {
-        None => Meta { is_sound: true, ..Meta::default() },
+    let meta = match members.meta.map(RequestMeta::parse) {
+        None => RequestMeta { is_valid: true, ..RequestMeta::default() },
         Some(Ok(meta)) => meta,
-        Some(Err(fault)) => return malformed(Meta::default(), fault),
+        Some(Err(fault)) => return malformed(RequestMeta::default(), fault),
     };
-    match members.of_method(method, on) {
-        Ok(params) => Read { params: Ok(params), meta },
+    match members.to_params(method, on) {
+        Ok(params) => ParsedParams { params: Ok(params), meta },
         Err((expected, fault)) => malformed(meta, format!("expected params `{expected}`: {fault}")),
     }
 }
 
 /// The request that the parameters of a notification say is cancelled.
-pub(super) fn cancelled(params: &RawValue) -> Option<&RawValue> {
+pub(super) fn cancelled_request_id(params: &RawValue) -> Option<&RawValue> {
     #[derive(Deserialize)]
     struct Cancelled<'a> {
         #[serde(borrow, default, deserialize_with = "present", rename = "requestId")]
@@ -250,7 +250,7 @@ pub(super) fn cancelled(params: &RawValue) -> Option<&RawValue> {
 
 impl Members<'_> {
     /// What is used of the parameters of that method. The error says what was expected, and what is wrong.
-    fn of_method(&self, method: &str, on: &[Extension]) -> Result<Params, (&'static str, String)> {
+    fn to_params(&self, method: &str, on: &[Extension]) -> Result<Params, (&'static str, String)> {
         let sep_2093 = on.contains(&Extension::Sep2093);
         let directories = on.contains(&Extension::Sep2640DirectoryRead);
         let (expected, params) = match method {
@@ -260,21 +260,21 @@ impl Members<'_> {
                 self.initialize(),
             ),
             "resources/list" if sep_2093 => ("{\"uri\"?: string, \"cursor\"?: string}", self.page(self.uri)),
-            "resources/list" | "resources/templates/list" | "prompts/list" | "tools/list" => (PAGE, self.page(None)),
-            "resources/read" | "resources/subscribe" | "resources/unsubscribe" => (RESOURCE, self.resource(None)),
-            "resources/metadata" if sep_2093 => (RESOURCE, self.resource(None)),
-            "skills/get" if directories => (RESOURCE, self.resource(None)),
+            "resources/list" | "resources/templates/list" | "prompts/list" | "tools/list" => (PAGE_PARAMS, self.page(None)),
+            "resources/read" | "resources/subscribe" | "resources/unsubscribe" => (RESOURCE_PARAMS, self.resource(None)),
+            "resources/metadata" if sep_2093 => (RESOURCE_PARAMS, self.resource(None)),
+            "skills/get" if directories => (RESOURCE_PARAMS, self.resource(None)),
             "resources/directory/read" if directories => {
                 ("{\"uri\": string, \"cursor\"?: string}", self.resource(self.cursor))
             }
             // There is one page, so no cursor was given out, whatever it is.
             "skills/list" if directories => {
                 let cursor = self.cursor.filter(|cursor| cursor.get() != "null").map(|_| String::new());
-                (PAGE, Ok(Params::Page { uri: None, cursor }))
+                (PAGE_PARAMS, Ok(Params::Page { uri: None, cursor }))
             }
             "subscriptions/listen" => (
                 "{\"notifications\": {\"resourcesListChanged\"?: boolean, \"resourceSubscriptions\"?: [string]}}",
-                required("notifications", self.notifications).map(|Member(listen)| Params::Listen(listen)),
+                required("notifications", self.notifications).map(|BoundedMember(listen)| Params::Listen(listen)),
             ),
             "completion/complete" => (
                 "{\"ref\": {\"type\": \"ref/resource\", \"uri\": string}, \"argument\": {\"name\": string, \"value\": \
@@ -288,22 +288,22 @@ impl Members<'_> {
             "prompts/get" => (
                 "{\"name\": string, \"arguments\"?: object}",
                 required("name", self.name)
-                    .map(|Clipped::<MAX_NAMED>(name)| Params::Named { member: "name", name: Some(name) }),
+                    .map(|TruncatedString::<MAX_TARGET_NAME>(name)| Params::Named { member: "name", name: Some(name) }),
             ),
-            "tools/call" => ("", Ok(named("name", self.name))),
-            "tasks/get" | "tasks/update" | "tasks/cancel" => ("", Ok(named("taskId", self.task_id))),
-            _ => ("", Ok(Params::Nothing)),
+            "tools/call" => ("", Ok(named_params("name", self.name))),
+            "tasks/get" | "tasks/update" | "tasks/cancel" => ("", Ok(named_params("taskId", self.task_id))),
+            _ => ("", Ok(Params::Ignored)),
         };
         params.map_err(|fault| (expected, fault))
     }
 
     fn initialize(&self) -> Result<Params, String> {
-        let _: Member<ClientCapabilities> = required("capabilities", self.capabilities)?;
-        let Member::<Implementation>(client) = required("clientInfo", self.client_info)?;
-        let Clipped::<MAX_VERSION>(version) = required("protocolVersion", self.protocol_version)?;
+        let _: BoundedMember<ClientCapabilities> = required("capabilities", self.capabilities)?;
+        let BoundedMember::<Implementation>(client) = required("clientInfo", self.client_info)?;
+        let TruncatedString::<MAX_VERSION_NAME>(version) = required("protocolVersion", self.protocol_version)?;
         let client =
-            Client { name: client.name.0, title: client.title.map(|Clipped(title)| title), version: client.version.0 };
-        Ok(Params::Initialize(Box::new(Initialize { version, client })))
+            ClientInfo { name: client.name.0, title: client.title.map(|TruncatedString(title)| title), version: client.version.0 };
+        Ok(Params::Initialize(Box::new(InitializeParams { version, client })))
     }
 
     fn page(&self, uri: Option<&RawValue>) -> Result<Params, String> {
@@ -311,34 +311,34 @@ impl Members<'_> {
     }
 
     fn resource(&self, from: Option<&RawValue>) -> Result<Params, String> {
-        let Text::<MAX_URI_LEN>(uri) = required("uri", self.uri)?;
+        let BoundedString::<MAX_URI_LEN>(uri) = required("uri", self.uri)?;
         Ok(Params::Resource { uri, cursor: cursor(from)? })
     }
 
     fn level(&self) -> Result<Params, String> {
         // As a variant of an enum, a name of any length would be repeated in the error.
-        let Clipped::<MAX_VERSION>(name) = required("level", self.level)?;
+        let TruncatedString::<MAX_VERSION_NAME>(name) = required("level", self.level)?;
         let level = LoggingLevel::deserialize(name.as_str().into_deserializer());
         level.map(Params::Level).map_err(|error: serde::de::value::Error| error.to_string())
     }
 
     fn complete(&self) -> Result<Params, String> {
-        let Member::<Reference>(reference) = required("ref", self.reference)?;
+        let BoundedMember::<Reference>(reference) = required("ref", self.reference)?;
         let template = match (reference.r#type.0.as_str(), reference.uri) {
-            ("ref/resource", Some(Text(uri))) => Some(uri),
+            ("ref/resource", Some(BoundedString(uri))) => Some(uri),
             ("ref/resource", None) => return Err("missing field `uri`".to_owned()),
             ("ref/prompt", _) => None,
             (unknown, _) => {
                 return Err(format!("unknown variant `{unknown}`, expected `ref/resource` or `ref/prompt`"));
             }
         };
-        let Member::<ArgumentInfo>(argument) = required("argument", self.argument)?;
-        let context: Option<Member<Context>> = optional(self.context)?;
-        let known = context.and_then(|Member(context)| context.arguments).map(|Member(Known(known))| known);
-        Ok(Params::Complete(Box::new(Complete {
+        let BoundedMember::<ArgumentInfo>(argument) = required("argument", self.argument)?;
+        let context: Option<BoundedMember<Context>> = optional(self.context)?;
+        let known = context.and_then(|BoundedMember(context)| context.arguments).map(|BoundedMember(ContextArguments(known))| known);
+        Ok(Params::Complete(Box::new(CompleteParams {
             template,
             argument: (argument.name.0, argument.value.0),
-            known: known.unwrap_or_default(),
+            context: known.unwrap_or_default(),
         })))
     }
 }
@@ -352,15 +352,15 @@ fn optional<T: Bounded>(raw: Option<&RawValue>) -> Result<Option<T>, String> {
 }
 
 fn uri(raw: Option<&RawValue>) -> Result<Option<String>, String> {
-    optional(raw).map(|uri| uri.map(|Text::<MAX_URI_LEN>(uri)| uri))
+    optional(raw).map(|uri| uri.map(|BoundedString::<MAX_URI_LEN>(uri)| uri))
 }
 
 fn cursor(raw: Option<&RawValue>) -> Result<Option<String>, String> {
-    optional(raw).map(|cursor| cursor.map(|Text::<MAX_CURSOR>(cursor)| cursor))
+    optional(raw).map(|cursor| cursor.map(|BoundedString::<MAX_CURSOR>(cursor)| cursor))
 }
 
-fn named(member: &'static str, raw: Option<&RawValue>) -> Params {
-    let name = raw.and_then(|raw| bounded::required(raw).ok()).map(|Clipped::<MAX_NAMED>(name)| name);
+fn named_params(member: &'static str, raw: Option<&RawValue>) -> Params {
+    let name = raw.and_then(|raw| bounded::required(raw).ok()).map(|TruncatedString::<MAX_TARGET_NAME>(name)| name);
     Params::Named { member, name }
 }
 
@@ -375,19 +375,19 @@ impl Params {
     }
 }
 
-impl Meta {
-    fn read(raw: &RawValue) -> Result<Self, String> {
+impl RequestMeta {
+    fn parse(raw: &RawValue) -> Result<Self, String> {
         if !raw.get().starts_with('{') {
             return Err("expected `_meta` to be an object".to_owned());
         }
         let meta: RawMeta<'_> = serde_json::from_str(raw.get()).map_err(|error| without_position(&error))?;
         let version = meta.version.and_then(|version| bounded::required(version).ok());
         Ok(Self {
-            is_sound: true,
-            version: version.map(|Clipped::<MAX_VERSION>(version)| version),
+            is_valid: true,
+            version: version.map(|TruncatedString::<MAX_VERSION_NAME>(version)| version),
             has_capabilities: meta
                 .capabilities
-                .is_some_and(|raw| bounded::required::<Member<ClientCapabilities>>(raw).is_ok()),
+                .is_some_and(|raw| bounded::required::<BoundedMember<ClientCapabilities>>(raw).is_ok()),
         })
     }
 }

@@ -19,91 +19,91 @@ use rmcp::model::ProtocolVersion;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Revision {
     /// 2024-11-05: the first.
-    Nov2024,
+    V2024_11_05,
     /// 2025-03-26: streamable HTTP, batches.
-    Mar2025,
+    V2025_03_26,
     /// 2025-06-18: titles.
-    Jun2025,
+    V2025_06_18,
     /// 2025-11-25: icons.
-    Nov2025,
+    V2025_11_25,
     /// 2026-07-28: no sessions any more.
-    Jul2026,
+    V2026_07_28,
 }
 
 impl Revision {
     /// All of them, the oldest first.
-    pub const ALL: [Self; 5] = [Self::Nov2024, Self::Mar2025, Self::Jun2025, Self::Nov2025, Self::Jul2026];
+    pub const ALL: [Self; 5] = [Self::V2024_11_05, Self::V2025_03_26, Self::V2025_06_18, Self::V2025_11_25, Self::V2026_07_28];
 
     /// The newest.
-    pub const NEWEST: Self = Self::Jul2026;
+    pub const LATEST: Self = Self::V2026_07_28;
 
     /// The newest whose results are not wrapped in what is for caches.
-    pub const NEWEST_WITH_SESSIONS: Self = Self::Nov2025;
+    pub const LATEST_WITH_SESSIONS: Self = Self::V2025_11_25;
 
     /// Its name on the wire.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Nov2024 => "2024-11-05",
-            Self::Mar2025 => "2025-03-26",
-            Self::Jun2025 => "2025-06-18",
-            Self::Nov2025 => "2025-11-25",
-            Self::Jul2026 => "2026-07-28",
+            Self::V2024_11_05 => "2024-11-05",
+            Self::V2025_03_26 => "2025-03-26",
+            Self::V2025_06_18 => "2025-06-18",
+            Self::V2025_11_25 => "2025-11-25",
+            Self::V2026_07_28 => "2026-07-28",
         }
     }
 
     /// The revision of that name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|revision| revision.name() == name)
     }
 
     /// The revision that was agreed on; the oldest while nothing is.
-    pub(super) fn agreed(version: Option<&ProtocolVersion>) -> Self {
-        version.and_then(|version| Self::named(version.as_str())).unwrap_or(Self::Nov2024)
+    pub(super) fn negotiated(version: Option<&ProtocolVersion>) -> Self {
+        version.and_then(|version| Self::from_name(version.as_str())).unwrap_or(Self::V2024_11_05)
     }
 
     /// Whether clients begin with `initialize`, which opens a session.
     pub fn has_sessions(self) -> bool {
-        self < Self::Jul2026
+        self < Self::V2026_07_28
     }
 
     /// Whether several messages may come as one JSON array.
     pub fn has_batches(self) -> bool {
-        self == Self::Mar2025
+        self == Self::V2025_03_26
     }
 
     /// Whether clients can ask for log messages.
     pub fn has_logging(self) -> bool {
-        self < Self::Jul2026
+        self < Self::V2026_07_28
     }
 
     /// Whether completion has a capability of its own.
     pub fn has_completions_capability(self) -> bool {
-        self >= Self::Mar2025
+        self >= Self::V2025_03_26
     }
 
     /// Whether objects have titles, `_meta` and the time of their last change.
     pub fn has_titles(self) -> bool {
-        self >= Self::Jun2025
+        self >= Self::V2025_06_18
     }
 
     /// Whether objects have icons.
     pub fn has_icons(self) -> bool {
-        self >= Self::Nov2025
+        self >= Self::V2025_11_25
     }
 
     /// Whether capabilities name extensions, with their settings.
     pub fn has_extensions(self) -> bool {
-        self >= Self::Jul2026
+        self >= Self::V2026_07_28
     }
 
     /// Whether "not found" has a code of its own, -32002.
     pub fn has_code_for_not_found(self) -> bool {
-        self < Self::Jul2026
+        self < Self::V2026_07_28
     }
 
     /// Whether results say for how long, and for whom, they may be kept.
     pub fn has_cache_hints(self) -> bool {
-        self >= Self::Jul2026
+        self >= Self::V2026_07_28
     }
 }
 
@@ -117,8 +117,8 @@ mod tests {
         assert_eq!(negotiated, Revision::ALL.map(Revision::name));
         assert!(Revision::ALL.is_sorted_by_key(|revision| revision.name()));
         for revision in Revision::ALL {
-            assert_eq!(Revision::named(revision.name()), Some(revision));
+            assert_eq!(Revision::from_name(revision.name()), Some(revision));
         }
-        assert_eq!(Revision::named("1999-12-31"), None);
+        assert_eq!(Revision::from_name("1999-12-31"), None);
     }
 }

@@ -1,7 +1,7 @@
 //! MCP over standard input and output, for one client that started this process.
 //!
 //! Each line is one message, or in revision 2025-03-26 one batch of them. What is none is refused here (see
-//! [`message`](super::message)). [Requests for resources](super::requests) are answered here as well, each by a task of its own; the
+//! [`jsonrpc`](super::jsonrpc)). [Requests for resources](super::resource_requests) are answered here as well, each by a task of its own; the
 //! rest goes to rmcp, in the order in which it came. A line that is no JSON is answered
 //! too: an answer is never one of those, so that two programs cannot throw errors at each other for ever.
 //!
@@ -12,12 +12,12 @@
 //! what [`params`](super::params) bounds.
 //!
 //! It ends when standard input does, or when it is told to. Then the answers that are left are written as long as the client
-//! takes them: one that has taken nothing for [`MAX_STUCK`] keeps the process no longer.
+//! takes them: one that has taken nothing for [`STALL_TIMEOUT`] keeps the process no longer.
 
 mod input;
-mod lines;
+mod codec;
 mod output;
-mod taken;
+mod in_flight;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -36,21 +36,21 @@ use tokio::time::sleep;
 use tokio_util::codec::FramedRead;
 use tokio_util::sync::CancellationToken;
 
-use self::lines::{Line, Lines};
+use self::codec::{Line, LineDecoder};
 use self::output::Output;
-use self::taken::{BatchId, Charged, Due, Taken};
-use super::about::About;
+use self::in_flight::{BatchId, ChargedReply, Outgoing, InFlight};
+use super::server_info::ServerInfoCache;
 use super::budget::{Account, Budget, Limits};
-use super::client::Opening;
+use super::client::ClientCell;
 use super::client_id::ClientId;
-use super::handler::{Face, Handler};
-use super::message::{self, Kind, Message, Refusal, Said, Sent};
+use super::handler::{TransportKind, Handler};
+use super::jsonrpc::{self, Kind, Message, Rejection, DeclaredRevision, Incoming};
 use super::methods;
-use super::params::Malformed;
-use super::requests::{self, Answer, Asked};
+use super::params::InvalidParams;
+use super::resource_requests::{self, Reply, ResourceRequest};
 use super::revision::Revision;
-use super::rewritten;
-use super::{MAX_DRAIN, ServeError};
+use super::reencode;
+use super::{DRAIN_TIMEOUT, ServeError};
 use crate::access::Principal;
 use crate::host::Host;
 
@@ -58,9 +58,9 @@ use crate::host::Host;
 const MAX_IN_FLIGHT: usize = 64;
 
 /// How long the client may take nothing of what is left for it when the server ends.
-const MAX_STUCK: Duration = Duration::from_secs(5);
+const STALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often it is looked whether the server is to end while the client takes nothing.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Serves one client over stdio until it closes its end, or until `shutdown` fires; requests in flight are answered first.
 ///
@@ -68,33 +68,33 @@ const LOOK: Duration = Duration::from_secs(1);
 ///
 /// The client did not begin as it should, or did not read the answers that were left.
 pub async fn serve_stdio(host: Arc<Host>, shutdown: CancellationToken) -> Result<(), ServeError> {
-    let ending = CancellationToken::new();
-    let orderly = Orderly::new(host.clone(), shutdown.clone(), ending.clone());
-    let output = orderly.output.clone();
+    let draining = CancellationToken::new();
+    let transport = StdioTransport::new(host.clone(), shutdown.clone(), draining.clone());
+    let output = transport.output.clone();
     let unread = async {
         loop {
-            output.stuck(MAX_STUCK).await;
+            output.wait_stalled(STALL_TIMEOUT).await;
             // While too much is in flight nothing is read, and the end of the input is not met.
-            if ending.is_cancelled() || shutdown.is_cancelled() || input::is_closed() {
+            if draining.is_cancelled() || shutdown.is_cancelled() || input::is_closed() {
                 return;
             }
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
     };
     let too_slow = async {
-        ending.cancelled().await;
-        sleep(MAX_DRAIN.saturating_add(MAX_STUCK)).await;
+        draining.cancelled().await;
+        sleep(DRAIN_TIMEOUT.saturating_add(STALL_TIMEOUT)).await;
     };
     tokio::select! {
-        served = serve(host, orderly, ending.clone()) => served,
-        () = unread => Err(ServeError::Unread),
-        () = too_slow => Err(ServeError::Unread),
+        served = serve(host, transport, draining.clone()) => served,
+        () = unread => Err(ServeError::OutputStalled),
+        () = too_slow => Err(ServeError::OutputStalled),
     }
 }
 
-async fn serve(host: Arc<Host>, orderly: Orderly, ending: CancellationToken) -> Result<(), ServeError> {
-    let handler = Handler::new(host, Arc::new(About::default()), Face::Stdio, ending);
-    let service = match handler.serve(orderly).await {
+async fn serve(host: Arc<Host>, transport: StdioTransport, draining: CancellationToken) -> Result<(), ServeError> {
+    let handler = Handler::new(host, Arc::new(ServerInfoCache::default()), TransportKind::Stdio, draining);
+    let service = match handler.serve(transport).await {
         Ok(service) => service,
         // A client that goes away, or a signal, before anything was asked.
         Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => return Ok(()),
@@ -107,59 +107,59 @@ async fn serve(host: Arc<Host>, orderly: Orderly, ending: CancellationToken) -> 
 }
 
 /// Standard input and output with a check of what comes in, a bound on requests in flight, and an end that waits for them.
-struct Orderly {
+struct StdioTransport {
     host: Arc<Host>,
     account: Arc<Account>,
-    input: FramedRead<StdioReader, Lines>,
+    input: FramedRead<StdioReader, LineDecoder>,
     output: Output,
     shutdown: CancellationToken,
     /// Fires when nothing more is read: what is in flight is to come to its end.
-    ending: CancellationToken,
-    in_flight: Arc<Semaphore>,
-    taken: Taken,
+    draining: CancellationToken,
+    permits: Arc<Semaphore>,
+    in_flight: InFlight,
     /// Messages of the last line that have not been looked at.
-    next: VecDeque<Next>,
-    opened: Opened,
-    opening: Opening,
+    queue: VecDeque<QueuedMessage>,
+    lifecycle: Lifecycle,
+    client: ClientCell,
 }
 
 /// A message and the batch that it came in.
-struct Next {
-    message: Result<Message, Refusal>,
+struct QueuedMessage {
+    message: Result<Message, Rejection>,
     batch: Option<BatchId>,
 }
 
 /// What becomes of a message that makes sense.
-enum Checked {
+enum Dispatch {
     /// It is answered here.
-    Here(Answering),
+    Direct(DirectRequest),
     /// rmcp is to see it.
-    Onward(Box<ClientJsonRpcMessage>),
+    Forward(Box<ClientJsonRpcMessage>),
     /// Nothing.
-    Dropped,
+    Drop,
 }
 
 /// A request for resources that is in order.
-struct Answering {
+struct DirectRequest {
     id: RequestId,
-    asked: Result<Asked, Malformed>,
+    request: Result<ResourceRequest, InvalidParams>,
     revision: Revision,
 }
 
 /// How the client began with rmcp, which says how it goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Opened {
+enum Lifecycle {
     /// It has not: rmcp takes nothing but requests.
-    Not,
+    Uninitialized,
     /// By `initialize`, which has not been answered.
-    Asking,
+    Initializing,
     /// By `initialize`, in that revision.
     Session(Revision),
     /// By a request that says for itself what it is of.
     Stateless,
 }
 
-impl Due {
+impl Outgoing {
     /// Writes it, and gives back what can be given back then.
     async fn write_to(self, output: &Output) -> std::io::Result<()> {
         let Self { line, permits, charges } = self;
@@ -179,155 +179,155 @@ impl Due {
     }
 }
 
-impl Opened {
+impl Lifecycle {
     fn revision(self) -> Option<Revision> {
         match self {
-            Self::Not | Self::Asking => None,
+            Self::UninitializeInitializinglf::Asking => None,
             Self::Session(revision) => Some(revision),
-            Self::Stateless => Some(Revision::NEWEST),
+            Self::Stateless => Some(Revision::LATEST),
         }
     }
 }
 
-impl Orderly {
-    fn new(host: Arc<Host>, shutdown: CancellationToken, ending: CancellationToken) -> Self {
+impl StdioTransport {
+    fn new(host: Arc<Host>, shutdown: CancellationToken, draining: CancellationToken) -> Self {
         let (read, write) = stdio_pipes();
         let account = budget(host.clone()).account(ClientId::Local);
         Self {
             host,
             account,
-            input: FramedRead::new(read, Lines::default()),
+            input: FramedRead::new(read, LineDecoder::default()),
             output: Output::new(write),
             shutdown,
-            ending,
-            in_flight: Arc::new(Semaphore::new(MAX_IN_FLIGHT)),
-            taken: Taken::default(),
-            next: VecDeque::new(),
-            opened: Opened::Not,
-            opening: Opening::default(),
+            draining,
+            permits: Arc::new(Semaphore::new(MAX_IN_FLIGHT)),
+            in_flight: InFlight::default(),
+            queue: VecDeque::new(),
+            lifecycle: Lifecycle::Uninitialized,
+            client: ClientCell::default(),
         }
     }
 
     /// Takes a line apart, for its messages to be looked at one by one.
-    fn take_line(&mut self, line: Line) {
+    fn parse_line(&mut self, line: Line) {
         let sent = match line {
-            Line::Text(text) => message::read(&text, self.opened.revision(), &self.host.config().server.extensions),
-            Line::TooLong => Err(Refusal::invalid(None, "the line is too long")),
+            Line::Text(text) => jsonrpc::parse(&text, self.lifecycle.revision(), &self.host.config().server.extensions),
+            Line::TooLong => Err(Rejection::invalid_request(None, "the line is too long")),
         };
         match sent {
-            Ok(Sent::One(message)) => self.next.push_back(Next { message: Ok(message), batch: None }),
-            Ok(Sent::Batch(messages)) => {
-                let wants_answer = |message: &&Result<Message, Refusal>| {
+            Ok(Incoming::Single(message)) => self.queue.push_back(QueuedMessage { message: Ok(message), batch: None }),
+            Ok(Incoming::Batch(messages)) => {
+                let wants_answer = |message: &&Result<Message, Rejection>| {
                     message.as_ref().map_or(true, |message| matches!(message.kind, Kind::Request { .. }))
                 };
-                let batch = self.taken.begin_batch(messages.iter().filter(wants_answer).count());
-                self.next.extend(messages.into_iter().map(|message| Next { message, batch }));
+                let batch = self.in_flight.begin_batch(messages.iter().filter(wants_answer).count());
+                self.queue.extend(messages.into_iter().map(|message| QueuedMessage { message, batch }));
             }
-            Err(refusal) => self.next.push_back(Next { message: Err(refusal), batch: None }),
+            Err(refusal) => self.queue.push_back(QueuedMessage { message: Err(refusal), batch: None }),
         }
     }
 
     /// Looks at a message: gives it to rmcp, or deals with it here.
-    fn look_at(&mut self, next: Next, permit: OwnedSemaphorePermit) -> Option<ClientJsonRpcMessage> {
-        if let Some(id) = next.message.as_ref().ok().and_then(Message::cancels) {
-            self.write_in_time(self.taken.cancelled(&id));
+    fn dispatch(&mut self, next: QueuedMessage, permit: OwnedSemaphorePermit) -> Option<ClientJsonRpcMessage> {
+        if let Some(id) = next.message.as_ref().ok().and_then(Message::cancelled_request) {
+            self.spawn_write(self.in_flight.cancel(&id));
         }
-        match next.message.and_then(|message| self.check(message)) {
-            Ok(Checked::Here(answering)) => {
-                self.answer_in_time(answering, permit, next.batch);
+        match next.message.and_then(|message| self.classify(message)) {
+            Ok(Dispatch::Direct(answering)) => {
+                self.spawn_answer(answering, permit, next.batch);
                 None
             }
-            Ok(Checked::Onward(message)) => {
+            Ok(Dispatch::Forward(message)) => {
                 if let JsonRpcMessage::Request(request) = &*message {
-                    self.taken.take(request.id.clone(), permit, next.batch);
+                    self.in_flight.insert(request.id.clone(), permit, next.batch);
                 }
                 Some(*message)
             }
-            Ok(Checked::Dropped) => None,
+            Ok(Dispatch::Drop) => None,
             Err(refusal) => {
-                let answer = message::to_json(&refusal.into_message());
-                self.write_in_time(self.taken.refused(next.batch, answer, permit));
+                let answer = jsonrpc::to_json(&refusal.into_message());
+                self.spawn_write(self.in_flight.reject(next.batch, answer, permit));
                 None
             }
         }
     }
 
     /// What becomes of a message.
-    fn check(&mut self, message: Message) -> Result<Checked, Refusal> {
+    fn classify(&mut self, message: Message) -> Result<Dispatch, Rejection> {
         let Kind::Request { id, method, params } = &message.kind else {
             // rmcp ends when anything but a request comes first.
-            let typed = (self.opened != Opened::Not).then(|| typed(&message)).flatten();
-            return Ok(typed.map_or(Checked::Dropped, |message| Checked::Onward(Box::new(message))));
+            let typed = (self.lifecycle != Lifecycle::Uninitialized).then(|| to_rmcp(&message)).flatten();
+            return Ok(typed.map_or(Dispatch::Drop, |message| Dispatch::Forward(Box::new(message))));
         };
-        if self.taken.has(id) {
+        if self.in_flight.contains(id) {
             let reason = format!("the id {id} is that of a request that has not been answered");
-            return Err(Refusal::invalid(Some(id.clone()), reason));
+            return Err(Rejection::invalid_request(Some(id.clone()), reason));
         }
         if let Some(revision) = self.revision(&message)
-            && let Some(asked) = Asked::of(&self.host, revision, &message)
+            && let Some(request) = ResourceRequest::from_message(&self.host, revision, &message)
         {
-            return Ok(Checked::Here(Answering { id: id.clone(), asked, revision }));
+            return Ok(Dispatch::Direct(DirectRequest { id: id.clone(), request, revision }));
         }
         if message.is_stateless() {
             // rmcp answers both as long as it does not know how the client will begin.
             if ["initialize", "ping"].contains(&method.as_str()) {
-                return Err(self.unknown(id, Revision::NEWEST, method));
+                return Err(self.method_not_found(id, Revision::LATEST, method));
             }
-        } else if let ("server/discover", Opened::Session(revision)) = (method.as_str(), self.opened) {
-            return Err(self.unknown(id, revision, method));
+        } else if let ("server/discover", Lifecycle::Session(revision)) = (method.as_str(), self.lifecycle) {
+            return Err(self.method_not_found(id, revision, method));
         }
         if method == "initialize" {
-            if self.opened != Opened::Not {
-                return Err(Refusal::invalid(Some(id.clone()), message::SECOND_INITIALIZE));
+            if self.lifecycle != Lifecycle::Uninitialized {
+                return Err(Rejection::invalid_request(Some(id.clone()), jsonrpc::ALREADY_INITIALIZED));
             }
-            params.as_ref().map_err(|malformed| Refusal::malformed(id.clone(), malformed))?;
+            params.as_ref().map_err(|malformed| Rejection::invalid_params(id.clone(), malformed))?;
         }
-        let Some(JsonRpcMessage::Request(mut request)) = typed(&message) else {
-            return Err(message.unreadable());
+        let Some(JsonRpcMessage::Request(mut request)) = to_rmcp(&message) else {
+            return Err(message.rejection());
         };
         let beside = request.request.extensions_mut();
-        beside.insert(self.opening.clone());
+        beside.insert(self.client.clone());
         if let Err(malformed) = params {
             beside.insert(malformed.clone());
         }
-        if self.opened == Opened::Not {
-            self.opened = opening(&request.request, &message);
+        if self.lifecycle == Lifecycle::Uninitialized {
+            self.lifecycle = initial_lifecycle(&request.request, &message);
         }
-        Ok(Checked::Onward(Box::new(JsonRpcMessage::Request(request))))
+        Ok(Dispatch::Forward(Box::new(JsonRpcMessage::Request(request))))
     }
 
-    fn unknown(&self, id: &RequestId, revision: Revision, method: &str) -> Refusal {
-        Refusal { id: Some(id.clone()), error: methods::unknown(&self.host, revision, method) }
+    fn method_not_found(&self, id: &RequestId, revision: Revision, method: &str) -> Rejection {
+        Rejection { id: Some(id.clone()), error: methods::method_not_found(&self.host, revision, method) }
     }
 
     /// The revision that a request is of; none if it is not in order, by the rules of rmcp.
     fn revision(&self, message: &Message) -> Option<Revision> {
-        match (message.said(), self.opened) {
-            (Said::Nothing, Opened::Session(revision)) => Some(revision),
-            (Said::Whole(said), _) => Revision::named(said),
-            (Said::Partly(said), Opened::Session(_)) => Revision::named(said).filter(|said| said.has_sessions()),
+        match (message.declared_revision(), self.lifecycle) {
+            (DeclaredRevision::None, Lifecycle::Session(revision)) => Some(revision),
+            (DeclaredRevision::Complete(said), _) => Revision::from_name(said),
+            (DeclaredRevision::VersionOnly(said), Lifecycle::Session(_)) => Revision::from_name(said).filter(|said| said.has_sessions()),
             _ => None,
         }
     }
 
     /// Answers a request while others are read, unless it is cancelled.
-    fn answer_in_time(&self, answering: Answering, permit: OwnedSemaphorePermit, batch: Option<BatchId>) {
-        let (host, account, opening) = (self.host.clone(), self.account.clone(), self.opening.clone());
-        let (taken, output) = (self.taken.clone(), self.output.clone());
-        let cancelled = self.taken.take(answering.id.clone(), permit, batch);
+    fn spawn_answer(&self, answering: DirectRequest, permit: OwnedSemaphorePermit, batch: Option<BatchId>) {
+        let (host, account, client) = (self.host.clone(), self.account.clone(), self.client.clone());
+        let (in_flight, output) = (self.in_flight.clone(), self.output.clone());
+        let cancelled = self.in_flight.insert(answering.id.clone(), permit, batch);
         tokio::spawn(async move {
-            let Answering { id, asked, revision } = answering;
-            let answer = requests::answer(&host, &Principal::LOCAL, &account, id.clone(), asked, revision);
-            let Some(Answer { json, missing, charge }) = cancelled.run_until_cancelled(answer).await else { return };
-            if let Some(client) = opening.client() {
-                client.report(&missing).await;
+            let DirectRequest { id, request: asked, revision } = answering;
+            let answer = resource_requests::respond(&host, &Principal::LOCAL, &account, id.clone(), asked, revision);
+            let Some(Reply { json, missing, charge }) = cancelled.run_until_cancelled(answer).await else { return };
+            if let Some(client) = client.get() {
+                client.warn_missing(&missing).await;
             }
-            taken.answered(&id, Charged { json, charge }).write(&output).await;
+            in_flight.complete(&id, ChargedReply { json, charge }).write(&output).await;
         });
     }
 
     /// Writes what is due while other requests are read; its permits bound how much of that there can be.
-    fn write_in_time(&self, due: Due) {
+    fn spawn_write(&self, due: Outgoing) {
         if due.line.is_some() {
             let output = self.output.clone();
             tokio::spawn(async move { due.write(&output).await });
@@ -335,9 +335,9 @@ impl Orderly {
     }
 
     /// Waits until everything that was taken has been answered, within bounds.
-    async fn all_answered(&self) {
+    async fn drain(&self) {
         let all = u32::try_from(MAX_IN_FLIGHT).unwrap_or(u32::MAX);
-        if tokio::time::timeout(MAX_DRAIN, self.in_flight.acquire_many(all)).await.is_err() {
+        if tokio::time::timeout(DRAIN_TIMEOUT, self.permits.acquire_many(all)).await.is_err() {
             tracing::warn!("shutdown: drain timed out with requests in flight");
         }
     }
@@ -348,11 +348,11 @@ impl Orderly {
         loop {
             // What has been read of a batch is taken, whatever happens.
             let permit = tokio::select! {
-                permit = self.in_flight.clone().acquire_owned() => permit.ok()?,
-                () = self.shutdown.cancelled(), if self.next.is_empty() => return None,
+                permit = self.permits.clone().acquire_owned() => permit.ok()?,
+                () = self.shutdown.cancelled(), if self.queue.is_empty() => return None,
             };
-            if let Some(next) = self.next.pop_front() {
-                match self.look_at(next, permit) {
+            if let Some(next) = self.queue.pop_front() {
+                match self.dispatch(next, permit) {
                     Some(message) => return Some(message),
                     None => continue,
                 }
@@ -363,8 +363,8 @@ impl Orderly {
             };
             match line {
                 Ok(line) => {
-                    self.take_line(line);
-                    lines::shrink(self.input.read_buffer_mut());
+                    self.parse_line(line);
+                    codec::shrink(self.input.read_buffer_mut());
                 }
                 Err(error) => {
                     tracing::error!(%error, "standard input cannot be read");
@@ -376,8 +376,8 @@ impl Orderly {
 }
 
 /// A message as rmcp takes it.
-fn typed(message: &Message) -> Option<ClientJsonRpcMessage> {
-    serde_json::from_slice(&rewritten::to_json(message)?).ok()
+fn to_rmcp(message: &Message) -> Option<ClientJsonRpcMessage> {
+    serde_json::from_slice(&reencode::to_json(message)?).ok()
 }
 
 /// The budget for answers that wait to be written: that of one connection.
@@ -390,17 +390,17 @@ fn budget(host: Arc<Host>) -> Arc<Budget> {
 }
 
 /// How a client begins that sends this request first, as rmcp sees it.
-fn opening(request: &ClientRequest, message: &Message) -> Opened {
-    match (request, message.said()) {
-        (ClientRequest::InitializeRequest(_), _) => Opened::Asking,
-        (ClientRequest::PingRequest(_) | ClientRequest::DiscoverRequest(_), _) => Opened::Not,
-        (_, Said::Whole(said)) if Revision::named(said).is_some() => Opened::Stateless,
-        _ => Opened::Not,
+fn initial_lifecycle(request: &ClientRequest, message: &Message) -> Lifecycle {
+    match (request, message.declared_revision()) {
+        (ClientRequest::InitializeRequest(_), _) => Lifecycle::Initializing,
+        (ClientRequest::PingRequest(_) | ClientRequest::DiscoverRequest(_), _) => Lifecycle::Uninitialized,
+        (_, DeclaredRevision::Complete(said)) if Revision::from_name(said).is_some() => Lifecycle::Stateless,
+        _ => Lifecycle::Uninitialized,
     }
 }
 
 /// The request that a message answers.
-fn answered(message: &ServerJsonRpcMessage) -> Option<&RequestId> {
+fn response_id(message: &ServerJsonRpcMessage) -> Option<&RequestId> {
     match message {
         JsonRpcMessage::Response(response) => Some(&response.id),
         JsonRpcMessage::Error(error) => error.id.as_ref(),
@@ -408,7 +408,7 @@ fn answered(message: &ServerJsonRpcMessage) -> Option<&RequestId> {
     }
 }
 
-impl Transport<RoleServer> for Orderly {
+impl Transport<RoleServer> for StdioTransport {
     type Error = std::io::Error;
 
     fn send(
@@ -418,12 +418,12 @@ impl Transport<RoleServer> for Orderly {
         if let JsonRpcMessage::Response(response) = &message
             && let ServerResult::InitializeResult(result) = &response.result
         {
-            self.opened = Opened::Session(Revision::agreed(Some(&result.protocol_version)));
+            self.lifecycle = Lifecycle::Session(Revision::negotiated(Some(&result.protocol_version)));
         }
         let line = serde_json::to_vec(&message);
-        let due = line.map(|line| match answered(&message) {
-            Some(id) => self.taken.answered(id, Charged::nothing(line)),
-            None => Due::line(line),
+        let due = line.map(|line| match response_id(&message) {
+            Some(id) => self.in_flight.complete(id, ChargedReply::uncharged(line)),
+            None => Outgoing::new(line),
         });
         let output = self.output.clone();
         async move { due?.write_to(&output).await }
@@ -432,8 +432,8 @@ impl Transport<RoleServer> for Orderly {
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
         let message = self.next_message().await;
         if message.is_none() {
-            self.ending.cancel();
-            self.all_answered().await;
+            self.draining.cancel();
+            self.drain().await;
         }
         message
     }

@@ -15,14 +15,14 @@ use crate::resource::{
 
 /// The key in `_meta` under which a merged listing names the plugins that are missing from it, each as
 /// `{"plugin": …, "reason": …}`, with `"retryAfterMs"` where it is known when another try makes sense.
-pub const MISSING: &str = "mcp-host/missing";
+pub const MISSING_PLUGINS_META_KEY: &str = "mcp-host/missing";
 
 /// About how many bytes an object has beside its longest member.
-const OBJECT: usize = 512;
+const OBJECT_OVERHEAD: usize = 512;
 
 /// How long a result may be kept, and by whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Caching {
+pub(super) struct CacheHints {
     /// For how long.
     pub(super) ttl: Duration,
     /// Whether every principal gets the same.
@@ -33,10 +33,10 @@ pub(super) struct Caching {
 ///
 /// It may be kept as long as everything in it may; not at all, if anything is missing.
 pub fn list_result(listing: Listing<Entry>, revision: Revision, is_public: bool) -> Encoder {
-    let caching = Caching { ttl: ttl_of(&listing), is_public };
+    let caching = CacheHints { ttl: listing_ttl(&listing), is_public };
     Encoder::new(move |writer| {
         writer.object(|members| {
-            page(members, listing.next_cursor, &listing.missing, revision, caching);
+            page_members(members, listing.next_cursor, &listing.missing, revision, caching);
             let write = move |writer: &mut Writer<'_>, entry| resource(writer, entry, revision);
             members.member("resources").array(listing.items, write);
         });
@@ -47,10 +47,10 @@ pub fn list_result(listing: Listing<Entry>, revision: Revision, is_public: bool)
 ///
 /// Providers do not say for how long templates stay the same.
 pub fn templates_result(listing: Listing<EntryTemplate>, revision: Revision, is_public: bool) -> Encoder {
-    let caching = Caching { ttl: Duration::ZERO, is_public };
+    let caching = CacheHints { ttl: Duration::ZERO, is_public };
     Encoder::new(move |writer| {
         writer.object(|members| {
-            page(members, listing.next_cursor, &listing.missing, revision, caching);
+            page_members(members, listing.next_cursor, &listing.missing, revision, caching);
             let write = move |writer: &mut Writer<'_>, template| resource_template(writer, template, revision);
             members.member("resourceTemplates").array(listing.items, write);
         });
@@ -61,11 +61,11 @@ pub fn templates_result(listing: Listing<EntryTemplate>, revision: Revision, is_
 ///
 /// It may be kept as long as all of its contents may.
 pub fn read_result(contents: Vec<Contents>, revision: Revision, is_public: bool) -> Encoder {
-    let caching = Caching { ttl: least(contents.iter().map(|one| &one.entry)), is_public };
+    let caching = CacheHints { ttl: min_ttl(contents.iter().map(|one| &one.entry)), is_public };
     Encoder::new(move |writer| {
-        writer.reserve(contents.iter().map(|one| encoded_size(&one.body)).fold(OBJECT, usize::saturating_add));
+        writer.reserve(contents.iter().map(|one| encoded_size(&one.body)).fold(OBJECT_OVERHEAD, usize::saturating_add));
         writer.object(|members| {
-            result(members, revision);
+            result_type(members, revision);
             cache_hints(members, revision, caching);
             let write = move |writer: &mut Writer<'_>, one| resource_contents(writer, one, revision);
             members.member("contents").array(contents, write);
@@ -77,20 +77,20 @@ pub fn read_result(contents: Vec<Contents>, revision: Revision, is_public: bool)
 pub fn complete_result(completion: Completion, revision: Revision) -> Encoder {
     Encoder::new(move |writer| {
         writer.object(|members| {
-            result(members, revision);
+            result_type(members, revision);
             members.member("completion").object(|members| {
                 members.member("values").array(completion.values, |writer, value| writer.text(value));
                 if let Some(total) = completion.total {
-                    members.small("total", &total);
+                    members.serialize("total", &total);
                 }
-                members.small("hasMore", &completion.has_more);
+                members.serialize("hasMore", &completion.has_more);
             });
         });
     })
 }
 
 /// What every result of that revision begins with.
-pub(super) fn result(members: &mut Members<'_, '_>, revision: Revision) {
+pub(super) fn result_type(members: &mut Members<'_, '_>, revision: Revision) {
     // The revision without sessions has both.
     if revision.has_cache_hints() {
         members.text("resultType", "complete");
@@ -98,16 +98,16 @@ pub(super) fn result(members: &mut Members<'_, '_>, revision: Revision) {
 }
 
 /// What a page begins with.
-pub(super) fn page(
+pub(super) fn page_members(
     members: &mut Members<'_, '_>,
     next_cursor: Option<String>,
     missing: &[MissingPlugin],
     revision: Revision,
-    caching: Caching,
+    caching: CacheHints,
 ) {
-    result(members, revision);
+    result_type(members, revision);
     if !missing.is_empty() {
-        let listed = Meta::from_iter([(MISSING.to_owned(), missing.iter().map(missing_plugin).collect())]);
+        let listed = Meta::from_iter([(MISSING_PLUGINS_META_KEY.to_owned(), missing.iter().map(missing_plugin).collect())]);
         members.member("_meta").value(Value::Object(listed));
     }
     members.optional_text("nextCursor", next_cursor);
@@ -115,22 +115,22 @@ pub(super) fn page(
 }
 
 /// For how long a listing may be kept.
-pub(super) fn ttl_of(listing: &Listing<Entry>) -> Duration {
+pub(super) fn listing_ttl(listing: &Listing<Entry>) -> Duration {
     match listing.missing.is_empty() {
-        true => least(listing.items.iter()),
+        true => min_ttl(listing.items.iter()),
         false => Duration::ZERO,
     }
 }
 
 /// For how long all of them may be taken for unchanged; not at all, if one does not say or there are none.
-pub(super) fn least<'a>(entries: impl Iterator<Item = &'a Entry>) -> Duration {
+pub(super) fn min_ttl<'a>(entries: impl Iterator<Item = &'a Entry>) -> Duration {
     entries.map(|entry| entry.ttl.unwrap_or_default()).min().unwrap_or_default()
 }
 
 /// What caches are told, in revisions that tell them anything.
-pub(super) fn cache_hints(members: &mut Members<'_, '_>, revision: Revision, caching: Caching) {
+pub(super) fn cache_hints(members: &mut Members<'_, '_>, revision: Revision, caching: CacheHints) {
     if revision.has_cache_hints() {
-        members.small("ttlMs", &u64::try_from(caching.ttl.as_millis()).unwrap_or(u64::MAX));
+        members.serialize("ttlMs", &u64::try_from(caching.ttl.as_millis()).unwrap_or(u64::MAX));
         members.text("cacheScope", if caching.is_public { "public" } else { "private" });
     }
 }
@@ -157,7 +157,7 @@ pub(super) fn resource_members(members: &mut Members<'_, '_>, entry: Entry, revi
     members.optional_text("description", entry.description);
     members.optional_text("mimeType", entry.mime_type);
     if let Some(size) = entry.size {
-        members.small("size", &size);
+        members.serialize("size", &size);
     }
     icons(members, entry.icons, revision);
     meta(members, entry.meta, revision);
@@ -210,20 +210,20 @@ fn annotations(members: &mut Members<'_, '_>, given: Annotations, revision: Revi
     }
     members.member("annotations").object(|members| {
         if !given.audience.is_empty() {
-            let write = |writer: &mut Writer<'_>, role| writer.text(name_of(role).to_owned());
+            let write = |writer: &mut Writer<'_>, role| writer.text(role_name(role).to_owned());
             members.member("audience").array(given.audience, write);
         }
         #[allow(clippy::cast_possible_truncation, reason = "a hint between 0 and 1")]
         match (given.priority, precision) {
-            (Some(priority), Precision::Single) => members.small("priority", &(priority.value() as f32)),
-            (Some(priority), Precision::Double) => members.small("priority", &priority.value()),
+            (Some(priority), Precision::Single) => members.serialize("priority", &(priority.value() as f32)),
+            (Some(priority), Precision::Double) => members.serialize("priority", &priority.value()),
             (None, _) => {}
         }
         members.optional_text("lastModified", last_modified.map(|timestamp| timestamp.to_string()));
     });
 }
 
-fn name_of(role: Role) -> &'static str {
+fn role_name(role: Role) -> &'static str {
     match role {
         Role::User => "user",
         Role::Assistant => "assistant",

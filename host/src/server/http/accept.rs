@@ -8,22 +8,22 @@ use axum::http::header::ACCEPT;
 use axum::http::{HeaderMap, HeaderValue, Method};
 
 const JSON: [&str; 2] = ["application", "json"];
-const EVENTS: [&str; 2] = ["text", "event-stream"];
+const EVENT_STREAM: [&str; 2] = ["text", "event-stream"];
 
 /// Both, as MCP has clients say it.
-pub(super) const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+pub(super) const JSON_AND_SSE: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 
 /// Puts what a request accepts into the words of MCP, where they say the same.
-pub(super) fn normalise(method: &Method, headers: &mut HeaderMap) {
+pub(super) fn normalize(method: &Method, headers: &mut HeaderMap) {
     // Only events are ever the answer to a GET.
-    if accepts(headers, EVENTS) && (method == Method::GET || accepts(headers, JSON)) {
-        headers.insert(ACCEPT, BOTH);
+    if accepts(headers, EVENT_STREAM) && (method == Method::GET || accepts(headers, JSON)) {
+        headers.insert(ACCEPT, JSON_AND_SSE);
     }
 }
 
 /// Whether a request that has been put into those words accepts both.
-pub(super) fn are_both(headers: &HeaderMap) -> bool {
-    headers.get(ACCEPT) == Some(&BOTH)
+pub(super) fn accepts_json_and_sse(headers: &HeaderMap) -> bool {
+    headers.get(ACCEPT) == Some(&JSON_AND_SSE)
 }
 
 /// Whether the range that says most of that type has a weight; and where there is none at all.
@@ -58,12 +58,12 @@ fn has_weight(parameter: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn both(accept: &[&str]) -> [bool; 2] {
+    fn accepts_each(accept: &[&str]) -> [bool; 2] {
         let mut headers = HeaderMap::new();
         for value in accept {
             headers.append(ACCEPT, value.parse().unwrap());
         }
-        [accepts(&headers, JSON), accepts(&headers, EVENTS)]
+        [accepts(&headers, JSON), accepts(&headers, EVENT_STREAM)]
     }
 
     #[test]
@@ -78,16 +78,16 @@ mod tests {
             &["application/json;q=0.5;charset=utf-8 , text/event-stream;q=often"],
         ];
         for accept in ways {
-            assert_eq!(both(accept), [true, true], "{accept:?}");
+            assert_eq!(accepts_each(accept), [true, true], "{accept:?}");
         }
     }
 
     #[test]
     fn the_range_that_says_most_counts() {
-        assert_eq!(both(&["application/json"]), [true, false]);
-        assert_eq!(both(&["*/*, text/event-stream;q=0"]), [true, false]);
-        assert_eq!(both(&["*/*;q=0.000, text/*"]), [false, true]);
-        assert_eq!(both(&["application/*; q=0, */*"]), [false, true]);
-        assert_eq!(both(&["text/html", "nonsense", "*/json"]), [false, false]);
+        assert_eq!(accepts_each(&["application/json"]), [true, false]);
+        assert_eq!(accepts_each(&["*/*, text/event-stream;q=0"]), [true, false]);
+        assert_eq!(accepts_each(&["*/*;q=0.000, text/*"]), [false, true]);
+        assert_eq!(accepts_each(&["application/*; q=0, */*"]), [false, true]);
+        assert_eq!(accepts_each(&["text/html", "nonsense", "*/json"]), [false, false]);
     }
 }

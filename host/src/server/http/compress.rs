@@ -8,10 +8,10 @@ use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{And, NotForContentType, Predicate, SizeAbove};
 
 /// The smallest body that is compressed, in bytes: a smaller one is one packet anyway.
-const WORTHWHILE: u16 = 1024;
+const MIN_SIZE: u16 = 1024;
 
 /// Compresses answers.
 pub(super) fn layer() -> CompressionLayer<And<SizeAbove, NotForContentType>> {
-    let worthwhile = SizeAbove::new(WORTHWHILE).and(NotForContentType::SSE);
+    let worthwhile = SizeAbove::new(MIN_SIZE).and(NotForContentType::SSE);
     CompressionLayer::new().quality(CompressionLevel::Fastest).compress_when(worthwhile)
 }

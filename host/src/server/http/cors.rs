@@ -15,12 +15,12 @@ use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 use tower_http::cors::{AllowOrigin, Cors};
 
-use super::sites::is_named;
+use super::origin_check::is_allowed;
 use crate::host::Host;
 
-const METHODS: [Method; 3] = [Method::GET, Method::POST, Method::DELETE];
+const ALLOWED_METHODS: [Method; 3] = [Method::GET, Method::POST, Method::DELETE];
 /// What clients of the transport send, in any revision. `Authorization` is for a proxy in front.
-const SENT: [HeaderName; 8] = [
+const ALLOWED_HEADERS: [HeaderName; 8] = [
     ACCEPT,
     AUTHORIZATION,
     CONTENT_TYPE,
@@ -31,23 +31,23 @@ const SENT: [HeaderName; 8] = [
     HeaderName::from_static("mcp-session-id"),
 ];
 /// What they read of an answer beside its body.
-const SHOWN: [HeaderName; 2] =
+const EXPOSED_HEADERS: [HeaderName; 2] =
     [HeaderName::from_static("mcp-protocol-version"), HeaderName::from_static("mcp-session-id")];
 
 /// For how long a browser need not ask again whether it may ask.
 const MAX_AGE: Duration = Duration::from_mins(10);
 
 /// Answers what browsers ask beforehand, and says to them which pages may see the rest.
-pub(super) async fn share(State(host): State<Arc<Host>>, request: Request, next: Next) -> Response {
+pub(super) async fn apply(State(host): State<Arc<Host>>, request: Request, next: Next) -> Response {
     let config = host.config();
-    if !request.headers().get(ORIGIN).is_some_and(|origin| is_named(origin, &config.http.cors)) {
+    if !request.headers().get(ORIGIN).is_some_and(|origin| is_allowed(origin, &config.http.cors)) {
         return next.run(request).await;
     }
     let shared = Cors::new(next)
-        .allow_origin(AllowOrigin::predicate(move |origin, _| is_named(origin, &config.http.cors)))
-        .allow_methods(METHODS)
-        .allow_headers(SENT)
-        .expose_headers(SHOWN)
+        .allow_origin(AllowOrigin::predicate(move |origin, _| is_allowed(origin, &config.http.cors)))
+        .allow_methods(ALLOWED_METHODS)
+        .allow_headers(ALLOWED_HEADERS)
+        .expose_headers(EXPOSED_HEADERS)
         // The page is of the outside, and this machine is not: browsers want that said.
         .allow_private_network(true)
         .max_age(MAX_AGE);

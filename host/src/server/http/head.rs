@@ -2,7 +2,7 @@
 //!
 //! With HTTP/2 a client names a field that it has sent before by a number of one or two bytes, and what a value was read from
 //! stays in memory as long as the value does. So the rest goes away at once, and what is kept is copied out of what was
-//! received. Only the first [`COPIED`] bytes are: copies of a value that was sent once and named many times would be far more
+//! received. Only the first [`MAX_COPIED_BYTES`] bytes are: copies of a value that was sent once and named many times would be far more
 //! than what was sent. Longer values, such as a long `Mcp-Name`, stay shared.
 
 use axum::http::header::{
@@ -12,14 +12,14 @@ use axum::http::header::{
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
 
 /// The fields that the head of a request may have. HTTP/1.1 is held to it by hyper, whose default it is.
-pub(super) const MAX_FIELDS: usize = 100;
+pub(super) const MAX_HEADER_FIELDS: usize = 100;
 /// Those of them that are kept. Nobody needs so many: they are 16, most of which must not be there twice.
-const MAX_KEPT: usize = 32;
+const MAX_RETAINED_FIELDS: usize = 32;
 /// The bytes of values that are copied.
-const COPIED: usize = 1 << 10;
+const MAX_COPIED_BYTES: usize = 1 << 10;
 
 /// What is looked at.
-const KEPT: [HeaderName; 16] = [
+const RETAINED_HEADERS: [HeaderName; 16] = [
     HOST,
     ORIGIN,
     ACCEPT,
@@ -40,36 +40,36 @@ const KEPT: [HeaderName; 16] = [
 
 /// A head has too many fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TooManyFields;
+pub(super) struct TooManyHeaderFields;
 
 /// Keeps of the head of a request what is looked at.
-pub(super) fn reduce<B>(request: &mut Request<B>) -> Result<(), TooManyFields> {
-    *request.headers_mut() = reduced(request.headers())?;
-    if let Some(uri) = copied(request.uri()) {
+pub(super) fn strip_unused<B>(request: &mut Request<B>) -> Result<(), TooManyHeaderFields> {
+    *request.headers_mut() = retain_used(request.headers())?;
+    if let Some(uri) = copy_uri(request.uri()) {
         *request.uri_mut() = uri;
     }
     Ok(())
 }
 
 /// The fields that are looked at, each as often as it is there.
-fn reduced(headers: &HeaderMap) -> Result<HeaderMap, TooManyFields> {
-    if headers.len() > MAX_FIELDS {
-        return Err(TooManyFields);
+fn retain_used(headers: &HeaderMap) -> Result<HeaderMap, TooManyHeaderFields> {
+    if headers.len() > MAX_HEADER_FIELDS {
+        return Err(TooManyHeaderFields);
     }
-    let (mut kept, mut room) = (HeaderMap::new(), COPIED);
-    for name in &KEPT {
+    let (mut kept, mut room) = (HeaderMap::new(), MAX_COPIED_BYTES);
+    for name in &RETAINED_HEADERS {
         for value in headers.get_all(name) {
-            if kept.len() >= MAX_KEPT {
-                return Err(TooManyFields);
+            if kept.len() >= MAX_RETAINED_FIELDS {
+                return Err(TooManyHeaderFields);
             }
-            kept.append(name.clone(), copy(value, &mut room));
+            kept.append(name.clone(), copy_value(value, &mut room));
         }
     }
     Ok(kept)
 }
 
 /// A copy, as long as there is room for it.
-fn copy(value: &HeaderValue, room: &mut usize) -> HeaderValue {
+fn copy_value(value: &HeaderValue, room: &mut usize) -> HeaderValue {
     let Some(left) = room.checked_sub(value.len()) else { return value.clone() };
     let Ok(copy) = HeaderValue::from_bytes(value.as_bytes()) else { return value.clone() };
     *room = left;
@@ -77,9 +77,9 @@ fn copy(value: &HeaderValue, room: &mut usize) -> HeaderValue {
 }
 
 /// A copy of a target that is not long.
-fn copied(uri: &Uri) -> Option<Uri> {
+fn copy_uri(uri: &Uri) -> Option<Uri> {
     let target = uri.to_string();
-    (target.len() <= COPIED).then(|| target.parse().ok()).flatten()
+    (target.len() <= MAX_COPIED_BYTES).then(|| target.parse().ok()).flatten()
 }
 
 #[cfg(test)]
@@ -88,11 +88,11 @@ mod tests {
 
     #[test]
     fn what_is_looked_at_is_kept_as_often_as_it_is_there() {
-        let long = "x".repeat(2 * COPIED);
+        let long = "x".repeat(2 * MAX_COPIED_BYTES);
         let request = Request::builder().uri("http://localhost:80/mcp").header("host", "a").header("x-other", "1");
         let request = request.header("Host", "b").header("mcp-name", &long).header("cookie", "c").header("accept", "");
         let mut request = request.body(()).unwrap();
-        reduce(&mut request).unwrap();
+        strip_unused(&mut request).unwrap();
         let mut kept: Vec<_> =
             request.headers().iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
         kept.sort_unstable();
@@ -104,23 +104,23 @@ mod tests {
     fn targets_of_every_form_stay_as_they_are() {
         for target in ["/mcp", "/mcp?a=b", "*", "localhost:80", "http://localhost/mcp", "http://user:@localhost/mcp"] {
             let uri: Uri = target.parse().unwrap();
-            assert_eq!(copied(&uri), Some(uri), "{target}");
+            assert_eq!(copy_uri(&uri), Some(uri), "{target}");
         }
     }
 
     #[test]
     fn a_head_has_so_many_fields() {
         let mut headers = HeaderMap::new();
-        for _ in 0..MAX_FIELDS {
+        for _ in 0..MAX_HEADER_FIELDS {
             headers.append("x-other", "1".parse().unwrap());
         }
-        assert_eq!(reduced(&headers), Ok(HeaderMap::new()));
+        assert_eq!(retain_used(&headers), Ok(HeaderMap::new()));
         headers.append("x-other", "1".parse().unwrap());
-        assert_eq!(reduced(&headers), Err(TooManyFields));
+        assert_eq!(retain_used(&headers), Err(TooManyHeaderFields));
         let mut headers = HeaderMap::new();
-        for _ in 0..=MAX_KEPT {
+        for _ in 0..=MAX_RETAINED_FIELDS {
             headers.append(ACCEPT, "*/*".parse().unwrap());
         }
-        assert_eq!(reduced(&headers), Err(TooManyFields));
+        assert_eq!(retain_used(&headers), Err(TooManyHeaderFields));
     }
 }

@@ -20,7 +20,7 @@ type Requests = HashMap<(String, RequestId), CancellationToken>;
 /// A request in flight, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Claim {
-    all: InFlight,
+    in_flight: InFlight,
     request: (String, RequestId),
     cancelled: CancellationToken,
 }
@@ -34,7 +34,7 @@ impl InFlight {
             Entry::Vacant(place) => place.insert(cancelled.clone()),
             Entry::Occupied(_) => return None,
         };
-        Some(Claim { all: self.clone(), request, cancelled })
+        Some(Claim { in_flight: self.clone(), request, cancelled })
     }
 
     /// Tells a request that it is cancelled, if it is in flight.
@@ -58,7 +58,7 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.all.lock().remove(&self.request);
+        self.in_flight.lock().remove(&self.request);
     }
 }
 

@@ -12,7 +12,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::host::Host;
 
 /// What is spoken within TLS, the preferred first.
-const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
+const ALPN_PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
 /// Speaks TLS, if the config has it.
 pub(super) fn acceptor(host: &Arc<Host>) -> Result<Option<TlsAcceptor>, rustls::Error> {
@@ -22,22 +22,22 @@ pub(super) fn acceptor(host: &Arc<Host>) -> Result<Option<TlsAcceptor>, rustls::
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
-        .with_cert_resolver(Arc::new(Current(host.clone())));
-    config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+        .with_cert_resolver(Arc::new(ReloadingCertResolver(host.clone())));
+    config.alpn_protocols = ALPN_PROTOCOLS.map(<[u8]>::to_vec).to_vec();
     Ok(Some(TlsAcceptor::from(Arc::new(config))))
 }
 
 /// The certificate of the config by now, which is another after a reload.
-struct Current(Arc<Host>);
+struct ReloadingCertResolver(Arc<Host>);
 
-impl ResolvesServerCert for Current {
+impl ResolvesServerCert for ReloadingCertResolver {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         self.0.config().http.tls.as_ref().map(crate::config::Tls::certified_key)
     }
 }
 
-impl fmt::Debug for Current {
+impl fmt::Debug for ReloadingCertResolver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Current")
+        f.write_str("ReloadingCertResolver")
     }
 }

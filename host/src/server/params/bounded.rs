@@ -7,10 +7,10 @@
 //!
 //! | type | reads | of a longer or larger value |
 //! |---|---|---|
-//! | [`Text`] | a string | an error |
-//! | [`Clipped`] | a string | its beginning |
-//! | [`Member`] | any type of serde | an error if it is a long string; other types bound themselves |
-//! | [`Object`], [`Objects`] | whether it is an object, an object of objects | nothing is kept |
+//! | [`BoundedString`] | a string | an error |
+//! | [`TruncatedString`] | a string | its beginning |
+//! | [`BoundedMember`] | any type of serde | an error if it is a long string; other types bound themselves |
+//! | [`Object`], [`ObjectMap`] | whether it is an object, an object of objects | nothing is kept |
 
 use std::fmt;
 
@@ -19,24 +19,24 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 /// The longest text that an error repeats, in bytes.
-const MAX_SHOWN: usize = 64;
+const MAX_QUOTED_TEXT: usize = 64;
 /// The most bytes of JSON that one byte of a text takes.
 const MAX_ESCAPE: usize = 6;
 /// What stands for a text that is too long to be looked at.
-const TOO_LONG: &str = "…";
+const ELLIPSIS: &str = "…";
 
 /// A string of at most `MAX` bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::server) struct Text<const MAX: usize>(pub(in crate::server) String);
+pub(in crate::server) struct BoundedString<const MAX: usize>(pub(in crate::server) String);
 
 /// A string, cut to about `MAX` bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::server) struct Clipped<const MAX: usize>(pub(in crate::server) String);
+pub(in crate::server) struct TruncatedString<const MAX: usize>(pub(in crate::server) String);
 
 /// A value of a type that is no string, and of which nothing that is bounded otherwise is kept: a long string is refused
 /// without being repeated.
 #[derive(Clone, Debug)]
-pub(in crate::server) struct Member<T>(pub(in crate::server) T);
+pub(in crate::server) struct BoundedMember<T>(pub(in crate::server) T);
 
 /// Any object.
 #[derive(Clone, Copy, Debug)]
@@ -44,14 +44,14 @@ pub(in crate::server) struct Object;
 
 /// An object whose members are objects.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::server) struct Objects;
+pub(in crate::server) struct ObjectMap;
 
 /// A type whose values and errors are bounded, whatever is read.
 pub(in crate::server) trait Bounded: DeserializeOwned {}
 
-impl<const MAX: usize> Bounded for Text<MAX> {}
-impl<const MAX: usize> Bounded for Clipped<MAX> {}
-impl<T: DeserializeOwned> Bounded for Member<T> {}
+impl<const MAX: usize> Bounded for BoundedString<MAX> {}
+impl<const MAX: usize> Bounded for TruncatedString<MAX> {}
+impl<T: DeserializeOwned> Bounded for BoundedMember<T> {}
 
 /// Whether a value is there, `null` among them. To be used with `default` and `deserialize_with`: an `Option` takes `null` for
 /// an absent value.
@@ -70,9 +70,9 @@ pub(in crate::server) fn required<T: Bounded>(raw: &RawValue) -> Result<T, Strin
 }
 
 /// The beginning of a text.
-pub(in crate::server) fn clip(text: &str, max: usize) -> String {
+pub(in crate::server) fn truncate(text: &str, max: usize) -> String {
     match text.split_at_checked(text.floor_char_boundary(max)) {
-        Some((beginning, rest)) if !rest.is_empty() => format!("{beginning}{TOO_LONG}"),
+        Some((beginning, rest)) if !rest.is_empty() => format!("{beginning}{ELLIPSIS}"),
         _ => text.to_owned(),
     }
 }
@@ -89,7 +89,7 @@ fn is_string(raw: &RawValue) -> bool {
 }
 
 /// The text of a raw string; none if it is longer than so many bytes. Anything but a string is an error.
-fn decoded<E: Error>(raw: &RawValue, max: usize) -> Result<Option<String>, E> {
+fn decode_bounded<E: Error>(raw: &RawValue, max: usize) -> Result<Option<String>, E> {
     if is_string(raw) && raw.get().len() > max.saturating_mul(MAX_ESCAPE).saturating_add(2) {
         return Ok(None);
     }
@@ -97,34 +97,34 @@ fn decoded<E: Error>(raw: &RawValue, max: usize) -> Result<Option<String>, E> {
 }
 
 /// That something else than a string was expected.
-fn no_string(raw: &RawValue, expected: &dyn Expected) -> String {
+fn unexpected_string(raw: &RawValue, expected: &dyn Expected) -> String {
     // The text is no longer than it may be, or not shown.
-    let text = decoded::<serde_json::Error>(raw, MAX_SHOWN).ok().flatten().unwrap_or_else(|| TOO_LONG.to_owned());
+    let text = decode_bounded::<serde_json::Error>(raw, MAX_QUOTED_TEXT).ok().flatten().unwrap_or_else(|| ELLIPSIS.to_owned());
     serde::de::value::Error::invalid_type(Unexpected::Str(&text), expected).to_string()
 }
 
-impl<'de, const MAX: usize> Deserialize<'de> for Text<MAX> {
+impl<'de, const MAX: usize> Deserialize<'de> for BoundedString<MAX> {
     fn deserialize<D: Deserializer<'de>>(value: D) -> Result<Self, D::Error> {
         let raw = <&RawValue>::deserialize(value)?;
-        match decoded(raw, MAX)? {
+        match decode_bounded(raw, MAX)? {
             Some(text) if text.len() <= MAX => Ok(Self(text)),
             _ => Err(D::Error::custom(format_args!("expected a string of at most {MAX} bytes, found a longer one"))),
         }
     }
 }
 
-impl<'de, const MAX: usize> Deserialize<'de> for Clipped<MAX> {
+impl<'de, const MAX: usize> Deserialize<'de> for TruncatedString<MAX> {
     fn deserialize<D: Deserializer<'de>>(value: D) -> Result<Self, D::Error> {
         let raw = <&RawValue>::deserialize(value)?;
-        let text = decoded(raw, MAX)?;
-        Ok(Self(text.map_or_else(|| TOO_LONG.to_owned(), |text| clip(&text, MAX))))
+        let text = decode_bounded(raw, MAX)?;
+        Ok(Self(text.map_or_else(|| ELLIPSIS.to_owned(), |text| truncate(&text, MAX))))
     }
 }
 
-impl<'de, T: DeserializeOwned> Deserialize<'de> for Member<T> {
+impl<'de, T: DeserializeOwned> Deserialize<'de> for BoundedMember<T> {
     fn deserialize<D: Deserializer<'de>>(value: D) -> Result<Self, D::Error> {
         let raw = <&RawValue>::deserialize(value)?;
-        let is_long = is_string(raw) && raw.get().len() > MAX_SHOWN;
+        let is_long = is_string(raw) && raw.get().len() > MAX_QUOTED_TEXT;
         // An error about this string has the words of one about that.
         let text = if is_long { "\"…\"" } else { raw.get() };
         serde_json::from_str(text).map(Self).map_err(|error| D::Error::custom(without_position(&error)))
@@ -153,7 +153,7 @@ impl<'de> Deserialize<'de> for Object {
         match raw.get().starts_with('{') {
             // That it is well-formed has been found when it was taken for a value.
             true => Ok(Self),
-            false if is_string(raw) => Err(D::Error::custom(no_string(raw, &AnyObject))),
+            false if is_string(raw) => Err(D::Error::custom(unexpected_string(raw, &AnyObject))),
             false => {
                 let error = serde_json::Deserializer::from_str(raw.get()).deserialize_map(AnyObject);
                 let error = error.err().map(|error| without_position(&error)).unwrap_or_default();
@@ -163,26 +163,26 @@ impl<'de> Deserialize<'de> for Object {
     }
 }
 
-impl<'de> Deserialize<'de> for Objects {
+impl<'de> Deserialize<'de> for ObjectMap {
     fn deserialize<D: Deserializer<'de>>(value: D) -> Result<Self, D::Error> {
         struct Members;
 
         impl<'de> Visitor<'de> for Members {
-            type Value = Objects;
+            type Value = ObjectMap;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
                 formatter.write_str("a map")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Objects, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<ObjectMap, A::Error> {
                 while members.next_entry::<IgnoredAny, Object>()?.is_some() {}
-                Ok(Objects)
+                Ok(ObjectMap)
             }
         }
 
         let raw = <&RawValue>::deserialize(value)?;
         if is_string(raw) {
-            return Err(D::Error::custom(no_string(raw, &Members)));
+            return Err(D::Error::custom(unexpected_string(raw, &Members)));
         }
         let read = serde_json::Deserializer::from_str(raw.get()).deserialize_map(Members);
         read.map_err(|error| D::Error::custom(without_position(&error)))

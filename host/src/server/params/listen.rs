@@ -8,31 +8,31 @@ use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::Text;
-use super::bounded::Member;
+use super::BoundedString;
+use super::bounded::BoundedMember;
 use crate::uri::MAX_URI_LEN;
 use crate::watch::Subscriber;
 
 /// The most variables that have values already; no template has as many.
-pub(super) const MAX_KNOWN: usize = 64;
+pub(super) const MAX_CONTEXT_ARGUMENTS: usize = 64;
 /// The most bytes of the URIs of one `subscriptions/listen`. rmcp compares each of them with each, several times.
-pub(super) const MAX_LISTEN: usize = 256 << 10;
+pub(super) const MAX_FILTER_BYTES: usize = 256 << 10;
 
 /// What a client wants to be told on the stream of `subscriptions/listen`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "SubscriptionFilter")]
-pub(in crate::server) struct Listen {
+pub(in crate::server) struct ListenParams {
     /// That what is listed has changed.
-    pub(in crate::server) listing: Option<bool>,
+    pub(in crate::server) list_changed: Option<bool>,
     /// Which resources have changed.
-    pub(in crate::server) resources: Option<Vec<String>>,
+    pub(in crate::server) subscriptions: Option<Vec<String>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct SubscriptionFilter {
-    resources_list_changed: Option<Member<bool>>,
-    resource_subscriptions: Option<Member<Uris>>,
+    resources_list_changed: Option<BoundedMember<bool>>,
+    resource_subscriptions: Option<BoundedMember<Uris>>,
 }
 
 /// URIs, as many as are kept.
@@ -40,13 +40,13 @@ struct Uris(Vec<String>);
 
 /// Variables and their values.
 #[derive(Debug)]
-pub(super) struct Known(pub(super) Vec<(String, String)>);
+pub(super) struct ContextArguments(pub(super) Vec<(String, String)>);
 
-impl From<SubscriptionFilter> for Listen {
+impl From<SubscriptionFilter> for ListenParams {
     fn from(filter: SubscriptionFilter) -> Self {
         Self {
-            listing: filter.resources_list_changed.map(|Member(changed)| changed),
-            resources: filter.resource_subscriptions.map(|Member(Uris(uris))| uris),
+            list_changed: filter.resources_list_changed.map(|BoundedMember(changed)| changed),
+            subscriptions: filter.resource_subscriptions.map(|BoundedMember(Uris(uris))| uris),
         }
     }
 }
@@ -65,8 +65,8 @@ impl<'de> Deserialize<'de> for Uris {
             fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Uris, A::Error> {
                 let (mut uris, mut bytes) = (Vec::new(), 0_usize);
                 while let Some(raw) = elements.next_element::<&RawValue>()? {
-                    let room = MAX_LISTEN.saturating_sub(bytes).min(MAX_URI_LEN);
-                    let is_full = uris.len() >= Subscriber::MAX_RESOURCES || raw.get().len() > MAX_LISTEN;
+                    let room = MAX_FILTER_BYTES.saturating_sub(bytes).min(MAX_URI_LEN);
+                    let is_full = uris.len() >= Subscriber::MAX_RESOURCES || raw.get().len() > MAX_FILTER_BYTES;
                     if raw.get().starts_with('"') && is_full {
                         continue;
                     }
@@ -87,31 +87,31 @@ impl<'de> Deserialize<'de> for Uris {
     }
 }
 
-impl<'de> Deserialize<'de> for Known {
+impl<'de> Deserialize<'de> for ContextArguments {
     fn deserialize<D: Deserializer<'de>>(value: D) -> Result<Self, D::Error> {
         struct Members;
 
         impl<'de> Visitor<'de> for Members {
-            type Value = Known;
+            type Value = ContextArguments;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
                 formatter.write_str("a map")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Known, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<ContextArguments, A::Error> {
                 let mut known = Vec::<(String, String)>::new();
-                type Value = Text<MAX_URI_LEN>;
-                while let Some((Text::<MAX_URI_LEN>(name), Text(value))) = members.next_entry::<Value, Value>()? {
+                type Value = BoundedString<MAX_URI_LEN>;
+                while let Some((BoundedString::<MAX_URI_LEN>(name), BoundedString(value))) = members.next_entry::<Value, Value>()? {
                     if known.iter().any(|(other, _)| *other == name) {
                         return Err(A::Error::custom("expected each argument once"));
                     }
-                    if known.len() == MAX_KNOWN {
-                        let reason = format_args!("expected at most {MAX_KNOWN} arguments, found more");
+                    if known.len() == MAX_CONTEXT_ARGUMENTS {
+                        let reason = format_args!("expected at most {MAX_CONTEXT_ARGUMENTS} arguments, found more");
                         return Err(A::Error::custom(reason));
                     }
                     known.push((name, value));
                 }
-                Ok(Known(known))
+                Ok(ContextArguments(known))
             }
         }
 

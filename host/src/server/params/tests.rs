@@ -2,20 +2,20 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn read_value(method: &str, params: Option<&Value>) -> Read {
+fn parse_value(method: &str, params: Option<&Value>) -> ParsedParams {
     let text = params.map(|params| RawValue::from_string(params.to_string()).unwrap());
-    read(method, text.as_deref(), &[])
+    parse(method, text.as_deref(), &[])
 }
 
 fn fault(method: &str, params: Value) -> String {
-    read_value(method, Some(&params)).params.unwrap_err().0
+    parse_value(method, Some(&params)).params.unwrap_err().0
 }
 
 #[test]
 fn parameters_are_right_or_it_is_said_what_is_wrong() {
     let list = "resources/list";
     for params in [None, Some(json!(null)), Some(json!({})), Some(json!({"cursor": "x"})), Some(json!({"more": 1}))] {
-        assert!(read_value(list, params.as_ref()).params.is_ok());
+        assert!(parse_value(list, params.as_ref()).params.is_ok());
     }
     assert_eq!(
         fault(list, json!({"cursor": 5})),
@@ -25,7 +25,7 @@ fn parameters_are_right_or_it_is_said_what_is_wrong() {
     assert_eq!(fault("ping", json!(5)), "ping: expected params to be an object");
     assert_eq!(fault("ping", json!({"_meta": 5})), "ping: expected `_meta` to be an object");
     assert!(fault("resources/read", json!({})).ends_with("missing field `uri`"));
-    assert_eq!(read_value("no/such", Some(&json!({"uri": 5}))).params, Ok(Params::Nothing));
+    assert_eq!(parse_value("no/such", Some(&json!({"uri": 5}))).params, Ok(Params::Ignored));
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn what_is_asked_for_is_kept_as_it_was_sent() {
     for length in [0, 1, 63, 64, 65, 1000, MAX_URI_LEN] {
         let uri = "ü".repeat(length / 2);
         let params = json!({ "uri": uri });
-        let read = read_value("resources/read", Some(&params)).params;
+        let read = parse_value("resources/read", Some(&params)).params;
         assert_eq!(read, Ok(Params::Resource { uri, cursor: None }));
     }
 }
@@ -41,7 +41,7 @@ fn what_is_asked_for_is_kept_as_it_was_sent() {
 #[test]
 fn a_member_that_is_looked_at_comes_once() {
     let raw = RawValue::from_string("{\"uri\":\"a:b\",\"x\":1,\"x\":2,\"uri\":\"a:c\"}".to_owned()).unwrap();
-    let fault = read("resources/read", Some(&raw), &[]).params.unwrap_err().0;
+    let fault = parse("resources/read", Some(&raw), &[]).params.unwrap_err().0;
     assert_eq!(fault, "resources/read: duplicate field `uri`");
 }
 
@@ -74,18 +74,18 @@ fn what_is_kept_of_a_client_is_short() {
     let long = "ü".repeat(1000);
     let info = json!({ "name": long, "version": "\u{1}".repeat(100_000), "title": "t", "websiteUrl": 5 });
     let params = json!({ "protocolVersion": "2025-11-25", "capabilities": { "x": [long] }, "clientInfo": info });
-    let Ok(Params::Initialize(initialize)) = read_value("initialize", Some(&params)).params else { panic!() };
-    let Initialize { version, client } = *initialize;
+    let Ok(Params::Initialize(initialize)) = parse_value("initialize", Some(&params)).params else { panic!() };
+    let InitializeParams { version, client } = *initialize;
     assert_eq!((version.as_str(), client.title.as_deref(), client.version.as_str()), ("2025-11-25", Some("t"), "…"));
-    assert!(client.name.ends_with('…') && client.name.len() <= MAX_NAME + 3, "{}", client.name);
+    assert!(client.name.ends_with('…') && client.name.len() <= MAX_CLIENT_INFO_TEXT + 3, "{}", client.name);
 }
 
 #[test]
 fn streams_are_of_so_many_resources_and_no_more() {
     let resources = |uris: Value| {
         let params = json!({ "notifications": { "resourceSubscriptions": uris } });
-        let Ok(Params::Listen(listen)) = read_value("subscriptions/listen", Some(&params)).params else { panic!() };
-        listen.resources.unwrap()
+        let Ok(Params::Listen(listen)) = parse_value("subscriptions/listen", Some(&params)).params else { panic!() };
+        listen.subscriptions.unwrap()
     };
     assert_eq!(resources(json!(["a:b", "a:c"])), ["a:b", "a:c"]);
     assert_eq!(resources(json!(vec!["a:b"; 2000])).len(), 1024);
@@ -103,18 +103,18 @@ fn values_that_are_known_are_kept_up_to_a_number() {
             "context": { "arguments": known },
         })
     };
-    let Ok(Params::Complete(complete)) = read_value("completion/complete", Some(&params(64))).params else { panic!() };
-    assert_eq!(complete.known.len(), 64);
+    let Ok(Params::Complete(complete)) = parse_value("completion/complete", Some(&params(64))).params else { panic!() };
+    assert_eq!(complete.context.len(), 64);
     assert!(fault("completion/complete", params(65)).ends_with("expected at most 64 arguments, found more"));
 }
 
 #[test]
 fn what_meta_says_of_a_request_is_whether_it_says_all() {
-    let meta = |meta: Value| read_value("ping", Some(&json!({ "_meta": meta }))).meta;
-    let whole = meta(json!({ PROTOCOL_VERSION: "2026-07-28", CLIENT_CAPABILITIES: { "x": [1] }, "more": 5 }));
-    assert_eq!(whole, Meta { is_sound: true, version: Some("2026-07-28".to_owned()), has_capabilities: true });
+    let meta = |meta: Value| parse_value("ping", Some(&json!({ "_meta": meta }))).meta;
+    let whole = meta(json!({ PROTOCOL_VERSION_META_KEY: "2026-07-28", CLIENT_CAPABILITIES_META_KEY: { "x": [1] }, "more": 5 }));
+    assert_eq!(whole, RequestMeta { is_valid: true, version: Some("2026-07-28".to_owned()), has_capabilities: true });
     for capabilities in [json!(5), json!(null), json!({ "roots": 5 }), json!({ "extensions": { "x": 5 } })] {
-        assert!(!meta(json!({ CLIENT_CAPABILITIES: capabilities })).has_capabilities, "{capabilities}");
+        assert!(!meta(json!({ CLIENT_CAPABILITIES_META_KEY: capabilities })).has_capabilities, "{capabilities}");
     }
-    assert_eq!(meta(json!({ PROTOCOL_VERSION: 5 })).version, None);
+    assert_eq!(meta(json!({ PROTOCOL_VERSION_META_KEY: 5 })).version, None);
 }

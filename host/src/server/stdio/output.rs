@@ -16,15 +16,15 @@ use tokio::time::{Instant, sleep};
 use crate::server::json::Encoder;
 
 /// How often it is looked whether anything is taken.
-const LOOK: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Standard output, shared by all that write whole lines to it.
-pub(super) struct Output<W = StdioWriter>(Arc<Shared<W>>);
+pub(super) struct Output<W = StdioWriter>(Arc<Inner<W>>);
 
-struct Shared<W> {
+struct Inner<W> {
     writer: Mutex<Option<W>>,
     /// Since when bytes wait to be taken and none is.
-    blocked: std::sync::Mutex<Option<Instant>>,
+    blocked_since: std::sync::Mutex<Option<Instant>>,
 }
 
 impl<W> Clone for Output<W> {
@@ -35,19 +35,19 @@ impl<W> Clone for Output<W> {
 
 impl<W: AsyncWrite + Unpin> Output<W> {
     pub(super) fn new(writer: W) -> Self {
-        Self(Arc::new(Shared { writer: Mutex::new(Some(writer)), blocked: std::sync::Mutex::default() }))
+        Self(Arc::new(Inner { writer: Mutex::new(Some(writer)), blocked_since: std::sync::Mutex::default() }))
     }
 
     /// Writes a document and a line feed.
     pub(super) async fn write(&self, line: Encoder) -> io::Result<()> {
-        let mut line = line.between("", "\n");
+        let mut line = line.wrap("", "\n");
         let mut writer = self.0.writer.lock().await;
         let writer = writer.as_mut().ok_or(io::ErrorKind::NotConnected)?;
         let written = async {
-            while let Some(piece) = line.next_piece() {
+            while let Some(piece) = line.next_chunk() {
                 let mut rest = piece.as_slice();
                 while !rest.is_empty() {
-                    self.set_blocked(Some(Instant::now()));
+                    self.set_blocked_since(Some(Instant::now()));
                     let count = writer.write(rest).await?;
                     if count == 0 {
                         return Err(io::ErrorKind::WriteZero.into());
@@ -55,18 +55,18 @@ impl<W: AsyncWrite + Unpin> Output<W> {
                     rest = rest.get(count..).unwrap_or_default();
                 }
             }
-            self.set_blocked(Some(Instant::now()));
+            self.set_blocked_since(Some(Instant::now()));
             writer.flush().await
         };
         let written = written.await;
-        self.set_blocked(None);
+        self.set_blocked_since(None);
         written
     }
 
     /// Waits until nothing has been taken for so long, although something is to be.
-    pub(super) async fn stuck(&self, limit: Duration) {
-        while self.blocked().is_none_or(|since| since.elapsed() < limit) {
-            sleep(LOOK.min(limit)).await;
+    pub(super) async fn wait_stalled(&self, limit: Duration) {
+        while self.blocked_since().is_none_or(|since| since.elapsed() < limit) {
+            sleep(POLL_INTERVAL.min(limit)).await;
         }
     }
 
@@ -75,12 +75,12 @@ impl<W: AsyncWrite + Unpin> Output<W> {
         drop(self.0.writer.lock().await.take());
     }
 
-    fn blocked(&self) -> Option<Instant> {
-        *self.0.blocked.lock().unwrap_or_else(PoisonError::into_inner)
+    fn blocked_since(&self) -> Option<Instant> {
+        *self.0.blocked_since.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn set_blocked(&self, since: Option<Instant>) {
-        *self.0.blocked.lock().unwrap_or_else(PoisonError::into_inner) = since;
+    fn set_blocked_since(&self, since: Option<Instant>) {
+        *self.0.blocked_since.lock().unwrap_or_else(PoisonError::into_inner) = since;
     }
 }
 
@@ -97,13 +97,13 @@ mod tests {
         let long = format!("\"{}\"", "x".repeat(200_000));
         let writing = tokio::spawn({
             let (output, long) = (output.clone(), long.clone());
-            async move { output.write(Encoder::of_json(long.into_bytes())).await }
+            async move { output.write(Encoder::from_json(long.into_bytes())).await }
         });
-        output.stuck(Duration::from_millis(1)).await;
+        output.wait_stalled(Duration::from_millis(1)).await;
         let mut read = vec![0; long.len() + 1];
         reader.read_exact(&mut read).await.unwrap();
         writing.await.unwrap().unwrap();
         assert_eq!(String::from_utf8(read).unwrap(), long + "\n");
-        assert_eq!(output.blocked(), None);
+        assert_eq!(output.blocked_since(), None);
     }
 }

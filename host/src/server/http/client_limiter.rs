@@ -9,66 +9,66 @@ use crate::server::client_id::ClientId;
 
 /// How much each client has, and all together. Clones count together.
 #[derive(Clone, Debug, Default)]
-pub(super) struct PerClient(Arc<Mutex<Held>>);
+pub(super) struct ClientLimiter(Arc<Mutex<Usage>>);
 
 #[derive(Debug, Default)]
-struct Held {
+struct Usage {
     overall: usize,
     clients: HashMap<ClientId, usize>,
 }
 
 /// What a client has, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Permit {
-    all: PerClient,
+pub(super) struct ClientPermit {
+    all: ClientLimiter,
     client: ClientId,
     amount: usize,
 }
 
 /// How much there may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Max {
-    pub(super) of_client: usize,
+pub(super) struct ClientLimits {
+    pub(super) client: usize,
     pub(super) overall: usize,
 }
 
 /// Why there is no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Exhausted {
+pub(super) enum LimitReached {
     /// The client has its share.
-    Share,
+    ClientShare,
     /// All are taken.
     Overall,
 }
 
-impl Max {
+impl ClientLimits {
     /// So many overall, of which one client has that share.
     pub(super) fn new(overall: usize, share: ClientShare) -> Self {
-        Self { of_client: share.apply(overall), overall }
+        Self { client: share.apply(overall), overall }
     }
 }
 
-impl PerClient {
+impl ClientLimiter {
     /// One more for that client, unless it has as many as it may, or all together have.
-    pub(super) fn acquire(&self, client: ClientId, max: Max) -> Result<Permit, Exhausted> {
+    pub(super) fn acquire(&self, client: ClientId, max: ClientLimits) -> Result<ClientPermit, LimitReached> {
         self.acquire_amount(client, 1, max)
     }
 
     /// So much more for that client, unless it would have more than it may, or all together would.
-    pub(super) fn acquire_amount(&self, client: ClientId, amount: usize, max: Max) -> Result<Permit, Exhausted> {
+    pub(super) fn acquire_amount(&self, client: ClientId, amount: usize, max: ClientLimits) -> Result<ClientPermit, LimitReached> {
         let mut held = self.lock();
         let of_client = held.clients.get(&client).copied().unwrap_or_default().saturating_add(amount);
-        if of_client > max.of_client {
-            return Err(Exhausted::Share);
+        if of_client > max.client {
+            return Err(LimitReached::ClientShare);
         }
         let overall = held.overall.saturating_add(amount);
         if overall > max.overall {
-            return Err(Exhausted::Overall);
+            return Err(LimitReached::Overall);
         }
         held.overall = overall;
         held.clients.insert(client, of_client);
         drop(held);
-        Ok(Permit { all: self.clone(), client, amount })
+        Ok(ClientPermit { all: self.clone(), client, amount })
     }
 
     /// How much all have together.
@@ -77,19 +77,19 @@ impl PerClient {
         self.lock().overall
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held> {
+    fn lock(&self) -> MutexGuard<'_, Usage> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Permit {
+impl ClientPermit {
     /// Who has it.
     pub(super) fn client(&self) -> ClientId {
         self.client
     }
 }
 
-impl Drop for Permit {
+impl Drop for ClientPermit {
     fn drop(&mut self) {
         let mut all = self.all.lock();
         all.overall = all.overall.saturating_sub(self.amount);
@@ -110,12 +110,12 @@ mod tests {
 
     #[test]
     fn amounts_are_given_back_whole() {
-        let all = PerClient::default();
-        let max = Max { of_client: 10, overall: 15 };
+        let all = ClientLimiter::default();
+        let max = ClientLimits { client: 10, overall: 15 };
         let [one, other] = [1, 2].map(|last| ClientId::from_address(Ipv4Addr::new(127, 0, 0, last).into()));
         let first = all.acquire_amount(one, 7, max).unwrap();
-        assert_eq!(all.acquire_amount(one, 4, max).err(), Some(Exhausted::Share));
-        assert_eq!(all.acquire_amount(other, 9, max).err(), Some(Exhausted::Overall));
+        assert_eq!(all.acquire_amount(one, 4, max).err(), Some(LimitReached::ClientShare));
+        assert_eq!(all.acquire_amount(other, 9, max).err(), Some(LimitReached::Overall));
         let _second = all.acquire_amount(one, 3, max).unwrap();
         drop(first);
         assert_eq!(all.overall(), 3);
@@ -124,14 +124,14 @@ mod tests {
 
     #[test]
     fn a_client_has_its_share_and_leaves_the_rest_to_others() {
-        let all = PerClient::default();
-        let max = Max { of_client: 2, overall: 3 };
+        let all = ClientLimiter::default();
+        let max = ClientLimits { client: 2, overall: 3 };
         let [one, other] = [1, 2].map(|last| ClientId::from_address(Ipv4Addr::new(127, 0, 0, last).into()));
         let first = all.acquire(one, max).unwrap();
         let _second = all.acquire(one, max).unwrap();
-        assert_eq!(all.acquire(one, max).err(), Some(Exhausted::Share));
+        assert_eq!(all.acquire(one, max).err(), Some(LimitReached::ClientShare));
         let third = all.acquire(other, max).unwrap();
-        assert_eq!(all.acquire(other, max).err(), Some(Exhausted::Overall));
+        assert_eq!(all.acquire(other, max).err(), Some(LimitReached::Overall));
         drop(third);
         assert_eq!(all.lock().clients.len(), 1, "who has nothing is forgotten");
         drop(first);

@@ -1,32 +1,32 @@
 //! What a request asks that an extension answers.
 
 use crate::config::Extension;
-use crate::server::message::{Kind, Message};
-use crate::server::params::{Malformed, Params};
+use crate::server::jsonrpc::{Kind, Message};
+use crate::server::params::{InvalidParams, Params};
 use crate::server::revision::Revision;
 
 /// What a request asks that an extension answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::server) enum Asked {
+pub(in crate::server) enum ExtensionRequest {
     /// `resources/list`, as SEP-2093 has it.
-    List(Below<Option<String>>),
+    List(ListParams<Option<String>>),
     /// `resources/read`, as SEP-2093 has it.
-    Read(One),
+    Read(UriParams),
     /// `resources/metadata` of SEP-2093.
-    Metadata(One),
+    Metadata(UriParams),
     /// `resources/directory/read` of SEP-2640.
-    Directory(Below<String>),
+    Directory(ListParams<String>),
     /// `skills/list` of SEP-2640.
-    Skills(Onward),
+    Skills(PageParams),
     /// `skills/get` of SEP-2640.
-    Skill(One),
+    Skill(UriParams),
     /// One of the methods of SEP-2640 in a revision that it is not for. There is no such method, though rmcp has it in all.
     Unknown(String),
 }
 
 /// The parameters of a method that lists what is below a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::server) struct Below<U> {
+pub(in crate::server) struct ListParams<U> {
     /// The resource.
     pub(in crate::server) uri: U,
     /// Where to go on.
@@ -35,54 +35,54 @@ pub(in crate::server) struct Below<U> {
 
 /// The parameters of a method that lists what there is none of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::server) struct Onward {
+pub(in crate::server) struct PageParams {
     /// Where to go on; as there is one page, nobody was told.
     pub(in crate::server) cursor: Option<String>,
 }
 
 /// The parameters of a method that is about one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::server) struct One {
+pub(in crate::server) struct UriParams {
     /// The resource.
     pub(in crate::server) uri: String,
 }
 
 /// What of a message of that revision those extensions answer, if anything.
-pub(in crate::server) fn look(
+pub(in crate::server) fn parse(
     on: &[Extension],
     revision: Revision,
     message: &Message,
-) -> Option<Result<Asked, Malformed>> {
+) -> Option<Result<ExtensionRequest, InvalidParams>> {
     let Kind::Request { method, params, .. } = &message.kind else { return None };
     let (sep_2093, directories) = (on.contains(&Extension::Sep2093), on.contains(&Extension::Sep2640DirectoryRead));
-    let asked: fn(Params) -> Option<Asked> = match method.as_str() {
+    let to_request: fn(Params) -> Option<ExtensionRequest> = match method.as_str() {
         "resources/list" if sep_2093 => |params| match params {
-            Params::Page { uri, cursor } => Some(Asked::List(Below { uri, cursor })),
+            Params::Page { uri, cursor } => Some(ExtensionRequest::List(ListParams { uri, cursor })),
             _ => None,
         },
-        "resources/read" if sep_2093 => |params| one(params).map(Asked::Read),
-        "resources/metadata" if sep_2093 => |params| one(params).map(Asked::Metadata),
+        "resources/read" if sep_2093 => |params| uri_params(params).map(ExtensionRequest::Read),
+        "resources/metadata" if sep_2093 => |params| uri_params(params).map(ExtensionRequest::Metadata),
         "resources/directory/read" | "skills/list" | "skills/get" if directories && !revision.has_extensions() => {
-            return Some(Ok(Asked::Unknown(method.clone())));
+            return Some(Ok(ExtensionRequest::Unknown(method.clone())));
         }
         "resources/directory/read" if directories => |params| match params {
-            Params::Resource { uri, cursor } => Some(Asked::Directory(Below { uri, cursor })),
+            Params::Resource { uri, cursor } => Some(ExtensionRequest::Directory(ListParams { uri, cursor })),
             _ => None,
         },
         "skills/list" if directories => |params| match params {
-            Params::Page { cursor, .. } => Some(Asked::Skills(Onward { cursor })),
+            Params::Page { cursor, .. } => Some(ExtensionRequest::Skills(PageParams { cursor })),
             _ => None,
         },
-        "skills/get" if directories => |params| one(params).map(Asked::Skill),
+        "skills/get" if directories => |params| uri_params(params).map(ExtensionRequest::Skill),
         _ => return None,
     };
     // If the extension has been switched on since the message was read, it is for the next one.
-    params.clone().map(asked).transpose()
+    params.clone().map(to_request).transpose()
 }
 
-fn one(params: Params) -> Option<One> {
+fn uri_params(params: Params) -> Option<UriParams> {
     match params {
-        Params::Resource { uri, .. } => Some(One { uri }),
+        Params::Resource { uri, .. } => Some(UriParams { uri }),
         _ => None,
     }
 }
@@ -93,7 +93,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::server::message::{self, Sent};
+    use crate::server::jsonrpc::{self, Incoming};
 
     const METHODS: [&str; 8] = [
         "resources/list",
@@ -106,10 +106,10 @@ mod tests {
         "nonsense",
     ];
 
-    fn looked_at(on: &[Extension], method: &str, params: &Value) -> Option<Result<Asked, Malformed>> {
+    fn parse_request(on: &[Extension], method: &str, params: &Value) -> Option<Result<ExtensionRequest, InvalidParams>> {
         let text = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
-        let Ok(Sent::One(message)) = message::read(text.as_bytes(), None, on) else { panic!("{text}") };
-        look(on, Revision::NEWEST, &message)
+        let Ok(Incoming::Single(message)) = jsonrpc::parse(text.as_bytes(), None, on) else { panic!("{text}") };
+        parse(on, Revision::LATEST, &message)
     }
 
     #[test]
@@ -117,7 +117,7 @@ mod tests {
         let params = json!({ "uri": "a://x/y", "cursor": "c" });
         let answered = |on: &[Extension]| {
             let asked =
-                METHODS.map(|method| looked_at(on, method, &params).map(|asked| asked.map(|_| method).unwrap()));
+                METHODS.map(|method| parse_request(on, method, &params).map(|asked| asked.map(|_| method).unwrap()));
             asked.into_iter().flatten().collect::<Vec<_>>()
         };
         assert_eq!(answered(&[]), [""; 0]);
@@ -128,21 +128,21 @@ mod tests {
 
     #[test]
     fn what_is_asked_is_what_the_parameters_say() {
-        let asked = |method, params| looked_at(&Extension::ALL, method, &params).unwrap().unwrap();
+        let asked = |method, params| parse_request(&Extension::ALL, method, &params).unwrap().unwrap();
         let below = |uri: Option<&str>, cursor: Option<&str>| {
-            Asked::List(Below { uri: uri.map(str::to_owned), cursor: cursor.map(str::to_owned) })
+            ExtensionRequest::List(ListParams { uri: uri.map(str::to_owned), cursor: cursor.map(str::to_owned) })
         };
         assert_eq!(asked("resources/list", json!({})), below(None, None));
         assert_eq!(asked("resources/list", json!(null)), below(None, None));
         assert_eq!(asked("resources/list", json!({ "uri": null, "cursor": null })), below(None, None));
         assert_eq!(asked("resources/list", json!({ "uri": "a", "cursor": "b" })), below(Some("a"), Some("b")));
-        let one = One { uri: "a".to_owned() };
-        assert_eq!(asked("resources/metadata", json!({ "uri": "a", "more": 1 })), Asked::Metadata(one));
+        let one = UriParams { uri: "a".to_owned() };
+        assert_eq!(asked("resources/metadata", json!({ "uri": "a", "more": 1 })), ExtensionRequest::Metadata(one));
     }
 
     #[test]
     fn parameters_that_are_not_those_of_the_method_are_an_error_that_says_what_was_expected() {
-        let fault = |on: &[Extension], method, params| looked_at(on, method, &params).unwrap().unwrap_err().0;
+        let fault = |on: &[Extension], method, params| parse_request(on, method, &params).unwrap().unwrap_err().0;
         assert_eq!(
             fault(&[Extension::Sep2093], "resources/list", json!({ "uri": 5 })),
             "resources/list: expected params `{\"uri\"?: string, \"cursor\"?: string}`: invalid type: integer `5`, \
@@ -158,8 +158,8 @@ mod tests {
         ] {
             assert!(fault(&Extension::ALL, method, params.clone()).starts_with(method), "{params}");
         }
-        assert_eq!(looked_at(&[], "resources/list", &json!({ "uri": 5 })), None);
-        assert_eq!(looked_at(&[], "resources/metadata", &json!({ "uri": 5 })), None);
+        assert_eq!(parse_request(&[], "resources/list", &json!({ "uri": 5 })), None);
+        assert_eq!(parse_request(&[], "resources/metadata", &json!({ "uri": 5 })), None);
     }
 
     #[test]
@@ -170,9 +170,9 @@ mod tests {
         {
             let text = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
             let on = [Extension::Sep2640DirectoryRead];
-            let Ok(Sent::One(message)) = message::read(text.as_bytes(), None, &on) else { panic!("{text}") };
-            let asked = look(&on, revision, &message).map(Result::unwrap);
-            let is_unknown = matches!(asked, Some(Asked::Unknown(_)));
+            let Ok(Incoming::Single(message)) = jsonrpc::parse(text.as_bytes(), None, &on) else { panic!("{text}") };
+            let asked = parse(&on, revision, &message).map(Result::unwrap);
+            let is_unknown = matches!(asked, Some(ExtensionRequest::Unknown(_)));
             assert_eq!(asked.is_some(), METHODS[3..6].contains(&method), "{revision:?} {method}");
             assert_eq!(is_unknown, asked.is_some() && !revision.has_extensions(), "{revision:?} {method}");
         }
@@ -182,7 +182,7 @@ mod tests {
         #[test]
         fn with_nothing_switched_on_nothing_is_answered(method in ".{0,20}", uri in ".{0,20}") {
             for method in METHODS.into_iter().chain([method.as_str()]) {
-                prop_assert_eq!(looked_at(&[], method, &json!({ "uri": uri })), None);
+                prop_assert_eq!(parse_request(&[], method, &json!({ "uri": uri })), None);
             }
         }
     }

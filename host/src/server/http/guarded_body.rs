@@ -7,19 +7,19 @@ use axum::body::{Body, Bytes, HttpBody};
 use http_body::{Frame, SizeHint};
 
 /// A body and what is dropped with it.
-pub(super) struct Guarded<G> {
+pub(super) struct GuardedBody<G> {
     body: Body,
     guard: Option<G>,
 }
 
-impl<G: Send + Unpin + 'static> Guarded<G> {
+impl<G: Send + Unpin + 'static> GuardedBody<G> {
     /// That body, with that to be dropped when it is.
-    pub(super) fn body(body: Body, guard: G) -> Body {
+    pub(super) fn wrap(body: Body, guard: G) -> Body {
         Body::new(Self { body, guard: Some(guard) })
     }
 }
 
-impl<G: Unpin> HttpBody for Guarded<G> {
+impl<G: Unpin> HttpBody for GuardedBody<G> {
     type Data = Bytes;
     type Error = axum::Error;
 

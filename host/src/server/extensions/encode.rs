@@ -8,29 +8,29 @@ use crate::host::Host;
 use crate::resource::{ResourceCapabilities, Body, Contents, Entry, Listing};
 use crate::server::json::{Encoder, Members, Writer};
 use crate::server::revision::Revision;
-use crate::server::wire::{self, Caching, Precision};
+use crate::server::wire::{self, CacheHints, Precision};
 
 /// Makes objects for one request.
-pub(super) struct Objects<'a> {
+pub(super) struct ResultEncoder<'a> {
     pub(super) host: &'a Host,
     pub(super) who: &'a Principal,
     pub(super) revision: Revision,
     /// Whether resources say what can be done with them.
-    pub(super) shows_abilities: bool,
+    pub(super) with_capabilities: bool,
 }
 
 /// An entry, and what can be done with it if that is to be said.
-type Shown = (Entry, Option<ResourceCapabilities>);
+type EntryWithCapabilities = (Entry, Option<ResourceCapabilities>);
 
-impl Objects<'_> {
+impl ResultEncoder<'_> {
     /// The result of a method that lists resources.
     pub(super) fn list_result(&self, listing: Listing<Entry>) -> Encoder {
-        let caching = self.caching(wire::ttl_of(&listing), Operation::List);
-        let entries: Vec<Shown> = listing.items.into_iter().map(|entry| self.shown(entry)).collect();
+        let caching = self.cache_hints(wire::listing_ttl(&listing), Operation::List);
+        let entries: Vec<EntryWithCapabilities> = listing.items.into_iter().map(|entry| self.describe(entry)).collect();
         let revision = self.revision;
         Encoder::new(move |writer| {
             writer.object(|members| {
-                wire::page(members, listing.next_cursor, &listing.missing, revision, caching);
+                wire::page_members(members, listing.next_cursor, &listing.missing, revision, caching);
                 let write = move |writer: &mut Writer<'_>, shown| resource(writer, shown, None, revision);
                 members.member("resources").array(entries, write);
             });
@@ -39,12 +39,12 @@ impl Objects<'_> {
 
     /// The result of `resources/read`: each content has the members of its resource.
     pub(super) fn read_result(&self, contents: Vec<Contents>) -> Encoder {
-        let caching = self.caching(wire::least(contents.iter().map(|one| &one.entry)), Operation::Read);
-        let contents: Vec<(Shown, Body)> = contents.into_iter().map(|one| self.shown_contents(one)).collect();
+        let caching = self.cache_hints(wire::min_ttl(contents.iter().map(|one| &one.entry)), Operation::Read);
+        let contents: Vec<(EntryWithCapabilities, Body)> = contents.into_iter().map(|one| self.describe_contents(one)).collect();
         let revision = self.revision;
         Encoder::new(move |writer| {
             writer.object(|members| {
-                complete(members, revision, caching);
+                result_members(members, revision, caching);
                 let write = move |writer: &mut Writer<'_>, (shown, body)| resource(writer, shown, Some(body), revision);
                 members.member("contents").array(contents, write);
             });
@@ -53,60 +53,60 @@ impl Objects<'_> {
 
     /// The result of `resources/metadata`.
     pub(super) fn metadata_result(&self, entry: Entry) -> Encoder {
-        let caching = self.caching(wire::least([&entry].into_iter()), Operation::Metadata);
-        let (shown, revision) = (self.shown(entry), self.revision);
+        let caching = self.cache_hints(wire::min_ttl([&entry].into_iter()), Operation::Metadata);
+        let (shown, revision) = (self.describe(entry), self.revision);
         Encoder::new(move |writer| {
             writer.object(|members| {
-                complete(members, revision, caching);
+                result_members(members, revision, caching);
                 resource(members.member("resource"), shown, None, revision);
             });
         })
     }
 
     /// The result of `skills/list`: there are none, whoever asks.
-    pub(super) fn no_skills(&self) -> Encoder {
+    pub(super) fn empty_skills_result(&self) -> Encoder {
         let revision = self.revision;
         Encoder::new(move |writer| {
             writer.object(|members| {
-                complete(members, revision, Caching { ttl: Duration::ZERO, is_public: true });
+                result_members(members, revision, CacheHints { ttl: Duration::ZERO, is_public: true });
                 members.member("skills").array(Vec::<Entry>::new(), |_, _| {});
             });
         })
     }
 
-    fn shown(&self, entry: Entry) -> Shown {
-        let abilities = self.shows_abilities.then(|| self.host.capabilities(self.who, &entry));
+    fn describe(&self, entry: Entry) -> EntryWithCapabilities {
+        let abilities = self.with_capabilities.then(|| self.host.capabilities(self.who, &entry));
         (entry, abilities)
     }
 
-    fn shown_contents(&self, contents: Contents) -> (Shown, Body) {
+    fn describe_contents(&self, contents: Contents) -> (EntryWithCapabilities, Body) {
         let Contents { mut entry, body } = contents;
         // Whatever the provider says of the resource as a whole, this is the size of this representation.
         entry.size = u64::try_from(body.as_bytes().len()).ok();
-        (self.shown(entry), body)
+        (self.describe(entry), body)
     }
 
-    fn caching(&self, ttl: Duration, operation: Operation) -> Caching {
-        Caching { ttl, is_public: self.is_same_for_all(operation) }
+    fn cache_hints(&self, ttl: Duration, operation: Operation) -> CacheHints {
+        CacheHints { ttl, is_public: self.is_public(operation) }
     }
 
     /// Whether that operation gives every principal the same objects, by the rules.
-    fn is_same_for_all(&self, operation: Operation) -> bool {
+    fn is_public(&self, operation: Operation) -> bool {
         // What can be done with a resource depends on what the rules say of other requests.
         let others = [Operation::List, Operation::Subscribe, Operation::Read];
-        let others = others.into_iter().filter(|_| self.shows_abilities);
+        let others = others.into_iter().filter(|_| self.with_capabilities);
         others.chain([operation]).all(|operation| self.host.is_public(operation))
     }
 }
 
 /// A resource, with its content if that belongs to it.
-fn resource(writer: &mut Writer<'_>, (entry, abilities): Shown, body: Option<Body>, revision: Revision) {
+fn resource(writer: &mut Writer<'_>, (entry, abilities): EntryWithCapabilities, body: Option<Body>, revision: Revision) {
     writer.object(|members| {
         wire::resource_members(members, entry, revision, Precision::Double);
         if let Some(ResourceCapabilities { list, subscribe }) = abilities {
             members.member("capabilities").object(|members| {
-                members.small("list", &list);
-                members.small("subscribe", &subscribe);
+                members.serialize("list", &list);
+                members.serialize("subscribe", &subscribe);
             });
         }
         if let Some(body) = body {
@@ -116,7 +116,7 @@ fn resource(writer: &mut Writer<'_>, (entry, abilities): Shown, body: Option<Bod
 }
 
 /// What results that are no page begin with.
-fn complete(members: &mut Members<'_, '_>, revision: Revision, caching: Caching) {
-    wire::result(members, revision);
+fn result_members(members: &mut Members<'_, '_>, revision: Revision, caching: CacheHints) {
+    wire::result_type(members, revision);
     wire::cache_hints(members, revision, caching);
 }

@@ -3,7 +3,7 @@
 //! They are nearly all that clients send. A request that is in order is answered here, straight from the message that came
 //! in, on the task that took it; rmcp, which makes a service, two tasks and some channels for each request, does not see it.
 //! rmcp has the rest: how sessions begin and end, subscriptions and streams, and whatever is not in order, which it refuses.
-//! The transports decide what is in order, by the rules that rmcp has ([`super::message`], `http::standing`).
+//! The transports decide what is in order, by the rules that rmcp has ([`super::jsonrpc`], `http::standing`).
 //!
 //! What is asked of an [extension](super::extensions) is answered in the same way.
 
@@ -15,13 +15,13 @@ use rmcp::ErrorData;
 use rmcp::model::{RequestId, ServerJsonRpcMessage};
 use serde_json::json;
 
-use super::budget::{self, Account, Charge, EXPECTED, Exceeded, Limit};
+use super::budget::{self, Account, Charge, EXPECTED_RESPONSE_SIZE, BudgetExceeded, Limit};
 use super::error::to_rpc;
 use super::extensions;
 use super::json::Encoder;
-use super::message::{self, Kind, Message};
+use super::jsonrpc::{self, Kind, Message};
 use super::methods;
-use super::params::{Complete, Malformed, Params};
+use super::params::{CompleteParams, InvalidParams, Params};
 use super::revision::Revision;
 use super::wire;
 use crate::access::Principal;
@@ -34,7 +34,7 @@ const RETRY_AFTER_MS: u64 = 1000;
 
 /// What a request for resources asks.
 #[derive(Clone, Debug)]
-pub(super) enum Asked {
+pub(super) enum ResourceRequest {
     /// `resources/list`, from that cursor on.
     List(Option<String>),
     /// `resources/templates/list`, from that cursor on.
@@ -42,15 +42,15 @@ pub(super) enum Asked {
     /// `resources/read` of that URI.
     Read(String),
     /// `completion/complete`.
-    Complete(Box<Complete>),
+    Complete(Box<CompleteParams>),
     /// What an extension answers.
-    Extended(extensions::Asked),
+    Extension(extensions::ExtensionRequest),
     /// A method that there is not.
     Unknown(String),
 }
 
 /// An answer, ready to be sent.
-pub(super) struct Answer {
+pub(super) struct Reply {
     /// The message, as JSON.
     pub(super) json: Encoder,
     /// The plugins that are missing from it.
@@ -67,14 +67,14 @@ struct Outcome {
     missing: Vec<MissingPlugin>,
 }
 
-impl Asked {
+impl ResourceRequest {
     /// What a message of that revision asks, if it is a request for resources, or of a method that there is not.
-    pub(super) fn of(host: &Host, revision: Revision, message: &Message) -> Option<Result<Self, Malformed>> {
-        if let Some(asked) = extensions::look(&host.config().server.extensions, revision, message) {
-            return Some(asked.map(Self::Extended));
+    pub(super) fn from_message(host: &Host, revision: Revision, message: &Message) -> Option<Result<Self, InvalidParams>> {
+        if let Some(asked) = extensions::parse(&host.config().server.extensions, revision, message) {
+            return Some(asked.map(Self::Extension));
         }
         let Kind::Request { method, params, .. } = &message.kind else { return None };
-        let asked = match (method.as_str(), params) {
+        let request = match (method.as_str(), params) {
             (
                 "resources/list" | "resources/templates/list" | "resources/read" | "completion/complete",
                 Err(malformed),
@@ -87,11 +87,11 @@ impl Asked {
             ("completion/complete", Ok(Params::Complete(complete))) => Self::Complete(complete.clone()),
             // A session that was told that it may subscribe may go on when nothing is watched any more, which it knows.
             ("resources/subscribe" | "resources/unsubscribe", _) if revision.has_sessions() => return None,
-            (method, _) if methods::has(host, revision, method) => return None,
+            (method, _) if methods::is_supported(host, revision, method) => return None,
             (method, Ok(_)) => Self::Unknown(method.to_owned()),
             (_, Err(_)) => return None,
         };
-        Some(Ok(asked))
+        Some(Ok(request))
     }
 }
 
@@ -99,61 +99,61 @@ impl Asked {
 /// calls of guests.
 ///
 /// A fault of the host itself stays in its request, and is answered too.
-pub(super) async fn answer(
+pub(super) async fn respond(
     host: &Host,
     who: &Principal,
     account: &Arc<Account>,
     id: RequestId,
-    asked: Result<Asked, Malformed>,
+    request: Result<ResourceRequest, InvalidParams>,
     revision: Revision,
-) -> Answer {
-    let answered = match asked {
-        Ok(asked) => AssertUnwindSafe(charged(host, who, account, asked, revision)).catch_unwind().await,
-        Err(Malformed(reason)) => Ok(Err(ErrorData::invalid_params(reason, None))),
+) -> Reply {
+    let answered = match request {
+        Ok(asked) => AssertUnwindSafe(execute_within_budget(host, who, account, asked, revision)).catch_unwind().await,
+        Err(InvalidParams(reason)) => Ok(Err(ErrorData::invalid_params(reason, None))),
     };
     match answered {
         Ok(Ok((Outcome { result, missing, .. }, charge))) => {
-            Answer { json: response(&id, result), missing, charge: Some(charge) }
+            Reply { json: success_response(&id, result), missing, charge: Some(charge) }
         }
-        Ok(Err(error)) => Answer::refusal(id, error),
-        Err(_panic) => Answer::refusal(id, ErrorData::internal_error("the server failed; its log says why", None)),
+        Ok(Err(error)) => Reply::error(id, error),
+        Err(_panic) => Reply::error(id, ErrorData::internal_error("the server failed; its log says why", None)),
     }
 }
 
 /// The result in its envelope.
-fn response(id: &RequestId, result: Encoder) -> Encoder {
+fn success_response(id: &RequestId, result: Encoder) -> Encoder {
     let mut before = b"{\"jsonrpc\":\"2.0\",\"id\":".to_vec();
     // Neither a number nor a string fails to be written.
     let _ = serde_json::to_writer(&mut before, id);
     before.extend_from_slice(b",\"result\":");
-    result.after(before).between("", "}")
+    result.prepend(before).wrap("", "}")
 }
 
 /// The result of a request, and what it takes of the budget (see [`super::budget`]).
-async fn charged(
+async fn execute_within_budget(
     host: &Host,
     who: &Principal,
     account: &Arc<Account>,
-    asked: Asked,
+    request: ResourceRequest,
     revision: Revision,
 ) -> Result<(Outcome, Charge), ErrorData> {
-    let mut charge = account.charge(EXPECTED).await.map_err(|exceeded| refused(exceeded, EXPECTED))?;
-    let outcome = ask(host, who, asked.clone(), revision).await?;
-    let price = budget::price(outcome.footprint);
+    let mut charge = account.charge(EXPECTED_RESPONSE_SIZE).await.map_err(|exceeded| budget_error(exceeded, EXPECTED_RESPONSE_SIZE))?;
+    let outcome = execute(host, who, request.clone(), revision).await?;
+    let price = budget::response_cost(outcome.footprint);
     if charge.resize(price).is_ok() {
         return Ok((outcome, charge));
     }
     // Neither the answer nor what was reserved for it is kept while room is waited for.
     drop((outcome, charge));
-    let mut charge = account.charge(price).await.map_err(|exceeded| refused(exceeded, price))?;
-    let outcome = ask(host, who, asked, revision).await?;
-    let price = budget::price(outcome.footprint);
-    charge.resize(price).map_err(|exceeded| refused(exceeded, price))?;
+    let mut charge = account.charge(price).await.map_err(|exceeded| budget_error(exceeded, price))?;
+    let outcome = execute(host, who, request, revision).await?;
+    let price = budget::response_cost(outcome.footprint);
+    charge.resize(price).map_err(|exceeded| budget_error(exceeded, price))?;
     Ok((outcome, charge))
 }
 
 /// For whom there is that limit, and which key of the server's config says how much it is.
-fn bound(limit: Limit) -> &'static str {
+fn describe_limit(limit: Limit) -> &'static str {
     match limit {
         Limit::Connection => {
             "on one connection; the server's `http.limits.response-memory-per-connection` says how much that is"
@@ -166,58 +166,58 @@ fn bound(limit: Limit) -> &'static str {
 }
 
 /// The answer to a request whose answer the client's budget has no room for.
-fn refused(exceeded: Exceeded, price: usize) -> ErrorData {
+fn budget_error(exceeded: BudgetExceeded, price: usize) -> ErrorData {
     let (message, data) = match exceeded {
-        Exceeded::Full => (
+        BudgetExceeded::Full => (
             "too many answers wait to be read by this client, or by all: read them, then try again".to_owned(),
             json!({ "kind": "unavailable", "retryAfterMs": RETRY_AFTER_MS }),
         ),
-        Exceeded::TooLarge(limit) => (
-            format!("the answer takes {price} bytes of memory, more than may wait {}", bound(limit)),
+        BudgetExceeded::TooLarge(limit) => (
+            format!("the answer takes {price} bytes of memory, more than may wait {}", describe_limit(limit)),
             json!({ "kind": "unavailable" }),
         ),
     };
     ErrorData::internal_error(message, Some(data))
 }
 
-impl Answer {
-    fn refusal(id: RequestId, error: ErrorData) -> Self {
-        let json = message::to_json(&ServerJsonRpcMessage::error(error, Some(id)));
-        Self { json: Encoder::of_json(json), missing: Vec::new(), charge: None }
+impl Reply {
+    fn error(id: RequestId, error: ErrorData) -> Self {
+        let json = jsonrpc::to_json(&ServerJsonRpcMessage::error(error, Some(id)));
+        Self { json: Encoder::from_json(json), missing: Vec::new(), charge: None }
     }
 }
 
-async fn ask(host: &Host, who: &Principal, asked: Asked, revision: Revision) -> Result<Outcome, ErrorData> {
+async fn execute(host: &Host, who: &Principal, request: ResourceRequest, revision: Revision) -> Result<Outcome, ErrorData> {
     let to_rpc = |error: Error| to_rpc(&error, revision);
-    match asked {
-        Asked::List(cursor) => {
+    match request {
+        ResourceRequest::List(cursor) => {
             let request = ListRequest { parent: None, cursor: cursor.as_deref() };
             let listing = host.list(who, request).await.map_err(to_rpc)?;
             let is_public = host.is_public(Operation::List);
             let (footprint, missing) = (listing.items.footprint(), listing.missing.clone());
             Ok(Outcome { result: wire::list_result(listing, revision, is_public), footprint, missing })
         }
-        Asked::Templates(cursor) => {
+        ResourceRequest::Templates(cursor) => {
             let listing = host.templates(who, cursor.as_deref()).await.map_err(to_rpc)?;
             let is_public = host.is_public(Operation::Templates);
             let (footprint, missing) = (listing.items.footprint(), listing.missing.clone());
             Ok(Outcome { result: wire::templates_result(listing, revision, is_public), footprint, missing })
         }
-        Asked::Read(uri) => {
+        ResourceRequest::Read(uri) => {
             let contents = host.read(who, &uri).await.map_err(to_rpc)?;
             let is_public = host.is_public(Operation::Read);
             let footprint = contents.footprint();
             Ok(Outcome { result: wire::read_result(contents, revision, is_public), footprint, missing: Vec::new() })
         }
-        Asked::Complete(request) => {
+        ResourceRequest::Complete(request) => {
             let completion = complete(host, who, *request, revision).await?;
             let footprint = completion.footprint();
             Ok(Outcome { result: wire::complete_result(completion, revision), footprint, missing: Vec::new() })
         }
-        Asked::Unknown(method) => Err(methods::unknown(host, revision, &method)),
-        Asked::Extended(asked) => {
-            let extensions::Answer { result, footprint, missing } =
-                extensions::answer(host, who, asked, revision).await?;
+        ResourceRequest::Unknown(method) => Err(methods::method_not_found(host, revision, &method)),
+        ResourceRequest::Extension(asked) => {
+            let extensions::ExtensionOutcome { result, footprint, missing } =
+                extensions::execute(host, who, asked, revision).await?;
             Ok(Outcome { result, footprint, missing })
         }
     }
@@ -226,7 +226,7 @@ async fn ask(host: &Host, who: &Principal, asked: Asked, revision: Revision) -> 
 async fn complete(
     host: &Host,
     who: &Principal,
-    request: Complete,
+    request: CompleteParams,
     revision: Revision,
 ) -> Result<Completion, ErrorData> {
     let template = match request.template {
@@ -244,7 +244,7 @@ async fn complete(
     let request = CompleteRequest {
         template: &template,
         argument: Argument { name, value },
-        context: request.known.into_iter().map(|(name, value)| Argument { name, value }).collect(),
+        context: request.context.into_iter().map(|(name, value)| Argument { name, value }).collect(),
     };
     host.complete(who, request).await.map_err(|error| to_rpc(&error, revision))
 }

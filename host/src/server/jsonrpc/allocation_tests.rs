@@ -9,39 +9,39 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::server::rewritten;
+use crate::server::reencode;
 
 /// About how long each value is.
-const SIZE: usize = 64 << 10;
+const VALUE_SIZE: usize = 64 << 10;
 /// What reading may cost beside the size of the message.
-const EXTRA: usize = 64 << 10;
+const FIXED_OVERHEAD: usize = 64 << 10;
 /// What may be kept of one message: the URIs of `subscriptions/listen`, or what was typed of a completion.
-const MAX_KEPT: usize = 704 << 10;
+const MAX_RETAINED: usize = 704 << 10;
 /// The longest error.
 const MAX_ERROR: usize = 1 << 10;
 /// Stands where a value is to be put.
-const HOLE: &str = "@hole@";
+const PLACEHOLDER: &str = "@hole@";
 
 /// Reads a message, and says what was wrong with what it cost.
-fn cost(text: &[u8], revision: Option<Revision>) -> Result<(), String> {
+fn check_cost(text: &[u8], revision: Option<Revision>) -> Result<(), String> {
     let mut sent = None;
-    let spent = measure(|| sent = Some(read(text, revision, &Extension::ALL)));
+    let spent = measure(|| sent = Some(parse(text, revision, &Extension::ALL)));
     let (peak, kept) = (spent.bytes_max as usize, spent.bytes_current.max(0) as usize);
-    let most = text.len() * 4 + EXTRA;
-    if peak > most || kept > MAX_KEPT {
+    let most = text.len() * 4 + FIXED_OVERHEAD;
+    if peak > most || kept > MAX_RETAINED {
         return Err(format!("{} bytes took {peak} at once, and {kept} were kept", text.len()));
     }
     match &sent {
         Some(Err(refusal)) if refusal.error.message.len() > MAX_ERROR => return Err(refusal.error.message.to_string()),
-        Some(Ok(Sent::One(Message { kind: Kind::Request { params: Err(Malformed(fault)), .. }, .. })))
+        Some(Ok(Incoming::Single(Message { kind: Kind::Request { params: Err(InvalidParams(fault)), .. }, .. })))
             if fault.len() > MAX_ERROR =>
         {
             return Err(fault.clone());
         }
         _ => {}
     }
-    if let Some(Ok(Sent::One(message))) = &sent {
-        let rewriting = measure(|| drop(rewritten::to_json(message)));
+    if let Some(Ok(Incoming::Single(message))) = &sent {
+        let rewriting = measure(|| drop(reencode::to_json(message)));
         if rewriting.bytes_max as usize > most {
             return Err(format!("{} bytes took {} to be written anew", text.len(), rewriting.bytes_max));
         }
@@ -151,12 +151,12 @@ fn messages() -> Vec<Value> {
 }
 
 /// The message with a hole in place of one of its values, for each of them.
-fn with_holes(message: &Value) -> Vec<Value> {
-    let mut all = vec![json!(HOLE)];
+fn with_placeholders(message: &Value) -> Vec<Value> {
+    let mut all = vec![json!(PLACEHOLDER)];
     match message {
         Value::Object(members) => {
             for (name, value) in members {
-                for holed in with_holes(value) {
+                for holed in with_placeholders(value) {
                     let mut message = message.clone();
                     message[name] = holed;
                     all.push(message);
@@ -165,7 +165,7 @@ fn with_holes(message: &Value) -> Vec<Value> {
         }
         Value::Array(elements) => {
             for (at, element) in elements.iter().enumerate() {
-                for holed in with_holes(element) {
+                for holed in with_placeholders(element) {
                     let mut message = message.clone();
                     message[at] = holed;
                     all.push(message);
@@ -179,12 +179,12 @@ fn with_holes(message: &Value) -> Vec<Value> {
 
 #[test]
 fn whatever_stands_in_whichever_member_costs_at_most_four_times_the_size_of_the_message() {
-    let values = values(SIZE);
-    let hole = json!(HOLE).to_string();
-    for holed in messages().iter().flat_map(with_holes) {
+    let values = values(VALUE_SIZE);
+    let hole = json!(PLACEHOLDER).to_string();
+    for holed in messages().iter().flat_map(with_placeholders) {
         for (what, value) in &values {
             let text = holed.to_string().replace(&hole, value);
-            let cost = cost(text.as_bytes(), Some(Revision::Mar2025));
+            let cost = check_cost(text.as_bytes(), Some(Revision::V2025_03_26));
             assert_eq!(cost, Ok(()), "{what} in {holed}");
         }
     }
@@ -192,16 +192,16 @@ fn whatever_stands_in_whichever_member_costs_at_most_four_times_the_size_of_the_
 
 #[test]
 fn a_batch_costs_as_much_as_its_messages() {
-    let values = values(SIZE / 8);
-    let hole = json!(HOLE).to_string();
+    let values = values(VALUE_SIZE / 8);
+    let hole = json!(PLACEHOLDER).to_string();
     for message in messages() {
         let params = if message["params"].is_object() { "params" } else { "more" };
         let mut holed = message.clone();
-        holed[params]["more"] = json!(HOLE);
+        holed[params]["more"] = json!(PLACEHOLDER);
         for (what, value) in &values {
             let one = holed.to_string().replace(&hole, value);
             let text = format!("[{}{one}]", format!("{one},").repeat(63));
-            assert_eq!(cost(text.as_bytes(), Some(Revision::Mar2025)), Ok(()), "{what} in {holed}");
+            assert_eq!(check_cost(text.as_bytes(), Some(Revision::V2025_03_26)), Ok(()), "{what} in {holed}");
         }
     }
 }
@@ -210,10 +210,10 @@ fn a_batch_costs_as_much_as_its_messages() {
 fn an_id_is_kept_up_to_a_length() {
     let read = |id: &str| {
         let text = format!("{{\"jsonrpc\":\"2.0\",\"id\":\"{id}\",\"method\":\"ping\"}}");
-        read(text.as_bytes(), None, &[])
+        parse(text.as_bytes(), None, &[])
     };
-    assert!(read(&"x".repeat(MAX_ID)).is_ok());
-    for id in ["x".repeat(MAX_ID + 1), "\\u0001".repeat(MAX_ID + 1), "x".repeat(1 << 20)] {
+    assert!(read(&"x".repeat(MAX_ID_LEN)).is_ok());
+    for id in ["x".repeat(MAX_ID_LEN + 1), "\\u0001".repeat(MAX_ID_LEN + 1), "x".repeat(1 << 20)] {
         let refusal = read(&id).unwrap_err();
         assert_eq!((refusal.id, &*refusal.error.message), (None, "expected an `id` of at most 1024 bytes"));
     }
@@ -225,7 +225,7 @@ fn a_member_that_comes_twice_is_refused() {
         "{\"jsonrpc\":\"2.0\",\"id\":1,\"id\":2,\"method\":\"ping\"}",
         "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"method\":\"resources/read\"}",
     ] {
-        let refusal = read(text.as_bytes(), None, &[]).unwrap_err();
+        let refusal = parse(text.as_bytes(), None, &[]).unwrap_err();
         assert!(refusal.error.message.starts_with("expected every member once: duplicate field"), "{refusal:?}");
     }
 }
@@ -258,8 +258,8 @@ fn any_json() -> impl Strategy<Value = Value> {
 proptest! {
     #[test]
     fn any_value_in_any_member_is_read_within_bounds(which in any::<prop::sample::Index>(), value in any_json()) {
-        let holed: Vec<_> = messages().iter().flat_map(with_holes).collect();
-        let text = which.get(&holed).to_string().replace(&json!(HOLE).to_string(), &value.to_string());
-        prop_assert_eq!(cost(text.as_bytes(), Some(Revision::Mar2025)), Ok(()));
+        let holed: Vec<_> = messages().iter().flat_map(with_placeholders).collect();
+        let text = which.get(&holed).to_string().replace(&json!(PLACEHOLDER).to_string(), &value.to_string());
+        prop_assert_eq!(check_cost(text.as_bytes(), Some(Revision::V2025_03_26)), Ok(()));
     }
 }

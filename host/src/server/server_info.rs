@@ -26,28 +26,28 @@ use crate::host::Host;
 
 /// What this server says of itself in the words of all revisions together, made once for each state of the host.
 #[derive(Debug, Default)]
-pub(super) struct About(ArcSwapOption<Made>);
+pub(super) struct ServerInfoCache(ArcSwapOption<CachedServerInfo>);
 
 #[derive(Debug)]
-struct Made {
+struct CachedServerInfo {
     version: u64,
-    about: Arc<ServerConfig>,
+    info: Arc<ServerConfig>,
 }
 
-impl About {
+impl ServerInfoCache {
     /// What it says now.
-    pub(super) fn now(&self, host: &Host) -> Arc<ServerConfig> {
+    pub(super) fn current(&self, host: &Host) -> Arc<ServerConfig> {
         let version = host.version();
         if let Some(made) = self.0.load().as_ref().filter(|made| made.version == version) {
-            return made.about.clone();
+            return made.info.clone();
         }
-        let about = Arc::new(of(host));
-        self.0.store(Some(Arc::new(Made { version, about: about.clone() })));
+        let about = Arc::new(build(host));
+        self.0.store(Some(Arc::new(CachedServerInfo { version, info: about.clone() })));
         about
     }
 }
 
-fn of(host: &Host) -> ServerConfig {
+fn build(host: &Host) -> ServerConfig {
     let config = host.config();
     let server = &config.server;
     let mut capabilities = ServerCapabilities::builder().enable_resources().enable_completions().build();
@@ -83,7 +83,7 @@ fn of(host: &Host) -> ServerConfig {
 }
 
 /// The same in the words of that revision.
-pub(super) fn in_revision(mut about: ServerConfig, revision: Revision) -> ServerConfig {
+pub(super) fn for_revision(mut about: ServerConfig, revision: Revision) -> ServerConfig {
     if !revision.has_completions_capability() {
         about.capabilities.completions = None;
     }

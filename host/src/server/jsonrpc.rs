@@ -4,10 +4,10 @@
 //! |---|---|
 //! | no JSON | -32700 |
 //! | no message: not an object, another `jsonrpc`, neither `method` nor `result` nor `error` | -32600 |
-//! | an `id` that is neither a string nor an integer (MCP forbids `null`), or a string of more than [`MAX_ID`] bytes | -32600 |
+//! | an `id` that is neither a string nor an integer (MCP forbids `null`), or a string of more than [`MAX_ID_LEN`] bytes | -32600 |
 //! | a member that is looked at and comes twice | -32600 |
 //! | a batch where there are none, an empty one, one of more than [`MAX_BATCH`] messages, or with `initialize` in it | -32600 |
-//! | parameters that are not those of the method | -32602, by whoever answers the method ([`Malformed`]) |
+//! | parameters that are not those of the method | -32602, by whoever answers the method ([`InvalidParams`]) |
 //!
 //! The answer has the `id` of the request where that could be read, and otherwise none. What is not a request is never
 //! answered.
@@ -18,7 +18,7 @@
 //! number](super::params) of bytes from then on, whatever it says. The text is never made a tree of values: the members that
 //! somebody asks for are found as slices of it, read into types that are bounded, and the rest is skipped. What is kept
 //! borrows nothing, so the text goes away as soon as it has been read, and rmcp gets a message that is [written
-//! anew](super::rewritten).
+//! anew](super::reencode).
 
 use std::fmt;
 
@@ -28,27 +28,27 @@ use serde::Deserialize;
 use serde::de::{Deserializer as _, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::params::{self, Clipped, Malformed, Meta, Params, Text, present, without_position};
+use super::params::{self, TruncatedString, InvalidParams, RequestMeta, Params, BoundedString, present, without_position};
 use super::revision::Revision;
 use crate::config::Extension;
 
 /// The most messages of a batch.
 pub(super) const MAX_BATCH: usize = 64;
 /// The longest `id` of a request, in bytes: it is kept until the request is answered, and stands in the answer.
-pub(super) const MAX_ID: usize = 1024;
+pub(super) const MAX_ID_LEN: usize = 1024;
 /// The most of a method's name that is kept, to be held against `Mcp-Method`; no method has a name as long.
-const MAX_METHOD: usize = 1024;
+const MAX_METHOD_LEN: usize = 1024;
 
 /// Why a second handshake is refused.
-pub(super) const SECOND_INITIALIZE: &str = "the session is open: `initialize` comes once, and first";
+pub(super) const ALREADY_INITIALIZED: &str = "the session is open: `initialize` comes once, and first";
 
 /// What a client sent at once.
 #[derive(Debug)]
-pub(super) enum Sent {
+pub(super) enum Incoming {
     /// One message.
-    One(Message),
+    Single(Message),
     /// Several messages of one array, in its order.
-    Batch(Vec<Result<Message, Refusal>>),
+    Batch(Vec<Result<Message, Rejection>>),
 }
 
 /// One message, as far as somebody asks for it.
@@ -57,7 +57,7 @@ pub(super) struct Message {
     /// What it is.
     pub(super) kind: Kind,
     /// What its `_meta` says.
-    pub(super) meta: Meta,
+    pub(super) meta: RequestMeta,
 }
 
 /// What a message is.
@@ -70,17 +70,17 @@ pub(super) enum Kind {
         /// What is asked for.
         method: String,
         /// What is used of its parameters.
-        params: Result<Params, Malformed>,
+        params: Result<Params, InvalidParams>,
     },
     /// It wants none.
     Notification {
         /// What it tells.
         method: String,
         /// The request that it says is cancelled.
-        cancels: Option<RequestId>,
+        cancelled_request: Option<RequestId>,
     },
     /// It is one, to a request of the server's, of which there are none.
-    Answer {
+    Response {
         /// The request; none if it names none.
         id: Option<RequestId>,
         /// Whether it has no result, but an error.
@@ -90,20 +90,20 @@ pub(super) enum Kind {
 
 /// A message that is not taken, with the error that says why.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Refusal {
+pub(super) struct Rejection {
     /// The id of the request, where it could be read.
     pub(super) id: Option<RequestId>,
     pub(super) error: ErrorData,
 }
 
-impl Refusal {
+impl Rejection {
     /// A message that makes no sense.
-    pub(super) fn invalid(id: Option<RequestId>, reason: impl Into<String>) -> Self {
+    pub(super) fn invalid_request(id: Option<RequestId>, reason: impl Into<String>) -> Self {
         Self { id, error: ErrorData::invalid_request(reason.into(), None) }
     }
 
     /// Parameters that are not those of the method.
-    pub(super) fn malformed(id: RequestId, malformed: &Malformed) -> Self {
+    pub(super) fn invalid_params(id: RequestId, malformed: &InvalidParams) -> Self {
         Self { id: Some(id), error: ErrorData::invalid_params(malformed.0.clone(), None) }
     }
 
@@ -120,48 +120,48 @@ impl Refusal {
 
 /// What a request says of its revision for itself, in `_meta`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Said<'a> {
+pub(super) enum DeclaredRevision<'a> {
     /// Nothing: it is that of its session.
-    Nothing,
+    None,
     /// That it is of this revision, and all else that a request without a session has to say.
-    Whole(&'a str),
+    Complete(&'a str),
     /// That it is of this revision, and no more.
-    Partly(&'a str),
+    VersionOnly(&'a str),
 }
 
 impl Message {
     /// What a request says of its revision.
-    pub(super) fn said(&self) -> Said<'_> {
+    pub(super) fn declared_revision(&self) -> DeclaredRevision<'_> {
         match (&self.meta.version, self.meta.has_capabilities) {
-            (Some(version), true) => Said::Whole(version),
-            (Some(version), false) => Said::Partly(version),
-            (None, _) => Said::Nothing,
+            (Some(version), true) => DeclaredRevision::Complete(version),
+            (Some(version), false) => DeclaredRevision::VersionOnly(version),
+            (None, _) => DeclaredRevision::None,
         }
     }
 
     /// Whether a request says for itself that it is of a revision without sessions.
     pub(super) fn is_stateless(&self) -> bool {
-        match self.said() {
+        match self.declared_revision() {
             // Revisions are dates, so those to come are later too.
-            Said::Whole(named) | Said::Partly(named) => named >= Revision::Jul2026.name(),
-            Said::Nothing => false,
+            DeclaredRevision::Complete(named) | DeclaredRevision::VersionOnly(named) => named >= Revision::V2026_07_28.name(),
+            DeclaredRevision::None => false,
         }
     }
 
     /// The request that a notification says is cancelled.
-    pub(super) fn cancels(&self) -> Option<RequestId> {
+    pub(super) fn cancelled_request(&self) -> Option<RequestId> {
         match &self.kind {
-            Kind::Notification { cancels, .. } => cancels.clone(),
+            Kind::Notification { cancelled_request: cancels, .. } => cancels.clone(),
             _ => None,
         }
     }
 
     /// What to say to the message when rmcp cannot read it.
-    pub(super) fn unreadable(&self) -> Refusal {
+    pub(super) fn rejection(&self) -> Rejection {
         match &self.kind {
-            Kind::Request { id, params: Err(malformed), .. } => Refusal::malformed(id.clone(), malformed),
-            Kind::Request { id, .. } => Refusal::invalid(Some(id.clone()), "expected a request of MCP"),
-            _ => Refusal::invalid(None, "expected a notification or an answer of MCP"),
+            Kind::Request { id, params: Err(malformed), .. } => Rejection::invalid_params(id.clone(), malformed),
+            Kind::Request { id, .. } => Rejection::invalid_request(Some(id.clone()), "expected a request of MCP"),
+            _ => Rejection::invalid_request(None, "expected a notification or an answer of MCP"),
         }
     }
 }
@@ -173,14 +173,14 @@ pub(super) fn to_json(message: &ServerJsonRpcMessage) -> Vec<u8> {
 }
 
 /// Takes apart what a client sent, in a session of that revision, or none yet, with those extensions.
-pub(super) fn read(text: &[u8], revision: Option<Revision>, on: &[Extension]) -> Result<Sent, Refusal> {
-    let text = str::from_utf8(text).map_err(|error| Refusal::parse_error(&error))?;
+pub(super) fn parse(text: &[u8], revision: Option<Revision>, on: &[Extension]) -> Result<Incoming, Rejection> {
+    let text = str::from_utf8(text).map_err(|error| Rejection::parse_error(&error))?;
     match text.trim_ascii_start().as_bytes().first() {
-        Some(b'{') => message(text, on).map(Sent::One),
-        Some(b'[') => batch(text, revision, on).map(Sent::Batch),
+        Some(b'{') => parse_message(text, on).map(Incoming::Single),
+        Some(b'[') => parse_batch(text, revision, on).map(Incoming::Batch),
         _ => {
-            let value: &RawValue = serde_json::from_str(text).map_err(|error| Refusal::parse_error(&error))?;
-            Err(no_message(value))
+            let value: &RawValue = serde_json::from_str(text).map_err(|error| Rejection::parse_error(&error))?;
+            Err(not_a_message(value))
         }
     }
 }
@@ -191,25 +191,25 @@ struct Elements<'a> {
     count: usize,
 }
 
-fn batch(text: &str, revision: Option<Revision>, on: &[Extension]) -> Result<Vec<Result<Message, Refusal>>, Refusal> {
-    let Elements { first, count } = elements(text).map_err(|error| Refusal::parse_error(&error))?;
+fn parse_batch(text: &str, revision: Option<Revision>, on: &[Extension]) -> Result<Vec<Result<Message, Rejection>>, Rejection> {
+    let Elements { first, count } = parse_elements(text).map_err(|error| Rejection::parse_error(&error))?;
     if !revision.is_some_and(Revision::has_batches) {
         let found =
             revision.map_or("there is no session of it".to_owned(), |revision| format!("this is {}", revision.name()));
-        return Err(Refusal::invalid(None, format!("batches are of revision 2025-03-26 alone, and {found}")));
+        return Err(Rejection::invalid_request(None, format!("batches are of revision 2025-03-26 alone, and {found}")));
     }
     if count == 0 || count > MAX_BATCH {
         let reason = format!("expected a batch of 1 to {MAX_BATCH} messages, found {count}");
-        return Err(Refusal::invalid(None, reason));
+        return Err(Rejection::invalid_request(None, reason));
     }
-    Ok(first.into_iter().map(|value| in_batch(value, on)).collect())
+    Ok(first.into_iter().map(|value| parse_batch_element(value, on)).collect())
 }
 
 /// The elements of an array, of which no more are kept than a batch may have.
-fn elements(text: &str) -> serde_json::Result<Elements<'_>> {
-    struct Counted;
+fn parse_elements(text: &str) -> serde_json::Result<Elements<'_>> {
+    struct ElementsVisitor;
 
-    impl<'de> Visitor<'de> for Counted {
+    impl<'de> Visitor<'de> for ElementsVisitor {
         type Value = Elements<'de>;
 
         fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -233,18 +233,18 @@ fn elements(text: &str) -> serde_json::Result<Elements<'_>> {
     }
 
     let mut json = serde_json::Deserializer::from_str(text);
-    let elements = json.deserialize_seq(Counted)?;
+    let elements = json.deserialize_seq(ElementsVisitor)?;
     json.end()?;
     Ok(elements)
 }
 
-fn in_batch(value: &RawValue, on: &[Extension]) -> Result<Message, Refusal> {
+fn parse_batch_element(value: &RawValue, on: &[Extension]) -> Result<Message, Rejection> {
     if !value.get().starts_with('{') {
-        return Err(no_message(value));
+        return Err(not_a_message(value));
     }
-    match message(value.get(), on)? {
+    match parse_message(value.get(), on)? {
         Message { kind: Kind::Request { id, method, .. }, .. } if method == "initialize" => {
-            Err(Refusal::invalid(Some(id), "`initialize` cannot be part of a batch"))
+            Err(Rejection::invalid_request(Some(id), "`initialize` cannot be part of a batch"))
         }
         message => Ok(message),
     }
@@ -267,53 +267,53 @@ struct Envelope<'a> {
     error: Option<&'a RawValue>,
 }
 
-fn message(text: &str, on: &[Extension]) -> Result<Message, Refusal> {
+fn parse_message(text: &str, on: &[Extension]) -> Result<Message, Rejection> {
     let envelope: Envelope<'_> = serde_json::from_str(text).map_err(|error| match error.is_data() {
-        true => Refusal::invalid(None, format!("expected every member once: {}", without_position(&error))),
-        false => Refusal::parse_error(&error),
+        true => Rejection::invalid_request(None, format!("expected every member once: {}", without_position(&error))),
+        false => Rejection::parse_error(&error),
     })?;
-    let id = envelope.id.map(request_id);
+    let id = envelope.id.map(parse_request_id);
     let readable = id.clone().and_then(Result::ok);
-    let refuse = |reason: &str| Refusal::invalid(readable.clone(), reason);
+    let refuse = |reason: &str| Rejection::invalid_request(readable.clone(), reason);
     if envelope.jsonrpc.is_none_or(|version| version.get() != "\"2.0\"") {
         return Err(refuse("expected `\"jsonrpc\": \"2.0\"`"));
     }
     let is_answer = envelope.result.is_some() || envelope.error.is_some();
     let method = match envelope.method.map(|method| serde_json::from_str(method.get())) {
-        Some(Ok(Clipped::<MAX_METHOD>(method))) => method,
+        Some(Ok(TruncatedString::<MAX_METHOD_LEN>(method))) => method,
         Some(Err(_)) => return Err(refuse("expected `method` to be a string")),
         None if is_answer => {
-            let kind = Kind::Answer { id: readable, is_error: envelope.result.is_none() };
-            return Ok(Message { kind, meta: Meta::default() });
+            let kind = Kind::Response { id: readable, is_error: envelope.result.is_none() };
+            return Ok(Message { kind, meta: RequestMeta::default() });
         }
         None => return Err(refuse("expected a `method`, or the `result` or `error` of an answer")),
     };
     let id = match id {
         Some(Ok(id)) => id,
-        Some(Err(reason)) => return Err(Refusal::invalid(None, reason)),
+        Some(Err(reason)) => return Err(Rejection::invalid_request(None, reason)),
         None => {
             let is_cancellation = method == "notifications/cancelled";
-            let cancels = envelope.params.filter(|_| is_cancellation).and_then(params::cancelled);
-            let cancels = cancels.and_then(|id| request_id(id).ok());
-            return Ok(Message { kind: Kind::Notification { method, cancels }, meta: Meta::default() });
+            let cancels = envelope.params.filter(|_| is_cancellation).and_then(params::cancelled_request_id);
+            let cancels = cancels.and_then(|id| parse_request_id(id).ok());
+            return Ok(Message { kind: Kind::Notification { method, cancelled_request: cancels }, meta: RequestMeta::default() });
         }
     };
-    let params::Read { params, meta } = params::read(&method, envelope.params, on);
+    let params::ParsedParams { params, meta } = params::parse(&method, envelope.params, on);
     Ok(Message { kind: Kind::Request { id, method, params }, meta })
 }
 
-fn request_id(id: &RawValue) -> Result<RequestId, String> {
+fn parse_request_id(id: &RawValue) -> Result<RequestId, String> {
     let expected = || "expected an `id` that is a string or an integer".to_owned();
     if !id.get().starts_with('"') {
         return serde_json::from_str(id.get()).map(RequestId::Number).map_err(|_| expected());
     }
     match serde_json::from_str(id.get()) {
-        Ok(Text::<MAX_ID>(text)) => Ok(RequestId::String(text.into())),
-        Err(_) => Err(format!("expected an `id` of at most {MAX_ID} bytes")),
+        Ok(BoundedString::<MAX_ID_LEN>(text)) => Ok(RequestId::String(text.into())),
+        Err(_) => Err(format!("expected an `id` of at most {MAX_ID_LEN} bytes")),
     }
 }
 
-fn no_message(value: &RawValue) -> Refusal {
+fn not_a_message(value: &RawValue) -> Rejection {
     let found = match value.get().as_bytes().first() {
         Some(b'n') => "null",
         Some(b't' | b'f') => "a boolean",
@@ -322,11 +322,11 @@ fn no_message(value: &RawValue) -> Refusal {
         Some(b'{') => "an object",
         _ => "a number",
     };
-    Refusal::invalid(None, format!("expected a JSON-RPC message, an object, found {found}"))
+    Rejection::invalid_request(None, format!("expected a JSON-RPC message, an object, found {found}"))
 }
 
 #[cfg(test)]
-mod budget;
+mod allocation_tests;
 
 #[cfg(test)]
 mod tests {
@@ -336,38 +336,38 @@ mod tests {
 
     use super::*;
 
-    const SESSION: Option<Revision> = Some(Revision::Nov2025);
-    const BATCHES: Option<Revision> = Some(Revision::Mar2025);
+    const SESSION: Option<Revision> = Some(Revision::V2025_11_25);
+    const BATCHES: Option<Revision> = Some(Revision::V2025_03_26);
 
-    fn refusal(text: &str) -> Refusal {
-        read(text.as_bytes(), SESSION, &[]).unwrap_err()
+    fn rejection(text: &str) -> Rejection {
+        parse(text.as_bytes(), SESSION, &[]).unwrap_err()
     }
 
     #[test]
     fn what_is_no_message_is_refused_with_the_code_of_json_rpc() {
         for text in ["", "{", "nothing", "{\"a\": 1,}", "{} {}", "\u{0}"] {
-            assert_eq!(refusal(text).error.code, ErrorCode::PARSE_ERROR, "{text}");
+            assert_eq!(rejection(text).error.code, ErrorCode::PARSE_ERROR, "{text}");
         }
         for text in ["null", "5", "\"x\"", "[]", "{}", "{\"jsonrpc\":\"2.0\"}", "{\"jsonrpc\":\"2.0\",\"method\":5}"] {
-            assert_eq!(refusal(text), Refusal { id: None, ..refusal(text) }, "{text}");
-            assert_eq!(refusal(text).error.code, ErrorCode::INVALID_REQUEST, "{text}");
+            assert_eq!(rejection(text), Rejection { id: None, ..rejection(text) }, "{text}");
+            assert_eq!(rejection(text).error.code, ErrorCode::INVALID_REQUEST, "{text}");
         }
     }
 
     #[test]
     fn a_refusal_names_the_request_where_its_id_can_be_read() {
-        let named = refusal("{\"jsonrpc\":\"1.0\",\"id\":7,\"method\":\"ping\"}");
+        let named = rejection("{\"jsonrpc\":\"1.0\",\"id\":7,\"method\":\"ping\"}");
         assert_eq!(named.id, Some(RequestId::Number(7)));
         for id in ["null", "1.5", "true", "[]", "{}", "18446744073709551615"] {
-            let unnamed = refusal(&format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"ping\"}}"));
+            let unnamed = rejection(&format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"ping\"}}"));
             assert_eq!((unnamed.id, unnamed.error.code), (None, ErrorCode::INVALID_REQUEST), "{id}");
         }
     }
 
     #[test]
     fn requests_notifications_and_answers_are_told_apart() {
-        let kind = |value: Value| match read(value.to_string().as_bytes(), SESSION, &[]) {
-            Ok(Sent::One(message)) => message.kind,
+        let kind = |value: Value| match parse(value.to_string().as_bytes(), SESSION, &[]) {
+            Ok(Incoming::Single(message)) => message.kind,
             other => panic!("{other:?}"),
         };
         let request = kind(json!({"jsonrpc": "2.0", "id": "a", "method": "ping"}));
@@ -375,11 +375,11 @@ mod tests {
         let malformed = kind(json!({"jsonrpc": "2.0", "id": 1, "method": "resources/read"}));
         assert!(matches!(malformed, Kind::Request { params: Err(_), .. }));
         let initialized = kind(json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
-        assert_eq!(initialized, Kind::Notification { method: "notifications/initialized".into(), cancels: None });
+        assert_eq!(initialized, Kind::Notification { method: "notifications/initialized".into(), cancelled_request: None });
         let answer = kind(json!({"jsonrpc": "2.0", "id": 1, "result": {}}));
-        assert_eq!(answer, Kind::Answer { id: Some(RequestId::Number(1)), is_error: false });
+        assert_eq!(answer, Kind::Response { id: Some(RequestId::Number(1)), is_error: false });
         let error = kind(json!({"jsonrpc": "2.0", "error": {"code": 1, "message": ""}}));
-        assert_eq!(error, Kind::Answer { id: None, is_error: true });
+        assert_eq!(error, Kind::Response { id: None, is_error: true });
     }
 
     #[test]
@@ -387,24 +387,24 @@ mod tests {
         let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
         let initialize = json!({"jsonrpc": "2.0", "id": 2, "method": "initialize"});
         let text = json!([ping, 5, initialize]).to_string();
-        let Ok(Sent::Batch(parts)) = read(text.as_bytes(), BATCHES, &[]) else { panic!("it is a batch") };
+        let Ok(Incoming::Batch(parts)) = parse(text.as_bytes(), BATCHES, &[]) else { panic!("it is a batch") };
         assert!(parts[0].is_ok());
         assert_eq!(parts[1].as_ref().unwrap_err().id, None);
         assert_eq!(parts[2].as_ref().unwrap_err().id, Some(RequestId::Number(2)));
-        for revision in [None, SESSION, Some(Revision::Jul2026)] {
-            assert!(read(text.as_bytes(), revision, &[]).is_err(), "{revision:?}");
+        for revision in [None, SESSION, Some(Revision::V2026_07_28)] {
+            assert!(parse(text.as_bytes(), revision, &[]).is_err(), "{revision:?}");
         }
         let long = Value::Array(vec![ping; MAX_BATCH + 1]).to_string();
-        assert!(read(long.as_bytes(), BATCHES, &[]).is_err());
-        assert!(read(b"[]", BATCHES, &[]).is_err());
+        assert!(parse(long.as_bytes(), BATCHES, &[]).is_err());
+        assert!(parse(b"[]", BATCHES, &[]).is_err());
     }
 
     proptest! {
         #[test]
         fn whatever_a_client_sends_is_a_message_or_refused(text in ".{0,80}", revision in 0_usize..5) {
-            match read(text.as_bytes(), Revision::ALL.get(revision).copied(), &[]) {
-                Ok(Sent::Batch(messages)) => prop_assert!(!messages.is_empty()),
-                Ok(Sent::One(_)) => prop_assert!(text.contains("2.0")),
+            match parse(text.as_bytes(), Revision::ALL.get(revision).copied(), &[]) {
+                Ok(Incoming::Batch(messages)) => prop_assert!(!messages.is_empty()),
+                Ok(Incoming::Single(_)) => prop_assert!(text.contains("2.0")),
                 Err(refusal) => prop_assert!(
                     [ErrorCode::PARSE_ERROR, ErrorCode::INVALID_REQUEST].contains(&refusal.error.code)
                 ),
@@ -416,7 +416,7 @@ mod tests {
             let params = json!({ "uri": uri, "cursor": cursor, "ref": [uri], "level": id });
             for method in ["resources/list", "resources/read", "completion/complete", "logging/setLevel", "nonsense"] {
                 let text = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string();
-                let Ok(Sent::One(message)) = read(text.as_bytes(), SESSION, &[]) else { panic!("{method}") };
+                let Ok(Incoming::Single(message)) = parse(text.as_bytes(), SESSION, &[]) else { panic!("{method}") };
                 let Kind::Request { id: found, .. } = message.kind else { panic!("{method}") };
                 prop_assert_eq!(found, RequestId::Number(id));
             }

@@ -8,50 +8,50 @@ use std::sync::Arc;
 
 use axum::response::Response;
 
-use super::share::{Max, PerClient, Permit};
+use super::client_limiter::{ClientLimits, ClientLimiter, ClientPermit};
 use super::unavailable;
 use crate::host::Host;
 use crate::server::client_id::ClientId;
-use crate::server::message::{Kind, Message};
+use crate::server::jsonrpc::{Kind, Message};
 
 /// The method whose answer is a stream that stays open.
-const LISTEN: &str = "subscriptions/listen";
+const LISTEN_METHOD: &str = "subscriptions/listen";
 
 /// The streams of events that are open.
-pub(super) struct Streams {
+pub(super) struct StreamLimiter {
     host: Arc<Host>,
-    open: PerClient,
+    limiter: ClientLimiter,
 }
 
 /// As many streams are open as there may be.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct NoPlace;
+pub(super) struct TooManyStreams;
 
-impl NoPlace {
+impl TooManyStreams {
     /// What the client is told.
     pub(super) fn into_response(self) -> Response {
         unavailable("as many streams of events are open as there may be\n")
     }
 }
 
-impl Streams {
+impl StreamLimiter {
     pub(super) fn new(host: Arc<Host>) -> Self {
-        Self { host, open: PerClient::default() }
+        Self { host, limiter: ClientLimiter::default() }
     }
 
     /// A place for a stream of that client, unless there are as many as there may be.
-    pub(super) fn place(&self, client: ClientId) -> Result<Permit, NoPlace> {
+    pub(super) fn acquire(&self, client: ClientId) -> Result<ClientPermit, TooManyStreams> {
         let limits = &self.host.config().http.limits;
-        self.open.acquire(client, Max::new(limits.streams.get(), limits.client_share)).map_err(|exhausted| {
+        self.limiter.acquire(client, ClientLimits::new(limits.streams.get(), limits.client_share)).map_err(|exhausted| {
             tracing::debug!(%client, ?exhausted, "event stream rejected (`http.limits.streams`)");
-            NoPlace
+            TooManyStreams
         })
     }
 
     /// A place for the stream that the message asks for, if it does.
-    pub(super) fn place_for(&self, message: &Message, client: ClientId) -> Result<Option<Permit>, NoPlace> {
+    pub(super) fn acquire_for(&self, message: &Message, client: ClientId) -> Result<Option<ClientPermit>, TooManyStreams> {
         match &message.kind {
-            Kind::Request { method, .. } if method == LISTEN => self.place(client).map(Some),
+            Kind::Request { method, .. } if method == LISTEN_METHOD => self.acquire(client).map(Some),
             _ => Ok(None),
         }
     }

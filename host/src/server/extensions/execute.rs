@@ -2,8 +2,8 @@
 
 use rmcp::ErrorData;
 
-use super::asked::{Asked, Below, One, Onward};
-use super::objects::Objects;
+use super::request::{ExtensionRequest, ListParams, UriParams, PageParams};
+use super::encode::ResultEncoder;
 use crate::access::Principal;
 use crate::config::Extension;
 use crate::host::{Host, ListRequest};
@@ -14,7 +14,7 @@ use crate::server::methods;
 use crate::server::revision::Revision;
 
 /// An answer.
-pub(in crate::server) struct Answer {
+pub(in crate::server) struct ExtensionOutcome {
     /// The result.
     pub(in crate::server) result: Encoder,
     /// About how much memory it takes.
@@ -24,42 +24,42 @@ pub(in crate::server) struct Answer {
 }
 
 /// The answer to what that principal asks, with the members that there are in that revision.
-pub(in crate::server) async fn answer(
+pub(in crate::server) async fn execute(
     host: &Host,
     who: &Principal,
-    asked: Asked,
+    request: ExtensionRequest,
     revision: Revision,
-) -> Result<Answer, ErrorData> {
+) -> Result<ExtensionOutcome, ErrorData> {
     let to_rpc = |error: Error| to_rpc(&error, revision);
-    let shows_abilities = host.config().server.extensions.contains(&Extension::Sep2093);
-    let objects = Objects { host, who, revision, shows_abilities };
-    let listing = match asked {
-        Asked::List(Below { uri, cursor }) => {
+    let with_capabilities = host.config().server.extensions.contains(&Extension::Sep2093);
+    let encoder = ResultEncoder { host, who, revision, with_capabilities };
+    let listing = match request {
+        ExtensionRequest::List(ListParams { uri, cursor }) => {
             host.list(who, ListRequest { parent: uri.as_deref(), cursor: cursor.as_deref() }).await.map_err(to_rpc)?
         }
-        Asked::Directory(Below { uri, cursor }) => {
+        ExtensionRequest::Directory(ListParams { uri, cursor }) => {
             host.list_directory(who, &uri, cursor.as_deref()).await.map_err(to_rpc)?
         }
-        Asked::Read(One { uri }) => {
+        ExtensionRequest::Read(UriParams { uri }) => {
             let contents = host.read_strict(who, &uri).await.map_err(to_rpc)?;
             let footprint = contents.footprint();
-            return Ok(Answer { result: objects.read_result(contents), footprint, missing: Vec::new() });
+            return Ok(ExtensionOutcome { result: encoder.read_result(contents), footprint, missing: Vec::new() });
         }
-        Asked::Metadata(One { uri }) => {
+        ExtensionRequest::Metadata(UriParams { uri }) => {
             let entry = host.metadata(who, &uri).await.map_err(to_rpc)?;
             let footprint = entry.footprint();
-            return Ok(Answer { result: objects.metadata_result(entry), footprint, missing: Vec::new() });
+            return Ok(ExtensionOutcome { result: encoder.metadata_result(entry), footprint, missing: Vec::new() });
         }
-        Asked::Skills(Onward { cursor: None }) => {
-            return Ok(Answer { result: objects.no_skills(), footprint: 0, missing: Vec::new() });
+        ExtensionRequest::Skills(PageParams { cursor: None }) => {
+            return Ok(ExtensionOutcome { result: encoder.empty_skills_result(), footprint: 0, missing: Vec::new() });
         }
-        Asked::Unknown(method) => return Err(methods::unknown(host, revision, &method)),
+        ExtensionRequest::Unknown(method) => return Err(methods::method_not_found(host, revision, &method)),
         // There is one page of them, and nothing on it.
-        Asked::Skills(Onward { cursor: Some(_) }) => return Err(to_rpc(Error::InvalidCursor)),
-        Asked::Skill(One { uri }) => {
+        ExtensionRequest::Skills(PageParams { cursor: Some(_) }) => return Err(to_rpc(Error::InvalidCursor)),
+        ExtensionRequest::Skill(UriParams { uri }) => {
             return Err(to_rpc(Error::InvalidRequest { message: format!("there is no skill {uri}") }));
         }
     };
     let (footprint, missing) = (listing.items.footprint(), listing.missing.clone());
-    Ok(Answer { result: objects.list_result(listing), footprint, missing })
+    Ok(ExtensionOutcome { result: encoder.list_result(listing), footprint, missing })
 }

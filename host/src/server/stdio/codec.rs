@@ -9,7 +9,7 @@ use tokio_util::codec::Decoder;
 const MAX_LINE: usize = 16 << 20;
 
 /// The largest buffer that is kept from one line to the next.
-const MAX_KEPT: usize = 64 << 10;
+const MAX_IDLE_BUFFER: usize = 64 << 10;
 
 /// A line that was read.
 #[derive(Debug, PartialEq, Eq)]
@@ -22,23 +22,23 @@ pub(super) enum Line {
 
 /// Takes lines out of a stream. An empty one is none; the last needs no line feed.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(super) struct LineDecoder {
     /// How much of the buffer has been searched for a line feed.
     searched: usize,
     /// Inside a line that is too long.
-    passing_over: bool,
-    longest: usize,
+    skipping: bool,
+    max_line: usize,
 }
 
-impl Default for Lines {
+impl Default for LineDecoder {
     fn default() -> Self {
-        Self { searched: 0, passing_over: false, longest: MAX_LINE }
+        Self { searched: 0, skipping: false, max_line: MAX_LINE }
     }
 }
 
-impl Lines {
+impl LineDecoder {
     fn line(&mut self, mut text: BytesMut) -> Option<Line> {
-        if std::mem::take(&mut self.passing_over) || text.len() > self.longest {
+        if std::mem::take(&mut self.skipping) || text.len() > self.max_line {
             return Some(Line::TooLong);
         }
         let end = text.trim_ascii_end().len();
@@ -51,7 +51,7 @@ impl Lines {
     }
 }
 
-impl Decoder for Lines {
+impl Decoder for LineDecoder {
     type Item = Line;
     type Error = io::Error;
 
@@ -64,8 +64,8 @@ impl Decoder for Lines {
             }
         }
         self.searched = source.len();
-        if self.passing_over || source.len() > self.longest {
-            self.passing_over = true;
+        if self.skipping || source.len() > self.max_line {
+            self.skipping = true;
             self.searched = 0;
             source.clear();
         }
@@ -83,7 +83,7 @@ impl Decoder for Lines {
 
 /// Gives back the memory of a buffer that a long line has made large, once the line is gone.
 pub(super) fn shrink(buffer: &mut BytesMut) {
-    if buffer.capacity() > MAX_KEPT && buffer.len() <= MAX_KEPT {
+    if buffer.capacity() > MAX_IDLE_BUFFER && buffer.len() <= MAX_IDLE_BUFFER {
         *buffer = BytesMut::from(buffer.as_ref());
     }
 }
@@ -94,7 +94,7 @@ mod tests {
 
     /// The lines of that text, when it comes in pieces of that size.
     fn lines(text: &str, piece: usize) -> Vec<Line> {
-        let mut decoder = Lines { longest: 8, ..Lines::default() };
+        let mut decoder = LineDecoder { max_line: 8, ..LineDecoder::default() };
         let (mut buffer, mut lines) = (BytesMut::new(), Vec::new());
         for piece in text.as_bytes().chunks(piece) {
             buffer.extend_from_slice(piece);
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_line_that_never_ends_is_not_kept() {
-        let mut decoder = Lines { longest: 8, ..Lines::default() };
+        let mut decoder = LineDecoder { max_line: 8, ..LineDecoder::default() };
         let mut buffer = BytesMut::new();
         for _ in 0..100 {
             buffer.extend_from_slice(b"xxxx");

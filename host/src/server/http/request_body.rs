@@ -5,8 +5,8 @@
 //! | `body` | one body | 413 |
 //! | `read-timeout` | the time until it is whole | 408 |
 //! | a quarter of `body-memory`, or one body if that is more | all bodies of one connection | 503, `Retry-After` |
-//! | `client-share` of `body-memory`, or one body if that is more | all bodies of one client but the first [`SMALL`] bytes of each | 503, `Retry-After` |
-//! | `body-memory` | all bodies but the first [`SMALL`] bytes of each | 503, `Retry-After` |
+//! | `client-share` of `body-memory`, or one body if that is more | all bodies of one client but the first [`UNCOUNTED_BYTES`] bytes of each | 503, `Retry-After` |
+//! | `body-memory` | all bodies but the first [`UNCOUNTED_BYTES`] bytes of each | 503, `Retry-After` |
 //!
 //! Bytes count when they are received, not when they are announced, so a client that claims much and sends little uses up
 //! little. Small bodies, which nearly all are, do not need room beside others: who fills it up keeps nobody from reading
@@ -20,35 +20,35 @@ use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
 use tokio::time::timeout;
 
-use super::share::{Exhausted, Max, PerClient, Permit};
+use super::client_limiter::{LimitReached, ClientLimits, ClientLimiter, ClientPermit};
 use crate::config::HttpServerLimits;
 use crate::server::client_id::ClientId;
 
 /// The bytes of each body that need no room beside other bodies.
-const SMALL: usize = 4 << 10;
+const UNCOUNTED_BYTES: usize = 4 << 10;
 /// How much the buffer of a body that has grown out of this size grows at once.
-const STEP: usize = 64 << 10;
+const GROWTH_THRESHOLD: usize = 64 << 10;
 
 /// The bytes of the bodies of all connections, or those of one, that are being received.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Bodies(PerClient);
+pub(super) struct BodyLimiter(ClientLimiter);
 
 /// A body, which counts as being received until it is dropped.
 #[derive(Debug, Default)]
-pub(super) struct Received {
-    text: Vec<u8>,
-    room: Vec<Permit>,
+pub(super) struct ReceivedBody {
+    bytes: Vec<u8>,
+    permits: Vec<ClientPermit>,
 }
 
 /// Why a body is not received.
-enum Refused {
-    TooLong(u64),
-    TooSlow,
-    NoRoom(Exhausted),
-    Broken,
+enum BodyRejection {
+    TooLarge(u64),
+    Timeout,
+    NoCapacity(LimitReached),
+    Incomplete,
 }
 
-impl Bodies {
+impl BodyLimiter {
     /// Receives the body of a request of that client.
     pub(super) async fn receive(
         &self,
@@ -56,11 +56,11 @@ impl Bodies {
         head: &Parts,
         client: ClientId,
         limits: &HttpServerLimits,
-    ) -> Result<Received, Response> {
+    ) -> Result<ReceivedBody, Response> {
         let most = limits.read_timeout.duration();
         match timeout(most, self.collect(body, head.extensions.get::<Self>(), client, limits)).await {
             Ok(received) => received,
-            Err(_) => Err(Refused::TooSlow),
+            Err(_) => Err(BodyRejection::Timeout),
         }
         .map_err(IntoResponse::into_response)
     }
@@ -71,57 +71,57 @@ impl Bodies {
         connection: Option<&Self>,
         client: ClientId,
         limits: &HttpServerLimits,
-    ) -> Result<Received, Refused> {
+    ) -> Result<ReceivedBody, BodyRejection> {
         let [most, all] = [limits.body.bytes(), limits.body_memory.bytes()].map(to_usize);
         let of_connection = most.max(all / 4);
         // It has one client, whose share is all.
-        let of_connection = Max { of_client: of_connection, overall: of_connection };
-        let of_client = Max { of_client: limits.client_share.apply(all).max(most), overall: all };
-        let mut received = Received::default();
+        let of_connection = ClientLimits { client: of_connection, overall: of_connection };
+        let of_client = ClientLimits { client: limits.client_share.apply(all).max(most), overall: all };
+        let mut received = ReceivedBody::default();
         while let Some(frame) = body.frame().await {
-            let Ok(data) = frame.map_err(|_| Refused::Broken)?.into_data() else { continue };
-            let before = received.text.len();
+            let Ok(data) = frame.map_err(|_| BodyRejection::Incomplete)?.into_data() else { continue };
+            let before = received.bytes.len();
             let length = before.saturating_add(data.len());
             if length > most {
-                return Err(Refused::TooLong(limits.body.bytes()));
+                return Err(BodyRejection::TooLarge(limits.body.bytes()));
             }
             if let Some(connection) = connection {
-                received.room.extend(connection.reserve(client, data.len(), of_connection)?);
+                received.permits.extend(connection.reserve(client, data.len(), of_connection)?);
             }
-            let beyond = length.saturating_sub(SMALL.max(before));
-            received.room.extend(self.reserve(client, beyond, of_client)?);
+            let beyond = length.saturating_sub(UNCOUNTED_BYTES.max(before));
+            received.permits.extend(self.reserve(client, beyond, of_client)?);
             received.push(&data);
         }
         Ok(received)
     }
 
     /// Counts bytes, unless that would be too many.
-    fn reserve(&self, client: ClientId, bytes: usize, max: Max) -> Result<Option<Permit>, Refused> {
+    fn reserve(&self, client: ClientId, bytes: usize, max: ClientLimits) -> Result<Option<ClientPermit>, BodyRejection> {
         if bytes == 0 {
             return Ok(None);
         }
-        self.0.acquire_amount(client, bytes, max).map(Some).map_err(Refused::NoRoom)
+        self.0.acquire_amount(client, bytes, max).map(Some).map_err(BodyRejection::NoCapacity)
     }
 }
 
-impl Received {
+impl ReceivedBody {
     /// Adds what has come. The buffer grows by factors of four once it is large: what it had before is not given back to the
     /// system at once.
     fn push(&mut self, data: &[u8]) {
-        let needed = self.text.len().saturating_add(data.len());
-        if needed > self.text.capacity() && needed > STEP {
-            let capacity = self.text.capacity().saturating_mul(4).max(needed);
-            self.text.reserve_exact(capacity.saturating_sub(self.text.len()));
+        let needed = self.bytes.len().saturating_add(data.len());
+        if needed > self.bytes.capacity() && needed > GROWTH_THRESHOLD {
+            let capacity = self.bytes.capacity().saturating_mul(4).max(needed);
+            self.bytes.reserve_exact(capacity.saturating_sub(self.bytes.len()));
         }
-        self.text.extend_from_slice(data);
+        self.bytes.extend_from_slice(data);
     }
 }
 
-impl std::ops::Deref for Received {
+impl std::ops::Deref for ReceivedBody {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.text
+        &self.bytes
     }
 }
 
@@ -129,20 +129,20 @@ fn to_usize(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
-impl IntoResponse for Refused {
+impl IntoResponse for BodyRejection {
     fn into_response(self) -> Response {
         match self {
-            Self::TooLong(most) => {
+            Self::TooLarge(most) => {
                 (StatusCode::PAYLOAD_TOO_LARGE, format!("the body is longer than {most} bytes\n")).into_response()
             }
-            Self::TooSlow => (StatusCode::REQUEST_TIMEOUT, "the body takes too long\n").into_response(),
-            Self::Broken => (StatusCode::BAD_REQUEST, "the body breaks off\n").into_response(),
-            Self::NoRoom(exhausted) => {
+            Self::Timeout => (StatusCode::REQUEST_TIMEOUT, "the body takes too long\n").into_response(),
+            Self::Incomplete => (StatusCode::BAD_REQUEST, "the body breaks off\n").into_response(),
+            Self::NoCapacity(exhausted) => {
                 let text = match exhausted {
-                    Exhausted::Share => {
+                    LimitReached::ClientShare => {
                         "the server is receiving as much of this client as `http.limits.body-memory` allows; try again\n"
                     }
-                    Exhausted::Overall => "the server is receiving as much as `http.limits.body-memory` allows; try again\n",
+                    LimitReached::Overall => "the server is receiving as much as `http.limits.body-memory` allows; try again\n",
                 };
                 (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "1")], text).into_response()
             }
@@ -159,21 +159,21 @@ mod tests {
     use super::*;
 
     async fn receive(
-        all: &Bodies,
-        connection: &Bodies,
+        all: &BodyLimiter,
+        connection: &BodyLimiter,
         bytes: usize,
         limits: &HttpServerLimits,
-    ) -> Result<Received, StatusCode> {
+    ) -> Result<ReceivedBody, StatusCode> {
         receive_of(1, all, connection, bytes, limits).await
     }
 
     async fn receive_of(
         client: u8,
-        all: &Bodies,
-        connection: &Bodies,
+        all: &BodyLimiter,
+        connection: &BodyLimiter,
         bytes: usize,
         limits: &HttpServerLimits,
-    ) -> Result<Received, StatusCode> {
+    ) -> Result<ReceivedBody, StatusCode> {
         let client = ClientId::from_address(Ipv4Addr::new(127, 0, 0, client).into());
         let mut head = Request::new(()).into_parts().0;
         head.extensions.insert(connection.clone());
@@ -187,8 +187,8 @@ mod tests {
 
     #[tokio::test]
     async fn bodies_of_one_connection_leave_room_for_those_of_others() {
-        let (all, limits) = (Bodies::default(), limits());
-        let (first, second) = (Bodies::default(), Bodies::default());
+        let (all, limits) = (BodyLimiter::default(), limits());
+        let (first, second) = (BodyLimiter::default(), BodyLimiter::default());
         let mut kept = Vec::new();
         while let Ok(body) = receive(&all, &first, 1 << 20, &limits).await {
             kept.push(body);
@@ -202,24 +202,24 @@ mod tests {
 
     #[tokio::test]
     async fn a_small_body_is_received_when_there_is_no_room() {
-        let (all, limits) = (Bodies::default(), limits());
+        let (all, limits) = (BodyLimiter::default(), limits());
         let mut kept = Vec::new();
-        while let Ok(body) = receive(&all, &Bodies::default(), 1 << 20, &limits).await {
+        while let Ok(body) = receive(&all, &BodyLimiter::default(), 1 << 20, &limits).await {
             kept.push(body);
         }
         assert_eq!(kept.len(), 7, "15/16 of 8 MiB and the first bytes of each");
-        let refused = receive(&all, &Bodies::default(), 1 << 20, &limits).await;
+        let refused = receive(&all, &BodyLimiter::default(), 1 << 20, &limits).await;
         assert_eq!(refused.unwrap_err(), StatusCode::SERVICE_UNAVAILABLE);
-        assert!(receive(&all, &Bodies::default(), SMALL, &limits).await.is_ok());
+        assert!(receive(&all, &BodyLimiter::default(), UNCOUNTED_BYTES, &limits).await.is_ok());
     }
 
     #[tokio::test]
     async fn bodies_of_one_client_leave_room_for_those_of_others() {
-        let (all, limits) = (Bodies::default(), HttpServerLimits { client_share: "1/2".parse().unwrap(), ..limits() });
+        let (all, limits) = (BodyLimiter::default(), HttpServerLimits { client_share: "1/2".parse().unwrap(), ..limits() });
         let mut held = Vec::new();
         for client in [1, 2] {
             let mut kept = Vec::new();
-            while let Ok(body) = receive_of(client, &all, &Bodies::default(), 1 << 20, &limits).await {
+            while let Ok(body) = receive_of(client, &all, &BodyLimiter::default(), 1 << 20, &limits).await {
                 kept.push(body);
             }
             assert_eq!(kept.len(), 4, "a half of 8 MiB");
@@ -227,14 +227,14 @@ mod tests {
         }
         let smallest = HttpServerLimits { client_share: "1/64".parse().unwrap(), ..limits };
         assert!(
-            receive(&Bodies::default(), &Bodies::default(), 1 << 20, &smallest).await.is_ok(),
+            receive(&BodyLimiter::default(), &BodyLimiter::default(), 1 << 20, &smallest).await.is_ok(),
             "one body always fits"
         );
     }
 
     #[tokio::test]
     async fn a_body_that_is_too_long_is_refused() {
-        let refused = receive(&Bodies::default(), &Bodies::default(), (1 << 20) + 1, &limits()).await;
+        let refused = receive(&BodyLimiter::default(), &BodyLimiter::default(), (1 << 20) + 1, &limits()).await;
         assert_eq!(refused.unwrap_err(), StatusCode::PAYLOAD_TOO_LARGE);
     }
 }

@@ -12,22 +12,22 @@ use tokio_util::sync::CancellationToken;
 
 use super::sessions::Sessions;
 use crate::host::Host;
-use crate::server::about::About;
-use crate::server::handler::{Face, Handler};
+use crate::server::server_info::ServerInfoCache;
+use crate::server::handler::{TransportKind, Handler};
 
 /// The way to rmcp.
-pub(super) struct Onward {
+pub(super) struct RmcpService {
     service: StreamableHttpService<Handler, LocalSessionManager>,
     sessions: Arc<Sessions>,
 }
 
-impl Onward {
+impl RmcpService {
     /// `streams` ends what is open when it fires; `ending` says beforehand that this is near.
     pub(super) fn new(
         host: Arc<Host>,
         sessions: Arc<Sessions>,
         streams: CancellationToken,
-        ending: CancellationToken,
+        shutdown: CancellationToken,
     ) -> Self {
         // Who may ask, and how long a body is, has been checked when rmcp sees a request.
         let config = StreamableHttpServerConfig::default()
@@ -36,8 +36,8 @@ impl Onward {
             .with_max_request_body_bytes(usize::MAX)
             .with_sse_keep_alive(Some(host.config().http.keep_alive.duration()))
             .with_cancellation_token(streams);
-        let about = Arc::new(About::default());
-        let handler = move || Ok::<_, io::Error>(Handler::new(host.clone(), about.clone(), Face::Http, ending.clone()));
+        let about = Arc::new(ServerInfoCache::default());
+        let handler = move || Ok::<_, io::Error>(Handler::new(host.clone(), about.clone(), TransportKind::Http, shutdown.clone()));
         Self { service: StreamableHttpService::new(handler, sessions.manager(), config), sessions }
     }
 
@@ -47,8 +47,8 @@ impl Onward {
     }
 
     /// Has rmcp answer a request.
-    pub(super) async fn answer(&self, request: Request) -> Response {
+    pub(super) async fn forward(&self, request: Request) -> Response {
         let answering = async |request| self.service.handle(request).await.map(Body::new);
-        self.sessions.follow(request, answering).await
+        self.sessions.track(request, answering).await
     }
 }

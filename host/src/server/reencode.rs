@@ -5,40 +5,40 @@
 //! its bounds: some hundred bytes, or what [`params`](super::params) says of `subscriptions/listen`.
 //!
 //! Parameters that are malformed are replaced by none, or by some that rmcp takes for none: whoever answers the request
-//! finds beside it what is wrong ([`Malformed`](super::params::Malformed)).
+//! finds beside it what is wrong ([`InvalidParams`](super::params::InvalidParams)).
 
 use serde_json::{Map, Value, json};
 
-use super::message::{Kind, Message};
-use super::params::{CLIENT_CAPABILITIES, Client, Meta, PROTOCOL_VERSION, Params};
+use super::jsonrpc::{Kind, Message};
+use super::params::{CLIENT_CAPABILITIES_META_KEY, ClientInfo, RequestMeta, PROTOCOL_VERSION_META_KEY, Params};
 
 /// The message as rmcp gets it; none if it cannot make sense of it.
 pub(super) fn to_json(message: &Message) -> Option<Vec<u8>> {
     let value = match &message.kind {
         Kind::Request { id, method, params } => {
-            let params = match (message.meta.is_sound, params) {
+            let params = match (message.meta.is_valid, params) {
                 (false, _) => json!([]),
                 (true, Ok(params)) => Value::Object(with_meta(members(params), &message.meta)),
                 (true, Err(_)) => Value::Object(with_meta(Map::new(), &message.meta)),
             };
             json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
         }
-        Kind::Notification { method, cancels: Some(id) } => {
+        Kind::Notification { method, cancelled_request: Some(id) } => {
             json!({ "jsonrpc": "2.0", "method": method, "params": { "requestId": id } })
         }
-        Kind::Notification { method, cancels: None } => json!({ "jsonrpc": "2.0", "method": method }),
-        Kind::Answer { id, is_error: true } => {
+        Kind::Notification { method, cancelled_request: None } => json!({ "jsonrpc": "2.0", "method": method }),
+        Kind::Response { id, is_error: true } => {
             json!({ "jsonrpc": "2.0", "id": id, "error": { "code": 0, "message": "" } })
         }
-        Kind::Answer { id: Some(id), is_error: false } => json!({ "jsonrpc": "2.0", "id": id, "result": {} }),
-        Kind::Answer { id: None, is_error: false } => return None,
+        Kind::Response { id: Some(id), is_error: false } => json!({ "jsonrpc": "2.0", "id": id, "result": {} }),
+        Kind::Response { id: None, is_error: false } => return None,
     };
     serde_json::to_vec(&value).ok()
 }
 
-fn with_meta(mut members: Map<String, Value>, meta: &Meta) -> Map<String, Value> {
-    let version = meta.version.as_ref().map(|version| (PROTOCOL_VERSION.to_owned(), json!(version)));
-    let capabilities = meta.has_capabilities.then(|| (CLIENT_CAPABILITIES.to_owned(), json!({})));
+fn with_meta(mut members: Map<String, Value>, meta: &RequestMeta) -> Map<String, Value> {
+    let version = meta.version.as_ref().map(|version| (PROTOCOL_VERSION_META_KEY.to_owned(), json!(version)));
+    let capabilities = meta.has_capabilities.then(|| (CLIENT_CAPABILITIES_META_KEY.to_owned(), json!({})));
     let meta: Map<_, _> = version.into_iter().chain(capabilities).collect();
     if !meta.is_empty() {
         members.insert("_meta".to_owned(), Value::Object(meta));
@@ -48,7 +48,7 @@ fn with_meta(mut members: Map<String, Value>, meta: &Meta) -> Map<String, Value>
 
 fn members(params: &Params) -> Map<String, Value> {
     let members: Vec<(&str, Option<Value>)> = match params {
-        Params::Nothing => Vec::new(),
+        Params::Ignored => Vec::new(),
         Params::Initialize(initialize) => vec![
             ("protocolVersion", Some(json!(initialize.version))),
             ("capabilities", Some(json!({}))),
@@ -65,8 +65,8 @@ fn members(params: &Params) -> Map<String, Value> {
             vec![("ref", Some(reference)), ("argument", Some(json!({ "name": name, "value": value })))]
         }
         Params::Listen(listen) => {
-            let listing = listen.listing.map(|listing| ("resourcesListChanged".to_owned(), json!(listing)));
-            let resources = listen.resources.as_ref().map(|uris| ("resourceSubscriptions".to_owned(), json!(uris)));
+            let listing = listen.list_changed.map(|listing| ("resourcesListChanged".to_owned(), json!(listing)));
+            let resources = listen.subscriptions.as_ref().map(|uris| ("resourceSubscriptions".to_owned(), json!(uris)));
             let notifications: Map<_, _> = listing.into_iter().chain(resources).collect();
             vec![("notifications", Some(Value::Object(notifications)))]
         }
@@ -76,7 +76,7 @@ fn members(params: &Params) -> Map<String, Value> {
     members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
-fn client_info(client: &Client) -> Value {
+fn client_info(client: &ClientInfo) -> Value {
     let mut info = json!({ "name": client.name, "version": client.version });
     if let (Some(title), Some(members)) = (&client.title, info.as_object_mut()) {
         members.insert("title".to_owned(), json!(title));

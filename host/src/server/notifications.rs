@@ -17,26 +17,26 @@ use crate::resource::Error;
 use crate::watch::{Subscriber, Update};
 
 /// URIs of one filter that are looked at: what is behind them is not accepted.
-const MAX_LOOKED_AT: usize = 4 * Subscriber::MAX_RESOURCES;
+const MAX_CHECKED_URIS: usize = 4 * Subscriber::MAX_RESOURCES;
 
 /// What one session is told. It ends with the session.
 #[derive(Default)]
-pub(super) struct Session {
-    live: OnceCell<Live>,
+pub(super) struct SessionSubscriptions {
+    delivery: OnceCell<NotificationDelivery>,
     /// Whether it was told that it may subscribe.
     may_subscribe: AtomicBool,
 }
 
-struct Live {
+struct NotificationDelivery {
     subscriber: Arc<Subscriber>,
     /// Held while an update is on its way, so that none arrives behind the answer to an unsubscription.
-    delivering: Arc<Mutex<()>>,
-    _deliver: AbortOnDropHandle<()>,
+    delivery_lock: Arc<Mutex<()>>,
+    _task: AbortOnDropHandle<()>,
 }
 
-impl Session {
+impl SessionSubscriptions {
     /// It is being told that it may subscribe.
-    pub(super) fn let_subscribe(&self) {
+    pub(super) fn allow_subscribe(&self) {
         self.may_subscribe.store(true, Ordering::Relaxed);
     }
 
@@ -47,7 +47,7 @@ impl Session {
 
     /// Has the session told when what is listed changes.
     pub(super) async fn watch_listing(&self, host: &Host, who: &Principal, client: &Peer<RoleServer>) {
-        self.live(host, who, client).await.subscriber.watch_listing();
+        self.delivery(host, who, client).await.subscriber.watch_listing();
     }
 
     /// `resources/subscribe`.
@@ -58,33 +58,33 @@ impl Session {
         client: &Peer<RoleServer>,
         uri: &str,
     ) -> Result<(), Error> {
-        let live = self.live(host, who, client).await;
+        let live = self.delivery(host, who, client).await;
         host.subscribe(&live.subscriber, uri).await
     }
 
     /// `resources/unsubscribe`. That there is no such subscription is no error.
     pub(super) async fn unsubscribe(&self, host: &Host, uri: &str) -> Result<(), Error> {
-        let Some(live) = self.live.get() else { return Ok(()) };
-        let _none_on_its_way = live.delivering.lock().await;
+        let Some(live) = self.delivery.get() else { return Ok(()) };
+        let _none_on_its_way = live.delivery_lock.lock().await;
         host.unsubscribe(&live.subscriber, uri)
     }
 
-    async fn live(&self, host: &Host, who: &Principal, client: &Peer<RoleServer>) -> &Live {
-        self.live.get_or_init(async || Live::new(host.subscriber(who), client.clone())).await
+    async fn delivery(&self, host: &Host, who: &Principal, client: &Peer<RoleServer>) -> &NotificationDelivery {
+        self.delivery.get_or_init(async || NotificationDelivery::new(host.subscriber(who), client.clone())).await
     }
 }
 
-impl Live {
+impl NotificationDelivery {
     fn new(subscriber: Subscriber, client: Peer<RoleServer>) -> Self {
         let subscriber = Arc::new(subscriber);
         let delivering = Arc::new(Mutex::new(()));
-        let task = deliver(subscriber.clone(), delivering.clone(), client);
-        Self { subscriber, delivering, _deliver: AbortOnDropHandle::new(tokio::spawn(task)) }
+        let task = deliver_updates(subscriber.clone(), delivering.clone(), client);
+        Self { subscriber, delivery_lock: delivering, _task: AbortOnDropHandle::new(tokio::spawn(task)) }
     }
 }
 
 /// Passes updates on to a session, one after the other, until it is gone.
-async fn deliver(subscriber: Arc<Subscriber>, delivering: Arc<Mutex<()>>, client: Peer<RoleServer>) {
+async fn deliver_updates(subscriber: Arc<Subscriber>, delivering: Arc<Mutex<()>>, client: Peer<RoleServer>) {
     loop {
         subscriber.ready().await;
         let _delivering = delivering.lock().await;
@@ -102,12 +102,12 @@ async fn deliver(subscriber: Arc<Subscriber>, delivering: Arc<Mutex<()>>, client
 }
 
 /// What of a filter can be served, as far as that shows before it is known who asks.
-pub(super) fn accepted(host: &Host, requested: &SubscriptionFilter) -> SubscriptionFilter {
+pub(super) fn accept_filter(host: &Host, requested: &SubscriptionFilter) -> SubscriptionFilter {
     let mut accepted = SubscriptionFilter::new();
     accepted.resources_list_changed = requested.resources_list_changed;
     accepted.resource_subscriptions = requested.resource_subscriptions.as_ref().map(|uris| {
         let mut bytes = 0_usize;
-        let served = uris.iter().take(MAX_LOOKED_AT).filter(|uri| host.owns(uri));
+        let served = uris.iter().take(MAX_CHECKED_URIS).filter(|uri| host.owns(uri));
         let few_enough = served.take(Subscriber::MAX_RESOURCES).take_while(|uri| {
             bytes = bytes.saturating_add(uri.len());
             bytes <= Subscriber::MAX_URI_BYTES
@@ -118,7 +118,7 @@ pub(super) fn accepted(host: &Host, requested: &SubscriptionFilter) -> Subscript
 }
 
 /// Serves one `subscriptions/listen` until the client cancels it or the server ends.
-pub(super) async fn listen(host: &Host, who: &Principal, stream: SubscriptionContext, ending: &CancellationToken) {
+pub(super) async fn listen(host: &Host, who: &Principal, stream: SubscriptionContext, shutdown: &CancellationToken) {
     let subscriber = host.subscriber(who);
     if stream.accepted().resources_list_changed == Some(true) {
         subscriber.watch_listing();
@@ -140,6 +140,6 @@ pub(super) async fn listen(host: &Host, who: &Principal, stream: SubscriptionCon
         never = host.maintain_subscriptions(&subscriber, uris) => match never {},
         () = delivering => {}
         () = stream.cancelled() => {}
-        () = ending.cancelled() => {}
+        () = shutdown.cancelled() => {}
     }
 }

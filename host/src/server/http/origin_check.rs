@@ -27,20 +27,20 @@ use crate::host::Host;
 
 /// Why somebody may not ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-enum Refusal {
+enum OriginRejection {
     #[error(
         "expected one `Host`, or `:authority`, of the form `host:port`; the request has none, several, or something else"
     )]
-    NoHost,
+    InvalidHost,
     #[error("the `Host` of the request is none of this server's; `http.hosts` of its config can name more")]
-    Host,
+    HostNotAllowed,
     #[error("the `Origin` of the request is not of this machine; `http.cors` of the server's config can name more")]
-    Origin,
+    OriginNotAllowed,
 }
 
 /// Refuses those who may not ask.
-pub(super) async fn check(State(host): State<Arc<Host>>, request: Request, next: Next) -> Response {
-    match admit(&host.config().http, &request) {
+pub(super) async fn require_allowed_origin(State(host): State<Arc<Host>>, request: Request, next: Next) -> Response {
+    match validate(&host.config().http, &request) {
         Ok(()) => next.run(request).await,
         Err(refusal) => {
             tracing::debug!(host = ?request.headers().get(HOST), origin = ?request.headers().get(ORIGIN), "{refusal}");
@@ -50,41 +50,41 @@ pub(super) async fn check(State(host): State<Arc<Host>>, request: Request, next:
 }
 
 /// Whether that is the origin of a page that the config names.
-pub(super) fn is_named(origin: &HeaderValue, pages: &[OriginPattern]) -> bool {
+pub(super) fn is_allowed(origin: &HeaderValue, pages: &[OriginPattern]) -> bool {
     parse_origin(origin).is_some_and(|origin| pages.iter().any(|page| page.matches(&origin)))
 }
 
-fn admit(config: &Http, request: &Request) -> Result<(), Refusal> {
-    let (host, _) = name(request)?;
-    let host: config::UrlHost = host.parse().map_err(|_| Refusal::Host)?;
-    if !is_here(&host) && !config.hosts.contains(&host) {
-        return Err(Refusal::Host);
+fn validate(config: &Http, request: &Request) -> Result<(), OriginRejection> {
+    let (host, _) = host_and_port(request)?;
+    let host: config::UrlHost = host.parse().map_err(|_| OriginRejection::HostNotAllowed)?;
+    if !is_loopback(&host) && !config.hosts.contains(&host) {
+        return Err(OriginRejection::HostNotAllowed);
     }
-    let is_page_of_here = |origin: &HeaderValue| parse_origin(origin).is_some_and(|origin| is_here(origin.host()));
+    let is_local_origin = |origin: &HeaderValue| parse_origin(origin).is_some_and(|origin| is_loopback(origin.host()));
     let mut origins = request.headers().get_all(ORIGIN).iter();
-    if origins.all(|origin| is_page_of_here(origin) || is_named(origin, &config.cors)) {
+    if origins.all(|origin| is_local_origin(origin) || is_allowed(origin, &config.cors)) {
         Ok(())
     } else {
-        Err(Refusal::Origin)
+        Err(OriginRejection::OriginNotAllowed)
     }
 }
 
 /// By what name the server is called, in the one way or in both: its host and port.
-fn name(request: &Request) -> Result<(&str, Option<u16>), Refusal> {
+fn host_and_port(request: &Request) -> Result<(&str, Option<u16>), OriginRejection> {
     let mut headers = request.headers().get_all(HOST).iter();
-    let header = headers.next().map(|header| header.to_str().map_err(|_| Refusal::NoHost)).transpose()?;
-    let names = [request.uri().authority().map(Authority::as_str), header].map(|name| name.map(split).transpose());
+    let header = headers.next().map(|header| header.to_str().map_err(|_| OriginRejection::InvalidHost)).transpose()?;
+    let names = [request.uri().authority().map(Authority::as_str), header].map(|name| name.map(split_host_port).transpose());
     match (names, headers.next()) {
         ([Ok(Some(name)), Ok(None)] | [Ok(None), Ok(Some(name))], None) => Ok(name),
         ([Ok(Some((host, port))), Ok(Some(other))], None) if host.eq_ignore_ascii_case(other.0) && port == other.1 => {
             Ok((host, port))
         }
-        _ => Err(Refusal::NoHost),
+        _ => Err(OriginRejection::InvalidHost),
     }
 }
 
 /// Host and port of `uri-host [ ":" port ]`; a port that is empty is none.
-fn split(name: &str) -> Result<(&str, Option<u16>), Refusal> {
+fn split_host_port(name: &str) -> Result<(&str, Option<u16>), OriginRejection> {
     let behind = name.rfind(']').unwrap_or(0);
     let colon = name.bytes().enumerate().skip(behind).find(|(_, byte)| *byte == b':').map(|(at, _)| at);
     let (host, port) = match colon.and_then(|colon| name.split_at_checked(colon)) {
@@ -93,14 +93,14 @@ fn split(name: &str) -> Result<(&str, Option<u16>), Refusal> {
     };
     let is_host = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'[' | b']' | b':');
     if host.is_empty() || !host.bytes().all(is_host) || !port.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(Refusal::NoHost);
+        return Err(OriginRejection::InvalidHost);
     }
-    let port = (!port.is_empty()).then(|| port.parse().map_err(|_| Refusal::NoHost)).transpose()?;
+    let port = (!port.is_empty()).then(|| port.parse().map_err(|_| OriginRejection::InvalidHost)).transpose()?;
     Ok((host, port))
 }
 
 /// Whether that is a name of this machine that cannot lead anywhere else (RFC 6761, 6.3).
-fn is_here(host: &config::UrlHost) -> bool {
+fn is_loopback(host: &config::UrlHost) -> bool {
     match host {
         config::UrlHost::Name(name) => name.as_str() == "localhost",
         config::UrlHost::Address(address) => address.is_loopback(),
@@ -111,9 +111,9 @@ fn parse_origin(header: &HeaderValue) -> Option<Origin> {
     header.to_str().ok()?.parse().ok()
 }
 
-impl IntoResponse for Refusal {
+impl IntoResponse for OriginRejection {
     fn into_response(self) -> Response {
-        let status = if self == Self::NoHost { StatusCode::BAD_REQUEST } else { StatusCode::FORBIDDEN };
+        let status = if self == Self::InvalidHost { StatusCode::BAD_REQUEST } else { StatusCode::FORBIDDEN };
         (status, format!("{self}\n")).into_response()
     }
 }
@@ -124,20 +124,20 @@ mod tests {
 
     use super::*;
 
-    fn asked(config: &Http, uri: &str, headers: &[(&str, &str)]) -> Result<(), Refusal> {
+    fn validate_request(config: &Http, uri: &str, headers: &[(&str, &str)]) -> Result<(), OriginRejection> {
         let mut request = Request::builder().uri(uri);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        admit(config, &request.body(Body::empty()).unwrap())
+        validate(config, &request.body(Body::empty()).unwrap())
     }
 
     #[test]
     fn programs_of_this_machine_may_ask() {
         let config = Http::default();
         for host in ["localhost", "LOCALHOST:8080", "127.0.0.1:1", "127.8.9.10", "[::1]:443"] {
-            assert_eq!(asked(&config, "/mcp", &[("host", host)]), Ok(()), "{host}");
-            assert_eq!(asked(&config, &format!("http://{host}/mcp"), &[]), Ok(()), "{host}");
+            assert_eq!(validate_request(&config, "/mcp", &[("host", host)]), Ok(()), "{host}");
+            assert_eq!(validate_request(&config, &format!("http://{host}/mcp"), &[]), Ok(()), "{host}");
         }
     }
 
@@ -145,15 +145,15 @@ mod tests {
     fn other_names_of_this_machine_are_refused_in_every_place_of_a_request() {
         let config = Http::default();
         for host in ["evil.example", "localhost.evil.example", "192.168.1.2", "0.0.0.0", "[::]", "2130706433"] {
-            assert_eq!(asked(&config, "/mcp", &[("host", host)]), Err(Refusal::Host), "{host}");
-            assert_eq!(asked(&config, &format!("http://{host}/mcp"), &[]), Err(Refusal::Host), "{host}");
+            assert_eq!(validate_request(&config, "/mcp", &[("host", host)]), Err(OriginRejection::HostNotAllowed), "{host}");
+            assert_eq!(validate_request(&config, &format!("http://{host}/mcp"), &[]), Err(OriginRejection::HostNotAllowed), "{host}");
         }
     }
 
     #[test]
     fn a_request_has_one_name_of_a_host_and_maybe_a_port() {
         let config = Http::default();
-        assert_eq!(asked(&config, "/mcp", &[]), Err(Refusal::NoHost));
+        assert_eq!(validate_request(&config, "/mcp", &[]), Err(OriginRejection::InvalidHost));
         for host in [
             "",
             "a b",
@@ -181,49 +181,49 @@ mod tests {
             "loc\talhost",
             "l\u{f6}calhost",
         ] {
-            assert_eq!(asked(&config, "/mcp", &[("host", host)]), Err(Refusal::NoHost), "{host:?}");
-            assert_eq!(asked(&config, "http://localhost/mcp", &[("host", host)]), Err(Refusal::NoHost), "{host:?}");
+            assert_eq!(validate_request(&config, "/mcp", &[("host", host)]), Err(OriginRejection::InvalidHost), "{host:?}");
+            assert_eq!(validate_request(&config, "http://localhost/mcp", &[("host", host)]), Err(OriginRejection::InvalidHost), "{host:?}");
         }
         for host in
             ["::1", "[::1]x", "[::1]]", "[[::1]]", "]:", "[localhost]", "localhost..", ".localhost", "127.1", "1"]
         {
-            assert!(asked(&config, "/mcp", &[("host", host)]).is_err(), "{host:?}");
+            assert!(validate_request(&config, "/mcp", &[("host", host)]).is_err(), "{host:?}");
         }
         for other in ["evil.example", "127.0.0.1", "localhost:81", "localhost"] {
             let twice = [("host", "localhost:80"), ("host", other)];
-            assert_eq!(asked(&config, "/mcp", &twice), Err(Refusal::NoHost), "{other}");
+            assert_eq!(validate_request(&config, "/mcp", &twice), Err(OriginRejection::InvalidHost), "{other}");
             let uri = format!("http://{other}/mcp");
-            assert_eq!(asked(&config, &uri, &[("host", "localhost:80")]), Err(Refusal::NoHost), "{other}");
+            assert_eq!(validate_request(&config, &uri, &[("host", "localhost:80")]), Err(OriginRejection::InvalidHost), "{other}");
         }
         for uri in ["http://evil.example@localhost/mcp", "http://evil.example:80@localhost:80/mcp"] {
-            assert_eq!(asked(&config, uri, &[]), Err(Refusal::NoHost), "{uri}");
+            assert_eq!(validate_request(&config, uri, &[]), Err(OriginRejection::InvalidHost), "{uri}");
         }
         for host in ["localhost", "localhost:", "localhost.", "localhost.:80", "LOCALHOST:65535", "[::1]:80", "[0::1]"]
         {
-            assert_eq!(asked(&config, "/mcp", &[("host", host)]), Ok(()), "{host}");
+            assert_eq!(validate_request(&config, "/mcp", &[("host", host)]), Ok(()), "{host}");
         }
-        assert_eq!(asked(&config, "http://LocalHost:80/mcp", &[("host", "localhost:80")]), Ok(()));
+        assert_eq!(validate_request(&config, "http://LocalHost:80/mcp", &[("host", "localhost:80")]), Ok(()));
     }
 
     #[test]
     fn pages_of_this_machine_may_ask_and_others_only_if_they_are_named() {
         let named = Http { cors: vec!["https://*.example.com".parse().unwrap()], ..Http::default() };
-        let page = |config: &Http, origin| asked(config, "/mcp", &[("host", "localhost"), ("origin", origin)]);
+        let page = |config: &Http, origin| validate_request(config, "/mcp", &[("host", "localhost"), ("origin", origin)]);
         for origin in ["http://localhost:3000", "https://127.0.0.1", "http://[::1]:80"] {
             assert_eq!(page(&Http::default(), origin), Ok(()), "{origin}");
         }
         assert_eq!(page(&named, "https://app.example.com"), Ok(()));
         for origin in ["https://evil.example", "null", "", "file://", "https://app.example.com:8443"] {
-            assert_eq!(page(&named, origin), Err(Refusal::Origin), "{origin}");
+            assert_eq!(page(&named, origin), Err(OriginRejection::OriginNotAllowed), "{origin}");
         }
-        assert_eq!(page(&Http::default(), "https://app.example.com"), Err(Refusal::Origin));
+        assert_eq!(page(&Http::default(), "https://app.example.com"), Err(OriginRejection::OriginNotAllowed));
     }
 
     #[test]
     fn a_host_that_is_named_may_be_called_at_any_port_and_its_pages_do_not_ask() {
         let config = Http { hosts: vec!["mcp.example.com".parse().unwrap()], ..Http::default() };
-        assert_eq!(asked(&config, "/mcp", &[("host", "MCP.example.com:8443")]), Ok(()));
+        assert_eq!(validate_request(&config, "/mcp", &[("host", "MCP.example.com:8443")]), Ok(()));
         let page = [("host", "mcp.example.com"), ("origin", "https://mcp.example.com")];
-        assert_eq!(asked(&config, "/mcp", &page), Err(Refusal::Origin));
+        assert_eq!(validate_request(&config, "/mcp", &page), Err(OriginRejection::OriginNotAllowed));
     }
 }
