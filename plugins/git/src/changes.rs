@@ -20,10 +20,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 const VERSION: &str = "1";
 
 /// For how many paths a token has room, which may have 65536 bytes.
-const MOST_PATHS: usize = 1900;
+const MAX_PATHS: usize = 1900;
 
 /// How many loose refs are read to tell whether any of them changed.
-const MOST_LOOSE: usize = 2000;
+const MAX_LOOSE_REFS: usize = 2000;
 
 /// What a token holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,7 +69,7 @@ pub(crate) fn changes(
     let mut states = Vec::with_capacity(watched.len());
     for path in watched {
         let key = digest(path);
-        let old = known.and_then(|known| known.paths.of(key));
+        let old = known.and_then(|known| known.paths.get(key));
         let state = match old {
             Some(old) if same_refs && depends_on_refs_only(path) => old,
             _ => digest(&state(repository, path, &mut revs)),
@@ -77,7 +77,7 @@ pub(crate) fn changes(
         states.push((key, old, state));
     }
     let paths = match states.len() {
-        0..=MOST_PATHS => Paths::Each(states.iter().map(|(key, _, state)| (*key, *state)).collect()),
+        0..=MAX_PATHS => Paths::Each(states.iter().map(|(key, _, state)| (*key, *state)).collect()),
         _ => Paths::All(digest(&states.iter().map(|(key, _, state)| (key, state)).collect::<Vec<_>>())),
     };
     let token = Token { refs, listing, paths };
@@ -136,10 +136,10 @@ fn refs_state(repository: &Repository) -> String {
     let state = refs.resolve("HEAD".into()).and_then(|head| {
         let mut hasher = DefaultHasher::new();
         head.map(|head| head.id).hash(&mut hasher);
-        let is_whole = refs.behind("".into(), |all| {
+        let is_whole = refs.with_refs_after("".into(), |all| {
             while let Some(found) = all.next() {
                 (found.name, found.target).hash(&mut hasher);
-                if all.loose_read() > MOST_LOOSE {
+                if all.loose_reads() > MAX_LOOSE_REFS {
                     return Ok(false);
                 }
             }
@@ -163,7 +163,7 @@ fn depends_on_refs_only(path: &str) -> bool {
 }
 
 impl Paths {
-    fn of(&self, key: u64) -> Option<u64> {
+    fn get(&self, key: u64) -> Option<u64> {
         match self {
             Self::Each(states) => states.get(&key).copied(),
             Self::All(_) => None,
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn the_largest_token_fits() {
-        let states = (0..MOST_PATHS as u64).map(|n| (n, n)).collect();
+        let states = (0..MAX_PATHS as u64).map(|n| (n, n)).collect();
         let token = Token { refs: 0, listing: 0, paths: Paths::Each(states) };
         assert!(token.to_string().len() <= 65536);
     }

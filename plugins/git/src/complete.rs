@@ -8,7 +8,7 @@ use bstr::{BStr, ByteSlice};
 use mcp_provider::{Argument, Completion};
 
 /// How many entries of a directory are looked at.
-const MOST_ENTRIES: usize = 100_000;
+const MAX_ENTRIES: usize = 100_000;
 
 /// The values that complete a variable of one of our templates.
 pub(crate) fn complete(
@@ -20,14 +20,14 @@ pub(crate) fn complete(
 ) -> Result<Completion> {
     let typed = argument.value.as_str();
     match argument.name.as_str() {
-        "rev" => Ok(Completion::of(revisions(repository, settings)?, typed)),
+        "rev" => Ok(Completion::matching(revisions(repository, settings)?, typed)),
         "path" => {
             let rev = known.iter().find(|known| known.name == "rev").map(|known| known.value.as_str());
             let rev = rev.map_or_else(|| settings.default_rev(), Into::into);
             match names(repository, rev.as_ref(), template, typed) {
-                Ok(names) => Ok(Completion::of(names, typed)),
+                Ok(names) => Ok(Completion::matching(names, typed)),
                 // Nothing completes what leads nowhere.
-                Err(Error::NotFound | Error::Ambiguous { .. }) => Ok(Completion::of(Vec::<String>::new(), typed)),
+                Err(Error::NotFound | Error::Ambiguous { .. }) => Ok(Completion::matching(Vec::<String>::new(), typed)),
                 Err(error) => Err(error),
             }
         }
@@ -72,7 +72,7 @@ fn names(repository: &Repository, rev: &BStr, template: &str, typed: &str) -> Re
         repository.entry(tree, directory.into())?.filter(|found| found.mode.is_tree()).ok_or(Error::NotFound)?;
     let directories_only = template == paths::TREE;
     let mut names = Vec::new();
-    for entry in repository.entries(&found.id)?.take(MOST_ENTRIES) {
+    for entry in repository.entries(&found.id)?.take(MAX_ENTRIES) {
         let entry = entry?;
         let is_tree = entry.mode.is_tree();
         match entry.name.to_str() {

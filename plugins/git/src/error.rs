@@ -23,14 +23,14 @@ pub(crate) enum Error {
     #[error("{0}")]
     Invalid(String),
     /// A short id that begins more than one object's.
-    #[error("{}", ambiguous(.prefix, .candidates, *.more))]
+    #[error("{}", ambiguous(.prefix, .candidates, *.has_more))]
     Ambiguous {
         /// The short id.
         prefix: String,
         /// Some of the objects that it stands for.
         candidates: Vec<String>,
         /// Whether it stands for others, too.
-        more: bool,
+        has_more: bool,
     },
     /// An object of more bytes than may be held in memory.
     #[error("{what} has {size} bytes, and at most {limit} are read; {help}")]
@@ -51,26 +51,26 @@ pub(crate) enum Error {
     #[error("{0}")]
     Unsupported(String),
     /// There is no repository where one should be.
-    #[error("no git repository at {}: {why}", .dir.display())]
+    #[error("no git repository at {}: {reason}", .dir.display())]
     NoRepository {
         /// Where it should be.
         dir: PathBuf,
         /// What was found instead.
-        why: String,
+        reason: String,
     },
     /// The repository's own data are broken.
-    #[error("{place} is damaged: {fault}")]
+    #[error("{location} is damaged: {fault}")]
     Corrupt {
         /// The file, the object or the place in it.
-        place: String,
+        location: String,
         /// What is wrong there.
         fault: String,
     },
     /// A file is there and cannot be read.
-    #[error("cannot read {}: {source}", .place.display())]
+    #[error("cannot read {}: {source}", .path.display())]
     Io {
         /// The file.
-        place: PathBuf,
+        path: PathBuf,
         /// What the system says.
         source: io::Error,
     },
@@ -78,16 +78,16 @@ pub(crate) enum Error {
 
 impl Error {
     /// Broken data at a place.
-    pub(crate) fn corrupt(place: impl ToString, fault: impl ToString) -> Self {
-        Self::Corrupt { place: place.to_string(), fault: fault.to_string() }
+    pub(crate) fn corrupt(location: impl ToString, fault: impl ToString) -> Self {
+        Self::Corrupt { location: location.to_string(), fault: fault.to_string() }
     }
 
     /// An error of reading a file: broken data where that is what it says, else the system's refusal.
-    pub(crate) fn io(place: &Path, source: io::Error) -> Self {
+    pub(crate) fn io(path: &Path, source: io::Error) -> Self {
         match source.kind() {
-            io::ErrorKind::InvalidData => Self::corrupt(place.display(), source),
-            io::ErrorKind::UnexpectedEof => Self::corrupt(place.display(), "it ends too early"),
-            _ => Self::Io { place: place.to_owned(), source },
+            io::ErrorKind::InvalidData => Self::corrupt(path.display(), source),
+            io::ErrorKind::UnexpectedEof => Self::corrupt(path.display(), "it ends too early"),
+            _ => Self::Io { path: path.to_owned(), source },
         }
     }
 }
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn an_ambiguous_id_is_the_clients_to_mend_and_names_the_candidates() {
         let candidates = vec!["abcd1".to_owned(), "abcd2".to_owned()];
-        let error = Error::Ambiguous { prefix: "abcd".to_owned(), candidates, more: true };
+        let error = Error::Ambiguous { prefix: "abcd".to_owned(), candidates, has_more: true };
         let Failure::InvalidRequest(text) = Failure::from(error) else { panic!("expected an invalid request") };
         assert_eq!(text, "the short id abcd stands for several objects; use more of its digits: abcd1 abcd2 and more");
     }

@@ -29,11 +29,11 @@ pub(crate) fn open(path: &Path) -> Result<Option<(File, u64)>> {
     }
 }
 
-/// Reads a file of at most `most` bytes; none where there is no such file.
-pub(crate) fn read(path: &Path, most: u64) -> Result<Option<Vec<u8>>> {
+/// Reads a file of at most `max_size` bytes; none where there is no such file.
+pub(crate) fn read(path: &Path, max_size: u64) -> Result<Option<Vec<u8>>> {
     let Some((file, size)) = open(path)? else { return Ok(None) };
-    if size > most {
-        return Err(Error::corrupt(path.display(), format!("it has {size} bytes, expected at most {most}")));
+    if size > max_size {
+        return Err(Error::corrupt(path.display(), format!("it has {size} bytes, expected at most {max_size}")));
     }
     // One read of all it has. Git replaces such files as a whole and never writes into one, so it has no more by now.
     let mut bytes = vec![0; usize::try_from(size).unwrap_or_default()];
@@ -47,7 +47,7 @@ pub(crate) fn is_directory(path: &Path) -> bool {
 }
 
 /// Something in a directory.
-pub(crate) struct Listed {
+pub(crate) struct DirEntry {
     /// Its name.
     pub(crate) name: String,
     /// Whether it is a directory itself, and no link to one.
@@ -55,14 +55,14 @@ pub(crate) struct Listed {
 }
 
 /// What is in a directory and has a name that is text, in no order; nothing where there is no such directory.
-pub(crate) fn list(path: &Path) -> Result<Vec<Listed>> {
+pub(crate) fn list(path: &Path) -> Result<Vec<DirEntry>> {
     let mut listed = Vec::new();
     for_each(path, |file| listed.push(file))?;
     Ok(listed)
 }
 
 /// Shows what is in a directory, as [`list`] has it.
-pub(crate) fn for_each(path: &Path, show: impl FnMut(Listed)) -> Result<()> {
+pub(crate) fn for_each(path: &Path, show: impl FnMut(DirEntry)) -> Result<()> {
     let entries = match fs::read_dir(path) {
         Ok(entries) => entries,
         Err(error) if is_absent(&error) => return Ok(()),
@@ -72,7 +72,7 @@ pub(crate) fn for_each(path: &Path, show: impl FnMut(Listed)) -> Result<()> {
     let listed = entries.filter_map(|entry| {
         let entry = entry.ok()?;
         let is_directory = entry.file_type().ok()?.is_dir();
-        Some(Listed { name: entry.file_name().into_string().ok()?, is_directory })
+        Some(DirEntry { name: entry.file_name().into_string().ok()?, is_directory })
     });
     listed.for_each(show);
     Ok(())
@@ -80,13 +80,13 @@ pub(crate) fn for_each(path: &Path, show: impl FnMut(Listed)) -> Result<()> {
 
 /// The path that something in a directory names. Steps back from a grant lead nowhere in a sandbox, even where they would
 /// lead to another grant: then the path is taken without them.
-pub(crate) fn from(directory: &Path, path: &Path) -> PathBuf {
+pub(crate) fn resolve(directory: &Path, path: &Path) -> PathBuf {
     let joined = directory.join(path);
-    if fs::metadata(&joined).is_ok() { joined } else { plain(&joined) }
+    if fs::metadata(&joined).is_ok() { joined } else { normalize_lexically(&joined) }
 }
 
 /// The path without steps back and forth.
-pub(crate) fn plain(path: &Path) -> PathBuf {
+pub(crate) fn normalize_lexically(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for component in path.components() {
         match component {
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn a_path_without_steps_back_and_forth_is_the_same_place() {
         for (path, expected) in [("/repo/../main/.git", "/main/.git"), ("a/./b/../../c", "c"), ("../../a", "../../a")] {
-            assert_eq!(plain(Path::new(path)), Path::new(expected), "{path}");
+            assert_eq!(normalize_lexically(Path::new(path)), Path::new(expected), "{path}");
         }
     }
 
@@ -150,9 +150,9 @@ mod tests {
         fs::create_dir_all(root.path().join("far/away")).unwrap();
         fs::write(root.path().join("file"), "").unwrap();
         std::os::unix::fs::symlink("far/away", root.path().join("grant")).unwrap();
-        assert_eq!(from(&root.path().join("grant"), Path::new("../file")), root.path().join("file"));
+        assert_eq!(resolve(&root.path().join("grant"), Path::new("../file")), root.path().join("file"));
         let really = root.path().join("grant/../away");
-        assert_eq!(from(&root.path().join("grant"), Path::new("../away")), really);
+        assert_eq!(resolve(&root.path().join("grant"), Path::new("../away")), really);
     }
 
     #[cfg(unix)]

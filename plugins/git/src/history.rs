@@ -8,7 +8,7 @@
 //!
 //! A commit that cannot be read (too large, damaged, missing) is met like any other and costs itself: it comes with what
 //! is wrong ([`Commit::data`]), and what lies behind it is not followed. A tree that cannot be read differs from all others.
-//! What one answer goes through is bounded by [`MOST_COMMITS`] and [`MOST_BYTES`].
+//! What one answer goes through is bounded by [`MAX_COMMITS`] and [`MAX_BYTES`].
 
 use crate::error::{Error, Result};
 use crate::repo::Repository;
@@ -21,13 +21,13 @@ use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::rc::Rc;
 
 /// How many commits are gone through for one answer: with a path, most of them may not be shown.
-const MOST_COMMITS: usize = 50_000;
+const MAX_COMMITS: usize = 50_000;
 
 /// How many bytes of commits are gone through for one answer, but for the last of them.
-const MOST_BYTES: usize = 64 * 1024 * 1024;
+const MAX_BYTES: usize = 64 * 1024 * 1024;
 
 /// How many parents of a commit are followed: a few there are, and some hundred where somebody wanted to see what happens.
-const MOST_PARENTS: usize = 1000;
+const MAX_PARENTS: usize = 1000;
 
 /// A commit of the history.
 pub(crate) struct Commit {
@@ -38,7 +38,7 @@ pub(crate) struct Commit {
 }
 
 /// What stands at the path in one commit.
-type AtPath = Option<(EntryMode, ObjectId)>;
+type PathEntry = Option<(EntryMode, ObjectId)>;
 
 /// What a commit is taken apart to, to go on from it.
 struct Node {
@@ -56,15 +56,15 @@ pub(crate) struct History<'r> {
     /// The commits to come: the latest date first, then the first met.
     queue: BinaryHeap<(i64, Reverse<usize>, ObjectId)>,
     /// Those that are or were in the queue.
-    met: HashSet<ObjectId>,
+    seen: HashSet<ObjectId>,
     /// What is known of commits in the queue.
     nodes: HashMap<ObjectId, Node>,
-    at_path: HashMap<ObjectId, Option<AtPath>>,
-    gone_through: usize,
+    path_entries: HashMap<ObjectId, Option<PathEntry>>,
+    visited: usize,
     /// How many bytes of commits were read.
-    read: usize,
+    bytes_read: usize,
     /// Whether some of what lies behind the commits that came is not followed.
-    is_cut: bool,
+    is_truncated: bool,
 }
 
 impl<'r> History<'r> {
@@ -75,35 +75,35 @@ impl<'r> History<'r> {
             path,
             shallow: repository.shallow()?,
             queue: BinaryHeap::new(),
-            met: HashSet::new(),
+            seen: HashSet::new(),
             nodes: HashMap::new(),
-            at_path: HashMap::new(),
-            gone_through: 0,
-            read: 0,
-            is_cut: false,
+            path_entries: HashMap::new(),
+            visited: 0,
+            bytes_read: 0,
+            is_truncated: false,
         };
         // The one that was asked for must be there.
         history.repository.odb.get(&commit, Kind::Commit)?;
-        history.meet(commit);
+        history.enqueue(commit);
         Ok(history)
     }
 
     /// Whether there are commits behind those that came so far. With a path, none of them need have changed what stands
     /// there. It also ends before them when as much was gone through as is for one answer.
-    pub(crate) fn goes_on(&self) -> bool {
-        !self.queue.is_empty() || self.is_cut
+    pub(crate) fn has_more(&self) -> bool {
+        !self.queue.is_empty() || self.is_truncated
     }
 
     fn next_commit(&mut self) -> Option<Commit> {
-        while self.gone_through < MOST_COMMITS
-            && self.read < MOST_BYTES
+        while self.visited < MAX_COMMITS
+            && self.bytes_read < MAX_BYTES
             && let Some((_, _, id)) = self.queue.pop()
         {
-            self.gone_through = self.gone_through.saturating_add(1);
+            self.visited = self.visited.saturating_add(1);
             let Some(node) = self.nodes.remove(&id) else { continue };
-            let (shown, parents) = self.simplified(id, &node);
+            let (shown, parents) = self.simplify(id, &node);
             for parent in parents {
-                self.meet(parent);
+                self.enqueue(parent);
             }
             if shown {
                 return Some(Commit { id, data: self.repository.odb.get(&id, Kind::Commit) });
@@ -113,14 +113,14 @@ impl<'r> History<'r> {
     }
 
     /// Whether a commit is shown, and which of its parents are followed.
-    fn simplified(&mut self, id: ObjectId, node: &Node) -> (bool, Vec<ObjectId>) {
+    fn simplify(&mut self, id: ObjectId, node: &Node) -> (bool, Vec<ObjectId>) {
         let (Some(tree), true) = (node.tree, self.path.is_some()) else { return (true, node.parents.clone()) };
-        let here = match self.at_path.remove(&id) {
+        let here = match self.path_entries.remove(&id) {
             Some(here) => here,
             None => self.look_up(tree),
         };
         for parent in &node.parents {
-            let there = match self.at_path.get(parent) {
+            let there = match self.path_entries.get(parent) {
                 Some(there) => *there,
                 None => {
                     let tree = match self.nodes.get(parent) {
@@ -129,8 +129,8 @@ impl<'r> History<'r> {
                     };
                     let there = tree.and_then(|tree| self.look_up(tree));
                     // Unless the parent was gone through before its child, which odd dates can bring about.
-                    if !self.met.contains(parent) || self.nodes.contains_key(parent) {
-                        self.at_path.insert(*parent, there);
+                    if !self.seen.contains(parent) || self.nodes.contains_key(parent) {
+                        self.path_entries.insert(*parent, there);
                     }
                     there
                 }
@@ -143,7 +143,7 @@ impl<'r> History<'r> {
     }
 
     /// What stands at the path; none where that cannot be told.
-    fn look_up(&self, tree: ObjectId) -> Option<AtPath> {
+    fn look_up(&self, tree: ObjectId) -> Option<PathEntry> {
         let path = self.path.as_ref().map(|path| path.as_bstr()).unwrap_or_default();
         match self.repository.entry(tree, path) {
             Ok(entry) => Some(entry.map(|entry| (entry.mode, entry.id))),
@@ -155,27 +155,27 @@ impl<'r> History<'r> {
     }
 
     /// Puts a commit into the queue, the first time that it is met.
-    fn meet(&mut self, id: ObjectId) {
-        if self.met.insert(id) {
+    fn enqueue(&mut self, id: ObjectId) {
+        if self.seen.insert(id) {
             let node = self.node(&id).unwrap_or_else(|error| {
                 log::warn!("a history is cut off: {error}");
-                self.is_cut = true;
+                self.is_truncated = true;
                 Node { tree: None, parents: Vec::new(), date: i64::MIN }
             });
-            self.queue.push((node.date, Reverse(self.met.len()), id));
+            self.queue.push((node.date, Reverse(self.seen.len()), id));
             self.nodes.insert(id, node);
         }
     }
 
     fn node(&mut self, id: &oid) -> Result<Node> {
         let data = self.repository.odb.get(id, Kind::Commit)?;
-        self.read = self.read.saturating_add(data.len());
+        self.bytes_read = self.bytes_read.saturating_add(data.len());
         let commit = decode(&data, id, self.repository.hash())?;
         // A commit whose date cannot be told is as old as can be, as for git.
         let date = commit.committer().map(|committer| committer.seconds()).unwrap_or_default();
-        self.is_cut |= commit.parents.len() > MOST_PARENTS;
+        self.is_truncated |= commit.parents.len() > MAX_PARENTS;
         let parents =
-            if self.shallow.contains(id) { Vec::new() } else { commit.parents().take(MOST_PARENTS).collect() };
+            if self.shallow.contains(id) { Vec::new() } else { commit.parents().take(MAX_PARENTS).collect() };
         Ok(Node { tree: Some(commit.tree()), parents, date })
     }
 }

@@ -5,7 +5,7 @@
 //! under which paths, is told in `paths`.
 //!
 //! Two things shape the code. A repository may be far larger than the memory of the plugin, so no pack, index or list
-//! of refs is ever read as a whole (`blocks`, `odb`, `refs`), and every answer has a bound. And a repository is
+//! of refs is ever read as a whole (`block_cache`, `odb`, `refs`), and every answer has a bound. And a repository is
 //! somebody else's data, so whatever is damaged in it, or made to be, ends in an `error` that says where and what.
 //!
 //! From above: `provider` takes calls to `list`, `view`, `complete` and `changes`; these ask the `repo` for
@@ -13,7 +13,7 @@
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
 
-mod blocks;
+mod block_cache;
 mod changes;
 mod complete;
 mod error;
@@ -22,7 +22,7 @@ mod history;
 mod list;
 mod odb;
 mod paths;
-mod present;
+mod resource_entry;
 mod provider;
 mod refs;
 mod repo;

@@ -5,16 +5,16 @@
 //! for long.
 
 use crate::error::{Error, Result};
-use crate::present;
+use crate::resource_entry;
 use crate::provider::default_tree;
 use crate::repo::Repository;
 use crate::settings::Settings;
-use crate::tree::{Entries, Files, comes_after};
+use crate::tree::{Entries, FileWalk, is_after};
 use bstr::{BStr, BString, ByteSlice};
 use mcp_provider::{Page, path};
 
 /// How many entries a page has at most, whatever the host could use.
-const MOST: usize = 1000;
+const MAX_PAGE_SIZE: usize = 1000;
 
 /// The files of the default revision, in the order of their paths.
 pub(crate) fn default_files(
@@ -27,13 +27,13 @@ pub(crate) fn default_files(
     let Some(tree) = default_tree(repository, settings)? else { return Ok(Page::default()) };
     let rev = settings.default_rev();
     let resolved = repository.rev(rev.as_ref())?;
-    let mut files = Files::new(repository, &tree, behind.as_ref().map(|path| path.as_bstr()))?;
+    let mut files = FileWalk::new(repository, &tree, behind.as_ref().map(|path| path.as_bstr()))?;
     let mut page = page(files.by_ref(), limit, |file| {
-        let size = present::size_in_listing(&repository.odb, &file.entry);
-        let entry = present::entry(rev.as_ref(), &resolved, file.path.as_ref(), &file.entry, size);
-        (entry, path::encode(file.place()))
+        let size = resource_entry::size_in_listing(&repository.odb, &file.entry);
+        let entry = resource_entry::entry(rev.as_ref(), &resolved, file.path.as_ref(), &file.entry, size);
+        (entry, path::encode(file.position()))
     })?;
-    if let Some(place) = files.place() {
+    if let Some(place) = files.resume_position() {
         page.next_cursor = Some(path::encode(place));
     }
     Ok(page)
@@ -47,7 +47,7 @@ pub(crate) fn children(
     cursor: Option<&str>,
     limit: usize,
 ) -> Result<Page> {
-    let behind = cursor.map(key).transpose()?;
+    let behind = cursor.map(parse_cursor).transpose()?;
     let resolved = repository.rev(rev)?;
     let found = repository.entry(repository.tree_of(resolved.id)?, directory)?.ok_or(Error::NotFound)?;
     if !found.mode.is_tree() {
@@ -56,7 +56,7 @@ pub(crate) fn children(
     let mut entries = repository.entries(&found.id)?;
     let children = std::iter::from_fn(|| {
         let wanted =
-            |name: &BStr, is_tree| behind.as_ref().is_none_or(|behind| comes_after(name, is_tree, behind.as_ref()));
+            |name: &BStr, is_tree| behind.as_ref().is_none_or(|behind| is_after(name, is_tree, behind.as_ref()));
         entries.next_where(|name, mode| wanted(name, mode.is_tree())).transpose()
     });
     page(children, limit, |child| {
@@ -65,8 +65,8 @@ pub(crate) fn children(
             path.push(b'/');
         }
         path.extend_from_slice(&child.name);
-        let size = present::size_in_listing(&repository.odb, &child);
-        (present::entry(rev, &resolved, path.as_ref(), &child, size), path::encode(Entries::key(&child)))
+        let size = resource_entry::size_in_listing(&repository.odb, &child);
+        (resource_entry::entry(rev, &resolved, path.as_ref(), &child, size), path::encode(Entries::key(&child)))
     })
 }
 
@@ -78,7 +78,7 @@ fn page<T>(
 ) -> Result<Page> {
     let mut page = Page::default();
     let mut last = None;
-    for item in items.by_ref().take(limit.clamp(1, MOST)) {
+    for item in items.by_ref().take(limit.clamp(1, MAX_PAGE_SIZE)) {
         let (entry, cursor) = present(item?);
         page.entries.push(entry);
         last = Some(cursor);
@@ -89,7 +89,7 @@ fn page<T>(
 }
 
 /// The name that a cursor of a directory stands for, with a slash behind it where it was a directory.
-fn key(cursor: &str) -> Result<BString> {
+fn parse_cursor(cursor: &str) -> Result<BString> {
     let name = cursor.strip_suffix('/').unwrap_or(cursor);
     let mut key = path::decode_segment_bytes(name)?;
     if name.len() < cursor.len() {

@@ -23,10 +23,10 @@ pub(crate) const COMMIT: &str = "commit/{rev}";
 pub(crate) const LOG: &str = "log/{rev}{?path,limit}";
 
 /// How many commits a log has unless it is said.
-const LIMIT: usize = 50;
+const DEFAULT_LOG_LIMIT: usize = 50;
 
 /// How many commits a log has at most.
-const MOST: usize = 1000;
+const MAX_LOG_LIMIT: usize = 1000;
 
 /// What a path names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -137,14 +137,14 @@ fn revision(segment: &str) -> Result<BString> {
 }
 
 fn log_query(query: &str) -> Result<(Option<BString>, usize)> {
-    let (mut path, mut limit) = (None, LIMIT);
+    let (mut path, mut limit) = (None, DEFAULT_LOG_LIMIT);
     for part in query.split('&').filter(|part| !part.is_empty()) {
         match part.split_once('=') {
             Some(("path", "")) => {}
-            Some(("path", value)) => path = Some(names(value)?),
+            Some(("path", value)) => path = Some(decode_query_path(value)?),
             Some(("limit", value)) => match value.parse() {
-                Ok(number @ 1..=MOST) => limit = number,
-                _ => return Err(Failure::invalid(format!("expected a limit from 1 to {MOST}, found {value:?}"))),
+                Ok(number @ 1..=MAX_LOG_LIMIT) => limit = number,
+                _ => return Err(Failure::invalid(format!("expected a limit from 1 to {MAX_LOG_LIMIT}, found {value:?}"))),
             },
             _ => return Err(Failure::invalid(format!("expected `path=` or `limit=` in the query, found {part:?}"))),
         }
@@ -164,7 +164,7 @@ fn refs_query(query: &str) -> Result<BString> {
 }
 
 /// The path in a query. There, its slashes may be percent-encoded.
-fn names(value: &str) -> Result<BString> {
+fn decode_query_path(value: &str) -> Result<BString> {
     let names = value.split('/').map(path::decode_segment_bytes).collect::<Result<Vec<_>>>()?.join(&b'/');
     let names = names.strip_suffix(b"/").unwrap_or(&names);
     if names.split_str("/").any(|name| matches!(name, b"" | b"." | b"..")) {

@@ -27,7 +27,7 @@ impl Provider for Git {
     }
 
     fn open(config: &Config) -> Result<Self, Failure> {
-        let settings = Settings::read(config)?;
+        let settings = Settings::parse(config)?;
         let repository = Repository::open(&settings.dir, settings.max_object())?;
         Ok(Self { settings, repository })
     }

@@ -11,10 +11,10 @@ use gix_object::{Kind, TagRefIter};
 use std::rc::Rc;
 
 /// How many objects an ambiguous id is told to stand for.
-const MOST_CANDIDATES: usize = 10;
+const MAX_CANDIDATES: usize = 10;
 
 /// How many tags may lead from one to the next.
-const MOST_TAGS: usize = 32;
+const MAX_TAG_DEPTH: usize = 32;
 
 /// What a revision stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,11 +35,11 @@ impl Repository {
             let id = ObjectId::from_hex(rev).map_err(|_| Error::NotFound)?;
             return Ok(Rev { id, is_full_id: true, name: None });
         }
-        if let Some(resolved) = self.refs().of_short_name(rev)? {
+        if let Some(resolved) = self.refs().resolve_short_name(rev)? {
             return Ok(Rev { id: resolved.id, is_full_id: false, name: Some(resolved.name) });
         }
         if is_hex && rev.len() < self.hash().len_in_hex() {
-            return Ok(Rev { id: self.beginning_with(rev)?, is_full_id: false, name: None });
+            return Ok(Rev { id: self.resolve_short_id(rev)?, is_full_id: false, name: None });
         }
         Err(Error::NotFound)
     }
@@ -72,7 +72,7 @@ impl Repository {
     /// `on_the_way`.
     pub(crate) fn peel(&self, id: ObjectId, mut on_the_way: impl FnMut(Rc<Vec<u8>>)) -> Result<(ObjectId, Kind)> {
         let mut at = id;
-        for _ in 0..=MOST_TAGS {
+        for _ in 0..=MAX_TAG_DEPTH {
             let kind = match self.odb.kind(&at)? {
                 Some(kind) => kind,
                 // The first is what the client asked for, the others are what the repository says.
@@ -88,12 +88,12 @@ impl Repository {
             on_the_way(data);
             at = target;
         }
-        Err(Error::corrupt(format!("tag {id}"), format!("it leads to more than {MOST_TAGS} tags")))
+        Err(Error::corrupt(format!("tag {id}"), format!("it leads to more than {MAX_TAG_DEPTH} tags")))
     }
 
-    fn beginning_with(&self, hex: &BStr) -> Result<ObjectId> {
+    fn resolve_short_id(&self, hex: &BStr) -> Result<ObjectId> {
         let prefix = hex.to_str().ok().and_then(|hex| Prefix::from_hex(hex).ok()).ok_or(Error::NotFound)?;
-        let candidates = self.odb.beginning_with(&prefix, MOST_CANDIDATES)?;
+        let candidates = self.odb.find_by_prefix(&prefix, MAX_CANDIDATES)?;
         let mut ids = candidates.ids.iter();
         match (ids.next(), ids.next()) {
             (None, _) => Err(Error::NotFound),
@@ -101,7 +101,7 @@ impl Repository {
             _ => Err(Error::Ambiguous {
                 prefix: hex.to_string(),
                 candidates: candidates.ids.iter().map(ToString::to_string).collect(),
-                more: candidates.more,
+                has_more: candidates.has_more,
             }),
         }
     }

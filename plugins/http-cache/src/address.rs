@@ -4,7 +4,7 @@
 //! it has one. The scheme is never the client's: it is `https`, but for the hosts that the config names as plain.
 //! An address is in one form: its host in lower case and without a dot at its end, an IP address as programs write it, no port
 //! that its scheme has anyway, and never without a path. Clients are served that one form and told it where they use
-//! another ([`Address::of_resource`]), so that a rule for one URI is a rule for the page. What stands in pages, redirects and
+//! another ([`Address::from_resource_path`]), so that a rule for one URI is a rule for the page. What stands in pages, redirects and
 //! the config is brought into it.
 
 use crate::settings::PlainHosts;
@@ -13,7 +13,7 @@ use mcp_provider::{Failure, Result, path};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// The most bytes of a URL.
-const LONGEST: usize = 8192;
+const MAX_URL_LEN: usize = 8192;
 
 /// Where a page is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,7 +32,7 @@ impl Address {
     /// # Errors
     ///
     /// As [`parse`](Self::parse), and when it is another spelling of an address's path.
-    pub(crate) fn of_resource(path: &str, plain: &PlainHosts) -> Result<Self> {
+    pub(crate) fn from_resource_path(path: &str, plain: &PlainHosts) -> Result<Self> {
         let address = Self::parse(path, plain)?;
         let canonical = address.path();
         if canonical == path {
@@ -49,12 +49,12 @@ impl Address {
     pub(crate) fn parse(path: &str, plain: &PlainHosts) -> Result<Self> {
         let end = path.find(['/', '?']).unwrap_or(path.len());
         let (authority, rest) = path.split_at_checked(end).unwrap_or((path, ""));
-        Self::of(authority, rest, plain).ok_or_else(|| {
+        Self::from_parts(authority, rest, plain).ok_or_else(|| {
             Failure::invalid("expected a host and a path, such as `docs.rs/serde/`: the scheme is added here")
         })
     }
 
-    fn of(authority: &str, rest: &str, plain: &PlainHosts) -> Option<Self> {
+    fn from_parts(authority: &str, rest: &str, plain: &PlainHosts) -> Option<Self> {
         let authority = authority.to_ascii_lowercase();
         let (host, port) = match authority.rfind(']') {
             Some(end) => authority.split_at_checked(end.checked_add(1)?)?,
@@ -75,7 +75,7 @@ impl Address {
         let rest = if rest.starts_with('/') { rest.to_owned() } else { format!("/{rest}") };
         let address = Self { authority, rest, is_plain };
         let url = address.url();
-        (url.len() <= LONGEST && UriAbsoluteStr::new(&url).is_ok()).then_some(address)
+        (url.len() <= MAX_URL_LEN && UriAbsoluteStr::new(&url).is_ok()).then_some(address)
     }
 
     /// Its path below the mount.
@@ -122,14 +122,14 @@ impl Address {
             return None;
         }
         let query = uri.query_str().map(|query| format!("?{query}")).unwrap_or_default();
-        Self::of(uri.authority_str()?, &format!("{}{query}", uri.path_str()), plain)
+        Self::from_parts(uri.authority_str()?, &format!("{}{query}", uri.path_str()), plain)
     }
 }
 
 /// The URL that a reference stands for where `base` is the URL of what it stands in (RFC 3986, section 5).
 pub(crate) fn absolute(base: &str, reference: &str) -> Option<String> {
     let reference = reference.trim_matches(|c: char| c.is_ascii_whitespace());
-    if reference.len() > LONGEST {
+    if reference.len() > MAX_URL_LEN {
         return None;
     }
     let reference = UriReferenceStr::new(reference).ok()?;
@@ -220,9 +220,9 @@ mod tests {
             ("[0:0::1]/a", "[::1]/a"),
             ("[::FFFF:7f00:1]/a", "[::ffff:127.0.0.1]/a"),
         ] {
-            let Err(Failure::InvalidRequest(said)) = Address::of_resource(path, &plain()) else { panic!("{path}") };
+            let Err(Failure::InvalidRequest(said)) = Address::from_resource_path(path, &plain()) else { panic!("{path}") };
             assert!(said.contains(&format!("expected `{canonical}`")), "{path}: {said}");
-            assert_eq!(Address::of_resource(canonical, &plain()).unwrap().path(), canonical);
+            assert_eq!(Address::from_resource_path(canonical, &plain()).unwrap().path(), canonical);
         }
         for path in [
             "docs.rs:/a",
@@ -234,10 +234,10 @@ mod tests {
             "0x7f.1/a",
             "a.0x7f/",
         ] {
-            assert!(Address::of_resource(path, &plain()).is_err(), "{path}");
+            assert!(Address::from_resource_path(path, &plain()).is_err(), "{path}");
         }
         // What stands behind the host is the origin's affair: two slashes are two.
-        assert_eq!(Address::of_resource("docs.rs//x", &plain()).unwrap().url(), "https://docs.rs//x");
+        assert_eq!(Address::from_resource_path("docs.rs//x", &plain()).unwrap().url(), "https://docs.rs//x");
     }
 
     #[test]
@@ -298,7 +298,7 @@ mod tests {
         #[test]
         fn an_address_comes_back_from_its_path(path in "[a-z\\[\\]:0-9.%@/?é ]{0,20}") {
             if let Some(address) = parse(&path) {
-                prop_assert_eq!(Address::of_resource(&address.path(), &plain()), Ok(address.clone()));
+                prop_assert_eq!(Address::from_resource_path(&address.path(), &plain()), Ok(address.clone()));
                 prop_assert_eq!(parse(&address.path()), Some(address));
             }
         }

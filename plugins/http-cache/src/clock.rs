@@ -26,13 +26,13 @@ pub(crate) fn millis(time: SystemTime) -> u64 {
 
 /// The time that so many milliseconds since 1970 stand for, as far as times go.
 pub(crate) fn time(millis: u64) -> SystemTime {
-    after(SystemTime::UNIX_EPOCH, Duration::from_millis(millis.min(LAST)))
+    after(SystemTime::UNIX_EPOCH, Duration::from_millis(millis.min(MAX_MILLIS)))
 }
 
 /// So long after a time, as far as times go.
 pub(crate) fn after(time: SystemTime, duration: Duration) -> SystemTime {
-    time.checked_add(duration.min(Duration::from_millis(LAST))).unwrap_or(time)
+    time.checked_add(duration.min(Duration::from_millis(MAX_MILLIS))).unwrap_or(time)
 }
 
 /// The year 9999.
-const LAST: u64 = 253_370_764_800_000;
+const MAX_MILLIS: u64 = 253_370_764_800_000;

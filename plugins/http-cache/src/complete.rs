@@ -1,7 +1,7 @@
 //! Completing the template `{+host}/{+path}` with what is listed.
 
 use crate::HttpCache;
-use crate::listing::listed_without_sitemaps;
+use crate::listing::stored_and_seed_paths;
 use mcp_provider::{Argument, Completion, Template};
 use std::collections::BTreeSet;
 
@@ -17,15 +17,15 @@ pub(crate) fn templates() -> Vec<Template> {
 
 /// Completes a variable with the hosts that are listed, or the paths of one of them.
 pub(crate) fn complete(provider: &HttpCache, argument: &Argument, known: &[Argument]) -> Completion {
-    let listed = listed_without_sitemaps(provider);
+    let listed = stored_and_seed_paths(provider);
     let parts = listed.iter().filter_map(|path| path.split_once('/'));
     if argument.name == HOST {
         let hosts: BTreeSet<&str> = parts.map(|(host, _)| host).collect();
-        return Completion::of(hosts, &argument.value);
+        return Completion::matching(hosts, &argument.value);
     }
     let host = known.iter().find(|known| known.name == HOST).map(|host| host.value.to_ascii_lowercase());
     let of_host = parts.filter(|(of, _)| host.as_deref().is_none_or(|host| host == *of));
     // A value with a percent sign would be encoded once more.
     let paths: BTreeSet<&str> = of_host.map(|(_, path)| path).filter(|path| !path.contains('%')).collect();
-    Completion::of(paths, &argument.value)
+    Completion::matching(paths, &argument.value)
 }

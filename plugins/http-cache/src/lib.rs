@@ -12,14 +12,14 @@ mod complete;
 mod listing;
 mod origin;
 mod page;
-mod present;
+mod resource_entry;
 mod settings;
 mod sitemap;
 mod snapshot;
 mod store;
 
 pub use clock::{Clock, HostClock};
-pub use origin::{Origin, Request, Response, Trouble, Web};
+pub use origin::{Origin, Request, Response, FetchError, WasiHttpOrigin};
 pub use store::{HostStore, Store, StoreError};
 
 use address::Address;
@@ -66,7 +66,7 @@ impl Provider for HttpCache {
 
     fn open(config: &Config) -> Result<Self> {
         let store = HostStore::new(Settings::parse(config)?.bucket);
-        Self::with(config, Box::new(Web), Box::new(store), Box::new(HostClock))
+        Self::with(config, Box::new(WasiHttpOrigin), Box::new(store), Box::new(HostClock))
     }
 
     /// Without a parent: what is kept, the seeds, and the pages of sitemaps, in order of path.
@@ -78,16 +78,16 @@ impl Provider for HttpCache {
     }
 
     fn read(&self, path: &str) -> Result<Vec<Contents>> {
-        let address = Address::of_resource(path, &self.settings.plain)?;
+        let address = Address::from_resource_path(path, &self.settings.plain)?;
         let page = self.cache.fetch(&address, Want::Body, self.cache.deadline())?;
-        let entry = present::entry(path, &address, &page, &self.cache, &self.settings);
-        Ok(present::contents(&entry, page, &self.settings))
+        let entry = resource_entry::entry(path, &address, &page, &self.cache, &self.settings);
+        Ok(resource_entry::contents(&entry, page, &self.settings))
     }
 
     fn stat(&self, path: &str) -> Result<Entry> {
-        let address = Address::of_resource(path, &self.settings.plain)?;
+        let address = Address::from_resource_path(path, &self.settings.plain)?;
         let page = self.cache.fetch(&address, Want::Entry, self.cache.deadline())?;
-        Ok(present::entry(path, &address, &page, &self.cache, &self.settings))
+        Ok(resource_entry::entry(path, &address, &page, &self.cache, &self.settings))
     }
 
     fn templates(&self) -> Vec<Template> {

@@ -8,10 +8,10 @@
 use crate::HttpCache;
 use crate::address::Address;
 use crate::cache::head::Head;
-use crate::cache::shelf;
-use crate::present;
-use crate::sitemap::{self, Found, Missing};
-use crate::snapshot::{self, Walk};
+use crate::cache::entries;
+use crate::resource_entry;
+use crate::sitemap::{self, SitemapPages, MissingSitemap};
+use crate::snapshot::{self, WalkCursor};
 use mcp_provider::{Entry, Failure, Page, Result, Retry, keyset};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,18 +19,18 @@ use std::time::Duration;
 /// One page of the listing.
 pub(crate) fn list(provider: &HttpCache, cursor: Option<&str>, limit: usize) -> Result<Page> {
     let HttpCache { cache, settings } = provider;
-    let (walk, position) = match cursor.map(Walk::parse).transpose()? {
+    let (walk, position) = match cursor.map(WalkCursor::parse).transpose()? {
         Some((walk, position)) => (Some(walk), Some(position)),
         None => (None, None),
     };
-    let others = listed_without_sitemaps(provider);
-    let kept = walk.as_ref().and_then(|walk| walk.found(cache.store(), cache.now()));
+    let others = stored_and_seed_paths(provider);
+    let kept = walk.as_ref().and_then(|walk| walk.load(cache.store(), cache.now()));
     let is_kept = kept.is_some();
     let found = match kept {
         Some(found) => found,
         None => sitemap::collect(cache, &settings.sitemaps, &settings.plain, cache.deadline()),
     };
-    if let Some(lost) = walk.as_ref().and_then(|walk| walk.lost(&found)) {
+    if let Some(lost) = walk.as_ref().and_then(|walk| walk.newly_missing(&found)) {
         return Err(unavailable(lost));
     }
     let mut paths: Vec<&str> = found.pages.lines().collect();
@@ -39,51 +39,51 @@ pub(crate) fn list(provider: &HttpCache, cursor: Option<&str>, limit: usize) -> 
     paths.sort();
     paths.dedup();
     let page = keyset::page(paths, position, limit, |path| path)?;
-    let heads = shelf::heads(cache.store(), &page.items);
+    let heads = entries::heads(cache.store(), &page.items);
     let entries = page.items.iter().zip(heads).filter_map(|(path, head)| {
         let entry = entry(provider, path, head)?;
         let missing = found.missing.iter().find(|missing| missing.path == *path);
         Some(match missing {
-            Some(missing) => present::missing(entry, &missing.reason),
+            Some(missing) => resource_entry::with_missing_reason(entry, &missing.reason),
             None => entry,
         })
     });
     let entries = entries.collect();
     let next_cursor = page.next_cursor.map(|position| {
-        let walk = walk.filter(|_| is_kept).unwrap_or_else(|| begin(provider, &found));
+        let walk = walk.filter(|_| is_kept).unwrap_or_else(|| start_walk(provider, &found));
         format!("{walk}:{position}")
     });
     Ok(Page { entries, next_cursor })
 }
 
 /// The walk whose first page needs a second.
-fn begin(provider: &HttpCache, found: &Found) -> Walk {
+fn start_walk(provider: &HttpCache, found: &SitemapPages) -> WalkCursor {
     let HttpCache { cache, settings } = provider;
     let is_to_keep = !settings.sitemaps.is_empty();
-    let kept = Some(found).filter(|_| is_to_keep).and_then(|found| snapshot::keep(cache.store(), found, cache.now()));
-    Walk::new(kept, found)
+    let kept = Some(found).filter(|_| is_to_keep).and_then(|found| snapshot::save(cache.store(), found, cache.now()));
+    WalkCursor::new(kept, found)
 }
 
-fn unavailable(lost: &Missing) -> Failure {
+fn unavailable(lost: &MissingSitemap) -> Failure {
     let reason = format!("the listing cannot go on: of the sitemap {}: {}", lost.path, lost.reason);
     let retry = Retry::new(reason);
     lost.after.map_or(retry.clone(), |after| retry.after(Duration::from_secs(after))).into()
 }
 
 /// The paths of the listing that are known without asking anybody.
-pub(crate) fn listed_without_sitemaps(provider: &HttpCache) -> BTreeSet<String> {
-    let kept = shelf::paths(provider.cache.store());
+pub(crate) fn stored_and_seed_paths(provider: &HttpCache) -> BTreeSet<String> {
+    let kept = entries::paths(provider.cache.store());
     kept.into_iter().chain(provider.settings.seeds.iter().map(Address::path)).collect()
 }
 
 fn entry(provider: &HttpCache, path: &str, head: Option<Head>) -> Option<Entry> {
     let HttpCache { cache, settings } = provider;
     // What an earlier config or version kept may be no address today.
-    let address = Address::of_resource(path, &settings.plain).ok()?;
-    let head = head.or_else(|| if settings.seeds.contains(&address) { cache.kept(&address) } else { None });
+    let address = Address::from_resource_path(path, &settings.plain).ok()?;
+    let head = head.or_else(|| if settings.seeds.contains(&address) { cache.cached_head(&address) } else { None });
     let known = head.and_then(|head| {
         let ttl = head.response.ttl(cache.now());
-        Some(present::known(path, &address, head.content.as_ref()?, &head.response, ttl, settings))
+        Some(resource_entry::cached_entry(path, &address, head.content.as_ref()?, &head.response, ttl, settings))
     });
-    Some(known.unwrap_or_else(|| present::unknown(&address)))
+    Some(known.unwrap_or_else(|| resource_entry::uncached_entry(&address)))
 }

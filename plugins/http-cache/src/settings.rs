@@ -19,7 +19,7 @@ const KEYS: [&str; 9] =
     [SEEDS, SITEMAPS, PLAIN_HTTP, FORMATS, BUCKET, MAX_BODY_BYTES, MAX_STALE_SECONDS, CHECK_SECONDS, TIMEOUT_MS];
 
 /// The longest path of a page that is listed; one fits into a cursor.
-pub(crate) const LONGEST: usize = 2048;
+pub(crate) const MAX_PATH_LEN: usize = 2048;
 
 /// A form in which a page of HTML is offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub(crate) struct Settings {
     /// For how long after its freshness a page is served while its origin fails, where the origin says nothing.
     pub(crate) max_stale: Duration,
     /// How often a watched page is asked for at most, where it has no freshness of its own.
-    pub(crate) check: Duration,
+    pub(crate) check_interval: Duration,
     /// How long one call may wait for origins, all its requests together.
     pub(crate) timeout: Duration,
 }
@@ -88,7 +88,7 @@ impl Settings {
             bucket: config.get(BUCKET).unwrap_or("pages").to_owned(),
             max_body: config.parse(MAX_BODY_BYTES)?.unwrap_or(8 * 1024 * 1024),
             max_stale: seconds(MAX_STALE_SECONDS, 7 * 24 * 60 * 60)?,
-            check: seconds(CHECK_SECONDS, 60)?.max(Duration::from_secs(1)),
+            check_interval: seconds(CHECK_SECONDS, 60)?.max(Duration::from_secs(1)),
             timeout: Duration::from_millis(config.parse::<u32>(TIMEOUT_MS)?.map_or(4000, u64::from)),
             plain,
         })
@@ -101,16 +101,16 @@ fn list(config: &Config, key: &str) -> Result<Option<Vec<String>>> {
     let strings = value
         .as_array()
         .and_then(|list| list.iter().map(|item| item.as_str().map(str::to_owned)).collect::<Option<Vec<String>>>());
-    strings.map(Some).ok_or_else(|| fault(key, "a list of strings", &value))
+    strings.map(Some).ok_or_else(|| invalid_value(key, "a list of strings", &value))
 }
 
 /// A page as it stands in the config: its path below the mount, or its URL. `rest` is what a host alone stands for.
 fn address(key: &str, page: &str, rest: &str, plain: &PlainHosts) -> Result<Address> {
     let path = page.strip_prefix("https://").or_else(|| page.strip_prefix("http://")).unwrap_or(page);
     let whole = if path.contains('/') { path.to_owned() } else { format!("{path}{rest}") };
-    let address = Address::parse(&whole, plain).ok().filter(|address| address.path().len() <= LONGEST);
+    let address = Address::parse(&whole, plain).ok().filter(|address| address.path().len() <= MAX_PATH_LEN);
     address.ok_or_else(|| {
-        fault(key, &format!("pages such as `docs.rs/serde/`, of at most {LONGEST} bytes"), &Value::from(page))
+        invalid_value(key, &format!("pages such as `docs.rs/serde/`, of at most {MAX_PATH_LEN} bytes"), &Value::from(page))
     })
 }
 
@@ -120,16 +120,16 @@ fn formats(names: &[String]) -> Result<Vec<Format>> {
         let format = match name.as_str() {
             "markdown" => Format::Markdown,
             "html" => Format::Html,
-            _ => return Err(fault(FORMATS, "`markdown` or `html`", &Value::from(name.as_str()))),
+            _ => return Err(invalid_value(FORMATS, "`markdown` or `html`", &Value::from(name.as_str()))),
         };
         if !formats.contains(&format) {
             formats.push(format);
         }
     }
-    if formats.is_empty() { Err(fault(FORMATS, "at least one format", &Value::from("[]"))) } else { Ok(formats) }
+    if formats.is_empty() { Err(invalid_value(FORMATS, "at least one format", &Value::from("[]"))) } else { Ok(formats) }
 }
 
-fn fault(key: &str, expected: &str, found: &Value) -> Failure {
+fn invalid_value(key: &str, expected: &str, found: &Value) -> Failure {
     Failure::internal(format!("config key `{key}`: expected {expected}, found {found}"))
 }
 
@@ -177,6 +177,6 @@ mod tests {
     #[test]
     fn a_watched_page_is_never_asked_for_without_a_pause() {
         let config = Config::from_pairs([(CHECK_SECONDS, "0")]);
-        assert_eq!(Settings::parse(&config).unwrap().check, Duration::from_secs(1));
+        assert_eq!(Settings::parse(&config).unwrap().check_interval, Duration::from_secs(1));
     }
 }

@@ -4,12 +4,12 @@
 //! walk through the listing begins ([`snapshot`](crate::snapshot)). An index leads to further ones, in one step. Only pages of
 //! the sitemap's own host count, as the protocol has it.
 //!
-//! What of a sitemap could not be read is told ([`Missing`]), and never fails the rest: one that cannot be had, is broken,
-//! packed or none, and what goes beyond [`MOST_SITEMAPS`], [`MOST_XML`], [`MOST_PAGES`] or [`MOST_PATHS`].
+//! What of a sitemap could not be read is told ([`MissingSitemap`]), and never fails the rest: one that cannot be had, is broken,
+//! packed or none, and what goes beyond [`MAX_SITEMAPS`], [`MAX_XML`], [`MAX_PAGES`] or [`MAX_PATHS_SIZE`].
 
 use crate::address::Address;
 use crate::cache::{Cache, Want};
-use crate::settings::{LONGEST, PlainHosts};
+use crate::settings::{MAX_PATH_LEN, PlainHosts};
 use mcp_provider::{Failure, log};
 use quick_xml::Reader;
 use quick_xml::events::{BytesRef, Event};
@@ -18,34 +18,34 @@ use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
 /// How many sitemaps are read for one listing.
-const MOST_SITEMAPS: usize = 16;
+const MAX_SITEMAPS: usize = 16;
 /// How many bytes of sitemaps are read for one listing, but for the last of them.
-const MOST_XML: usize = 12 * 1024 * 1024;
+const MAX_XML: usize = 12 * 1024 * 1024;
 /// How many pages they name together; the protocol allows as many in one.
-const MOST_PAGES: usize = 50_000;
+const MAX_PAGES: usize = 50_000;
 /// How many URLs of a sitemap are taken apart: those of other hosts, and what is oddly written.
-const MOST_ODD: usize = 10_000;
+const MAX_UNUSUAL_URLS: usize = 10_000;
 /// How many bytes the paths of these pages have together.
-const MOST_PATHS: usize = 6 * 1024 * 1024;
+const MAX_PATHS_SIZE: usize = 6 * 1024 * 1024;
 /// How many sitemaps are told to be missing; of those behind them, that there are some.
-const MOST_MISSING: usize = 20;
+const MAX_MISSING: usize = 20;
 /// How many characters of the reason are told.
-const MOST_REASON: usize = 300;
+const MAX_REASON: usize = 300;
 
 /// What sitemaps name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct SitemapPages {
     /// The paths of the pages, sorted, one a line.
     pub(crate) pages: String,
     /// Which sitemaps are not in it, or not wholly.
-    pub(crate) missing: Vec<Missing>,
+    pub(crate) missing: Vec<MissingSitemap>,
     /// Whether all of the sitemaps may be kept.
-    pub(crate) may_be_kept: bool,
+    pub(crate) is_storable: bool,
 }
 
 /// A sitemap of which not all pages are listed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Missing {
+pub(crate) struct MissingSitemap {
     /// Its path.
     pub(crate) path: String,
     /// What is missing, and why.
@@ -55,14 +55,14 @@ pub(crate) struct Missing {
 }
 
 /// Reads sitemaps.
-pub(crate) fn collect(cache: &Cache, sitemaps: &[Address], plain: &PlainHosts, deadline: SystemTime) -> Found {
+pub(crate) fn collect(cache: &Cache, sitemaps: &[Address], plain: &PlainHosts, deadline: SystemTime) -> SitemapPages {
     let ahead = sitemaps.iter().rev().map(|sitemap| (sitemap.clone(), true)).collect();
-    let mut collecting = Collecting { ahead, ..Collecting::new(plain) };
-    while let Some((sitemap, may_lead_on)) = collecting.ahead.pop() {
-        if collecting.sitemaps >= MOST_SITEMAPS || collecting.xml >= MOST_XML {
-            collecting.miss(
+    let mut collecting = Collector { queue: ahead, ..Collector::new(plain) };
+    while let Some((sitemap, may_lead_on)) = collecting.queue.pop() {
+        if collecting.sitemaps >= MAX_SITEMAPS || collecting.xml >= MAX_XML {
+            collecting.report_missing(
                 &sitemap,
-                format!("no more than {MOST_SITEMAPS} sitemaps of {MOST_XML} bytes are read"),
+                format!("no more than {MAX_SITEMAPS} sitemaps of {MAX_XML} bytes are read"),
                 None,
             );
             continue;
@@ -70,7 +70,7 @@ pub(crate) fn collect(cache: &Cache, sitemaps: &[Address], plain: &PlainHosts, d
         collecting.sitemaps = collecting.sitemaps.saturating_add(1);
         match cache.fetch(&sitemap, Want::Body, deadline) {
             Ok(page) => {
-                collecting.may_be_kept &= page.response.is_storable();
+                collecting.is_storable &= page.response.is_storable();
                 collecting.xml = collecting.xml.saturating_add(page.body.len());
                 collecting.read(&sitemap, may_lead_on, &String::from_utf8_lossy(&page.body));
             }
@@ -79,21 +79,21 @@ pub(crate) fn collect(cache: &Cache, sitemaps: &[Address], plain: &PlainHosts, d
                     Failure::Unavailable(retry) => retry.after,
                     _ => None,
                 };
-                collecting.miss(&sitemap, format!("it cannot be had: {failure}"), after);
+                collecting.report_missing(&sitemap, format!("it cannot be had: {failure}"), after);
             }
         }
     }
-    collecting.found()
+    collecting.finish()
 }
 
 /// What was found so far.
-struct Collecting<'a> {
+struct Collector<'a> {
     plain: &'a PlainHosts,
     /// The sitemaps to come, the next last, and whether they may lead to further ones.
-    ahead: Vec<(Address, bool)>,
+    queue: Vec<(Address, bool)>,
     pages: BTreeSet<String>,
-    missing: Vec<Missing>,
-    may_be_kept: bool,
+    missing: Vec<MissingSitemap>,
+    is_storable: bool,
     sitemaps: usize,
     /// How many bytes of sitemaps were read.
     xml: usize,
@@ -101,21 +101,21 @@ struct Collecting<'a> {
     paths: usize,
 }
 
-impl<'a> Collecting<'a> {
+impl<'a> Collector<'a> {
     fn new(plain: &'a PlainHosts) -> Self {
         let (ahead, pages, missing) = (Vec::new(), BTreeSet::new(), Vec::new());
-        Self { plain, ahead, pages, missing, may_be_kept: true, sitemaps: 0, xml: 0, paths: 0 }
+        Self { plain, queue: ahead, pages, missing, is_storable: true, sitemaps: 0, xml: 0, paths: 0 }
     }
 
     /// Takes what one sitemap names.
     fn read(&mut self, sitemap: &Address, may_lead_on: bool, xml: &str) {
         let (mut further, mut packed, mut left_out) = (Vec::new(), 0_usize, 0_usize);
         let (mut odd, mut foreign) = (0_usize, 0_usize);
-        let own = Own::new(sitemap);
-        let read = named(xml, |named, url| {
+        let own = OwnHost::new(sitemap);
+        let read = parse_sitemap(xml, |named, url| {
             let path = match own.path(url) {
                 Some(path) => path,
-                None if odd >= MOST_ODD => {
+                None if odd >= MAX_UNUSUAL_URLS => {
                     left_out = left_out.saturating_add(1);
                     return;
                 }
@@ -132,14 +132,14 @@ impl<'a> Collecting<'a> {
                 }
             };
             match named {
-                Named::Sitemap if url.ends_with(".gz") => packed = packed.saturating_add(1),
-                Named::Sitemap if further.len() < MOST_SITEMAPS => {
+                UrlKind::Sitemap if url.ends_with(".gz") => packed = packed.saturating_add(1),
+                UrlKind::Sitemap if further.len() < MAX_SITEMAPS => {
                     further.extend(Address::parse(&path, self.plain).ok())
                 }
-                Named::Sitemap => left_out = left_out.saturating_add(1),
-                Named::Page => {
+                UrlKind::Sitemap => left_out = left_out.saturating_add(1),
+                UrlKind::Page => {
                     let length = path.len().saturating_add(1);
-                    if path.len() > LONGEST || self.pages.len() >= MOST_PAGES || self.paths >= MOST_PATHS {
+                    if path.len() > MAX_PATH_LEN || self.pages.len() >= MAX_PAGES || self.paths >= MAX_PATHS_SIZE {
                         left_out = left_out.saturating_add(usize::from(!self.pages.contains(&path)));
                     } else if self.pages.insert(path) {
                         self.paths = self.paths.saturating_add(length);
@@ -156,60 +156,60 @@ impl<'a> Collecting<'a> {
         }
         if left_out > 0 {
             reasons.push(format!(
-                "{left_out} of the addresses that it names are left out: at most {MOST_PAGES} pages and {MOST_SITEMAPS} sitemaps \
-                 are listed, each of at most {LONGEST} bytes"
+                "{left_out} of the addresses that it names are left out: at most {MAX_PAGES} pages and {MAX_SITEMAPS} sitemaps \
+                 are listed, each of at most {MAX_PATH_LEN} bytes"
             ));
         }
         if may_lead_on {
-            self.ahead.extend(further.into_iter().rev().map(|sitemap| (sitemap, false)));
+            self.queue.extend(further.into_iter().rev().map(|sitemap| (sitemap, false)));
         } else if !further.is_empty() {
             reasons.push("it leads to further sitemaps, and an index of indexes is not followed".to_owned());
         }
         if !reasons.is_empty() {
-            self.miss(sitemap, reasons.join("; "), None);
+            self.report_missing(sitemap, reasons.join("; "), None);
         }
     }
 
-    fn miss(&mut self, sitemap: &Address, reason: String, after: Option<Duration>) {
+    fn report_missing(&mut self, sitemap: &Address, reason: String, after: Option<Duration>) {
         log::warn!("not all pages of the sitemap {} are listed: {reason}", sitemap.url());
-        let mut reason: String = reason.chars().take(MOST_REASON).collect();
+        let mut reason: String = reason.chars().take(MAX_REASON).collect();
         match self.missing.len() {
-            0..MOST_MISSING => {}
-            MOST_MISSING => reason = "it is not read, nor are the sitemaps behind it".to_owned(),
+            0..MAX_MISSING => {}
+            MAX_MISSING => reason = "it is not read, nor are the sitemaps behind it".to_owned(),
             _ => return,
         }
         let (path, after) = (sitemap.path(), after.map(|after| after.as_secs()));
-        if path.len() <= LONGEST && !self.missing.iter().any(|missing| missing.path == path) {
-            self.missing.push(Missing { path, reason, after });
+        if path.len() <= MAX_PATH_LEN && !self.missing.iter().any(|missing| missing.path == path) {
+            self.missing.push(MissingSitemap { path, reason, after });
         }
     }
 
-    fn found(self) -> Found {
+    fn finish(self) -> SitemapPages {
         let mut pages = String::with_capacity(self.paths);
         for page in &self.pages {
             pages.push_str(page);
             pages.push('\n');
         }
-        Found { pages, missing: self.missing, may_be_kept: self.may_be_kept }
+        SitemapPages { pages, missing: self.missing, is_storable: self.is_storable }
     }
 }
 
 /// Tells the URLs of a sitemap's own host that are as plain as most are, which spares taking apart 50,000 of them.
-struct Own {
+struct OwnHost {
     authority: String,
-    beginnings: [String; 2],
+    prefixes: [String; 2],
 }
 
-impl Own {
+impl OwnHost {
     fn new(sitemap: &Address) -> Self {
         let authority = sitemap.authority().to_owned();
-        Self { beginnings: ["https", "http"].map(|scheme| format!("{scheme}://{authority}/")), authority }
+        Self { prefixes: ["https", "http"].map(|scheme| format!("{scheme}://{authority}/")), authority }
     }
 
     /// The path of such a URL.
     fn path(&self, url: &str) -> Option<String> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?".contains(&byte);
-        let rest = self.beginnings.iter().find_map(|beginning| url.strip_prefix(beginning.as_str()))?;
+        let rest = self.prefixes.iter().find_map(|beginning| url.strip_prefix(beginning.as_str()))?;
         let mut parts = rest.split('%');
         let begins_with_hex = |part: &str| part.len() >= 2 && part.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
         let is_valid = parts.next()?.bytes().all(is_plain)
@@ -220,15 +220,15 @@ impl Own {
 
 /// What a URL in a sitemap is that of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Named {
+enum UrlKind {
     Page,
     Sitemap,
 }
 
 /// Shows the URLs that a sitemap names, as far as it is XML; and says what is wrong with it.
-fn named(xml: &str, mut show: impl FnMut(Named, &str)) -> Result<(), String> {
+fn parse_sitemap(xml: &str, mut show: impl FnMut(UrlKind, &str)) -> Result<(), String> {
     let mut reader = Reader::from_str(xml);
-    let mut inside: Option<Named> = None;
+    let mut inside: Option<UrlKind> = None;
     let mut url: Option<String> = None;
     let mut is_sitemap = false;
     loop {
@@ -242,8 +242,8 @@ fn named(xml: &str, mut show: impl FnMut(Named, &str)) -> Result<(), String> {
         match event {
             Event::Start(tag) => match tag.local_name().as_ref() {
                 b"urlset" | b"sitemapindex" => is_sitemap = true,
-                b"url" => inside = Some(Named::Page),
-                b"sitemap" => inside = Some(Named::Sitemap),
+                b"url" => inside = Some(UrlKind::Page),
+                b"sitemap" => inside = Some(UrlKind::Sitemap),
                 b"loc" => url = Some(String::new()),
                 _ => {}
             },
@@ -258,20 +258,20 @@ fn named(xml: &str, mut show: impl FnMut(Named, &str)) -> Result<(), String> {
                 }
                 _ => {}
             },
-            Event::Text(text) => push(&mut url, text.decode().ok().as_deref()),
-            Event::CData(text) => push(&mut url, text.decode().ok().as_deref()),
-            Event::GeneralRef(reference) => push(&mut url, character(&reference).as_deref()),
+            Event::Text(text) => push_text(&mut url, text.decode().ok().as_deref()),
+            Event::CData(text) => push_text(&mut url, text.decode().ok().as_deref()),
+            Event::GeneralRef(reference) => push_text(&mut url, character(&reference).as_deref()),
             _ => {}
         }
     }
 }
 
 /// Adds to a URL, up to more than it may have.
-fn push(url: &mut Option<String>, text: Option<&str>) {
+fn push_text(url: &mut Option<String>, text: Option<&str>) {
     if let (Some(url), Some(text)) = (url, text)
-        && url.len() <= LONGEST
+        && url.len() <= MAX_PATH_LEN
     {
-        let room = LONGEST.saturating_add(16).saturating_sub(url.len());
+        let room = MAX_PATH_LEN.saturating_add(16).saturating_sub(url.len());
         url.push_str(text.get(..text.floor_char_boundary(room)).unwrap_or_default());
     }
 }
@@ -289,14 +289,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn read(xml: &str) -> (Vec<(Named, String)>, Result<(), String>) {
+    fn read(xml: &str) -> (Vec<(UrlKind, String)>, Result<(), String>) {
         let mut all = Vec::new();
-        let read = named(xml, |named, url| all.push((named, url.to_owned())));
+        let read = parse_sitemap(xml, |named, url| all.push((named, url.to_owned())));
         (all, read)
     }
 
     fn pages(xml: &str) -> Vec<String> {
-        read(xml).0.into_iter().filter(|(named, _)| *named == Named::Page).map(|(_, url)| url).collect()
+        read(xml).0.into_iter().filter(|(named, _)| *named == UrlKind::Page).map(|(_, url)| url).collect()
     }
 
     #[test]
@@ -307,7 +307,7 @@ mod tests {
         assert_eq!(pages(xml), ["https://h/a?b=1&c=2", "https://h/b"]);
         assert_eq!(read(xml).1, Ok(()));
         let index = "<sitemapindex><sitemap><loc>https://h/1.xml</loc></sitemap></sitemapindex>";
-        assert_eq!(read(index), (vec![(Named::Sitemap, "https://h/1.xml".to_owned())], Ok(())));
+        assert_eq!(read(index), (vec![(UrlKind::Sitemap, "https://h/1.xml".to_owned())], Ok(())));
         assert_eq!(read("<urlset/>"), (Vec::new(), Ok(())));
     }
 
@@ -327,7 +327,7 @@ mod tests {
     fn a_plain_url_has_the_path_that_it_has_when_it_is_taken_apart() {
         let plain = PlainHosts::default();
         let sitemap = Address::parse("h.example/sitemap.xml", &plain).unwrap();
-        let own = Own::new(&sitemap);
+        let own = OwnHost::new(&sitemap);
         for url in [
             "https://h.example/",
             "http://h.example/a?b=c&d=(e)",
@@ -351,7 +351,7 @@ mod tests {
     #[test]
     fn a_url_without_end_is_kept_up_to_a_bound() {
         let xml = format!("<urlset><url><loc>https://h/{}</loc></url></urlset>", "x&amp;".repeat(1_000_000));
-        assert!(pages(&xml)[0].len() < LONGEST + 20);
+        assert!(pages(&xml)[0].len() < MAX_PATH_LEN + 20);
     }
 
     proptest! {

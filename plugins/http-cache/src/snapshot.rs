@@ -5,13 +5,13 @@
 //! | `s:ID` | when it was made, and which sitemaps are not in it |
 //! | `t:ID` | the paths of the pages, sorted, one a line |
 //!
-//! The first page of a walk asks the origins for their sitemaps; its cursor names the snapshot that is made of them ([`Walk`]),
+//! The first page of a walk asks the origins for their sitemaps; its cursor names the snapshot that is made of them ([`WalkCursor`]),
 //! and the pages behind it read that. So a walk asks for each sitemap once, whatever freshness it has. A snapshot of the
-//! same pages is the same one, so walks that go on side by side share it; at most [`MAX_KEPT`] are kept, none for longer than
+//! same pages is the same one, so walks that go on side by side share it; at most [`MAX_SNAPSHOTS`] are kept, none for longer than
 //! [`MAX_AGE`]. One that is gone (too old, damaged, or thrown away to make room for pages) is made anew.
 
 use crate::clock::{millis, time};
-use crate::sitemap::{Found, Missing};
+use crate::sitemap::{SitemapPages, MissingSitemap};
 use crate::store::{Store, StoreError};
 use mcp_provider::{Failure, Result, log};
 use serde::{Deserialize, Serialize};
@@ -22,26 +22,26 @@ use std::time::{Duration, SystemTime};
 /// For how long a snapshot is read.
 pub(crate) const MAX_AGE: Duration = Duration::from_secs(60 * 60);
 /// How many there are at once, but for those that calls make at the same moment.
-const MAX_KEPT: usize = 4;
+const MAX_SNAPSHOTS: usize = 4;
 /// The form that they are written in.
 const VERSION: u32 = 1;
 
-const ABOUT: &str = "s:";
+const META: &str = "s:";
 const PAGES: &str = "t:";
 
 /// Where a walk is: the part of a cursor that is in front of its position.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Walk {
+pub(crate) struct WalkCursor {
     /// The snapshot that it reads; none where nothing could be kept.
     snapshot: Option<u64>,
     /// The sitemaps that could not be read when it began, by the hashes of their paths.
     missing: Vec<u32>,
 }
 
-impl Walk {
+impl WalkCursor {
     /// A walk over these pages, which reads a snapshot if there is one.
-    pub(crate) fn new(snapshot: Option<u64>, found: &Found) -> Self {
-        Self { snapshot, missing: found.missing.iter().map(|missing| short(&missing.path)).collect() }
+    pub(crate) fn new(snapshot: Option<u64>, found: &SitemapPages) -> Self {
+        Self { snapshot, missing: found.missing.iter().map(|missing| short_hash(&missing.path)).collect() }
     }
 
     /// The walk that a cursor is of, and the rest of the cursor.
@@ -58,25 +58,25 @@ impl Walk {
     }
 
     /// What the walk began with, if it is still kept.
-    pub(crate) fn found(&self, store: &dyn Store, now: SystemTime) -> Option<Found> {
+    pub(crate) fn load(&self, store: &dyn Store, now: SystemTime) -> Option<SitemapPages> {
         let id = self.snapshot?;
         let [about, pages] = keys(id);
         let values = store.get(&[&about, &pages]).inspect_err(|error| log::debug!("the store fails: {error}")).ok()?;
         let [about, pages] = <[_; 2]>::try_from(values).ok()?;
-        let about = About::parse(&about?).filter(|about| about.is_recent(now))?;
+        let about = SnapshotMeta::parse(&about?).filter(|about| about.is_recent(now))?;
         let pages = String::from_utf8(pages?).ok()?;
-        let found = Found { pages, missing: about.missing, may_be_kept: true };
+        let found = SitemapPages { pages, missing: about.missing, is_storable: true };
         (found.id() == id).then_some(found)
     }
 
     /// The first sitemap that is missing now and was not when the walk began: pages of it may have been listed, and others of
     /// it would not be.
-    pub(crate) fn lost<'f>(&self, found: &'f Found) -> Option<&'f Missing> {
-        found.missing.iter().find(|missing| !self.missing.contains(&short(&missing.path)))
+    pub(crate) fn newly_missing<'f>(&self, found: &'f SitemapPages) -> Option<&'f MissingSitemap> {
+        found.missing.iter().find(|missing| !self.missing.contains(&short_hash(&missing.path)))
     }
 }
 
-impl std::fmt::Display for Walk {
+impl std::fmt::Display for WalkCursor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.snapshot {
             Some(id) => write!(f, "{id:x}.")?,
@@ -89,14 +89,14 @@ impl std::fmt::Display for Walk {
 
 /// What is known of a snapshot beside its pages.
 #[derive(Debug, Serialize, Deserialize)]
-struct About {
+struct SnapshotMeta {
     version: u32,
     /// When it was made, in milliseconds since 1970.
     made: u64,
-    missing: Vec<Missing>,
+    missing: Vec<MissingSitemap>,
 }
 
-impl About {
+impl SnapshotMeta {
     fn parse(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice::<Self>(bytes).ok().filter(|about| about.version == VERSION)
     }
@@ -107,13 +107,13 @@ impl About {
 }
 
 /// Keeps what was found for a walk that begins, and gives its number; none where it may not or cannot be kept.
-pub(crate) fn keep(store: &dyn Store, found: &Found, now: SystemTime) -> Option<u64> {
-    if !found.may_be_kept {
+pub(crate) fn save(store: &dyn Store, found: &SitemapPages, now: SystemTime) -> Option<u64> {
+    if !found.is_storable {
         return None;
     }
     let id = found.id();
     let [about_key, pages_key] = keys(id);
-    let about = About { version: VERSION, made: millis(now), missing: found.missing.clone() };
+    let about = SnapshotMeta { version: VERSION, made: millis(now), missing: found.missing.clone() };
     let about = serde_json::to_vec(&about).ok()?;
     let kept = sweep(store, id, now).and_then(|has_pages| {
         let mut values: Vec<(&str, &[u8])> = vec![(&about_key, &about)];
@@ -131,21 +131,21 @@ fn sweep(store: &dyn Store, id: u64, now: SystemTime) -> std::result::Result<boo
     let keys = store.keys()?;
     let [own, own_pages] = self::keys(id);
     let others: Vec<&str> =
-        keys.iter().filter(|key| key.starts_with(ABOUT) && **key != own).map(String::as_str).collect();
+        keys.iter().filter(|key| key.starts_with(META) && **key != own).map(String::as_str).collect();
     let others = others.get(..others.len().min(crate::store::BATCH)).unwrap_or_default();
     let mut recent: Vec<(u64, &str)> = Vec::new();
     let mut gone: Vec<&str> = Vec::new();
     for (key, about) in others.iter().zip(store.get(others)?) {
-        match about.and_then(|about| About::parse(&about)).filter(|about| about.is_recent(now)) {
+        match about.and_then(|about| SnapshotMeta::parse(&about)).filter(|about| about.is_recent(now)) {
             Some(about) => recent.push((about.made, key)),
             None => gone.push(key),
         }
     }
     recent.sort_unstable();
-    let too_many = recent.len().saturating_sub(MAX_KEPT.saturating_sub(1));
+    let too_many = recent.len().saturating_sub(MAX_SNAPSHOTS.saturating_sub(1));
     gone.extend(recent.iter().take(too_many).map(|(_, key)| *key));
     let abouts =
-        keys.iter().filter_map(|key| key.strip_prefix(ABOUT)).filter(|id| !gone.iter().any(|key| key.ends_with(id)));
+        keys.iter().filter_map(|key| key.strip_prefix(META)).filter(|id| !gone.iter().any(|key| key.ends_with(id)));
     let abouts: std::collections::BTreeSet<&str> = abouts.collect();
     // Pages without their other half, too: nothing will ever ask for them.
     let pages = keys.iter().filter(|key| key.starts_with(PAGES) && **key != own_pages);
@@ -158,7 +158,7 @@ fn sweep(store: &dyn Store, id: u64, now: SystemTime) -> std::result::Result<boo
     Ok(keys.binary_search(&own).is_ok() && keys.binary_search(&own_pages).is_ok())
 }
 
-impl Found {
+impl SitemapPages {
     /// The number of what was found: the same for the same pages.
     fn id(&self) -> u64 {
         let mut hasher = SipHasher::new();
@@ -174,10 +174,10 @@ impl Found {
 }
 
 fn keys(id: u64) -> [String; 2] {
-    [ABOUT, PAGES].map(|prefix| format!("{prefix}{id:016x}"))
+    [META, PAGES].map(|prefix| format!("{prefix}{id:016x}"))
 }
 
-fn short(path: &str) -> u32 {
+fn short_hash(path: &str) -> u32 {
     let mut hasher = SipHasher::new();
     hasher.write(path.as_bytes());
     u32::try_from(hasher.finish() & u64::from(u32::MAX)).unwrap_or_default()
@@ -190,19 +190,19 @@ mod tests {
     #[test]
     fn a_walk_comes_back_from_its_cursor() {
         for walk in [
-            Walk::default(),
-            Walk { snapshot: Some(u64::MAX), missing: vec![0, u32::MAX] },
-            Walk { snapshot: None, missing: vec![7] },
+            WalkCursor::default(),
+            WalkCursor { snapshot: Some(u64::MAX), missing: vec![0, u32::MAX] },
+            WalkCursor { snapshot: None, missing: vec![7] },
         ] {
             let cursor = format!("{walk}::docs.rs/a:b");
-            assert_eq!(Walk::parse(&cursor), Ok((walk, ":docs.rs/a:b")));
+            assert_eq!(WalkCursor::parse(&cursor), Ok((walk, ":docs.rs/a:b")));
         }
     }
 
     #[test]
     fn a_cursor_of_somebody_else_is_an_invalid_request() {
         for cursor in ["", ":docs.rs/", "x.:a", "1:a", "1.x:a", "-.1,2", "1.2,,z:a"] {
-            assert!(matches!(Walk::parse(cursor), Err(Failure::InvalidRequest(_))), "{cursor}");
+            assert!(matches!(WalkCursor::parse(cursor), Err(Failure::InvalidRequest(_))), "{cursor}");
         }
     }
 }

@@ -2,31 +2,31 @@
 //!
 //! The token has one hash for the default listing (the names, sizes and times of all files) and one for each watched path:
 //! of a file its size and time, of a folder those of the files directly in it and the names of its folders; a collection changes
-//! with any file. Of a folder or listing of more than [`MAX_LOOKED_AT`] files, those behind them count with their names only: that
-//! they come and go is told, and a change of one to those who watch that one. So no file is opened. Up to [`MOST_WATCHED`] watched paths have a hash of their own; with more, there is one hash for all,
+//! with any file. Of a folder or listing of more than [`MAX_FINGERPRINTED`] files, those behind them count with their names only: that
+//! they come and go is told, and a change of one to those who watch that one. So no file is opened. Up to [`MAX_WATCHED`] watched paths have a hash of their own; with more, there is one hash for all,
 //! and when it changes, all of them are said to have changed. A path that the token does not know is said to have changed,
 //! too. The hash is that of the standard library, which may be another in another build: then everything has changed once.
 
-use crate::folder::{Folder, Item, Kind, Reach, Walk};
-use crate::place::Place;
+use crate::folder::{Folder, Item, ItemKind, WalkBudget, Walk};
+use crate::route::Route;
 use mcp_provider::{Changes, Result};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// How many watched paths have a hash of their own in a token, which thereby stays below 65536 bytes.
-const MOST_WATCHED: usize = 1900;
+const MAX_WATCHED: usize = 1900;
 
 /// How many files of a folder are looked at, which costs far more than to go through their names.
-const MAX_LOOKED_AT: usize = 10_000;
+const MAX_FINGERPRINTED: usize = 10_000;
 
 /// The first letters of a token, to tell it from those of other versions.
 const VERSION: &str = "n1";
 
 /// Tells what changed since a token.
 pub(crate) fn changes(folder: &Folder, watched: &[String], since: Option<&str>) -> Result<Changes> {
-    let now = State::now(folder, watched)?;
+    let now = Token::capture(folder, watched)?;
     let Some(since) = since else { return Ok(Changes::none(now.to_string())) };
-    let Some(then) = State::parse(since) else { return Ok(Changes::all(now.to_string(), watched)) };
+    let Some(then) = Token::parse(since) else { return Ok(Changes::all(now.to_string(), watched)) };
     let mut changes = Changes::none(now.to_string());
     if then.listing != now.listing {
         changes = changes.listing_changed();
@@ -44,7 +44,7 @@ pub(crate) fn changes(folder: &Folder, watched: &[String], since: Option<&str>) 
 
 /// What a token stands for.
 #[derive(Debug, PartialEq, Eq)]
-struct State {
+struct Token {
     listing: u64,
     watched: Watched,
 }
@@ -57,12 +57,12 @@ enum Watched {
     Together(u64),
 }
 
-impl State {
-    fn now(folder: &Folder, watched: &[String]) -> Result<Self> {
-        let listing = hash_of_all(folder, folder.files("", "", Reach::ALL)?)?;
+impl Token {
+    fn capture(folder: &Folder, watched: &[String]) -> Result<Self> {
+        let listing = hash_all(folder, folder.files("", "", WalkBudget::UNLIMITED)?)?;
         let state = |path: &String| state_of(folder, path, listing);
         let each: BTreeMap<u64, u64> = watched.iter().map(|path| (hash(path), state(path))).collect();
-        let watched = if each.len() <= MOST_WATCHED { Watched::Each(each) } else { Watched::Together(hash(&each)) };
+        let watched = if each.len() <= MAX_WATCHED { Watched::Each(each) } else { Watched::Together(hash(&each)) };
         Ok(Self { listing, watched })
     }
 
@@ -86,7 +86,7 @@ impl State {
     }
 }
 
-impl std::fmt::Display for State {
+impl std::fmt::Display for Token {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{VERSION}.{:x}.", self.listing)?;
         match &self.watched {
@@ -101,30 +101,30 @@ impl std::fmt::Display for State {
 
 /// The state of what a path names; one for all that is not there.
 fn state_of(folder: &Folder, path: &str, listing: u64) -> u64 {
-    let names = match Place::parse(path) {
-        Ok(Place::Item(names)) => names,
-        Ok(Place::Tags | Place::Tag(_) | Place::Languages | Place::Language(_)) => return listing,
+    let names = match Route::parse(path) {
+        Ok(Route::Item(names)) => names,
+        Ok(Route::Tags | Route::Tag(_) | Route::Languages | Route::Language(_)) => return listing,
         Err(_) => return 0,
     };
-    let Ok(item) = folder.look(&names) else { return 0 };
+    let Ok(item) = folder.stat(&names) else { return 0 };
     match item.kind {
-        Kind::File => hash(&fingerprint(item)),
-        Kind::Folder => {
-            let children = folder.children(&names, "", Reach::ALL);
-            children.and_then(|children| hash_of_all(folder, children)).unwrap_or_default()
+        ItemKind::File => hash(&fingerprint(item)),
+        ItemKind::Folder => {
+            let children = folder.children(&names, "", WalkBudget::UNLIMITED);
+            children.and_then(|children| hash_all(folder, children)).unwrap_or_default()
         }
     }
 }
 
-/// One hash for all that a walk comes to. The first [`MAX_LOOKED_AT`] count with their sizes and times, the others with their
+/// One hash for all that a walk comes to. The first [`MAX_FINGERPRINTED`] count with their sizes and times, the others with their
 /// names.
-fn hash_of_all(folder: &Folder, mut walk: Walk<'_>) -> Result<u64> {
+fn hash_all(folder: &Folder, mut walk: Walk<'_>) -> Result<u64> {
     let mut hasher = DefaultHasher::new();
     let mut count = 0_usize;
-    while let Some(names) = walk.next_names()? {
+    while let Some(names) = walk.next_path()? {
         count = count.saturating_add(1);
-        if count <= MAX_LOOKED_AT {
-            folder.look(&names).ok().map(fingerprint).hash(&mut hasher);
+        if count <= MAX_FINGERPRINTED {
+            folder.stat(&names).ok().map(fingerprint).hash(&mut hasher);
         } else {
             names.hash(&mut hasher);
         }
@@ -134,7 +134,7 @@ fn hash_of_all(folder: &Folder, mut walk: Walk<'_>) -> Result<u64> {
 
 /// What is seen of an item in what holds it. Of a folder that is no more than its name: what is in it is its own affair.
 fn fingerprint(item: Item) -> impl Hash {
-    let state = (item.kind == Kind::File).then_some((item.size, item.modified));
+    let state = (item.kind == ItemKind::File).then_some((item.size, item.modified));
     (item.names, item.kind, state)
 }
 
@@ -156,23 +156,23 @@ mod tests {
     fn a_token_stands_for_its_state() {
         let each = [(1, u64::MAX), (u64::MAX, 2)].into_iter().collect();
         for watched in [Watched::Each(BTreeMap::new()), Watched::Each(each), Watched::Together(7)] {
-            let state = State { listing: u64::MAX, watched };
-            assert_eq!(State::parse(&state.to_string()), Some(state));
+            let state = Token { listing: u64::MAX, watched };
+            assert_eq!(Token::parse(&state.to_string()), Some(state));
         }
     }
 
     #[test]
     fn the_longest_token_is_one_that_the_host_keeps() {
-        let count = u64::try_from(MOST_WATCHED).unwrap();
+        let count = u64::try_from(MAX_WATCHED).unwrap();
         let each = (0..count).map(|n| (u64::MAX - n, u64::MAX)).collect();
-        let token = State { listing: u64::MAX, watched: Watched::Each(each) }.to_string();
+        let token = Token { listing: u64::MAX, watched: Watched::Each(each) }.to_string();
         assert!(token.len() <= 65536, "{}", token.len());
     }
 
     #[test]
     fn a_token_of_somebody_else_is_not_understood() {
         for token in ["", "n1", "n0.1.each.", "n1.x.each.", "n1.1.each.1", "n1.1.all.", "n1.1.some.1", "n1.1.all.1.1"] {
-            assert_eq!(State::parse(token), None, "{token}");
+            assert_eq!(Token::parse(token), None, "{token}");
         }
     }
 }

@@ -3,10 +3,10 @@
 //! There is no index, because nothing of an instance lasts: to know who has a tag, the front matter of every note is
 //! read. A page of a collection reads no further than the page needs.
 
-use crate::folder::{Folder, Reach};
+use crate::folder::{Folder, WalkBudget};
 use crate::front_matter::FrontMatter;
 use crate::note;
-use crate::place::Place;
+use crate::route::Route;
 use mcp_provider::{Entry, Result, log};
 use std::collections::BTreeMap;
 
@@ -21,15 +21,15 @@ pub(crate) enum Field {
 
 impl Field {
     /// The collection of the notes with this value.
-    pub(crate) fn place(self, value: &str) -> Place {
+    pub(crate) fn route(self, value: &str) -> Route {
         match self {
-            Self::Tags => Place::Tag(value.to_owned()),
-            Self::Language => Place::Language(value.to_owned()),
+            Self::Tags => Route::Tag(value.to_owned()),
+            Self::Language => Route::Language(value.to_owned()),
         }
     }
 
     /// Whether a note with this front matter has the value.
-    pub(crate) fn has(self, front_matter: &FrontMatter, value: &str) -> bool {
+    pub(crate) fn matches(self, front_matter: &FrontMatter, value: &str) -> bool {
         match self {
             Self::Tags => front_matter.tags.iter().any(|tag| tag == value),
             Self::Language => front_matter.language.as_deref() == Some(value),
@@ -47,8 +47,8 @@ impl Field {
 /// All values in use, with how many notes have each, in order of the values.
 pub(crate) fn values(folder: &Folder, field: Field) -> Result<BTreeMap<String, usize>> {
     let mut values = BTreeMap::new();
-    let mut walk = folder.files("", "", Reach::ALL)?;
-    while let Some(names) = walk.next_names()? {
+    let mut walk = folder.files("", "", WalkBudget::UNLIMITED)?;
+    while let Some(names) = walk.next_path()? {
         for value in front_matter(folder, &names).map(|read| field.values(read)).unwrap_or_default() {
             let count: &mut usize = values.entry(value).or_default();
             *count = count.saturating_add(1);
@@ -59,9 +59,9 @@ pub(crate) fn values(folder: &Folder, field: Field) -> Result<BTreeMap<String, u
 
 /// Whether any note has this value.
 pub(crate) fn is_in_use(folder: &Folder, field: Field, value: &str) -> Result<bool> {
-    let mut walk = folder.files("", "", Reach::ALL)?;
-    while let Some(names) = walk.next_names()? {
-        if front_matter(folder, &names).is_some_and(|read| field.has(&read, value)) {
+    let mut walk = folder.files("", "", WalkBudget::UNLIMITED)?;
+    while let Some(names) = walk.next_path()? {
+        if front_matter(folder, &names).is_some_and(|read| field.matches(&read, value)) {
             return Ok(true);
         }
     }
@@ -80,8 +80,8 @@ pub(crate) fn front_matter(folder: &Folder, names: &str) -> Option<FrontMatter> 
 /// The collection of all values of a field.
 pub(crate) fn all_entry(field: Field) -> Entry {
     let (place, title, description) = match field {
-        Field::Tags => (Place::Tags, "Tags", "All tags that notes have."),
-        Field::Language => (Place::Languages, "Languages", "All languages that notes are in."),
+        Field::Tags => (Route::Tags, "Tags", "All tags that notes have."),
+        Field::Language => (Route::Languages, "Languages", "All languages that notes are in."),
     };
     let path = place.path();
     Entry::directory(path.clone(), path).title(title).description(description).subscribable()
@@ -93,5 +93,5 @@ pub(crate) fn entry(field: Field, value: &str) -> Entry {
         Field::Tags => format!("The notes with the tag “{value}”."),
         Field::Language => format!("The notes in the language “{value}”."),
     };
-    Entry::directory(field.place(value).path(), value).title(value).description(description).subscribable()
+    Entry::directory(field.route(value).path(), value).title(value).description(description).subscribable()
 }

@@ -1,23 +1,23 @@
 //! What is read of a folder or collection: a list of what it holds, in Markdown, with links.
 //!
-//! It has at most [`MOST_LINES`] lines and says how many are missing, because it reads the front matter of each; listing
+//! It has at most [`MAX_LINES`] lines and says how many are missing, because it reads the front matter of each; listing
 //! has pages for the rest.
 
 use mcp_provider::{Contents, Entry};
 use std::fmt::Write;
 
 /// How many entries an index shows.
-pub(crate) const MOST_LINES: usize = 500;
+pub(crate) const MAX_LINES: usize = 500;
 
 /// The index of what `entry` holds: `children`, and `more` that are not among them.
 pub(crate) fn index(entry: Entry, children: &[Entry], has_more: bool) -> Contents {
-    let mut text = format!("# {}\n\n", one_line(entry.title.as_deref().unwrap_or(&entry.name)));
+    let mut text = format!("# {}\n\n", single_line(entry.title.as_deref().unwrap_or(&entry.name)));
     for child in children {
-        let title = one_line(child.title.as_deref().unwrap_or(&child.name));
+        let title = single_line(child.title.as_deref().unwrap_or(&child.name));
         // Writing to a string does not fail.
         let _ = write!(text, "- [{title}]({})", link(&entry.path, &child.path));
         if let Some(description) = &child.description {
-            let _ = write!(text, ": {}", one_line(description));
+            let _ = write!(text, ": {}", single_line(description));
         }
         text.push('\n');
     }
@@ -28,7 +28,7 @@ pub(crate) fn index(entry: Entry, children: &[Entry], has_more: bool) -> Content
 }
 
 /// Text within one line of Markdown, in which brackets do not end a link's text.
-fn one_line(text: &str) -> String {
+fn single_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for word in text.split_whitespace() {
         if !line.is_empty() {

@@ -1,7 +1,7 @@
 //! A provider of a folder of Markdown notes.
 //!
 //! Notes are `.md` files. Their front matter becomes title, description and annotations; whatever else lies in the
-//! folder is served as it is. The `README.md` beside this crate is for those who use it; `place` says what a path names,
+//! folder is served as it is. The `README.md` beside this crate is for those who use it; `route` says what a path names,
 //! `front_matter` what a note may say of itself, `folder` what the folder shows, and `changes` what a token knows.
 
 mod changes;
@@ -11,17 +11,17 @@ mod front_matter;
 mod index;
 mod listing;
 mod note;
-mod place;
+mod route;
 mod settings;
 
 use collection::Field;
-use folder::{Folder, Item, Kind, Reach, Walk};
-use listing::Cost;
+use folder::{Folder, Item, ItemKind, WalkBudget, Walk};
+use listing::PageCost;
 use mcp_provider::{
     Argument, Changes, Completion, Config, Contents, Entry, Failure, Info, Page, Provider, Result, Template, export,
     keyset, log, path,
 };
-use place::Place;
+use route::Route;
 use settings::Settings;
 
 const FILE_TEMPLATE: &str = "{+path}";
@@ -29,7 +29,7 @@ const TAG_TEMPLATE: &str = "tag/{tag}";
 const LANG_TEMPLATE: &str = "lang/{lang}";
 
 /// How many names of a folder are held at once while the notes of a collection are looked for.
-const COLLECTED_AT_ONCE: usize = 20_000;
+const COLLECTION_READ_AHEAD: usize = 20_000;
 
 /// A folder of notes.
 #[derive(Debug)]
@@ -57,32 +57,32 @@ impl Provider for Notes {
 
     /// Without a parent: every file at any depth, in order of path.
     fn list(&self, parent: Option<&str>, cursor: Option<&str>, limit: usize) -> Result<Page> {
-        match parent.map(Place::parse).transpose()? {
+        match parent.map(Route::parse).transpose()? {
             None => {
-                let behind = listing::behind(cursor)?;
-                self.list_names(self.folder.files("", behind, Reach::page(limit))?, limit)
+                let behind = listing::parse_cursor(cursor)?;
+                self.list_names(self.folder.files("", behind, WalkBudget::for_page(limit))?, limit)
             }
-            Some(place) => self.list_place(&place, cursor, limit),
+            Some(place) => self.list_route(&place, cursor, limit),
         }
     }
 
     fn read(&self, path: &str) -> Result<Vec<Contents>> {
-        let place = Place::parse(path)?;
-        if let Place::Item(names) = &place {
-            let item = self.folder.look(names)?;
-            if item.kind == Kind::File {
+        let place = Route::parse(path)?;
+        if let Route::Item(names) = &place {
+            let item = self.folder.stat(names)?;
+            if item.kind == ItemKind::File {
                 return Ok(vec![note::read(&self.folder, &item, self.max_file_bytes)?]);
             }
         }
-        let page = self.list_place(&place, None, index::MOST_LINES)?;
-        Ok(vec![index::index(self.entry_of(&place)?, &page.entries, page.next_cursor.is_some())])
+        let page = self.list_route(&place, None, index::MAX_LINES)?;
+        Ok(vec![index::index(self.route_entry(&place)?, &page.entries, page.next_cursor.is_some())])
     }
 
     fn stat(&self, path: &str) -> Result<Entry> {
-        let place = Place::parse(path)?;
+        let place = Route::parse(path)?;
         match collection_of(&place) {
             Some((field, value)) if !collection::is_in_use(&self.folder, field, value)? => Err(Failure::NotFound),
-            _ => self.entry_of(&place),
+            _ => self.route_entry(&place),
         }
     }
 
@@ -105,12 +105,12 @@ impl Provider for Notes {
             TAG_TEMPLATE => Field::Tags,
             LANG_TEMPLATE => Field::Language,
             _ => {
-                return Ok(Completion::of(self.files_below(&argument.value)?, &argument.value));
+                return Ok(Completion::matching(self.files_under(&argument.value)?, &argument.value));
             }
         };
         let mut values: Vec<(String, usize)> = collection::values(&self.folder, field)?.into_iter().collect();
         values.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-        Ok(Completion::of(values.into_iter().map(|(value, _)| value), &argument.value))
+        Ok(Completion::matching(values.into_iter().map(|(value, _)| value), &argument.value))
     }
 
     fn changes(&self, watched: &[String], since: Option<&str>) -> Result<Changes> {
@@ -119,16 +119,16 @@ impl Provider for Notes {
 }
 
 impl Notes {
-    fn list_place(&self, place: &Place, cursor: Option<&str>, limit: usize) -> Result<Page> {
+    fn list_route(&self, place: &Route, cursor: Option<&str>, limit: usize) -> Result<Page> {
         if let Some((field, value)) = collection_of(place) {
             return self.list_collection(field, value, cursor, limit);
         }
         match place {
-            Place::Tags => self.list_values(Field::Tags, cursor, limit),
-            Place::Languages => self.list_values(Field::Language, cursor, limit),
-            Place::Item(names) if self.folder.look(names)?.kind == Kind::Folder => {
-                let behind = listing::behind(cursor)?;
-                self.list_names(self.folder.children(names, behind, Reach::page(limit))?, limit)
+            Route::Tags => self.list_values(Field::Tags, cursor, limit),
+            Route::Languages => self.list_values(Field::Language, cursor, limit),
+            Route::Item(names) if self.folder.stat(names)?.kind == ItemKind::Folder => {
+                let behind = listing::parse_cursor(cursor)?;
+                self.list_names(self.folder.children(names, behind, WalkBudget::for_page(limit))?, limit)
             }
             _ => Err(Failure::invalid("expected the path of a folder or a collection to list, found that of a file")),
         }
@@ -139,12 +139,12 @@ impl Notes {
     }
 
     fn list_collection(&self, field: Field, value: &str, cursor: Option<&str>, limit: usize) -> Result<Page> {
-        let walk = self.folder.files("", listing::behind(cursor)?, Reach::page(COLLECTED_AT_ONCE))?;
+        let walk = self.folder.files("", listing::parse_cursor(cursor)?, WalkBudget::for_page(COLLECTION_READ_AHEAD))?;
         let page = listing::page(walk, limit, |names, cost| {
             let front_matter = collection::front_matter(&self.folder, names)?;
-            cost.parsed(&front_matter);
-            let file = Some(names).filter(|_| field.has(&front_matter, value));
-            Some(note::described(&self.folder.look_for_listing(file?)?, &front_matter))
+            cost.add_front_matter(&front_matter);
+            let file = Some(names).filter(|_| field.matches(&front_matter, value));
+            Some(note::entry_with_front_matter(&self.folder.stat_for_listing(file?)?, &front_matter))
         })?;
         // A collection is there as long as something is in it.
         let is_nothing = cursor.is_none() && page.next_cursor.is_none() && page.entries.is_empty();
@@ -157,26 +157,26 @@ impl Notes {
         Ok(page.map(|value| collection::entry(field, &value)))
     }
 
-    fn entry_of(&self, place: &Place) -> Result<Entry> {
+    fn route_entry(&self, place: &Route) -> Result<Entry> {
         Ok(match place {
-            Place::Item(names) => self.item_entry(&self.folder.look(names)?)?,
-            Place::Tags => collection::all_entry(Field::Tags),
-            Place::Languages => collection::all_entry(Field::Language),
-            Place::Tag(tag) => collection::entry(Field::Tags, tag),
-            Place::Language(language) => collection::entry(Field::Language, language),
+            Route::Item(names) => self.item_entry(&self.folder.stat(names)?)?,
+            Route::Tags => collection::all_entry(Field::Tags),
+            Route::Languages => collection::all_entry(Field::Language),
+            Route::Tag(tag) => collection::entry(Field::Tags, tag),
+            Route::Language(language) => collection::entry(Field::Language, language),
         })
     }
 
     /// What cannot be had is left out of a listing, so that it does not fail the rest.
-    fn entry_for_listing(&self, names: &str, cost: &mut Cost) -> Option<Entry> {
-        let item = self.folder.look_for_listing(names)?;
-        if item.kind == Kind::Folder || !note::is_note(names) {
+    fn entry_for_listing(&self, names: &str, cost: &mut PageCost) -> Option<Entry> {
+        let item = self.folder.stat_for_listing(names)?;
+        if item.kind == ItemKind::Folder || !note::is_note(names) {
             return self.item_entry(&item).ok();
         }
         match note::front_matter(&self.folder, names) {
             Ok(front_matter) => {
-                cost.parsed(&front_matter);
-                Some(note::described(&item, &front_matter))
+                cost.add_front_matter(&front_matter);
+                Some(note::entry_with_front_matter(&item, &front_matter))
             }
             Err(failure @ (Failure::Denied(_) | Failure::NotFound)) => {
                 log::warn!("{names:?} is left out: {failure}");
@@ -190,33 +190,33 @@ impl Notes {
     }
 
     /// The files in the folder that was typed so far, at any depth, as values of `{+path}`.
-    fn files_below(&self, typed: &str) -> Result<Vec<String>> {
+    fn files_under(&self, typed: &str) -> Result<Vec<String>> {
         let folder = typed.rsplit_once('/').map_or("", |(folder, _)| folder);
-        let is_there = matches!(Place::parse(&path::encode(folder)), Ok(Place::Item(names)) if names == folder);
+        let is_there = matches!(Route::parse(&path::encode(folder)), Ok(Route::Item(names)) if names == folder);
         // What is typed behind `file/` is the path of another folder: all are looked through for that.
         let folder = if is_there { folder } else { "" };
-        let mut walk = match self.folder.files(folder, "", Reach::ALL) {
+        let mut walk = match self.folder.files(folder, "", WalkBudget::UNLIMITED) {
             Ok(walk) => walk,
             Err(_) => return Ok(Vec::new()),
         };
         let mut values = Vec::new();
-        while let Some(names) = walk.next_names()? {
-            values.extend(Place::Item(names).template_value());
+        while let Some(names) = walk.next_path()? {
+            values.extend(Route::Item(names).template_value());
         }
         Ok(values)
     }
 
     fn item_entry(&self, item: &Item) -> Result<Entry> {
         match item.kind {
-            Kind::File => note::entry(&self.folder, item),
-            Kind::Folder => Ok(folder_entry(item)),
+            ItemKind::File => note::entry(&self.folder, item),
+            ItemKind::Folder => Ok(folder_entry(item)),
         }
     }
 }
 
 fn folder_entry(folder: &Item) -> Entry {
     let name = if folder.names.is_empty() { "notes" } else { folder.name() };
-    let entry = Entry::directory(Place::Item(folder.names.clone()).path(), name).subscribable();
+    let entry = Entry::directory(Route::Item(folder.names.clone()).path(), name).subscribable();
     match folder.modified {
         Some(modified) => entry.last_modified(modified),
         None => entry,
@@ -224,10 +224,10 @@ fn folder_entry(folder: &Item) -> Entry {
 }
 
 /// The field and the value that a collection of notes is about.
-fn collection_of(place: &Place) -> Option<(Field, &str)> {
+fn collection_of(place: &Route) -> Option<(Field, &str)> {
     match place {
-        Place::Tag(tag) => Some((Field::Tags, tag)),
-        Place::Language(language) => Some((Field::Language, language)),
+        Route::Tag(tag) => Some((Field::Tags, tag)),
+        Route::Language(language) => Some((Field::Language, language)),
         _ => None,
     }
 }

@@ -23,31 +23,31 @@ const MAX_BYTES: usize = 2 * 1024 * 1024;
 const MAX_VALUES: usize = 20_000;
 
 /// How many bytes an entry has beside its texts, about.
-const ENTRY: usize = 300;
+const ENTRY_OVERHEAD: usize = 300;
 
 /// What a page has cost so far.
 #[derive(Debug, Default)]
-pub(crate) struct Cost {
+pub(crate) struct PageCost {
     parsed: usize,
     bytes: usize,
     values: usize,
 }
 
-impl Cost {
+impl PageCost {
     /// Adds what it took to read what a note says of itself.
-    pub(crate) fn parsed(&mut self, front_matter: &FrontMatter) {
+    pub(crate) fn add_front_matter(&mut self, front_matter: &FrontMatter) {
         self.parsed = self.parsed.saturating_add(front_matter.cost);
     }
 
-    fn listed(&mut self, entry: &Entry) {
+    fn add_entry(&mut self, entry: &Entry) {
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         let meta: usize = entry.meta.values().map(|value| value.to_string().len()).sum();
-        let parts = [entry.path.len(), entry.name.len(), text(&entry.title), text(&entry.description), meta, ENTRY];
+        let parts = [entry.path.len(), entry.name.len(), text(&entry.title), text(&entry.description), meta, ENTRY_OVERHEAD];
         self.bytes = parts.iter().fold(self.bytes, |bytes, part| bytes.saturating_add(*part));
         self.values = self.values.saturating_add(values_of(entry));
     }
 
-    fn is_used_up(&self) -> bool {
+    fn is_exhausted(&self) -> bool {
         self.parsed >= MAX_PARSED || self.bytes >= MAX_BYTES || self.values >= MAX_VALUES
     }
 }
@@ -69,7 +69,7 @@ fn values_within(value: &Value) -> usize {
 }
 
 /// Behind what a page begins.
-pub(crate) fn behind(cursor: Option<&str>) -> Result<&str> {
+pub(crate) fn parse_cursor(cursor: Option<&str>) -> Result<&str> {
     match cursor {
         None => Ok(""),
         Some(cursor) => {
@@ -82,27 +82,27 @@ pub(crate) fn behind(cursor: Option<&str>) -> Result<&str> {
 pub(crate) fn page(
     mut walk: Walk<'_>,
     limit: usize,
-    mut entry: impl FnMut(&str, &mut Cost) -> Option<Entry>,
+    mut entry: impl FnMut(&str, &mut PageCost) -> Option<Entry>,
 ) -> Result<Page> {
-    let mut cost = Cost::default();
+    let mut cost = PageCost::default();
     let mut entries = Vec::new();
     loop {
-        let place = walk.place().to_owned();
-        let Some(names) = walk.next_names()? else {
-            let next_cursor = walk.is_paused().then(|| cursor(walk.place()));
+        let place = walk.position().to_owned();
+        let Some(names) = walk.next_path()? else {
+            let next_cursor = walk.is_paused().then(|| format_cursor(walk.position()));
             return Ok(Page { entries, next_cursor });
         };
-        if entries.len() >= limit.max(1) || cost.is_used_up() {
-            return Ok(Page { entries, next_cursor: Some(cursor(&place)) });
+        if entries.len() >= limit.max(1) || cost.is_exhausted() {
+            return Ok(Page { entries, next_cursor: Some(format_cursor(&place)) });
         }
         if let Some(entry) = entry(&names, &mut cost) {
-            cost.listed(&entry);
+            cost.add_entry(&entry);
             entries.push(entry);
         }
     }
 }
 
-fn cursor(place: &str) -> String {
+fn format_cursor(place: &str) -> String {
     format!(":{place}")
 }
 
@@ -130,10 +130,10 @@ mod tests {
     fn a_page_is_full_with_so_many_values_however_short_they_are() {
         let tags = vec!["t"; 200];
         let note = Entry::new("a.md", "a.md").meta("notes/tags", json!(tags));
-        let mut cost = Cost::default();
+        let mut cost = PageCost::default();
         let mut count = 0;
-        while !cost.is_used_up() {
-            cost.listed(&note);
+        while !cost.is_exhausted() {
+            cost.add_entry(&note);
             count += 1;
         }
         assert!((90..=100).contains(&count), "{count}");

@@ -1,13 +1,13 @@
 //! One file, as an entry and as content.
 
 use crate::folder::{Folder, Item};
-use crate::front_matter::{FrontMatter, MOST_BYTES, READ_BYTES};
-use crate::place::Place;
+use crate::front_matter::{FrontMatter, MAX_BYTES, FIRST_READ_BYTES};
+use crate::route::Route;
 use mcp_provider::{Contents, Entry, Failure, Result, mime};
 use std::io::Read;
 
 /// How many bytes of a note that are only searched for the end of its front matter cost as much as one that is parsed.
-const SEARCHED: usize = 32;
+const SEARCHED_BYTES_PER_COST: usize = 32;
 
 /// The MIME type of what has front matter.
 const MARKDOWN: &str = "text/markdown";
@@ -20,10 +20,10 @@ pub(crate) fn is_note(names: &str) -> bool {
 /// What a note says of itself. Of the file, no more is read than it takes to know, in as few reads as can be: each costs a
 /// call to the host.
 pub(crate) fn front_matter(folder: &Folder, names: &str) -> Result<FrontMatter> {
-    let mut file = folder.file(names)?.take(MOST_BYTES);
+    let mut file = folder.open_file(names)?.take(MAX_BYTES);
     let mut beginning = Vec::new();
-    file.by_ref().take(READ_BYTES).read_to_end(&mut beginning)?;
-    let is_all = u64::try_from(beginning.len()).is_ok_and(|length| length < READ_BYTES);
+    file.by_ref().take(FIRST_READ_BYTES).read_to_end(&mut beginning)?;
+    let is_all = u64::try_from(beginning.len()).is_ok_and(|length| length < FIRST_READ_BYTES);
     let front_matter = match FrontMatter::parse_beginning(&beginning, is_all) {
         Some(front_matter) => front_matter,
         None => {
@@ -31,37 +31,37 @@ pub(crate) fn front_matter(folder: &Folder, names: &str) -> Result<FrontMatter> 
             FrontMatter::parse_beginning(&beginning, true).unwrap_or_default()
         }
     };
-    let searched = beginning.len().checked_div(SEARCHED).unwrap_or_default();
+    let searched = beginning.len().checked_div(SEARCHED_BYTES_PER_COST).unwrap_or_default();
     Ok(FrontMatter { cost: front_matter.cost.saturating_add(searched), ..front_matter })
 }
 
 /// A file as an entry.
 pub(crate) fn entry(folder: &Folder, file: &Item) -> Result<Entry> {
-    if is_note(&file.names) { Ok(described(file, &front_matter(folder, &file.names)?)) } else { Ok(plain_entry(file)) }
+    if is_note(&file.names) { Ok(entry_with_front_matter(file, &front_matter(folder, &file.names)?)) } else { Ok(plain_entry(file)) }
 }
 
 /// A note as an entry, with what it says of itself.
-pub(crate) fn described(file: &Item, front_matter: &FrontMatter) -> Entry {
+pub(crate) fn entry_with_front_matter(file: &Item, front_matter: &FrontMatter) -> Entry {
     front_matter.describe(plain_entry(file))
 }
 
 /// A file with its content, whole and unchanged.
-pub(crate) fn read(folder: &Folder, file: &Item, most: u64) -> Result<Contents> {
+pub(crate) fn read(folder: &Folder, file: &Item, max_size: u64) -> Result<Contents> {
     let too_large = |size: u64| {
-        Failure::denied(format!("the file has {size} bytes, and this folder serves files of at most {most}"))
+        Failure::denied(format!("the file has {size} bytes, and this folder serves files of at most {max_size}"))
     };
-    if file.size > most {
+    if file.size > max_size {
         return Err(too_large(file.size));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(file.size).unwrap_or_default().saturating_add(1));
     // One byte more tells whether it has grown beyond the limit meanwhile.
-    folder.file(&file.names)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
-    if u64::try_from(bytes.len()).is_ok_and(|size| size > most) {
-        return Err(too_large(most.saturating_add(1)));
+    folder.open_file(&file.names)?.take(max_size.saturating_add(1)).read_to_end(&mut bytes)?;
+    if u64::try_from(bytes.len()).is_ok_and(|size| size > max_size) {
+        return Err(too_large(max_size.saturating_add(1)));
     }
     let mut entry = plain_entry(file);
     if is_note(&file.names) {
-        let beginning = bytes.get(..usize::try_from(MOST_BYTES).unwrap_or(usize::MAX)).unwrap_or(&bytes);
+        let beginning = bytes.get(..usize::try_from(MAX_BYTES).unwrap_or(usize::MAX)).unwrap_or(&bytes);
         entry = FrontMatter::parse_beginning(beginning, true).unwrap_or_default().describe(entry);
     }
     let mut contents = Contents::bytes(entry, bytes);
@@ -74,7 +74,7 @@ pub(crate) fn read(folder: &Folder, file: &Item, most: u64) -> Result<Contents> 
 
 /// A file as an entry, without a look into it.
 pub(crate) fn plain_entry(file: &Item) -> Entry {
-    let mut entry = Entry::new(Place::Item(file.names.clone()).path(), file.name()).size(file.size).subscribable();
+    let mut entry = Entry::new(Route::Item(file.names.clone()).path(), file.name()).size(file.size).subscribable();
     if let Some(mime) = mime::from_name(file.name()) {
         entry = entry.mime_type(mime);
     }

@@ -29,19 +29,19 @@ pub struct Completion {
 
 impl Completion {
     /// How many values clients are shown.
-    pub const MOST: usize = 100;
+    pub const MAX_VALUES: usize = 100;
 
-    /// Those of `candidates` that begin with `typed`, at most [`MOST`](Self::MOST) of them, in the order they come in.
+    /// Those of `candidates` that begin with `typed`, at most [`MAX_VALUES`](Self::MAX_VALUES) of them, in the order they come in.
     ///
     /// ```
     /// use mcp_provider::Completion;
     ///
-    /// let completion = Completion::of(["main", "master", "next"], "ma");
+    /// let completion = Completion::matching(["main", "master", "next"], "ma");
     /// assert_eq!(completion.values, ["main", "master"]);
     /// ```
-    pub fn of<S: Into<String> + AsRef<str>>(candidates: impl IntoIterator<Item = S>, typed: &str) -> Self {
+    pub fn matching<S: Into<String> + AsRef<str>>(candidates: impl IntoIterator<Item = S>, typed: &str) -> Self {
         let mut fitting = candidates.into_iter().filter(|candidate| candidate.as_ref().starts_with(typed));
-        let values: Vec<String> = fitting.by_ref().take(Self::MOST).map(Into::into).collect();
+        let values: Vec<String> = fitting.by_ref().take(Self::MAX_VALUES).map(Into::into).collect();
         let total = values.len().saturating_add(fitting.count());
         Self { has_more: total > values.len(), total: u32::try_from(total).ok(), values }
     }
@@ -53,20 +53,20 @@ mod tests {
 
     #[test]
     fn only_what_begins_with_the_typed_text_completes_it() {
-        let completion = Completion::of(vec!["b".to_owned(), "ab".to_owned(), "a".to_owned()], "a");
+        let completion = Completion::matching(vec!["b".to_owned(), "ab".to_owned(), "a".to_owned()], "a");
         assert_eq!(completion.values, ["ab", "a"]);
         assert_eq!((completion.total, completion.has_more), (Some(2), false));
     }
 
     #[test]
     fn more_than_clients_are_shown_are_counted_but_not_given() {
-        let completion = Completion::of((0..250).map(|n| format!("v{n}")), "v");
-        assert_eq!(completion.values.len(), Completion::MOST);
+        let completion = Completion::matching((0..250).map(|n| format!("v{n}")), "v");
+        assert_eq!(completion.values.len(), Completion::MAX_VALUES);
         assert_eq!((completion.total, completion.has_more), (Some(250), true));
     }
 
     #[test]
     fn nothing_that_fits_is_an_empty_answer() {
-        assert_eq!(Completion::of(["a"], "z"), Completion { total: Some(0), ..Completion::default() });
+        assert_eq!(Completion::matching(["a"], "z"), Completion { total: Some(0), ..Completion::default() });
     }
 }

@@ -113,7 +113,7 @@ impl Entry {
     /// How important it is, from 0.0 (entirely optional) to 1.0 (effectively required). Others are brought into that
     /// range; what is no number says nothing.
     pub fn priority(mut self, priority: f64) -> Self {
-        self.priority = crate::priority::within_bounds(priority);
+        self.priority = crate::priority::clamp(priority);
         self
     }
 

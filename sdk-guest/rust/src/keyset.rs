@@ -18,18 +18,18 @@
 use crate::{Entry, Failure, Page, Result};
 
 /// How many bytes of a key a cursor holds, below the 4096 that the contract allows.
-const LONGEST_KEY: usize = 4000;
+const MAX_KEY_LEN: usize = 4000;
 
 /// The items of one page.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Keyed<T> {
+pub struct KeysetPage<T> {
     /// The items, in order.
     pub items: Vec<T>,
     /// The cursor of the page after them; none on the last.
     pub next_cursor: Option<String>,
 }
 
-impl<T> Keyed<T> {
+impl<T> KeysetPage<T> {
     /// The page with each item as an entry.
     pub fn map(self, entry: impl FnMut(T) -> Entry) -> Page {
         Page { entries: self.items.into_iter().map(entry).collect(), next_cursor: self.next_cursor }
@@ -58,14 +58,14 @@ pub fn page<T>(
     cursor: Option<&str>,
     limit: usize,
     key: impl Fn(&T) -> &str,
-) -> Result<Keyed<T>> {
+) -> Result<KeysetPage<T>> {
     let mut items: Vec<T> = items.into_iter().collect();
     let start = start(&items, cursor, &key)?;
     let end = start.saturating_add(limit.max(1)).min(items.len());
     let next_cursor = (end < items.len()).then(|| cursor_after(&items, end, &key));
     items.truncate(end);
     items.drain(..start.min(end));
-    Ok(Keyed { items, next_cursor })
+    Ok(KeysetPage { items, next_cursor })
 }
 
 /// Like [`page`], of those items only that turn out to be an entry: for selections that only a look at each item can
@@ -99,7 +99,7 @@ fn start<T>(items: &[T], cursor: Option<&str>, key: impl Fn(&T) -> &str) -> Resu
     Ok(match cursor.map(Position::parse).transpose()? {
         None => 0,
         Some(Position::After(last)) => items.partition_point(|item| key(item) <= last),
-        Some(Position::AfterSome { beginning, given }) => {
+        Some(Position::PrefixOffset { beginning, given }) => {
             let first = items.partition_point(|item| key(item) < beginning);
             let end = items.partition_point(|item| key(item) < beginning || key(item).starts_with(beginning));
             first.saturating_add(given).min(end)
@@ -111,7 +111,7 @@ fn start<T>(items: &[T], cursor: Option<&str>, key: impl Fn(&T) -> &str) -> Resu
 fn cursor_after<T>(items: &[T], end: usize, key: impl Fn(&T) -> &str) -> String {
     let given = items.get(..end).unwrap_or_default();
     let last = given.last().map(&key).unwrap_or_default();
-    Position::of(last, given.iter().map(&key)).to_string()
+    Position::new(last, given.iter().map(&key)).to_string()
 }
 
 /// Where a page ended.
@@ -119,22 +119,22 @@ enum Position<'a> {
     /// After this key.
     After(&'a str),
     /// After so many of the keys with this beginning, where the last is too long for a cursor.
-    AfterSome { beginning: &'a str, given: usize },
+    PrefixOffset { beginning: &'a str, given: usize },
 }
 
 impl<'a> Position<'a> {
-    fn of(last: &'a str, given: impl Iterator<Item = &'a str>) -> Self {
-        if last.len() <= LONGEST_KEY {
+    fn new(last: &'a str, given: impl Iterator<Item = &'a str>) -> Self {
+        if last.len() <= MAX_KEY_LEN {
             return Self::After(last);
         }
-        let (beginning, _) = last.split_at_checked(last.floor_char_boundary(LONGEST_KEY)).unwrap_or_default();
-        Self::AfterSome { beginning, given: given.filter(|key| key.starts_with(beginning)).count() }
+        let (beginning, _) = last.split_at_checked(last.floor_char_boundary(MAX_KEY_LEN)).unwrap_or_default();
+        Self::PrefixOffset { beginning, given: given.filter(|key| key.starts_with(beginning)).count() }
     }
 
     fn parse(cursor: &'a str) -> Result<Self> {
         let position = match cursor.split_once(':') {
             Some(("", last)) => Some(Self::After(last)),
-            Some((given, beginning)) => given.parse().ok().map(|given| Self::AfterSome { beginning, given }),
+            Some((given, beginning)) => given.parse().ok().map(|given| Self::PrefixOffset { beginning, given }),
             None => None,
         };
         position.ok_or_else(|| Failure::invalid("expected a cursor that this provider gave out"))
@@ -145,7 +145,7 @@ impl std::fmt::Display for Position<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::After(last) => write!(f, ":{last}"),
-            Self::AfterSome { beginning, given } => write!(f, "{given}:{beginning}"),
+            Self::PrefixOffset { beginning, given } => write!(f, "{given}:{beginning}"),
         }
     }
 }

@@ -152,7 +152,7 @@ impl Bucket {
     ///
     /// [`Failure::Unavailable`] when the store cannot say, or there are too many keys.
     pub fn get_many(&self, keys: &[&str]) -> Result<Vec<Option<Vec<u8>>>> {
-        let values = batch::get_many(&self.bucket, &owned(keys))?;
+        let values = batch::get_many(&self.bucket, &to_owned_keys(keys))?;
         Ok(values.into_iter().map(|found| found.map(|(_, value)| value)).collect())
     }
 
@@ -172,11 +172,11 @@ impl Bucket {
     ///
     /// [`Failure::Unavailable`] when they cannot be written, or are too many.
     pub fn delete_many(&self, keys: &[&str]) -> Result<()> {
-        Ok(batch::delete_many(&self.bucket, &owned(keys))?)
+        Ok(batch::delete_many(&self.bucket, &to_owned_keys(keys))?)
     }
 }
 
-fn owned(keys: &[&str]) -> Vec<String> {
+fn to_owned_keys(keys: &[&str]) -> Vec<String> {
     keys.iter().map(|key| (*key).to_owned()).collect()
 }
 

@@ -77,7 +77,7 @@ impl Template {
 
     /// How important all members are; see [`Entry::priority`](crate::Entry::priority).
     pub fn priority(mut self, priority: f64) -> Self {
-        self.priority = crate::priority::within_bounds(priority);
+        self.priority = crate::priority::clamp(priority);
         self
     }
 

@@ -8,23 +8,23 @@ use crate::files;
 use std::path::{Path, PathBuf};
 
 /// How many bytes of a list of alternates are read.
-const MOST_BYTES: u64 = 64 * 1024;
+const MAX_BYTES: u64 = 64 * 1024;
 
 /// How many directories of objects there may be: far more than anyone has.
-const MOST: usize = 64;
+const MAX_ALTERNATES: usize = 64;
 
 /// The directories that a directory of objects borrows from, those that they borrow from, and so on, each once.
 pub(crate) fn alternates(objects: &Path) -> Result<Vec<PathBuf>> {
-    let mut known = vec![files::plain(objects)];
+    let mut known = vec![files::normalize_lexically(objects)];
     let mut all = Vec::new();
     let mut next = 0usize;
     let mut directory = objects.to_owned();
     loop {
-        let list = files::read(&directory.join("info/alternates"), MOST_BYTES)?.unwrap_or_default();
+        let list = files::read(&directory.join("info/alternates"), MAX_BYTES)?.unwrap_or_default();
         for line in list.split(|byte| *byte == b'\n').filter(|line| !line.is_empty() && !line.starts_with(b"#")) {
-            let Some(alternate) = usable(&directory, line) else { continue };
-            let plain = files::plain(&alternate);
-            if all.len() < MOST && !known.contains(&plain) {
+            let Some(alternate) = resolve_alternate(&directory, line) else { continue };
+            let plain = files::normalize_lexically(&alternate);
+            if all.len() < MAX_ALTERNATES && !known.contains(&plain) {
                 known.push(plain);
                 all.push(alternate);
             }
@@ -37,14 +37,14 @@ pub(crate) fn alternates(objects: &Path) -> Result<Vec<PathBuf>> {
     }
 }
 
-fn usable(directory: &Path, line: &[u8]) -> Option<PathBuf> {
+fn resolve_alternate(directory: &Path, line: &[u8]) -> Option<PathBuf> {
     let shown = line.escape_ascii();
     // A path with odd characters stands in quotes there, as C has them.
     let line = match line.strip_prefix(b"\"") {
         Some(_) => gix_quote::ansi_c::undo(line.into()).ok()?.0.into_owned(),
         None => line.into(),
     };
-    let path = std::str::from_utf8(&line).ok().map(|path| files::from(directory, Path::new(path)));
+    let path = std::str::from_utf8(&line).ok().map(|path| files::resolve(directory, Path::new(path)));
     match path.filter(|path| files::is_directory(path)) {
         Some(path) => Some(path),
         None => {

@@ -161,7 +161,7 @@ mod tests {
     }
 
     /// A delta that is right, by steps of its own, with the result that it must give.
-    fn right(base: &[u8], steps: &[(usize, usize, Vec<u8>)]) -> (Vec<u8>, Vec<u8>) {
+    fn valid_delta(base: &[u8], steps: &[(usize, usize, Vec<u8>)]) -> (Vec<u8>, Vec<u8>) {
         let mut result = Vec::new();
         let mut instructions = Vec::new();
         for (offset, length, insert) in steps {
@@ -196,7 +196,7 @@ mod tests {
             steps in proptest::collection::vec(
                 (0usize..10_000, 0usize..10_000, proptest::collection::vec(0u8.., 0..0x80)), 0..20),
         ) {
-            let (delta, result) = right(&base, &steps);
+            let (delta, result) = valid_delta(&base, &steps);
             prop_assert_eq!(run(&base, &delta).unwrap(), result);
         }
 

@@ -3,7 +3,7 @@
 //! Versions 1 and 2 of `gitformat-pack`, read in place. What the index says is checked where it is used; its own
 //! checksum is not, because that would mean to read all of it.
 
-use crate::blocks::{BlockCache, BlockFile};
+use crate::block_cache::{BlockCache, BlockFile};
 use crate::error::{Error, Result};
 use crate::odb::table::{FAN_OUT, IdTable};
 use gix_hash::{Kind, ObjectId, Prefix, oid};
@@ -14,7 +14,7 @@ use std::rc::Rc;
 const MAGIC: u32 = 0xff74_4f63;
 
 /// In a 32-bit offset: the rest is a number in the table of 64-bit offsets.
-const LARGE: u32 = 1 << 31;
+const LARGE_OFFSET_FLAG: u32 = 1 << 31;
 
 /// The index of one pack.
 pub(crate) struct Index {
@@ -26,7 +26,7 @@ pub(crate) struct Index {
 /// Where an index keeps the offsets.
 enum Offsets {
     /// Before each id.
-    Before,
+    Inline,
     /// In tables of their own, at these places.
     Tables { small: u64, large: u64 },
 }
@@ -52,7 +52,7 @@ impl Index {
         let stride = id.saturating_add(4);
         let table = IdTable { fan_out: 0, ids: FAN_OUT.saturating_add(4), stride, count, hash };
         let size = FAN_OUT.saturating_add(stride.saturating_mul(count.into())).saturating_add(id.saturating_mul(2));
-        Self { file, table, offsets: Offsets::Before }.of_at_least(size)
+        Self { file, table, offsets: Offsets::Inline }.check_min_size(size)
     }
 
     fn version_2(file: BlockFile, hash: Kind, id: u64) -> Result<Self> {
@@ -65,10 +65,10 @@ impl Index {
         let large = small.saturating_add(all(4));
         let table = IdTable { fan_out, ids, stride: id, count, hash };
         let size = large.saturating_add(id.saturating_mul(2));
-        Self { file, table, offsets: Offsets::Tables { small, large } }.of_at_least(size)
+        Self { file, table, offsets: Offsets::Tables { small, large } }.check_min_size(size)
     }
 
-    fn of_at_least(self, size: u64) -> Result<Self> {
+    fn check_min_size(self, size: u64) -> Result<Self> {
         match self.file.size() < size {
             true => {
                 let (found, count) = (self.file.size(), self.table.count);
@@ -83,22 +83,22 @@ impl Index {
         let Some(position) = self.table.position(&self.file, id)? else { return Ok(None) };
         let at = |table: u64, each: u64| table.saturating_add(each.saturating_mul(position.into()));
         let offset = match self.offsets {
-            Offsets::Before => self.file.u32(at(FAN_OUT, self.table.stride))?.into(),
-            Offsets::Tables { small, large } => large_or_small(&self.file, self.file.u32(at(small, 4))?, large)?,
+            Offsets::Inline => self.file.u32(at(FAN_OUT, self.table.stride))?.into(),
+            Offsets::Tables { small, large } => resolve_offset(&self.file, self.file.u32(at(small, 4))?, large)?,
         };
         Ok(Some(offset))
     }
 
     /// The objects whose ids begin with a prefix, until `take` has had enough and returns false.
-    pub(crate) fn beginning_with(&self, prefix: &Prefix, take: impl FnMut(ObjectId) -> bool) -> Result<()> {
-        self.table.beginning_with(&self.file, prefix, take)
+    pub(crate) fn for_each_with_prefix(&self, prefix: &Prefix, take: impl FnMut(ObjectId) -> bool) -> Result<()> {
+        self.table.for_each_with_prefix(&self.file, prefix, take)
     }
 }
 
 /// The offset that 32 bits stand for: itself, or an entry of the table of 64-bit offsets at `large`.
-pub(crate) fn large_or_small(file: &BlockFile, offset: u32, large: u64) -> Result<u64, Error> {
-    match offset & LARGE {
+pub(crate) fn resolve_offset(file: &BlockFile, offset: u32, large: u64) -> Result<u64, Error> {
+    match offset & LARGE_OFFSET_FLAG {
         0 => Ok(offset.into()),
-        _ => file.u64(large.saturating_add(u64::from(offset & !LARGE).saturating_mul(8))),
+        _ => file.u64(large.saturating_add(u64::from(offset & !LARGE_OFFSET_FLAG).saturating_mul(8))),
     }
 }

@@ -13,19 +13,19 @@ use std::io::{self, BufRead, Read};
 pub(crate) struct Inflate<R> {
     source: R,
     state: Decompress,
-    left: u64,
-    ended: bool,
+    remaining: u64,
+    is_done: bool,
 }
 
 impl<R: BufRead> Inflate<R> {
     /// Inflates the stream at the beginning of `source`, which is said to give `size` bytes.
     pub(crate) fn new(source: R, size: u64) -> Self {
-        Self { source, state: Decompress::new(), left: size, ended: false }
+        Self { source, state: Decompress::new(), remaining: size, is_done: false }
     }
 
     /// Inflates the beginning of a stream that tells its size itself: as much as `buffer` takes, or all there is. What
-    /// is to follow must then be said with [`Inflate::expect`].
-    pub(crate) fn begin(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+    /// is to follow must then be said with [`Inflate::set_remaining`].
+    pub(crate) fn read_prefix(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut length = 0usize;
         while let Some(free) = buffer.get_mut(length..).filter(|free| !free.is_empty()) {
             match self.step(free)? {
@@ -37,8 +37,8 @@ impl<R: BufRead> Inflate<R> {
     }
 
     /// Says how much is to come.
-    pub(crate) fn expect(&mut self, left: u64) {
-        self.left = left;
+    pub(crate) fn set_remaining(&mut self, left: u64) {
+        self.remaining = left;
     }
 
     /// What stands behind the stream, once it was read to its end.
@@ -48,7 +48,7 @@ impl<R: BufRead> Inflate<R> {
 
     /// Inflates into `buffer`, and tells how much; nothing means that the stream has ended.
     fn step(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while !self.ended {
+        while !self.is_done {
             let input = self.source.fill_buf()?;
             let exhausted = input.is_empty();
             let (read, written) = (self.state.total_in(), self.state.total_out());
@@ -56,10 +56,10 @@ impl<R: BufRead> Inflate<R> {
             let read = self.state.total_in().saturating_sub(read);
             let written = self.state.total_out().saturating_sub(written);
             self.source.consume(usize::try_from(read).unwrap_or_default());
-            self.ended = status == Status::StreamEnd;
+            self.is_done = status == Status::StreamEnd;
             match usize::try_from(written) {
                 Ok(written) if written > 0 => return Ok(written),
-                _ if self.ended => {}
+                _ if self.is_done => {}
                 _ if exhausted => return Err(invalid("the compressed data end too early")),
                 _ if read == 0 => return Err(invalid("the compressed data lead nowhere")),
                 _ => {}
@@ -74,29 +74,29 @@ impl<R: BufRead> Read for Inflate<R> {
         if buffer.is_empty() {
             return Ok(0);
         }
-        if self.left == 0 {
+        if self.remaining == 0 {
             let more = self.step(&mut [0])?;
             return if more == 0 { Ok(0) } else { Err(invalid("the data inflate to more than their declared size")) };
         }
-        let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
+        let most = usize::try_from(self.remaining).unwrap_or(usize::MAX).min(buffer.len());
         let written = self.step(buffer.get_mut(..most).unwrap_or_default())?;
         if written == 0 {
             return Err(invalid("the data inflate to less than their declared size"));
         }
-        self.left = self.left.saturating_sub(written as u64);
+        self.remaining = self.remaining.saturating_sub(written as u64);
         Ok(written)
     }
 }
 
 /// Inflates a whole stream of `size` bytes, which the caller has found to be affordable.
-pub(crate) fn all(source: impl BufRead, size: u64) -> io::Result<Vec<u8>> {
+pub(crate) fn read_all(source: impl BufRead, size: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    rest(&mut Inflate::new(source, size), &mut bytes, size)?;
+    read_remaining(&mut Inflate::new(source, size), &mut bytes, size)?;
     Ok(bytes)
 }
 
 /// Inflates what is left of a stream, `size` bytes that the caller has found to be affordable, and its end.
-pub(crate) fn rest<R: BufRead>(stream: &mut Inflate<R>, bytes: &mut Vec<u8>, size: u64) -> io::Result<()> {
+pub(crate) fn read_remaining<R: BufRead>(stream: &mut Inflate<R>, bytes: &mut Vec<u8>, size: u64) -> io::Result<()> {
     // One allocation of just the size: growing would need twice the memory at its end.
     let size = usize::try_from(size).map_err(invalid)?;
     bytes.try_reserve_exact(size).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
@@ -140,7 +140,7 @@ pub(crate) mod tests {
     }
 
     fn fault(stream: &[u8], size: u64) -> String {
-        let error = all(stream, size).unwrap_err();
+        let error = read_all(stream, size).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         error.to_string()
     }
@@ -149,7 +149,7 @@ pub(crate) mod tests {
     fn a_stream_gives_what_went_in_and_leaves_what_follows() {
         for content in [&b""[..], b"a", &[7; 100_000]] {
             let mut stream = deflate(content);
-            assert_eq!(all(stream.as_slice(), content.len() as u64).unwrap(), content);
+            assert_eq!(read_all(stream.as_slice(), content.len() as u64).unwrap(), content);
             stream.extend(b"behind");
             let mut inflate = Inflate::new(BufReader::with_capacity(3, stream.as_slice()), content.len() as u64);
             let mut bytes = Vec::new();
@@ -186,7 +186,7 @@ pub(crate) mod tests {
     proptest::proptest! {
         #[test]
         fn what_is_no_stream_never_panics(stream in proptest::collection::vec(0u8.., 0..200), size in 0u64..300) {
-            let _ = all(stream.as_slice(), size);
+            let _ = read_all(stream.as_slice(), size);
         }
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct Loose {
     pub(crate) size: u64,
     path: PathBuf,
     stream: Inflate<BufReader<File>>,
-    begun: Vec<u8>,
+    buffered: Vec<u8>,
 }
 
 impl Loose {
@@ -35,30 +35,30 @@ impl Loose {
         let Some((file, _)) = files::open(&path)? else { return Ok(None) };
         let mut stream = Inflate::new(BufReader::with_capacity(BUFFER, file), 0);
         let mut begun = vec![0; HEADER];
-        let length = stream.begin(&mut begun).map_err(|error| Error::io(&path, error))?;
+        let length = stream.read_prefix(&mut begun).map_err(|error| Error::io(&path, error))?;
         begun.truncate(length);
         let (kind, size, header) =
             gix_object::decode::loose_header(&begun).map_err(|error| Error::corrupt(path.display(), error))?;
         begun.drain(..header.min(length));
         match size.checked_sub(begun.len() as u64) {
-            Some(left) => stream.expect(left),
+            Some(left) => stream.set_remaining(left),
             None => {
                 return Err(Error::corrupt(path.display(), format!("it has more than the {size} bytes it declares")));
             }
         }
-        Ok(Some(Self { kind, size, path, stream, begun }))
+        Ok(Some(Self { kind, size, path, stream, buffered: begun }))
     }
 
     /// The content, whose size the caller has found to be affordable.
     pub(crate) fn content(mut self) -> Result<Vec<u8>> {
-        let left = self.size.saturating_sub(self.begun.len() as u64);
-        let read = inflate::rest(&mut self.stream, &mut self.begun, left);
-        read.and_then(|()| nothing_follows(self.stream.into_source())).map_err(|error| Error::io(&self.path, error))?;
-        Ok(self.begun)
+        let left = self.size.saturating_sub(self.buffered.len() as u64);
+        let read = inflate::read_remaining(&mut self.stream, &mut self.buffered, left);
+        read.and_then(|()| expect_eof(self.stream.into_source())).map_err(|error| Error::io(&self.path, error))?;
+        Ok(self.buffered)
     }
 }
 
-fn nothing_follows(mut file: impl io::BufRead) -> io::Result<()> {
+fn expect_eof(mut file: impl io::BufRead) -> io::Result<()> {
     match file.fill_buf()? {
         [] => Ok(()),
         _ => Err(io::Error::new(io::ErrorKind::InvalidData, "something follows its compressed data")),
@@ -66,7 +66,7 @@ fn nothing_follows(mut file: impl io::BufRead) -> io::Result<()> {
 }
 
 /// The loose objects whose ids begin with a prefix, until `take` has had enough and returns false.
-pub(crate) fn beginning_with(
+pub(crate) fn for_each_with_prefix(
     objects: &Path,
     prefix: &Prefix,
     hash: Kind,

@@ -4,9 +4,9 @@
 //! every pack. One that is damaged, or a chain of them, is left out of use by the caller: the indexes of the packs say
 //! the same.
 
-use crate::blocks::{BlockCache, BlockFile};
+use crate::block_cache::{BlockCache, BlockFile};
 use crate::error::{Error, Result};
-use crate::odb::index::large_or_small;
+use crate::odb::index::resolve_offset;
 use crate::odb::table::{FAN_OUT, IdTable};
 use gix_hash::{Kind, ObjectId, Prefix, oid};
 use std::ops::Range;
@@ -20,14 +20,14 @@ const HEADER: u64 = 12;
 const CHUNK: u64 = 12;
 
 /// How many bytes of names of packs are read.
-const MOST_NAMES: u64 = 4 * 1024 * 1024;
+const MAX_NAMES_SIZE: u64 = 4 * 1024 * 1024;
 
 /// A multi-pack index.
 pub(crate) struct Midx {
     file: BlockFile,
     table: IdTable,
     /// Where the packs and offsets of the objects begin, eight bytes each.
-    places: u64,
+    offsets: u64,
     /// Where the table of 64-bit offsets begins, where there is one.
     large: Option<u64>,
     packs: Vec<String>,
@@ -51,15 +51,15 @@ impl Midx {
             )));
         }
         let chunks = Chunks::read(&file, chunks)?;
-        let fan_out = chunks.need(&file, *b"OIDF", FAN_OUT)?.start;
+        let fan_out = chunks.require(&file, *b"OIDF", FAN_OUT)?.start;
         let count = file.u32(fan_out.saturating_add(FAN_OUT).saturating_sub(4))?;
         let stride = hash.len_in_bytes() as u64;
         let all = |each: u64| each.saturating_mul(count.into());
-        let ids = chunks.need(&file, *b"OIDL", all(stride))?.start;
-        let places = chunks.need(&file, *b"OOFF", all(8))?.start;
+        let ids = chunks.require(&file, *b"OIDL", all(stride))?.start;
+        let places = chunks.require(&file, *b"OOFF", all(8))?.start;
         let large = chunks.find(*b"LOFF").map(|chunk| chunk.start);
-        let packs = names(&file, chunks.need(&file, *b"PNAM", 0)?, u32::from_be_bytes(packs))?;
-        Ok(Some(Self { table: IdTable { fan_out, ids, stride, count, hash }, file, places, large, packs }))
+        let packs = names(&file, chunks.require(&file, *b"PNAM", 0)?, u32::from_be_bytes(packs))?;
+        Ok(Some(Self { table: IdTable { fan_out, ids, stride, count, hash }, file, offsets: places, large, packs }))
     }
 
     /// The names of the packs, without their endings.
@@ -68,12 +68,12 @@ impl Midx {
     }
 
     /// The number of an object's pack among [`packs`](Self::packs), and its offset in it.
-    pub(crate) fn place(&self, id: &oid) -> Result<Option<(usize, u64)>> {
+    pub(crate) fn locate(&self, id: &oid) -> Result<Option<(usize, u64)>> {
         let Some(position) = self.table.position(&self.file, id)? else { return Ok(None) };
-        let at = self.places.saturating_add(u64::from(position).saturating_mul(8));
+        let at = self.offsets.saturating_add(u64::from(position).saturating_mul(8));
         let pack = self.file.u32(at)?;
         let offset = self.file.u32(at.saturating_add(4))?;
-        let offset = self.large.map_or(Ok(offset.into()), |large| large_or_small(&self.file, offset, large))?;
+        let offset = self.large.map_or(Ok(offset.into()), |large| resolve_offset(&self.file, offset, large))?;
         match usize::try_from(pack) {
             Ok(pack) if pack < self.packs.len() => Ok(Some((pack, offset))),
             _ => Err(self.file.corrupt(format!("object {id} is in pack {pack}, of {}", self.packs.len()))),
@@ -81,8 +81,8 @@ impl Midx {
     }
 
     /// The objects whose ids begin with a prefix, until `take` has had enough and returns false.
-    pub(crate) fn beginning_with(&self, prefix: &Prefix, take: impl FnMut(ObjectId) -> bool) -> Result<()> {
-        self.table.beginning_with(&self.file, prefix, take)
+    pub(crate) fn for_each_with_prefix(&self, prefix: &Prefix, take: impl FnMut(ObjectId) -> bool) -> Result<()> {
+        self.table.for_each_with_prefix(&self.file, prefix, take)
     }
 }
 
@@ -112,7 +112,7 @@ impl Chunks {
         self.0.iter().find(|(other, _)| *other == name).map(|(_, chunk)| chunk.clone())
     }
 
-    fn need(&self, file: &BlockFile, name: [u8; 4], size: u64) -> Result<Range<u64>> {
+    fn require(&self, file: &BlockFile, name: [u8; 4], size: u64) -> Result<Range<u64>> {
         match self.find(name) {
             Some(chunk) if chunk.end.saturating_sub(chunk.start) >= size => Ok(chunk),
             Some(_) => Err(file.corrupt(format!("chunk {} is too short", name.escape_ascii()))),
@@ -124,8 +124,8 @@ impl Chunks {
 /// The names of the packs, each ended by NUL.
 fn names(file: &BlockFile, chunk: Range<u64>, count: u32) -> Result<Vec<String>> {
     let size = chunk.end.saturating_sub(chunk.start);
-    if size > MOST_NAMES {
-        return Err(file.corrupt(format!("its names of packs have {size} bytes, expected at most {MOST_NAMES}")));
+    if size > MAX_NAMES_SIZE {
+        return Err(file.corrupt(format!("its names of packs have {size} bytes, expected at most {MAX_NAMES_SIZE}")));
     }
     let mut bytes = vec![0; usize::try_from(size).unwrap_or_default()];
     file.read_exact(chunk.start, &mut bytes)?;

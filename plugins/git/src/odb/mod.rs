@@ -5,7 +5,7 @@
 //! more bytes than the [`Odb`] was opened for, nor any that is stored as a difference from such.
 
 mod alternates;
-mod chain;
+mod delta_chain;
 mod delta;
 mod index;
 mod inflate;
@@ -15,10 +15,10 @@ mod pack;
 mod packs;
 mod table;
 
-use crate::blocks::BlockCache;
+use crate::block_cache::BlockCache;
 use crate::error::{Error, Result};
-use chain::{Base, Chains};
-pub(crate) use chain::{Object, affordable};
+use delta_chain::{Base, DeltaResolver};
+pub(crate) use delta_chain::{Object, check_memory_budget};
 use gix_hash::{ObjectId, Prefix, oid};
 use gix_object::Kind;
 use loose::Loose;
@@ -33,10 +33,10 @@ use std::rc::Rc;
 pub(crate) struct Odb {
     hash: gix_hash::Kind,
     own: Directory,
-    borrowed: OnceCell<Vec<Directory>>,
+    alternates: OnceCell<Vec<Directory>>,
     blocks: Rc<BlockCache>,
-    chains: Chains,
-    most: u64,
+    deltas: DeltaResolver,
+    max_object_size: u64,
 }
 
 /// A directory of objects.
@@ -46,7 +46,7 @@ struct Directory {
 }
 
 /// Where an object is.
-enum Place {
+enum ObjectLocation {
     Packed(Rc<Pack>, u64),
     Loose(Box<Loose>),
 }
@@ -57,15 +57,15 @@ pub(crate) struct Candidates {
     /// Some of them, in order.
     pub(crate) ids: BTreeSet<ObjectId>,
     /// Whether there are others.
-    pub(crate) more: bool,
+    pub(crate) has_more: bool,
 }
 
 impl Odb {
     /// The objects in a directory, with ids of this kind, of at most so many bytes each.
-    pub(crate) fn new(objects: PathBuf, blocks: &Rc<BlockCache>, hash: gix_hash::Kind, most: u64) -> Self {
+    pub(crate) fn new(objects: PathBuf, blocks: &Rc<BlockCache>, hash: gix_hash::Kind, max_object_size: u64) -> Self {
         let own = Directory::new(objects, blocks, hash);
         let (borrowed, blocks) = (OnceCell::new(), Rc::clone(blocks));
-        Self { hash, own, borrowed, blocks, chains: Chains::new(most), most }
+        Self { hash, own, alternates: borrowed, blocks, deltas: DeltaResolver::new(max_object_size), max_object_size }
     }
 
     /// What kind of ids the objects have.
@@ -75,9 +75,9 @@ impl Odb {
 
     /// How many bytes an object has, without reading it.
     pub(crate) fn size(&self, id: &oid) -> Result<Option<u64>> {
-        Ok(match self.place(id)? {
-            Some(Place::Packed(pack, offset)) => Some(Chains::size(&pack, offset)?),
-            Some(Place::Loose(loose)) => Some(loose.size),
+        Ok(match self.locate(id)? {
+            Some(ObjectLocation::Packed(pack, offset)) => Some(DeltaResolver::size(&pack, offset)?),
+            Some(ObjectLocation::Loose(loose)) => Some(loose.size),
             None => None,
         })
     }
@@ -87,9 +87,9 @@ impl Odb {
         if id.is_empty_tree() {
             return Ok(Some(Kind::Tree));
         }
-        Ok(match self.place(id)? {
-            Some(Place::Packed(pack, offset)) => Some(Chains::kind(pack, offset, &|pack, id| self.base(pack, id))?),
-            Some(Place::Loose(loose)) => Some(loose.kind),
+        Ok(match self.locate(id)? {
+            Some(ObjectLocation::Packed(pack, offset)) => Some(DeltaResolver::kind(pack, offset, &|pack, id| self.base(pack, id))?),
+            Some(ObjectLocation::Loose(loose)) => Some(loose.kind),
             None => None,
         })
     }
@@ -100,11 +100,11 @@ impl Odb {
         if id.is_empty_tree() {
             return Ok(Some(Object { kind: Kind::Tree, data: Rc::default() }));
         }
-        let object = match self.place(id)? {
-            Some(Place::Packed(pack, offset)) => {
-                self.chains.object(id, pack, offset, &|pack, id| self.base(pack, id))?
+        let object = match self.locate(id)? {
+            Some(ObjectLocation::Packed(pack, offset)) => {
+                self.deltas.object(id, pack, offset, &|pack, id| self.base(pack, id))?
             }
-            Some(Place::Loose(loose)) => self.loose(id, *loose)?,
+            Some(ObjectLocation::Loose(loose)) => self.loose(id, *loose)?,
             None => return Ok(None),
         };
         let found = gix_object::compute_hash(self.hash, object.kind, &object.data)
@@ -125,40 +125,40 @@ impl Odb {
     }
 
     /// The objects whose ids begin with a prefix, at most so many.
-    pub(crate) fn beginning_with(&self, prefix: &Prefix, most: usize) -> Result<Candidates> {
+    pub(crate) fn find_by_prefix(&self, prefix: &Prefix, limit: usize) -> Result<Candidates> {
         let mut candidates = Candidates::default();
         let mut take = |id| {
-            if candidates.ids.len() < most || candidates.ids.contains(&id) {
+            if candidates.ids.len() < limit || candidates.ids.contains(&id) {
                 candidates.ids.insert(id);
             } else {
-                candidates.more = true;
+                candidates.has_more = true;
             }
-            !candidates.more
+            !candidates.has_more
         };
-        for directory in [&self.own].into_iter().chain(self.borrowed()?) {
-            directory.packs.beginning_with(prefix, &mut take)?;
-            loose::beginning_with(&directory.path, prefix, self.hash, &mut take)?;
+        for directory in [&self.own].into_iter().chain(self.alternates()?) {
+            directory.packs.for_each_with_prefix(prefix, &mut take)?;
+            loose::for_each_with_prefix(&directory.path, prefix, self.hash, &mut take)?;
         }
         Ok(candidates)
     }
 
-    fn place(&self, id: &oid) -> Result<Option<Place>> {
-        if let Some(place) = self.place_as_known(id)? {
+    fn locate(&self, id: &oid) -> Result<Option<ObjectLocation>> {
+        if let Some(place) = self.locate_cached(id)? {
             return Ok(Some(place));
         }
         // It may have been packed in the meantime.
-        for directory in [&self.own].into_iter().chain(self.borrowed()?) {
-            directory.packs.scan_again()?;
+        for directory in [&self.own].into_iter().chain(self.alternates()?) {
+            directory.packs.rescan_if_changed()?;
         }
-        self.place_as_known(id)
+        self.locate_cached(id)
     }
 
-    fn place_as_known(&self, id: &oid) -> Result<Option<Place>> {
-        if let Some(place) = self.own.place(id)? {
+    fn locate_cached(&self, id: &oid) -> Result<Option<ObjectLocation>> {
+        if let Some(place) = self.own.locate(id)? {
             return Ok(Some(place));
         }
-        for directory in self.borrowed()? {
-            if let Some(place) = directory.place(id)? {
+        for directory in self.alternates()? {
+            if let Some(place) = directory.locate(id)? {
                 return Ok(Some(place));
             }
         }
@@ -166,13 +166,13 @@ impl Odb {
     }
 
     /// The directories that the repository borrows from, which are looked for when an object is not in its own.
-    fn borrowed(&self) -> Result<&[Directory]> {
-        if self.borrowed.get().is_none() {
+    fn alternates(&self) -> Result<&[Directory]> {
+        if self.alternates.get().is_none() {
             let paths = alternates::alternates(&self.own.path)?;
             let directories = paths.into_iter().map(|path| Directory::new(path, &self.blocks, self.hash)).collect();
-            return Ok(self.borrowed.get_or_init(|| directories));
+            return Ok(self.alternates.get_or_init(|| directories));
         }
-        Ok(self.borrowed.get().map(Vec::as_slice).unwrap_or_default())
+        Ok(self.alternates.get().map(Vec::as_slice).unwrap_or_default())
     }
 
     /// The base of a delta in a pack. It is looked for there first: elsewhere, the delta may stand for its own base.
@@ -180,15 +180,15 @@ impl Odb {
         if let Some(offset) = pack.index()?.map_or(Ok(None), |index| index.offset(id))? {
             return Ok(Some(Base::Packed(Rc::clone(pack), offset)));
         }
-        Ok(match self.place(id)? {
-            Some(Place::Packed(pack, offset)) => Some(Base::Packed(pack, offset)),
-            Some(Place::Loose(loose)) => Some(Base::Read(self.loose(id, *loose)?)),
+        Ok(match self.locate(id)? {
+            Some(ObjectLocation::Packed(pack, offset)) => Some(Base::Packed(pack, offset)),
+            Some(ObjectLocation::Loose(loose)) => Some(Base::Loaded(self.loose(id, *loose)?)),
             None => None,
         })
     }
 
     fn loose(&self, id: &oid, loose: Loose) -> Result<Object> {
-        affordable(id, loose.size, self.most)?;
+        check_memory_budget(id, loose.size, self.max_object_size)?;
         Ok(Object { kind: loose.kind, data: Rc::new(loose.content()?) })
     }
 }
@@ -200,13 +200,13 @@ impl Directory {
     }
 
     /// Where an object is in this directory. What is wrong with a pack matters only when it is nowhere else.
-    fn place(&self, id: &oid) -> Result<Option<Place>> {
+    fn locate(&self, id: &oid) -> Result<Option<ObjectLocation>> {
         let packed = self.packs.find(id);
         if let Ok(Some((pack, offset))) = packed {
-            return Ok(Some(Place::Packed(pack, offset)));
+            return Ok(Some(ObjectLocation::Packed(pack, offset)));
         }
         match Loose::open(&self.path, id)? {
-            Some(loose) => Ok(Some(Place::Loose(Box::new(loose)))),
+            Some(loose) => Ok(Some(ObjectLocation::Loose(Box::new(loose)))),
             None => packed.map(|_| None),
         }
     }

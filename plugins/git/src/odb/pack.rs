@@ -3,7 +3,7 @@
 //! Only the entry that is asked for is read, wherever it stands, so that the size of the pack does not matter. The pack
 //! and its index are opened when they are first needed.
 
-use crate::blocks::{BlockCache, BlockFile, Reader};
+use crate::block_cache::{BlockCache, BlockFile, Reader};
 use crate::error::{Error, Result};
 use crate::odb::index::Index;
 use crate::odb::inflate::Inflate;
@@ -18,7 +18,7 @@ use std::rc::Rc;
 const HEADER: u64 = 12;
 
 /// How many bytes the header of an entry has at most: two numbers of ten bytes, or one and an id.
-const ENTRY_HEADER: usize = 10 + 32;
+const MAX_ENTRY_HEADER: usize = 10 + 32;
 
 /// One pack and its index.
 pub(crate) struct Pack {
@@ -43,12 +43,12 @@ impl Pack {
 
     /// Its index; none where there is no such file.
     pub(crate) fn index(&self) -> Result<Option<&Index>> {
-        opened(&self.index, || Index::open(&self.stem.with_extension("idx"), &self.cache, self.hash))
+        get_or_open(&self.index, || Index::open(&self.stem.with_extension("idx"), &self.cache, self.hash))
     }
 
     /// Its objects; none where there is no such file (any more).
     pub(crate) fn data(&self) -> Result<Option<PackData<'_>>> {
-        let file = opened(&self.data, || {
+        let file = get_or_open(&self.data, || {
             let Some(file) = BlockFile::open(&self.stem.with_extension("pack"), &self.cache)? else { return Ok(None) };
             let mut magic = [0; 4];
             file.read_exact(0, &mut magic)?;
@@ -62,7 +62,7 @@ impl Pack {
 }
 
 /// What is in the cell, after `open` has put it there.
-fn opened<T>(cell: &OnceCell<Option<T>>, open: impl FnOnce() -> Result<Option<T>>) -> Result<Option<&T>> {
+fn get_or_open<T>(cell: &OnceCell<Option<T>>, open: impl FnOnce() -> Result<Option<T>>) -> Result<Option<&T>> {
     if cell.get().is_none() {
         let value = open()?;
         return Ok(cell.get_or_init(|| value).as_ref());
@@ -89,8 +89,8 @@ impl<'p> PackData<'p> {
         if !(HEADER..end).contains(&offset) {
             return Err(self.corrupt(offset, "no entry can stand there"));
         }
-        let most = usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX).min(ENTRY_HEADER);
-        let mut header = [0; ENTRY_HEADER];
+        let most = usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX).min(MAX_ENTRY_HEADER);
+        let mut header = [0; MAX_ENTRY_HEADER];
         let header = header.get_mut(..most).unwrap_or_default();
         self.file.read_exact(offset, header)?;
         Entry::from_bytes(header, offset, self.hash).map_err(|error| self.corrupt(offset, error))
@@ -107,7 +107,7 @@ impl<'p> PackData<'p> {
     }
 
     /// What went wrong with reading the entry at an offset.
-    pub(crate) fn fault(&self, offset: u64, error: io::Error) -> Error {
+    pub(crate) fn io_error(&self, offset: u64, error: io::Error) -> Error {
         match error.kind() {
             io::ErrorKind::InvalidData => self.corrupt(offset, error),
             io::ErrorKind::UnexpectedEof => self.corrupt(offset, "it ends too early"),

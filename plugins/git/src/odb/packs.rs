@@ -2,10 +2,10 @@
 //!
 //! The multi-pack index is asked first, where there is one; then the index of each pack that it does not cover, the
 //! pack that had the last object before the others. A repository may be repacked while it is served: what is not found
-//! is looked for again after [`Packs::scan_again`], which looks into the directory only if that has changed: what a partial
+//! is looked for again after [`Packs::rescan_if_changed`], which looks into the directory only if that has changed: what a partial
 //! clone lacks is asked for over and over.
 
-use crate::blocks::BlockCache;
+use crate::block_cache::BlockCache;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::odb::midx::Midx;
@@ -22,14 +22,14 @@ pub(crate) struct Packs {
     directory: PathBuf,
     hash: Kind,
     cache: Rc<BlockCache>,
-    found: RefCell<Option<Rc<Found>>>,
-    last: RefCell<Option<Rc<Pack>>>,
+    pack_set: RefCell<Option<Rc<PackSet>>>,
+    last_hit: RefCell<Option<Rc<Pack>>>,
     /// When the directory had changed last, as it was scanned.
-    changed: Cell<Option<SystemTime>>,
+    scanned_mtime: Cell<Option<SystemTime>>,
 }
 
 /// What a scan of the directory found.
-struct Found {
+struct PackSet {
     midx: Option<Midx>,
     /// The packs that the multi-pack index covers, in its order.
     covered: Vec<Rc<Pack>>,
@@ -44,18 +44,18 @@ impl Packs {
             directory,
             hash,
             cache: Rc::clone(cache),
-            found: RefCell::new(None),
-            last: RefCell::new(None),
-            changed: Cell::new(None),
+            pack_set: RefCell::new(None),
+            last_hit: RefCell::new(None),
+            scanned_mtime: Cell::new(None),
         }
     }
 
     /// The pack that has an object, and the object's offset in it.
     pub(crate) fn find(&self, id: &oid) -> Result<Option<(Rc<Pack>, u64)>> {
-        let found = self.found()?;
+        let found = self.pack_set()?;
         let mut fault = None;
         if let Some(midx) = &found.midx {
-            match midx.place(id).and_then(|place| there(&found.covered, place)) {
+            match midx.locate(id).and_then(|place| resolve_midx_entry(&found.covered, place)) {
                 Ok(None) => {}
                 Ok(hit) => return Ok(hit),
                 Err(error) => fault = Some(error),
@@ -63,12 +63,12 @@ impl Packs {
         }
         // A multi-pack index that is damaged, or tells of a pack that is gone, hides none of its packs.
         let covered = found.covered.iter().filter(|_| fault.is_some());
-        let last = self.last.borrow().clone();
+        let last = self.last_hit.borrow().clone();
         let mut faults = Vec::new();
         for pack in last.iter().chain(&found.others).chain(covered) {
             match offset(pack, id) {
                 Ok(Some(offset)) => {
-                    self.last.replace(Some(Rc::clone(pack)));
+                    self.last_hit.replace(Some(Rc::clone(pack)));
                     return Ok(Some((Rc::clone(pack), offset)));
                 }
                 Ok(None) => {}
@@ -81,39 +81,39 @@ impl Packs {
 
     /// The packed objects whose ids begin with a prefix, until `take` has had enough and returns false. An object that
     /// is in several packs may come several times.
-    pub(crate) fn beginning_with(&self, prefix: &Prefix, mut take: impl FnMut(ObjectId) -> bool) -> Result<()> {
-        let found = self.found()?;
+    pub(crate) fn for_each_with_prefix(&self, prefix: &Prefix, mut take: impl FnMut(ObjectId) -> bool) -> Result<()> {
+        let found = self.pack_set()?;
         if let Some(midx) = &found.midx {
-            midx.beginning_with(prefix, &mut take)?;
+            midx.for_each_with_prefix(prefix, &mut take)?;
         }
         for pack in &found.others {
             if let Some(index) = pack.index()? {
-                index.beginning_with(prefix, &mut take)?;
+                index.for_each_with_prefix(prefix, &mut take)?;
             }
         }
         Ok(())
     }
 
     /// Looks into the directory again, if something came or went there. The packs that are still there stay open.
-    pub(crate) fn scan_again(&self) -> Result<()> {
-        let before = self.changed.get();
-        let is_same = self.found.borrow().is_some() && before.is_some() && before == self.when_changed();
+    pub(crate) fn rescan_if_changed(&self) -> Result<()> {
+        let before = self.scanned_mtime.get();
+        let is_same = self.pack_set.borrow().is_some() && before.is_some() && before == self.mtime();
         if is_same { Ok(()) } else { self.scan() }
     }
 
-    fn when_changed(&self) -> Option<SystemTime> {
+    fn mtime(&self) -> Option<SystemTime> {
         std::fs::metadata(&self.directory).ok().and_then(|metadata| metadata.modified().ok())
     }
 
     fn scan(&self) -> Result<()> {
-        self.changed.set(self.when_changed());
+        self.scanned_mtime.set(self.mtime());
         let listed = files::list(&self.directory)?;
         let midx =
             Midx::open(&self.directory.join("multi-pack-index"), &self.cache, self.hash).unwrap_or_else(|error| {
                 log::warn!("the multi-pack index is not used: {error}");
                 None
             });
-        let before = self.found.borrow_mut().take();
+        let before = self.pack_set.borrow_mut().take();
         let pack = |name: &str| {
             let stem = self.directory.join(name);
             let mut open = before.iter().flat_map(|found| found.covered.iter().chain(&found.others));
@@ -126,17 +126,17 @@ impl Packs {
         others.retain(|name| !known.contains(name));
         others.sort_unstable();
         let others = others.into_iter().map(pack).collect();
-        self.last.replace(None);
-        self.found.replace(Some(Rc::new(Found { midx, covered, others })));
+        self.last_hit.replace(None);
+        self.pack_set.replace(Some(Rc::new(PackSet { midx, covered, others })));
         Ok(())
     }
 
-    fn found(&self) -> Result<Rc<Found>> {
-        if let Some(found) = self.found.borrow().as_ref() {
+    fn pack_set(&self) -> Result<Rc<PackSet>> {
+        if let Some(found) = self.pack_set.borrow().as_ref() {
             return Ok(Rc::clone(found));
         }
         self.scan()?;
-        self.found.borrow().as_ref().map(Rc::clone).ok_or(Error::NotFound)
+        self.pack_set.borrow().as_ref().map(Rc::clone).ok_or(Error::NotFound)
     }
 }
 
@@ -148,7 +148,7 @@ fn offset(pack: &Pack, id: &oid) -> Result<Option<u64>> {
 }
 
 /// The pack of this number, when its file is there.
-fn there(packs: &[Rc<Pack>], place: Option<(usize, u64)>) -> Result<Option<(Rc<Pack>, u64)>> {
+fn resolve_midx_entry(packs: &[Rc<Pack>], place: Option<(usize, u64)>) -> Result<Option<(Rc<Pack>, u64)>> {
     let Some((number, offset)) = place else { return Ok(None) };
     let Some(pack) = packs.get(number) else { return Ok(None) };
     match pack.data()? {

@@ -3,7 +3,7 @@
 //! Pack indexes of both versions and multi-pack indexes have one. A search reads two numbers of the fan-out table and
 //! then as many blocks as the binary search within one 256th of the table needs: three or four for millions of objects.
 
-use crate::blocks::BlockFile;
+use crate::block_cache::BlockFile;
 use crate::error::Result;
 use gix_hash::{Kind, ObjectId, Prefix, oid};
 use std::cmp::Ordering;
@@ -30,19 +30,19 @@ impl IdTable {
     /// The number of an id in the table.
     pub(crate) fn position(&self, file: &BlockFile, id: &oid) -> Result<Option<u32>> {
         let range = self.range(file, id.first_byte())?;
-        let position = self.first(file, range.clone(), |other| other < id)?;
+        let position = self.partition_point(file, range.clone(), |other| other < id)?;
         Ok((position < range.end && self.id(file, position)? == id).then_some(position))
     }
 
     /// The ids that begin with a prefix, in order, until `take` has had enough and returns false.
-    pub(crate) fn beginning_with(
+    pub(crate) fn for_each_with_prefix(
         &self,
         file: &BlockFile,
         prefix: &Prefix,
         mut take: impl FnMut(ObjectId) -> bool,
     ) -> Result<()> {
         let range = self.range(file, prefix.as_oid().first_byte())?;
-        let first = self.first(file, range.clone(), |other| prefix.cmp_oid(other) == Ordering::Greater)?;
+        let first = self.partition_point(file, range.clone(), |other| prefix.cmp_oid(other) == Ordering::Greater)?;
         for position in first..range.end {
             let id = self.id(file, position)?;
             if prefix.cmp_oid(&id) != Ordering::Equal || !take(id) {
@@ -71,7 +71,7 @@ impl IdTable {
     }
 
     /// The first number in a range whose id is not `before` what is looked for.
-    fn first(&self, file: &BlockFile, range: Range<u32>, before: impl Fn(&oid) -> bool) -> Result<u32> {
+    fn partition_point(&self, file: &BlockFile, range: Range<u32>, before: impl Fn(&oid) -> bool) -> Result<u32> {
         let Range { mut start, mut end } = range;
         while start < end {
             let middle = start.midpoint(end);

@@ -7,7 +7,7 @@
 use crate::error::Result;
 use crate::files;
 use crate::refs::packed::PackedIter;
-use crate::refs::{MAX_LOOSE_SIZE, OF_THE_WORKTREE, Reference, Refs};
+use crate::refs::{MAX_LOOSE_SIZE, PER_WORKTREE, Reference, Refs};
 use bstr::{BStr, BString, ByteSlice};
 use std::cmp::Ordering;
 use std::iter::Peekable;
@@ -16,14 +16,14 @@ use std::iter::Peekable;
 const MAX_DEPTH: usize = 64;
 
 /// How many names of one directory are held at once; those behind them are read when these are used up.
-const MAX_AHEAD: usize = 100_000;
+const MAX_BUFFERED_NAMES: usize = 100_000;
 
 /// The refs of a repository from some name on. One that is damaged is left out with a warning.
-pub(crate) struct All<'a> {
+pub(crate) struct RefIter<'a> {
     refs: &'a Refs<'a>,
     loose: Peekable<LooseNames<'a>>,
     packed: Option<Peekable<PackedIter<'a>>>,
-    loose_read: usize,
+    loose_reads: usize,
 }
 
 /// The names of loose refs in order, whether or not a ref stands there.
@@ -37,25 +37,25 @@ struct Level {
     /// Its path, with a slash at the end.
     directory: String,
     /// The next names in it, the last first; those of directories end with a slash.
-    ahead: Vec<String>,
+    pending: Vec<String>,
     /// Whether there are more behind them.
-    goes_on: bool,
+    has_more: bool,
 }
 
-impl<'a> All<'a> {
+impl<'a> RefIter<'a> {
     /// The refs behind this name, with `packed-refs` as it is now; with an empty name, all.
     pub(super) fn new(refs: &'a Refs<'a>, packed: Option<PackedIter<'a>>, behind: &BStr) -> Self {
         let loose = LooseNames::new(refs, behind).peekable();
-        Self { refs, loose, packed: packed.map(Iterator::peekable), loose_read: 0 }
+        Self { refs, loose, packed: packed.map(Iterator::peekable), loose_reads: 0 }
     }
 
     /// How many files of refs were read so far.
-    pub(crate) fn loose_read(&self) -> usize {
-        self.loose_read
+    pub(crate) fn loose_reads(&self) -> usize {
+        self.loose_reads
     }
 
     /// The next packed ref that is whole, and whether its name is before, at or behind that of the next loose one.
-    fn order(&mut self) -> Option<Ordering> {
+    fn next_order(&mut self) -> Option<Ordering> {
         let packed = loop {
             match self.packed.as_mut().and_then(Peekable::peek) {
                 Some(Err(error)) => log::warn!("a ref is left out: {error}"),
@@ -74,18 +74,18 @@ impl<'a> All<'a> {
 
     /// The ref of a name that stands in a file of its own, or did until just now.
     fn loose(&mut self, name: &str) -> Option<Reference> {
-        self.loose_read = self.loose_read.saturating_add(1);
+        self.loose_reads = self.loose_reads.saturating_add(1);
         let found = self.refs.find(name.into());
         found.inspect_err(|error| log::warn!("a ref is left out: {error}")).ok().flatten()
     }
 }
 
-impl Iterator for All<'_> {
+impl Iterator for RefIter<'_> {
     type Item = Reference;
 
     fn next(&mut self) -> Option<Reference> {
         loop {
-            let order = self.order()?;
+            let order = self.next_order()?;
             let packed = match order {
                 Ordering::Less | Ordering::Equal => self.packed.as_mut().and_then(Iterator::next).and_then(Result::ok),
                 Ordering::Greater => None,
@@ -117,12 +117,12 @@ impl<'a> LooseNames<'a> {
         }
         let (ahead, goes_on) = self.read(&directory, behind);
         let first = ahead.last().map(|name| [directory.as_str(), name].concat());
-        self.levels.push(Level { directory, ahead, goes_on });
+        self.levels.push(Level { directory, pending: ahead, has_more: goes_on });
         // What lies on the way to the name is entered at once, as only here it is known what is behind it there.
         if let Some(first) =
             first.filter(|first| first.ends_with('/') && behind.len() > first.len() && behind.starts_with(first))
         {
-            self.levels.last_mut().and_then(|level| level.ahead.pop());
+            self.levels.last_mut().and_then(|level| level.pending.pop());
             self.enter(first, behind);
         }
     }
@@ -147,14 +147,14 @@ impl<'a> LooseNames<'a> {
             log::warn!("the refs in {directory} are left out: {error}");
         }
         if directory == "refs/" && self.refs.layout.git_dir != self.refs.layout.common_dir {
-            for name in OF_THE_WORKTREE {
+            for name in PER_WORKTREE {
                 add(name.trim_start_matches("refs/").trim_end_matches('/').to_owned(), true);
             }
         }
         names.sort_unstable();
         names.dedup();
-        let goes_on = names.len() > MAX_AHEAD;
-        names.truncate(MAX_AHEAD);
+        let goes_on = names.len() > MAX_BUFFERED_NAMES;
+        names.truncate(MAX_BUFFERED_NAMES);
         names.reverse();
         (names, goes_on)
     }
@@ -167,15 +167,15 @@ impl Iterator for LooseNames<'_> {
         loop {
             let level = self.levels.last_mut()?;
             let directory = level.directory.clone();
-            let Some(name) = level.ahead.pop() else {
+            let Some(name) = level.pending.pop() else {
                 self.levels.pop();
                 continue;
             };
             let full = [directory.as_str(), &name].concat();
-            if level.ahead.is_empty() && level.goes_on {
+            if level.pending.is_empty() && level.has_more {
                 let (ahead, goes_on) = self.read(&directory, &full);
                 if let Some(level) = self.levels.last_mut() {
-                    (level.ahead, level.goes_on) = (ahead, goes_on);
+                    (level.pending, level.has_more) = (ahead, goes_on);
                 }
             }
             if full.ends_with('/') {
@@ -204,7 +204,7 @@ impl Refs<'_> {
     }
 
     /// What stands in the file of a loose ref.
-    pub(super) fn content(&self, name: &str) -> Option<Vec<u8>> {
+    pub(super) fn loose_content(&self, name: &str) -> Option<Vec<u8>> {
         let path = self.path(name.into())?;
         files::read(&path, MAX_LOOSE_SIZE).unwrap_or_else(|error| {
             log::warn!("a ref is left out: {error}");
@@ -215,7 +215,7 @@ impl Refs<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::blocks::BlockCache;
+    use crate::block_cache::BlockCache;
     use crate::refs::Refs;
     use crate::repo::Layout;
     use gix_hash::Kind;
@@ -254,7 +254,7 @@ mod tests {
             let refs = Refs::new(&layout, &blocks, Kind::Sha1);
             for at in 0..=all.len() {
                 let behind = at.checked_sub(1).map_or("", |last| all[last].as_str());
-                let found = refs.behind(behind.into(), |all| Ok(all.map(|found| found.name.to_string()).collect::<Vec<_>>()));
+                let found = refs.with_refs_after(behind.into(), |all| Ok(all.map(|found| found.name.to_string()).collect::<Vec<_>>()));
                 let expected: Vec<String> = all[at..].iter().map(ToString::to_string).collect();
                 prop_assert_eq!(found.unwrap(), expected);
             }

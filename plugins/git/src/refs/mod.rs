@@ -11,13 +11,13 @@ mod list;
 mod packed;
 mod state;
 
-use crate::blocks::BlockCache;
+use crate::block_cache::BlockCache;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::repo::Layout;
 use bstr::{BStr, BString, ByteSlice};
 use gix_hash::{Kind, ObjectId};
-pub(crate) use list::All;
+pub(crate) use list::RefIter;
 use packed::PackedRefs;
 use std::cell::RefCell;
 use std::fs;
@@ -26,13 +26,13 @@ use std::rc::Rc;
 use std::time::SystemTime;
 
 /// How many refs may lead from one to the next, which is git's own bound.
-const MOST_STEPS: usize = 5;
+const MAX_SYMBOLIC_DEPTH: usize = 5;
 
 /// How many bytes of a ref's file are read.
 const MAX_LOOSE_SIZE: u64 = 64 * 1024;
 
 /// What git tries for a name, in this order (`gitrevisions`).
-const RULES: [(&str, &str); 6] = [
+const SEARCH_RULES: [(&str, &str); 6] = [
     ("", ""),
     ("refs/", ""),
     ("refs/tags/", ""),
@@ -42,7 +42,7 @@ const RULES: [(&str, &str); 6] = [
 ];
 
 /// What each worktree has for itself, beside `HEAD` and its like.
-const OF_THE_WORKTREE: [&str; 3] = ["refs/bisect/", "refs/worktree/", "refs/rewritten/"];
+const PER_WORKTREE: [&str; 3] = ["refs/bisect/", "refs/worktree/", "refs/rewritten/"];
 
 /// What a ref names.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -63,7 +63,7 @@ pub(crate) struct Reference {
     /// What the tag points to that it names, where that is known without reading the tag.
     pub(crate) peeled: Option<ObjectId>,
     /// Whether it is known not to name a tag, where nothing is said of what a tag points to.
-    pub(crate) is_no_tag: bool,
+    pub(crate) is_non_tag: bool,
 }
 
 /// What a ref comes to, after all refs that lead to it.
@@ -82,11 +82,11 @@ pub(crate) struct Refs<'r> {
     layout: &'r Layout,
     blocks: &'r Rc<BlockCache>,
     hash: Kind,
-    packed: RefCell<Option<Opened>>,
+    packed: RefCell<Option<CachedPackedRefs>>,
 }
 
 /// The file `packed-refs` as it was opened last.
-struct Opened {
+struct CachedPackedRefs {
     stamp: Stamp,
     refs: Option<Rc<PackedRefs>>,
 }
@@ -101,8 +101,8 @@ impl<'r> Refs<'r> {
     }
 
     /// The ref that git takes a short or full name for, and what it comes to.
-    pub(crate) fn of_short_name(&self, name: &BStr) -> Result<Option<Resolved>> {
-        for (before, after) in RULES {
+    pub(crate) fn resolve_short_name(&self, name: &BStr) -> Result<Option<Resolved>> {
+        for (before, after) in SEARCH_RULES {
             let full: BString = [before.as_bytes(), name, after.as_bytes()].concat().into();
             if is_valid(full.as_ref())
                 && let Some(resolved) = self.resolve(full.as_ref())?
@@ -116,7 +116,7 @@ impl<'r> Refs<'r> {
     /// What the ref with this full name comes to; none where it, or one that it leads to, is not there.
     pub(crate) fn resolve(&self, name: &BStr) -> Result<Option<Resolved>> {
         let mut name = name.to_owned();
-        for _ in 0..=MOST_STEPS {
+        for _ in 0..=MAX_SYMBOLIC_DEPTH {
             let Some(reference) = self.find(name.as_ref())? else { return Ok(None) };
             match reference.target {
                 Target::Object(id) => return Ok(Some(Resolved { name, id, peeled: reference.peeled })),
@@ -125,7 +125,7 @@ impl<'r> Refs<'r> {
         }
         Err(Error::corrupt(
             format!("ref {name}"),
-            format!("more than {MOST_STEPS} refs lead to it, or a circle of them"),
+            format!("more than {MAX_SYMBOLIC_DEPTH} refs lead to it, or a circle of them"),
         ))
     }
 
@@ -141,10 +141,10 @@ impl<'r> Refs<'r> {
     }
 
     /// Shows the refs behind this name, in order; with an empty name, all.
-    pub(crate) fn behind<T>(&self, name: &BStr, show: impl FnOnce(&mut All<'_>) -> Result<T>) -> Result<T> {
+    pub(crate) fn with_refs_after<T>(&self, name: &BStr, show: impl FnOnce(&mut RefIter<'_>) -> Result<T>) -> Result<T> {
         let packed = self.packed()?;
-        let packed = packed.as_ref().map(|packed| packed.behind(name)).transpose()?;
-        show(&mut All::new(self, packed, name))
+        let packed = packed.as_ref().map(|packed| packed.iter_after(name)).transpose()?;
+        show(&mut RefIter::new(self, packed, name))
     }
 
     /// The ref that a file's content says.
@@ -161,7 +161,7 @@ impl<'r> Refs<'r> {
                 return Err(damaged(&format!("it names the ref {next}, which cannot be one")));
             }
         };
-        Ok(Reference { name: name.to_owned(), target, peeled: None, is_no_tag: false })
+        Ok(Reference { name: name.to_owned(), target, peeled: None, is_non_tag: false })
     }
 
     /// The file `packed-refs` as it is now.
@@ -172,7 +172,7 @@ impl<'r> Refs<'r> {
             return Ok(opened.refs.clone());
         }
         let refs = PackedRefs::open(&self.layout.common_dir, self.blocks, self.hash)?.map(Rc::new);
-        self.packed.replace(Some(Opened { stamp, refs: refs.clone() }));
+        self.packed.replace(Some(CachedPackedRefs { stamp, refs: refs.clone() }));
         Ok(refs)
     }
 
@@ -183,7 +183,7 @@ impl<'r> Refs<'r> {
 
     fn directory(&self, name: &BStr) -> &Path {
         let shared =
-            name.starts_with_str("refs/") && !OF_THE_WORKTREE.iter().any(|prefix| name.starts_with_str(prefix));
+            name.starts_with_str("refs/") && !PER_WORKTREE.iter().any(|prefix| name.starts_with_str(prefix));
         if shared { &self.layout.common_dir } else { &self.layout.git_dir }
     }
 }
@@ -223,7 +223,7 @@ mod tests {
         }
 
         fn name_of(&self, short: &str) -> Option<String> {
-            self.refs().of_short_name(short.into()).unwrap().map(|resolved| resolved.name.to_string())
+            self.refs().resolve_short_name(short.into()).unwrap().map(|resolved| resolved.name.to_string())
         }
     }
 
@@ -241,7 +241,7 @@ mod tests {
         fs::rename(fixture.dir.path().join("aside"), fixture.dir.path().join("packed-refs")).unwrap();
         fs::remove_file(fixture.dir.path().join("refs/heads/a")).unwrap();
         assert_eq!(id(), is(ID));
-        let names = refs.behind("".into(), |all| Ok(all.map(|found| found.name.to_string()).collect::<Vec<_>>()));
+        let names = refs.with_refs_after("".into(), |all| Ok(all.map(|found| found.name.to_string()).collect::<Vec<_>>()));
         assert_eq!(names.unwrap(), ["refs/heads/a"]);
         fs::remove_file(fixture.dir.path().join("packed-refs")).unwrap();
         assert_eq!(id(), None);
@@ -314,7 +314,7 @@ mod tests {
         let other = ID.replace('1', "2");
         let packed = format!("# pack-refs with: sorted \n{other} refs/heads/a\n{other} refs/heads/b\n");
         let fixture = fixture(&[("packed-refs", &packed), ("refs/heads/a", ID)]);
-        let id = |name: &str| fixture.refs().of_short_name(name.into()).unwrap().unwrap().id.to_string();
+        let id = |name: &str| fixture.refs().resolve_short_name(name.into()).unwrap().unwrap().id.to_string();
         assert_eq!((id("a"), id("b")), (ID.to_owned(), other));
     }
 }

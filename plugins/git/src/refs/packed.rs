@@ -4,7 +4,7 @@
 //! binary search without reading all of it; only where it does not say so (git before 2012) it is read from the start, and
 //! has at most [`MAX_UNSORTED`] bytes. Refs are read one behind the other in the order of the file, from any name on.
 
-use crate::blocks::{BlockCache, BlockFile, Reader};
+use crate::block_cache::{BlockCache, BlockFile, Reader};
 use crate::error::{Error, Result};
 use crate::refs::{Reference, Target, is_valid};
 use bstr::{BStr, BString, ByteSlice};
@@ -15,7 +15,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 /// How long a line is at most: an id and a name, which git itself holds to the length of a path.
-const LONGEST_LINE: u64 = 8 * 1024;
+const MAX_LINE: u64 = 8 * 1024;
 
 /// How many bytes the file has where it is not sorted, so that looking for one ref means to read all.
 const MAX_UNSORTED: u64 = 4 * 1024 * 1024;
@@ -55,7 +55,7 @@ impl PackedRefs {
 
     /// The ref with this name.
     pub(crate) fn find(&self, name: &BStr) -> Result<Option<Reference>> {
-        let mut at = if self.sorted { self.not_before(name)? } else { self.start };
+        let mut at = if self.sorted { self.lower_bound(name)? } else { self.start };
         while at < self.file.size() {
             let line = self.line(at)?;
             at = at.saturating_add(line.len() as u64);
@@ -74,20 +74,20 @@ impl PackedRefs {
     }
 
     /// The refs behind this name, in the order of their names.
-    pub(crate) fn behind(&self, name: &BStr) -> Result<PackedIter<'_>> {
+    pub(crate) fn iter_after(&self, name: &BStr) -> Result<PackedIter<'_>> {
         if !self.sorted {
             let mut refs: Vec<Reference> =
                 self.iter().filter_map(Result::ok).filter(|found| *found.name > *name).collect();
             refs.sort_unstable_by(|one, other| other.name.cmp(&one.name));
             return Ok(PackedIter { unsorted: refs, ..self.iter_from(self.file.size()) });
         }
-        let mut iter = self.iter_from(self.not_before(name)?);
-        iter.skip_to(name);
+        let mut iter = self.iter_from(self.lower_bound(name)?);
+        iter.skip_past(name);
         Ok(iter)
     }
 
     fn iter_from(&self, at: u64) -> PackedIter<'_> {
-        PackedIter { refs: self, reader: self.file.reader(at), ahead: BString::default(), unsorted: Vec::new() }
+        PackedIter { refs: self, reader: self.file.reader(at), lookahead: BString::default(), unsorted: Vec::new() }
     }
 
     /// All its bytes.
@@ -96,7 +96,7 @@ impl PackedRefs {
     }
 
     /// Where a line begins such that no earlier one has this name.
-    fn not_before(&self, name: &BStr) -> Result<u64> {
+    fn lower_bound(&self, name: &BStr) -> Result<u64> {
         let (mut start, mut end) = (self.start, self.file.size());
         // Lines are searched, but only bytes can be counted: both bounds are beginnings of lines.
         while start < end {
@@ -120,14 +120,14 @@ impl PackedRefs {
         Ok(start)
     }
 
-    /// The beginning of the line that `at` lies in, which begins no earlier than `least`.
-    fn line_start(&self, at: u64, least: u64) -> Result<u64> {
-        let from = at.saturating_sub(LONGEST_LINE).max(least);
+    /// The beginning of the line that `at` lies in, which begins no earlier than `min`.
+    fn line_start(&self, at: u64, min: u64) -> Result<u64> {
+        let from = at.saturating_sub(MAX_LINE).max(min);
         let mut before = vec![0; usize::try_from(at.saturating_sub(from)).unwrap_or_default()];
         self.file.read_exact(from, &mut before)?;
         match before.rfind_byte(b'\n') {
             Some(newline) => Ok(from.saturating_add(newline as u64).saturating_add(1)),
-            None if from == least => Ok(least),
+            None if from == min => Ok(min),
             None => Err(self.too_long()),
         }
     }
@@ -135,9 +135,9 @@ impl PackedRefs {
     /// The line that begins at `at`, with its newline; empty at the end of the file.
     fn line(&self, at: u64) -> Result<BString> {
         let mut line = Vec::new();
-        let read = self.file.reader(at).take(LONGEST_LINE).read_until(b'\n', &mut line);
+        let read = self.file.reader(at).take(MAX_LINE).read_until(b'\n', &mut line);
         read.map_err(|error| self.io(error))?;
-        if line.len() as u64 == LONGEST_LINE {
+        if line.len() as u64 == MAX_LINE {
             return Err(self.too_long());
         }
         Ok(line.into())
@@ -153,7 +153,7 @@ impl PackedRefs {
             None => None,
         };
         let is_no_tag = self.fully_peeled && peeled.is_none();
-        Ok(Reference { name: name.to_owned(), target: Target::Object(id), peeled, is_no_tag })
+        Ok(Reference { name: name.to_owned(), target: Target::Object(id), peeled, is_non_tag: is_no_tag })
     }
 
     fn id(&self, hex: &[u8]) -> Option<ObjectId> {
@@ -161,7 +161,7 @@ impl PackedRefs {
     }
 
     fn too_long(&self) -> Error {
-        self.file.corrupt(format!("a line is longer than {LONGEST_LINE} bytes"))
+        self.file.corrupt(format!("a line is longer than {MAX_LINE} bytes"))
     }
 
     fn io(&self, error: io::Error) -> Error {
@@ -174,19 +174,19 @@ pub(crate) struct PackedIter<'p> {
     refs: &'p PackedRefs,
     reader: Reader<'p>,
     /// The line that was read last and not used yet.
-    ahead: BString,
+    lookahead: BString,
     /// Those of a file that is not sorted, the last first.
     unsorted: Vec<Reference>,
 }
 
 impl PackedIter<'_> {
     /// Passes over the refs up to the one with this name.
-    fn skip_to(&mut self, name: &BStr) {
+    fn skip_past(&mut self, name: &BStr) {
         while let Ok(line) = self.line()
             && !line.is_empty()
         {
             if name_of(&line).is_some_and(|found| found > name) {
-                self.ahead = line;
+                self.lookahead = line;
                 break;
             }
         }
@@ -194,13 +194,13 @@ impl PackedIter<'_> {
 
     /// The next line; empty at the end of the file.
     fn line(&mut self) -> Result<BString> {
-        if !self.ahead.is_empty() {
-            return Ok(std::mem::take(&mut self.ahead));
+        if !self.lookahead.is_empty() {
+            return Ok(std::mem::take(&mut self.lookahead));
         }
         let mut line = Vec::new();
-        let read = self.reader.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line);
+        let read = self.reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut line);
         read.map_err(|error| self.refs.io(error))?;
-        if line.len() as u64 == LONGEST_LINE {
+        if line.len() as u64 == MAX_LINE {
             return Err(self.refs.too_long());
         }
         Ok(line.into())
@@ -241,7 +241,7 @@ impl Iterator for PackedIter<'_> {
             }
             let reference = self.refs.parse(line.as_ref(), after.as_ref());
             if !after.starts_with(b"^") {
-                self.ahead = after;
+                self.lookahead = after;
             }
             return Some(reference);
         }
@@ -307,9 +307,9 @@ mod tests {
         assert!(packed.find("refs/heads/b031415".into()).unwrap().is_some());
         assert!(cache.bytes_read() < content.len() as u64 / 10, "{} of {}", cache.bytes_read(), content.len());
         let behind: Vec<_> =
-            packed.behind("refs/heads/b031415".into()).unwrap().take(100).map(Result::unwrap).collect();
+            packed.iter_after("refs/heads/b031415".into()).unwrap().take(100).map(Result::unwrap).collect();
         assert_eq!((behind.len(), behind[0].name.to_str().unwrap()), (100, "refs/heads/b031416"));
-        assert!(behind.iter().all(|found| found.is_no_tag));
+        assert!(behind.iter().all(|found| found.is_non_tag));
         assert!(cache.bytes_read() < content.len() as u64 / 10, "{} of {}", cache.bytes_read(), content.len());
         assert_eq!(packed.iter().filter(Result::is_ok).count(), 50_000);
     }
@@ -354,7 +354,7 @@ mod tests {
             let (_dir, packed) = packed(&format!("{header}{content}"));
             let _ = packed.find("refs/heads/a".into());
             packed.iter().for_each(drop);
-            packed.behind("refs/e".into()).into_iter().flatten().for_each(drop);
+            packed.iter_after("refs/e".into()).into_iter().flatten().for_each(drop);
         }
     }
 }

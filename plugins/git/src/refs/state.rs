@@ -26,7 +26,7 @@ impl Refs<'_> {
             add(name.as_bytes());
             let directory = name.rsplit_once('/').map_or("", |(directory, _)| directory);
             if number < MAX_READ {
-                add(&self.content(&name).unwrap_or_default());
+                add(&self.loose_content(&name).unwrap_or_default());
             } else if directory != last {
                 let changed = std::fs::metadata(self.directory(name.as_str().into()).join(directory));
                 let changed = changed.and_then(|directory| directory.modified()).ok();

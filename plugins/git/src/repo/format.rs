@@ -12,16 +12,16 @@ use gix_hash::Kind;
 use std::path::Path;
 
 /// How many bytes of config are read.
-const MOST_BYTES: u64 = 1024 * 1024;
+const MAX_BYTES: u64 = 1024 * 1024;
 
 /// Extensions that make no difference to who only reads.
-const HARMLESS: [&str; 6] =
+const IGNORED_EXTENSIONS: [&str; 6] =
     ["noop", "noop-v1", "preciousobjects", "partialclone", "worktreeconfig", "relativeworktrees"];
 
 /// What kind of ids a repository has, whose config is in this directory.
 pub(crate) fn hash(common_dir: &Path) -> Result<Kind> {
     let path = common_dir.join("config");
-    let bytes = files::read(&path, MOST_BYTES)?.unwrap_or_default();
+    let bytes = files::read(&path, MAX_BYTES)?.unwrap_or_default();
     let config = File::from_bytes_no_includes(&bytes, Metadata::api(), Default::default())
         .map_err(|error| Error::corrupt(path.display(), error))?;
     let version = config
@@ -43,7 +43,7 @@ pub(crate) fn hash(common_dir: &Path) -> Result<Kind> {
                 ("refstorage", "reftable") => {
                     return Err(unsupported("refs in reftables; `git refs migrate` changes that"));
                 }
-                (name, _) if HARMLESS.contains(&name) => {}
+                (name, _) if IGNORED_EXTENSIONS.contains(&name) => {}
                 // Before version 1, extensions had no meaning.
                 _ if version == 0 => {}
                 (name, value) => return Err(unsupported(&format!("the extension {name} = {value}"))),

@@ -11,10 +11,10 @@ use crate::files;
 use std::path::{Path, PathBuf};
 
 /// How many bytes a file has at most that names a directory.
-const MOST_BYTES: u64 = 8 * 1024;
+const MAX_BYTES: u64 = 8 * 1024;
 
 /// How many bytes of the list of shallow commits are read.
-const MOST_SHALLOW: u64 = 16 * 1024 * 1024;
+const MAX_SHALLOW_SIZE: u64 = 16 * 1024 * 1024;
 
 /// Where the parts of a repository are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,22 +31,22 @@ impl Layout {
         let dot_git = dir.join(".git");
         let git_dir = match std::fs::metadata(&dot_git) {
             Ok(found) if found.is_dir() => dot_git,
-            Ok(_) => named(&dot_git, "gitdir: ")?.map_or(dot_git, |path| files::from(dir, &path)),
+            Ok(_) => read_link_file(&dot_git, "gitdir: ")?.map_or(dot_git, |path| files::resolve(dir, &path)),
             Err(_) => dir.to_owned(),
         };
-        let common_dir = match named(&git_dir.join("commondir"), "")? {
-            Some(path) => files::from(&git_dir, &path),
+        let common_dir = match read_link_file(&git_dir.join("commondir"), "")? {
+            Some(path) => files::resolve(&git_dir, &path),
             None => git_dir.clone(),
         };
         let layout = Self { git_dir, common_dir };
         match layout.missing() {
             None => Ok(layout),
-            Some(_) if !files::is_directory(dir) => Err(none(
+            Some(_) if !files::is_directory(dir) => Err(no_repository(
                 dir,
                 "there is no such directory; grant the plugin the repository's directory under this path, or set its \
                  config `dir` to the path of the grant",
             )),
-            Some(part) => Err(none(
+            Some(part) => Err(no_repository(
                 dir,
                 &format!(
                     "{} is not there; what `.git` and `commondir` name must lie in a granted directory, and absolute \
@@ -64,7 +64,7 @@ impl Layout {
 
     /// The list of the commits at which the history was cut off: empty where it was not.
     pub(crate) fn shallow(&self) -> Result<Vec<u8>> {
-        Ok(files::read(&self.shallow_path(), MOST_SHALLOW)?.unwrap_or_default())
+        Ok(files::read(&self.shallow_path(), MAX_SHALLOW_SIZE)?.unwrap_or_default())
     }
 
     /// Where that list is.
@@ -83,13 +83,13 @@ impl Layout {
     }
 }
 
-fn none(dir: &Path, why: &str) -> Error {
-    Error::NoRepository { dir: dir.to_owned(), why: why.to_owned() }
+fn no_repository(dir: &Path, why: &str) -> Error {
+    Error::NoRepository { dir: dir.to_owned(), reason: why.to_owned() }
 }
 
 /// The path that a file consists of, behind a prefix; none where there is no such file.
-fn named(file: &Path, prefix: &str) -> Result<Option<PathBuf>> {
-    let Some(bytes) = files::read(file, MOST_BYTES)? else { return Ok(None) };
+fn read_link_file(file: &Path, prefix: &str) -> Result<Option<PathBuf>> {
+    let Some(bytes) = files::read(file, MAX_BYTES)? else { return Ok(None) };
     let text = String::from_utf8(bytes).map_err(|_| Error::corrupt(file.display(), "it is no text"))?;
     match text.strip_prefix(prefix).map(|path| path.trim_end_matches(['\n', '\r'])) {
         Some(path) if !path.is_empty() => Ok(Some(path.into())),

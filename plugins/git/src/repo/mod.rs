@@ -3,7 +3,7 @@
 mod format;
 mod layout;
 
-use crate::blocks::BlockCache;
+use crate::block_cache::BlockCache;
 use crate::error::{Error, Result};
 use crate::odb::Odb;
 use crate::refs::Refs;
@@ -26,11 +26,11 @@ pub(crate) struct Repository {
 
 impl Repository {
     /// Opens the repository in a directory, to read objects of at most so many bytes.
-    pub(crate) fn open(dir: &Path, most: u64) -> Result<Self> {
+    pub(crate) fn open(dir: &Path, max_object_size: u64) -> Result<Self> {
         let layout = Layout::find(dir)?;
         let hash = format::hash(&layout.common_dir)?;
         let blocks = BlockCache::new();
-        let odb = Odb::new(layout.objects(), &blocks, hash, most);
+        let odb = Odb::new(layout.objects(), &blocks, hash, max_object_size);
         Ok(Self { layout, blocks, odb })
     }
 

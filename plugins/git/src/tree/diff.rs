@@ -5,14 +5,14 @@
 
 use crate::error::{Error, Result};
 use crate::repo::Repository;
-use crate::tree::{Entries, Entry, LONGEST};
+use crate::tree::{Entries, Entry, MAX_PATH};
 use bstr::BString;
 use gix_hash::ObjectId;
 use gix_object::tree::EntryMode;
 use std::cmp::Ordering;
 
 /// How many trees are read for one diff. Beyond it lies what no commit made by people has.
-const MOST_TREES: usize = 100_000;
+const MAX_TREES: usize = 100_000;
 
 /// A file on one side of a diff.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,13 +71,13 @@ impl Repository {
             }
             let mut path = pair.directory.clone();
             path.extend_from_slice(&entry.name);
-            if path.len() >= LONGEST {
-                log::warn!("a path of more than {LONGEST} bytes is left out of a diff, in {:?}", pair.directory);
+            if path.len() >= MAX_PATH {
+                log::warn!("a path of more than {MAX_PATH} bytes is left out of a diff, in {:?}", pair.directory);
                 continue;
             }
             if entry.mode.is_tree() {
                 read = read.saturating_add(1);
-                if read > MOST_TREES {
+                if read > MAX_TREES {
                     return Err(Error::corrupt(format!("tree {}", entry.id), "it differs in too many directories"));
                 }
                 path.push(b'/');

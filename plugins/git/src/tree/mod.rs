@@ -3,7 +3,7 @@
 //! A tree is read as the bytes it is, entry by entry, because one may have tens of thousands. Their order is git's: by
 //! name, where a directory counts as if its name ended with `/`, so that whole paths come out in the order of their
 //! bytes. Entries that no path can name are passed over: an empty name, `.`, `..`, or a name with a slash, all of which
-//! git refuses to make, and paths beyond [`LONGEST`].
+//! git refuses to make, and paths beyond [`MAX_PATH`].
 
 mod diff;
 mod walk;
@@ -16,10 +16,10 @@ use gix_hash::{Kind, ObjectId, oid};
 use gix_object::TreeRefIter;
 use gix_object::tree::EntryMode;
 use std::rc::Rc;
-pub(crate) use walk::{Files, comes_after};
+pub(crate) use walk::{FileWalk, is_after};
 
 /// How many bytes a path has at most. Percent-encoded it fits into a cursor, even if that takes three times as many.
-pub(crate) const LONGEST: usize = 1300;
+pub(crate) const MAX_PATH: usize = 1300;
 
 /// An entry of a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub(crate) struct Entry {
 pub(crate) struct Entries {
     id: ObjectId,
     data: Rc<Vec<u8>>,
-    at: usize,
+    offset: usize,
     hash: Kind,
     /// What the last entry that was wanted is compared by.
     last: Option<BString>,
@@ -45,7 +45,7 @@ pub(crate) struct Entries {
 
 impl Entries {
     /// The same, when all of them can be read and are in order.
-    pub(crate) fn checked(self) -> Result<Self> {
+    pub(crate) fn validate(self) -> Result<Self> {
         let mut all = self.clone();
         while all.next_where(|_, _| true)?.is_some() {}
         Ok(self)
@@ -64,11 +64,11 @@ impl Entries {
     /// before it: listings and diffs rely on it.
     pub(crate) fn next_where(&mut self, mut wanted: impl FnMut(&BStr, EntryMode) -> bool) -> Result<Option<Entry>> {
         loop {
-            let mut entries = TreeRefIter::from_bytes(self.data.get(self.at..).unwrap_or_default(), self.hash);
+            let mut entries = TreeRefIter::from_bytes(self.data.get(self.offset..).unwrap_or_default(), self.hash);
             let Some(entry) = entries.next() else { return Ok(None) };
             let entry = entry.map_err(|error| Error::corrupt(format!("tree {}", self.id), error))?;
-            self.at = entries.offset_to_next_entry(&self.data);
-            if can_be_named(entry.filename) && wanted(entry.filename, entry.mode) {
+            self.offset = entries.offset_to_next_entry(&self.data);
+            if is_valid_name(entry.filename) && wanted(entry.filename, entry.mode) {
                 let (name, mode, id) = (entry.filename.to_owned(), entry.mode, entry.oid.to_owned());
                 let entry = Entry { name, mode, id };
                 let key = Self::key(&entry);
@@ -90,15 +90,15 @@ impl Iterator for Entries {
     }
 }
 
-fn can_be_named(name: &BStr) -> bool {
-    !matches!(name.as_bytes(), b"" | b"." | b"..") && !name.contains(&b'/') && name.len() <= LONGEST
+fn is_valid_name(name: &BStr) -> bool {
+    !matches!(name.as_bytes(), b"" | b"." | b"..") && !name.contains(&b'/') && name.len() <= MAX_PATH
 }
 
 impl Repository {
     /// The entries of a tree.
     pub(crate) fn entries(&self, tree: &oid) -> Result<Entries> {
         let data = self.odb.get(tree, gix_object::Kind::Tree)?;
-        Ok(Entries { id: tree.to_owned(), data, at: 0, hash: self.hash(), last: None })
+        Ok(Entries { id: tree.to_owned(), data, offset: 0, hash: self.hash(), last: None })
     }
 
     /// The entry at a path below a tree. The empty path is the tree itself.

@@ -5,8 +5,8 @@
 //! shows for it in diffs.
 
 use crate::error::{Error, Result};
-use crate::odb::affordable;
-use crate::present;
+use crate::odb::check_memory_budget;
+use crate::resource_entry;
 use crate::repo::Repository;
 use crate::rev::Rev;
 use crate::tree;
@@ -16,24 +16,24 @@ use mcp_provider::{Contents, Entry};
 use std::rc::Rc;
 
 /// What a pointer of Git LFS begins with.
-const LFS: &[u8] = b"version https://git-lfs.github.com/spec/v1\n";
+const LFS_PREFIX: &[u8] = b"version https://git-lfs.github.com/spec/v1\n";
 
 /// How many bytes a pointer of Git LFS has at most, by its specification.
-const MOST_LFS: u64 = 1024;
+const MAX_LFS_POINTER: u64 = 1024;
 
 /// A file, link or submodule at a path of a revision.
-pub(crate) fn read(repository: &Repository, most: u64, rev: &BStr, path: &BStr) -> Result<Contents> {
+pub(crate) fn read(repository: &Repository, max_size: u64, rev: &BStr, path: &BStr) -> Result<Contents> {
     let (resolved, found) = find(repository, rev, path)?;
     if found.mode.is_commit() {
-        let entry = present::entry(rev, &resolved, path, &found, None);
+        let entry = resource_entry::entry(rev, &resolved, path, &found, None);
         return Ok(Contents::text(entry, submodule(&found)));
     }
     let size = size(repository, &found)?;
-    affordable(&found.id, size, most)?;
-    let entry = present::entry(rev, &resolved, path, &found, Some(size));
+    check_memory_budget(&found.id, size, max_size)?;
+    let entry = resource_entry::entry(rev, &resolved, path, &found, Some(size));
     let data = repository.odb.get(&found.id, Kind::Blob)?;
     let data = Rc::try_unwrap(data).unwrap_or_else(|shared| shared.to_vec());
-    let is_pointer = data.starts_with(LFS);
+    let is_pointer = data.starts_with(LFS_PREFIX);
     let mut contents = Contents::bytes(entry, data);
     let is_text = contents.as_text().is_some();
     match contents.entry.mime_type {
@@ -49,12 +49,12 @@ pub(crate) fn read(repository: &Repository, most: u64, rev: &BStr, path: &BStr) 
 pub(crate) fn stat(repository: &Repository, rev: &BStr, path: &BStr) -> Result<Entry> {
     let (resolved, found) = find(repository, rev, path)?;
     if found.mode.is_commit() {
-        return Ok(present::entry(rev, &resolved, path, &found, Some(submodule(&found).len() as u64)));
+        return Ok(resource_entry::entry(rev, &resolved, path, &found, Some(submodule(&found).len() as u64)));
     }
     let size = size(repository, &found)?;
-    let mut entry = present::entry(rev, &resolved, path, &found, Some(size));
-    let may_be_pointer = found.mode.is_blob() && (LFS.len() as u64..=MOST_LFS).contains(&size);
-    if may_be_pointer && repository.odb.get(&found.id, Kind::Blob)?.starts_with(LFS) {
+    let mut entry = resource_entry::entry(rev, &resolved, path, &found, Some(size));
+    let may_be_pointer = found.mode.is_blob() && (LFS_PREFIX.len() as u64..=MAX_LFS_POINTER).contains(&size);
+    if may_be_pointer && repository.odb.get(&found.id, Kind::Blob)?.starts_with(LFS_PREFIX) {
         entry.mime_type = Some("text/plain".to_owned());
     }
     Ok(entry)
@@ -75,5 +75,5 @@ fn find(repository: &Repository, rev: &BStr, path: &BStr) -> Result<(Rev, tree::
 }
 
 fn size(repository: &Repository, found: &tree::Entry) -> Result<u64> {
-    present::size(&repository.odb, found)?.ok_or(Error::Missing(found.id))
+    resource_entry::size(&repository.odb, found)?.ok_or(Error::Missing(found.id))
 }

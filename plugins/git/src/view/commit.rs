@@ -7,12 +7,12 @@
 
 use crate::error::Result;
 use crate::history;
-use crate::present;
+use crate::resource_entry;
 use crate::repo::Repository;
 use crate::rev::Rev;
 use crate::tree::Change;
 use crate::view::patch::{self, patch};
-use crate::view::text::{Person, Text, iso, line, quoted};
+use crate::view::text::{Signature, BoundedText, iso8601, single_line, quote};
 use bstr::{BStr, ByteSlice};
 use gix_hash::ObjectId;
 use gix_object::{CommitRef, Kind, TagRef};
@@ -24,19 +24,19 @@ use std::rc::Rc;
 pub(crate) const MIME_TYPE: &str = "text/x-diff";
 
 /// How many files a commit is said to have changed.
-const MOST_FILES: usize = 10_000;
+const MAX_FILES: usize = 10_000;
 
 /// How many bytes are shown of what stands before the diff.
-const MOST_HEAD: usize = 1024 * 1024;
+const MAX_HEAD: usize = 1024 * 1024;
 
 /// How many bytes of files are compared for one diff, but for the last of them.
-const MOST_COMPARED: u64 = 32 * 1024 * 1024;
+const MAX_COMPARED: u64 = 32 * 1024 * 1024;
 
 /// What the tags hold that lead to a commit.
 type Tags = Vec<Rc<Vec<u8>>>;
 
 /// A commit with its diff, of which at most so many bytes are shown.
-pub(crate) fn read(repository: &Repository, most: usize, rev: &BStr) -> Result<Contents> {
+pub(crate) fn read(repository: &Repository, max_diff: usize, rev: &BStr) -> Result<Contents> {
     let (resolved, id, tags) = find(repository, rev)?;
     let data = repository.odb.get(&id, Kind::Commit)?;
     let commit = history::decode(&data, &id, repository.hash())?;
@@ -52,7 +52,7 @@ pub(crate) fn read(repository: &Repository, most: usize, rev: &BStr) -> Result<C
     let mut changes = Vec::new();
     let mut more = false;
     repository.diff(before, Some(commit.tree()), |change| {
-        more = changes.len() >= MOST_FILES;
+        more = changes.len() >= MAX_FILES;
         if !more {
             changes.push(change);
         }
@@ -65,25 +65,25 @@ pub(crate) fn read(repository: &Repository, most: usize, rev: &BStr) -> Result<C
         head +=
             "Below: all its files, because the history was cut off here and its parents are not in the repository.\n";
     }
-    let mut text = Text::new(MOST_HEAD);
-    text.push(&cut_long(head));
+    let mut text = BoundedText::new(MAX_HEAD);
+    text.push(&truncate_head(head));
     for change in &changes {
-        text.push(&format!("{}\t{}\n", status(change), quoted("", change.path.as_ref())));
+        text.push(&format!("{}\t{}\n", status(change), quote("", change.path.as_ref())));
     }
-    let unnamed = text.left_out();
+    let unnamed = text.omitted();
     let mut whole = text.into_string();
     if unnamed > 0 || more {
         whole += "... and more files\n";
     }
 
-    let mut diff = Text::new(most);
+    let mut diff = BoundedText::new(max_diff);
     let (mut compared, mut left_out) = (0_u64, 0_usize);
     for change in &changes {
         // What would be left out is not made.
-        if left_out == 0 && compared < MOST_COMPARED {
+        if left_out == 0 && compared < MAX_COMPARED {
             compared = compared.saturating_add(patch::cost(repository, change)?);
             diff.push(&patch(repository, change)?);
-            left_out = diff.left_out();
+            left_out = diff.omitted();
         } else {
             left_out = left_out.saturating_add(1);
         }
@@ -95,7 +95,7 @@ pub(crate) fn read(repository: &Repository, most: usize, rev: &BStr) -> Result<C
     if left_out > 0 {
         let _ = writeln!(
             whole,
-            "\nThe diff ends here, after at most {most} bytes: {left_out} of the files named above are left out. \
+            "\nThe diff ends here, after at most {max_diff} bytes: {left_out} of the files named above are left out. \
              Read them as blob/{id}/PATH{}",
             parent.map(|parent| format!(" and blob/{parent}/PATH")).unwrap_or_default()
         );
@@ -124,7 +124,7 @@ fn find(repository: &Repository, rev: &BStr) -> Result<(Rev, ObjectId, Tags)> {
     // A chain of large tags would be more than memory holds; what it leads to is shown all the same.
     let keep = |tag: Rc<Vec<u8>>| {
         bytes = bytes.saturating_add(tag.len());
-        if bytes <= MOST_HEAD {
+        if bytes <= MAX_HEAD {
             tags.push(tag);
         }
     };
@@ -135,24 +135,24 @@ fn find(repository: &Repository, rev: &BStr) -> Result<(Rev, ObjectId, Tags)> {
 }
 
 fn entry(resolved: &Rev, rev: &BStr, id: &ObjectId, commit: &CommitRef<'_>, is_cut_off: bool) -> Entry {
-    let (author, committer) = (Person::parse(commit.author), Person::parse(commit.committer));
-    let mut entry = Entry::new("", line(rev))
-        .title(line(&commit.message_summary()))
+    let (author, committer) = (Signature::parse(commit.author), Signature::parse(commit.committer));
+    let mut entry = Entry::new("", single_line(rev))
+        .title(single_line(&commit.message_summary()))
         .description(format!("Commit {id} by {} on {}", author.name, author.date()))
         .mime_type(MIME_TYPE)
-        .meta(present::OBJECT, id.to_string());
+        .meta(resource_entry::OBJECT, id.to_string());
     if let Some(time) = committer.time {
-        entry = entry.last_modified(iso(gix_date::Time::new(time.seconds, 0)));
+        entry = entry.last_modified(iso8601(gix_date::Time::new(time.seconds, 0)));
     }
     // A history that was cut off may be deepened, and then the diff is another.
-    if is_cut_off { entry.subscribable() } else { present::lasting(entry, resolved) }
+    if is_cut_off { entry.subscribable() } else { resource_entry::with_mutability(entry, resolved) }
 }
 
 fn write_tag(head: &mut String, repository: &Repository, tag: &[u8]) {
     // A tag that can be followed but not taken apart is passed over: what it points to is what was asked for.
     let Ok(decoded) = TagRef::from_bytes(tag, repository.hash()) else { return };
-    let _ = writeln!(head, "tag {}", line(decoded.name));
-    if let Some(tagger) = decoded.tagger.map(Person::parse) {
+    let _ = writeln!(head, "tag {}", single_line(decoded.name));
+    if let Some(tagger) = decoded.tagger.map(Signature::parse) {
         let _ = writeln!(head, "Tagger:     {} <{}>\nTaggerDate: {}", tagger.name, tagger.email, tagger.date());
     }
     write_message(head, decoded.message.as_bstr());
@@ -163,7 +163,7 @@ fn write_head(head: &mut String, id: &ObjectId, commit: &CommitRef<'_>) {
     for parent in commit.parents() {
         let _ = writeln!(head, "parent {parent}");
     }
-    let (author, committer) = (Person::parse(commit.author), Person::parse(commit.committer));
+    let (author, committer) = (Signature::parse(commit.author), Signature::parse(commit.committer));
     let _ = writeln!(head, "Author:     {} <{}>\nAuthorDate: {}", author.name, author.email, author.date());
     let _ = writeln!(head, "Commit:     {} <{}>\nCommitDate: {}", committer.name, committer.email, committer.date());
     write_message(head, commit.message.as_bstr());
@@ -173,7 +173,7 @@ fn write_head(head: &mut String, id: &ObjectId, commit: &CommitRef<'_>) {
 fn write_message(head: &mut String, message: &BStr) {
     head.push('\n');
     for text in message.trim_end().lines() {
-        if head.len() > MOST_HEAD {
+        if head.len() > MAX_HEAD {
             break;
         }
         let shown = text.to_str_lossy();
@@ -183,9 +183,9 @@ fn write_message(head: &mut String, message: &BStr) {
 }
 
 /// A message that is longer than a diff may be, cut to what is left for it.
-fn cut_long(mut head: String) -> String {
-    if head.len() > MOST_HEAD {
-        head.truncate(head.floor_char_boundary(MOST_HEAD.saturating_sub(64)));
+fn truncate_head(mut head: String) -> String {
+    if head.len() > MAX_HEAD {
+        head.truncate(head.floor_char_boundary(MAX_HEAD.saturating_sub(64)));
         head += "\n\n    ... and more of the message\n\n";
     }
     head

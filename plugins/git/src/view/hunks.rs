@@ -10,7 +10,7 @@ use std::ops::Range;
 const CONTEXT: u32 = 3;
 
 /// How many bytes of the line behind `@@` are shown.
-const HEADING: usize = 80;
+const MAX_HEADING: usize = 80;
 
 /// The hunks in which two texts differ: none where they are the same. Bytes that are no text become replacement
 /// characters.
@@ -92,7 +92,7 @@ impl Headings<'_> {
         let begins =
             |line: &&[u8]| line.first().is_some_and(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'$'));
         if let Some(line) = above.iter().rev().map(|token| line_of(self.lines, *token)).find(begins) {
-            let line = line.get(..HEADING).unwrap_or(line).trim_ascii_end();
+            let line = line.get(..MAX_HEADING).unwrap_or(line).trim_ascii_end();
             // The cut may go through a character, which is then left out.
             let whole = line.utf8_chunks().next().map(|chunk| chunk.valid()).unwrap_or_default();
             self.last = format!(" {whole}");

@@ -6,10 +6,10 @@
 
 use crate::error::{Error, Result};
 use crate::history::{self, Commit, History};
-use crate::present;
+use crate::resource_entry;
 use crate::repo::Repository;
 use crate::rev::Rev;
-use crate::view::text::{Person, Text, line};
+use crate::view::text::{Signature, BoundedText, single_line};
 use bstr::{BStr, BString};
 use mcp_provider::{Contents, Entry};
 
@@ -17,12 +17,12 @@ use mcp_provider::{Contents, Entry};
 pub(crate) fn read(repository: &Repository, rev: &BStr, path: Option<&BString>, limit: usize) -> Result<Contents> {
     let resolved = repository.rev(rev)?;
     let mut history = History::new(repository, repository.commit_of(resolved.id)?, path.cloned())?;
-    let mut text = Text::new(super::MOST_TEXT);
+    let mut text = BoundedText::new(super::MAX_TEXT);
     for Commit { id, data } in history.by_ref().take(limit) {
         let decoded = data.as_ref().ok().map(|data| history::decode(data, &id, repository.hash()));
         text.push(&match (&data, decoded) {
             (Ok(_), Some(Ok(commit))) => {
-                let (author, subject) = (Person::parse(commit.author), line(&commit.message_summary()));
+                let (author, subject) = (Signature::parse(commit.author), single_line(&commit.message_summary()));
                 format!("{id}\t{}\t{}\t{subject}\n", author.date(), author.name)
             }
             (Err(Error::TooLarge { size, .. }), _) => format!("{id}\tunknown\t\t(not read: it has {size} bytes)\n"),
@@ -30,8 +30,8 @@ pub(crate) fn read(repository: &Repository, rev: &BStr, path: Option<&BString>, 
             _ => format!("{id}\tunknown\t\t(not read: it is damaged)\n"),
         });
     }
-    let mut contents = super::cut(entry(repository, &resolved, rev, path)?, text);
-    if history.goes_on() {
+    let mut contents = super::bounded_contents(entry(repository, &resolved, rev, path)?, text);
+    if history.has_more() {
         contents.entry = contents.entry.meta(super::MORE, true);
     }
     Ok(contents)
@@ -46,10 +46,10 @@ pub(crate) fn stat(repository: &Repository, rev: &BStr, path: Option<&BString>) 
 
 fn entry(repository: &Repository, resolved: &Rev, rev: &BStr, path: Option<&BString>) -> Result<Entry> {
     let title = match path {
-        Some(path) => format!("History of {} at {}", line(path), line(rev)),
-        None => format!("History of {}", line(rev)),
+        Some(path) => format!("History of {} at {}", single_line(path), single_line(rev)),
+        None => format!("History of {}", single_line(rev)),
     };
-    let entry = Entry::new("", format!("log of {}", line(rev))).title(title).mime_type("text/plain");
+    let entry = Entry::new("", format!("log of {}", single_line(rev))).title(title).mime_type("text/plain");
     // A history that was cut off may be deepened, so even that of a full id may change.
-    Ok(if repository.shallow()?.is_empty() { present::lasting(entry, resolved) } else { entry.subscribable() })
+    Ok(if repository.shallow()?.is_empty() { resource_entry::with_mutability(entry, resolved) } else { entry.subscribable() })
 }

@@ -15,7 +15,7 @@ use crate::repo::Repository;
 use crate::settings::Settings;
 pub(crate) use commit::MIME_TYPE as COMMIT;
 use mcp_provider::{Contents, Entry};
-use text::Text;
+use text::BoundedText;
 
 /// Said of text that was cut off, because it would have been too long.
 const TRUNCATED: &str = "git/truncated";
@@ -24,7 +24,7 @@ const TRUNCATED: &str = "git/truncated";
 const MORE: &str = "git/more";
 
 /// How many bytes a directory, a log or the refs are told in.
-const MOST_TEXT: usize = 4 * 1024 * 1024;
+const MAX_TEXT: usize = 4 * 1024 * 1024;
 
 /// What a resource holds. The path in its entry is the caller's to set.
 pub(crate) fn read(repository: &Repository, settings: &Settings, address: &Address) -> Result<Contents> {
@@ -49,7 +49,7 @@ pub(crate) fn stat(repository: &Repository, address: &Address) -> Result<Entry> 
 }
 
 /// Contents of text, which say so when it was cut off.
-fn cut(entry: Entry, text: Text) -> Contents {
-    let entry = if text.left_out() > 0 { entry.meta(TRUNCATED, true) } else { entry };
+fn bounded_contents(entry: Entry, text: BoundedText) -> Contents {
+    let entry = if text.omitted() > 0 { entry.meta(TRUNCATED, true) } else { entry };
     Contents::text(entry, text.into_string())
 }

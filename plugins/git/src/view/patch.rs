@@ -5,17 +5,17 @@ use crate::repo::Repository;
 use crate::tree::{Change, Entry, Side};
 use crate::view::blob;
 use crate::view::hunks::hunks;
-use crate::view::text::quoted;
+use crate::view::text::quote;
 use bstr::{BStr, ByteSlice};
 use gix_hash::ObjectId;
 use std::fmt::Write;
 use std::rc::Rc;
 
 /// How many bytes a file may have to be compared line by line.
-const MOST_FILE: u64 = 1024 * 1024;
+const MAX_FILE: u64 = 1024 * 1024;
 
 /// In how many bytes from its beginning on a file must have no NUL to be taken for text.
-const LOOKED_AT: usize = 8000;
+const BINARY_CHECK_BYTES: usize = 8000;
 
 /// What a side of a change holds, as far as a diff is concerned.
 enum Content {
@@ -32,7 +32,7 @@ pub(crate) fn cost(repository: &Repository, change: &Change) -> Result<u64> {
     for side in change.before.iter().chain(&change.after).filter(|side| !side.mode.is_commit()) {
         // What is larger is not compared.
         cost =
-            cost.saturating_add(repository.odb.size(&side.id)?.filter(|size| *size <= MOST_FILE).unwrap_or_default());
+            cost.saturating_add(repository.odb.size(&side.id)?.filter(|size| *size <= MAX_FILE).unwrap_or_default());
     }
     Ok(cost)
 }
@@ -44,14 +44,14 @@ pub(crate) fn patch(repository: &Repository, change: &Change) -> Result<String> 
         // One kind of thing in the place of another: as git does, the one goes and the other comes.
         (Some(before), Some(after)) if file_type(before) != file_type(after) => {
             let path = change.path.as_bstr();
-            Ok(one(repository, path, Some(before), None)? + &one(repository, path, None, Some(after))?)
+            Ok(file_patch(repository, path, Some(before), None)? + &file_patch(repository, path, None, Some(after))?)
         }
-        (before, after) => one(repository, change.path.as_ref(), before.as_ref(), after.as_ref()),
+        (before, after) => file_patch(repository, change.path.as_ref(), before.as_ref(), after.as_ref()),
     }
 }
 
-fn one(repository: &Repository, path: &BStr, before: Option<&Side>, after: Option<&Side>) -> Result<String> {
-    let (old, new) = (quoted("a/", path), quoted("b/", path));
+fn file_patch(repository: &Repository, path: &BStr, before: Option<&Side>, after: Option<&Side>) -> Result<String> {
+    let (old, new) = (quote("a/", path), quote("b/", path));
     let mut text = format!("diff --git {old} {new}\n");
     let mode = |side: &Side| format!("{:06o}", side.mode.value());
     let same_mode = match (before, after) {
@@ -84,7 +84,7 @@ fn one(repository: &Repository, path: &BStr, before: Option<&Side>, after: Optio
             }
         }
         (Content::TooLarge(size), _) | (_, Content::TooLarge(size)) => {
-            text += &differ(&format!(" (not compared line by line: {size} bytes, at most {MOST_FILE} are)"));
+            text += &differ(&format!(" (not compared line by line: {size} bytes, at most {MAX_FILE} are)"));
         }
         (Content::Missing, _) | (_, Content::Missing) => {
             text += &differ(" (not compared line by line: the repository lacks the content)");
@@ -110,10 +110,10 @@ fn content(repository: &Repository, side: Option<&Side>) -> Result<Content> {
     let id: ObjectId = side.id;
     match repository.odb.size(&id)? {
         None => return Ok(Content::Missing),
-        Some(size) if size > MOST_FILE => return Ok(Content::TooLarge(size)),
+        Some(size) if size > MAX_FILE => return Ok(Content::TooLarge(size)),
         Some(_) => {}
     }
     let data = repository.odb.get(&id, gix_object::Kind::Blob)?;
-    let is_binary = data.get(..LOOKED_AT).unwrap_or(&data).contains(&0);
+    let is_binary = data.get(..BINARY_CHECK_BYTES).unwrap_or(&data).contains(&0);
     Ok(if is_binary { Content::Binary } else { Content::Text(data) })
 }

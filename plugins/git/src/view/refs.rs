@@ -1,14 +1,14 @@
 //! All refs, as `git show-ref --head --dereference` shows them: the id and the name of each, one a line, and for a tag
 //! with a message another line, with `^{}` behind the name, for what it points to.
 //!
-//! One answer has at most [`MOST_TEXT`](super::MOST_TEXT) of them, and reads at most [`MAX_READ`] files and objects for it. What
+//! One answer has at most [`MAX_TEXT`](super::MAX_TEXT) of them, and reads at most [`MAX_READ`] files and objects for it. What
 //! comes behind its last ref is another resource, whose path is told.
 
 use crate::error::{Error, Result};
 use crate::paths;
 use crate::refs::{Reference, Refs, Resolved, Target};
 use crate::repo::Repository;
-use crate::view::text::{Text, line};
+use crate::view::text::{BoundedText, single_line};
 use bstr::{BStr, BString, ByteSlice};
 use gix_hash::ObjectId;
 use mcp_provider::{Contents, Entry};
@@ -23,23 +23,23 @@ const NEXT: &str = "git/next";
 /// All refs, or those behind one, as far as they fit.
 pub(crate) fn read(repository: &Repository, after: Option<&BString>) -> Result<Contents> {
     let refs = repository.refs();
-    let mut text = Text::new(super::MOST_TEXT);
+    let mut text = BoundedText::new(super::MAX_TEXT);
     if after.is_none()
         && let Some(head) = refs.resolve("HEAD".into())?
     {
         text.push(&format!("{} HEAD\n", head.id));
     }
-    let mut tags = Tags { repository, known: HashMap::new() };
+    let mut tags = Tags { repository, peeled_ids: HashMap::new() };
     let behind = after.map(|after| after.as_bstr()).unwrap_or_default();
-    let next = refs.behind(behind, |all| {
+    let next = refs.with_refs_after(behind, |all| {
         let mut last = BString::from(behind);
         while let Some(reference) = all.next() {
-            if all.loose_read() > MAX_READ || tags.known.len() >= MAX_READ {
+            if all.loose_reads() > MAX_READ || tags.peeled_ids.len() >= MAX_READ {
                 return Ok(Some(last));
             }
-            if let Some(shown) = shown(&refs, &reference, &mut tags) {
+            if let Some(shown) = format_ref(&refs, &reference, &mut tags) {
                 text.push(&shown);
-                if text.left_out() > 0 {
+                if text.omitted() > 0 {
                     return Ok(Some(last));
                 }
             }
@@ -61,7 +61,7 @@ pub(crate) fn stat() -> Entry {
 }
 
 /// The lines of a ref; none of what leads to no object. A tag that is damaged is shown without what it points to.
-fn shown(refs: &Refs<'_>, reference: &Reference, tags: &mut Tags<'_>) -> Option<String> {
+fn format_ref(refs: &Refs<'_>, reference: &Reference, tags: &mut Tags<'_>) -> Option<String> {
     let found = match &reference.target {
         Target::Object(id) => Resolved { name: reference.name.clone(), id: *id, peeled: reference.peeled },
         Target::Symbolic(_) => refs.resolve(reference.name.as_ref()).unwrap_or_else(|error| {
@@ -69,12 +69,12 @@ fn shown(refs: &Refs<'_>, reference: &Reference, tags: &mut Tags<'_>) -> Option<
             None
         })?,
     };
-    let name = line(&reference.name);
+    let name = single_line(&reference.name);
     let mut lines = format!("{} {name}\n", found.id);
     let peeled = match found.peeled {
         Some(peeled) => Some(peeled),
-        None if reference.is_no_tag => None,
-        None => tags.peeled(found.id, reference.name.as_ref()),
+        None if reference.is_non_tag => None,
+        None => tags.peel(found.id, reference.name.as_ref()),
     };
     if let Some(peeled) = peeled {
         lines.push_str(&format!("{peeled} {name}^{{}}\n"));
@@ -85,13 +85,13 @@ fn shown(refs: &Refs<'_>, reference: &Reference, tags: &mut Tags<'_>) -> Option<
 /// What the objects point to that were looked at, where they are tags: most refs are of a few objects.
 struct Tags<'r> {
     repository: &'r Repository,
-    known: HashMap<ObjectId, Option<ObjectId>>,
+    peeled_ids: HashMap<ObjectId, Option<ObjectId>>,
 }
 
 impl Tags<'_> {
-    fn peeled(&mut self, id: ObjectId, name: &BStr) -> Option<ObjectId> {
+    fn peel(&mut self, id: ObjectId, name: &BStr) -> Option<ObjectId> {
         let repository = self.repository;
-        *self.known.entry(id).or_insert_with(|| match repository.peel(id, |_| {}) {
+        *self.peeled_ids.entry(id).or_insert_with(|| match repository.peel(id, |_| {}) {
             Ok((peeled, _)) => Some(peeled).filter(|peeled| *peeled != id),
             Err(error) => {
                 let error = if matches!(error, Error::NotFound) { Error::Missing(id) } else { error };

@@ -9,30 +9,30 @@ use std::fmt::Write;
 ///
 /// What does not fit any more is left out as a whole, with all that comes after it, so that the text never ends within
 /// a line or a hunk.
-pub(crate) struct Text {
+pub(crate) struct BoundedText {
     text: String,
-    most: usize,
-    left_out: usize,
+    max_len: usize,
+    omitted: usize,
 }
 
-impl Text {
+impl BoundedText {
     /// Text of at most so many bytes.
-    pub(crate) fn new(most: usize) -> Self {
-        Self { text: String::new(), most, left_out: 0 }
+    pub(crate) fn new(max_len: usize) -> Self {
+        Self { text: String::new(), max_len, omitted: 0 }
     }
 
     /// Adds a part, if it fits.
     pub(crate) fn push(&mut self, part: &str) {
-        if self.left_out == 0 && self.text.len().saturating_add(part.len()) <= self.most {
+        if self.omitted == 0 && self.text.len().saturating_add(part.len()) <= self.max_len {
             self.text.push_str(part);
         } else {
-            self.left_out = self.left_out.saturating_add(1);
+            self.omitted = self.omitted.saturating_add(1);
         }
     }
 
     /// How many parts were left out.
-    pub(crate) fn left_out(&self) -> usize {
-        self.left_out
+    pub(crate) fn omitted(&self) -> usize {
+        self.omitted
     }
 
     /// The text.
@@ -43,7 +43,7 @@ impl Text {
 
 /// A path as git shows it: in quotes, as C has them, when it has a quote, a backslash or a control character, but with
 /// letters of all scripts as they are (`core.quotePath = false`). Bytes that are no text appear as octal numbers.
-pub(crate) fn quoted(before: &str, path: &BStr) -> String {
+pub(crate) fn quote(before: &str, path: &BStr) -> String {
     let mut quoted = String::with_capacity(path.len().saturating_add(before.len()));
     let mut odd = false;
     for (start, end, char) in path.char_indices() {
@@ -79,15 +79,15 @@ pub(crate) fn quoted(before: &str, path: &BStr) -> String {
 }
 
 /// How many bytes of a text are shown on one line, so that one subject of a megabyte leaves room for others.
-const MOST_LINE: usize = 1400;
+const MAX_LINE: usize = 1400;
 
 /// Text of a repository on one line: bytes that are no text become replacement characters, control characters spaces. Of one
 /// that is longer than any path, the beginning is shown.
-pub(crate) fn line(text: &[u8]) -> String {
-    let shown = text.get(..MOST_LINE).unwrap_or(text);
+pub(crate) fn single_line(text: &[u8]) -> String {
+    let shown = text.get(..MAX_LINE).unwrap_or(text);
     let is_cut = shown.len() < text.len();
     // The cut may go through a character.
-    let whole = if is_cut { shown.get(..shown.len().saturating_sub(cut_off(shown))).unwrap_or(shown) } else { shown };
+    let whole = if is_cut { shown.get(..shown.len().saturating_sub(incomplete_utf8_len(shown))).unwrap_or(shown) } else { shown };
     let mut line: String =
         whole.to_str_lossy().chars().map(|char| if char.is_control() { ' ' } else { char }).collect();
     if is_cut {
@@ -97,16 +97,16 @@ pub(crate) fn line(text: &[u8]) -> String {
 }
 
 /// How many bytes at the end of a text are the beginning of a character.
-fn cut_off(text: &[u8]) -> usize {
+fn incomplete_utf8_len(text: &[u8]) -> usize {
     let last = text.utf8_chunks().last().map(|chunk| chunk.invalid().len()).unwrap_or_default();
     if last < 4 { last } else { 0 }
 }
 
 /// How many bytes a signature has to be taken apart.
-const MOST_PERSON: usize = 4096;
+const MAX_SIGNATURE: usize = 4096;
 
 /// Who, and when, as a signature says: the name, the address, the time.
-pub(crate) struct Person {
+pub(crate) struct Signature {
     /// The name.
     pub(crate) name: String,
     /// The address.
@@ -115,30 +115,30 @@ pub(crate) struct Person {
     pub(crate) time: Option<gix_date::Time>,
 }
 
-impl Person {
+impl Signature {
     /// What the raw text of a signature says.
     pub(crate) fn parse(raw: &GixBStr) -> Self {
-        if raw.len() > MOST_PERSON {
-            return Self { name: line(raw), email: String::new(), time: None };
+        if raw.len() > MAX_SIGNATURE {
+            return Self { name: single_line(raw), email: String::new(), time: None };
         }
         match gix_actor::SignatureRef::from_bytes(raw) {
             Ok(signature) => {
                 let signature = signature.trim();
                 let time = signature.time().ok();
-                Self { name: line(signature.name), email: line(signature.email), time }
+                Self { name: single_line(signature.name), email: single_line(signature.email), time }
             }
-            Err(_) => Self { name: line(raw), email: String::new(), time: None },
+            Err(_) => Self { name: single_line(raw), email: String::new(), time: None },
         }
     }
 
     /// The time with its offset, as `git log --date=iso-strict` shows it.
     pub(crate) fn date(&self) -> String {
-        self.time.map_or_else(|| "unknown".to_owned(), iso)
+        self.time.map_or_else(|| "unknown".to_owned(), iso8601)
     }
 }
 
 /// A time as an ISO 8601 timestamp with its offset, which is `Z` for UTC.
-pub(crate) fn iso(time: gix_date::Time) -> String {
+pub(crate) fn iso8601(time: gix_date::Time) -> String {
     let text = time.format_or_unix(ISO8601_STRICT);
     text.strip_suffix("+00:00").map_or(text.clone(), |utc| format!("{utc}Z"))
 }
@@ -149,38 +149,38 @@ mod tests {
 
     #[test]
     fn text_ends_where_the_first_part_does_not_fit() {
-        let mut text = Text::new(5);
+        let mut text = BoundedText::new(5);
         ["abc", "def", "g"].into_iter().for_each(|part| text.push(part));
-        assert_eq!((text.left_out(), text.into_string()), (2, "abc".to_owned()));
+        assert_eq!((text.omitted(), text.into_string()), (2, "abc".to_owned()));
     }
 
     #[test]
     fn only_odd_names_are_quoted() {
-        assert_eq!(quoted("a/", "日本 x.md".into()), "a/日本 x.md");
-        assert_eq!(quoted("a/", "say \"hi\"\n\\".into()), r#""a/say \"hi\"\n\\""#);
-        assert_eq!(quoted("", b"\x01\xff\xef\xbf\xbd\x7f".as_bstr()), "\"\\001\\377\u{fffd}\\177\"");
+        assert_eq!(quote("a/", "日本 x.md".into()), "a/日本 x.md");
+        assert_eq!(quote("a/", "say \"hi\"\n\\".into()), r#""a/say \"hi\"\n\\""#);
+        assert_eq!(quote("", b"\x01\xff\xef\xbf\xbd\x7f".as_bstr()), "\"\\001\\377\u{fffd}\\177\"");
     }
 
     #[test]
     fn a_line_without_end_is_cut_between_two_characters() {
         let long = "a".to_owned() + &"日".repeat(100_000);
-        let shown = line(long.as_bytes());
-        assert!(shown.len() <= MOST_LINE + 3 && shown.ends_with("日…"), "{shown}");
-        let person = Person::parse(long.as_bytes().as_bstr());
-        assert!(person.name.len() <= MOST_LINE + 3);
+        let shown = single_line(long.as_bytes());
+        assert!(shown.len() <= MAX_LINE + 3 && shown.ends_with("日…"), "{shown}");
+        let person = Signature::parse(long.as_bytes().as_bstr());
+        assert!(person.name.len() <= MAX_LINE + 3);
     }
 
     #[test]
     fn a_signature_that_is_none_is_shown_as_a_name() {
-        let person = Person::parse("Ada Lovelace".into());
+        let person = Signature::parse("Ada Lovelace".into());
         assert_eq!((person.name.as_str(), person.email.as_str()), ("Ada Lovelace", ""));
         assert_eq!(person.date(), "unknown");
-        let person = Person::parse("Ada <ada@example.com> 0 +0000".into());
+        let person = Signature::parse("Ada <ada@example.com> 0 +0000".into());
         assert_eq!((person.email.as_str(), person.date().as_str()), ("ada@example.com", "1970-01-01T00:00:00Z"));
     }
 
     #[test]
     fn a_time_that_no_calendar_has_is_shown_as_a_number() {
-        assert_eq!(iso(gix_date::Time::new(i64::MAX, 0)), i64::MAX.to_string());
+        assert_eq!(iso8601(gix_date::Time::new(i64::MAX, 0)), i64::MAX.to_string());
     }
 }

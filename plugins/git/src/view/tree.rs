@@ -1,18 +1,18 @@
 //! Directories, as `git ls-tree` shows them: mode, kind, id and name of each entry, one a line.
 
 use crate::error::{Error, Result};
-use crate::present;
+use crate::resource_entry;
 use crate::repo::Repository;
 use crate::rev::Rev;
 use crate::tree;
-use crate::view::text::{Text, quoted};
+use crate::view::text::{BoundedText, quote};
 use bstr::BStr;
 use mcp_provider::{Contents, Entry};
 
 /// A directory of a revision.
 pub(crate) fn read(repository: &Repository, rev: &BStr, path: &BStr) -> Result<Contents> {
     let (resolved, found) = find(repository, rev, path)?;
-    let mut text = Text::new(super::MOST_TEXT);
+    let mut text = BoundedText::new(super::MAX_TEXT);
     for entry in repository.entries(&found.id)? {
         let tree::Entry { name, mode, id } = entry?;
         let kind = if mode.is_tree() {
@@ -22,16 +22,16 @@ pub(crate) fn read(repository: &Repository, rev: &BStr, path: &BStr) -> Result<C
         } else {
             "blob"
         };
-        text.push(&format!("{:06o} {kind} {id}\t{}\n", mode.value(), quoted("", name.as_ref())));
+        text.push(&format!("{:06o} {kind} {id}\t{}\n", mode.value(), quote("", name.as_ref())));
     }
-    let entry = present::entry(rev, &resolved, path, &found, None).mime_type("text/plain");
-    Ok(super::cut(entry, text))
+    let entry = resource_entry::entry(rev, &resolved, path, &found, None).mime_type("text/plain");
+    Ok(super::bounded_contents(entry, text))
 }
 
 /// The same without the content.
 pub(crate) fn stat(repository: &Repository, rev: &BStr, path: &BStr) -> Result<Entry> {
     let (resolved, found) = find(repository, rev, path)?;
-    Ok(present::entry(rev, &resolved, path, &found, None))
+    Ok(resource_entry::entry(rev, &resolved, path, &found, None))
 }
 
 fn find(repository: &Repository, rev: &BStr, path: &BStr) -> Result<(Rev, tree::Entry)> {

@@ -8,7 +8,7 @@ fn watched(paths: &[&str]) -> Vec<String> {
     paths.iter().map(|path| (*path).to_owned()).collect()
 }
 
-fn ask(git: &Git, paths: &[&str], since: Option<&str>) -> Changes {
+fn poll_changes(git: &Git, paths: &[&str], since: Option<&str>) -> Changes {
     git.changes(&watched(paths), since).unwrap()
 }
 
@@ -34,13 +34,13 @@ fn repo() -> Repo {
 #[test]
 fn nothing_changed_while_nothing_moved() {
     let repo = repo();
-    let first = ask(&repo.open(), &ALL, None);
+    let first = poll_changes(&repo.open(), &ALL, None);
     assert!(first.changed.is_empty() && !first.listing_changed);
-    let second = ask(&repo.open(), &ALL, Some(&first.token));
+    let second = poll_changes(&repo.open(), &ALL, Some(&first.token));
     assert_eq!(second, first);
     repo.git(["gc", "--quiet"]);
     repo.git(["pack-refs", "--all"]);
-    let packed = ask(&repo.open(), &ALL, Some(&first.token));
+    let packed = poll_changes(&repo.open(), &ALL, Some(&first.token));
     assert!(packed.changed.is_empty() && !packed.listing_changed, "{packed:?}");
 }
 
@@ -48,19 +48,19 @@ fn nothing_changed_while_nothing_moved() {
 fn exactly_what_became_another_object_changed() {
     let repo = repo();
     let git = repo.open();
-    let first = ask(&git, &ALL, None);
+    let first = poll_changes(&git, &ALL, None);
     repo.write("b", "2\n");
     repo.commit("Another b");
-    let second = ask(&git, &ALL, Some(&first.token));
+    let second = poll_changes(&git, &ALL, Some(&first.token));
     assert_eq!(second.changed, ["blob/HEAD/b", "commit/main", "log/main?path=a", "refs"]);
     assert!(second.listing_changed);
     repo.write("not-there-yet", "now\n");
     repo.write("dir/c", "2\n");
     repo.commit("More");
-    let third = ask(&git, &ALL, Some(&second.token));
+    let third = poll_changes(&git, &ALL, Some(&second.token));
     assert_eq!(third.changed, ["tree/main/dir", "commit/main", "log/main?path=a", "refs", "blob/main/not-there-yet"]);
     repo.git(["branch", "--delete", "--force", "feature"]);
-    let fourth = ask(&git, &ALL, Some(&third.token));
+    let fourth = poll_changes(&git, &ALL, Some(&third.token));
     assert_eq!((fourth.changed, fourth.listing_changed), (vec!["blob/feature/b".to_owned(), "refs".to_owned()], false));
 }
 
@@ -68,17 +68,17 @@ fn exactly_what_became_another_object_changed() {
 fn a_path_that_is_watched_only_now_changed_only_if_a_ref_did() {
     let repo = repo();
     let git = repo.open();
-    let first = ask(&git, &["blob/main/a"], None);
-    assert!(ask(&git, &["blob/main/a", "blob/main/b"], Some(&first.token)).changed.is_empty());
+    let first = poll_changes(&git, &["blob/main/a"], None);
+    assert!(poll_changes(&git, &["blob/main/a", "blob/main/b"], Some(&first.token)).changed.is_empty());
     repo.git(["tag", "new"]);
-    assert_eq!(ask(&git, &["blob/main/a", "blob/main/b"], Some(&first.token)).changed, ["blob/main/b"]);
+    assert_eq!(poll_changes(&git, &["blob/main/a", "blob/main/b"], Some(&first.token)).changed, ["blob/main/b"]);
 }
 
 #[test]
 fn a_token_that_is_not_understood_means_that_all_may_have_changed() {
     let repo = repo();
     for token in ["", "nonsense", "9.1.2.3"] {
-        let changes = ask(&repo.open(), &ALL, Some(token));
+        let changes = poll_changes(&repo.open(), &ALL, Some(token));
         assert_eq!(
             (changes.changed.as_slice(), changes.listing_changed),
             (watched(&ALL).as_slice(), true),
@@ -104,10 +104,10 @@ fn a_token_stays_small_however_much_is_watched() {
 fn a_repository_without_a_commit_can_be_watched_until_it_has_one() {
     let repo = Repo::new();
     let git = repo.open();
-    let first = ask(&git, &["blob/main/a", "log/HEAD"], None);
+    let first = poll_changes(&git, &["blob/main/a", "log/HEAD"], None);
     repo.write("a", "1\n");
     repo.commit("First");
-    let second = ask(&git, &["blob/main/a", "log/HEAD"], Some(&first.token));
+    let second = poll_changes(&git, &["blob/main/a", "log/HEAD"], Some(&first.token));
     assert_eq!((second.changed.len(), second.listing_changed), (2, true));
 }
 
@@ -117,9 +117,9 @@ fn a_short_id_that_becomes_ambiguous_changed() {
     let git = repo.open();
     let id = repo.head();
     let path = format!("commit/{}", &id[..4]);
-    let first = ask(&git, &[&path], None);
+    let first = poll_changes(&git, &[&path], None);
     // An object with the same beginning, whose file need not even be one.
     let directory = repo.dir.join(".git/objects").join(&id[..2]);
     std::fs::write(directory.join(format!("{}{}", &id[2..4], "0".repeat(36))), "").unwrap();
-    assert_eq!(ask(&git, &[&path], Some(&first.token)).changed, [path]);
+    assert_eq!(poll_changes(&git, &[&path], Some(&first.token)).changed, [path]);
 }

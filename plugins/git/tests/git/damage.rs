@@ -23,7 +23,7 @@ fn packed() -> Repo {
 }
 
 /// Asks for everything. What comes is not looked at: it must come, and not by a panic.
-fn ask_for_everything(dir: &Path) -> Vec<Failure> {
+fn call_everything(dir: &Path) -> Vec<Failure> {
     let git = match try_open(dir, &[]) {
         Ok(git) => git,
         Err(failure) => return vec![failure],
@@ -87,10 +87,10 @@ fn damage(repo: &Repo, path: &Path, step: usize) -> usize {
         damaged
     });
     let cut = (0..whole.len()).step_by(step * 5).map(|length| whole[..length].to_vec());
-    let sound = ask_for_everything(&repo.dir).len();
+    let sound = call_everything(&repo.dir).len();
     let failed = flipped.chain(cut).filter(|damaged| {
         overwrite(path, damaged);
-        ask_for_everything(&repo.dir).len() > sound
+        call_everything(&repo.dir).len() > sound
     });
     let failed = failed.count();
     overwrite(path, &whole);
@@ -100,7 +100,7 @@ fn damage(repo: &Repo, path: &Path, step: usize) -> usize {
 #[test]
 fn a_damaged_pack_fails_and_never_panics() {
     let repo = packed();
-    assert_eq!(ask_for_everything(&repo.dir), vec![Failure::NotFound; 2], "only the id `abcd` is not there");
+    assert_eq!(call_everything(&repo.dir), vec![Failure::NotFound; 2], "only the id `abcd` is not there");
     let pack = &files(&repo.dir, |name| name.ends_with(".pack"))[0];
     assert!(damage(&repo, pack, 2) > 100);
 }

@@ -61,7 +61,7 @@ fn it_does_not_matter_how_the_objects_are_kept() {
         let all = everything(&repo.open());
         let pack = &packs(&repo, "pack")[0];
         let aside = repo.root.path().join("aside.pack");
-        for (way, make) in ways() {
+        for (way, make) in storage_layouts() {
             // Everything loose again, for each way to begin with.
             let packs = repo.dir.join(".git/objects/pack");
             let _ = fs::rename(pack, &aside);
@@ -75,10 +75,10 @@ fn it_does_not_matter_how_the_objects_are_kept() {
     }
 }
 
-type Way = (&'static str, fn(&Repo));
+type StorageLayout = (&'static str, fn(&Repo));
 
 /// The ways to keep objects, from a repository in which all are loose.
-fn ways() -> Vec<Way> {
+fn storage_layoutStorageLayout -> Vec<Way> {
     fn repack(repo: &Repo, config: &[&str]) {
         repo.git([config, &["repack", "-a", "-d", "-f", "-q", "--depth=50", "--window=50"]].concat());
         assert_eq!(packs(repo, "pack").len(), 1);

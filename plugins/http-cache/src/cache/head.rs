@@ -3,7 +3,7 @@
 //! A head is kept as JSON under a key of its own, so that listing pages reads no bodies. What another version wrote, or what is
 //! damaged, is no head: the page is fetched again.
 
-use super::rules::Response;
+use super::policy::Response;
 use http::header::LOCATION;
 use serde::{Deserialize, Serialize};
 use siphasher::sip128::{Hasher128, SipHasher};
@@ -23,7 +23,7 @@ pub(crate) struct Head {
     pub(crate) content: Option<Content>,
     /// Until when its origin is left alone after it failed, in milliseconds since 1970.
     #[serde(default)]
-    pub(crate) hold: u64,
+    pub(crate) backoff_until: u64,
 }
 
 /// What a page holds.
@@ -56,7 +56,7 @@ pub(crate) enum Kind {
 
 impl Head {
     pub(crate) fn new(response: Response, content: Option<Content>) -> Self {
-        Self { version: VERSION, response, content, hold: 0 }
+        Self { version: VERSION, response, content, backoff_until: 0 }
     }
 
     /// Reads a head of this version.

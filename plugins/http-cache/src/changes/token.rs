@@ -1,6 +1,6 @@
 //! What the host keeps between two rounds: which page was in which state, and when to ask for it again.
 //!
-//! Paths and states are in it as numbers. Up to [`MOST_WATCHED`] pages have one each; with more there is one for all
+//! Paths and states are in it as numbers. Up to [`MAX_WATCHED`] pages have one each; with more there is one for all
 //! together, and when it changes, all of them are said to have changed.
 
 use siphasher::sip::SipHasher;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::hash::Hasher;
 
 /// How many watched pages have a state of their own in a token, which thereby stays below 65536 bytes.
-pub(crate) const MOST_WATCHED: usize = 1400;
+pub(crate) const MAX_WATCHED: usize = 1400;
 
 /// The first letters of a token, to tell it from those of other versions.
 const VERSION: &str = "h1";
@@ -35,7 +35,7 @@ pub(crate) enum Watched {
 pub(crate) struct Watch {
     pub(crate) state: u64,
     /// When it makes sense to ask again, in seconds since 1970.
-    pub(crate) next: u64,
+    pub(crate) next_check: u64,
 }
 
 impl Token {
@@ -65,10 +65,10 @@ impl std::fmt::Display for Token {
         write!(f, "{VERSION}.{:x}.", self.listing)?;
         match &self.watched {
             Watched::Each(each) => {
-                let page = |(path, watch): (&u64, &Watch)| format!("{path:x}:{:x}:{:x}", watch.state, watch.next);
+                let page = |(path, watch): (&u64, &Watch)| format!("{path:x}:{:x}:{:x}", watch.state, watch.next_check);
                 write!(f, "each.{}", each.iter().map(page).collect::<Vec<_>>().join(","))
             }
-            Watched::Together(watch) => write!(f, "all.{:x}:{:x}", watch.state, watch.next),
+            Watched::Together(watch) => write!(f, "all.{:x}:{:x}", watch.state, watch.next_check),
         }
     }
 }
@@ -85,7 +85,7 @@ pub(crate) fn hash(parts: impl IntoIterator<Item = impl AsRef<[u8]>>) -> u64 {
 
 fn watch(text: &str) -> Option<Watch> {
     let (state, next) = text.split_once(':')?;
-    Some(Watch { state: number(state)?, next: number(next)? })
+    Some(Watch { state: number(state)?, next_check: number(next)? })
 }
 
 fn number(text: &str) -> Option<u64> {
@@ -100,8 +100,8 @@ mod tests {
 
     #[test]
     fn a_token_comes_back_as_it_was() {
-        let watch = Watch { state: u64::MAX, next: LAST };
-        let each = [(1, watch), (u64::MAX, Watch { state: 0, next: 0 })].into_iter().collect();
+        let watch = Watch { state: u64::MAX, next_check: LAST };
+        let each = [(1, watch), (u64::MAX, Watch { state: 0, next_check: 0 })].into_iter().collect();
         for watched in [Watched::Each(BTreeMap::new()), Watched::Each(each), Watched::Together(watch)] {
             let token = Token { listing: u64::MAX, watched };
             assert_eq!(Token::parse(&token.to_string()), Some(token));
@@ -110,8 +110,8 @@ mod tests {
 
     #[test]
     fn the_longest_token_is_one_that_the_host_keeps() {
-        let count = u64::try_from(MOST_WATCHED).unwrap();
-        let each = (0..count).map(|n| (u64::MAX - n, Watch { state: u64::MAX, next: LAST })).collect();
+        let count = u64::try_from(MAX_WATCHED).unwrap();
+        let each = (0..count).map(|n| (u64::MAX - n, Watch { state: u64::MAX, next_check: LAST })).collect();
         let token = Token { listing: u64::MAX, watched: Watched::Each(each) }.to_string();
         assert!(token.len() <= 65536, "{}", token.len());
     }

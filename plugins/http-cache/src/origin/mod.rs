@@ -1,13 +1,13 @@
 //! Who has the pages: what is asked of an origin, and what it answers.
 //!
-//! The rules of caching are on this side of [`Origin`], the web on the other. In a component that is [`Web`], which
+//! The rules of caching are on this side of [`Origin`], the web on the other. In a component that is [`WasiHttpOrigin`], which
 //! sends requests through the host; tests have origins of their own.
 
-mod web;
+mod wasi_http;
 
 use http::HeaderMap;
 use std::time::Duration;
-pub use web::Web;
+pub use wasi_http::WasiHttpOrigin;
 
 /// Sends requests.
 pub trait Origin {
@@ -16,7 +16,7 @@ pub trait Origin {
     /// # Errors
     ///
     /// Why there is no response. A response of any status is one.
-    fn send(&self, request: &Request) -> Result<Response, Trouble>;
+    fn send(&self, request: &Request) -> Result<Response, FetchError>;
 }
 
 /// A request.
@@ -31,7 +31,7 @@ pub struct Request {
     /// How long it may take in all.
     pub timeout: Duration,
     /// The most bytes of a body.
-    pub most: usize,
+    pub max_body: usize,
 }
 
 /// A response.
@@ -47,7 +47,7 @@ pub struct Response {
 
 /// Why there is no response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Trouble {
+pub enum FetchError {
     /// The plugin may not speak to this origin.
     #[error("{0}")]
     Denied(String),
@@ -56,8 +56,8 @@ pub enum Trouble {
     TooLarge(usize),
     /// The origin cannot be reached, takes too long, or speaks no proper HTTP.
     #[error("{0}")]
-    Down(String),
+    Unreachable(String),
     /// The request is none that can be sent.
     #[error("{0}")]
-    Fault(String),
+    Host(String),
 }

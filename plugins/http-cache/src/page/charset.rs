@@ -5,11 +5,11 @@ use crate::cache::head::Kind;
 use encoding_rs::{Encoding, UTF_8, WINDOWS_1252};
 
 /// How much of a page may say what encoding it is in.
-const PRESCANNED: usize = 1024;
+const PRESCAN_LEN: usize = 1024;
 
 /// The text that bytes stand for, with what makes no sense replaced by U+FFFD; none if they are no text.
-pub(crate) fn decode(bytes: Vec<u8>, said: Option<&str>, kind: Kind) -> Result<String, Vec<u8>> {
-    let encoding = encoding(&bytes, said, kind);
+pub(crate) fn decode(bytes: Vec<u8>, declared_charset: Option<&str>, kind: Kind) -> Result<String, Vec<u8>> {
+    let encoding = encoding(&bytes, declared_charset, kind);
     match encoding {
         Some(encoding) if encoding == UTF_8 => {
             let bytes = match bytes.strip_prefix(b"\xef\xbb\xbf") {
@@ -23,12 +23,12 @@ pub(crate) fn decode(bytes: Vec<u8>, said: Option<&str>, kind: Kind) -> Result<S
     }
 }
 
-fn encoding(bytes: &[u8], said: Option<&str>, kind: Kind) -> Option<&'static Encoding> {
+fn encoding(bytes: &[u8], declared_charset: Option<&str>, kind: Kind) -> Option<&'static Encoding> {
     if let Some((encoding, _)) = Encoding::for_bom(bytes) {
         return Some(encoding);
     }
     let by_label = |label: &str| Encoding::for_label(label.as_bytes());
-    if let Some(encoding) = said.and_then(by_label).or_else(|| by_label(&said_inside(bytes, kind)?).map(ascii_like)) {
+    if let Some(encoding) = declared_charset.and_then(by_label).or_else(|| by_label(&meta_charset(bytes, kind)?).map(ascii_like)) {
         return Some(encoding);
     }
     if std::str::from_utf8(bytes).is_ok() {
@@ -41,8 +41,8 @@ fn encoding(bytes: &[u8], said: Option<&str>, kind: Kind) -> Option<&'static Enc
 }
 
 /// What a page says inside of itself, where that can be read before its encoding is known.
-fn said_inside(bytes: &[u8], kind: Kind) -> Option<String> {
-    let beginning = bytes.get(..bytes.len().min(PRESCANNED)).unwrap_or_default();
+fn meta_charset(bytes: &[u8], kind: Kind) -> Option<String> {
+    let beginning = bytes.get(..bytes.len().min(PRESCAN_LEN)).unwrap_or_default();
     let beginning = WINDOWS_1252.decode_without_bom_handling(beginning).0;
     let declared = || {
         let declaration = beginning.strip_prefix("<?xml")?.split_once("?>")?.0;

@@ -5,22 +5,22 @@ pub(crate) mod html;
 pub(crate) mod media;
 
 use crate::cache::head::{Content, Kind, digest};
-use html::About;
+use html::HeadMetadata;
 use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use media::MediaType;
 
 /// Takes in a page: what it holds, and its body as it is served and kept, which is UTF-8 where it is text.
-pub(crate) fn take_in(headers: &HeaderMap, body: Vec<u8>, name: &str) -> (Content, Vec<u8>) {
-    let media = said(headers).unwrap_or_else(|| MediaType::guess(name, &body));
+pub(crate) fn ingest(headers: &HeaderMap, body: Vec<u8>, name: &str) -> (Content, Vec<u8>) {
+    let media = declared_media_type(headers).unwrap_or_else(|| MediaType::guess(name, &body));
     let (kind, body, about) = match media.kind() {
-        Kind::Blob => (Kind::Blob, body, About::default()),
+        Kind::Blob => (Kind::Blob, body, HeadMetadata::default()),
         kind => match charset::decode(body, media.charset.as_deref(), kind) {
             Ok(text) => {
-                let about = if kind == Kind::Html { html::about(&text) } else { About::default() };
+                let about = if kind == Kind::Html { html::head_metadata(&text) } else { HeadMetadata::default() };
                 (kind, text.into_bytes(), about)
             }
-            Err(bytes) => (Kind::Blob, bytes, About::default()),
+            Err(bytes) => (Kind::Blob, bytes, HeadMetadata::default()),
         },
     };
     let content = Content {
@@ -35,8 +35,8 @@ pub(crate) fn take_in(headers: &HeaderMap, body: Vec<u8>, name: &str) -> (Conten
 }
 
 /// What the headers alone say of a page.
-pub(crate) fn announced(headers: &HeaderMap, name: &str) -> Content {
-    let media = said(headers).unwrap_or_else(|| MediaType::guess(name, b""));
+pub(crate) fn declared_content(headers: &HeaderMap, name: &str) -> Content {
+    let media = declared_media_type(headers).unwrap_or_else(|| MediaType::guess(name, b""));
     let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.trim().parse().ok());
     // A page in another encoding has another size here.
     let is_as_sent =
@@ -51,6 +51,6 @@ pub(crate) fn announced(headers: &HeaderMap, name: &str) -> Content {
     }
 }
 
-fn said(headers: &HeaderMap) -> Option<MediaType> {
+fn declared_media_type(headers: &HeaderMap) -> Option<MediaType> {
     headers.get(CONTENT_TYPE).and_then(|value| MediaType::parse(value.to_str().ok()?))
 }

@@ -30,18 +30,18 @@ impl HostStore {
 
 impl Store for HostStore {
     fn get(&self, keys: &[&str]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
-        self.bucket()?.get_many(keys).map_err(failed)
+        self.bucket()?.get_many(keys).map_err(to_store_error)
     }
 
     fn put(&self, values: &[(&str, &[u8])]) -> Result<(), StoreError> {
         self.bucket()?.set_many(values).map_err(|failure| match failure {
             Failure::Unavailable(retry) => StoreError::Full(retry.reason),
-            failure => failed(failure),
+            failure => to_store_error(failure),
         })
     }
 
     fn remove(&self, keys: &[&str]) -> Result<(), StoreError> {
-        self.bucket()?.delete_many(keys).map_err(failed)
+        self.bucket()?.delete_many(keys).map_err(to_store_error)
     }
 
     fn keys(&self) -> Result<Vec<String>, StoreError> {
@@ -49,7 +49,7 @@ impl Store for HostStore {
         let mut keys = Vec::new();
         let mut cursor: Option<String> = None;
         loop {
-            let page = bucket.keys(cursor.as_deref()).map_err(failed)?;
+            let page = bucket.keys(cursor.as_deref()).map_err(to_store_error)?;
             keys.extend(page.keys);
             match page.next_cursor {
                 Some(next) => cursor = Some(next),
@@ -61,6 +61,6 @@ impl Store for HostStore {
     }
 }
 
-fn failed(failure: Failure) -> StoreError {
+fn to_store_error(failure: Failure) -> StoreError {
     StoreError::Failed(failure.to_string())
 }

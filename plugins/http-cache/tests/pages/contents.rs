@@ -1,6 +1,6 @@
 //! What becomes of a page.
 
-use crate::world::{World, ok};
+use crate::harness::{Harness, ok};
 use mcp_provider::{Body, Timestamp};
 use serde_json::Value;
 
@@ -11,9 +11,9 @@ const HTML: &str = "<!doctype html><title>A page</title><meta name=description c
 
 #[test]
 fn html_is_offered_as_markdown_and_as_it_is() {
-    let world =
-        World::with_page(&[("content-type", "text/html; charset=utf-8"), ("cache-control", "max-age=60")], HTML);
-    let contents = world.read(PAGE).unwrap();
+    let harness =
+        Harness::with_page(&[("content-type", "text/html; charset=utf-8"), ("cache-control", "max-age=60")], HTML);
+    let contents = harness.read(PAGE).unwrap();
     let types: Vec<_> = contents.iter().map(|contents| contents.entry.mime_type.as_deref().unwrap()).collect();
     assert_eq!(types, ["text/markdown", "text/html"]);
     assert_eq!(contents[0].as_text(), Some("# Hello\n\nIt **works**, see [there](https://h.example/other).\n"));
@@ -23,7 +23,7 @@ fn html_is_offered_as_markdown_and_as_it_is() {
         assert_eq!(contents.entry.size, u64::try_from(contents.as_bytes().len()).ok());
         assert_eq!(contents.entry.title.as_deref(), Some("A page"));
     }
-    let entry = world.stat(PAGE).unwrap();
+    let entry = harness.stat(PAGE).unwrap();
     assert_eq!((entry.mime_type.as_deref(), entry.size), (Some("text/html"), contents[1].entry.size));
     assert_eq!((entry.title.as_deref(), entry.description.as_deref()), (Some("A page"), Some("About it")));
 }
@@ -35,12 +35,12 @@ fn the_config_says_which_forms_are_offered_and_which_first() {
         (r#"["markdown"]"#, &["text/markdown"]),
         (r#"["html"]"#, &["text/html"]),
     ] {
-        let world = World::with_page(&[("content-type", "text/html"), ("cache-control", "max-age=60")], HTML);
-        let world = world.config("formats", formats);
-        let contents = world.read(PAGE).unwrap();
+        let harness = Harness::with_page(&[("content-type", "text/html"), ("cache-control", "max-age=60")], HTML);
+        let harness = harness.config("formats", formats);
+        let contents = harness.read(PAGE).unwrap();
         let types: Vec<_> = contents.iter().map(|contents| contents.entry.mime_type.as_deref().unwrap()).collect();
         assert_eq!(types, expected);
-        let entry = world.stat(PAGE).unwrap();
+        let entry = harness.stat(PAGE).unwrap();
         let is_html = expected.contains(&"text/html");
         assert_eq!(entry.mime_type.as_deref(), Some(if is_html { "text/html" } else { "text/markdown" }));
         assert_eq!(entry.size.is_some(), is_html);
@@ -58,9 +58,9 @@ fn a_page_in_another_charset_becomes_utf_8() {
             b"\xef\xbb\xbf<title>\xe6\x97\xa5\xe6\x9c\xac</title>\xe6\x97\xa5\xe6\x9c\xac",
         ),
     ] {
-        let world = World::new();
-        world.serve(URL, ok(&[("content-type", content_type)], body));
-        let contents = world.read(PAGE).unwrap();
+        let harness = Harness::new();
+        harness.serve(URL, ok(&[("content-type", content_type)], body));
+        let contents = harness.read(PAGE).unwrap();
         assert_eq!(contents[0].as_text(), Some("日本\n"), "{content_type}");
         assert_eq!(contents[1].entry.title.as_deref(), Some("日本"), "{content_type}");
     }
@@ -77,23 +77,23 @@ fn text_is_text_and_anything_else_is_bytes() {
         ("application/pdf", b"%PDF-1.7", Body::Blob(b"%PDF-1.7".to_vec())),
         ("text/plain", b"\x7fELF\0\xff", Body::Blob(b"\x7fELF\0\xff".to_vec())),
     ] {
-        let world = World::new();
-        world.serve(URL, ok(&[("content-type", content_type), ("cache-control", "max-age=60")], body));
+        let harness = Harness::new();
+        harness.serve(URL, ok(&[("content-type", content_type), ("cache-control", "max-age=60")], body));
         for _ in 0..2 {
-            let contents = world.only(PAGE);
+            let contents = harness.read_one(PAGE);
             assert_eq!(contents.body, expected, "{content_type}");
             assert_eq!(contents.entry.mime_type.as_deref(), content_type.split(';').next());
         }
-        assert_eq!(world.count(), 1);
+        assert_eq!(harness.request_count(), 1);
     }
 }
 
 #[test]
 fn a_page_without_a_proper_type_gets_one() {
     for (content_type, body, expected) in [("nonsense", "plain", "text/plain"), ("", "<html>x", "text/markdown")] {
-        let world = World::new();
-        world.serve(URL, ok(&[("content-type", content_type)], body));
-        assert_eq!(world.read(PAGE).unwrap()[0].entry.mime_type.as_deref(), Some(expected));
+        let harness = Harness::new();
+        harness.serve(URL, ok(&[("content-type", content_type)], body));
+        assert_eq!(harness.read(PAGE).unwrap()[0].entry.mime_type.as_deref(), Some(expected));
     }
 }
 
@@ -106,16 +106,16 @@ fn it_says_when_it_changed_or_else_when_it_was_made() {
         (&[made], "2025-03-01T00:00:00Z"),
         (&[("last-modified", "someday"), made], "2025-03-01T00:00:00Z"),
     ] {
-        let world = World::with_page(headers, "one");
-        assert_eq!(world.only(PAGE).entry.last_modified, Some(Timestamp::from(expected)));
+        let harness = Harness::with_page(headers, "one");
+        assert_eq!(harness.read_one(PAGE).entry.last_modified, Some(Timestamp::from(expected)));
     }
 }
 
 #[test]
 fn markdown_that_is_cut_says_so_and_html_never_is() {
     let html = format!("<main>{}", "<p>word</p>".repeat(120_000));
-    let world = World::with_page(&[("content-type", "text/html")], &html);
-    let contents = world.read(PAGE).unwrap();
+    let harness = Harness::with_page(&[("content-type", "text/html")], &html);
+    let contents = harness.read(PAGE).unwrap();
     assert_eq!(contents[0].entry.meta.get("http-cache/cut"), Some(&Value::Bool(true)));
     assert_eq!(contents[1].entry.meta.get("http-cache/cut"), None);
     assert_eq!(contents[1].as_bytes().len(), html.len());
@@ -123,9 +123,9 @@ fn markdown_that_is_cut_says_so_and_html_never_is() {
 
 #[test]
 fn an_empty_page_is_an_empty_page() {
-    let world = World::new();
-    world.serve(URL, ok(&[("content-type", "text/html")], ""));
-    assert_eq!(world.text(PAGE), "");
-    world.answer(URL, |_| Ok(crate::world::status(204, &[])));
-    assert_eq!(world.only(PAGE).as_bytes(), b"");
+    let harness = Harness::new();
+    harness.serve(URL, ok(&[("content-type", "text/html")], ""));
+    assert_eq!(harness.text(PAGE), "");
+    harness.respond_with(URL, |_| Ok(crate::harness::status(204, &[])));
+    assert_eq!(harness.read_one(PAGE).as_bytes(), b"");
 }

@@ -15,4 +15,4 @@ mod freshness;
 mod listing;
 mod redirects;
 mod store;
-mod world;
+mod harness;

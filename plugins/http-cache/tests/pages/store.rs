@@ -1,16 +1,16 @@
 //! What is kept, and what happens when it cannot be.
 
-use crate::world::{World, ok};
+use crate::harness::{Harness, ok};
 
 const PAGE: &str = "h.example/page";
 const HEADERS: [(&str, &str); 2] = [("content-type", "text/plain"), ("cache-control", "max-age=60")];
 
 #[test]
 fn without_a_store_every_read_asks() {
-    let world = World::with_page(&HEADERS, "one").config("seeds", r#"["h.example/page"]"#);
-    world.break_store();
-    assert_eq!((world.text(PAGE).as_str(), world.text(PAGE).as_str(), world.count()), ("one", "one", 2));
-    assert_eq!(world.paths(), [PAGE]);
+    let harness = Harness::with_page(&HEADERS, "one").config("seeds", r#"["h.example/page"]"#);
+    harness.break_store();
+    assert_eq!((harness.text(PAGE).as_str(), harness.text(PAGE).as_str(), harness.request_count()), ("one", "one", 2));
+    assert_eq!(harness.paths(), [PAGE]);
 }
 
 #[test]
@@ -21,61 +21,61 @@ fn what_is_damaged_or_of_another_version_is_fetched_again() {
         ("b:h.example/page", b"another body"),
         ("b:h.example/page", b"\xff"),
     ] {
-        let world = World::with_page(&HEADERS, "one");
-        world.read(PAGE).unwrap();
-        world.damage(key, value);
-        assert_eq!((world.text(PAGE).as_str(), world.count()), ("one", 2));
-        assert_eq!((world.text(PAGE).as_str(), world.count()), ("one", 2));
-        assert_eq!(world.paths(), [PAGE]);
+        let harness = Harness::with_page(&HEADERS, "one");
+        harness.read(PAGE).unwrap();
+        harness.damage(key, value);
+        assert_eq!((harness.text(PAGE).as_str(), harness.request_count()), ("one", 2));
+        assert_eq!((harness.text(PAGE).as_str(), harness.request_count()), ("one", 2));
+        assert_eq!(harness.paths(), [PAGE]);
     }
 }
 
 #[test]
 fn when_there_is_no_more_room_those_go_that_were_not_asked_about_for_longest() {
-    let world = World::new();
-    world.room(30_000);
+    let harness = Harness::new();
+    harness.set_capacity(30_000);
     for page in 0..40 {
-        world.serve(&format!("https://h.example/{page}"), ok(&HEADERS, "x".repeat(1000)));
-        assert_eq!(world.text(&format!("h.example/{page}")).len(), 1000);
-        world.pass(1);
+        harness.serve(&format!("https://h.example/{page}"), ok(&HEADERS, "x".repeat(1000)));
+        assert_eq!(harness.text(&format!("h.example/{page}")).len(), 1000);
+        harness.advance(1);
     }
-    let kept = world.paths();
+    let kept = harness.paths();
     assert!((5..40).contains(&kept.len()), "{kept:?}");
     let first: u32 = 40 - u32::try_from(kept.len()).unwrap();
     for page in first..40 {
         assert!(kept.contains(&format!("h.example/{page}")), "{page} of {kept:?}");
     }
-    let bodies = world.keys().into_iter().filter(|key| key.starts_with("b:")).count();
+    let bodies = harness.keys().into_iter().filter(|key| key.starts_with("b:")).count();
     assert_eq!(bodies, kept.len());
 }
 
 #[test]
 fn a_page_that_fits_nowhere_is_served_all_the_same_and_throws_little_out() {
-    let world = World::with_page(&HEADERS, &"x".repeat(50_000));
-    world.room(30_000);
+    let harness = Harness::with_page(&HEADERS, &"x".repeat(50_000));
+    harness.set_capacity(30_000);
     for page in 0..10 {
-        world.serve(&format!("https://h.example/{page}"), ok(&HEADERS, "x"));
-        world.read(&format!("h.example/{page}")).unwrap();
+        harness.serve(&format!("https://h.example/{page}"), ok(&HEADERS, "x"));
+        harness.read(&format!("h.example/{page}")).unwrap();
     }
-    assert_eq!(world.text(PAGE).len(), 50_000);
-    assert!(!world.paths().contains(&PAGE.to_owned()));
+    assert_eq!(harness.text(PAGE).len(), 50_000);
+    assert!(!harness.paths().contains(&PAGE.to_owned()));
 }
 
 #[test]
 fn an_address_that_is_too_long_for_a_key_is_served_and_not_kept() {
-    let world = World::new();
+    let harness = Harness::new();
     let path = format!("h.example/{}", "x".repeat(2000));
-    world.serve(&format!("https://{path}"), ok(&HEADERS, "one"));
-    assert_eq!((world.text(&path).as_str(), world.text(&path).as_str(), world.count()), ("one", "one", 2));
-    assert!(world.keys().is_empty());
+    harness.serve(&format!("https://{path}"), ok(&HEADERS, "one"));
+    assert_eq!((harness.text(&path).as_str(), harness.text(&path).as_str(), harness.request_count()), ("one", "one", 2));
+    assert!(harness.keys().is_empty());
 }
 
 #[test]
 fn nothing_of_cookies_or_credentials_is_kept() {
     let headers =
         [HEADERS[0], ("cache-control", "public, max-age=60"), ("set-cookie", "secret=1"), ("x-other", "secret")];
-    let world = World::with_page(&headers, "one");
-    world.read(PAGE).unwrap();
-    assert_eq!(world.keys().len(), 2);
-    assert!(!world.kept_text().contains("secret"));
+    let harness = Harness::with_page(&headers, "one");
+    harness.read(PAGE).unwrap();
+    assert_eq!(harness.keys().len(), 2);
+    assert!(!harness.stored_text().contains("secret"));
 }

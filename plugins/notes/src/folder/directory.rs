@@ -10,7 +10,7 @@ pub(super) use wasi::for_each;
 
 /// What a directory says of an entry itself, before any link is followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Sort {
+pub(super) enum FileKind {
     File,
     Folder,
     Link,
@@ -18,11 +18,11 @@ pub(super) enum Sort {
 }
 
 /// An entry, or what is wrong with one that cannot be told.
-pub(super) type Entry = Result<(String, Sort), String>;
+pub(super) type Entry = Result<(String, FileKind), String>;
 
 #[cfg(not(target_family = "wasm"))]
 mod native {
-    use super::{Entry, Sort};
+    use super::{Entry, FileKind};
     use mcp_provider::Result;
     use std::fs::{self, DirEntry};
     use std::io;
@@ -37,19 +37,19 @@ mod native {
     fn entry(entry: io::Result<DirEntry>) -> Entry {
         let entry = entry.map_err(|error| error.to_string())?;
         let name = entry.file_name().into_string().map_err(|name| format!("{name:?} is no UTF-8"))?;
-        let sort = match entry.file_type().map_err(|error| format!("{name:?}: {error}"))? {
-            sort if sort.is_file() => Sort::File,
-            sort if sort.is_dir() => Sort::Folder,
-            sort if sort.is_symlink() => Sort::Link,
-            _ => Sort::Other,
+        let kind = match entry.file_type().map_err(|error| format!("{name:?}: {error}"))? {
+            kind if kind.is_file() => FileKind::File,
+            kind if kind.is_dir() => FileKind::Folder,
+            kind if kind.is_symlink() => FileKind::Link,
+            _ => FileKind::Other,
         };
-        Ok((name, sort))
+        Ok((name, kind))
     }
 }
 
 #[cfg(target_family = "wasm")]
 mod wasi {
-    use super::{Entry, Sort};
+    use super::{Entry, FileKind};
     use mcp_provider::{Failure, Result};
     use std::path::Path;
     use wasip2::filesystem::preopens::get_directories;
@@ -59,13 +59,13 @@ mod wasi {
 
     /// How many entries of one directory may fail before the rest is given up, so that a fault that does not go away
     /// ends.
-    const MOST_FAULTS: usize = 1000;
+    const MAX_FAULTS: usize = 1000;
 
     /// Shows the entries of a directory, in no particular order.
     pub(in crate::folder) fn for_each(path: &Path, mut show: impl FnMut(Entry)) -> Result<()> {
         let stream = open(path)?.read_directory().map_err(failure)?;
         let mut faults: usize = 0;
-        while faults < MOST_FAULTS {
+        while faults < MAX_FAULTS {
             match stream.read_directory_entry() {
                 Ok(Some(entry)) => show(Ok(named(entry))),
                 Ok(None) => return Ok(()),
@@ -92,14 +92,14 @@ mod wasi {
         directory.open_at(PathFlags::SYMLINK_FOLLOW, rest, OpenFlags::DIRECTORY, DescriptorFlags::READ).map_err(failure)
     }
 
-    fn named(entry: DirectoryEntry) -> (String, Sort) {
-        let sort = match entry.type_ {
-            DescriptorType::RegularFile => Sort::File,
-            DescriptorType::Directory => Sort::Folder,
-            DescriptorType::SymbolicLink => Sort::Link,
-            _ => Sort::Other,
+    fn named(entry: DirectoryEntry) -> (String, FileKind) {
+        let kind = match entry.type_ {
+            DescriptorType::RegularFile => FileKind::File,
+            DescriptorType::Directory => FileKind::Folder,
+            DescriptorType::SymbolicLink => FileKind::Link,
+            _ => FileKind::Other,
         };
-        (entry.name, sort)
+        (entry.name, kind)
     }
 
     fn failure(error: ErrorCode) -> Failure {

@@ -9,26 +9,26 @@ mod confine;
 mod directory;
 mod walk;
 
-use crate::place::is_hidden;
+use crate::route::is_hidden;
 use confine::Confined;
 use mcp_provider::{Failure, Result, log};
 use std::fs::{self, File};
 use std::path::Path;
 use std::time::SystemTime;
-pub(crate) use walk::{Reach, Walk};
+pub(crate) use walk::{WalkBudget, Walk};
 
 /// What a name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
+pub(crate) enum ItemKind {
     /// A regular file.
     File,
     /// A folder.
     Folder,
 }
 
-impl Kind {
+impl ItemKind {
     /// What the folder shows it as; none of what is neither.
-    fn of(metadata: &fs::Metadata) -> Option<Self> {
+    fn from_metadata(metadata: &fs::Metadata) -> Option<Self> {
         match metadata {
             file if file.is_file() => Some(Self::File),
             folder if folder.is_dir() => Some(Self::Folder),
@@ -43,7 +43,7 @@ pub(crate) struct Item {
     /// Its names below the folder of notes.
     pub(crate) names: String,
     /// What it is.
-    pub(crate) kind: Kind,
+    pub(crate) kind: ItemKind,
     /// Its size in bytes.
     pub(crate) size: u64,
     /// When it last changed, where the file system tells.
@@ -83,29 +83,29 @@ impl Folder {
     }
 
     /// What these names stand for.
-    pub(crate) fn look(&self, names: &str) -> Result<Item> {
+    pub(crate) fn stat(&self, names: &str) -> Result<Item> {
         let metadata = fs::metadata(self.0.resolve(names)?)?;
-        let kind = Kind::of(&metadata).ok_or(Failure::NotFound)?;
+        let kind = ItemKind::from_metadata(&metadata).ok_or(Failure::NotFound)?;
         Ok(Item { names: names.to_owned(), kind, size: metadata.len(), modified: metadata.modified().ok() })
     }
 
     /// The same, for listings: what cannot be had is left out of them, and named in the log.
-    pub(crate) fn look_for_listing(&self, names: &str) -> Option<Item> {
-        self.look(names).inspect_err(|failure| log::warn!("{names:?} is left out: {failure}")).ok()
+    pub(crate) fn stat_for_listing(&self, names: &str) -> Option<Item> {
+        self.stat(names).inspect_err(|failure| log::warn!("{names:?} is left out: {failure}")).ok()
     }
 
     /// Opens a file.
-    pub(crate) fn file(&self, names: &str) -> Result<File> {
+    pub(crate) fn open_file(&self, names: &str) -> Result<File> {
         Ok(File::open(self.0.resolve(names)?)?)
     }
 
     /// Every file at any depth below a folder, in order of names, from behind a [place](Walk::place) on.
-    pub(crate) fn files(&self, folder: &str, behind: &str, reach: Reach) -> Result<Walk<'_>> {
+    pub(crate) fn files(&self, folder: &str, behind: &str, reach: WalkBudget) -> Result<Walk<'_>> {
         Walk::files(&self.0, folder, behind, reach)
     }
 
     /// What is directly in a folder, in order, from behind a [place](Walk::place) on.
-    pub(crate) fn children(&self, folder: &str, behind: &str, reach: Reach) -> Result<Walk<'_>> {
+    pub(crate) fn children(&self, folder: &str, behind: &str, reach: WalkBudget) -> Result<Walk<'_>> {
         Walk::children(&self.0, folder, behind, reach)
     }
 }

@@ -5,13 +5,13 @@
 //! looked at but links. Names come in the order of their bytes, where a folder whose files are part of the walk counts as if
 //! its name ended with a slash; so the paths of all files come out in their order.
 //!
-//! What bounds a walk ([`Reach`]): of a folder it holds the first so many names behind its place, and reads the folder again
+//! What bounds a walk ([`WalkBudget`]): of a folder it holds the first so many names behind its place, and reads the folder again
 //! for those behind them; and once it has gone through so many names and folders, it stops between two of them. Then
-//! [`Walk::is_paused`] holds and another walk goes on at [`Walk::place`]. Folders that lie deeper than [`MAX_DEPTH`], and
+//! [`Walk::is_paused`] holds and another walk goes on at [`Walk::position`]. Folders that lie deeper than [`MAX_DEPTH`], and
 //! paths of more than [`MAX_PATH`] bytes, are left out.
 
-use super::directory::{self, Sort};
-use super::{Confined, Kind, is_hidden, join};
+use super::directory::{self, FileKind};
+use super::{Confined, ItemKind, is_hidden, join};
 use mcp_provider::{Result, log};
 use std::collections::BinaryHeap;
 use std::fs;
@@ -23,23 +23,23 @@ const MAX_DEPTH: usize = 64;
 const MAX_PATH: usize = 2000;
 
 /// How many names opening a folder or following a link counts as.
-const COST: usize = 50;
+const FOLDER_COST: usize = 50;
 
 /// How far one walk goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Reach {
+pub(crate) struct WalkBudget {
     /// How many names of a folder are held at once.
     pub(crate) ahead: usize,
     /// After how many names the walk pauses.
     pub(crate) names: usize,
 }
 
-impl Reach {
+impl WalkBudget {
     /// As far as there is anything, each folder read once.
-    pub(crate) const ALL: Self = Self { ahead: usize::MAX, names: usize::MAX };
+    pub(crate) const UNLIMITED: Self = Self { ahead: usize::MAX, names: usize::MAX };
 
     /// For a page of about so many items.
-    pub(crate) fn page(items: usize) -> Self {
+    pub(crate) fn for_page(items: usize) -> Self {
         Self { ahead: items.saturating_add(1).max(1000), names: 200_000 }
     }
 }
@@ -51,11 +51,11 @@ pub(crate) struct Walk<'f> {
     folder: String,
     /// Whether the files of its folders are part of the walk, and folders themselves are not.
     is_deep: bool,
-    reach: Reach,
+    budget: WalkBudget,
     /// The folders from the first to where the walk is.
     levels: Vec<Level>,
     /// Behind what the walk is: below the folder, the last name that was done with; a slash at its end says that all in it was.
-    place: String,
+    position: String,
     /// How many names were gone through.
     spent: usize,
     has_moved: bool,
@@ -67,39 +67,39 @@ struct Level {
     /// Its path below the folder that is gone through; empty, or with a slash at the end.
     path: String,
     /// The next children, the last first.
-    ahead: Vec<Child>,
+    pending: Vec<Child>,
     /// Whether there are more behind them.
-    goes_on: bool,
+    has_more: bool,
     /// What the walk has to get behind in here; empty when it is.
-    behind: String,
+    after: String,
 }
 
 /// A child of a folder: by its order, with a slash behind the name of a folder that is entered.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Child {
     key: String,
-    sort: Sort,
+    kind: FileKind,
 }
 
 impl<'f> Walk<'f> {
     /// Every file in a folder at any depth. Folders behind links are not entered, so that none is seen twice.
-    pub(crate) fn files(root: &'f Confined, folder: &str, behind: &str, reach: Reach) -> Result<Self> {
+    pub(crate) fn files(root: &'f Confined, folder: &str, behind: &str, reach: WalkBudget) -> Result<Self> {
         Self::new(root, folder, true, behind, reach)
     }
 
     /// What is directly in a folder.
-    pub(crate) fn children(root: &'f Confined, folder: &str, behind: &str, reach: Reach) -> Result<Self> {
+    pub(crate) fn children(root: &'f Confined, folder: &str, behind: &str, reach: WalkBudget) -> Result<Self> {
         Self::new(root, folder, false, behind, reach)
     }
 
-    fn new(root: &'f Confined, folder: &str, is_deep: bool, behind: &str, reach: Reach) -> Result<Self> {
+    fn new(root: &'f Confined, folder: &str, is_deep: bool, behind: &str, reach: WalkBudget) -> Result<Self> {
         let mut walk = Self {
             root,
             folder: folder.to_owned(),
             is_deep,
-            reach,
+            budget: reach,
             levels: Vec::new(),
-            place: behind.to_owned(),
+            position: behind.to_owned(),
             spent: 0,
             has_moved: false,
             is_paused: false,
@@ -109,8 +109,8 @@ impl<'f> Walk<'f> {
     }
 
     /// Behind what the walk is: what another one is to begin behind in order to go on here.
-    pub(crate) fn place(&self) -> &str {
-        &self.place
+    pub(crate) fn position(&self) -> &str {
+        &self.position
     }
 
     /// Whether the walk stopped before the end.
@@ -119,61 +119,61 @@ impl<'f> Walk<'f> {
     }
 
     /// The names of the next file or, where folders are not entered, of the next file or folder.
-    pub(crate) fn next_names(&mut self) -> Result<Option<String>> {
+    pub(crate) fn next_path(&mut self) -> Result<Option<String>> {
         loop {
             let Some(level) = self.levels.last_mut() else { return Ok(None) };
-            let Some(child) = level.ahead.last() else {
-                if level.goes_on {
-                    if self.is_to_pause() {
+            let Some(child) = level.pending.last() else {
+                if level.has_more {
+                    if self.should_pause() {
                         return Ok(None);
                     }
-                    self.read_on()?;
+                    self.refill()?;
                 } else if let Some(done) = self.levels.pop()
                     && !done.path.is_empty()
                 {
-                    self.go_behind(done.path);
+                    self.move_past(done.path);
                 }
                 continue;
             };
             let path = [level.path.as_str(), child.key.as_str()].concat();
-            let sort = child.sort;
-            if (sort == Sort::Link || sort == Sort::Folder && self.is_deep) && self.is_to_pause() {
+            let kind = child.kind;
+            if (kind == FileKind::Link || kind == FileKind::Folder && self.is_deep) && self.should_pause() {
                 return Ok(None);
             }
-            self.take();
-            match sort {
-                Sort::Folder if self.is_deep => self.go_into(path),
-                Sort::File | Sort::Folder => return Ok(self.found(path)),
-                Sort::Link => {
-                    self.spent = self.spent.saturating_add(COST);
-                    let is_shown = self.kind_of_link(&path).is_some_and(|kind| kind == Kind::File || !self.is_deep);
+            self.pop();
+            match kind {
+                FileKind::Folder if self.is_deep => self.descend(path),
+                FileKind::File | FileKind::Folder => return Ok(self.visit(path)),
+                FileKind::Link => {
+                    self.spent = self.spent.saturating_add(FOLDER_COST);
+                    let is_shown = self.resolve_link_kind(&path).is_some_and(|kind| kind == ItemKind::File || !self.is_deep);
                     if is_shown {
-                        return Ok(self.found(path));
+                        return Ok(self.visit(path));
                     }
-                    self.go_behind(path);
+                    self.move_past(path);
                 }
-                Sort::Other => self.go_behind(path),
+                FileKind::Other => self.move_past(path),
             }
         }
     }
 
     /// Takes the next child of the innermost folder from those ahead.
-    fn take(&mut self) {
+    fn pop(&mut self) {
         if let Some(level) = self.levels.last_mut()
-            && let Some(child) = level.ahead.pop()
+            && let Some(child) = level.pending.pop()
         {
-            level.behind = child.key;
+            level.after = child.key;
         }
     }
 
-    fn found(&mut self, path: String) -> Option<String> {
+    fn visit(&mut self, path: String) -> Option<String> {
         let names = join(&self.folder, &path);
-        self.go_behind(path);
+        self.move_past(path);
         Some(names)
     }
 
-    fn go_behind(&mut self, path: String) {
-        self.place = path;
+    fn move_past(&mut self, path: String) {
+        self.position = path;
         if !self.has_moved {
             // The way to where the walk begins does not count: whatever it took, the walk must get on.
             (self.has_moved, self.spent) = (true, 0);
@@ -181,37 +181,37 @@ impl<'f> Walk<'f> {
     }
 
     /// Whether enough was gone through.
-    fn is_to_pause(&mut self) -> bool {
-        self.is_paused = self.has_moved && self.spent >= self.reach.names;
+    fn should_pause(&mut self) -> bool {
+        self.is_paused = self.has_moved && self.spent >= self.budget.names;
         self.is_paused
     }
 
     /// Goes into a folder of this path, which ends with a slash; what cannot be read is left out.
-    fn go_into(&mut self, path: String) {
-        let behind = self.place.strip_prefix(&path).unwrap_or_default().to_owned();
+    fn descend(&mut self, path: String) {
+        let behind = self.position.strip_prefix(&path).unwrap_or_default().to_owned();
         if self.levels.len() > MAX_DEPTH {
             log::warn!("the folder {path:?} is left out: it lies in more than {MAX_DEPTH} others");
-            return self.go_behind(path);
+            return self.move_past(path);
         }
         if let Err(failure) = self.enter(path.clone(), behind) {
             log::warn!("the folder {path:?} is left out: {failure}");
-            self.go_behind(path);
+            self.move_past(path);
         }
     }
 
     fn enter(&mut self, path: String, behind: String) -> Result<()> {
         let (ahead, goes_on) = self.read(&path, &behind)?;
-        self.levels.push(Level { path, ahead, goes_on, behind });
+        self.levels.push(Level { path, pending: ahead, has_more: goes_on, after: behind });
         Ok(())
     }
 
     /// Reads the innermost folder again, from where it was read to.
-    fn read_on(&mut self) -> Result<()> {
-        let Some(Level { path, behind, .. }) = self.levels.last() else { return Ok(()) };
+    fn refill(&mut self) -> Result<()> {
+        let Some(Level { path, after: behind, .. }) = self.levels.last() else { return Ok(()) };
         // All that begins with the key of a folder is done with, too.
         let (ahead, goes_on) = self.read(&path.clone(), &behind.clone())?;
         if let Some(level) = self.levels.last_mut() {
-            (level.ahead, level.goes_on) = (ahead, goes_on);
+            (level.pending, level.has_more) = (ahead, goes_on);
         }
         Ok(())
     }
@@ -220,12 +220,12 @@ impl<'f> Walk<'f> {
     fn read(&mut self, path: &str, behind: &str) -> Result<(Vec<Child>, bool)> {
         let names = join(&self.folder, path.trim_end_matches('/'));
         let room = MAX_PATH.saturating_sub(self.folder.len()).saturating_sub(path.len()).saturating_sub(1);
-        let (is_deep, most) = (self.is_deep, self.reach.ahead);
+        let (is_deep, most) = (self.is_deep, self.budget.ahead);
         let mut first: BinaryHeap<Child> = BinaryHeap::new();
-        let (mut gone_through, mut goes_on, mut too_long) = (COST, false, 0_usize);
+        let (mut gone_through, mut goes_on, mut too_long) = (FOLDER_COST, false, 0_usize);
         directory::for_each(&self.root.resolve(&names)?, |entry| {
             gone_through = gone_through.saturating_add(1);
-            let (mut key, sort) = match entry {
+            let (mut key, kind) = match entry {
                 Ok((name, _)) if is_hidden(&name) => return,
                 Ok((name, _)) if name.len() > room => {
                     too_long = too_long.saturating_add(1);
@@ -234,7 +234,7 @@ impl<'f> Walk<'f> {
                 Ok(entry) => entry,
                 Err(fault) => return log::warn!("an entry of the folder {names:?} is left out: {fault}"),
             };
-            if sort == Sort::Folder && is_deep {
+            if kind == FileKind::Folder && is_deep {
                 key.push('/');
             }
             let is_on_the_way = key.ends_with('/') && behind.len() > key.len() && behind.starts_with(&key);
@@ -242,11 +242,11 @@ impl<'f> Walk<'f> {
                 return;
             }
             if first.len() < most {
-                first.push(Child { key, sort });
+                first.push(Child { key, kind });
             } else if let Some(mut last) = first.peek_mut() {
                 goes_on = true;
                 if key < last.key {
-                    *last = Child { key, sort };
+                    *last = Child { key, kind };
                 }
             }
         })?;
@@ -260,10 +260,10 @@ impl<'f> Walk<'f> {
     }
 
     /// What a link leads to.
-    fn kind_of_link(&self, path: &str) -> Option<Kind> {
+    fn resolve_link_kind(&self, path: &str) -> Option<ItemKind> {
         let names = join(&self.folder, path);
         match self.root.resolve(&names).and_then(|path| Ok(fs::metadata(path)?)) {
-            Ok(metadata) => Kind::of(&metadata),
+            Ok(metadata) => ItemKind::from_metadata(&metadata),
             Err(failure) => {
                 log::debug!("the link {names:?} is left out: {failure}");
                 None
@@ -290,7 +290,7 @@ mod tests {
     }
 
     /// All names, by walks of at most so many names each, and how many walks it took.
-    fn walked(root: &Confined, reach: Reach, each: usize) -> (Vec<String>, usize) {
+    fn walk_all(root: &Confined, reach: WalkBudget, each: usize) -> (Vec<String>, usize) {
         let (mut all, mut place, mut walks) = (Vec::new(), String::new(), 0);
         loop {
             walks = usize::saturating_add(walks, 1);
@@ -298,17 +298,17 @@ mod tests {
             let mut walk = Walk::files(root, "", &began, reach).unwrap();
             let mut on_this: usize = 0;
             loop {
-                match walk.next_names().unwrap() {
+                match walk.next_path().unwrap() {
                     Some(_) if on_this == each => break,
                     Some(names) => all.push(names),
                     None if walk.is_paused() => {
-                        place = walk.place().to_owned();
+                        place = walk.position().to_owned();
                         break;
                     }
                     None => return (all, walks),
                 }
                 on_this = on_this.saturating_add(1);
-                place = walk.place().to_owned();
+                place = walk.position().to_owned();
             }
             assert_ne!(place, began);
         }
@@ -319,7 +319,7 @@ mod tests {
         let files = (0..300).map(|n| format!("{}/{n}.md", n % 20)).chain((0..50).map(|n| format!("x{n}.md"))).collect();
         let (_dir, root) = folder(&files);
         fs::create_dir_all(_dir.path().join("empty/of/all")).unwrap();
-        let (all, walks) = walked(&root, Reach { ahead: 3, names: 1 }, usize::MAX);
+        let (all, walks) = walk_all(&root, WalkBudget { ahead: 3, names: 1 }, usize::MAX);
         assert_eq!(all, files.iter().cloned().collect::<Vec<_>>());
         assert!(walks > 20, "{walks}");
     }
@@ -335,14 +335,14 @@ mod tests {
         fs::write(dir.path().join(&long).join("m".repeat(240)), "").unwrap();
         let root = Confined::new(dir.path()).unwrap();
         fs::write(dir.path().join(&long).join("short.md"), "").unwrap();
-        let (all, _) = walked(&root, Reach::page(9), 2);
+        let (all, _) = walk_all(&root, WalkBudget::for_page(9), 2);
         assert_eq!(
             all,
             ["d/".repeat(50) + "less.md", format!("{long}/{}", "m".repeat(240)), format!("{long}/short.md")]
         );
         fs::create_dir_all(dir.path().join(&long).join("o".repeat(240))).unwrap();
         fs::write(dir.path().join(&long).join("o".repeat(240)).join("too-long.md"), "").unwrap();
-        assert_eq!(walked(&root, Reach::page(9), 2).0.len(), 3);
+        assert_eq!(walk_all(&root, WalkBudget::for_page(9), 2).0.len(), 3);
     }
 
     proptest! {
@@ -354,7 +354,7 @@ mod tests {
         ) {
             let files = files.into_iter().filter(|file| !file.split('/').any(|name| name.starts_with('.'))).collect();
             let (_dir, root) = folder(&files);
-            let (all, _) = walked(&root, Reach { ahead, names }, each);
+            let (all, _) = walk_all(&root, WalkBudget { ahead, names }, each);
             prop_assert_eq!(all, files.into_iter().collect::<Vec<_>>());
         }
     }

@@ -5,7 +5,7 @@
 
 use super::FrontMatter;
 use super::yaml::Value;
-use crate::place::is_expressible;
+use crate::route::is_expressible;
 use jiff::Timestamp;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
@@ -36,11 +36,11 @@ pub(super) fn read(fields: Vec<(String, Value)>) -> FrontMatter {
     let mut seen: HashSet<String> = HashSet::new();
     for (name, value) in fields {
         if seen.contains(&name) {
-            read.faults.push(format!("`{}`: it stands there twice; the first counts", cut(&name, MAX_SHOWN)));
+            read.faults.push(format!("`{}`: it stands there twice; the first counts", truncate(&name, MAX_SHOWN)));
             continue;
         }
         if let Err(fault) = field(&mut read, &name, value) {
-            read.faults.push(format!("`{}`: {fault}", cut(&name, MAX_SHOWN)));
+            read.faults.push(format!("`{}`: {fault}", truncate(&name, MAX_SHOWN)));
         }
         seen.insert(name);
     }
@@ -52,7 +52,7 @@ pub(super) fn read(fields: Vec<(String, Value)>) -> FrontMatter {
 }
 
 /// The beginning of a text: at most so many characters, and a sign that there were more.
-pub(super) fn cut(text: &str, most: usize) -> String {
+pub(super) fn truncate(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
         None => text.to_owned(),
@@ -64,9 +64,9 @@ fn field(read: &mut FrontMatter, name: &str, value: Value) -> Result<(), String>
         return Ok(());
     }
     match name {
-        "title" => read.title = text(value)?.map(|text| cut(&text, MAX_TITLE)),
-        "description" => read.description = text(value)?.map(|text| cut(&text, MAX_DESCRIPTION)),
-        "language" => read.language = text(value)?.map(expressible).transpose()?,
+        "title" => read.title = text(value)?.map(|text| truncate(&text, MAX_TITLE)),
+        "description" => read.description = text(value)?.map(|text| truncate(&text, MAX_DESCRIPTION)),
+        "language" => read.language = text(value)?.map(check_expressible).transpose()?,
         "priority" => read.priority = text(value)?.map(|text| priority(&text)).transpose()?,
         "date" => read.date = text(value)?.map(|text| date(&text)).transpose()?,
         "tags" => tags(read, value)?,
@@ -90,7 +90,7 @@ fn tags(read: &mut FrontMatter, value: Value) -> Result<(), String> {
         if known.contains(&tag) {
             return Ok(());
         }
-        let tag = expressible(tag)?;
+        let tag = check_expressible(tag)?;
         if known.len() >= MAX_TAGS {
             dropped = dropped.saturating_add(1);
             return Ok(());
@@ -137,9 +137,9 @@ fn words(value: Value) -> Result<Vec<String>, String> {
     Ok(words.iter().map(|word| word.trim().to_owned()).filter(|word| !word.is_empty()).collect())
 }
 
-fn expressible(word: String) -> Result<String, String> {
+fn check_expressible(word: String) -> Result<String, String> {
     if word.len() > MAX_WORD {
-        return Err(format!("{:?} has {} bytes, expected at most {MAX_WORD}", cut(&word, MAX_SHOWN), word.len()));
+        return Err(format!("{:?} has {} bytes, expected at most {MAX_WORD}", truncate(&word, MAX_SHOWN), word.len()));
     }
     if is_expressible(&word) { Ok(word) } else { Err(format!("{word:?} cannot be part of a path")) }
 }
@@ -147,7 +147,7 @@ fn expressible(word: String) -> Result<String, String> {
 fn priority(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(priority) if (0.0..=1.0).contains(&priority) => Ok(priority),
-        _ => Err(format!("expected a number from 0.0 to 1.0, found {:?}", cut(text, MAX_SHOWN))),
+        _ => Err(format!("expected a number from 0.0 to 1.0, found {:?}", truncate(text, MAX_SHOWN))),
     }
 }
 
@@ -155,7 +155,7 @@ fn role(word: &str) -> Result<Role, String> {
     match word.to_ascii_lowercase().as_str() {
         "user" => Ok(Role::User),
         "assistant" => Ok(Role::Assistant),
-        _ => Err(format!("expected `user` or `assistant`, found {:?}", cut(word, MAX_SHOWN))),
+        _ => Err(format!("expected `user` or `assistant`, found {:?}", truncate(word, MAX_SHOWN))),
     }
 }
 
@@ -169,7 +169,7 @@ fn date(text: &str) -> Result<String, String> {
     // A year that RFC 3339 cannot name is no date of a note.
     let timestamp = timestamp.map(|timestamp| timestamp.to_string()).filter(|text| !text.starts_with(['-', '+']));
     timestamp.ok_or_else(|| {
-        format!("expected a date such as `2025-01-12` or `2025-01-12T15:00:58Z`, found {:?}", cut(text, MAX_SHOWN))
+        format!("expected a date such as `2025-01-12` or `2025-01-12T15:00:58Z`, found {:?}", truncate(text, MAX_SHOWN))
     })
 }
 

@@ -1,6 +1,6 @@
 //! Front matter: what a note says of itself, in YAML between two lines of `---` at its top.
 //!
-//! Only the first [`MOST_BYTES`] of a file are looked at, and of these so many values, fields and words as `yaml` and `fields`
+//! Only the first [`MAX_BYTES`] of a file are looked at, and of these so many values, fields and words as `yaml` and `fields`
 //! allow; front matter that has more is taken for faulty. What is wrong is never an error: the field, or all of them, is
 //! dropped, and [`FrontMatter::faults`] says what and where. Unknown fields are passed over.
 
@@ -13,10 +13,10 @@ use serde_json::json;
 use split::Split;
 
 /// How much of a file is searched for front matter, in bytes.
-pub(crate) const MOST_BYTES: u64 = 64 * 1024;
+pub(crate) const MAX_BYTES: u64 = 64 * 1024;
 
 /// How much of a file is read first; most front matter ends well within.
-pub(crate) const READ_BYTES: u64 = 4 * 1024;
+pub(crate) const FIRST_READ_BYTES: u64 = 4 * 1024;
 
 /// What a note says of itself.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -48,17 +48,17 @@ impl FrontMatter {
         let (mut front_matter, body) = match split::split(beginning) {
             Split::Unclosed if !is_all => return None,
             Split::Unclosed => {
-                return Some(Self::faulty("it has no closing line `---` within the first 64 KiB"));
+                return Some(Self::with_fault("it has no closing line `---` within the first 64 KiB"));
             }
             Split::Absent => (Self::default(), beginning),
             Split::Closed { yaml, body } => {
-                let read = Self::parse(yaml).unwrap_or_else(|fault| Self::faulty(&fault));
+                let read = Self::parse(yaml).unwrap_or_else(|fault| Self::with_fault(&fault));
                 (Self { cost: yaml.len(), ..read }, body)
             }
         };
         if front_matter.title.is_none() {
             front_matter.title =
-                split::heading(split::first_line(body, is_all)?).map(|text| fields::cut(&text, fields::MAX_TITLE));
+                split::heading(split::first_line(body, is_all)?).map(|text| fields::truncate(&text, fields::MAX_TITLE));
         }
         Some(front_matter)
     }
@@ -68,7 +68,7 @@ impl FrontMatter {
         yaml::parse(yaml).map(fields::read)
     }
 
-    fn faulty(fault: &str) -> Self {
+    fn with_fault(fault: &str) -> Self {
         Self { faults: vec![format!("front matter: {fault}")], ..Self::default() }
     }
 

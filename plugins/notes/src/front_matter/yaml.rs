@@ -37,21 +37,21 @@ pub(super) fn parse(yaml: &str) -> Result<Vec<(String, Value)>, String> {
     let mut reader = Reader::default();
     let mut events = 0_usize;
     while let Some(event) = parser.next_event() {
-        let (event, span) = event.map_err(|error| at(error.marker().line(), error.info()))?;
+        let (event, span) = event.map_err(|error| fault_at_line(error.marker().line(), error.info()))?;
         events = events.saturating_add(1);
         if events > MAX_EVENTS {
-            return Err(at(span.start.line(), &format!("it goes on behind the first {MAX_EVENTS} values")));
+            return Err(fault_at_line(span.start.line(), &format!("it goes on behind the first {MAX_EVENTS} values")));
         }
         if matches!(event, Event::DocumentEnd) {
             break;
         }
-        reader.event(event).map_err(|fault| at(span.start.line(), &fault))?;
+        reader.event(event).map_err(|fault| fault_at_line(span.start.line(), &fault))?;
     }
     Ok(reader.fields)
 }
 
 /// A fault with its line in the note, whose first line is the `---`.
-fn at(line: usize, fault: &str) -> String {
+fn fault_at_line(line: usize, fault: &str) -> String {
     format!("line {}: {fault}", line.saturating_add(1))
 }
 

@@ -52,11 +52,11 @@ impl<I: Instance> wit::Guest for I {
         limit: u32,
     ) -> std::result::Result<wit::Page, wit::Failure> {
         let limit = usize::try_from(limit.max(1)).unwrap_or(usize::MAX);
-        answer(I::with(|provider| provider.list(parent.as_deref(), cursor.as_deref(), limit)))
+        lower_result(I::with(|provider| provider.list(parent.as_deref(), cursor.as_deref(), limit)))
     }
 
     fn list_templates(cursor: Option<String>) -> std::result::Result<wit::TemplatePage, wit::Failure> {
-        answer(I::with(|provider| template_page(provider.templates(), cursor.as_deref())))
+        lower_result(I::with(|provider| template_page(provider.templates(), cursor.as_deref())))
     }
 
     fn read(path: String) -> std::result::Result<Vec<wit::Contents>, wit::Failure> {
@@ -65,7 +65,7 @@ impl<I: Instance> wit::Guest for I {
     }
 
     fn stat(path: String) -> std::result::Result<wit::Entry, wit::Failure> {
-        answer(I::with(|provider| provider.stat(&path)))
+        lower_result(I::with(|provider| provider.stat(&path)))
     }
 
     fn complete(
@@ -75,18 +75,18 @@ impl<I: Instance> wit::Guest for I {
     ) -> std::result::Result<wit::Completion, wit::Failure> {
         let argument = Argument::from(argument);
         let known: Vec<Argument> = known.into_iter().map(Into::into).collect();
-        answer(I::with(|provider| {
+        lower_result(I::with(|provider| {
             check_variable(&provider.templates(), &template, &argument.name)?;
             provider.complete(&template, &argument, &known)
         }))
     }
 
     fn changes(watched: Vec<String>, since: Option<String>) -> std::result::Result<wit::ChangeSet, wit::Failure> {
-        answer(I::with(|provider| provider.changes(&watched, since.as_deref())))
+        lower_result(I::with(|provider| provider.changes(&watched, since.as_deref())))
     }
 }
 
-fn answer<T, W: From<T>>(result: Result<T>) -> std::result::Result<W, wit::Failure> {
+fn lower_result<T, W: From<T>>(result: Result<T>) -> std::result::Result<W, wit::Failure> {
     result.map(W::from).map_err(wit::Failure::from)
 }
 
@@ -166,18 +166,18 @@ mod tests {
 
         fn complete(&self, _: &str, argument: &Argument, known: &[Argument]) -> Result<Completion> {
             assert_eq!(known, [Argument::new("other", "x")]);
-            Ok(Completion::of(["value"], &argument.value))
+            Ok(Completion::matching(["value"], &argument.value))
         }
     }
 
     // Natively this exports nothing, but must compile.
     crate::export!(Sample);
 
-    struct Kept;
-    crate::__instance!(Kept, Sample, || Ok(Config::default()));
+    struct TestInstance;
+    crate::__instance!(TestInstance, Sample, || Ok(Config::default()));
 
-    fn opened() {
-        while Kept::stat("x".to_owned()).is_err() {}
+    fn ensure_open() {
+        while TestInstance::stat("x".to_owned()).is_err() {}
     }
 
     fn argument(name: &str, value: &str) -> wit::Argument {
@@ -187,44 +187,44 @@ mod tests {
     #[test]
     fn a_failed_open_fails_its_call_only_and_is_tried_again_and_a_good_one_is_kept() {
         OPENED.set(0);
-        assert!(matches!(Kept::read("a".to_owned()), Err(wit::Failure::Unavailable(_))));
-        assert!(Kept::read("a".to_owned()).is_ok());
-        assert!(Kept::read("a".to_owned()).is_ok());
+        assert!(matches!(TestInstance::read("a".to_owned()), Err(wit::Failure::Unavailable(_))));
+        assert!(TestInstance::read("a".to_owned()).is_ok());
+        assert!(TestInstance::read("a".to_owned()).is_ok());
         assert_eq!(OPENED.get(), 2);
     }
 
     #[test]
     fn a_limit_of_zero_is_taken_for_one() {
-        opened();
-        assert_eq!(Kept::list_entries(None, Some("c".to_owned()), 0).unwrap().entries.len(), 1);
-        assert_eq!(Kept::list_entries(None, Some("c".to_owned()), 3).unwrap().entries.len(), 3);
+        ensure_open();
+        assert_eq!(TestInstance::list_entries(None, Some("c".to_owned()), 0).unwrap().entries.len(), 1);
+        assert_eq!(TestInstance::list_entries(None, Some("c".to_owned()), 3).unwrap().entries.len(), 3);
     }
 
     #[test]
     fn stat_is_the_entry_that_reading_gives_for_that_path() {
-        opened();
-        assert_eq!(Kept::stat("a".to_owned()).unwrap().size, Some(4));
-        assert!(matches!(Kept::stat("odd".to_owned()), Err(wit::Failure::Internal(_))));
+        ensure_open();
+        assert_eq!(TestInstance::stat("a".to_owned()).unwrap().size, Some(4));
+        assert!(matches!(TestInstance::stat("odd".to_owned()), Err(wit::Failure::Internal(_))));
     }
 
     #[test]
     fn templates_come_in_pages() {
-        opened();
-        let first = Kept::list_templates(None).unwrap();
+        ensure_open();
+        let first = TestInstance::list_templates(None).unwrap();
         assert_eq!((first.templates.len(), first.next_cursor.as_deref()), (100, Some("100")));
-        let last = Kept::list_templates(first.next_cursor).unwrap();
+        let last = TestInstance::list_templates(first.next_cursor).unwrap();
         assert_eq!((last.templates.len(), last.next_cursor), (50, None));
         for cursor in ["", "x", "0", "-1", "151"] {
-            let page = Kept::list_templates(Some(cursor.to_owned()));
+            let page = TestInstance::list_templates(Some(cursor.to_owned()));
             assert!(matches!(page, Err(wit::Failure::InvalidRequest(_))), "{cursor}");
         }
     }
 
     #[test]
     fn completing_an_unknown_template_or_variable_is_an_invalid_request() {
-        opened();
+        ensure_open();
         let complete = |template: &str, name: &str| {
-            Kept::complete(template.to_owned(), argument(name, "va"), vec![argument("other", "x")])
+            TestInstance::complete(template.to_owned(), argument(name, "va"), vec![argument("other", "x")])
         };
         assert_eq!(complete("1/{var}", "var").unwrap().values, ["value"]);
         assert!(matches!(complete("none/{var}", "var"), Err(wit::Failure::InvalidRequest(_))));
@@ -233,8 +233,8 @@ mod tests {
 
     #[test]
     fn a_provider_that_watches_nothing_says_that_nothing_changes() {
-        opened();
-        let changes = Kept::changes(vec!["a".to_owned()], None).unwrap();
+        ensure_open();
+        let changes = TestInstance::changes(vec!["a".to_owned()], None).unwrap();
         assert!(changes.changed.is_empty() && !changes.listing_changed);
     }
 }

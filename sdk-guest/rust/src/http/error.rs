@@ -29,10 +29,10 @@ pub enum Error {
     #[error("a limit of this plugin is reached: {0}")]
     Limit(&'static str),
     /// The body has more bytes than the caller wants.
-    #[error("the body has more than {most} bytes")]
+    #[error("the body has more than {limit} bytes")]
     TooLarge {
         /// How many were wanted at most.
-        most: usize,
+        limit: usize,
     },
     /// What came is not HTTP, or not all of it came.
     #[error("the server's answer is broken: {0}")]

@@ -50,16 +50,16 @@ pub struct Body {
 }
 
 impl Body {
-    /// Reads all there is, which may be at most `most` bytes.
+    /// Reads all there is, which may be at most `limit` bytes.
     ///
     /// # Errors
     ///
     /// [`Error::TooLarge`] when there is more; otherwise what kept the body from coming.
-    pub fn read_to_limit(mut self, most: usize) -> Result<Vec<u8>> {
+    pub fn read_to_limit(mut self, limit: usize) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         while let Some(chunk) = self.chunk(CHUNK)? {
-            if bytes.len().saturating_add(chunk.len()) > most {
-                return Err(Error::TooLarge { most });
+            if bytes.len().saturating_add(chunk.len()) > limit {
+                return Err(Error::TooLarge { limit });
             }
             bytes.extend_from_slice(&chunk);
         }
@@ -67,10 +67,10 @@ impl Body {
     }
 
     /// The next bytes, at least one; none at the end.
-    fn chunk(&mut self, most: u64) -> Result<Option<Vec<u8>>> {
+    fn chunk(&mut self, max_len: u64) -> Result<Option<Vec<u8>>> {
         loop {
             let Some(stream) = &self.stream else { return Ok(None) };
-            match stream.blocking_read(most) {
+            match stream.blocking_read(max_len) {
                 Ok(bytes) if bytes.is_empty() => {}
                 Ok(bytes) => return Ok(Some(bytes)),
                 Err(StreamError::Closed) => self.stream = None,

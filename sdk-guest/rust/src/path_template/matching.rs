@@ -60,7 +60,7 @@ fn match_parts<'t, 'p>(
             Some(Part::Literal(literal)) => behind.starts_with(literal.as_str()),
             _ => behind.is_empty(),
         };
-        if fits && !cuts_an_encoding(value) && match_parts(others, behind, values, failed) {
+        if fits && !splits_percent_encoding(value) && match_parts(others, behind, values, failed) {
             values.push((part, value));
             return true;
         }
@@ -73,7 +73,7 @@ fn match_parts<'t, 'p>(
 }
 
 /// Whether the value ends within a percent-encoding, of which the rest would be taken for something else.
-fn cuts_an_encoding(value: &str) -> bool {
+fn splits_percent_encoding(value: &str) -> bool {
     let mut last = value.bytes().rev();
     last.next() == Some(b'%') || last.next() == Some(b'%')
 }

@@ -14,7 +14,7 @@ use std::hint::black_box;
 use mcp_provider::{Changes, Config, Contents, Entry, Failure, Info, Page, PathTemplate, Provider, Result, export};
 
 /// What one round consists of: about a microsecond.
-const STEPS: u64 = 1000;
+const STEPS_PER_ROUND: u64 = 1000;
 
 struct Busy {
     spins_in_changes: bool,
@@ -63,7 +63,7 @@ fn entry(path: &str) -> Entry {
 }
 
 fn compute(rounds: u64) {
-    for step in 0..rounds.saturating_mul(STEPS) {
+    for step in 0..rounds.saturating_mul(STEPS_PER_ROUND) {
         black_box(step);
     }
 }

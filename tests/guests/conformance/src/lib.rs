@@ -56,7 +56,7 @@ impl Provider for Conformance {
     }
 
     fn complete(&self, _template: &str, argument: &Argument, _known: &[Argument]) -> Result<Completion> {
-        Ok(Completion::of(["123", "124", "456"], &argument.value))
+        Ok(Completion::matching(["123", "124", "456"], &argument.value))
     }
 
     fn changes(&self, _watched: &[String], _since: Option<&str>) -> Result<Changes> {

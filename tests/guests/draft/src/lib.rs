@@ -3,7 +3,7 @@
 //! Reading `deeds` does everything once in the bucket `pages` and reads as what came of it, a line each. Reading `other` opens a
 //! bucket that is not granted.
 
-mod older {
+mod draft1 {
     #![allow(
         missing_docs,
         unsafe_code,
@@ -18,7 +18,7 @@ mod older {
 
 use mcp_provider::{Config, Contents, Entry, Failure, Info, Page, Provider, Result, export};
 
-use self::older::wasi::keyvalue::{atomics, batch, store};
+use self::draft1::wasi::keyvalue::{atomics, batch, store};
 
 struct Draft;
 
@@ -37,7 +37,7 @@ impl Provider for Draft {
 
     fn read(&self, path: &str) -> Result<Vec<Contents>> {
         let text = match path {
-            "deeds" => deeds().map_err(|error| Failure::unavailable(error.to_string()))?.join("\n"),
+            "deeds" => actions().map_err(|error| Failure::unavailable(error.to_string()))?.join("\n"),
             "other" => match store::open("other") {
                 Err(store::Error::NoSuchStore) => "no such store".to_owned(),
                 _ => "something else".to_owned(),
@@ -48,7 +48,7 @@ impl Provider for Draft {
     }
 }
 
-fn deeds() -> std::result::Result<Vec<String>, store::Error> {
+fn actions() -> std::result::Result<Vec<String>, store::Error> {
     let bucket = store::open("pages")?;
     bucket.set("a", b"value")?;
     let entries: Vec<_> = (0..1500).map(|n| (format!("key-{n:04}"), Vec::new())).collect();

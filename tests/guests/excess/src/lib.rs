@@ -42,7 +42,7 @@ struct Excess;
 
 impl Guest for Excess {
     fn describe() -> ProviderInfo {
-        let (_, length) = configured("describe").unwrap_or_default();
+        let (_, length) = config_value("describe").unwrap_or_default();
         ProviderInfo {
             name: "excess".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -53,7 +53,7 @@ impl Guest for Excess {
     }
 
     fn list_entries(_parent: Option<String>, _cursor: Option<String>, _limit: u32) -> Result<Page, Failure> {
-        let entries = match configured("list") {
+        let entries = match config_value("list") {
             Some((what, count)) if what == "entries" => (0..count).map(|index| entry(&index.to_string())).collect(),
             Some((field, count)) => vec![entry_with(&field, count)],
             None => vec![entry("good")],
@@ -62,17 +62,17 @@ impl Guest for Excess {
     }
 
     fn list_templates(_cursor: Option<String>) -> Result<TemplatePage, Failure> {
-        let variables = configured("templates").map_or(1, |(_, count)| count);
+        let variables = config_value("templates").map_or(1, |(_, count)| count);
         let templates = ["{a}".repeat(variables), "good/{a}".to_owned()].map(template);
         Ok(TemplatePage { templates: templates.into(), next_cursor: None })
     }
 
     fn read(path: String) -> Result<Vec<Contents>, Failure> {
-        let Some((field, count)) = field_and_count(&path) else { return Ok(vec![good(entry(&path))]) };
+        let Some((field, count)) = field_and_count(&path) else { return Ok(vec![good_contents(entry(&path))]) };
         Ok(match field.as_str() {
-            "contents" => (0..count).map(|_| good(entry(&path))).collect(),
+            "contents" => (0..count).map(|_| good_contents(entry(&path))).collect(),
             "blob" => vec![Contents { entry: entry(&path), body: Body::Blob(vec![1; count]) }],
-            field => vec![good(entry_with(field, count))],
+            field => vec![good_contents(entry_with(field, count))],
         })
     }
 
@@ -81,7 +81,7 @@ impl Guest for Excess {
     }
 
     fn complete(_template: String, _argument: Argument, _known: Vec<Argument>) -> Result<Completion, Failure> {
-        let values = match configured("complete") {
+        let values = match config_value("complete") {
             Some((what, count)) if what == "values" => (0..count).map(|index| index.to_string()).collect(),
             Some((_, count)) => vec!["x".repeat(count), "short".to_owned()],
             None => Vec::new(),
@@ -95,7 +95,7 @@ impl Guest for Excess {
 }
 
 /// What the config says of a function: of what there is to be how many.
-fn configured(key: &str) -> Option<(String, usize)> {
+fn config_value(key: &str) -> Option<(String, usize)> {
     field_and_count(&store::get(key).ok()??)
 }
 
@@ -160,7 +160,7 @@ fn template(path_template: String) -> EntryTemplate {
     }
 }
 
-fn good(entry: Entry) -> Contents {
+fn good_contents(entry: Entry) -> Contents {
     Contents { entry, body: Body::Text("good".to_owned()) }
 }
 

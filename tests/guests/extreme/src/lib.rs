@@ -42,34 +42,34 @@ impl Extreme {
         Self { field: get("field"), text: text.repeat(times), count: number("count") }
     }
 
-    fn is(&self, field: &str) -> bool {
+    fn is_selected(&self, field: &str) -> bool {
         self.field == field
     }
 
     /// The value of a text field.
-    fn text(&self, field: &str, usual: &str) -> String {
-        if self.is(field) { self.text.clone() } else { usual.to_owned() }
+    fn text(&self, field: &str, default: &str) -> String {
+        if self.is_selected(field) { self.text.clone() } else { default.to_owned() }
     }
 
     /// The value of a text field that need not be there.
     fn optional(&self, field: &str) -> Option<String> {
-        self.is(field).then(|| self.text.clone())
+        self.is_selected(field).then(|| self.text.clone())
     }
 
     /// The items of a list of texts.
-    fn texts(&self, field: &str, usual: &str) -> Vec<String> {
-        if self.is(field) { vec![self.text.clone(); self.count] } else { vec![usual.to_owned()] }
+    fn texts(&self, field: &str, default: &str) -> Vec<String> {
+        if self.is_selected(field) { vec![self.text.clone(); self.count] } else { vec![default.to_owned()] }
     }
 
     /// The items of a list of anything else.
     fn items<T>(&self, field: &str, item: impl FnMut(usize) -> T) -> Vec<T> {
-        (0..if self.is(field) { self.count } else { 1 }).map(item).collect()
+        (0..if self.is_selected(field) { self.count } else { 1 }).map(item).collect()
     }
 
     fn annotations(&self) -> Annotations {
         Annotations {
             audience: self.items("annotations.audience", |_| Role::User),
-            priority: if self.is("annotations.priority") { Some(7.0) } else { Some(0.5) },
+            priority: if self.is_selected("annotations.priority") { Some(7.0) } else { Some(0.5) },
             last_modified: self.optional("annotations.last-modified"),
         }
     }
@@ -178,7 +178,7 @@ impl Guest for Extreme {
 
     fn changes(watched: Vec<String>, _since: Option<String>) -> Result<ChangeSet, Failure> {
         let it = Self::new();
-        let changed = if it.is("changes.changed") { it.texts("changes.changed", "") } else { watched };
+        let changed = if it.is_selected("changes.changed") { it.texts("changes.changed", "") } else { watched };
         let token = it.text("changes.token", "token");
         it.failure().map_or(Ok(ChangeSet { token, changed, listing_changed: true, poll_after_ms: Some(0) }), Err)
     }

@@ -15,16 +15,16 @@
 //! An answer is JSON: `{ status, headers, length, body, ended }`, where `body` is the beginning of it and `ended` what ended it
 //! too early; or `{ error }`.
 
-mod answer;
-mod question;
+mod response;
+mod request;
 
 use mcp_provider::{Config, Contents, Entry, Failure, Info, Page, Provider, Result, export};
 use serde_json::Value;
 
-use crate::question::Question;
+use crate::request::FetchRequest;
 
 /// Requests at once.
-const MOST: usize = 100;
+const MAX_REQUESTS: usize = 100;
 
 struct Fetch;
 
@@ -43,12 +43,12 @@ impl Provider for Fetch {
 
     fn read(&self, path: &str) -> Result<Vec<Contents>> {
         let (what, query) = path.split_once('?').ok_or(Failure::NotFound)?;
-        let question = Question::parse(query).ok_or_else(|| Failure::invalid("expected `url` and known keys"))?;
+        let request = FetchRequest::parse(query).ok_or_else(|| Failure::invalid("expected `url` and known keys"))?;
         let answers: Value = match what {
-            "get" => answer::to(question.ask()),
+            "get" => response::to_json(request.send()),
             "many" => {
-                let under_way: Vec<_> = (0..question.count.min(MOST)).map(|_| question.ask()).collect();
-                under_way.into_iter().map(answer::to).collect()
+                let under_way: Vec<_> = (0..request.count.min(MAX_REQUESTS)).map(|_| request.send()).collect();
+                under_way.into_iter().map(response::to_json).collect()
             }
             _ => return Err(Failure::NotFound),
         };

@@ -1,20 +1,20 @@
 //! A provider that does to files what it is told.
 //!
-//! The path of a resource is a deed with what it needs: `read?dir=/a&path=b.txt`, `rename?dir=/a&path=b&into=/c&to=d`. What is
-//! read is what became of it: `ok` or what there is to tell, or the standard's name of the error. Deeds are done with the
-//! functions of `wasi:filesystem` themselves, which let a guest ask for what no library would; [`plain`] does some with
+//! The path of a resource is an action with what it needs: `read?dir=/a&path=b.txt`, `rename?dir=/a&path=b&into=/c&to=d`. What is
+//! read is what became of it: `ok` or what there is to tell, or the standard's name of the error. Actions are done with the
+//! functions of `wasi:filesystem` themselves, which let a guest ask for what no library would; [`std_fs`] does some with
 //! Rust's standard library, as other providers do.
 
-mod deeds;
-mod hoard;
-mod order;
-mod plain;
+mod actions;
+mod exhaust;
+mod command;
+mod std_fs;
 
 use mcp_provider::{Config, Contents, Entry, Failure, Info, Page, Provider, Result, export};
 
-use self::order::Order;
+use self::command::Command;
 
-/// What became of a deed: what there is to tell, or the name of the error.
+/// What became of an action: what there is to tell, or the name of the error.
 type Outcome = std::result::Result<String, String>;
 
 struct Files;
@@ -33,8 +33,8 @@ impl Provider for Files {
     }
 
     fn read(&self, path: &str) -> Result<Vec<Contents>> {
-        let order = Order::parse(path)?;
-        let done = plain::done(&order).or_else(|| hoard::done(&order)).or_else(|| deeds::done(&order));
+        let command = Command::parse(path)?;
+        let done = std_fs::try_run(&command).or_else(|| exhaust::try_run(&command)).or_else(|| actions::try_run(&command));
         let outcome = done.ok_or(Failure::NotFound)?;
         Ok(vec![Contents::text(Entry::new(path, "outcome"), outcome.unwrap_or_else(|error| error))])
     }

@@ -12,13 +12,13 @@
 //!
 //! `KIND` is one of [`KINDS`].
 
-mod kept;
+mod resources;
 
 use std::io::Write;
 
 use mcp_provider::{Config, Contents, Entry, Failure, Info, Page, Provider, Result, export, log};
 
-use crate::kept::{KINDS, Kept};
+use crate::resources::{KINDS, HostResource};
 
 struct Hoard;
 
@@ -28,7 +28,7 @@ fn number(query: &str, key: &str) -> usize {
     values.filter(|(name, _)| *name == key).find_map(|(_, value)| value.parse().ok()).unwrap_or(1)
 }
 
-fn commit(what: &str, query: &str) -> Result<()> {
+fn run(what: &str, query: &str) -> Result<()> {
     let (count, kib) = (number(query, "count"), number(query, "kib"));
     match what {
         "good" => {}
@@ -46,8 +46,8 @@ fn commit(what: &str, query: &str) -> Result<()> {
         }
         "deception" => log::warn!("safe\u{202e}txt.exe\u{2028}\u{85}\u{2066}forged"),
         kind => match kind.strip_suffix("-in-turn") {
-            Some(kind) if KINDS.contains(&kind) => (0..count).for_each(|_| drop(Kept::new(kind, kib))),
-            None if KINDS.contains(&kind) => drop((0..count).map(|_| Kept::new(kind, kib)).collect::<Vec<_>>()),
+            Some(kind) if KINDS.contains(&kind) => (0..count).for_each(|_| drop(HostResource::new(kind, kib))),
+            None if KINDS.contains(&kind) => drop((0..count).map(|_| HostResource::new(kind, kib)).collect::<Vec<_>>()),
             _ => return Err(Failure::NotFound),
         },
     }
@@ -69,7 +69,7 @@ impl Provider for Hoard {
 
     fn read(&self, path: &str) -> Result<Vec<Contents>> {
         let (what, query) = path.split_once('?').unwrap_or((path, ""));
-        commit(what, query)?;
+        run(what, query)?;
         Ok(vec![Contents::text(Entry::new(path, what), "survived")])
     }
 }

@@ -21,7 +21,7 @@ use mcp_provider::keyvalue::Bucket;
 use mcp_provider::{Captures, Config, Contents, Entry, Failure, Info, Page, PathTemplate, Provider, Result, export};
 
 /// How many keys are written at once.
-const AT_ONCE: usize = 500;
+const BATCH_SIZE: usize = 500;
 
 struct Keep;
 
@@ -40,23 +40,23 @@ impl Provider for Keep {
 
     fn read(&self, path: &str) -> Result<Vec<Contents>> {
         if let Some(captures) = PathTemplate::parse("visit/{page}")?.matches(path) {
-            return Ok(vec![Contents::text(Entry::new(path, path), visits::visit(asked(&captures, "page")?)?)]);
+            return Ok(vec![Contents::text(Entry::new(path, path), visits::visit(required(&captures, "page")?)?)]);
         }
-        if let Some(captures) = PathTemplate::parse("{deed}/{bucket}/{key}{?value,size,by,from,to}")?.matches(path) {
-            let bucket = Bucket::open(asked(&captures, "bucket")?)?;
-            let read = with_a_key(&bucket, asked(&captures, "key")?, &captures)?;
+        if let Some(captures) = PathTemplate::parse("{action}/{bucket}/{key}{?value,size,by,from,to}")?.matches(path) {
+            let bucket = Bucket::open(required(&captures, "bucket")?)?;
+            let read = run_on_key(&bucket, required(&captures, "key")?, &captures)?;
             return Ok(vec![Contents::bytes(Entry::new(path, path), read)]);
         }
-        let captures = PathTemplate::parse("{deed}/{bucket}{?cursor,count,size,keys}")?.matches(path);
+        let captures = PathTemplate::parse("{action}/{bucket}{?cursor,count,size,keys}")?.matches(path);
         let captures = captures.ok_or(Failure::NotFound)?;
-        let bucket = Bucket::open(asked(&captures, "bucket")?)?;
-        Ok(vec![Contents::text(Entry::new(path, path), with_many(&bucket, &captures)?)])
+        let bucket = Bucket::open(required(&captures, "bucket")?)?;
+        Ok(vec![Contents::text(Entry::new(path, path), run_on_bucket(&bucket, &captures)?)])
     }
 }
 
-fn with_a_key(bucket: &Bucket, key: &str, captures: &Captures) -> Result<Vec<u8>> {
+fn run_on_key(bucket: &Bucket, key: &str, captures: &Captures) -> Result<Vec<u8>> {
     let done = || Ok(b"done".to_vec());
-    match asked(captures, "deed")? {
+    match required(captures, "action")? {
         "get" => bucket.get(key)?.ok_or(Failure::NotFound),
         "set" => {
             let zeros = vec![0; number(captures, "size")?.unwrap_or(0)];
@@ -70,7 +70,7 @@ fn with_a_key(bucket: &Bucket, key: &str, captures: &Captures) -> Result<Vec<u8>
             Ok(bucket.increment(key, by)?.to_string().into_bytes())
         }
         "swap" => {
-            let (from, to) = (captures.get("from").map(str::as_bytes), asked(captures, "to")?);
+            let (from, to) = (captures.get("from").map(str::as_bytes), required(captures, "to")?);
             Ok(bucket.compare_and_swap(key, from, to.as_bytes())?.to_string().into_bytes())
         }
         "all-bytes" => {
@@ -81,9 +81,9 @@ fn with_a_key(bucket: &Bucket, key: &str, captures: &Captures) -> Result<Vec<u8>
     }
 }
 
-fn with_many(bucket: &Bucket, captures: &Captures) -> Result<String> {
+fn run_on_bucket(bucket: &Bucket, captures: &Captures) -> Result<String> {
     let keys: Vec<_> = captures.get("keys").unwrap_or_default().split(',').collect();
-    match asked(captures, "deed")? {
+    match required(captures, "action")? {
         "keys" => {
             let page = bucket.keys(captures.get("cursor"))?;
             let (first, last) = (page.keys.first().cloned(), page.keys.last().cloned());
@@ -93,7 +93,7 @@ fn with_many(bucket: &Bucket, captures: &Captures) -> Result<String> {
         "fill" => {
             let value = vec![0; number(captures, "size")?.unwrap_or(0)];
             let names: Vec<_> = (0..number(captures, "count")?.unwrap_or(0)).map(|n| format!("key-{n:05}")).collect();
-            for names in names.chunks(AT_ONCE) {
+            for names in names.chunks(BATCH_SIZE) {
                 let entries: Vec<_> = names.iter().map(|name| (name.as_str(), value.as_slice())).collect();
                 bucket.set_many(&entries)?;
             }
@@ -110,7 +110,7 @@ fn with_many(bucket: &Bucket, captures: &Captures) -> Result<String> {
     }
 }
 
-fn asked<'a>(captures: &'a Captures, name: &str) -> Result<&'a str> {
+fn required<'a>(captures: &'a Captures, name: &str) -> Result<&'a str> {
     captures.get(name).ok_or_else(|| Failure::invalid(format!("expected `{name}`")))
 }
 

@@ -22,7 +22,7 @@ struct Moody {
 impl Provider for Moody {
     fn describe() -> Info {
         // It has no way to fail but to trap, or to hang.
-        let _ = mood("describe");
+        let _ = inject_fault("describe");
         Info::new("moody", env!("CARGO_PKG_VERSION")).description("A folder, when it is in the mood.").watches(true)
     }
 
@@ -31,24 +31,24 @@ impl Provider for Moody {
     }
 
     fn list(&self, _parent: Option<&str>, _cursor: Option<&str>, _limit: usize) -> Result<Page> {
-        mood("list")?;
+        inject_fault("list")?;
         Ok(Page::last(files()?.into_iter().map(|(name, size)| entry(&name).size(size))))
     }
 
     fn read(&self, path: &str) -> Result<Vec<Contents>> {
-        mood("read")?;
+        inject_fault("read")?;
         let text = fs::read_to_string(Path::new(FOLDER).join(path))?;
         Ok(vec![Contents::text(entry(path), format!("{}{text}", self.prefix))])
     }
 
     fn stat(&self, path: &str) -> Result<Entry> {
-        mood("stat")?;
+        inject_fault("stat")?;
         fs::metadata(Path::new(FOLDER).join(path))?;
         Ok(entry(path))
     }
 
     fn changes(&self, watched: &[String], since: Option<&str>) -> Result<Changes> {
-        mood("changes")?;
+        inject_fault("changes")?;
         let mut now = BTreeMap::from([("/".to_owned(), hash(&files()?))]);
         now.extend(watched.iter().map(|path| (path.clone(), hash(&fs::read(Path::new(FOLDER).join(path)).ok()))));
         let token: Vec<_> = now.iter().map(|(path, state)| format!("{path} {state}")).collect();
@@ -67,7 +67,7 @@ impl Provider for Moody {
 }
 
 /// Does what the folder says of that call.
-fn mood(call: &str) -> Result<()> {
+fn inject_fault(call: &str) -> Result<()> {
     let is = |mood: &str| fs::exists(format!("{FOLDER}/.mood/{call}.{mood}")).unwrap_or(false);
     if is("trap") {
         std::process::abort();

@@ -31,10 +31,10 @@ const GROUPS: [&str; 3] = ["even", "every", "odd"];
 const NUMBERS: u32 = 250;
 
 /// How much is below `shelf`, if nothing else is said.
-const SHELF: usize = 3;
+const COLLECTION_SIZE: usize = 3;
 
 struct Sample {
-    shelf: usize,
+    collection_size: usize,
 }
 
 impl Provider for Sample {
@@ -43,14 +43,14 @@ impl Provider for Sample {
     }
 
     fn open(config: &Config) -> Result<Self> {
-        Ok(Self { shelf: config.parse("shelf")?.unwrap_or(SHELF) })
+        Ok(Self { collection_size: config.parse("shelf")?.unwrap_or(COLLECTION_SIZE) })
     }
 
     fn list(&self, parent: Option<&str>, cursor: Option<&str>, limit: usize) -> Result<Page> {
         let entries = match parent {
             None => vec![all(), binary(), plain()],
-            Some("shelf") => self.on_shelf().collect(),
-            Some("album") => vec![cover(), shelf()],
+            Some("shelf") => self.collection_items().collect(),
+            Some("album") => vec![cover(), collection()],
             Some(other) => {
                 self.stat(other)?;
                 return Err(Failure::invalid("expected `shelf` or `album` as the parent"));
@@ -73,14 +73,14 @@ impl Provider for Sample {
                 Contents::text(several().mime_type("application/json").ttl(Duration::from_secs(10)), "[\"several\"]"),
             ]),
             "folder" => Ok(["folder/a", "folder/b"].map(|path| Contents::text(Entry::new(path, path), path)).into()),
-            "shelf" => Ok(self.on_shelf().take(2).map(|entry| Contents::text(entry.clone(), entry.path)).collect()),
+            "shelf" => Ok(self.collection_items().take(2).map(|entry| Contents::text(entry.clone(), entry.path)).collect()),
             "album" => Ok(vec![
                 Contents::text(album(), "An album.\n"),
                 Contents::text(album().mime_type("application/json"), "[\"album\"]"),
                 Contents::blob(cover(), [0x89, 0x50]),
             ]),
             "album/cover" => Ok(vec![Contents::blob(cover(), [0x89, 0x50])]),
-            path if path.starts_with("shelf/") => match self.on_shelf().find(|entry| entry.path == path) {
+            path if path.starts_with("shelf/") => match self.collection_items().find(|entry| entry.path == path) {
                 Some(entry) => Ok(vec![Contents::text(entry, path)]),
                 None => Err(Failure::NotFound),
             },
@@ -99,8 +99,8 @@ impl Provider for Sample {
     }
 
     fn stat(&self, path: &str) -> Result<Entry> {
-        let known = [all(), binary(), plain(), shelf(), album(), cover(), Entry::new("folder", "folder")];
-        match known.into_iter().chain(self.on_shelf()).find(|entry| entry.path == path) {
+        let known = [all(), binary(), plain(), collection(), album(), cover(), Entry::new("folder", "folder")];
+        match known.into_iter().chain(self.collection_items()).find(|entry| entry.path == path) {
             Some(entry) => Ok(entry),
             None => self.read(path)?.into_iter().map(|one| one.entry).next().ok_or(Failure::NotFound),
         }
@@ -126,8 +126,8 @@ impl Provider for Sample {
             _ => true,
         });
         match argument.name.as_str() {
-            "group" => Ok(Completion::of(GROUPS, &argument.value)),
-            "number" => Ok(Completion::of(numbers.map(|number| number.to_string()), &argument.value)),
+            "group" => Ok(Completion::matching(GROUPS, &argument.value)),
+            "number" => Ok(Completion::matching(numbers.map(|number| number.to_string()), &argument.value)),
             _ => Ok(Completion::default()),
         }
     }
@@ -138,12 +138,12 @@ impl Provider for Sample {
 }
 
 impl Sample {
-    fn on_shelf(&self) -> impl Iterator<Item = Entry> {
-        (0..self.shelf).map(|n| Entry::new(format!("shelf/{n:03}"), format!("{n:03}")).mime_type("text/plain"))
+    fn collection_items(&self) -> impl Iterator<Item = Entry> {
+        (0..self.collection_size).map(|n| Entry::new(format!("shelf/{n:03}"), format!("{n:03}")).mime_type("text/plain"))
     }
 }
 
-fn shelf() -> Entry {
+fn collection() -> Entry {
     Entry::directory("shelf", "shelf").title("A shelf").subscribable().ttl(Duration::from_secs(20))
 }
 

@@ -18,10 +18,10 @@ use mcp_provider::{
 const LINE: &str = "0123456789 abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXY\n";
 
 /// What a size is completed to.
-const USUAL: [usize; 3] = [1 << 10, 64 << 10, 1 << 20];
+const COMPLETED_SIZES: [usize; 3] = [1 << 10, 64 << 10, 1 << 20];
 
 /// The largest resource.
-const LARGEST: usize = 16 << 20;
+const MAX_SIZE: usize = 16 << 20;
 
 struct Sizes {
     count: usize,
@@ -45,7 +45,7 @@ impl Provider for Sizes {
 
     fn read(&self, path: &str) -> Result<Vec<Contents>> {
         let (kind, size) = path.split_once('/').ok_or(Failure::NotFound)?;
-        let size: usize = size.parse().ok().filter(|size| *size <= LARGEST).ok_or(Failure::NotFound)?;
+        let size: usize = size.parse().ok().filter(|size| *size <= MAX_SIZE).ok_or(Failure::NotFound)?;
         match kind {
             "text" => Ok(vec![Contents::text(text_entry(size), text(size))]),
             "control" => Ok(vec![Contents::text(Entry::new(path, size.to_string()), "\u{1}".repeat(size))]),
@@ -59,8 +59,8 @@ impl Provider for Sizes {
     }
 
     fn complete(&self, _template: &str, argument: &Argument, _known: &[Argument]) -> Result<Completion> {
-        let usual = USUAL.iter().map(ToString::to_string);
-        Ok(Completion::of(usual, &argument.value))
+        let usual = COMPLETED_SIZES.iter().map(ToString::to_string);
+        Ok(Completion::matching(usual, &argument.value))
     }
 }
 

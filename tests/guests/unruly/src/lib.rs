@@ -1,6 +1,6 @@
 //! A provider that misbehaves on demand.
 //!
-//! Reading the path `trap` traps, reading `loop` loops, and so on for every name in [`deeds::NAMES`]. The config key `list`
+//! Reading the path `trap` traps, reading `loop` loops, and so on for every name in [`actions::NAMES`]. The config key `list`
 //! says what listing does: one of those, or one of the pages of [`pages`]. The rest is well-behaved:
 //!
 //! | path | reads as |
@@ -16,7 +16,7 @@
 //! While there is a file `broken` in the directory `/switch`, every call traps. The variable of the template `echo` has a
 //! thousand completions.
 
-mod deeds;
+mod actions;
 mod pages;
 
 use std::path::Path;
@@ -39,8 +39,8 @@ struct Unruly {
     /// How many entries the page `many` has.
     count: usize,
     /// How often `count` has been read.
-    counted: AtomicU64,
-    hoard: Mutex<Vec<Vec<u8>>>,
+    read_count: AtomicU64,
+    allocated: Mutex<Vec<Vec<u8>>>,
 }
 
 impl Unruly {
@@ -73,19 +73,19 @@ impl Provider for Unruly {
         Ok(Self {
             list: config.get("list").map(str::to_owned),
             count: config.parse("count")?.unwrap_or(0),
-            counted: AtomicU64::new(0),
-            hoard: Mutex::default(),
+            read_count: AtomicU64::new(0),
+            allocated: Mutex::default(),
         })
     }
 
     fn list(&self, _parent: Option<&str>, cursor: Option<&str>, limit: usize) -> Result<Page> {
         Self::trap_if_broken();
         let Some(list) = &self.list else {
-            return Ok(Page::last(["good"].into_iter().chain(deeds::NAMES).map(|name| Entry::new(name, name))));
+            return Ok(Page::last(["good"].into_iter().chain(actions::NAMES).map(|name| Entry::new(name, name))));
         };
         match pages::page(list, self.count, cursor, limit) {
             Some(page) => page,
-            None => deeds::commit(list).map(|()| Page::last([Entry::new("good", "good")])),
+            None => actions::run(list).map(|()| Page::last([Entry::new("good", "good")])),
         }
     }
 
@@ -101,7 +101,7 @@ impl Provider for Unruly {
             return Ok(vec![Contents::text(Entry::new(path, "slow"), "slow")]);
         }
         if let Some(mib) = Self::number(path, "hoard{?mib}", "mib")? {
-            self.hoard.lock().map_err(|_| Failure::internal("poisoned"))?.push(vec![1; mib << 20]);
+            self.allocated.lock().map_err(|_| Failure::internal("poisoned"))?.push(vec![1; mib << 20]);
             return Ok(vec![Contents::text(Entry::new(path, "hoard"), "hoarded")]);
         }
         if let Some(number) = Self::number(path, "contents{?n}", "n")? {
@@ -114,13 +114,13 @@ impl Provider for Unruly {
             "large" => Ok(vec![Contents::text(Entry::new(path, path), "x".repeat(8 << 20))]),
             "too-large" => Ok(vec![Contents::blob(Entry::new(path, path), vec![1; 32 << 20])]),
             "count" => {
-                let count = self.counted.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+                let count = self.read_count.fetch_add(1, Ordering::Relaxed).saturating_add(1);
                 Ok(vec![Contents::text(Entry::new(path, path), count.to_string())])
             }
             "switch" => Ok(vec![Contents::text(Entry::new(path, path).subscribable(), Self::switch())]),
             "good" => Ok(vec![Contents::text(Entry::new(path, path), path)]),
-            deed if deeds::NAMES.contains(&deed) => {
-                deeds::commit(deed)?;
+            action if actions::NAMES.contains(&action) => {
+                actions::run(action)?;
                 Ok(vec![Contents::text(Entry::new(path, path), "survived")])
             }
             _ => Err(Failure::NotFound),

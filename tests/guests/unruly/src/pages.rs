@@ -9,14 +9,14 @@ pub(crate) fn page(name: &str, count: usize, cursor: Option<&str>, limit: usize)
         "paths" => Some(Ok(Page::last(PATHS.map(|path| Entry::new(path, "path"))))),
         "hints" => Some(Ok(Page::last([hints()]))),
         "huge" => Some(Ok(Page::last((0..4096).map(|n| Entry::new(n.to_string(), "x".repeat(1024)))))),
-        "same-cursor" => Some(Ok(one("again", Some("again".to_owned())))),
-        "long-cursor" => Some(Ok(one("once", Some("x".repeat(5000))))),
-        "endless" => Some(turn(cursor).map(|turn| one(&format!("turn-{turn}"), Some(turn.to_string())))),
+        "same-cursor" => Some(Ok(single_entry("again", Some("again".to_owned())))),
+        "long-cursor" => Some(Ok(single_entry("once", Some("x".repeat(5000))))),
+        "endless" => Some(next_page_number(cursor).map(|turn| single_entry(&format!("turn-{turn}"), Some(turn.to_string())))),
         "endless-empty" => {
-            Some(turn(cursor).map(|turn| Page { entries: Vec::new(), next_cursor: Some(turn.to_string()) }))
+            Some(next_page_number(cursor).map(|turn| Page { entries: Vec::new(), next_cursor: Some(turn.to_string()) }))
         }
         "no-such-cursor" => Some(match cursor {
-            None => Ok(one("first", Some("forgotten".to_owned()))),
+            None => Ok(single_entry("first", Some("forgotten".to_owned()))),
             Some(_) => Err(Failure::invalid("this cursor means nothing to me")),
         }),
         _ => None,
@@ -63,12 +63,12 @@ fn hints() -> Entry {
     entry
 }
 
-fn one(name: &str, next_cursor: Option<String>) -> Page {
+fn single_entry(name: &str, next_cursor: Option<String>) -> Page {
     Page { entries: vec![Entry::new(name, name)], next_cursor }
 }
 
 /// How often the listing has been asked to go on, and once more.
-fn turn(cursor: Option<&str>) -> Result<u64> {
+fn next_page_number(cursor: Option<&str>) -> Result<u64> {
     let turn: u64 = cursor.unwrap_or("0").parse().map_err(|_| Failure::invalid("expected a number"))?;
     Ok(turn.saturating_add(1))
 }

@@ -48,8 +48,8 @@ impl Provider for Watched {
 
     fn list(&self, _parent: Option<&str>, _cursor: Option<&str>, _limit: usize) -> Result<Page> {
         log::info!("listed");
-        count("listed")?;
-        mood("list")?;
+        record_call("listed")?;
+        inject_fault("list")?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let name = if self.relists { now.as_nanos().to_string() } else { "one".to_owned() };
         Ok(Page::last([Entry::new(name.clone(), name)]))
@@ -61,8 +61,8 @@ impl Provider for Watched {
 
     fn stat(&self, path: &str) -> Result<Entry> {
         log::info!("stat {path}");
-        count("stat")?;
-        mood("stat")?;
+        record_call("stat")?;
+        inject_fault("stat")?;
         std::thread::sleep(self.stat_time);
         let entry = Entry::new(path, path);
         match path.split_once('/').map(|(first, _)| first) {
@@ -77,8 +77,8 @@ impl Provider for Watched {
 
     fn changes(&self, watched: &[String], since: Option<&str>) -> Result<Changes> {
         log::info!("asked about {}", watched.len());
-        count("asked")?;
-        mood("changes")?;
+        record_call("asked")?;
+        inject_fault("changes")?;
         let now = state();
         let times = if since.is_some_and(|since| since != now) { 1 } else { 0 }.max(self.repeat);
         let repeated = watched.iter().flat_map(|path| std::iter::repeat_n(path, times));
@@ -96,7 +96,7 @@ fn hang() {
 }
 
 /// Takes note of a call where it lasts.
-fn count(call: &str) -> Result<()> {
+fn record_call(call: &str) -> Result<()> {
     if !Path::new("/count").exists() {
         return Ok(());
     }
@@ -105,7 +105,7 @@ fn count(call: &str) -> Result<()> {
 }
 
 /// Does what the folder says of that call.
-fn mood(call: &str) -> Result<()> {
+fn inject_fault(call: &str) -> Result<()> {
     let is = |mood: &str| Path::new(&format!("/data/{call}.{mood}")).exists();
     while is("wait") {
         std::thread::sleep(Duration::from_millis(5));

@@ -16,7 +16,7 @@ pub(super) const MAX_ATTRIBUTES: u16 = 128;
 
 /// How many attributes are still to come, by the state that a tag is in.
 #[derive(Debug, Clone, Copy, Default)]
-struct ToCome {
+struct AttributeCounts {
     tag_name: u16,
     before_name: u16,
     name: u16,
@@ -29,9 +29,9 @@ struct ToCome {
     self_closing: u16,
 }
 
-impl ToCome {
+impl AttributeCounts {
     /// The same in front of this byte.
-    fn in_front_of(self, byte: u8) -> Self {
+    fn prepend(self, byte: u8) -> Self {
         // Whatever begins an attribute's name.
         let begun = self.name.saturating_add(1);
         let other = Self {
@@ -71,8 +71,8 @@ impl ToCome {
 }
 
 /// The page without tags of more attributes than [`MAX_ATTRIBUTES`], and whether it had any.
-pub(super) fn bounded(html: &str) -> (Cow<'_, str>, bool) {
-    let mut to_come = ToCome::default();
+pub(super) fn limit_attributes(html: &str) -> (Cow<'_, str>, bool) {
+    let mut to_come = AttributeCounts::default();
     // What a tag would have that begins with the byte in question, and what an end tag would whose slash it is.
     let (mut behind, mut behind_slash) = (0_u16, 0_u16);
     let mut cut: Vec<usize> = Vec::new();
@@ -85,7 +85,7 @@ pub(super) fn bounded(html: &str) -> (Cow<'_, str>, bool) {
         behind_slash = if byte == b'/' { behind } else { 0 };
         // A tag's name begins with a letter; the state after it is that of the name.
         behind = if byte.is_ascii_alphabetic() { to_come.tag_name } else { 0 };
-        to_come = to_come.in_front_of(byte);
+        to_come = to_come.prepend(byte);
     }
     if cut.is_empty() {
         return (Cow::Borrowed(html), false);
@@ -110,9 +110,9 @@ mod tests {
     use std::cell::Cell;
 
     /// The most attributes that the parser finds in one tag, each counted once.
-    struct Most(Cell<usize>);
+    struct AttributeCounter(Cell<usize>);
 
-    impl TokenSink for Most {
+    impl TokenSink for AttributeCounter {
         type Handle = ();
 
         fn process_token(&self, token: Token, _: u64) -> TokenSinkResult<()> {
@@ -123,8 +123,8 @@ mod tests {
         }
     }
 
-    fn most(html: &str) -> usize {
-        let tokenizer = Tokenizer::new(Most(Cell::new(0)), TokenizerOpts::default());
+    fn max_attributes(html: &str) -> usize {
+        let tokenizer = Tokenizer::new(AttributeCounter(Cell::new(0)), TokenizerOpts::default());
         let input = BufferQueue::default();
         input.push_back(StrTendril::from_slice(html));
         let _ = tokenizer.feed(&input);
@@ -146,9 +146,9 @@ mod tests {
             ("<!-- <p x=' --><p", many(&|n| format!(" a{n}"))),
         ] {
             let html = format!("before{begin}{attributes}>after");
-            assert!(most(&html) >= 1000, "{begin}");
-            let (bounded, is_cut) = bounded(&html);
-            assert!(is_cut && most(&bounded) <= usize::from(MAX_ATTRIBUTES), "{begin}");
+            assert!(max_attributes(&html) >= 1000, "{begin}");
+            let (bounded, is_cut) = limit_attributes(&html);
+            assert!(is_cut && max_attributes(&bounded) <= usize::from(MAX_ATTRIBUTES), "{begin}");
         }
     }
 
@@ -160,7 +160,7 @@ mod tests {
             format!("<script>if (a < b) {}</script><p title=x>", "word ".repeat(1000)),
             format!("<img src='data:{}' alt=x>", "ab/+ =".repeat(10_000)),
         ] {
-            assert_eq!(bounded(&html), (Cow::Borrowed(html.as_str()), false));
+            assert_eq!(limit_attributes(&html), (Cow::Borrowed(html.as_str()), false));
         }
     }
 
@@ -178,9 +178,9 @@ mod tests {
                     html.push_str(&number.to_string());
                 }
             }
-            let (bounded, is_cut) = bounded(&html);
-            prop_assert!(most(&bounded) <= usize::from(MAX_ATTRIBUTES));
-            prop_assert!(is_cut || most(&html) <= usize::from(MAX_ATTRIBUTES));
+            let (bounded, is_cut) = limit_attributes(&html);
+            prop_assert!(max_attributes(&bounded) <= usize::from(MAX_ATTRIBUTES));
+            prop_assert!(is_cut || max_attributes(&html) <= usize::from(MAX_ATTRIBUTES));
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Pages of HTML: what they say of themselves, what encoding they are in, and what they say as Markdown.
 
-mod about;
+mod head;
 mod attributes;
 mod parse;
-mod prune;
+mod readable;
 
-pub(crate) use about::{About, about};
+pub(crate) use head::{HeadMetadata, head_metadata};
 pub(crate) use parse::encoding_label;
 
 use htmd::HtmlToMarkdown;
@@ -13,7 +13,7 @@ use htmd::options::{BulletListMarker, Options};
 use parse::parse;
 
 /// How much HTML Markdown is made of: making it takes some fifty times as much memory.
-const MOST_BYTES: usize = 1024 * 1024;
+const MAX_BYTES: usize = 1024 * 1024;
 
 /// A page as Markdown.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,9 +25,9 @@ pub(crate) struct Markdown {
 
 /// A page as Markdown, of which `url` is the address.
 pub(crate) fn markdown(html: &str, url: &str) -> Markdown {
-    let (beginning, rest) = html.split_at_checked(html.floor_char_boundary(MOST_BYTES)).unwrap_or((html, ""));
+    let (beginning, rest) = html.split_at_checked(html.floor_char_boundary(MAX_BYTES)).unwrap_or((html, ""));
     let parsed = parse(beginning);
-    let (worth_reading, has_lost_links) = prune::prune(&parsed.document, url);
+    let (worth_reading, has_lost_links) = readable::extract_readable(&parsed.document, url);
     let options = Options {
         bullet_list_marker: BulletListMarker::Dash,
         ul_bullet_spacing: 1,
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_page_beyond_measure_is_cut_and_says_so() {
-        let long = "<p>word</p>".repeat(MOST_BYTES / 11 + 10);
+        let long = "<p>word</p>".repeat(MAX_BYTES / 11 + 10);
         assert!(markdown(&long, "https://h/").is_cut);
         let many = "<i></i>".repeat(110_000);
         assert!(markdown(&many, "https://h/").is_cut);
@@ -121,7 +121,7 @@ mod tests {
     fn a_base_of_thousands_of_bytes_does_not_multiply_with_the_links() {
         let html = format!("<base href='https://h/{}/'>{}", "b".repeat(7000), "<a href=x>y</a> ".repeat(50_000));
         let markdown = markdown(&html, "https://h/");
-        assert!(markdown.is_cut && markdown.text.len() < 4 * MOST_BYTES, "{}", markdown.text.len());
+        assert!(markdown.is_cut && markdown.text.len() < 4 * MAX_BYTES, "{}", markdown.text.len());
         assert!(markdown.text.ends_with("y y\n") && markdown.text.contains("bbb/x)"));
     }
 
@@ -132,7 +132,7 @@ mod tests {
         let markdown = markdown(&html, "https://h/");
         assert!(markdown.is_cut && markdown.text.starts_with("before"));
         assert!(markdown.text.ends_with("after\n"));
-        assert_eq!(about(&format!("<meta{attributes}><title>T</title>")).title, None);
+        assert_eq!(head_metadata(&format!("<meta{attributes}><title>T</title>")).title, None);
         let bodies: String = (0..50_000).map(|n| format!("<body a{n}>")).collect();
         assert_eq!(text(&format!("{bodies}x")), "x\n");
     }
@@ -154,7 +154,7 @@ mod tests {
             )
         ) {
             let html = parts.concat();
-            let _ = (markdown(&html, "https://h/"), about(&html), encoding_label(&html));
+            let _ = (markdown(&html, "https://h/"), head_metadata(&html), encoding_label(&html));
         }
     }
 }

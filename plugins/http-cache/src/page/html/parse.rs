@@ -1,9 +1,9 @@
 //! Parsing HTML, whatever it is.
 //!
 //! `html5ever` builds the tree that a browser would. What a page can make it do is bounded here: how many elements there are
-//! ([`MOST_ELEMENTS`]; what comes after is left out), how many are open at once ([`MOST_OPEN`]; tags beyond are
+//! ([`MAX_ELEMENTS`]; what comes after is left out), how many are open at once ([`MAX_OPEN_ELEMENTS`]; tags beyond are
 //! passed over, their text stays), since closing one looks at all of them, and how many attributes a tag has
-//! ([`attributes`](super::attributes)). Of the head, the first [`MOST_HEAD`] bytes are read.
+//! ([`attributes`](super::attributes)). Of the head, the first [`MAX_HEAD`] bytes are read.
 
 use super::attributes;
 use html5ever::buffer_queue::BufferQueue;
@@ -18,13 +18,13 @@ use std::borrow::Cow;
 use std::cell::Cell;
 
 /// How many elements a tree has.
-const MOST_ELEMENTS: usize = 100_000;
+const MAX_ELEMENTS: usize = 100_000;
 /// How many elements are open at once, about.
-const MOST_OPEN: usize = 400;
+const MAX_OPEN_ELEMENTS: usize = 400;
 /// After how many tags the open elements are counted.
-const COUNTED_EVERY: usize = 64;
+const COUNT_INTERVAL: usize = 64;
 /// How many bytes the head of a page has, as far as it is read.
-const MOST_HEAD: usize = 256 * 1024;
+const MAX_HEAD: usize = 256 * 1024;
 /// How much is parsed before it is asked whether that is enough.
 const CHUNK: usize = 4096;
 
@@ -39,8 +39,8 @@ pub(crate) struct Parsed {
 
 /// Parses a whole page.
 pub(crate) fn parse(html: &str) -> Parsed {
-    let _quiet = Quiet::new();
-    let (html, has_lost_tags) = attributes::bounded(html);
+    let _quiet = LogSilencer::new();
+    let (html, has_lost_tags) = attributes::limit_attributes(html);
     let tokenizer = tokenizer();
     let input = BufferQueue::default();
     input.push_back(StrTendril::from_slice(&html));
@@ -52,11 +52,11 @@ pub(crate) fn parse(html: &str) -> Parsed {
 
 /// Parses the head of a page, and no more than it takes to have it.
 pub(crate) fn parse_head(html: &str) -> Handle {
-    let _quiet = Quiet::new();
+    let _quiet = LogSilencer::new();
     let tokenizer = tokenizer();
     let input = BufferQueue::default();
-    let head = html.get(..html.floor_char_boundary(MOST_HEAD)).unwrap_or(html);
-    let (head, _) = attributes::bounded(head);
+    let head = html.get(..html.floor_char_boundary(MAX_HEAD)).unwrap_or(html);
+    let (head, _) = attributes::limit_attributes(head);
     let mut rest: &str = &head;
     while !rest.is_empty() && !tokenizer.sink.builder.sink.has_body.get() {
         let (chunk, more) = rest.split_at_checked(rest.floor_char_boundary(CHUNK)).unwrap_or((rest, ""));
@@ -70,7 +70,7 @@ pub(crate) fn parse_head(html: &str) -> Handle {
 
 /// The label of the encoding that a page says it is in, of the beginning of the page with its ASCII as it is.
 pub(crate) fn encoding_label(beginning: &str) -> Option<String> {
-    let _quiet = Quiet::new();
+    let _quiet = LogSilencer::new();
     let tokenizer = tokenizer();
     let input = BufferQueue::default();
     input.push_back(StrTendril::from_slice(beginning));
@@ -84,9 +84,9 @@ pub(crate) fn encoding_label(beginning: &str) -> Option<String> {
 }
 
 /// Has nobody log while it is there: the parser has a line for each tag, which is nobody's concern and would use up the log.
-struct Quiet(LevelFilter);
+struct LogSilencer(LevelFilter);
 
-impl Quiet {
+impl LogSilencer {
     fn new() -> Self {
         let before = Self(log::max_level());
         log::set_max_level(LevelFilter::Off);
@@ -94,37 +94,37 @@ impl Quiet {
     }
 }
 
-impl Drop for Quiet {
+impl Drop for LogSilencer {
     fn drop(&mut self) {
         log::set_max_level(self.0);
     }
 }
 
-fn tokenizer() -> Tokenizer<Bounded> {
+fn tokenizer() -> Tokenizer<BoundedTreeBuilder> {
     let dom = RcDom::default();
     let tree = Tree { dom, elements: Cell::new(0), has_body: Cell::new(false) };
     let builder = TreeBuilder::new(tree, TreeBuilderOpts::default());
-    let bounded = Bounded { builder, tags: Cell::new(0), is_too_deep: Cell::new(false), is_cut: Cell::new(false) };
+    let bounded = BoundedTreeBuilder { builder, tags: Cell::new(0), is_too_deep: Cell::new(false), is_cut: Cell::new(false) };
     Tokenizer::new(bounded, TokenizerOpts::default())
 }
 
 /// Passes tokens on to the tree's builder, within bounds.
-struct Bounded {
+struct BoundedTreeBuilder {
     builder: TreeBuilder<Handle, Tree>,
     tags: Cell<usize>,
     is_too_deep: Cell<bool>,
     is_cut: Cell<bool>,
 }
 
-impl Bounded {
+impl BoundedTreeBuilder {
     /// Whether this start tag is to be passed over.
-    fn is_beyond(&self, name: &str) -> bool {
+    fn is_too_nested(&self, name: &str) -> bool {
         let tags = self.tags.get().wrapping_add(1);
         self.tags.set(tags);
-        if tags.is_multiple_of(COUNTED_EVERY) {
-            let open = Count(Cell::new(0));
+        if tags.is_multiple_of(COUNT_INTERVAL) {
+            let open = HandleCounter(Cell::new(0));
             self.builder.trace_handles(&open);
-            self.is_too_deep.set(open.0.get() > MOST_OPEN);
+            self.is_too_deep.set(open.0.get() > MAX_OPEN_ELEMENTS);
         }
         // Those that hold text only go no deeper, and their text would become the page's.
         const TEXT_ONLY: [&str; 8] = ["script", "style", "title", "textarea", "iframe", "noframes", "noscript", "xmp"];
@@ -132,17 +132,17 @@ impl Bounded {
     }
 }
 
-impl TokenSink for Bounded {
+impl TokenSink for BoundedTreeBuilder {
     type Handle = Handle;
 
     fn process_token(&self, token: Token, line: u64) -> TokenSinkResult<Handle> {
         if let Token::TagToken(tag) = &token
             && tag.kind == html5ever::tokenizer::StartTag
-            && self.is_beyond(&tag.name)
+            && self.is_too_nested(&tag.name)
         {
             return TokenSinkResult::Continue;
         }
-        if self.builder.sink.elements.get() > MOST_ELEMENTS && token != Token::EOFToken {
+        if self.builder.sink.elements.get() > MAX_ELEMENTS && token != Token::EOFToken {
             self.is_cut.set(true);
             return TokenSinkResult::Continue;
         }
@@ -159,9 +159,9 @@ impl TokenSink for Bounded {
 }
 
 /// Counts what the tree's builder holds on to.
-struct Count(Cell<usize>);
+struct HandleCounter(Cell<usize>);
 
-impl Tracer for Count {
+impl Tracer for HandleCounter {
     type Handle = Handle;
 
     fn trace_handle(&self, _: &Handle) {

@@ -19,14 +19,14 @@ use serde::{Deserialize, Serialize};
 use std::time::{Duration, SystemTime};
 
 /// The headers of a response that matter here; the others are not kept.
-const KEPT: [HeaderName; 11] =
+const STORED_HEADERS: [HeaderName; 11] =
     [AGE, CACHE_CONTROL, CONTENT_TYPE, DATE, ETAG, EXPIRES, LAST_MODIFIED, LOCATION, PRAGMA, SET_COOKIE, VARY];
 
 /// The longest value of a header that is kept.
-const LONGEST_VALUE: usize = 4096;
+const MAX_HEADER_VALUE: usize = 4096;
 
 /// The largest number of seconds that a cache must know (RFC 9111, section 1.2.2).
-const MOST_SECONDS: u64 = 1 << 31;
+const MAX_DELTA_SECONDS: u64 = 1 << 31;
 
 /// What every request is sent with. Pages that differ by one of these headers (`Vary`) differ by nothing else, so there is one
 /// of each.
@@ -53,7 +53,7 @@ pub(crate) struct Response {
 
 /// How a kept response stands.
 #[derive(Debug)]
-pub(crate) enum Standing {
+pub(crate) enum Freshness {
     /// It may be served for so long without asking.
     Fresh(Duration),
     /// Its origin must be asked, with these headers.
@@ -67,11 +67,11 @@ pub(crate) enum Standing {
 
 /// What a 304 says of a kept response.
 #[derive(Debug)]
-pub(crate) enum Validated {
+pub(crate) enum Revalidation {
     /// It is as good as new.
-    Confirmed(Response),
+    NotModified(Response),
     /// The 304 is about another one.
-    Other,
+    Replaced,
 }
 
 impl Response {
@@ -81,7 +81,7 @@ impl Response {
             status,
             received: millis(received),
             request: pairs(&request_headers()),
-            headers: pairs(&in_form(headers, sent, received)),
+            headers: pairs(&normalize_headers(headers, sent, received)),
         }
     }
 
@@ -103,9 +103,9 @@ impl Response {
 
     /// For how long it may be served without asking.
     pub(crate) fn ttl(&self, now: SystemTime) -> Duration {
-        match self.standing(now) {
-            Standing::Fresh(ttl) => ttl,
-            Standing::Stale { .. } => Duration::ZERO,
+        match self.freshness(now) {
+            Freshness::Fresh(ttl) => ttl,
+            Freshness::Stale { .. } => Duration::ZERO,
         }
     }
 
@@ -115,17 +115,17 @@ impl Response {
     }
 
     /// How it stands.
-    pub(crate) fn standing(&self, now: SystemTime) -> Standing {
+    pub(crate) fn freshness(&self, now: SystemTime) -> Freshness {
         let policy = self.policy();
         match policy.before_request(&request(request_headers()), now) {
-            BeforeRequest::Fresh(_) => Standing::Fresh(policy.time_to_live(now)),
-            BeforeRequest::Stale { request, matches } => Standing::Stale { request: request.headers, matches },
+            BeforeRequest::Fresh(_) => Freshness::Fresh(policy.time_to_live(now)),
+            BeforeRequest::Stale { request, matches } => Freshness::Stale { request: request.headers, matches },
         }
     }
 
     /// Until when it may be served although it is stale, while its origin fails; none if never. `most` is how long that is
     /// where the origin does not say.
-    pub(crate) fn usable_until(&self, most: Duration) -> Option<SystemTime> {
+    pub(crate) fn stale_until(&self, max_stale: Duration) -> Option<SystemTime> {
         let control = self.header(&CACHE_CONTROL).unwrap_or_default();
         let has = |name: &str| directives(control).any(|(directive, _)| directive == name);
         // `s-maxage` means `proxy-revalidate`, too (RFC 9111, section 5.2.2.10).
@@ -135,7 +135,7 @@ impl Response {
         let said = directives(control).find(|(directive, _)| *directive == "stale-if-error");
         let most = match said {
             Some((_, seconds)) => Duration::from_secs(self::seconds(seconds?)?),
-            None => most,
+            None => max_stale,
         };
         let received = self.received();
         Some(after(after(received, self.policy().time_to_live(received)), most))
@@ -148,20 +148,20 @@ impl Response {
         headers: &HeaderMap,
         sent: SystemTime,
         now: SystemTime,
-    ) -> Validated {
+    ) -> Revalidation {
         let confirming = response(StatusCode::NOT_MODIFIED, headers.clone());
         match self.policy().after_response(&request(asked.clone()), &confirming, now) {
-            AfterResponse::Modified(..) => Validated::Other,
+            AfterResponse::Modified(..) => Revalidation::Replaced,
             AfterResponse::NotModified(..) => {
                 let mut merged = map(&self.headers);
                 merged.remove(AGE);
-                for (name, value) in &in_form(headers, sent, now) {
+                for (name, value) in &normalize_headers(headers, sent, now) {
                     // The type is that of the body, which stays.
                     if name != CONTENT_TYPE {
                         merged.insert(name.clone(), value.clone());
                     }
                 }
-                Validated::Confirmed(Self { received: millis(now), headers: pairs(&merged), ..self.clone() })
+                Revalidation::NotModified(Self { received: millis(now), headers: pairs(&merged), ..self.clone() })
             }
         }
     }
@@ -190,12 +190,12 @@ fn response(status: StatusCode, headers: HeaderMap) -> http::Response<()> {
 }
 
 /// The headers that matter, each once, in the form in which the rules are read.
-fn in_form(headers: &HeaderMap, sent: SystemTime, received: SystemTime) -> HeaderMap {
+fn normalize_headers(headers: &HeaderMap, sent: SystemTime, received: SystemTime) -> HeaderMap {
     let mut kept = HeaderMap::new();
-    for name in &KEPT {
+    for name in &STORED_HEADERS {
         let values: Vec<&str> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
         let value = match *name {
-            CACHE_CONTROL => Some(within_seconds(&values.join(", ").to_ascii_lowercase())),
+            CACHE_CONTROL => Some(clamp_seconds(&values.join(", ").to_ascii_lowercase())),
             PRAGMA => Some(values.join(", ").to_ascii_lowercase()),
             VARY => Some(values.join(", ")),
             // That there is one counts, not what it says.
@@ -204,7 +204,7 @@ fn in_form(headers: &HeaderMap, sent: SystemTime, received: SystemTime) -> Heade
             AGE | DATE => None,
             _ => values.first().map(|value| (*value).to_owned()),
         };
-        let value = value.filter(|value| value.len() <= LONGEST_VALUE && (!value.is_empty() || *name == SET_COOKIE));
+        let value = value.filter(|value| value.len() <= MAX_HEADER_VALUE && (!value.is_empty() || *name == SET_COOKIE));
         if let Some(value) = value.and_then(|value| HeaderValue::try_from(value).ok()) {
             kept.insert(name.clone(), value);
         }
@@ -216,7 +216,7 @@ fn in_form(headers: &HeaderMap, sent: SystemTime, received: SystemTime) -> Heade
     if headers.contains_key(VARY) && !kept.contains_key(VARY) {
         kept.insert(VARY, HeaderValue::from_static("*"));
     }
-    let made = first(headers, &DATE).and_then(|date| httpdate::parse_http_date(date).ok());
+    let made = header_value(headers, &DATE).and_then(|date| httpdate::parse_http_date(date).ok());
     if let Ok(date) = HeaderValue::try_from(httpdate::fmt_http_date(made.unwrap_or(received))) {
         kept.insert(DATE, date);
     }
@@ -226,23 +226,23 @@ fn in_form(headers: &HeaderMap, sent: SystemTime, received: SystemTime) -> Heade
 
 /// How old a response is when it comes, in seconds (RFC 9111, section 4.2.3).
 fn initial_age(headers: &HeaderMap, made: Option<SystemTime>, sent: SystemTime, received: SystemTime) -> u64 {
-    let said = first(headers, &AGE).and_then(|age| seconds(age.trim())).unwrap_or_default();
+    let said = header_value(headers, &AGE).and_then(|age| seconds(age.trim())).unwrap_or_default();
     let underway = received.duration_since(sent).unwrap_or_default().as_secs();
     let apparent = made.and_then(|made| received.duration_since(made).ok()).unwrap_or_default().as_secs();
-    said.saturating_add(underway).max(apparent).min(MOST_SECONDS)
+    said.saturating_add(underway).max(apparent).min(MAX_DELTA_SECONDS)
 }
 
 /// A number of seconds: any that is larger than a cache must know is that one, however many digits it has.
 pub(super) fn seconds(text: &str) -> Option<u64> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    is_number.then(|| text.parse::<u64>().unwrap_or(MOST_SECONDS).min(MOST_SECONDS))
+    is_number.then(|| text.parse::<u64>().unwrap_or(MAX_DELTA_SECONDS).min(MAX_DELTA_SECONDS))
 }
 
 /// Directives whose numbers of seconds are none that a cache need not know.
-fn within_seconds(control: &str) -> String {
+fn clamp_seconds(control: &str) -> String {
     let directive = |directive: &str| match directive.split_once('=') {
         Some((name, argument)) => match seconds(argument.trim().trim_matches('"')) {
-            Some(MOST_SECONDS) => format!("{name}={MOST_SECONDS}"),
+            Some(MAX_DELTA_SECONDS) => format!("{name}={MAX_DELTA_SECONDS}"),
             _ => directive.to_owned(),
         },
         None => directive.to_owned(),
@@ -263,7 +263,7 @@ fn directives(control: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     })
 }
 
-fn first<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+fn header_value<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
@@ -326,7 +326,7 @@ mod tests {
                 (1 << 31) - 9
             );
             let until =
-                page(&[("cache-control", &format!("max-age=1, stale-if-error={number}"))]).usable_until(Duration::ZERO);
+                page(&[("cache-control", &format!("max-age=1, stale-if-error={number}"))]).stale_until(Duration::ZERO);
             assert_eq!(until, Some(at(1 + (1 << 31))));
         }
         assert_eq!(seconds(&page(&[("cache-control", "max-age=60"), ("age", "99999999999999999999")]), 0), 0);
@@ -371,7 +371,7 @@ mod tests {
     fn what_varies_by_anything_is_never_fresh() {
         for vary in ["*", "accept, *"] {
             let page = page(&[("cache-control", "max-age=60"), ("vary", vary), ("etag", "\"a\"")]);
-            let Standing::Stale { matches, .. } = page.standing(at(1)) else { panic!("{vary}") };
+            let Freshness::Stale { matches, .. } = page.freshness(at(1)) else { panic!("{vary}") };
             assert!(!matches && !page.is_storable());
         }
         assert_eq!(seconds(&page(&[("cache-control", "max-age=60"), ("vary", "Accept, Cookie")]), 0), 60);
@@ -388,7 +388,7 @@ mod tests {
     fn a_stale_page_is_asked_for_with_both_validators() {
         let modified = httpdate::fmt_http_date(at(0));
         let page = page(&[("etag", "W/\"a\""), ("last-modified", &modified)]);
-        let Standing::Stale { request, matches } = page.standing(at(1)) else { panic!() };
+        let Freshness::Stale { request, matches } = page.freshness(at(1)) else { panic!() };
         assert!(matches);
         assert_eq!(request.get("if-none-match").unwrap(), "W/\"a\"");
         assert_eq!(request.get("if-modified-since").unwrap(), modified.as_str());
@@ -401,7 +401,7 @@ mod tests {
             page(&[("etag", "\"a\""), ("cache-control", "max-age=1"), ("age", "1"), ("content-type", "text/html")]);
         let asked = request_headers();
         let confirming = headers(&[("etag", "\"a\""), ("cache-control", "max-age=60"), ("content-type", "text/plain")]);
-        let Validated::Confirmed(page) = page.validate(&asked, &confirming, at(100), at(100)) else { panic!() };
+        let Revalidation::NotModified(page) = page.validate(&asked, &confirming, at(100), at(100)) else { panic!() };
         assert_eq!(seconds(&page, 110), 50);
         assert_eq!(page.header(&CONTENT_TYPE), Some("text/html"));
         assert_eq!(page.header(&ETAG), Some("\"a\""));
@@ -411,7 +411,7 @@ mod tests {
     fn a_304_may_bring_a_header_that_was_not_there() {
         let page = page(&[("etag", "\"a\"")]);
         let confirming = headers(&[("etag", "\"a\""), ("cache-control", "max-age=60")]);
-        let Validated::Confirmed(page) = page.validate(&request_headers(), &confirming, at(9), at(9)) else { panic!() };
+        let Revalidation::NotModified(page) = page.validate(&request_headers(), &confirming, at(9), at(9)) else { panic!() };
         assert_eq!(seconds(&page, 9), 60);
     }
 
@@ -419,13 +419,13 @@ mod tests {
     fn a_304_about_another_response_confirms_nothing() {
         let page = page(&[("etag", "\"a\"")]);
         let other = headers(&[("etag", "\"b\"")]);
-        assert!(matches!(page.validate(&request_headers(), &other, at(9), at(9)), Validated::Other));
+        assert!(matches!(page.validate(&request_headers(), &other, at(9), at(9)), Revalidation::Replaced));
     }
 
     #[test]
     fn a_stale_page_may_stand_in_for_as_long_as_the_origin_or_the_config_says() {
         let day = Duration::from_secs(86_400);
-        let until = |control: &str| page(&[("cache-control", control)]).usable_until(day);
+        let until = |control: &str| page(&[("cache-control", control)]).stale_until(day);
         assert_eq!(until("max-age=10"), Some(at(10) + day));
         assert_eq!(until("max-age=10, stale-if-error=20"), Some(at(30)));
         assert_eq!(until("max-age=10, stale-if-error=\"0\""), Some(at(10)));
@@ -445,7 +445,7 @@ mod tests {
             let headers: HeaderMap = all.into_iter().filter_map(|(name, text)| Some((name, value(text)?))).collect();
             let page = Response::new(200, &headers, at(0), at(1));
             for now in [at(0), at(1_000_000), time(u64::MAX)] {
-                let _ = (page.standing(now), page.usable_until(Duration::MAX), page.is_storable(), page.age(now));
+                let _ = (page.freshness(now), page.stale_until(Duration::MAX), page.is_storable(), page.age(now));
                 let _ = page.validate(&request_headers(), &headers, at(2), now);
             }
         }

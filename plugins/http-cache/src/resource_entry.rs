@@ -2,8 +2,8 @@
 
 use crate::address::Address;
 use crate::cache::head::{Content, Kind};
-use crate::cache::rules::Response;
-use crate::cache::{Cache, Page};
+use crate::cache::policy::Response;
+use crate::cache::{Cache, FetchedPage};
 use crate::page::html;
 use crate::settings::{Format, Settings};
 use http::header::{DATE, LAST_MODIFIED};
@@ -25,25 +25,25 @@ const CUT: &str = "http-cache/cut";
 const MISSING: &str = "http-cache/missing";
 
 /// A sitemap of which not all pages are listed.
-pub(crate) fn missing(entry: Entry, reason: &str) -> Entry {
+pub(crate) fn with_missing_reason(entry: Entry, reason: &str) -> Entry {
     let entry = if entry.title.is_none() { entry.title("A sitemap of which not all pages are listed") } else { entry };
     entry.meta(MISSING, reason)
 }
 
 /// A page of which nothing is known but where it is.
-pub(crate) fn unknown(address: &Address) -> Entry {
+pub(crate) fn uncached_entry(address: &Address) -> Entry {
     Entry::new(address.path(), address.name()).subscribable()
 }
 
 /// A page as an entry, under the path that it was asked for with.
-pub(crate) fn entry(path: &str, address: &Address, page: &Page, cache: &Cache, settings: &Settings) -> Entry {
-    let entry = known(path, address, &page.content, &page.response, page.ttl, settings);
+pub(crate) fn entry(path: &str, address: &Address, page: &FetchedPage, cache: &Cache, settings: &Settings) -> Entry {
+    let entry = cached_entry(path, address, &page.content, &page.response, page.ttl, settings);
     let entry = entry.meta(URL, page.address.url());
     if page.is_stale { entry.meta(STALE, true).meta(AGE, page.response.age(cache.now()).as_secs()) } else { entry }
 }
 
 /// What is known of a page, as an entry.
-pub(crate) fn known(
+pub(crate) fn cached_entry(
     path: &str,
     address: &Address,
     content: &Content,
@@ -69,8 +69,8 @@ pub(crate) fn known(
 }
 
 /// The contents of a page: of HTML one for each form, the preferred first.
-pub(crate) fn contents(entry: &Entry, page: Page, settings: &Settings) -> Vec<Contents> {
-    let Page { address, content, body, .. } = page;
+pub(crate) fn contents(entry: &Entry, page: FetchedPage, settings: &Settings) -> Vec<Contents> {
+    let FetchedPage { address, content, body, .. } = page;
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap_or_default();
     match content.kind {
         Kind::Blob => vec![Contents::blob(entry.clone(), body)],

@@ -1,7 +1,7 @@
 //! Reading a packed object: the chain of deltas from it down to a base that is stored whole, and up again.
 //!
 //! Two versions are in memory at once, and the delta between them is applied as it is inflated. A chain has at most
-//! [`DEEPEST`] deltas, which is git's own bound; one that goes in a circle is longer than that. Small versions are kept
+//! [`MAX_DEPTH`] deltas, which is git's own bound; one that goes in a circle is longer than that. Small versions are kept
 //! for the next object, as neighbours in history share most of their chains.
 
 use crate::error::{Error, Result};
@@ -18,11 +18,11 @@ use std::num::NonZeroUsize;
 use std::rc::Rc;
 
 /// How many deltas a chain has at most.
-pub(crate) const DEEPEST: usize = 4095;
+pub(crate) const MAX_DEPTH: usize = 4095;
 
-/// How many bytes of versions are kept, of which each has at most [`KEPT_EACH`].
-const KEPT: NonZeroUsize = NonZeroUsize::new(4 * 1024 * 1024).unwrap();
-const KEPT_EACH: usize = 128 * 1024;
+/// How many bytes of versions are kept, of which each has at most [`MAX_CACHED_OBJECT`].
+const CACHE_SIZE: NonZeroUsize = NonZeroUsize::new(4 * 1024 * 1024).unwrap();
+const MAX_CACHED_OBJECT: usize = 128 * 1024;
 
 /// How many bytes of a delta are inflated at once.
 const BUFFER: usize = 4096;
@@ -41,7 +41,7 @@ pub(crate) enum Base {
     /// In a pack, at an offset.
     Packed(Rc<Pack>, u64),
     /// Elsewhere: it has been read.
-    Read(Object),
+    Loaded(Object),
 }
 
 /// Finds a base that a delta names by its id; the pack is the one that the delta stands in.
@@ -56,9 +56,9 @@ impl WeightScale<(u32, u64), Object> for ByLength {
 }
 
 /// Reads packed objects, and keeps small ones.
-pub(crate) struct Chains {
-    kept: RefCell<CLruCache<(u32, u64), Object, std::hash::RandomState, ByLength>>,
-    most: u64,
+pub(crate) struct DeltaResolver {
+    cache: RefCell<CLruCache<(u32, u64), Object, std::hash::RandomState, ByLength>>,
+    max_size: u64,
 }
 
 /// A step of the way down: a delta, and where it stands.
@@ -67,11 +67,11 @@ struct Step {
     offset: u64,
 }
 
-impl Chains {
+impl DeltaResolver {
     /// Reads objects of at most so many bytes each.
-    pub(crate) fn new(most: u64) -> Self {
-        let kept = CLruCache::with_config(CLruCacheConfig::new(KEPT).with_scale(ByLength));
-        Self { kept: RefCell::new(kept), most }
+    pub(crate) fn new(max_size: u64) -> Self {
+        let kept = CLruCache::with_config(CLruCacheConfig::new(CACHE_SIZE).with_scale(ByLength));
+        Self { cache: RefCell::new(kept),max_size }
     }
 
     /// The object at an offset of a pack.
@@ -91,21 +91,21 @@ impl Chains {
         if entry.header.is_base() {
             return Ok(entry.decompressed_size);
         }
-        let sizes = Sizes::read(&mut data.content(&entry)).map_err(|error| data.fault(offset, error))?;
+        let sizes = Sizes::read(&mut data.content(&entry)).map_err(|error| data.io_error(offset, error))?;
         Ok(sizes.result)
     }
 
     /// What the object at an offset of a pack is: what the base is that its chain ends at.
     pub(crate) fn kind(pack: Rc<Pack>, offset: u64, find: FindBase<'_>) -> Result<Kind> {
         let mut step = Step { pack, offset };
-        for _ in 0..=DEEPEST {
+        for _ in 0..=MAX_DEPTH {
             let header = data(&step.pack)?.entry(step.offset)?.header;
             if let Some(kind) = header.as_kind() {
                 return Ok(kind);
             }
-            match below(&step, header, find)? {
+            match base_of(&step, header, find)? {
                 Base::Packed(pack, offset) => step = Step { pack, offset },
-                Base::Read(object) => return Ok(object.kind),
+                Base::Loaded(object) => return Ok(object.kind),
             }
         }
         Err(too_deep(&step))
@@ -123,25 +123,25 @@ impl Chains {
         let mut step = Step { pack, offset };
         loop {
             let data = data(&step.pack)?;
-            if let Some(object) = self.kept.borrow_mut().get(&(data.key(), step.offset)) {
+            if let Some(object) = self.cache.borrow_mut().get(&(data.key(), step.offset)) {
                 return Ok(object.clone());
             }
             let entry = data.entry(step.offset)?;
             if let Some(kind) = entry.header.as_kind() {
-                self.affordable(id, entry.decompressed_size)?;
+                self.check_memory_budget(id, entry.decompressed_size)?;
                 let stream = data.content(&entry).into_source();
                 let bytes =
-                    inflate::all(stream, entry.decompressed_size).map_err(|error| data.fault(step.offset, error))?;
-                return Ok(self.keep(&step, kind, bytes, data.key()));
+                    inflate::read_all(stream, entry.decompressed_size).map_err(|error| data.io_error(step.offset, error))?;
+                return Ok(self.store(&step, kind, bytes, data.key()));
             }
-            if steps.len() >= DEEPEST {
+            if steps.len() >= MAX_DEPTH {
                 return Err(too_deep(&step));
             }
-            let base = below(&step, entry.header, find)?;
+            let base = base_of(&step, entry.header, find)?;
             steps.push(step);
             match base {
                 Base::Packed(pack, offset) => step = Step { pack, offset },
-                Base::Read(object) => return Ok(object),
+                Base::Loaded(object) => return Ok(object),
             }
         }
     }
@@ -151,41 +151,41 @@ impl Chains {
         let data = data(&step.pack)?;
         let entry = data.entry(step.offset)?;
         let mut delta = BufReader::with_capacity(BUFFER, data.content(&entry));
-        let sizes = Sizes::read(&mut delta).map_err(|error| data.fault(step.offset, error))?;
-        self.affordable(id, sizes.result)?;
-        let bytes = delta::apply(&base.data, sizes, &mut delta).map_err(|error| data.fault(step.offset, error))?;
-        Ok(self.keep(step, base.kind, bytes, data.key()))
+        let sizes = Sizes::read(&mut delta).map_err(|error| data.io_error(step.offset, error))?;
+        self.check_memory_budget(id, sizes.result)?;
+        let bytes = delta::apply(&base.data, sizes, &mut delta).map_err(|error| data.io_error(step.offset, error))?;
+        Ok(self.store(step, base.kind, bytes, data.key()))
     }
 
-    fn keep(&self, step: &Step, kind: Kind, bytes: Vec<u8>, key: u32) -> Object {
+    fn store(&self, step: &Step, kind: Kind, bytes: Vec<u8>, key: u32) -> Object {
         let object = Object { kind, data: Rc::new(bytes) };
-        if object.data.len() <= KEPT_EACH {
+        if object.data.len() <= MAX_CACHED_OBJECT {
             // It is lighter than what may be kept, so it is always taken.
-            let _ = self.kept.borrow_mut().put_with_weight((key, step.offset), object.clone());
+            let _ = self.cache.borrow_mut().put_with_weight((key, step.offset), object.clone());
         }
         object
     }
 
-    fn affordable(&self, id: &oid, size: u64) -> Result<()> {
-        affordable(id, size, self.most)
+    fn check_memory_budget(&self, id: &oid, size: u64) -> Result<()> {
+        check_memory_budget(id, size, self.max_size)
     }
 }
 
 /// Refuses what is larger than may be held in memory.
-pub(crate) fn affordable(id: &oid, size: u64, most: u64) -> Result<()> {
-    if size <= most {
+pub(crate) fn check_memory_budget(id: &oid, size: u64, max_size: u64) -> Result<()> {
+    if size <= max_size {
         return Ok(());
     }
     Err(Error::TooLarge {
         what: format!("object {id}, or a version that it is stored as a difference from,"),
         size,
-        limit: most,
+        limit: max_size,
         help: "the plugin's config `max-blob` and its memory limit decide",
     })
 }
 
 /// What a delta is against.
-fn below(step: &Step, header: Header, find: FindBase<'_>) -> Result<Base> {
+fn base_of(step: &Step, header: Header, find: FindBase<'_>) -> Result<Base> {
     match header {
         Header::OfsDelta { base_distance } => {
             let offset = Header::verified_base_pack_offset(step.offset, base_distance);
@@ -206,7 +206,7 @@ fn missing(step: &Step, base: ObjectId) -> Error {
 }
 
 fn too_deep(step: &Step) -> Error {
-    corrupt(step, format!("more than {DEEPEST} deltas lead to it, or a circle of them"))
+    corrupt(step, format!("more than {MAX_DEPTH} deltas lead to it, or a circle of them"))
 }
 
 fn corrupt(step: &Step, fault: impl ToString) -> Error {

@@ -20,7 +20,7 @@ const FILE: &str = "file";
 
 /// What a path names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Route {
     /// A file or folder, by its names below the folder of notes, separated by `/`; the folder itself has none.
     Item(String),
     /// All tags.
@@ -33,7 +33,7 @@ pub(crate) enum Place {
     Language(String),
 }
 
-impl Place {
+impl Route {
     /// What this path names, whether or not it is there.
     pub(crate) fn parse(path: &str) -> Result<Self> {
         let (first, rest) = match path.split_once('/') {
@@ -70,7 +70,7 @@ impl Place {
     }
 }
 
-impl Place {
+impl Route {
     /// The value of `{+path}` that gives its path, if there is one: RFC 6570 (section 3.2.3) leaves some characters as they
     /// are that mean something else in a path.
     pub(crate) fn template_value(&self) -> Option<String> {
@@ -98,46 +98,46 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn item(names: &str) -> Place {
-        Place::Item(names.to_owned())
+    fn item(names: &str) -> Route {
+        Route::Item(names.to_owned())
     }
 
     #[test]
     fn a_file_has_its_own_path() {
-        assert_eq!(Place::parse("guide/a%20b.md"), Ok(item("guide/a b.md")));
+        assert_eq!(Route::parse("guide/a%20b.md"), Ok(item("guide/a b.md")));
         assert_eq!(item("guide/a b.md").path(), "guide/a%20b.md");
-        assert_eq!(Place::parse(""), Ok(item("")));
+        assert_eq!(Route::parse(""), Ok(item("")));
     }
 
     #[test]
     fn collections_are_found_by_their_word() {
-        assert_eq!(Place::parse("tag"), Ok(Place::Tags));
-        assert_eq!(Place::parse("tag/a%2Fb"), Ok(Place::Tag("a/b".to_owned())));
-        assert_eq!(Place::parse("lang/ja"), Ok(Place::Language("ja".to_owned())));
-        assert!(matches!(Place::parse("tag/a/b"), Err(Failure::InvalidRequest(_))));
+        assert_eq!(Route::parse("tag"), Ok(Route::Tags));
+        assert_eq!(Route::parse("tag/a%2Fb"), Ok(Route::Tag("a/b".to_owned())));
+        assert_eq!(Route::parse("lang/ja"), Ok(Route::Language("ja".to_owned())));
+        assert!(matches!(Route::parse("tag/a/b"), Err(Failure::InvalidRequest(_))));
     }
 
     #[test]
     fn a_real_folder_with_the_name_of_a_collection_is_not_shadowed() {
         for (names, path) in [("tag", "file/tag"), ("lang/x.md", "file/lang/x.md"), ("file/y", "file/file/y")] {
             assert_eq!(item(names).path(), path);
-            assert_eq!(Place::parse(path), Ok(item(names)));
+            assert_eq!(Route::parse(path), Ok(item(names)));
         }
     }
 
     #[test]
     fn a_file_has_no_second_path() {
         for path in ["file", "file/guide/a.md", "file/tagged"] {
-            assert_eq!(Place::parse(path), Err(Failure::NotFound), "{path}");
+            assert_eq!(Route::parse(path), Err(Failure::NotFound), "{path}");
         }
-        assert!(matches!(Place::parse("guide//a.md"), Err(Failure::InvalidRequest(_))));
-        assert!(matches!(Place::parse("guide/"), Err(Failure::InvalidRequest(_))));
+        assert!(matches!(Route::parse("guide//a.md"), Err(Failure::InvalidRequest(_))));
+        assert!(matches!(Route::parse("guide/"), Err(Failure::InvalidRequest(_))));
     }
 
     #[test]
     fn a_hidden_name_names_nothing_at_any_level() {
         for path in [".git", "a/.b/c.md", "file/tag/.x", "%2Egit"] {
-            assert_eq!(Place::parse(path), Err(Failure::NotFound), "{path}");
+            assert_eq!(Route::parse(path), Err(Failure::NotFound), "{path}");
         }
     }
 
@@ -147,9 +147,9 @@ mod tests {
             names in proptest::collection::vec("tag|lang|file|[^/\0.][^/\0]{0,6}", 0..4), tag in "[^\0]{1,6}",
         ) {
             let places =
-                [item(&names.join("/")), Place::Tags, Place::Tag(tag.clone()), Place::Languages, Place::Language(tag)];
+                [item(&names.join("/")), Route::Tags, Route::Tag(tag.clone()), Route::Languages, Route::Language(tag)];
             for place in places {
-                prop_assert_eq!(Place::parse(&place.path()), Ok(place));
+                prop_assert_eq!(Route::parse(&place.path()), Ok(place));
             }
         }
     }

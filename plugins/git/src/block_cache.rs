@@ -1,8 +1,8 @@
 //! Files read in pieces, wherever they are needed.
 //!
 //! Packs and their indexes may be larger than the memory of a provider, and mapping a file into memory is not to be had
-//! in a component: it would be read as a whole. So they are read in blocks of [`BLOCK`] bytes, of which a
-//! [`BlockCache`] keeps the most recent, for all files together, within [`CACHED`] bytes. What a read costs depends on
+//! in a component: it would be read as a whole. So they are read in blocks of [`BLOCK_SIZE`] bytes, of which a
+//! [`BlockCache`] keeps the most recent, for all files together, within [`CACHE_SIZE`] bytes. What a read costs depends on
 //! what is read, and not on the size of the file.
 
 use crate::error::{Error, Result};
@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 /// How many bytes are read at once, at offsets that are multiples of it.
-pub(crate) const BLOCK: usize = 16 * 1024;
+pub(crate) const BLOCK_SIZE: usize = 16 * 1024;
 
 /// How many bytes of blocks are kept.
-const CACHED: NonZeroUsize = NonZeroUsize::new(2 * 1024 * 1024).unwrap();
+const CACHE_SIZE: NonZeroUsize = NonZeroUsize::new(2 * 1024 * 1024).unwrap();
 
 /// A block by its file and its number in it.
 type Key = (u32, u64);
@@ -37,15 +37,15 @@ type Blocks = CLruCache<Key, Rc<[u8]>, std::hash::RandomState, ByLength>;
 /// The most recently used blocks of all files that were opened with it.
 pub(crate) struct BlockCache {
     blocks: RefCell<Blocks>,
-    files: Cell<u32>,
+    next_key: Cell<u32>,
     bytes_read: Cell<u64>,
 }
 
 impl BlockCache {
     /// A cache that is empty.
     pub(crate) fn new() -> Rc<Self> {
-        let blocks = CLruCache::with_config(CLruCacheConfig::new(CACHED).with_scale(ByLength));
-        Rc::new(Self { blocks: RefCell::new(blocks), files: Cell::new(0), bytes_read: Cell::new(0) })
+        let blocks = CLruCache::with_config(CLruCacheConfig::new(CACHE_SIZE).with_scale(ByLength));
+        Rc::new(Self { blocks: RefCell::new(blocks), next_key: Cell::new(0), bytes_read: Cell::new(0) })
     }
 
     /// How many bytes were read from files so far.
@@ -68,8 +68,8 @@ impl BlockFile {
     /// Opens a file; none where there is no such file.
     pub(crate) fn open(path: &Path, cache: &Rc<BlockCache>) -> Result<Option<Self>> {
         let Some((file, size)) = files::open(path)? else { return Ok(None) };
-        let key = cache.files.get();
-        cache.files.set(key.wrapping_add(1));
+        let key = cache.next_key.get();
+        cache.next_key.set(key.wrapping_add(1));
         Ok(Some(Self { path: path.to_owned(), file: RefCell::new(file), size, key, cache: Rc::clone(cache) }))
     }
 
@@ -94,15 +94,15 @@ impl BlockFile {
     }
 
     /// The bytes from `offset` on, as far as the block goes that it lies in: at least one, but none at the end.
-    pub(crate) fn piece(&self, offset: u64) -> Result<Piece> {
+    pub(crate) fn slice(&self, offset: u64) -> Result<BlockSlice> {
         if offset >= self.size {
-            return Ok(Piece { block: Rc::from([]), start: 0 });
+            return Ok(BlockSlice { block: Rc::from([]), start: 0 });
         }
-        let block = BLOCK as u64;
-        // `BLOCK` is not zero, and what remains is less than it.
+        let block = BLOCK_SIZE as u64;
+        // `BLOCK_SIZE` is not zero, and what remains is less than it.
         let number = offset.checked_div(block).unwrap_or_default();
         let start = offset.checked_rem(block).and_then(|rest| usize::try_from(rest).ok()).unwrap_or_default();
-        Ok(Piece { block: self.block(number)?, start })
+        Ok(BlockSlice { block: self.block(number)?, start })
     }
 
     /// Fills `buffer` from `offset` on.
@@ -126,7 +126,7 @@ impl BlockFile {
 
     /// All that follows `offset`.
     pub(crate) fn reader(&self, offset: u64) -> Reader<'_> {
-        Reader { file: self, offset, piece: Piece { block: Rc::from([]), start: 0 } }
+        Reader { file: self, offset, slice: BlockSlice { block: Rc::from([]), start: 0 } }
     }
 
     fn block(&self, number: u64) -> Result<Rc<[u8]>> {
@@ -134,9 +134,9 @@ impl BlockFile {
         if let Some(block) = self.cache.blocks.borrow_mut().get(&key) {
             return Ok(Rc::clone(block));
         }
-        let offset = number.saturating_mul(BLOCK as u64);
-        let length = self.size.saturating_sub(offset).min(BLOCK as u64);
-        let mut bytes = vec![0; usize::try_from(length).unwrap_or(BLOCK)];
+        let offset = number.saturating_mul(BLOCK_SIZE as u64);
+        let length = self.size.saturating_sub(offset).min(BLOCK_SIZE as u64);
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or(BLOCK_SIZE)];
         let mut file = self.file.borrow_mut();
         file.seek(SeekFrom::Start(offset))
             .and_then(|_| file.read_exact(&mut bytes))
@@ -150,12 +150,12 @@ impl BlockFile {
 }
 
 /// Some consecutive bytes of a file.
-pub(crate) struct Piece {
+pub(crate) struct BlockSlice {
     block: Rc<[u8]>,
     start: usize,
 }
 
-impl std::ops::Deref for Piece {
+impl std::ops::Deref for BlockSlice {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -167,22 +167,22 @@ impl std::ops::Deref for Piece {
 pub(crate) struct Reader<'f> {
     file: &'f BlockFile,
     offset: u64,
-    piece: Piece,
+    slice: BlockSlice,
 }
 
 impl BufRead for Reader<'_> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        if self.piece.is_empty() {
-            self.piece = self.file.piece(self.offset).map_err(|error| match error {
+        if self.slice.is_empty() {
+            self.slice = self.file.slice(self.offset).map_err(|error| match error {
                 Error::Io { source, .. } => source,
                 error => io::Error::new(io::ErrorKind::InvalidData, error.to_string()),
             })?;
         }
-        Ok(&self.piece)
+        Ok(&self.slice)
     }
 
     fn consume(&mut self, amount: usize) {
-        self.piece.start = self.piece.start.saturating_add(amount);
+        self.slice.start = self.slice.start.saturating_add(amount);
         self.offset = self.offset.saturating_add(amount as u64);
     }
 }
@@ -214,11 +214,11 @@ mod tests {
 
     #[test]
     fn bytes_are_read_across_blocks() {
-        let content = counting(3 * BLOCK + 5);
+        let content = counting(3 * BLOCK_SIZE + 5);
         let (_dir, file, _) = file(&content);
-        let mut bytes = vec![0; BLOCK + 7];
-        file.read_exact(BLOCK as u64 - 3, &mut bytes).unwrap();
-        assert_eq!(bytes, content[BLOCK - 3..2 * BLOCK + 4]);
+        let mut bytes = vec![0; BLOCK_SIZE + 7];
+        file.read_exact(BLOCK_SIZE as u64 - 3, &mut bytes).unwrap();
+        assert_eq!(bytes, content[BLOCK_SIZE - 3..2 * BLOCK_SIZE + 4]);
         let mut rest = Vec::new();
         file.reader(2).read_to_end(&mut rest).unwrap();
         assert_eq!(rest, content[2..]);
@@ -226,19 +226,19 @@ mod tests {
 
     #[test]
     fn a_file_costs_the_blocks_that_are_read_and_each_once() {
-        let (_dir, file, cache) = file(&counting(64 * BLOCK));
+        let (_dir, file, cache) = file(&counting(64 * BLOCK_SIZE));
         for _ in 0..10 {
-            file.u32(17 * BLOCK as u64 + 100).unwrap();
-            file.u64(40 * BLOCK as u64).unwrap();
+            file.u32(17 * BLOCK_SIZE as u64 + 100).unwrap();
+            file.u64(40 * BLOCK_SIZE as u64).unwrap();
         }
-        assert_eq!(cache.bytes_read(), 2 * BLOCK as u64);
+        assert_eq!(cache.bytes_read(), 2 * BLOCK_SIZE as u64);
     }
 
     #[test]
     fn what_is_kept_is_bounded() {
-        let (_dir, file, cache) = file(&vec![0; 4 * CACHED.get()]);
+        let (_dir, file, cache) = file(&vec![0; 4 * CACHE_SIZE.get()]);
         io::copy(&mut file.reader(0), &mut io::sink()).unwrap();
-        assert!(cache.blocks.borrow().weight() <= CACHED.get());
+        assert!(cache.blocks.borrow().weight() <= CACHE_SIZE.get());
     }
 
     #[test]
@@ -246,7 +246,7 @@ mod tests {
         let (_dir, file, _) = file(b"12345");
         assert!(matches!(file.u32(2), Err(Error::Corrupt { .. })));
         assert!(matches!(file.u32(u64::MAX), Err(Error::Corrupt { .. })));
-        assert!(file.piece(5).unwrap().is_empty());
+        assert!(file.slice(5).unwrap().is_empty());
     }
 
     #[test]

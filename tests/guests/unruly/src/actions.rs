@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use mcp_provider::{Failure, Result, Retry, log};
 
-/// Every deed.
+/// Every action.
 pub(crate) const NAMES: [&str; 14] = [
     "denied",
     "flood-log",
@@ -25,22 +25,22 @@ pub(crate) const NAMES: [&str; 14] = [
 ];
 
 /// Lines that a flood has, of 100 bytes each.
-const FLOOD: usize = 20_000;
+const FLOOD_LINES: usize = 20_000;
 
 /// Does it. Those that come back at all fail, or have only made noise.
-pub(crate) fn commit(deed: &str) -> Result<()> {
-    match deed {
+pub(crate) fn run(action: &str) -> Result<()> {
+    match action {
         "denied" => Err(Failure::denied("the keeper says no")),
         "invalid" => Err(Failure::invalid("expected another path")),
         "internal" => Err(Failure::internal("the secret is at /very/secret/place")),
         "unavailable" => Err(Failure::from(Retry::new("the well is dry").after(Duration::from_secs(7)))),
         "flood-log" => {
-            (0..FLOOD).for_each(|_| log::warn!("{}", "l".repeat(99)));
+            (0..FLOOD_LINES).for_each(|_| log::warn!("{}", "l".repeat(99)));
             Ok(())
         }
         "flood-stdout" => {
             let line = format!("{}\n", "{\"jsonrpc\":\"2.0\"}".repeat(6));
-            (0..FLOOD).try_for_each(|_| std::io::stdout().write_all(line.as_bytes())).map_err(Failure::from)
+            (0..FLOOD_LINES).try_for_each(|_| std::io::stdout().write_all(line.as_bytes())).map_err(Failure::from)
         }
         "grow" => {
             let mut hoard = Vec::new();
@@ -58,8 +58,8 @@ pub(crate) fn commit(deed: &str) -> Result<()> {
         "loop" => loop {
             black_box(());
         },
-        "panic" => give_up(),
-        "recurse" => Err(Failure::internal(deeper(1).to_string())),
+        "panic" => abort(),
+        "recurse" => Err(Failure::internal(recurse(1).to_string())),
         "sleep" => {
             std::thread::sleep(Duration::from_secs(3600));
             Ok(())
@@ -70,12 +70,12 @@ pub(crate) fn commit(deed: &str) -> Result<()> {
 }
 
 #[allow(clippy::panic, reason = "this is what the test wants")]
-fn give_up() -> ! {
+fn abort() -> ! {
     panic!("the secret is at /very/secret/place")
 }
 
 /// Calls itself until the stack is used up.
-fn deeper(depth: u64) -> u64 {
+fn recurse(depth: u64) -> u64 {
     let frame = black_box([depth; 64]);
-    if depth == u64::MAX { 0 } else { deeper(depth.wrapping_add(1)).wrapping_add(frame.iter().sum()) }
+    if depth == u64::MAX { 0 } else { recurse(depth.wrapping_add(1)).wrapping_add(frame.iter().sum()) }
 }

@@ -3,23 +3,23 @@
 use super::parse::{attribute, name, parse_head, text, walk};
 
 /// How many characters of a title or description are kept.
-const LONGEST: usize = 300;
+const MAX_TEXT_CHARS: usize = 300;
 
 /// What a page says of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct About {
+pub(crate) struct HeadMetadata {
     pub(crate) title: Option<String>,
     pub(crate) description: Option<String>,
 }
 
 /// Reads what a page says of itself.
-pub(crate) fn about(html: &str) -> About {
-    let mut about = About::default();
+pub(crate) fn head_metadata(html: &str) -> HeadMetadata {
+    let mut about = HeadMetadata::default();
     for node in walk(&parse_head(html)) {
         match name(&node) {
-            Some("title") if about.title.is_none() => about.title = line(&text(&node)),
+            Some("title") if about.title.is_none() => about.title = single_line(&text(&node)),
             Some("meta") if about.description.is_none() && is_description(attribute(&node, "name")) => {
-                about.description = attribute(&node, "content").as_deref().and_then(line);
+                about.description = attribute(&node, "content").as_deref().and_then(single_line);
             }
             // The titles of pictures come behind.
             Some("body") => break,
@@ -34,10 +34,10 @@ fn is_description(name: Option<String>) -> bool {
 }
 
 /// A text as one line that is not too long; none if there is nothing in it.
-fn line(text: &str) -> Option<String> {
+fn single_line(text: &str) -> Option<String> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let line = words.join(" ");
-    let short: String = line.chars().take(LONGEST).collect();
+    let short: String = line.chars().take(MAX_TEXT_CHARS).collect();
     let line = if short.len() < line.len() { format!("{short}…") } else { line };
     (!line.is_empty()).then_some(line)
 }
@@ -47,15 +47,15 @@ mod tests {
     use super::*;
 
     fn title(html: &str) -> Option<String> {
-        about(html).title
+        head_metadata(html).title
     }
 
     #[test]
     fn a_page_says_its_title_and_description_in_its_head() {
         let html = "<!doctype html><html><head><title>\n A &amp;  b\n</title>\
                     <meta NAME=Description content='What it is'></head><body>";
-        let expected = About { title: Some("A & b".to_owned()), description: Some("What it is".to_owned()) };
-        assert_eq!(about(html), expected);
+        let expected = HeadMetadata { title: Some("A & b".to_owned()), description: Some("What it is".to_owned()) };
+        assert_eq!(head_metadata(html), expected);
     }
 
     #[test]
@@ -69,7 +69,7 @@ mod tests {
         assert_eq!(title("<title> \n </title>"), None);
         assert_eq!(title("no HTML at all"), None);
         let long = title(&format!("<title>{}</title>", "長".repeat(1000))).unwrap();
-        assert_eq!(long.chars().count(), LONGEST + 1);
+        assert_eq!(long.chars().count(), MAX_TEXT_CHARS + 1);
     }
 
     #[test]

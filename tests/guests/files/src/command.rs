@@ -4,9 +4,9 @@ use mcp_provider::{Failure, PathTemplate, Result};
 use wasip2::filesystem::preopens::get_directories;
 use wasip2::filesystem::types::Descriptor;
 
-/// A deed, and what it needs. What is not said is empty, or nought.
-pub(crate) struct Order {
-    pub(crate) deed: String,
+/// An action, and what it needs. What is not said is empty, or nought.
+pub(crate) struct Command {
+    pub(crate) action: String,
     /// The granted directory to begin from.
     pub(crate) dir: String,
     pub(crate) path: String,
@@ -17,29 +17,29 @@ pub(crate) struct Order {
     pub(crate) size: u64,
     pub(crate) at: u64,
     /// Words that say how.
-    pub(crate) how: String,
+    pub(crate) flags: String,
 }
 
-impl Order {
+impl Command {
     pub(crate) fn parse(path: &str) -> Result<Self> {
-        let template = PathTemplate::parse("{deed}{?dir,path,into,to,size,at,how}")?;
+        let template = PathTemplate::parse("{action}{?dir,path,into,to,size,at,how}")?;
         let captures = template.matches(path).ok_or(Failure::NotFound)?;
         let text = |name: &str| captures.get(name).unwrap_or_default().to_owned();
         let number = |name: &str| captures.get(name).and_then(|number| number.parse().ok()).unwrap_or(0);
         Ok(Self {
-            deed: text("deed"),
+            action: text("action"),
             dir: text("dir"),
             path: text("path"),
             into: text("into"),
             to: text("to"),
             size: number("size"),
             at: number("at"),
-            how: text("how"),
+            flags: text("how"),
         })
     }
 
-    pub(crate) fn says(&self, word: &str) -> bool {
-        self.how.split(' ').any(|said| said == word)
+    pub(crate) fn has_flag(&self, word: &str) -> bool {
+        self.flags.split(' ').any(|said| said == word)
     }
 
     pub(crate) fn dir(&self) -> std::result::Result<Descriptor, String> {

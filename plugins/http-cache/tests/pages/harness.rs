@@ -1,9 +1,9 @@
-//! A world to test in: origins that answer what they are told, a store in memory, and a clock that a test sets.
+//! A harness to test in: origins that answer what they are told, a store in memory, and a clock that a test sets.
 //!
-//! Every call gets a provider of its own, as in a host; what lasts is in the world.
+//! Every call gets a provider of its own, as in a host; what lasts is in the harness.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use http_cache_provider::{Clock, HttpCache, Origin, Request, Response, Store, StoreError, Trouble};
+use http_cache_provider::{Clock, HttpCache, Origin, Request, Response, Store, StoreError, FetchError};
 use mcp_provider::{Argument, Changes, Completion, Config, Contents, Entry, Page, Provider, Result};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -13,11 +13,11 @@ use std::time::{Duration, SystemTime};
 /// When a test begins: Sat, 01 Mar 2025 00:00:00 GMT.
 const BEGIN: u64 = 1_740_787_200;
 
-type Answer = Box<dyn Fn(&Request) -> std::result::Result<Response, Trouble>>;
+type Answer = Box<dyn Fn(&Request) -> std::result::Result<Response, FetchError>>;
 
 /// Everything outside of the provider.
 #[derive(Clone, Default)]
-pub(crate) struct World(Rc<Inner>);
+pub(crate) struct Harness(Rc<Inner>);
 
 #[derive(Default)]
 struct Inner {
@@ -26,23 +26,23 @@ struct Inner {
     requests: RefCell<Vec<Request>>,
     values: RefCell<BTreeMap<String, Vec<u8>>>,
     /// The most bytes of the store; 0 is as many as you like.
-    room: Cell<usize>,
+    capacity: Cell<usize>,
     is_store_broken: Cell<bool>,
     seconds: Cell<u64>,
     /// How long each request takes.
     delay: Cell<u64>,
 }
 
-impl World {
+impl Harness {
     pub(crate) fn new() -> Self {
         Self::default()
     }
 
-    /// A world with one page, `h.example/page`.
+    /// A harness with one page, `h.example/page`.
     pub(crate) fn with_page(headers: &[(&str, &str)], body: &str) -> Self {
-        let world = Self::new();
-        world.serve("https://h.example/page", ok(headers, body));
-        world
+        let harness = Self::new();
+        harness.serve("https://h.example/page", ok(headers, body));
+        harness
     }
 
     /// What the config says for a key.
@@ -53,7 +53,7 @@ impl World {
 
     /// Answers a URL so from now on; 304 if it is asked with the validator that it has.
     pub(crate) fn serve(&self, url: &str, response: Response) {
-        self.answer(url, move |request| {
+        self.respond_with(url, move |request| {
             let has = |asked: &str, own: &str| {
                 let asked = request.headers.get(asked);
                 asked.is_some() && asked == response.headers.get(own)
@@ -67,21 +67,21 @@ impl World {
     }
 
     /// Answers a URL as that says from now on.
-    pub(crate) fn answer(
+    pub(crate) fn respond_with(
         &self,
         url: &str,
-        answer: impl Fn(&Request) -> std::result::Result<Response, Trouble> + 'static,
+        answer: impl Fn(&Request) -> std::result::Result<Response, FetchError> + 'static,
     ) {
         self.0.answers.borrow_mut().insert(url.to_owned(), Box::new(answer));
     }
 
     /// The origin of a URL is down from now on.
     pub(crate) fn down(&self, url: &str) {
-        self.answer(url, |_| Err(Trouble::Down("it refuses connections".to_owned())));
+        self.respond_with(url, |_| Err(FetchError::Unreachable("it refuses connections".to_owned())));
     }
 
     /// Lets time pass.
-    pub(crate) fn pass(&self, seconds: u64) {
+    pub(crate) fn advance(&self, seconds: u64) {
         self.0.seconds.set(self.0.seconds.get() + seconds);
     }
 
@@ -96,13 +96,13 @@ impl World {
     }
 
     /// How many requests there were so far.
-    pub(crate) fn count(&self) -> usize {
+    pub(crate) fn request_count(&self) -> usize {
         self.0.requests.borrow().len()
     }
 
     /// The store has so much room.
-    pub(crate) fn room(&self, bytes: usize) {
-        self.0.room.set(bytes);
+    pub(crate) fn set_capacity(&self, bytes: usize) {
+        self.0.capacity.set(bytes);
     }
 
     /// The store fails from now on.
@@ -120,7 +120,7 @@ impl World {
         assert!(self.0.values.borrow_mut().insert(key.to_owned(), value.to_vec()).is_some(), "{key} is there");
     }
 
-    /// A provider in this world.
+    /// A provider in this harness.
     pub(crate) fn provider(&self) -> HttpCache {
         let config = Config::from_pairs(self.0.config.borrow().iter().cloned());
         HttpCache::with(&config, Box::new(self.clone()), Box::new(self.clone()), Box::new(self.clone())).unwrap()
@@ -131,7 +131,7 @@ impl World {
     }
 
     /// The only content of a page.
-    pub(crate) fn only(&self, path: &str) -> Contents {
+    pub(crate) fn read_one(&self, path: &str) -> Contents {
         let mut contents = self.read(path).unwrap();
         assert_eq!(contents.len(), 1);
         contents.remove(0)
@@ -194,16 +194,16 @@ pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> 
     headers.get(name).map(|value| value.to_str().unwrap())
 }
 
-impl Clock for World {
+impl Clock for Harness {
     fn now(&self) -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_secs(BEGIN + self.0.seconds.get())
     }
 }
 
-impl Origin for World {
-    fn send(&self, request: &Request) -> std::result::Result<Response, Trouble> {
+impl Origin for Harness {
+    fn send(&self, request: &Request) -> std::result::Result<Response, FetchError> {
         self.0.requests.borrow_mut().push(request.clone());
-        self.pass(self.0.delay.get());
+        self.advance(self.0.delay.get());
         let answers = self.0.answers.borrow();
         let mut response = match answers.get(&request.url) {
             Some(answer) => answer(request)?,
@@ -212,11 +212,11 @@ impl Origin for World {
         if request.is_head {
             response.body.clear();
         }
-        if response.body.len() > request.most { Err(Trouble::TooLarge(request.most)) } else { Ok(response) }
+        if response.body.len() > request.max_body { Err(FetchError::TooLarge(request.max_body)) } else { Ok(response) }
     }
 }
 
-impl Store for World {
+impl Store for Harness {
     fn get(&self, keys: &[&str]) -> std::result::Result<Vec<Option<Vec<u8>>>, StoreError> {
         self.check_store()?;
         assert!(keys.len() <= 500);
@@ -228,7 +228,7 @@ impl Store for World {
         let mut after = self.0.values.borrow().clone();
         after.extend(values.iter().map(|(key, value)| ((*key).to_owned(), value.to_vec())));
         let size: usize = after.iter().map(|(key, value)| key.len() + value.len()).sum();
-        if self.0.room.get() > 0 && size > self.0.room.get() {
+        if self.0.capacity.get() > 0 && size > self.0.capacity.get() {
             return Err(StoreError::Full("the bucket is full".to_owned()));
         }
         *self.0.values.borrow_mut() = after;
@@ -248,15 +248,15 @@ impl Store for World {
     }
 }
 
-impl World {
+impl Harness {
     fn check_store(&self) -> std::result::Result<(), StoreError> {
         if self.0.is_store_broken.get() { Err(StoreError::Failed("no such bucket".to_owned())) } else { Ok(()) }
     }
 }
 
-impl World {
+impl Harness {
     /// Everything that is kept, as text.
-    pub(crate) fn kept_text(&self) -> String {
+    pub(crate) fn stored_text(&self) -> String {
         self.0.values.borrow().values().map(|value| String::from_utf8_lossy(value).into_owned()).collect()
     }
 }

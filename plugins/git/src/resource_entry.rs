@@ -11,7 +11,7 @@ use mcp_provider::{Entry, mime};
 use std::time::Duration;
 
 /// For how long what a full id names may be taken for unchanged: it is, forever.
-const FOREVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+const IMMUTABLE_TTL: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// The MIME type of the content of a link: the path that it leads to.
 pub(crate) const LINK: &str = "inode/symlink";
@@ -37,12 +37,12 @@ pub(crate) fn entry(rev: &BStr, resolved: &Rev, path: &BStr, found: &tree::Entry
         entry = entry.title(path.to_str_lossy());
     }
     entry.size = size;
-    lasting(typed(entry, kind, path), resolved)
+    with_mutability(with_type(entry, kind, path), resolved)
 }
 
 /// What is told of how long an entry lasts: forever, or that it can be watched.
-pub(crate) fn lasting(entry: Entry, rev: &Rev) -> Entry {
-    if rev.is_full_id { entry.ttl(FOREVER) } else { entry.subscribable() }
+pub(crate) fn with_mutability(entry: Entry, rev: &Rev) -> Entry {
+    if rev.is_full_id { entry.ttl(IMMUTABLE_TTL) } else { entry.subscribable() }
 }
 
 /// The size of what a listing shows. One that cannot be told is left out: reading will say why.
@@ -58,7 +58,7 @@ pub(crate) fn size(odb: &Odb, found: &tree::Entry) -> Result<Option<u64>> {
     if found.mode.is_blob_or_symlink() { odb.size(&found.id) } else { Ok(None) }
 }
 
-fn typed(entry: Entry, kind: EntryKind, path: &BStr) -> Entry {
+fn with_type(entry: Entry, kind: EntryKind, path: &BStr) -> Entry {
     match kind {
         EntryKind::Tree => entry.mime_type("inode/directory").listable(),
         EntryKind::Link => entry.mime_type(LINK),

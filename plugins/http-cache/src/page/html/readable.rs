@@ -2,7 +2,7 @@
 //!
 //! The main part is taken where the page names one (`<main>`, `role="main"`), else the body without its head, foot and sides.
 //! Scripts, styles, navigation, controls and what is hidden go. Links become absolute, so that they can be followed by whoever
-//! reads the text alone. What lies deeper than [`DEEPEST`] becomes plain text, since what is made of the tree goes down it
+//! reads the text alone. What lies deeper than [`MAX_DEPTH`] becomes plain text, since what is made of the tree goes down it
 //! step by step.
 
 use super::parse::{attribute, name, walk};
@@ -14,10 +14,10 @@ use std::rc::Rc;
 
 /// How many bytes of addresses a page's links have together; those behind them become plain text. A page can say in a few bytes
 /// what they are all relative to.
-const MOST_LINKS: usize = 1024 * 1024;
+const MAX_LINK_BYTES: usize = 1024 * 1024;
 
 /// How deep elements lie in one another.
-pub(crate) const DEEPEST: usize = 100;
+pub(crate) const MAX_DEPTH: usize = 100;
 
 /// What never says anything to a reader.
 const NOISE: [&str; 27] = [
@@ -31,8 +31,8 @@ const NOISE_ROLES: [&str; 6] = ["navigation", "search", "banner", "contentinfo",
 const FRAME: [&str; 3] = ["header", "footer", "aside"];
 
 /// What of a page is worth reading, of which `url` is the address, and whether links were left out.
-pub(crate) fn prune(document: &Handle, url: &str) -> (Handle, bool) {
-    let mut room = MOST_LINKS;
+pub(crate) fn extract_readable(document: &Handle, url: &str) -> (Handle, bool) {
+    let mut link_budget = MAX_LINK_BYTES;
     let base = base(document, url);
     let is_main = |node: &Handle| name(node) == Some("main") || attribute(node, "role").as_deref() == Some("main");
     let main = walk(document).find(|node| is_main(node) && !is_hidden(node) && has_words(node));
@@ -40,20 +40,20 @@ pub(crate) fn prune(document: &Handle, url: &str) -> (Handle, bool) {
     let root = root.unwrap_or_else(|| document.clone());
     let mut ahead = vec![Step { node: root.clone(), depth: 0, is_framed: main.is_none() }];
     while let Some(Step { node, depth, is_framed }) = ahead.pop() {
-        if depth >= DEEPEST {
-            let text = StrTendril::from_slice(&text_worth_reading(&node));
+        if depth >= MAX_DEPTH {
+            let text = StrTendril::from_slice(&readable_text(&node));
             *node.children.borrow_mut() = vec![Node::new(NodeData::Text { contents: RefCell::new(text) })];
             continue;
         }
         node.children.borrow_mut().retain(|child| is_kept(child, is_framed));
         let children: Vec<Handle> = node.children.borrow().iter().map(Rc::clone).collect();
         for node in children {
-            lead(&node, &base, &mut room);
+            resolve_link(&node, &base, &mut link_budget);
             let is_framed = is_framed && name(&node) != Some("article");
             ahead.push(Step { node, depth: depth.saturating_add(1), is_framed });
         }
     }
-    (root, room == 0)
+    (root, link_budget == 0)
 }
 
 struct Step {
@@ -81,7 +81,7 @@ fn is_kept(node: &Handle, is_framed: bool) -> bool {
 }
 
 /// The text below a node, without what says nothing to a reader.
-fn text_worth_reading(root: &Handle) -> String {
+fn readable_text(root: &Handle) -> String {
     let mut text = String::new();
     let mut ahead = vec![Rc::clone(root)];
     while let Some(node) = ahead.pop() {
@@ -106,7 +106,7 @@ fn has_words(node: &Handle) -> bool {
 }
 
 /// Has a link or picture say where it leads; one that leads nowhere, or for which there is no room, is no link.
-fn lead(node: &Handle, base: &str, room: &mut usize) {
+fn resolve_link(node: &Handle, base: &str, link_budget: &mut usize) {
     let NodeData::Element { name, attrs, .. } = &node.data else { return };
     let which = match &*name.local {
         "a" => "href",
@@ -118,11 +118,11 @@ fn lead(node: &Handle, base: &str, room: &mut usize) {
             return true;
         }
         let reference = attribute.value.trim();
-        let leads = if reference.starts_with('#') || *room == 0 { None } else { absolute(base, reference) };
+        let leads = if reference.starts_with('#') || *link_budget == 0 { None } else { absolute(base, reference) };
         let is_link = |url: &String| ["https:", "http:", "mailto:"].iter().any(|scheme| url.starts_with(scheme));
         match leads.filter(is_link) {
             Some(url) => {
-                *room = room.saturating_sub(url.len());
+                *link_budget = link_budget.saturating_sub(url.len());
                 attribute.value = StrTendril::from(url);
                 true
             }

@@ -6,37 +6,37 @@ use wasip2::filesystem::types::{
 use wasip2::io::streams::{OutputStream, StreamError};
 
 use crate::Outcome;
-use crate::order::Order;
+use crate::command::Command;
 
 /// The most that the host takes or gives at once.
-const PIECE: u64 = 4096;
+const CHUNK: u64 = 4096;
 
-/// Does it, if it is a deed of this module.
-pub(crate) fn done(order: &Order) -> Option<Outcome> {
-    let path = &*order.path;
+/// Does it, if it is an action of this module.
+pub(crate) fn try_run(command: &Command) -> Option<Outcome> {
+    let path = &*command.path;
     let said = |result: Result<(), ErrorCode>| result.map(|()| "ok".to_owned()).map_err(name);
-    let in_dir = |deed: &dyn Fn(Descriptor) -> Outcome| order.dir().and_then(deed);
-    let with_file = |deed: &dyn Fn(Descriptor) -> Outcome| open(order).and_then(deed);
-    Some(match &*order.deed {
-        "open" => open(order).map(|_| "ok".to_owned()),
-        "read" => open(order).and_then(|file| text(&file)),
-        "list" => open(order).and_then(|dir| list(&dir)),
-        "write" => with_file(&|file| file.write(&piece(order.size), order.at).map(|_| "ok".to_owned()).map_err(name)),
-        "stream" => with_file(&|file| pour(file.write_via_stream(order.at).map_err(name)?, order.size)),
-        "append" => with_file(&|file| pour(file.append_via_stream().map_err(name)?, order.size)),
-        "set-size" => with_file(&|file| said(file.set_size(order.size))),
+    let in_dir = |action: &dyn Fn(Descriptor) -> Outcome| command.dir().and_then(action);
+    let with_file = |action: &dyn Fn(Descriptor) -> Outcome| open(command).and_then(action);
+    Some(match &*command.action {
+        "open" => open(command).map(|_| "ok".to_owned()),
+        "read" => open(command).and_then(|file| text(&file)),
+        "list" => open(command).and_then(|dir| list(&dir)),
+        "write" => with_file(&|file| file.write(&chunk(command.size), command.at).map(|_| "ok".to_owned()).map_err(name)),
+        "stream" => with_file(&|file| copy(file.write_via_stream(command.at).map_err(name)?, command.size)),
+        "append" => with_file(&|file| copy(file.append_via_stream().map_err(name)?, command.size)),
+        "set-size" => with_file(&|file| said(file.set_size(command.size))),
         "set-times" => with_file(&|file| said(file.set_times(NewTimestamp::Now, NewTimestamp::Now))),
         "size" => with_file(&|file| file.stat().map(|found| found.size.to_string()).map_err(name)),
-        "stat" => in_dir(&|dir| dir.stat_at(follow(order), path).map(|found| kind(found.type_)).map_err(name)),
-        "hash" => in_dir(&|dir| dir.metadata_hash_at(follow(order), path).map(|_| "ok".to_owned()).map_err(name)),
+        "stat" => in_dir(&|dir| dir.stat_at(follow(command), path).map(|found| kind(found.type_)).map_err(name)),
+        "hash" => in_dir(&|dir| dir.metadata_hash_at(follow(command), path).map(|_| "ok".to_owned()).map_err(name)),
         "readlink" => in_dir(&|dir| dir.readlink_at(path).map_err(name)),
         "mkdir" => in_dir(&|dir| said(dir.create_directory_at(path))),
         "rmdir" => in_dir(&|dir| said(dir.remove_directory_at(path))),
         "unlink" => in_dir(&|dir| said(dir.unlink_file_at(path))),
-        "symlink" => in_dir(&|dir| said(dir.symlink_at(&order.to, path))),
-        "touch" => in_dir(&|dir| said(dir.set_times_at(follow(order), path, NewTimestamp::Now, NewTimestamp::Now))),
-        "link" => in_dir(&|dir| said(dir.link_at(PathFlags::empty(), path, &order.to_dir()?, &order.to))),
-        "rename" => in_dir(&|dir| said(dir.rename_at(path, &order.to_dir()?, &order.to))),
+        "symlink" => in_dir(&|dir| said(dir.symlink_at(&command.to, path))),
+        "touch" => in_dir(&|dir| said(dir.set_times_at(follow(command), path, NewTimestamp::Now, NewTimestamp::Now))),
+        "link" => in_dir(&|dir| said(dir.link_at(PathFlags::empty(), path, &command.to_dir()?, &command.to))),
+        "rename" => in_dir(&|dir| said(dir.rename_at(path, &command.to_dir()?, &command.to))),
         _ => return None,
     })
 }
@@ -47,26 +47,26 @@ pub(crate) fn name(error: ErrorCode) -> String {
     error.name().to_owned()
 }
 
-/// Opens what the order names: to be read, or as its words say.
-pub(crate) fn open(order: &Order) -> Result<Descriptor, String> {
+/// Opens what the command names: to be read, or as its words say.
+pub(crate) fn open(command: &Command) -> Result<Descriptor, String> {
     let mut flags = OpenFlags::empty();
-    flags.set(OpenFlags::CREATE, order.says("create"));
-    flags.set(OpenFlags::EXCLUSIVE, order.says("exclusive"));
-    flags.set(OpenFlags::TRUNCATE, order.says("truncate"));
-    flags.set(OpenFlags::DIRECTORY, order.says("directory"));
+    flags.set(OpenFlags::CREATE, command.has_flag("create"));
+    flags.set(OpenFlags::EXCLUSIVE, command.has_flag("exclusive"));
+    flags.set(OpenFlags::TRUNCATE, command.has_flag("truncate"));
+    flags.set(OpenFlags::DIRECTORY, command.has_flag("directory"));
     let mut access = DescriptorFlags::READ;
-    access.set(DescriptorFlags::WRITE, order.says("write"));
-    access.set(DescriptorFlags::READ, !order.says("write-only"));
-    order.dir()?.open_at(follow(order), &order.path, flags, access).map_err(name)
+    access.set(DescriptorFlags::WRITE, command.has_flag("write"));
+    access.set(DescriptorFlags::READ, !command.has_flag("write-only"));
+    command.dir()?.open_at(follow(command), &command.path, flags, access).map_err(name)
 }
 
-fn follow(order: &Order) -> PathFlags {
-    if order.says("nofollow") { PathFlags::empty() } else { PathFlags::SYMLINK_FOLLOW }
+fn follow(command: &Command) -> PathFlags {
+    if command.has_flag("nofollow") { PathFlags::empty() } else { PathFlags::SYMLINK_FOLLOW }
 }
 
 /// The beginning of a file.
 pub(crate) fn text(file: &Descriptor) -> Outcome {
-    let (bytes, _) = file.read(PIECE, 0).map_err(name)?;
+    let (bytes, _) = file.read(CHUNK, 0).map_err(name)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -95,16 +95,16 @@ fn kind(kind: DescriptorType) -> String {
     name.to_owned()
 }
 
-pub(crate) fn piece(size: u64) -> Vec<u8> {
+pub(crate) fn chunk(size: u64) -> Vec<u8> {
     vec![b'x'; usize::try_from(size).unwrap_or_default()]
 }
 
 /// Writes that much to a stream.
-pub(crate) fn pour(stream: OutputStream, size: u64) -> Outcome {
+pub(crate) fn copy(stream: OutputStream, size: u64) -> Outcome {
     let mut left = size;
     while left > 0 {
-        let now = left.min(PIECE);
-        stream.blocking_write_and_flush(&piece(now)).map_err(|error| stream_error(&error))?;
+        let now = left.min(CHUNK);
+        stream.blocking_write_and_flush(&chunk(now)).map_err(|error| stream_error(&error))?;
         left = left.saturating_sub(now);
     }
     Ok("ok".to_owned())

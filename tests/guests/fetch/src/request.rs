@@ -8,7 +8,7 @@ use wasip2::http::types::{
 
 /// What to ask for.
 #[derive(Default)]
-pub(crate) struct Question {
+pub(crate) struct FetchRequest {
     url: String,
     pub(crate) count: usize,
     method: Option<String>,
@@ -16,36 +16,36 @@ pub(crate) struct Question {
     fill: usize,
     connect: Option<u64>,
     first_byte: Option<u64>,
-    pause: Option<u64>,
+    between_bytes: Option<u64>,
 }
 
-impl Question {
-    /// The question of a query; none if it is not understood.
+impl FetchRequest {
+    /// The request of a query; none if it is not understood.
     pub(crate) fn parse(query: &str) -> Option<Self> {
-        let mut question = Self::default();
+        let mut request = Self::default();
         for pair in query.split('&') {
             let (key, value) = pair.split_once('=')?;
             let value = percent_decode_str(value).decode_utf8().ok()?.into_owned();
             match key {
-                "url" => question.url = value,
-                "count" => question.count = value.parse().ok()?,
-                "method" => question.method = Some(value),
+                "url" => request.url = value,
+                "count" => request.count = value.parse().ok()?,
+                "method" => request.method = Some(value),
                 "header" => {
                     let (name, value) = value.split_once(':')?;
-                    question.headers.push((name.to_owned(), value.to_owned()));
+                    request.headers.push((name.to_owned(), value.to_owned()));
                 }
-                "fill" => question.fill = value.parse().ok()?,
-                "connect" => question.connect = Some(nanoseconds(&value)?),
-                "first-byte" => question.first_byte = Some(nanoseconds(&value)?),
-                "pause" => question.pause = Some(nanoseconds(&value)?),
+                "fill" => request.fill = value.parse().ok()?,
+                "connect" => request.connect = Some(nanoseconds(&value)?),
+                "first-byte" => request.first_byte = Some(nanoseconds(&value)?),
+                "pause" => request.between_bytes = Some(nanoseconds(&value)?),
                 _ => return None,
             }
         }
-        question.url.contains("://").then_some(question)
+        request.url.contains("://").then_some(request)
     }
 
     /// Asks it. What is not even sent is an error's name.
-    pub(crate) fn ask(&self) -> Result<FutureIncomingResponse, String> {
+    pub(crate) fn send(&self) -> Result<FutureIncomingResponse, String> {
         let headers = Fields::new();
         for (name, value) in &self.headers {
             headers.append(name, value.as_bytes()).map_err(|error| format!("{error:?}"))?;
@@ -75,17 +75,17 @@ impl Question {
         let options = RequestOptions::new();
         options.set_connect_timeout(self.connect).map_err(|()| "connect")?;
         options.set_first_byte_timeout(self.first_byte).map_err(|()| "first-byte")?;
-        options.set_between_bytes_timeout(self.pause).map_err(|()| "pause")?;
+        options.set_between_bytes_timeout(self.between_bytes).map_err(|()| "pause")?;
         let body = if self.fill > 0 { Some(request.body().map_err(|()| "body")?) } else { None };
         let answer = handle(request, Some(options)).map_err(|error| format!("{error:?}"))?;
         if let Some(body) = body {
-            self.send(body);
+            self.send_body(body);
         }
         Ok(answer)
     }
 
     /// Sends the body for as long as it is taken.
-    fn send(&self, body: OutgoingBody) {
+    fn send_body(&self, body: OutgoingBody) {
         if let Ok(stream) = body.write() {
             let bytes = vec![b'x'; self.fill];
             let _ = bytes.chunks(4096).try_for_each(|chunk| stream.blocking_write_and_flush(chunk));

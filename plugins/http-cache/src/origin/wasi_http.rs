@@ -1,6 +1,6 @@
 //! The web, as far as the host grants it.
 
-use super::{Origin, Request, Response, Trouble};
+use super::{Origin, Request, Response, FetchError};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use mcp_provider::http as sdk;
 use mcp_provider::log;
@@ -12,10 +12,10 @@ const CHUNK: usize = 64 * 1024;
 
 /// Sends requests through the host.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Web;
+pub struct WasiHttpOrigin;
 
-impl Origin for Web {
-    fn send(&self, request: &Request) -> Result<Response, Trouble> {
+impl Origin for WasiHttpOrigin {
+    fn send(&self, request: &Request) -> Result<Response, FetchError> {
         let began = Instant::now();
         let url = request.url.as_str();
         let asked = if request.is_head { sdk::Request::head(url) } else { sdk::Request::get(url) };
@@ -26,10 +26,10 @@ impl Origin for Web {
         let is_page = !request.is_head && (200..300).contains(&status);
         let body = if is_page {
             let announced = response.header("content-length").and_then(|length| length.trim().parse().ok());
-            if announced.is_some_and(|length: usize| length > request.most) {
-                return Err(Trouble::TooLarge(request.most));
+            if announced.is_some_and(|length: usize| length > request.max_body) {
+                return Err(FetchError::TooLarge(request.max_body));
             }
-            read(response.body, request.most, began, request.timeout)?
+            read(response.body, request.max_body, began, request.timeout)?
         } else {
             Vec::new()
         };
@@ -38,7 +38,7 @@ impl Origin for Web {
 }
 
 /// Reads a body that has at most so many bytes and takes at most so long, however slowly it drips.
-fn read(mut body: sdk::Body, most: usize, began: Instant, timeout: Duration) -> Result<Vec<u8>, Trouble> {
+fn read(mut body: sdk::Body, max_body: usize, began: Instant, timeout: Duration) -> Result<Vec<u8>, FetchError> {
     let mut bytes = Vec::new();
     let mut chunk = vec![0; CHUNK];
     loop {
@@ -47,13 +47,13 @@ fn read(mut body: sdk::Body, most: usize, began: Instant, timeout: Duration) -> 
         }
         let read = body.read(&mut chunk).map_err(|error| {
             let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<sdk::Error>());
-            Trouble::from(cause.cloned().unwrap_or(sdk::Error::Host))
+            FetchError::from(cause.cloned().unwrap_or(sdk::Error::Host))
         })?;
         if read == 0 {
             return Ok(bytes);
         }
-        if bytes.len().saturating_add(read) > most {
-            return Err(Trouble::TooLarge(most));
+        if bytes.len().saturating_add(read) > max_body {
+            return Err(FetchError::TooLarge(max_body));
         }
         bytes.extend_from_slice(chunk.get(..read).unwrap_or_default());
     }
@@ -74,13 +74,13 @@ fn headers(received: &[(String, Vec<u8>)]) -> HeaderMap {
     headers
 }
 
-impl From<sdk::Error> for Trouble {
+impl From<sdk::Error> for FetchError {
     fn from(error: sdk::Error) -> Self {
         match error {
             sdk::Error::Denied => Self::Denied(error.to_string()),
-            sdk::Error::TooLarge { most } => Self::TooLarge(most),
-            sdk::Error::Url(_) | sdk::Error::Header(_) => Self::Fault(error.to_string()),
-            _ => Self::Down(error.to_string()),
+            sdk::Error::TooLarge { limit } => Self::TooLarge(limit),
+            sdk::Error::Url(_) | sdk::Error::Header(_) => Self::Host(error.to_string()),
+            _ => Self::Unreachable(error.to_string()),
         }
     }
 }

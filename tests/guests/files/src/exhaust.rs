@@ -5,32 +5,32 @@ use wasip2::filesystem::types::{Descriptor, DescriptorFlags, OpenFlags, PathFlag
 use wasip2::random::random::get_random_bytes;
 
 use crate::Outcome;
-use crate::deeds::{name, open, piece, pour, text};
-use crate::order::Order;
+use crate::actions::{name, open, chunk, copy, text};
+use crate::command::Command;
 
-/// Does it, if it is a deed of this module.
-pub(crate) fn done(order: &Order) -> Option<Outcome> {
-    Some(match &*order.deed {
-        "open-many" => until_refused(|_| open(order)),
-        "list-many" => open(order).and_then(|dir| until_refused(|_| dir.read_directory().map_err(name))),
-        "stream-many" => open(order).and_then(|file| until_refused(|_| file.read_via_stream(0).map_err(name))),
-        "stream-of-many" => until_refused(|_| open(order)?.read_via_stream(0).map_err(name)),
+/// Does it, if it is an action of this module.
+pub(crate) fn try_run(command: &Command) -> Option<Outcome> {
+    Some(match &*command.action {
+        "open-many" => until_refused(|_| open(command)),
+        "list-many" => open(command).and_then(|dir| until_refused(|_| dir.read_directory().map_err(name))),
+        "stream-many" => open(command).and_then(|file| until_refused(|_| file.read_via_stream(0).map_err(name))),
+        "stream-of-many" => until_refused(|_| open(command)?.read_via_stream(0).map_err(name)),
         "make-many" => {
-            order.dir().and_then(|dir| until_refused(|number| make(&dir, &format!("{}{number}", order.path))))
+            command.dir().and_then(|dir| until_refused(|number| make(&dir, &format!("{}{number}", command.path))))
         }
-        "nest-many" => order.dir().and_then(nest),
-        "delete-while-open" => delete_while_open(order),
+        "nest-many" => command.dir().and_then(nest),
+        "delete-while-open" => delete_while_open(command),
         "leak" => until_refused(|_| Ok(subscribe_duration(u64::MAX))),
-        "random" => Ok(get_random_bytes(order.size).len().to_string()),
+        "random" => Ok(get_random_bytes(command.size).len().to_string()),
         _ => return None,
     })
 }
 
 /// Does something again and again, keeping what comes of it, until it is refused.
-fn until_refused<T>(mut deed: impl FnMut(usize) -> Result<T, String>) -> Outcome {
+fn until_refused<T>(mut action: impl FnMut(usize) -> Result<T, String>) -> Outcome {
     let mut kept = Vec::new();
     loop {
-        match deed(kept.len()) {
+        match action(kept.len()) {
             Ok(one) => kept.push(one),
             Err(error) => return Ok(format!("{}, {error}", kept.len())),
         }
@@ -56,13 +56,13 @@ fn nest(mut dir: Descriptor) -> Outcome {
 }
 
 /// Fills a file and deletes it while it is open; then fills another one.
-fn delete_while_open(order: &Order) -> Outcome {
-    let file = open(order)?;
-    pour(file.write_via_stream(0).map_err(name)?, order.size)?;
-    let dir = order.dir()?;
-    dir.unlink_file_at(&order.path).map_err(name)?;
-    let second = dir.open_at(PathFlags::empty(), &order.to, OpenFlags::CREATE, DescriptorFlags::WRITE).map_err(name)?;
-    let written = second.write(&piece(order.size), 0).map_err(name);
+fn delete_while_open(command: &Command) -> Outcome {
+    let file = open(command)?;
+    copy(file.write_via_stream(0).map_err(name)?, command.size)?;
+    let dir = command.dir()?;
+    dir.unlink_file_at(&command.path).map_err(name)?;
+    let second = dir.open_at(PathFlags::empty(), &command.to, OpenFlags::CREATE, DescriptorFlags::WRITE).map_err(name)?;
+    let written = second.write(&chunk(command.size), 0).map_err(name);
     // It has been open all the time.
     text(&file)?;
     written.map(|_| "ok".to_owned())

@@ -11,7 +11,7 @@ pub(crate) const KINDS: [&str; 9] =
 
 /// One of it. What the host refuses is none.
 #[allow(dead_code, reason = "to be kept is all that they are for")]
-pub(crate) enum Kept {
+pub(crate) enum HostResource {
     Request(OutgoingRequest),
     Fields(Vec<Fields>),
     Body(OutgoingRequest, Option<OutputStream>, Option<OutgoingBody>),
@@ -19,9 +19,9 @@ pub(crate) enum Kept {
 }
 
 /// Longer headers than these end the call.
-const HEADERS: usize = 4 << 10;
+const HEADER_SIZE: usize = 4 << 10;
 
-impl Kept {
+impl HostResource {
     /// One of that kind, of that size.
     pub(crate) fn new(kind: &str, kib: usize) -> Self {
         let text = || "a".repeat(kib << 10);
@@ -49,16 +49,16 @@ impl Kept {
             }
             "fields" => {
                 let fields = Fields::new();
-                let _ = fields.append("x-kept", &[b'v'; HEADERS]);
+                let _ = fields.append("x-kept", &[b'v'; HEADER_SIZE]);
                 Self::Fields(vec![fields])
             }
             "lists" => {
-                let entries: Vec<_> = (0..16).map(|n| (format!("x-{n}"), vec![b'v'; HEADERS / 16])).collect();
+                let entries: Vec<_> = (0..16).map(|n| (format!("x-{n}"), vec![b'v'; HEADER_SIZE / 16])).collect();
                 Self::Fields(Fields::from_list(&entries).into_iter().collect())
             }
             "clones" => {
                 let fields = Fields::new();
-                let _ = fields.append("x-kept", &[b'v'; HEADERS]);
+                let _ = fields.append("x-kept", &[b'v'; HEADER_SIZE]);
                 let copy = fields.clone();
                 let _ = copy.append("x-other", b"o");
                 Self::Fields(vec![fields, copy])

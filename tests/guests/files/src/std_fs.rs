@@ -5,16 +5,16 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::Outcome;
-use crate::order::Order;
+use crate::command::Command;
 
-/// Does it, if it is a deed of this module.
-pub(crate) fn done(order: &Order) -> Option<Outcome> {
-    let path = Path::new(&order.dir).join(&order.path);
-    let done = match &*order.deed {
+/// Does it, if it is an action of this module.
+pub(crate) fn try_run(command: &Command) -> Option<Outcome> {
+    let path = Path::new(&command.dir).join(&command.path);
+    let done = match &*command.action {
         "plain-list" => list(&path),
         "plain-read" => fs::read_to_string(&path),
-        "plain-write" => write(path, order.size),
-        "plain-set-size" => File::create(path).and_then(|file| file.set_len(order.size)).map(|()| "ok".to_owned()),
+        "plain-write" => write(path, command.size),
+        "plain-set-size" => File::create(path).and_then(|file| file.set_len(command.size)).map(|()| "ok".to_owned()),
         "plain-open-many" => open_many(&path),
         _ => return None,
     };

@@ -5,11 +5,11 @@ use wasip2::http::types::{FutureIncomingResponse, IncomingResponse};
 use wasip2::io::streams::StreamError;
 
 /// How much of a body is shown.
-const SHOWN: usize = 1000;
+const MAX_SHOWN: usize = 1000;
 
 /// Waits for an answer, and reads it to its end.
-pub(crate) fn to(asked: Result<FutureIncomingResponse, String>) -> Value {
-    match asked.and_then(wait) {
+pub(crate) fn to_json(request: Result<FutureIncomingResponse, String>) -> Value {
+    match request.and_then(wait) {
         Ok(response) => read(&response),
         Err(error) => json!({ "error": error }),
     }
@@ -36,7 +36,7 @@ fn read(response: &IncomingResponse) -> Value {
             match stream.blocking_read(64 << 10) {
                 Ok(bytes) => {
                     length = length.saturating_add(bytes.len());
-                    shown.extend(bytes.into_iter().take(SHOWN.saturating_sub(shown.len())));
+                    shown.extend(bytes.into_iter().take(MAX_SHOWN.saturating_sub(shown.len())));
                 }
                 Err(StreamError::Closed) => break,
                 Err(StreamError::LastOperationFailed(error)) => {
