@@ -20,53 +20,61 @@
 mod principal;
 mod rules;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use self::rules::Rules;
-use crate::config::{Operation, Rule};
+use crate::config::{ANONYMOUS, LOCAL, Operation, PrincipalSelector, Rule};
 use crate::uri::{Template, Uri};
 
 pub use self::principal::Principal;
 
-/// The rules of a configuration, ready to decide.
+/// The rules of a configuration, compiled for each principal that they name.
 #[derive(Debug)]
 pub struct Access {
-    /// By the name of the principal.
-    rules: BTreeMap<&'static str, Rules>,
+    /// By the name of the principal: `local`, `anonymous`, and each that a rule names.
+    named: BTreeMap<Box<str>, Rules>,
+    /// For every other principal: the rules for `*`.
+    unnamed: Rules,
 }
 
 impl Access {
-    /// What those rules say.
+    /// Compiles the rules.
     pub fn new(rules: &[Rule]) -> Self {
-        let compiled = Principal::NAMES.iter().map(|name| (*name, Rules::new(name, rules)));
-        Self { rules: compiled.collect() }
+        let selectors = rules.iter().flat_map(|rule| &rule.principals);
+        let names = selectors.filter_map(|selector| match selector {
+            PrincipalSelector::Named(name) => Some(name.as_str()),
+            PrincipalSelector::Any => None,
+        });
+        let names: BTreeSet<_> = names.chain([LOCAL, ANONYMOUS]).collect();
+        let named = names.into_iter().map(|name| (name.into(), Rules::new(Some(name), rules)));
+        Self { named: named.collect(), unnamed: Rules::new(None, rules) }
     }
 
-    /// Whether that principal may do that with that resource.
-    pub fn allows(&self, who: &Principal, operation: Operation, uri: &Uri) -> bool {
-        self.rules(who).is_some_and(|rules| rules.allows(operation, without_query(uri)))
+    /// Whether the principal may perform the operation on the resource.
+    pub fn allows(&self, principal: &Principal, operation: Operation, uri: &Uri) -> bool {
+        self.rules(principal).allows(operation, without_query(uri))
     }
 
-    /// Whether a rule denies that principal that, whatever others allow: for what only begins as that URI does, so that
-    /// nobody can say yet whether it is allowed.
-    pub fn denies(&self, who: &Principal, operation: Operation, uri: &Uri) -> bool {
-        self.rules(who).is_none_or(|rules| rules.denies(operation, without_query(uri)))
+    /// Whether a rule denies the principal the operation, regardless of `allow` globs: for a URI that is only the prefix of the
+    /// one to be decided, so that `allow` cannot be evaluated yet.
+    pub fn denies(&self, principal: &Principal, operation: Operation, uri: &Uri) -> bool {
+        self.rules(principal).denies(operation, without_query(uri))
     }
 
-    /// Whether that principal may see, or complete, that template.
-    pub fn allows_template(&self, who: &Principal, operation: Operation, template: &Template) -> bool {
-        self.rules(who).is_some_and(|rules| rules.allows(operation, template.as_str()))
+    /// Whether the principal may see, or complete, the template.
+    pub fn allows_template(&self, principal: &Principal, operation: Operation, template: &Template) -> bool {
+        self.rules(principal).allows(operation, template.as_str())
     }
 
-    /// Whether that operation gives every principal the same, by the rules: what one gets may then be shown to all.
+    /// Whether the rules give every principal the same answer to the operation, so that a response to one may be cached for
+    /// all.
     pub fn is_public(&self, operation: Operation) -> bool {
-        let mut globs = self.rules.values().map(|rules| rules.effective_globs(operation));
-        let first = globs.next();
-        globs.all(|other| Some(&other) == first.as_ref())
+        let unnamed = self.unnamed.effective_globs(operation);
+        self.named.values().all(|rules| rules.effective_globs(operation) == unnamed)
     }
 
-    fn rules(&self, who: &Principal) -> Option<&Rules> {
-        self.rules.get(who.name())
+    fn rules(&self, principal: &Principal) -> &Rules {
+        self.named.get(principal.name()).unwrap_or(&self.unnamed)
     }
 }
 
@@ -102,6 +110,28 @@ mod tests {
             assert!(access.allows(&LOCAL, operation, &uri("f")));
             assert!(!access.allows(&ANONYMOUS, operation, &uri("f")));
         }
+    }
+
+    #[test]
+    fn a_principal_has_the_rules_that_name_it_and_those_for_all() {
+        let everyone = "[[rule]]\nprincipals = ['*']\nallow = ['a://x/docs/**']\ndeny = ['**/.env']\n";
+        let ci = "[[rule]]\nprincipals = ['https://id.example/ci']\nallow = ['a://x/build/**']\n";
+        let access = access(&format!("{everyone}{ci}")).unwrap();
+        let (ci, other) = (Principal::new("https://id.example/ci"), Principal::new("ada"));
+        for principal in [&ci, &other, &ANONYMOUS, &LOCAL] {
+            assert!(access.allows(principal, Operation::Read, &uri("docs/f")), "{principal}");
+            assert!(!access.allows(principal, Operation::Read, &uri("docs/.env")), "{principal}");
+        }
+        assert!(access.allows(&ci, Operation::Read, &uri("build/f")));
+        assert!(!access.allows(&other, Operation::Read, &uri("build/f")));
+        assert!(!access.allows(&ANONYMOUS, Operation::Read, &uri("build/f")));
+    }
+
+    #[test]
+    fn a_principal_named_local_is_local() {
+        let access = access("").unwrap();
+        assert!(access.allows(&Principal::new("local"), Operation::Read, &uri("f")));
+        assert!(!access.allows(&Principal::new("locals"), Operation::Read, &uri("f")));
     }
 
     #[test]
@@ -198,7 +228,8 @@ mod tests {
         assert!(same(&format!("{anonymous}{everyone}"), Operation::List));
         assert!(!same("[[rule]]\nprincipals = ['*']\nallow = ['a://x/docs/**']\n", Operation::List));
         let named = "[[rule]]\nprincipals = ['local', 'anonymous']\nallow = ['a://x/docs/**']\n";
-        assert!(same(named, Operation::List));
+        assert!(!same(named, Operation::List), "every other principal gets nothing");
+        assert!(same(&format!("{named}{}", named.replace("'local', 'anonymous'", "'*'")), Operation::List));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use mcp_resource_host::config::{Config, ConfigError, Environment, RenderStyle, Position};
 
 /// The files with that ending beside the configs with mistakes, in the order of their names.
-fn files(ending: &str) -> Vec<PathBuf> {
+fn invalid_files(ending: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir("tests/ui/invalid").unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<_> = entries.filter(|path| path.extension().is_some_and(|end| end == ending)).collect();
     files.sort();
@@ -18,7 +18,7 @@ fn files(ending: &str) -> Vec<PathBuf> {
 }
 
 /// What is wrong with that file.
-fn error(file: impl AsRef<Path>) -> ConfigError {
+fn load_error(file: impl AsRef<Path>) -> ConfigError {
     let environment = Environment::empty().variable("SET", "hunter2").home("tests/ui/home");
     match Config::load_in(file.as_ref(), &environment) {
         Err(error) => error,
@@ -29,9 +29,9 @@ fn error(file: impl AsRef<Path>) -> ConfigError {
 #[test]
 fn every_mistake_has_its_message() {
     let mut differences = String::new();
-    for file in files("toml") {
+    for file in invalid_files("toml") {
         let golden = file.with_extension("err");
-        let message = format!("{}\n", error(&file));
+        let message = format!("{}\n", load_error(&file));
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
             fs::write(&golden, &message).unwrap();
         }
@@ -45,19 +45,19 @@ fn every_mistake_has_its_message() {
 
 #[test]
 fn every_message_has_its_mistake() {
-    assert!(files("err").iter().all(|golden| golden.with_extension("toml").is_file()));
+    assert!(invalid_files("err").iter().all(|golden| golden.with_extension("toml").is_file()));
 }
 
 #[test]
 fn every_problem_says_what_to_write_instead() {
-    for file in files("toml") {
-        assert!(error(&file).diagnostics().iter().all(|problem| !problem.help().is_empty()), "{}", file.display());
+    for file in invalid_files("toml") {
+        assert!(load_error(&file).diagnostics().iter().all(|problem| !problem.help().is_empty()), "{}", file.display());
     }
 }
 
 #[test]
 fn problems_come_in_the_order_of_the_file() {
-    let error = error("tests/ui/invalid/many_at_once.toml");
+    let error = load_error("tests/ui/invalid/many_at_once.toml");
     assert!(error.diagnostics().len() >= 10);
     assert!(error.diagnostics().is_sorted_by_key(|problem| problem.position().unwrap()));
     assert_eq!(error.diagnostics()[0].position(), Some(Position { line: 3, column: 8 }));
@@ -86,7 +86,7 @@ fn the_mistakes_in_the_documentation_are_answered_as_it_says() {
 #[test]
 fn a_file_that_is_not_there_is_said_to_be_missing() {
     assert_eq!(
-        error("tests/ui/absent.toml").to_string(),
+        load_error("tests/ui/absent.toml").to_string(),
         "error: there is no such file\n\
          --> tests/ui/absent.toml\n \
          = help: write a config there, or name another file"
@@ -96,7 +96,7 @@ fn a_file_that_is_not_there_is_said_to_be_missing() {
 #[test]
 fn a_directory_is_no_config() {
     assert_eq!(
-        error("tests/ui/invalid").to_string(),
+        load_error("tests/ui/invalid").to_string(),
         "error: this is a directory\n\
          --> tests/ui/invalid\n \
          = help: name the file in it: `mcp-host.toml`"
@@ -109,15 +109,15 @@ fn a_file_that_is_far_too_large_is_not_read() {
     let file = directory.path().join("mcp-host.toml");
     for character in ["#", "é"] {
         fs::write(&file, character.repeat((1 << 20) + 1)).unwrap();
-        assert_eq!(error(&file).diagnostics()[0].message(), "the file has more than 1048576 bytes");
+        assert_eq!(load_error(&file).diagnostics()[0].message(), "the file has more than 1048576 bytes");
     }
     fs::write(&file, "#".repeat(1 << 20)).unwrap();
-    assert_eq!(error(&file).diagnostics()[0].message(), "there are no plugins, so there is nothing to serve");
+    assert_eq!(load_error(&file).diagnostics()[0].message(), "there are no plugins, so there is nothing to serve");
 }
 
 #[test]
-fn colours_change_the_look_and_not_the_text() {
-    let error = error("tests/ui/invalid/overlapping_mounts.toml");
+fn colors_change_the_look_and_not_the_text() {
+    let error = load_error("tests/ui/invalid/overlapping_mounts.toml");
     let coloured = error.render(RenderStyle::Ansi);
     let plain: String = coloured.split('\u{1b}').enumerate().map(|(place, text)| strip_ansi(place, text)).collect();
     assert_ne!(coloured, plain);
@@ -138,7 +138,7 @@ fn values_from_elsewhere_are_never_shown() {
         "[[plugin]]\nname = 'a'\nmount = 'a://b/'\ngrants.env = { A = { env = 'SET' }, B = { file = 'key.txt' } }\n";
     for key in ["{ env = 'SET' }", "{ file = 'key.txt' }", "'hunter2'"] {
         fs::write(&file, format!("[server]\ncursor-key = {key}\n{plugin}")).unwrap();
-        let error = error(&file);
+        let error = load_error(&file);
         assert_eq!(error.diagnostics().len(), 2, "the key, and the component that is missing: {error}");
         assert!(!format!("{error} {error:?} {}", error.render(RenderStyle::Ansi)).contains("hunter2"), "{error}");
     }
@@ -157,7 +157,7 @@ fn the_file_of_a_value_holds_one_small_text() {
         (vec![b'x', 0], "the value of a variable cannot hold a NUL"),
     ] {
         fs::write(directory.path().join("value"), value).unwrap();
-        assert_eq!(error(&file).diagnostics()[0].message(), message);
+        assert_eq!(load_error(&file).diagnostics()[0].message(), message);
     }
     fs::write(directory.path().join("value"), vec![b'x'; 65536]).unwrap();
     assert!(Config::load(&file).is_ok());

@@ -12,7 +12,7 @@ use rmcp::transport::IntoTransport;
 use rmcp::{ClientLifecycleMode, ClientServiceExt, RoleClient, ServiceError};
 use tokio::time::timeout;
 
-use crate::{PATIENCE, Revision};
+use crate::{TIMEOUT, Revision};
 
 /// More pages than any test has: a listing that goes on longer never ends.
 const MAX_PAGES: usize = 500;
@@ -37,7 +37,7 @@ impl Client {
         };
         let config = ClientConfig::new(ClientCapabilities::default(), Implementation::new("tests", "1.0.0"))
             .with_protocol_version(revision);
-        let service = patiently(config.serve_with_lifecycle(transport, lifecycle)).await;
+        let service = with_timeout(config.serve_with_lifecycle(transport, lifecycle)).await;
         Self { service: service.expect("the server answers") }
     }
 
@@ -48,7 +48,7 @@ impl Client {
 
     /// One page of the resources.
     pub async fn page(&self, cursor: Option<&str>) -> Result<ListResourcesResult, ErrorData> {
-        answered(patiently(self.peer().list_resources(after(cursor))).await)
+        into_mcp_result(with_timeout(self.peer().list_resources(page_params(cursor))).await)
     }
 
     /// All pages of the resources.
@@ -76,8 +76,8 @@ impl Client {
         let mut templates = Vec::new();
         let mut cursor = None;
         for _ in 0..MAX_PAGES {
-            let page = patiently(self.peer().list_resource_templates(after(cursor.as_deref()))).await;
-            let page = answered(page).expect("a page of templates");
+            let page = with_timeout(self.peer().list_resource_templates(page_params(cursor.as_deref()))).await;
+            let page = into_mcp_result(page).expect("a page of templates");
             templates.extend(page.resource_templates);
             cursor = page.next_cursor;
             if cursor.is_none() {
@@ -89,15 +89,15 @@ impl Client {
 
     /// Reads a resource.
     pub async fn read(&self, uri: &str) -> Result<Vec<ResourceContents>, ErrorData> {
-        let result = patiently(self.peer().read_resource(ReadResourceRequestParams::new(uri))).await;
-        answered(result).map(|result| result.contents)
+        let result = with_timeout(self.peer().read_resource(ReadResourceRequestParams::new(uri))).await;
+        into_mcp_result(result).map(|result| result.contents)
     }
 
     /// Reads a resource that has one content, whatever kind it is of.
     pub async fn bytes(&self, uri: &str) -> Vec<u8> {
         let contents = self.read(uri).await.unwrap_or_else(|error| panic!("{uri}: {error:?}"));
         assert_eq!(contents.len(), 1, "{uri} has one content");
-        body(&contents[0])
+        content_bytes(&contents[0])
     }
 
     /// Reads a resource that has one content, which is text.
@@ -109,7 +109,7 @@ impl Client {
     }
 
     /// Reads a resource that cannot be read.
-    pub async fn refusal(&self, uri: &str) -> ErrorData {
+    pub async fn read_error(&self, uri: &str) -> ErrorData {
         self.read(uri).await.expect_err(uri)
     }
 
@@ -118,37 +118,37 @@ impl Client {
         &self,
         template: &str,
         (name, value): (&str, &str),
-        known: &[(&str, &str)],
+        context: &[(&str, &str)],
     ) -> Result<CompletionInfo, ErrorData> {
         let argument = ArgumentInfo::new(name, value);
-        let known = known.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let known = context.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let request = CompleteRequestParams::new(Reference::for_resource(template), argument)
             .with_context(CompletionContext::with_arguments(known));
-        answered(patiently(self.peer().complete(request)).await).map(|result| result.completion)
+        into_mcp_result(with_timeout(self.peer().complete(request)).await).map(|result| result.completion)
     }
 
     /// Pings the server, which only the revisions with sessions have.
     pub async fn ping(&self) -> Result<(), ErrorData> {
         let ping = ClientRequest::PingRequest(PingRequest::default());
-        answered(patiently(self.peer().send_request(ping)).await).map(drop)
+        into_mcp_result(with_timeout(self.peer().send_request(ping)).await).map(drop)
     }
 
     /// Asks for log messages from warnings upwards, which only the revisions with sessions have.
     #[expect(deprecated, reason = "those revisions are still served")]
-    pub async fn ask_for_warnings(&self) -> Result<(), ErrorData> {
+    pub async fn set_log_level_to_warning(&self) -> Result<(), ErrorData> {
         use rmcp::model::{LoggingLevel, SetLevelRequestParams};
         let level = SetLevelRequestParams::new(LoggingLevel::Warning);
-        answered(patiently(self.peer().set_level(level)).await)
+        into_mcp_result(with_timeout(self.peer().set_level(level)).await)
     }
 
     /// Says goodbye.
     pub(crate) async fn close(self) {
-        patiently(self.service.cancel()).await.expect("the client ends");
+        with_timeout(self.service.cancel()).await.expect("the client ends");
     }
 }
 
 /// The bytes of a content.
-pub fn body(contents: &ResourceContents) -> Vec<u8> {
+pub fn content_bytes(contents: &ResourceContents) -> Vec<u8> {
     match contents {
         ResourceContents::TextResourceContents { text, .. } => text.clone().into_bytes(),
         ResourceContents::BlobResourceContents { blob, .. } => STANDARD.decode(blob).expect("a blob is base64"),
@@ -156,17 +156,17 @@ pub fn body(contents: &ResourceContents) -> Vec<u8> {
     }
 }
 
-async fn patiently<T>(answer: impl Future<Output = T>) -> T {
-    timeout(PATIENCE, answer).await.expect("the server answers in time")
+async fn with_timeout<T>(answer: impl Future<Output = T>) -> T {
+    timeout(TIMEOUT, answer).await.expect("the server answers in time")
 }
 
-fn answered<T>(answer: Result<T, ServiceError>) -> Result<T, ErrorData> {
+fn into_mcp_result<T>(answer: Result<T, ServiceError>) -> Result<T, ErrorData> {
     answer.map_err(|error| match error {
         ServiceError::McpError(error) => error,
         other => panic!("no answer, but {other:?}"),
     })
 }
 
-fn after(cursor: Option<&str>) -> Option<PaginatedRequestParams> {
+fn page_params(cursor: Option<&str>) -> Option<PaginatedRequestParams> {
     cursor.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor.to_owned())))
 }

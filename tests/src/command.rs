@@ -10,13 +10,13 @@ use serde_json::Value;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use crate::{PATIENCE, artefacts};
+use crate::{TIMEOUT, artifacts};
 
 /// `mcp-host`, not started yet, with an environment that holds nothing of the one who runs the tests.
 pub fn host_command() -> Command {
-    let mut command = Command::new(artefacts::host());
-    command.env_clear().env("HOME", "/nonexistent").env("XDG_CACHE_HOME", artefacts::user_cache());
-    command.env("XDG_STATE_HOME", artefacts::user_state());
+    let mut command = Command::new(artifacts::host_binary());
+    command.env_clear().env("HOME", "/nonexistent").env("XDG_CACHE_HOME", artifacts::user_cache());
+    command.env("XDG_STATE_HOME", artifacts::user_state());
     command.current_dir("/").kill_on_drop(true);
     command
 }
@@ -25,7 +25,7 @@ pub fn host_command() -> Command {
 pub async fn run<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Output {
     let mut command = host_command();
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let output = timeout(PATIENCE, command.output()).await.expect("`mcp-host` ends").expect("`mcp-host` starts");
+    let output = timeout(TIMEOUT, command.output()).await.expect("`mcp-host` ends").expect("`mcp-host` starts");
     Output {
         status: output.status,
         stdout: output.stdout,
@@ -51,7 +51,7 @@ pub async fn run_on_terminal<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item 
         screen
     });
     let output =
-        timeout(PATIENCE, child.wait_with_output()).await.expect("`mcp-host` ends").expect("it can be waited for");
+        timeout(TIMEOUT, child.wait_with_output()).await.expect("`mcp-host` ends").expect("it can be waited for");
     let stdout = screen.await.expect("the terminal can be read");
     Output { status: output.status, stdout, stderr: String::from_utf8_lossy(&output.stderr).into_owned() }
 }

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use toml::{Table, Value};
 
-use crate::artefacts;
-use crate::origin::Certified;
+use crate::artifacts;
+use crate::origin::CertifiedKey;
 
 /// A config that is being put together.
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ pub struct ConfigFile {
     plugins: Vec<Plugin>,
     rules: Vec<Rule>,
     /// Text behind all else, for what is not valid.
-    more: String,
+    appended_text: String,
 }
 
 /// A config in a directory of its own, which goes away with it. The state that a host keeps lies there too: servers that
@@ -79,40 +79,40 @@ impl ConfigFile {
     }
 
     /// Everybody may do everything, also over HTTP.
-    pub fn open(self) -> Self {
-        self.rule(Rule::of("*").allow(["**"]))
+    pub fn allow_all(self) -> Self {
+        self.rule(Rule::for_principal("*").allow(["**"]))
     }
 
     /// Adds text that stands at the end of the file.
-    pub fn text(mut self, text: &str) -> Self {
-        self.more.push_str(text);
+    pub fn append(mut self, text: &str) -> Self {
+        self.appended_text.push_str(text);
         self
     }
 
     /// Writes it.
     pub fn write(self) -> WrittenConfig {
         let written = WrittenConfig { dir: tempfile::tempdir().expect("a directory for the config") };
-        written.share_compiled();
+        written.share_compile_cache();
         written.replace(self);
         written
     }
 
-    fn text_in(mut self, dir: &Path) -> String {
-        self.server.entry("cache").or_insert_with(|| text(&artefacts::cache()));
-        self.server.insert("state".to_owned(), text(&dir.join("state")));
+    fn render(mut self, dir: &Path) -> String {
+        self.server.entry("cache").or_insert_with(|| path_value(&artifacts::compile_cache()));
+        self.server.insert("state".to_owned(), path_value(&dir.join("state")));
         let mut file = Table::new();
         file.insert("server".to_owned(), self.server.into());
         file.insert("http".to_owned(), self.http.into());
         file.insert("plugin".to_owned(), self.plugins.into_iter().map(|plugin| plugin.0).collect::<Vec<_>>().into());
         file.insert("rule".to_owned(), self.rules.into_iter().map(|rule| rule.0).collect::<Vec<_>>().into());
         let toml = toml::to_string(&file).expect("a table is TOML");
-        toml + &self.more
+        toml + &self.appended_text
     }
 }
 
 impl WrittenConfig {
     /// Has its hosts use what those of other configs have compiled: the key of the cache is the same for all.
-    fn share_compiled(&self) {
+    fn share_compile_cache(&self) {
         let state = self.dir().join("state");
         fs::DirBuilder::new().mode(0o700).create(&state).expect("a directory for the state");
         let mut key = fs::OpenOptions::new();
@@ -128,12 +128,12 @@ impl WrittenConfig {
     /// Puts another one in its place, as careful editors do: beside it first, then renamed to it.
     pub fn replace(&self, config: ConfigFile) {
         let aside = self.dir().join("mcp-host.toml~");
-        fs::write(&aside, config.text_in(self.dir())).expect("the config can be written");
+        fs::write(&aside, config.render(self.dir())).expect("the config can be written");
         fs::rename(aside, self.path()).expect("the config can be renamed");
     }
 
     /// Puts a certificate and its key beside it, as files of their own.
-    pub fn certify(&self, certified: &Certified) {
+    pub fn write_certificate(&self, certified: &CertifiedKey) {
         for (file, pem) in [("cert.pem", certified.pem()), ("key.pem", certified.key_pem())] {
             fs::write(self.dir().join(file), pem).expect("the certificate can be written");
         }
@@ -155,29 +155,29 @@ impl Plugin {
     pub fn new(name: &str, component: &Path, mount: &str) -> Self {
         let mut table = Table::new();
         table.insert("name".to_owned(), name.into());
-        table.insert("component".to_owned(), text(component));
+        table.insert("component".to_owned(), path_value(component));
         table.insert("mount".to_owned(), mount.into());
         Self(table)
     }
 
     /// The provider `git` on that repository, mounted at `git://NAME/`.
     pub fn git(name: &str, repository: &Path) -> Self {
-        Self::new(name, &artefacts::component("git"), &format!("git://{name}/")).dir(repository, "/repo")
+        Self::new(name, &artifacts::component("git"), &format!("git://{name}/")).dir(repository, "/repo")
     }
 
     /// The provider `notes` on that folder, mounted at `notes://NAME/`.
     pub fn notes(name: &str, folder: &Path) -> Self {
-        Self::new(name, &artefacts::component("notes"), &format!("notes://{name}/")).dir(folder, "/notes")
+        Self::new(name, &artifacts::component("notes"), &format!("notes://{name}/")).dir(folder, "/notes")
     }
 
     /// The guest `unruly`, mounted at `unruly://NAME/`.
-    pub fn unruly(name: &str) -> Self {
-        Self::new(name, &artefacts::fixture("unruly"), &format!("unruly://{name}/"))
+    pub fn misbehaving(name: &str) -> Self {
+        Self::new(name, &artifacts::fixture("unruly"), &format!("unruly://{name}/"))
     }
 
     /// The guest `sample`, mounted at `sample://NAME/`.
     pub fn sample(name: &str) -> Self {
-        Self::new(name, &artefacts::fixture("sample"), &format!("sample://{name}/"))
+        Self::new(name, &artifacts::fixture("sample"), &format!("sample://{name}/"))
     }
 
     /// Pins the component.
@@ -187,20 +187,20 @@ impl Plugin {
     }
 
     /// The guest `keep`, mounted at `keep://NAME/`.
-    pub fn keep(name: &str) -> Self {
-        Self::new(name, &artefacts::fixture("keep"), &format!("keep://{name}/"))
+    pub fn keyvalue(name: &str) -> Self {
+        Self::new(name, &artifacts::fixture("keep"), &format!("keep://{name}/"))
     }
 
     /// The guest `moody` on that folder, mounted at `moody://NAME/`, asked what changed ten times a second.
-    pub fn moody(name: &str, folder: &Path) -> Self {
-        Self::new(name, &artefacts::fixture("moody"), &format!("moody://{name}/"))
+    pub fn faulty(name: &str, folder: &Path) -> Self {
+        Self::new(name, &artifacts::fixture("moody"), &format!("moody://{name}/"))
             .dir(folder, "/data")
             .set("watch-interval", "100ms")
     }
 
     /// The guest `watched` with that folder, mounted at `watched://NAME/`, asked what changed ten times a second.
     pub fn watched(name: &str, folder: &Path) -> Self {
-        Self::new(name, &artefacts::fixture("watched"), &format!("watched://{name}/"))
+        Self::new(name, &artifacts::fixture("watched"), &format!("watched://{name}/"))
             .dir(folder, "/data")
             .set("watch-interval", "100ms")
     }
@@ -213,12 +213,12 @@ impl Plugin {
 
     /// Says something to the provider.
     pub fn config(self, key: &str, value: impl Into<Value>) -> Self {
-        self.with("config", key, value.into())
+        self.insert("config", key, value.into())
     }
 
     /// Sets a limit.
     pub fn limit(self, key: &str, value: impl Into<Value>) -> Self {
-        self.with("limits", key, value.into())
+        self.insert("limits", key, value.into())
     }
 
     /// Grants a variable.
@@ -237,12 +237,12 @@ impl Plugin {
 
     /// Grants what an entry of `grants.http` says.
     pub fn http(self, grant: Value) -> Self {
-        self.granted("http", grant)
+        self.push_grant("http", grant)
     }
 
     /// Has its instances serve more than one call, as that key of `instances` says.
     pub fn instances(self, key: &str, value: impl Into<Value>) -> Self {
-        self.with("instances", key, value.into())
+        self.insert("instances", key, value.into())
     }
 
     /// Grants a directory, to be read.
@@ -257,28 +257,28 @@ impl Plugin {
 
     fn dir_with<const N: usize>(self, host: &Path, guest: &str, more: [(&str, &str); N]) -> Self {
         let mut grant = Table::new();
-        grant.insert("host".to_owned(), text(host));
+        grant.insert("host".to_owned(), path_value(host));
         grant.insert("guest".to_owned(), guest.into());
         grant.extend(more.map(|(key, value)| (key.to_owned(), value.into())));
-        self.granted("dirs", grant.into())
+        self.push_grant("dirs", grant.into())
     }
 
     /// Grants a key-value bucket.
     pub fn bucket(self, name: &str) -> Self {
-        self.granted("keyvalue", name.into())
+        self.push_grant("keyvalue", name.into())
     }
 
     /// Grants a key-value bucket with quotas of its own.
-    pub fn bucket_with(self, name: &str, quota: &str, keys: i64) -> Self {
+    pub fn bucket_with_quota(self, name: &str, quota: &str, keys: i64) -> Self {
         let mut grant = Table::new();
         grant.insert("bucket".to_owned(), name.into());
         grant.insert("quota".to_owned(), quota.into());
         grant.insert("keys".to_owned(), keys.into());
-        self.granted("keyvalue", grant.into())
+        self.push_grant("keyvalue", grant.into())
     }
 
     /// One more entry in the list of those grants.
-    fn granted(mut self, list: &str, grant: Value) -> Self {
+    fn push_grant(mut self, list: &str, grant: Value) -> Self {
         let grants = self.0.entry("grants").or_insert_with(|| Table::new().into());
         let list = grants
             .as_table_mut()
@@ -289,7 +289,7 @@ impl Plugin {
         self
     }
 
-    fn with(mut self, table: &str, key: &str, value: Value) -> Self {
+    fn insert(mut self, table: &str, key: &str, value: Value) -> Self {
         let table = self.0.entry(table).or_insert_with(|| Table::new().into());
         table.as_table_mut().expect("it is a table").insert(key.to_owned(), value);
         self
@@ -303,7 +303,7 @@ pub struct Rule(Table);
 
 impl Rule {
     /// A rule about one principal.
-    pub fn of(principal: &str) -> Self {
+    pub fn for_principal(principal: &str) -> Self {
         let mut table = Table::new();
         table.insert("principals".to_owned(), vec![principal].into());
         Self(table)
@@ -311,31 +311,31 @@ impl Rule {
 
     /// What it allows.
     pub fn allow<const N: usize>(self, globs: [&str; N]) -> Self {
-        self.with("allow", globs)
+        self.insert("allow", globs)
     }
 
     /// What it denies.
     pub fn deny<const N: usize>(self, globs: [&str; N]) -> Self {
-        self.with("deny", globs)
+        self.insert("deny", globs)
     }
 
     /// What it denies, of any number.
-    pub fn deny_all(mut self, globs: Vec<String>) -> Self {
+    pub fn deny_globs(mut self, globs: Vec<String>) -> Self {
         self.0.insert("deny".to_owned(), globs.into());
         self
     }
 
     /// Which operations it is about.
     pub fn operations<const N: usize>(self, operations: [&str; N]) -> Self {
-        self.with("operations", operations)
+        self.insert("operations", operations)
     }
 
-    fn with<const N: usize>(mut self, key: &str, texts: [&str; N]) -> Self {
+    fn insert<const N: usize>(mut self, key: &str, texts: [&str; N]) -> Self {
         self.0.insert(key.to_owned(), texts.to_vec().into());
         self
     }
 }
 
-fn text(path: &Path) -> Value {
+fn path_value(path: &Path) -> Value {
     path.to_str().expect("the tests' paths are UTF-8").into()
 }

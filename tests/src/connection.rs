@@ -19,27 +19,27 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-use crate::{Authority, PATIENCE};
+use crate::{CertificateAuthority, TIMEOUT};
 
 /// A connection on which requests are made one after the other, or with HTTP/2 at once.
 #[derive(Debug)]
 pub struct Connection {
     sender: Sender,
     driver: JoinHandle<()>,
-    protocol: Option<String>,
+    alpn_protocol: Option<String>,
     certificate: Option<Vec<u8>>,
 }
 
 #[derive(Debug)]
 enum Sender {
-    One(http1::SendRequest<Full<Bytes>>),
-    Two(http2::SendRequest<Full<Bytes>>),
+    Http1(http1::SendRequest<Full<Bytes>>),
+    Http2(http2::SendRequest<Full<Bytes>>),
 }
 
 impl Connection {
     /// A connection without TLS; with HTTP/2 the client knows beforehand that the server speaks it.
     pub async fn plain(address: &str, version: Version) -> Self {
-        Self::over(tcp(address).await, version).await
+        Self::handshake(tcp(address).await, version).await
     }
 
     /// A connection of HTTP/2 on which so many bytes of each answer are taken before it is read. It is not read further than that.
@@ -48,22 +48,22 @@ impl Connection {
         let mut builder = http2::Builder::new(TokioExecutor::new());
         let (sender, driving) = builder.initial_stream_window_size(window).handshake(io).await.expect("HTTP/2 begins");
         let driver = tokio::spawn(async move { drop(driving.await) });
-        Self { sender: Sender::Two(sender), driver, protocol: None, certificate: None }
+        Self { sender: Sender::Http2(sender), driver, alpn_protocol: None, certificate: None }
     }
 
     /// Begins a request with HTTP/2 while others are under way.
-    pub fn begin(&self, request: RequestBuilder) -> impl Future<Output = Response<Incoming>> + Send + use<> {
-        let Sender::Two(sender) = &self.sender else { panic!("only HTTP/2 has several requests at once") };
+    pub fn start_request(&self, request: RequestBuilder) -> impl Future<Output = Response<Incoming>> + Send + use<> {
+        let Sender::Http2(sender) = &self.sender else { panic!("only HTTP/2 has several requests at once") };
         let mut sender = sender.clone();
         async move {
             sender.ready().await.expect("the connection is open");
-            sender.send_request(spoken(request, Version::HTTP_2)).await.expect("the server answers")
+            sender.send_request(to_hyper_request(request, Version::HTTP_2)).await.expect("the server answers")
         }
     }
 
     /// A connection over TLS to a server that must be `localhost`, with what that authority says. The server chooses among
     /// these protocols (ALPN).
-    pub async fn tls(address: &str, authority: &Authority, protocols: &[&str]) -> Self {
+    pub async fn tls(address: &str, authority: &CertificateAuthority, protocols: &[&str]) -> Self {
         let mut roots = RootCertStore::empty();
         roots.add(authority.certificate()).expect("it is an authority's");
         let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -74,29 +74,29 @@ impl Connection {
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
         let name = ServerName::try_from("localhost").expect("it is a name");
         let connecting = TlsConnector::from(Arc::new(config)).connect(name, tcp(address).await);
-        let stream = timeout(PATIENCE, connecting).await.expect("a handshake in time").expect("TLS is agreed on");
+        let stream = timeout(TIMEOUT, connecting).await.expect("a handshake in time").expect("TLS is agreed on");
         let (_, session) = stream.get_ref();
         let protocol = session.alpn_protocol().map(|name| String::from_utf8_lossy(name).into_owned());
         let certificate = session.peer_certificates().and_then(|chain| chain.first()).map(|one| one.to_vec());
         let version = if protocol.as_deref() == Some("h2") { Version::HTTP_2 } else { Version::HTTP_11 };
-        Self { protocol, certificate, ..Self::over(stream, version).await }
+        Self { alpn_protocol: protocol, certificate, ..Self::handshake(stream, version).await }
     }
 
-    async fn over(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, version: Version) -> Self {
+    async fn handshake(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, version: Version) -> Self {
         let io = TokioIo::new(stream);
         let (sender, driver) = if version == Version::HTTP_2 {
             let (sender, driving) = http2::handshake(TokioExecutor::new(), io).await.expect("HTTP/2 begins");
-            (Sender::Two(sender), tokio::spawn(async move { drop(driving.await) }))
+            (Sender::Http2(sender), tokio::spawn(async move { drop(driving.await) }))
         } else {
             let (sender, driving) = http1::handshake(io).await.expect("HTTP/1.1 begins");
-            (Sender::One(sender), tokio::spawn(async move { drop(driving.await) }))
+            (Sender::Http1(sender), tokio::spawn(async move { drop(driving.await) }))
         };
-        Self { sender, driver, protocol: None, certificate: None }
+        Self { sender, driver, alpn_protocol: None, certificate: None }
     }
 
     /// What TLS agreed on to be spoken.
-    pub fn protocol(&self) -> Option<&str> {
-        self.protocol.as_deref()
+    pub fn alpn_protocol(&self) -> Option<&str> {
+        self.alpn_protocol.as_deref()
     }
 
     /// The certificate that the server showed, as DER.
@@ -106,39 +106,39 @@ impl Connection {
 
     /// Makes a request, and reads its answer.
     pub async fn send(&mut self, request: RequestBuilder) -> Response<Bytes> {
-        let (parts, body) = self.open(request).await.into_parts();
-        let body = timeout(PATIENCE, body.collect()).await.expect("a body in time").expect("a whole body").to_bytes();
+        let (parts, body) = self.send_streaming(request).await.into_parts();
+        let body = timeout(TIMEOUT, body.collect()).await.expect("a body in time").expect("a whole body").to_bytes();
         Response::from_parts(parts, body)
     }
 
     /// Makes a request whose answer is read piece by piece.
-    pub async fn open(&mut self, request: RequestBuilder) -> Response<Incoming> {
+    pub async fn send_streaming(&mut self, request: RequestBuilder) -> Response<Incoming> {
         let answer = match &mut self.sender {
-            Sender::One(sender) => {
+            Sender::Http1(sender) => {
                 sender.ready().await.expect("the connection is open");
-                timeout(PATIENCE, sender.send_request(spoken(request, Version::HTTP_11))).await
+                timeout(TIMEOUT, sender.send_request(to_hyper_request(request, Version::HTTP_11))).await
             }
-            Sender::Two(sender) => {
+            Sender::Http2(sender) => {
                 sender.ready().await.expect("the connection is open");
-                timeout(PATIENCE, sender.send_request(spoken(request, Version::HTTP_2))).await
+                timeout(TIMEOUT, sender.send_request(to_hyper_request(request, Version::HTTP_2))).await
             }
         };
         answer.expect("an answer in time").expect("the server answers")
     }
 
     /// Waits until it is closed, by whoever.
-    pub async fn closed(self) {
-        timeout(PATIENCE, self.driver).await.expect("it is closed in time").expect("it ends in order");
+    pub async fn wait_closed(self) {
+        timeout(TIMEOUT, self.driver).await.expect("it is closed in time").expect("it ends in order");
     }
 }
 
 async fn tcp(address: &str) -> TcpStream {
     let address: SocketAddr = address.parse().expect("it is an address");
-    timeout(PATIENCE, TcpStream::connect(address)).await.expect("a connection in time").expect("somebody listens")
+    timeout(TIMEOUT, TcpStream::connect(address)).await.expect("a connection in time").expect("somebody listens")
 }
 
 /// The same request, as that version has it.
-fn spoken(request: RequestBuilder, version: Version) -> Request<Full<Bytes>> {
+fn to_hyper_request(request: RequestBuilder, version: Version) -> Request<Full<Bytes>> {
     let request = request.build().expect("it is a request");
     let body = request.body().and_then(|body| body.as_bytes()).unwrap_or_default().to_vec();
     let url = request.url();

@@ -36,7 +36,7 @@ impl Folder {
     }
 
     /// Makes a symbolic link.
-    pub fn link(&self, name: &str, to: impl AsRef<Path>) {
+    pub fn symlink(&self, name: &str, to: impl AsRef<Path>) {
         symlink(to, self.path().join(name)).expect("links can be made");
     }
 }

@@ -61,7 +61,7 @@ impl GitRepo {
     }
 
     /// The files of the work tree.
-    pub fn files(&self) -> &Folder {
+    pub fn worktree(&self) -> &Folder {
         &self.folder
     }
 
@@ -70,7 +70,7 @@ impl GitRepo {
         self.commits.update(|commits| commits + 1);
         self.git(["add", "--all"]);
         self.git(["commit", "--quiet", "--allow-empty", "--message", message]);
-        self.line(["rev-parse", "HEAD"])
+        self.git_line(["rev-parse", "HEAD"])
     }
 
     /// Runs `git` and gives its standard output.
@@ -81,12 +81,12 @@ impl GitRepo {
     }
 
     /// Runs `git` and gives its standard output as one line of text.
-    pub fn line<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> String {
+    pub fn git_line<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> String {
         String::from_utf8(self.git(arguments)).expect("git says UTF-8").trim_end().to_owned()
     }
 
     /// Runs `git` and gives its standard output cut at the NULs that `-z` writes.
-    pub fn records<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Vec<Vec<u8>> {
+    pub fn git_records<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Vec<Vec<u8>> {
         let output = self.git(arguments);
         output.split(|byte| *byte == 0).filter(|record| !record.is_empty()).map(<[u8]>::to_vec).collect()
     }

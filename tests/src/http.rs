@@ -13,33 +13,33 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::log::Log;
-use crate::process::{Ended, Process};
-use crate::wire::{self, Answer};
-use crate::{Client, PATIENCE, Revision, WrittenConfig, host_command};
+use crate::process::{Exit, Process};
+use crate::wire::{self, RpcResponse};
+use crate::{Client, TIMEOUT, Revision, WrittenConfig, host_command};
 
 /// A server on a port of its own choice.
 #[derive(Debug)]
-pub struct Http {
+pub struct HttpServer {
     process: Process,
     stdout: Log,
     url: String,
 }
 
-impl Http {
+impl HttpServer {
     /// Starts a server, and waits until it listens and all plugins are loaded, or could not be.
     pub async fn start(config: &WrittenConfig) -> Self {
-        let server = Self::start_loading(config).await;
-        server.process.loaded().await;
+        let server = Self::start_before_plugins_load(config).await;
+        server.process.wait_plugins_loaded().await;
         server
     }
 
     /// Starts a server, and waits until it listens, whether its plugins are loaded or not.
-    pub async fn start_loading(config: &WrittenConfig) -> Self {
+    pub async fn start_before_plugins_load(config: &WrittenConfig) -> Self {
         let mut command = host_command();
         command.args(["serve", "--http", "127.0.0.1:0", "--config"]).arg(config.path());
         let (process, _, stdout) = Process::start(command);
-        let stdout = Log::of(stdout);
-        let line = process.stderr().line_with("listening on http").await;
+        let stdout = Log::new(stdout);
+        let line = process.stderr().wait_for_line("listening on http").await;
         let url = line.split_whitespace().find(|word| word.contains("://")).expect("the line has the URL");
         Self { process, stdout, url: url.trim_end_matches(['.', ',']).to_owned() }
     }
@@ -50,7 +50,7 @@ impl Http {
     }
 
     /// The URL of another path.
-    pub fn url_of(&self, path: &str) -> String {
+    pub fn url_for(&self, path: &str) -> String {
         format!("{}{path}", self.url.trim_end_matches("/mcp"))
     }
 
@@ -65,37 +65,37 @@ impl Http {
     }
 
     /// Requests written by hand, in that revision, of a client that has not said hello.
-    pub fn stranger(&self, revision: Revision) -> HttpWire {
-        HttpWire::stranger(&self.url, revision)
+    pub fn uninitialized(&self, revision: Revision) -> RawHttp {
+        RawHttp::uninitialized(&self.url, revision)
     }
 
     /// Requests written by hand, in that revision.
-    pub async fn wire(&self, revision: Revision) -> HttpWire {
-        HttpWire::start(&self.url, revision).await
+    pub async fn raw_client(&self, revision: Revision) -> RawHttp {
+        RawHttp::start(&self.url, revision).await
     }
 
     /// The first line of its log that contains that text, as soon as there is one.
     pub async fn log_line(&self, wanted: &str) -> String {
-        self.process.stderr().line_with(wanted).await
+        self.process.stderr().wait_for_line(wanted).await
     }
 
     /// The most memory that it has had at once so far, in bytes.
-    pub fn most_resident(&self) -> u64 {
-        self.process.most_resident()
+    pub fn peak_rss(&self) -> u64 {
+        self.process.peak_rss()
     }
 
     /// How much memory it has at the moment, in bytes.
-    pub fn memory(&self) -> u64 {
-        self.process.memory()
+    pub fn rss(&self) -> u64 {
+        self.process.rss()
     }
 
     /// Waits until so many lines of its log contain that text.
     pub async fn log_lines(&self, wanted: &str, number: usize) {
-        self.process.stderr().lines_with(wanted, number).await;
+        self.process.stderr().wait_for_lines(wanted, number).await;
     }
 
     /// Whether what it writes to the client at that address is sent at once (`TCP_NODELAY`).
-    pub fn sends_at_once(&self, client: SocketAddr) -> bool {
+    pub fn has_nodelay(&self, client: SocketAddr) -> bool {
         let sockets = self.process.sockets();
         let is_to_client = |socket: &&OwnedFd| getpeername(socket).ok().flatten() == Some(client.into());
         let socket = sockets.iter().find(is_to_client).expect("it has a connection to that client");
@@ -113,22 +113,22 @@ impl Http {
     }
 
     /// Ends it as service managers do, in order.
-    pub async fn end(self) -> Ended {
+    pub async fn end(self) -> Exit {
         self.signal(Signal::TERM);
-        self.ended().await
+        self.wait_clean_exit().await
     }
 
     /// Waits for its end in order. All that it says, it says in its log.
-    pub async fn ended(self) -> Ended {
-        let ended = self.process.ended().await.in_order();
-        assert_eq!(self.stdout.whole().await, "", "standard output is for protocol only");
+    pub async fn wait_clean_exit(self) -> Exit {
+        let ended = self.process.wait_exit().await.assert_clean_exit();
+        assert_eq!(self.stdout.read_to_end().await, "", "standard output is for protocol only");
         ended
     }
 }
 
 /// HTTP requests written by hand.
 #[derive(Debug)]
-pub struct HttpWire {
+pub struct RawHttp {
     client: reqwest::Client,
     url: String,
     revision: Revision,
@@ -136,10 +136,10 @@ pub struct HttpWire {
     last_id: u64,
 }
 
-impl HttpWire {
+impl RawHttp {
     /// To the server of that URL, in that revision, without having said hello.
-    fn stranger(url: &str, revision: Revision) -> Self {
-        Self { client: plain_client(), url: url.to_owned(), revision, session: None, last_id: 0 }
+    fn uninitialized(url: &str, revision: Revision) -> Self {
+        Self { client: unpooled_client(), url: url.to_owned(), revision, session: None, last_id: 0 }
     }
 
     /// The same, from another address of this machine.
@@ -152,21 +152,21 @@ impl HttpWire {
 
     /// To the server of that URL, having said hello in that revision, if it begins so.
     pub async fn start(url: &str, revision: Revision) -> Self {
-        let mut wire = Self::stranger(url, revision);
+        let mut wire = Self::uninitialized(url, revision);
         if wire.revision.has_initialize() {
-            let hello = wire::request(&wire.revision, 0, "initialize", wire::hello(&wire.revision));
+            let hello = wire::request(&wire.revision, 0, "initialize", wire::initialize_params(&wire.revision));
             let response = send(wire.post(&hello)).await;
             let session = response.headers().get("mcp-session-id").expect("a session has an id");
             wire.session = Some(session.to_str().expect("it is ASCII").to_owned());
-            let answer = answer(response).await;
+            let answer = parse_response(response).await;
             assert_eq!(answer.result()["protocolVersion"], wire.revision.as_str());
-            assert_eq!(send(wire.post(&wire::initialized())).await.status(), 202);
+            assert_eq!(send(wire.post(&wire::initialized_notification())).await.status(), 202);
         }
         wire
     }
 
     /// Ends its session, as clients do that go away in order.
-    pub async fn leave(self) {
+    pub async fn delete_session(self) {
         let session = self.session.as_deref().expect("only sessions are ended");
         let request = self
             .client
@@ -178,20 +178,20 @@ impl HttpWire {
     }
 
     /// Sends a request and reads its answer.
-    pub async fn request(&mut self, method: &str, params: Value) -> Answer {
-        let request = self.prepared(method, params);
-        answer(send(request).await).await
+    pub async fn request(&mut self, method: &str, params: Value) -> RpcResponse {
+        let request = self.request_builder(method, params);
+        parse_response(send(request).await).await
     }
 
     /// A request with all that it must have, which may still be changed.
-    pub fn prepared(&mut self, method: &str, params: Value) -> RequestBuilder {
+    pub fn request_builder(&mut self, method: &str, params: Value) -> RequestBuilder {
         self.last_id += 1;
         let message = wire::request(&self.revision, self.last_id, method, params);
         self.post(&message)
     }
 
     /// The stream on which a session is told what it did not ask for.
-    pub async fn events(&self) -> Response {
+    pub async fn event_stream(&self) -> Response {
         let session = self.session.as_deref().expect("only sessions have one");
         let request = self
             .client
@@ -232,19 +232,19 @@ impl HttpWire {
 
 /// Sends a request.
 pub(crate) async fn send(request: RequestBuilder) -> Response {
-    timeout(PATIENCE, request.send()).await.expect("an answer in time").expect("the server answers")
+    timeout(TIMEOUT, request.send()).await.expect("an answer in time").expect("the server answers")
 }
 
 /// The answer in a response, whether it is plain JSON or the last event of a stream.
-async fn answer(response: Response) -> Answer {
+async fn parse_response(response: Response) -> RpcResponse {
     let status = Some(response.status().as_u16());
-    let text = timeout(PATIENCE, response.text()).await.expect("a body in time").expect("a body");
+    let text = timeout(TIMEOUT, response.text()).await.expect("a body in time").expect("a body");
     let mut events = text.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
     let json = events.rfind(|data| !data.is_empty()).unwrap_or(&text);
-    Answer { status, message: serde_json::from_str(json).unwrap_or_else(|_| json!({ "body": text })) }
+    RpcResponse { status, message: serde_json::from_str(json).unwrap_or_else(|_| json!({ "body": text })) }
 }
 
 /// A client that keeps no connection: a server that ends would wait for it.
-fn plain_client() -> reqwest::Client {
+fn unpooled_client() -> reqwest::Client {
     reqwest::Client::builder().pool_max_idle_per_host(0).no_proxy().build().expect("a client")
 }

@@ -1,14 +1,14 @@
 //! The harness of the end-to-end tests: the real binary, real components, real clients.
 //!
-//! A test writes a [`ConfigFile`], starts a server with it, [`Stdio`] or [`Http`], talks to it as an MCP client does, and
+//! A test writes a [`ConfigFile`], starts a server with it, [`StdioServer`] or [`HttpServer`], talks to it as an MCP client does, and
 //! ends it:
 //!
 //! ```no_run
-//! # use mcp_host_tests::{ConfigFile, GitRepo, Plugin, Stdio};
+//! # use mcp_host_tests::{ConfigFile, GitRepo, Plugin, StdioServer};
 //! # async fn test() {
 //! let repo = GitRepo::with_files([("README.md", "hello")]);
 //! let config = ConfigFile::new().plugin(Plugin::git("demo", repo.path())).write();
-//! let server = Stdio::start(&config).await;
+//! let server = StdioServer::start(&config).await;
 //! assert_eq!(server.client().text("git://demo/blob/HEAD/README.md").await, "hello");
 //! server.end().await;
 //! # }
@@ -16,7 +16,7 @@
 //!
 //! It promises that nothing outlives a test: servers that were not ended fail the test and are killed by their process id,
 //! and everything is written to directories that go away. Only compiled components stay, in `target/test-cache`. Nothing
-//! waits for a span of time: a wait is for a condition, and gives up after [`PATIENCE`].
+//! waits for a span of time: a wait is for a condition, and gives up after [`TIMEOUT`].
 //!
 //! Like any assertion, a harness fails by panicking.
 #![allow(
@@ -28,12 +28,12 @@
     reason = "a harness fails by panicking"
 )]
 
-mod artefacts;
+mod artifacts;
 mod client;
 mod command;
 mod config;
 mod connection;
-mod crooked;
+mod wat_provider;
 mod folder;
 mod git;
 mod http;
@@ -44,27 +44,27 @@ mod stdio;
 mod template;
 mod wire;
 
-pub use artefacts::{client_program, component, fixture, host};
-pub use client::{Client, body};
+pub use artifacts::{client_program, component, fixture, host_binary};
+pub use client::{Client, content_bytes};
 pub use command::{Output, host_command, run, run_on_terminal};
 pub use config::{ConfigFile, Plugin, Rule, WrittenConfig};
 pub use connection::Connection;
-pub use crooked::{Component, Crooked};
+pub use wat_provider::{ComponentFile, WatProvider};
 pub use folder::Folder;
 pub use git::GitRepo;
-pub use http::{Http, HttpWire};
-pub use origin::{Authority, Certified, Origin, Reply, Request};
-pub use process::Ended;
+pub use http::{HttpServer, RawHttp};
+pub use origin::{CertificateAuthority, CertifiedKey, MockOrigin, Reply, RecordedRequest};
+pub use process::Exit;
 pub use rmcp::model::ProtocolVersion as Revision;
-pub use stdio::{Stdio, StdioWire};
+pub use stdio::{StdioServer, RawStdio};
 pub use template::reserved_expansion;
-pub use wire::{Answer, hello, initialized, request};
+pub use wire::{RpcResponse, initialize_params, initialized_notification, request};
 
 /// How long a test waits for what must happen: so long that only a hang reaches it.
-pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+pub const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// How long until something is looked at again of which nobody tells.
-const LOOK: std::time::Duration = std::time::Duration::from_millis(5);
+const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(5);
 
 /// The revisions that the host speaks, oldest first. All but the last begin with `initialize`.
 pub const REVISIONS: [Revision; 5] = [
@@ -76,11 +76,11 @@ pub const REVISIONS: [Revision; 5] = [
 ];
 
 /// Looks again and again until it holds.
-pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub async fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let looking = async {
         while !holds() {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
-    assert!(tokio::time::timeout(PATIENCE, looking).await.is_ok(), "it does not come to it that {what}");
+    assert!(tokio::time::timeout(TIMEOUT, looking).await.is_ok(), "it does not come to it that {what}");
 }

@@ -4,7 +4,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 
 /// The text of a stream so far. It is read all the time, so that the process never waits for us.
 #[derive(Clone, Debug)]
@@ -14,7 +14,7 @@ pub(crate) struct Log {
 
 impl Log {
     /// Reads that stream to its end.
-    pub(crate) fn of(stream: impl AsyncRead + Unpin + Send + 'static) -> Self {
+    pub(crate) fn new(stream: impl AsyncRead + Unpin + Send + 'static) -> Self {
         let (sender, text) = watch::channel(String::new());
         tokio::spawn(async move {
             let mut lines = BufReader::new(stream).split(b'\n');
@@ -29,37 +29,37 @@ impl Log {
     }
 
     /// The text so far.
-    pub(crate) fn so_far(&self) -> String {
+    pub(crate) fn snapshot(&self) -> String {
         self.text.borrow().clone()
     }
 
     /// The first line that contains that text, as soon as there is one.
-    pub(crate) async fn line_with(&self, wanted: &str) -> String {
+    pub(crate) async fn wait_for_line(&self, wanted: &str) -> String {
         let mut text = self.text.clone();
-        let found = timeout(PATIENCE, text.wait_for(|text| find(text, wanted).is_some())).await;
+        let found = timeout(TIMEOUT, text.wait_for(|text| find_line(text, wanted).is_some())).await;
         match found {
-            Ok(Ok(text)) => find(&text, wanted).unwrap_or_default(),
-            Ok(Err(_)) => panic!("it ended without saying {wanted:?}, but:\n{}", self.so_far()),
-            Err(_) => panic!("it did not say {wanted:?} within {PATIENCE:?}, but:\n{}", self.so_far()),
+            Ok(Ok(text)) => find_line(&text, wanted).unwrap_or_default(),
+            Ok(Err(_)) => panic!("it ended without saying {wanted:?}, but:\n{}", self.snapshot()),
+            Err(_) => panic!("it did not say {wanted:?} within {TIMEOUT:?}, but:\n{}", self.snapshot()),
         }
     }
 
     /// Waits until so many lines contain that text.
-    pub(crate) async fn lines_with(&self, wanted: &str, number: usize) {
+    pub(crate) async fn wait_for_lines(&self, wanted: &str, number: usize) {
         let mut text = self.text.clone();
         let are_there = |text: &String| text.lines().filter(|line| line.contains(wanted)).count() >= number;
-        let found = timeout(PATIENCE, text.wait_for(are_there)).await.is_ok_and(|found| found.is_ok());
-        assert!(found, "it did not say {wanted:?} {number} times, but:\n{}", self.so_far());
+        let found = timeout(TIMEOUT, text.wait_for(are_there)).await.is_ok_and(|found| found.is_ok());
+        assert!(found, "it did not say {wanted:?} {number} times, but:\n{}", self.snapshot());
     }
 
     /// The whole text, once the stream has ended.
-    pub(crate) async fn whole(mut self) -> String {
+    pub(crate) async fn read_to_end(mut self) -> String {
         let end = async { while self.text.changed().await.is_ok() {} };
-        timeout(PATIENCE, end).await.expect("the stream of a process that ended ends too");
-        self.so_far()
+        timeout(TIMEOUT, end).await.expect("the stream of a process that ended ends too");
+        self.snapshot()
     }
 }
 
-fn find(text: &str, wanted: &str) -> Option<String> {
+fn find_line(text: &str, wanted: &str) -> Option<String> {
     text.lines().find(|line| line.contains(wanted)).map(str::to_owned)
 }

@@ -8,7 +8,7 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, kill_process, pi
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 use crate::log::Log;
 
 /// A server that runs. One that is dropped without having been ended fails the test.
@@ -21,7 +21,7 @@ pub(crate) struct Process {
 
 /// How a server ended.
 #[derive(Debug)]
-pub struct Ended {
+pub struct Exit {
     /// Its exit code; none if a signal ended it.
     pub code: Option<i32>,
     /// All that it said on standard error.
@@ -31,19 +31,19 @@ pub struct Ended {
 impl Process {
     /// Starts the command with pipes for all standard streams.
     pub(crate) fn start(command: Command) -> (Self, ChildStdin, ChildStdout) {
-        let (mut process, stdin, stdout, stderr) = Self::start_unheard(command);
-        process.stderr = Log::of(stderr);
+        let (mut process, stdin, stdout, stderr) = Self::start_with_raw_stderr(command);
+        process.stderr = Log::new(stderr);
         (process, stdin, stdout)
     }
 
     /// The same, and nobody reads its standard error but whoever gets it.
-    pub(crate) fn start_unheard(mut command: Command) -> (Self, ChildStdin, ChildStdout, ChildStderr) {
+    pub(crate) fn start_with_raw_stderr(mut command: Command) -> (Self, ChildStdin, ChildStdout, ChildStderr) {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().expect("`mcp-host` starts");
         let stdin = child.stdin.take().expect("it is a pipe");
         let stdout = child.stdout.take().expect("it is a pipe");
         let stderr = child.stderr.take().expect("it is a pipe");
-        (Self { child, stderr: Log::of(tokio::io::empty()), has_ended: false }, stdin, stdout, stderr)
+        (Self { child, stderr: Log::new(tokio::io::empty()), has_ended: false }, stdin, stdout, stderr)
     }
 
     /// What it says on standard error.
@@ -52,13 +52,13 @@ impl Process {
     }
 
     /// Waits until all plugins are loaded, or could not be.
-    pub(crate) async fn loaded(&self) {
-        self.stderr.line_with("finished loading plugins").await;
+    pub(crate) async fn wait_plugins_loaded(&self) {
+        self.stderr.wait_for_line("finished loading plugins").await;
     }
 
     /// The most memory that it has had at once so far, in bytes: Linux' `VmHWM`.
-    pub(crate) fn most_resident(&self) -> u64 {
-        self.status("VmHWM:")
+    pub(crate) fn peak_rss(&self) -> u64 {
+        self.proc_status("VmHWM:")
     }
 
     /// Sends it a signal.
@@ -71,11 +71,11 @@ impl Process {
     }
 
     /// How much memory it has at the moment, in bytes: Linux' `VmRSS`.
-    pub(crate) fn memory(&self) -> u64 {
-        self.status("VmRSS:")
+    pub(crate) fn rss(&self) -> u64 {
+        self.proc_status("VmRSS:")
     }
 
-    fn status(&self, key: &str) -> u64 {
+    fn proc_status(&self, key: &str) -> u64 {
         let id = self.child.id().expect("it still runs");
         let status = std::fs::read_to_string(format!("/proc/{id}/status")).expect("a process has a status");
         let line = status.lines().find_map(|line| line.strip_prefix(key)).expect("it has memory");
@@ -84,7 +84,7 @@ impl Process {
     }
 
     /// How many processes it has started that still run.
-    pub(crate) fn children(&self) -> usize {
+    pub(crate) fn child_count(&self) -> usize {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.id().as_raw_nonzero()));
         let threads = threads.expect("a process has threads").flatten();
         // One that ended meanwhile has none.
@@ -113,30 +113,30 @@ impl Process {
     }
 
     /// Waits until it ends by itself, as it must once it was told to or its input is closed.
-    pub(crate) async fn ended(mut self) -> Ended {
-        let status = timeout(PATIENCE, self.child.wait()).await;
+    pub(crate) async fn wait_exit(mut self) -> Exit {
+        let status = timeout(TIMEOUT, self.child.wait()).await;
         let Ok(status) = status else {
-            panic!("it did not end within {PATIENCE:?}, but said:\n{}", self.stderr.so_far())
+            panic!("it did not end within {TIMEOUT:?}, but said:\n{}", self.stderr.snapshot())
         };
         self.has_ended = true;
         let code = status.expect("a child can be waited for").code();
-        Ended { code, log: self.stderr.clone().whole().await }
+        Exit { code, log: self.stderr.clone().read_to_end().await }
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("the server said:\n{}", self.stderr.so_far());
+            eprintln!("the server said:\n{}", self.stderr.snapshot());
         } else {
             assert!(self.has_ended, "a test must end its server");
         }
     }
 }
 
-impl Ended {
+impl Exit {
     /// The same, after a check that it ended in order.
-    pub(crate) fn in_order(self) -> Self {
+    pub(crate) fn assert_clean_exit(self) -> Self {
         assert_eq!(self.code, Some(0), "{}", self.log);
         self
     }

@@ -8,18 +8,18 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
-use crate::process::{Ended, Process};
-use crate::wire::{self, Answer};
-use crate::{Client, PATIENCE, Revision, WrittenConfig, host_command};
+use crate::process::{Exit, Process};
+use crate::wire::{self, RpcResponse};
+use crate::{Client, TIMEOUT, Revision, WrittenConfig, host_command};
 
 /// A server with the official client at its standard streams.
 #[derive(Debug)]
-pub struct Stdio {
+pub struct StdioServer {
     process: Process,
     client: Client,
 }
 
-impl Stdio {
+impl StdioServer {
     /// Starts a server and meets it in the newest revision that has sessions.
     pub async fn start(config: &WrittenConfig) -> Self {
         Self::start_in(config, Revision::LATEST_WITH_INITIALIZE).await
@@ -28,7 +28,7 @@ impl Stdio {
     /// Starts a server and meets it in that revision.
     pub async fn start_in(config: &WrittenConfig, revision: Revision) -> Self {
         let (process, stdin, stdout) = spawn(&config.path(), &[]);
-        process.loaded().await;
+        process.wait_plugins_loaded().await;
         let client = Client::connect((stdout, stdin), revision).await;
         Self { process, client }
     }
@@ -39,58 +39,58 @@ impl Stdio {
     }
 
     /// The most memory that the server has had at once so far, in bytes.
-    pub fn most_resident(&self) -> u64 {
-        self.process.most_resident()
+    pub fn peak_rss(&self) -> u64 {
+        self.process.peak_rss()
     }
 
     /// The first line of its log that contains that text, as soon as there is one.
     pub async fn log_line(&self, wanted: &str) -> String {
-        self.process.stderr().line_with(wanted).await
+        self.process.stderr().wait_for_line(wanted).await
     }
 
     /// Closes its standard input, as a client that goes away does, and waits for its end in order.
-    pub async fn end(self) -> Ended {
+    pub async fn end(self) -> Exit {
         self.client.close().await;
-        self.process.ended().await.in_order()
+        self.process.wait_exit().await.assert_clean_exit()
     }
 }
 
 /// A server whose standard streams are written and read line by line.
 #[derive(Debug)]
-pub struct StdioWire {
+pub struct RawStdio {
     process: Process,
     stdin: Option<ChildStdin>,
     lines: Lines<BufReader<ChildStdout>>,
     revision: Revision,
     last_id: u64,
     /// Answers that came while another one was waited for.
-    early: Vec<Value>,
+    buffered: Vec<Value>,
 }
 
-impl StdioWire {
+impl RawStdio {
     /// Starts a server that nothing has been said to.
-    pub fn stranger(config: &WrittenConfig, revision: Revision) -> Self {
-        Self::stranger_at(&config.path(), &[], revision)
+    pub fn uninitialized(config: &WrittenConfig, revision: Revision) -> Self {
+        Self::uninitialized_at(&config.path(), &[], revision)
     }
 
-    fn stranger_at(config: &Path, options: &[&str], revision: Revision) -> Self {
-        Self::stranger_of(host_command(), config, options, revision)
+    fn uninitialized_at(config: &Path, options: &[&str], revision: Revision) -> Self {
+        Self::uninitialized_with(host_command(), config, options, revision)
     }
 
-    fn stranger_of(command: Command, config: &Path, options: &[&str], revision: Revision) -> Self {
-        let (process, stdin, stdout) = spawn_by(command, config, options);
+    fn uninitialized_with(command: Command, config: &Path, options: &[&str], revision: Revision) -> Self {
+        let (process, stdin, stdout) = spawn_with(command, config, options);
         let lines = BufReader::new(stdout).lines();
-        Self { process, stdin: Some(stdin), lines, revision, last_id: 0, early: Vec::new() }
+        Self { process, stdin: Some(stdin), lines, revision, last_id: 0, buffered: Vec::new() }
     }
 
     /// Starts a server whose standard error nobody reads but whoever gets it, and says hello.
-    pub async fn start_unheard(config: &WrittenConfig, revision: Revision) -> (Self, ChildStderr) {
+    pub async fn start_with_raw_stderr(config: &WrittenConfig, revision: Revision) -> (Self, ChildStderr) {
         let mut command = host_command();
         command.args(["serve", "--stdio", "--config"]).arg(config.path());
-        let (process, stdin, stdout, stderr) = Process::start_unheard(command);
+        let (process, stdin, stdout, stderr) = Process::start_with_raw_stderr(command);
         let lines = BufReader::new(stdout).lines();
-        let wire = Self { process, stdin: Some(stdin), lines, revision, last_id: 0, early: Vec::new() };
-        (wire.met().await, stderr)
+        let wire = Self { process, stdin: Some(stdin), lines, revision, last_id: 0, buffered: Vec::new() };
+        (wire.initialize().await, stderr)
     }
 
     /// Starts a server and says hello in that revision, if it begins so.
@@ -100,16 +100,16 @@ impl StdioWire {
 
     /// The same with a config file wherever it is, and more options.
     pub async fn start_at(config: &Path, options: &[&str], revision: Revision) -> Self {
-        Self::stranger_at(config, options, revision).met_when_loaded().await
+        Self::uninitialized_at(config, options, revision).initialize_when_loaded().await
     }
 
     /// Starts a server and says hello in that revision, whether its plugins are loaded or not.
-    pub async fn start_loading(config: &WrittenConfig, revision: Revision) -> Self {
-        Self::stranger(config, revision).met().await
+    pub async fn start_before_plugins_load(config: &WrittenConfig, revision: Revision) -> Self {
+        Self::uninitialized(config, revision).initialize().await
     }
 
     /// The same in a user namespace in which the kernel watches no more than so many files and directories.
-    pub async fn start_with_inotify(watches: usize, config: &WrittenConfig, revision: Revision) -> Self {
+    pub async fn start_with_inotify_limit(watches: usize, config: &WrittenConfig, revision: Revision) -> Self {
         let host = host_command();
         let mut command = Command::new("unshare");
         command.args(["--user", "--map-root-user", "sh", "-c"]);
@@ -117,33 +117,33 @@ impl StdioWire {
         command.arg(host.as_std().get_program()).kill_on_drop(true);
         let set = host.as_std().get_envs().filter_map(|(name, value)| Some((name, value?)));
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).envs(set).current_dir("/");
-        Self::stranger_of(command, &config.path(), &[], revision).met_when_loaded().await
+        Self::uninitialized_with(command, &config.path(), &[], revision).initialize_when_loaded().await
     }
 
     /// Says hello once all plugins are loaded, or could not be.
-    async fn met_when_loaded(self) -> Self {
-        self.process.loaded().await;
-        self.met().await
+    async fn initialize_when_loaded(self) -> Self {
+        self.process.wait_plugins_loaded().await;
+        self.initialize().await
     }
 
     /// Says hello, if its revision begins so.
-    async fn met(mut self) -> Self {
+    async fn initialize(mut self) -> Self {
         if self.revision.has_initialize() {
-            let answer = self.request("initialize", wire::hello(&self.revision)).await;
+            let answer = self.request("initialize", wire::initialize_params(&self.revision)).await;
             assert_eq!(answer.result()["protocolVersion"], self.revision.as_str());
-            self.send(&wire::initialized()).await;
+            self.send(&wire::initialized_notification()).await;
         }
         self
     }
 
     /// Sends a request and waits for its answer.
-    pub async fn request(&mut self, method: &str, params: Value) -> Answer {
-        let id = self.ask(method, params).await;
-        self.answer(id).await
+    pub async fn request(&mut self, method: &str, params: Value) -> RpcResponse {
+        let id = self.send_request(method, params).await;
+        self.response_to(id).await
     }
 
     /// Sends a request, and gives its id.
-    pub async fn ask(&mut self, method: &str, params: Value) -> u64 {
+    pub async fn send_request(&mut self, method: &str, params: Value) -> u64 {
         self.last_id += 1;
         let request = wire::request(&self.revision, self.last_id, method, params);
         self.send(&request).await;
@@ -151,33 +151,33 @@ impl StdioWire {
     }
 
     /// Waits for the answer to that request. Other answers that come first are kept for those who wait for them.
-    pub async fn answer(&mut self, id: u64) -> Answer {
-        if let Some(place) = self.early.iter().position(|message| message["id"] == id) {
-            return Answer { status: None, message: self.early.swap_remove(place) };
+    pub async fn response_to(&mut self, id: u64) -> RpcResponse {
+        if let Some(place) = self.buffered.iter().position(|message| message["id"] == id) {
+            return RpcResponse { status: None, message: self.buffered.swap_remove(place) };
         }
         loop {
             let message = self.message().await.expect("an answer before the end");
             if message["id"] == id {
-                return Answer { status: None, message };
+                return RpcResponse { status: None, message };
             }
-            self.early.push(message);
+            self.buffered.push(message);
         }
     }
 
     /// What came while answers were waited for, and is no answer that somebody still waits for.
-    pub fn early(&mut self) -> Vec<Value> {
-        self.early.extract_if(.., |message| message["method"].is_string()).collect()
+    pub fn take_notifications(&mut self) -> Vec<Value> {
+        self.buffered.extract_if(.., |message| message["method"].is_string()).collect()
     }
 
     /// Answers that came while others were waited for, and that nobody has waited for yet.
-    pub fn answers_that_came_early(&self) -> Vec<&Value> {
-        self.early.iter().filter(|message| message["method"].is_null()).collect()
+    pub fn buffered_responses(&self) -> Vec<&Value> {
+        self.buffered.iter().filter(|message| message["method"].is_null()).collect()
     }
 
     /// The next notification of that method, be it one that came early; others are passed over.
     pub async fn notification(&mut self, method: &str) -> Value {
-        while !self.early.is_empty() {
-            let message = self.early.remove(0);
+        while !self.buffered.is_empty() {
+            let message = self.buffered.remove(0);
             if message["method"] == method {
                 return message;
             }
@@ -217,7 +217,7 @@ impl StdioWire {
     /// The next line, which is a message or a batch of them; none at the end.
     pub async fn line(&mut self) -> Option<Value> {
         let line =
-            timeout(PATIENCE, self.lines.next_line()).await.expect("a line in time").expect("a line of UTF-8")?;
+            timeout(TIMEOUT, self.lines.next_line()).await.expect("a line in time").expect("a line of UTF-8")?;
         Some(serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}")))
     }
 
@@ -228,27 +228,27 @@ impl StdioWire {
 
     /// The first line of its log that contains that text, as soon as there is one.
     pub async fn log_line(&self, wanted: &str) -> String {
-        self.process.stderr().line_with(wanted).await
+        self.process.stderr().wait_for_line(wanted).await
     }
 
     /// The most memory that the server has had at once so far, in bytes.
-    pub fn most_resident(&self) -> u64 {
-        self.process.most_resident()
+    pub fn peak_rss(&self) -> u64 {
+        self.process.peak_rss()
     }
 
     /// How much memory the server has at the moment, in bytes.
-    pub fn memory(&self) -> u64 {
-        self.process.memory()
+    pub fn rss(&self) -> u64 {
+        self.process.rss()
     }
 
     /// How many processes the server has started that still run.
-    pub fn children(&self) -> usize {
-        self.process.children()
+    pub fn child_count(&self) -> usize {
+        self.process.child_count()
     }
 
     /// What the server has logged so far.
     pub fn log(&self) -> String {
-        self.process.stderr().so_far()
+        self.process.stderr().snapshot()
     }
 
     /// How many files and directories the server has the kernel watch.
@@ -257,35 +257,35 @@ impl StdioWire {
     }
 
     /// Closes the server's standard input.
-    pub fn close(&mut self) {
+    pub fn close_stdin(&mut self) {
         self.stdin = None;
     }
 
     /// Reads what is left to read, and waits for the end in order.
-    pub async fn ended(self) -> Ended {
-        self.ended_somehow().await.in_order()
+    pub async fn wait_clean_exit(self) -> Exit {
+        self.wait_exit().await.assert_clean_exit()
     }
 
     /// Reads nothing of what is left to read, and waits for the end.
-    pub async fn ended_unread(self) -> Ended {
+    pub async fn wait_exit_unread(self) -> Exit {
         let Self { process, lines, .. } = self;
-        let ended = process.ended().await;
+        let ended = process.wait_exit().await;
         drop(lines);
         ended
     }
 
     /// Reads what is left to read, and waits for the end, in order or not.
-    pub async fn ended_somehow(mut self) -> Ended {
+    pub async fn wait_exit(mut self) -> Exit {
         while self.message().await.is_some() {}
-        self.process.ended().await
+        self.process.wait_exit().await
     }
 }
 
 fn spawn(config: &Path, options: &[&str]) -> (Process, ChildStdin, ChildStdout) {
-    spawn_by(host_command(), config, options)
+    spawn_with(host_command(), config, options)
 }
 
-fn spawn_by(mut command: Command, config: &Path, options: &[&str]) -> (Process, ChildStdin, ChildStdout) {
+fn spawn_with(mut command: Command, config: &Path, options: &[&str]) -> (Process, ChildStdin, ChildStdout) {
     command.args(["serve", "--stdio"]).args(options).arg("--config").arg(config);
     Process::start(command)
 }

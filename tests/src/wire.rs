@@ -6,14 +6,14 @@ use crate::Revision;
 
 /// An answer as it came.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct RpcResponse {
     /// The HTTP status; none over stdio.
     pub status: Option<u16>,
     /// The message.
     pub message: Value,
 }
 
-impl Answer {
+impl RpcResponse {
     /// Its result, which it must have.
     pub fn result(&self) -> &Value {
         self.message.get("result").unwrap_or_else(|| panic!("expected a result, found {self:?}"))
@@ -25,7 +25,7 @@ impl Answer {
     }
 
     /// The code of its error.
-    pub fn code(&self) -> i64 {
+    pub fn error_code(&self) -> i64 {
         self.error()["code"].as_i64().unwrap_or_else(|| panic!("an error has a code: {self:?}"))
     }
 }
@@ -43,7 +43,7 @@ pub fn request(revision: &Revision, id: u64, method: &str, mut params: Value) ->
 }
 
 /// The parameters of `initialize`.
-pub fn hello(revision: &Revision) -> Value {
+pub fn initialize_params(revision: &Revision) -> Value {
     json!({
         "protocolVersion": revision.as_str(),
         "capabilities": {},
@@ -52,6 +52,6 @@ pub fn hello(revision: &Revision) -> Value {
 }
 
 /// The notification behind `initialize`.
-pub fn initialized() -> Value {
+pub fn initialized_notification() -> Value {
     json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })
 }

@@ -9,8 +9,8 @@ use pulldown_cmark::{BrokenLink, CowStr, Event, LinkType, Options, Parser, Tag, 
 
 /// What a page links to.
 struct Link {
-    shown: String,
-    to: String,
+    text: String,
+    target: String,
 }
 
 /// A page: its links, and the anchors of its headings.
@@ -31,25 +31,25 @@ fn pages() -> Vec<PathBuf> {
 }
 
 /// A label that is defined nowhere leads to a file of its name, which is not there either.
-fn undefined<'t>(link: BrokenLink<'t>) -> Option<(CowStr<'t>, CowStr<'t>)> {
+fn resolve_undefined_label<'t>(link: BrokenLink<'t>) -> Option<(CowStr<'t>, CowStr<'t>)> {
     matches!(link.link_type, LinkType::Reference).then(|| (link.reference, "".into()))
 }
 
 impl Page {
-    fn of(file: &Path) -> Self {
+    fn parse(file: &Path) -> Self {
         let text = fs::read_to_string(file).unwrap();
         let mut page = Self::default();
         let (mut link, mut heading) = (None::<Link>, None::<String>);
-        for event in Parser::new_with_broken_link_callback(&text, Options::ENABLE_TABLES, Some(undefined)) {
+        for event in Parser::new_with_broken_link_callback(&text, Options::ENABLE_TABLES, Some(resolve_undefined_label)) {
             match event {
                 Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
-                    link = Some(Link { shown: String::new(), to: dest_url.into_string() });
+                    link = Some(Link { text: String::new(), target: dest_url.into_string() });
                 }
                 Event::End(TagEnd::Link | TagEnd::Image) => page.links.extend(link.take()),
                 Event::Start(Tag::Heading { .. }) => heading = Some(String::new()),
                 Event::End(TagEnd::Heading(_)) => page.anchors.extend(heading.take().as_deref().map(anchor)),
                 Event::Text(text) | Event::Code(text) => {
-                    let shown = link.as_mut().map(|link| &mut link.shown);
+                    let shown = link.as_mut().map(|link| &mut link.text);
                     shown.into_iter().chain(&mut heading).for_each(|shown| shown.push_str(&text));
                 }
                 _ => {}
@@ -66,11 +66,11 @@ fn anchor(heading: &str) -> String {
 }
 
 /// The file that a link of that page leads to, and the heading in it; none for what lies elsewhere.
-fn target<'l>(page: &Path, link: &'l Link) -> Option<(PathBuf, &'l str)> {
-    if link.to.contains("://") || link.to.starts_with("mailto:") {
+fn local_target<'l>(page: &Path, link: &'l Link) -> Option<(PathBuf, &'l str)> {
+    if link.target.contains("://") || link.target.starts_with("mailto:") {
         return None;
     }
-    let (file, heading) = link.to.split_once('#').unwrap_or((&link.to, ""));
+    let (file, heading) = link.target.split_once('#').unwrap_or((&link.target, ""));
     match file {
         "" => Some((page.to_owned(), heading)),
         file => Some((page.parent().unwrap().join(file), heading)),
@@ -94,15 +94,15 @@ fn every_link_leads_to_a_file_and_a_heading_that_are_there() {
     let mut anchors = HashMap::new();
     let mut astray = Vec::new();
     for file in pages() {
-        for link in Page::of(&file).links {
-            let Some((to, heading)) = target(&file, &link) else { continue };
+        for link in Page::parse(&file).links {
+            let Some((to, heading)) = local_target(&file, &link) else { continue };
             let is_there = to.exists()
                 && (heading.is_empty() || {
-                    let anchors = anchors.entry(to.clone()).or_insert_with(|| Page::of(&to).anchors);
+                    let anchors = anchors.entry(to.clone()).or_insert_with(|| Page::parse(&to).anchors);
                     anchors.iter().any(|anchor| anchor == heading)
                 });
             if !is_there {
-                astray.push(format!("{}: {}", file.display(), link.to));
+                astray.push(format!("{}: {}", file.display(), link.target));
             }
         }
     }
@@ -114,17 +114,17 @@ fn every_link_leads_to_a_file_and_a_heading_that_are_there() {
 fn every_test_on_the_page_of_practices_is_in_the_file_that_it_leads_to() {
     let file = root().join("docs/practices.md");
     let (mut tests, mut astray) = (0, Vec::new());
-    for link in Page::of(&file).links {
-        let Some((to, _)) = target(&file, &link).filter(|(to, _)| to.extension().is_some_and(|kind| kind == "rs"))
+    for link in Page::parse(&file).links {
+        let Some((to, _)) = local_target(&file, &link).filter(|(to, _)| to.extension().is_some_and(|kind| kind == "rs"))
         else {
             continue;
         };
-        if to.ends_with(&link.shown) {
+        if to.ends_with(&link.text) {
             continue;
         }
         tests += 1;
-        if !has_test(&to, &link.shown) {
-            astray.push(format!("{} in {}", link.shown, link.to));
+        if !has_test(&to, &link.text) {
+            astray.push(format!("{} in {}", link.text, link.target));
         }
     }
     assert!(astray.is_empty(), "{astray:#?}");

@@ -10,7 +10,7 @@ fn manifest(path: &str) -> Table {
     std::fs::read_to_string(&file).unwrap().parse().unwrap()
 }
 
-fn part<'t>(manifest: &'t Table, path: &[&str]) -> &'t Table {
+fn table_at<'t>(manifest: &'t Table, path: &[&str]) -> &'t Table {
     path.iter().fold(manifest, |table, key| table[*key].as_table().unwrap())
 }
 
@@ -22,21 +22,21 @@ fn version(dependency: &Value) -> Option<&str> {
 #[test]
 fn both_workspaces_have_the_same_metadata() {
     let (host, guests) = (manifest("Cargo.toml"), manifest("plugins/Cargo.toml"));
-    assert_eq!(part(&host, &["workspace", "package"]), part(&guests, &["workspace", "package"]));
+    assert_eq!(table_at(&host, &["workspace", "package"]), table_at(&guests, &["workspace", "package"]));
     assert_eq!(host["workspace"]["resolver"], guests["workspace"]["resolver"]);
 }
 
 #[test]
 fn both_workspaces_have_the_same_lints() {
     let (host, guests) = (manifest("Cargo.toml"), manifest("plugins/Cargo.toml"));
-    assert_eq!(part(&host, &["workspace", "lints"]), part(&guests, &["workspace", "lints"]));
+    assert_eq!(table_at(&host, &["workspace", "lints"]), table_at(&guests, &["workspace", "lints"]));
 }
 
 #[test]
 fn a_dependency_that_both_workspaces_name_has_one_version() {
     let (host, guests) = (manifest("Cargo.toml"), manifest("plugins/Cargo.toml"));
-    let of_host = part(&host, &["workspace", "dependencies"]);
-    let of_guests = part(&guests, &["workspace", "dependencies"]);
+    let of_host = table_at(&host, &["workspace", "dependencies"]);
+    let of_guests = table_at(&guests, &["workspace", "dependencies"]);
     let shared: Vec<_> = of_host.keys().filter(|name| of_guests.contains_key(*name)).collect();
     assert!(!shared.is_empty());
     for name in shared {

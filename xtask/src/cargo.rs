@@ -10,10 +10,10 @@ use cargo_metadata::{Artifact, Message, Metadata};
 use crate::progress::{Progress, Step};
 
 /// How much of a tool's output a failure shows, from its end, in lines.
-const SHOWN_LINES: usize = 200;
+const MAX_TAIL_LINES: usize = 200;
 
 /// What a command would be typed as, for messages.
-pub(crate) fn shown(command: &Command) -> String {
+pub(crate) fn display(command: &Command) -> String {
     let program = command.get_program();
     let name = std::path::Path::new(program).file_name().unwrap_or(program);
     let words: Vec<_> = std::iter::once(name).chain(command.get_args()).map(|word| word.to_string_lossy()).collect();
@@ -26,7 +26,7 @@ pub(crate) fn shown(command: &Command) -> String {
 ///
 /// When it cannot be started, or fails: then the error carries the end of what it wrote to either stream.
 pub(crate) fn capture(command: &mut Command) -> Result<String> {
-    let name = shown(command);
+    let name = display(command);
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run `{name}`"))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
@@ -46,7 +46,7 @@ pub(crate) fn metadata(mut cargo: Command) -> Result<Metadata> {
 /// `cargo` comes with its arguments, all but those about its output. Its own output is shown when it fails, or as it comes
 /// when `progress` is verbose.
 pub(crate) fn build(mut cargo: Command, progress: &Progress, step: &mut Step) -> Result<Vec<Artifact>> {
-    let name = shown(&cargo);
+    let name = display(&cargo);
     cargo.arg("--message-format=json-render-diagnostics");
     if progress.is_terminal() && !progress.is_verbose() {
         cargo.arg("--color=always");
@@ -91,7 +91,7 @@ pub(crate) fn build(mut cargo: Command, progress: &Progress, step: &mut Step) ->
 
 /// Runs a command whose output is the point, and says whether it succeeded.
 pub(crate) fn pass_through(command: &mut Command) -> Result<bool> {
-    let name = shown(command);
+    let name = display(command);
     let status = command.stdin(Stdio::null()).status().with_context(|| format!("cannot run `{name}`"))?;
     Ok(status.success())
 }
@@ -100,7 +100,7 @@ pub(crate) fn pass_through(command: &mut Command) -> Result<bool> {
 fn tail(said: &[u8]) -> String {
     let text = String::from_utf8_lossy(said);
     let lines: Vec<_> = text.trim_end().lines().collect();
-    let cut = lines.len().saturating_sub(SHOWN_LINES);
+    let cut = lines.len().saturating_sub(MAX_TAIL_LINES);
     lines.get(cut..).unwrap_or_default().join("\n")
 }
 
@@ -112,14 +112,14 @@ mod tests {
     fn a_command_is_shown_as_it_would_be_typed() {
         let mut command = Command::new("/opt/rust/bin/cargo");
         command.args(["build", "--release"]);
-        assert_eq!(shown(&command), "cargo build --release");
+        assert_eq!(display(&command), "cargo build --release");
     }
 
     #[test]
     fn only_the_end_of_a_long_output_is_shown() {
-        let said: String = (0..SHOWN_LINES + 5).map(|line| format!("{line}\n")).collect();
+        let said: String = (0..MAX_TAIL_LINES + 5).map(|line| format!("{line}\n")).collect();
         let shown = tail(said.as_bytes());
         assert!(shown.starts_with("5\n"), "{shown}");
-        assert_eq!(shown.lines().count(), SHOWN_LINES);
+        assert_eq!(shown.lines().count(), MAX_TAIL_LINES);
     }
 }

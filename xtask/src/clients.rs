@@ -21,37 +21,37 @@ use crate::progress::Progress;
 use crate::workspace::Workspace;
 
 /// The oldest Node.js that the TypeScript client runs on.
-const OLDEST_NODE: u32 = 20;
+const MIN_NODE_VERSION: u32 = 20;
 
 /// The oldest Python that the Python client runs on, as its minor version after 3.
-const OLDEST_PYTHON: u32 = 10;
+const MIN_PYTHON_MINOR: u32 = 10;
 
 /// Installs all of them, unless they are there.
 pub(crate) fn install(workspace: &Workspace, progress: &Progress) -> Result<()> {
-    typescript(workspace, progress)?;
-    tools(workspace, progress)?;
-    python(workspace, progress)
+    install_typescript(workspace, progress)?;
+    install_tools(workspace, progress)?;
+    install_python(workspace, progress)
 }
 
-fn typescript(workspace: &Workspace, progress: &Progress) -> Result<()> {
-    let (sources, installed) = places(workspace, "typescript");
-    npm(&sources, &installed, progress, "the TypeScript client", "target/clients/typescript")?;
+fn install_typescript(workspace: &Workspace, progress: &Progress) -> Result<()> {
+    let (sources, installed) = client_paths(workspace, "typescript");
+    npm_install(&sources, &installed, progress, "the TypeScript client", "target/clients/typescript")?;
     // Node looks for packages beside the file that imports them, so the programs go where they are.
     ["connect.mjs", "walk.mjs", "watch.mjs"]
         .iter()
         .try_for_each(|program| copy_into(&sources.join(program), &installed))
 }
 
-fn tools(workspace: &Workspace, progress: &Progress) -> Result<()> {
-    let (sources, installed) = places(workspace, "tools");
-    npm(&sources, &installed, progress, "the conformance suite and MCP Inspector", "target/clients/tools")
+fn install_tools(workspace: &Workspace, progress: &Progress) -> Result<()> {
+    let (sources, installed) = client_paths(workspace, "tools");
+    npm_install(&sources, &installed, progress, "the conformance suite and MCP Inspector", "target/clients/tools")
 }
 
 /// Installs what a `package-lock.json` names.
-fn npm(sources: &Path, installed: &Path, progress: &Progress, what: &str, shown: &str) -> Result<()> {
-    let node = version("node", "node", OLDEST_NODE)?;
+fn npm_install(sources: &Path, installed: &Path, progress: &Progress, what: &str, shown: &str) -> Result<()> {
+    let node = version("node", "node", MIN_NODE_VERSION)?;
     let manifests = ["package.json", "package-lock.json"].map(|name| sources.join(name));
-    let stamp = Stamp::of(installed, &manifests, &node)?;
+    let stamp = Stamp::new(installed, &manifests, &node)?;
     if stamp.is_current() {
         return Ok(());
     }
@@ -68,12 +68,12 @@ fn npm(sources: &Path, installed: &Path, progress: &Progress, what: &str, shown:
     Ok(())
 }
 
-fn python(workspace: &Workspace, progress: &Progress) -> Result<()> {
+fn install_python(workspace: &Workspace, progress: &Progress) -> Result<()> {
     let program = if cfg!(windows) { "python" } else { "python3" };
-    let found = version(program, "python", OLDEST_PYTHON)?;
-    let (sources, installed) = places(workspace, "python");
+    let found = version(program, "python", MIN_PYTHON_MINOR)?;
+    let (sources, installed) = client_paths(workspace, "python");
     let requirements = [sources.join("requirements.txt")];
-    let stamp = Stamp::of(&installed, &requirements, &found)?;
+    let stamp = Stamp::new(&installed, &requirements, &found)?;
     if stamp.is_current() {
         return Ok(());
     }
@@ -95,7 +95,7 @@ fn python(workspace: &Workspace, progress: &Progress) -> Result<()> {
 }
 
 /// Where a client's sources are, and where it is installed.
-fn places(workspace: &Workspace, language: &str) -> (PathBuf, PathBuf) {
+fn client_paths(workspace: &Workspace, language: &str) -> (PathBuf, PathBuf) {
     let below = Path::new("clients").join(language);
     (workspace.root().join("tests").join(&below), workspace.target().join(below))
 }
@@ -116,14 +116,14 @@ fn version(program: &str, kind: &str, oldest: u32) -> Result<String> {
         Err(error) => bail!("the tests need {name}, and `{program}` cannot be run ({error}); {advice}"),
     };
     ensure!(
-        new_enough(&said, kind, oldest),
+        is_supported(&said, kind, oldest),
         "the tests need {name} {wanted} or newer, and `{program}` is {said}; {advice}"
     );
     Ok(said)
 }
 
 /// Reads `v20.1.0` and `Python 3.11.7`.
-fn new_enough(said: &str, kind: &str, oldest: u32) -> bool {
+fn is_supported(said: &str, kind: &str, oldest: u32) -> bool {
     let numbers = said.trim_start_matches("Python ").trim_start_matches('v');
     let mut numbers = numbers.split('.').map(|number| number.parse::<u32>().unwrap_or_default());
     let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
@@ -139,7 +139,7 @@ struct Stamp {
 
 impl Stamp {
     /// The stamp that `folder` would have if it was made from these files by this interpreter.
-    fn of(folder: &Path, files: &[PathBuf], interpreter: &str) -> Result<Self> {
+    fn new(folder: &Path, files: &[PathBuf], interpreter: &str) -> Result<Self> {
         let mut hash = Sha256::new_with_prefix(interpreter);
         for file in files {
             hash.update(fs::read(file).with_context(|| format!("cannot read {}", file.display()))?);
@@ -183,11 +183,11 @@ mod tests {
 
     #[test]
     fn an_interpreter_is_measured_by_what_it_says_of_itself() {
-        assert!(new_enough("v20.1.0", "node", 20));
-        assert!(!new_enough("v18.20.4", "node", 20));
-        assert!(new_enough("Python 3.11.7", "python", 10));
-        assert!(!new_enough("Python 3.9.2", "python", 10));
-        assert!(!new_enough("something else", "python", 10));
+        assert!(is_supported("v20.1.0", "node", 20));
+        assert!(!is_supported("v18.20.4", "node", 20));
+        assert!(is_supported("Python 3.11.7", "python", 10));
+        assert!(!is_supported("Python 3.9.2", "python", 10));
+        assert!(!is_supported("something else", "python", 10));
     }
 
     #[test]
@@ -195,7 +195,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let files = [folder.path().join("requirements.txt")];
         fs::write(&files[0], "mcp==1").unwrap();
-        let stamp = |interpreter| Stamp::of(folder.path(), &files, interpreter).unwrap();
+        let stamp = |interpreter| Stamp::new(folder.path(), &files, interpreter).unwrap();
 
         assert!(!stamp("Python 3.11").is_current());
         stamp("Python 3.11").set().unwrap();

@@ -15,7 +15,7 @@ use anyhow::{Context, Result, ensure};
 use cargo_metadata::Artifact;
 use clap::Args;
 
-use self::host::{Ended, Host};
+use self::host::{Exit, Host};
 use crate::cargo;
 use crate::plugins::Plugins;
 use crate::progress::Progress;
@@ -46,15 +46,15 @@ impl Demo {
     pub(crate) fn run(&self, workspace: &Workspace, progress: &Progress) -> Result<()> {
         Plugins::default().run(workspace, progress)?;
         let programs = build(workspace, progress)?;
-        let lack = lack_of_history(workspace);
+        let lack = history_missing(workspace);
         if let Some(lack) = &lack {
-            progress.say(lack);
+            progress.print(lack);
         }
 
         let mut serve = Command::new(&programs.host);
         serve.args(["serve", "--config", "examples/demo.toml", "--http", &self.address(progress)?]);
         serve.current_dir(workspace.root());
-        progress.say(&format!("\n$ {} {}", workspace.shown(&programs.host), arguments(&serve)));
+        progress.print(&format!("\n$ {} {}", workspace.display(&programs.host), arguments(&serve)));
         let mut host = Host::start(serve)?;
         let url = host.url()?;
 
@@ -63,17 +63,17 @@ impl Demo {
         if lack.is_none() {
             walk.arg(HISTORY);
         }
-        progress.say(&format!("\n$ {} {}", workspace.shown(&programs.client), arguments(&walk)));
+        progress.print(&format!("\n$ {} {}", workspace.display(&programs.client), arguments(&walk)));
         let walked = cargo::pass_through(&mut walk)?;
         ensure!(walked, "the client failed; its message is above, and the host's own are before it");
 
         if self.once {
             return host.end();
         }
-        progress.say(&format!("\nserving at {url} for any MCP client, until interrupted (Ctrl-C)"));
+        progress.print(&format!("\nserving at {url} for any MCP client, until interrupted (Ctrl-C)"));
         match host.wait()? {
-            Ended::Asked => Ok(()),
-            Ended::ByItself(status) => {
+            Exit::Requested => Ok(()),
+            Exit::Unexpected(status) => {
                 anyhow::bail!("the host ended by itself ({status}); its last messages are above")
             }
         }
@@ -86,7 +86,7 @@ impl Demo {
         match TcpListener::bind(ADDRESS) {
             Ok(_) => Ok(ADDRESS.to_owned()),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                progress.say(&format!("{ADDRESS} is taken: listening on another port"));
+                progress.print(&format!("{ADDRESS} is taken: listening on another port"));
                 Ok(ANY_PORT.to_owned())
             }
             Err(error) => Err(error).with_context(|| format!("cannot listen on {ADDRESS}")),
@@ -110,7 +110,7 @@ fn build(workspace: &Workspace, progress: &Progress) -> Result<Programs> {
     command.args(["build", "--workspace", "--bins", "--examples"]);
     let artifacts = cargo::build(command, progress, &mut step)?;
     let programs = Programs { host: program(&artifacts, "mcp-host")?, client: program(&artifacts, "walk")? };
-    step.done(&format!("built {}", workspace.shown(&programs.host)));
+    step.done(&format!("built {}", workspace.display(&programs.host)));
     Ok(programs)
 }
 
@@ -123,7 +123,7 @@ fn program(artifacts: &[Artifact], name: &str) -> Result<PathBuf> {
 }
 
 /// Says why this copy of the repository has no history to serve, if it has none.
-fn lack_of_history(workspace: &Workspace) -> Option<String> {
+fn history_missing(workspace: &Workspace) -> Option<String> {
     let git = workspace.root().join(".git");
     let why = if git.is_dir() {
         return None;

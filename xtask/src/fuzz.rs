@@ -37,10 +37,10 @@ impl Fuzz {
         ensure!(unknown.is_empty(), "there is no fuzz target {unknown:?}; there are {}", known.join(", "));
         let chosen = if self.targets.is_empty() { &known } else { &self.targets };
 
-        let fuzzer = installed(workspace, progress)?;
+        let fuzzer = install_fuzzer(workspace, progress)?;
         let mut failed = Vec::new();
         for target in chosen {
-            progress.say(&format!("fuzzing {target} for {} s", self.seconds));
+            progress.print(&format!("fuzzing {target} for {} s", self.seconds));
             if !cargo::pass_through(&mut self.command(workspace, &fuzzer, target)?)? {
                 failed.push(target.as_str());
             }
@@ -85,7 +85,7 @@ fn targets(folder: &Path) -> Result<Vec<String>> {
 }
 
 /// The program cargo-fuzz, installed unless it is there.
-fn installed(workspace: &Workspace, progress: &Progress) -> Result<PathBuf> {
+fn install_fuzzer(workspace: &Workspace, progress: &Progress) -> Result<PathBuf> {
     let root = workspace.target().join("tools").join(format!("cargo-fuzz-{CARGO_FUZZ}"));
     let program = root.join("bin").join(if cfg!(windows) { "cargo-fuzz.exe" } else { "cargo-fuzz" });
     if !program.is_file() {

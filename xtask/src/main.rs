@@ -37,11 +37,11 @@ struct Cli {
     task: Task,
 
     #[command(flatten)]
-    common: Common,
+    global: GlobalArgs,
 }
 
 #[derive(Debug, Args)]
-struct Common {
+struct GlobalArgs {
     /// Pass on all that cargo and other tools print, not only when they fail
     #[arg(long, short, global = true)]
     verbose: bool,
@@ -65,11 +65,11 @@ enum Task {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let progress = Progress::new(cli.common.verbose);
+    let progress = Progress::new(cli.global.verbose);
     match run(cli.task, &progress) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            progress.say(&format!("error: {error:#}"));
+            progress.print(&format!("error: {error:#}"));
             ExitCode::FAILURE
         }
     }

@@ -58,11 +58,11 @@ impl Plugins {
             let component = component(&artifacts, provider)?;
             let installed = workspace.target().join("plugins").join(provider.file());
             if install(component, &installed)? {
-                changed.push(workspace.shown(&installed).to_string());
+                changed.push(workspace.display(&installed).to_string());
             }
         }
         step.done(&match changed.as_slice() {
-            [] => format!("{} up to date in target/plugins, by {toolchain}", counted(providers.len())),
+            [] => format!("{} up to date in target/plugins, by {toolchain}", pluralize(providers.len())),
             changed => format!("built {}, by {toolchain}", changed.join(", ")),
         });
         Ok(())
@@ -89,7 +89,7 @@ impl Provider {
 /// What a manifest says about itself below `[package.metadata.mcp-host]`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "lowercase")]
-enum Mark {
+enum ProviderMark {
     Plugin(String),
     Fixture(String),
 }
@@ -115,15 +115,15 @@ fn discover(metadata: &Metadata, fixtures: bool) -> Result<Vec<Provider>> {
 
 fn provider(package: &Package) -> Result<Option<Provider>> {
     let Some(mark) = package.metadata.get(METADATA_KEY) else { return Ok(None) };
-    let mark: Mark = Deserialize::deserialize(mark).with_context(|| {
+    let mark: ProviderMark = Deserialize::deserialize(mark).with_context(|| {
         format!(
             "{}: expected plugin = \"NAME\" or fixture = \"NAME\" in [package.metadata.{METADATA_KEY}]",
             package.manifest_path
         )
     })?;
     let (name, fixture) = match mark {
-        Mark::Plugin(name) => (name, false),
-        Mark::Fixture(name) => (name, true),
+        ProviderMark::Plugin(name) => (name, false),
+        ProviderMark::Fixture(name) => (name, true),
     };
     if name.is_empty() || !name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-') {
         bail!(
@@ -170,7 +170,7 @@ fn install(from: &Path, to: &Path) -> Result<bool> {
     Ok(true)
 }
 
-fn counted(providers: usize) -> String {
+fn pluralize(providers: usize) -> String {
     format!("{providers} {}", if providers == 1 { "provider" } else { "providers" })
 }
 

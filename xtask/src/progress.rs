@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 const TICK: Duration = Duration::from_millis(100);
 
 /// How often a step that lasts says so where there is no spinner.
-const SIGN_OF_LIFE: Duration = Duration::from_secs(20);
+const HEARTBEAT: Duration = Duration::from_secs(20);
 
 /// Shows steps, and knows how much is wanted.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl Progress {
     }
 
     /// Prints one message.
-    pub(crate) fn say(&self, message: &str) {
+    pub(crate) fn print(&self, message: &str) {
         eprintln!("{message}");
     }
 
@@ -58,7 +58,7 @@ impl Progress {
             eprintln!("{title} …");
         }
         let now = Instant::now();
-        Step { title, bar, started: now, spoke: now }
+        Step { title, bar, started: now, last_output: now }
     }
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct Step {
     title: String,
     bar: Option<ProgressBar>,
     started: Instant,
-    spoke: Instant,
+    last_output: Instant,
 }
 
 impl Step {
@@ -76,8 +76,8 @@ impl Step {
     pub(crate) fn at(&mut self, detail: impl Into<String>) {
         match &self.bar {
             Some(bar) => bar.set_message(detail.into()),
-            None if self.spoke.elapsed() >= SIGN_OF_LIFE => {
-                self.spoke = Instant::now();
+            None if self.last_output.elapsed() >= HEARTBEAT => {
+                self.last_output = Instant::now();
                 eprintln!("{} … {} ({})", self.title, detail.into(), seconds(self.started.elapsed()));
             }
             None => {}

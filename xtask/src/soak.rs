@@ -21,7 +21,7 @@ impl Soak {
     /// Builds, and runs to the end.
     pub(crate) fn run(&self, workspace: &Workspace, progress: &Progress) -> Result<()> {
         Plugins { fixtures: true }.run(workspace, progress)?;
-        progress.say(&format!("soaking for {} minutes", self.minutes));
+        progress.print(&format!("soaking for {} minutes", self.minutes));
         let mut command = workspace.cargo(workspace.root());
         command.args(["bench", "--workspace", "--bench", "changes", "--", "--soak"]);
         let passed = cargo::pass_through(command.arg(self.minutes.to_string()))?;

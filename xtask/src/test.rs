@@ -52,7 +52,7 @@ impl Test {
     }
 
     fn guests(&self, workspace: &Workspace, progress: &Progress) -> Result<bool> {
-        progress.say("testing the guests, natively");
+        progress.print("testing the guests, natively");
         let mut command = workspace.cargo(&workspace.guests());
         cargo::pass_through(command.args(["test", "--workspace", "--no-fail-fast"]).args(&self.arguments))
     }
@@ -60,7 +60,7 @@ impl Test {
     fn host(&self, workspace: &Workspace, progress: &Progress) -> Result<bool> {
         Plugins { fixtures: true }.run(workspace, progress)?;
         clients::install(workspace, progress)?;
-        progress.say("testing the host");
+        progress.print("testing the host");
         let mut command = workspace.cargo(workspace.root());
         cargo::pass_through(command.args(["test", "--workspace", "--no-fail-fast"]).args(&self.arguments))
     }

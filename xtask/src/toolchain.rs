@@ -65,19 +65,19 @@ pub(crate) fn ensure(workspace: &Workspace, progress: &Progress) -> Result<Toolc
             Ok(Toolchain::Rustup)
         }
         Choice::Distribution => Ok(Toolchain::Distribution(distribution::ensure(workspace, progress)?)),
-        Choice::Either => either(workspace, progress),
+        Choice::Either => ensure_any(workspace, progress),
     }
 }
 
-fn either(workspace: &Workspace, progress: &Progress) -> Result<Toolchain> {
+fn ensure_any(workspace: &Workspace, progress: &Progress) -> Result<Toolchain> {
     if rustup::is_installed(workspace)? {
         return Ok(Toolchain::Rustup);
     }
-    if let Some(overlay) = distribution::installed(workspace) {
+    if let Some(overlay) = distribution::find_installed(workspace) {
         return Ok(Toolchain::Distribution(overlay));
     }
     let Err(by_rustup) = rustup::ensure(workspace, progress) else { return Ok(Toolchain::Rustup) };
-    progress.say(&format!("{by_rustup:#}\nfalling back to the distribution's packages"));
+    progress.print(&format!("{by_rustup:#}\nfalling back to the distribution's packages"));
     distribution::ensure(workspace, progress).map(Toolchain::Distribution).map_err(|by_distribution| {
         anyhow!(
             "there is no toolchain to compile the providers for {TARGET} with, and two ways to one failed:\n\n\

@@ -43,7 +43,7 @@ impl Workspace {
     }
 
     /// Shortens a path below the repository for messages.
-    pub(crate) fn shown<'a>(&self, path: &'a Path) -> std::path::Display<'a> {
+    pub(crate) fn display<'a>(&self, path: &'a Path) -> std::path::Display<'a> {
         path.strip_prefix(&self.root).unwrap_or(path).display()
     }
 

@@ -1,7 +1,7 @@
 //! What a call costs: the same answer from a sandboxed provider and from a map in this process.
 //!
 //! `cargo bench -p mcp-resource-host`; with `-- --quick` for a first look, with `-- read` for a part. Every request is
-//! timed in four [`Way`]s in the same run, with one caller and with as many as there are processors, and the table at
+//! timed in four [`Backend`]s in the same run, with one caller and with as many as there are processors, and the table at
 //! the end sets them in ratio. Nothing is asserted about time. What the figures are depends on the machine; the ratios
 //! are in `docs/performance.md`.
 #![allow(
@@ -12,9 +12,9 @@
     reason = "a benchmark fails by panicking, and prints what it finds"
 )]
 
-mod ratios;
+mod report;
 mod setup;
-mod ways;
+mod backends;
 
 use std::thread::available_parallelism;
 use std::time::Duration;
@@ -22,23 +22,23 @@ use std::time::Duration;
 use criterion::{Criterion, Throughput};
 use mcp_resource_host::config::InstanceReuse;
 
-use self::ratios::Ratios;
-use self::ways::{Request, Way};
+use self::report::Report;
+use self::backends::{Request, Backend};
 
 fn main() {
     mcp_resource_host::plugin::run_compiler();
     let runtime = tokio::runtime::Runtime::new().expect("threads for the callers");
-    let kept = setup::Kept::new();
+    let kept = setup::StateDir::new();
     let fresh = runtime.block_on(setup::host(&kept, None));
     let reused = runtime.block_on(setup::host(&kept, Some(InstanceReuse::default())));
     let requests = setup::requests();
-    let ways = runtime.block_on(ways::all(fresh, reused, &requests));
+    let ways = runtime.block_on(backends::all(fresh, reused, &requests));
     let mut criterion = Criterion::default()
         .sample_size(20)
         .warm_up_time(Duration::from_millis(300))
         .measurement_time(Duration::from_millis(1500))
         .configure_from_args();
-    let mut ratios = Ratios::default();
+    let mut ratios = Report::default();
     let processors = available_parallelism().map_or(1, usize::from);
     for callers in [1, processors] {
         for request in &requests {
@@ -62,7 +62,7 @@ fn main() {
 }
 
 /// How long so many calls take when so many callers share them, each asking again as soon as it has its answer.
-async fn timed(way: &Way, request: &Request, callers: usize, calls: u64) -> Duration {
+async fn timed(way: &Backend, request: &Request, callers: usize, calls: u64) -> Duration {
     let callers = callers as u64;
     let start = std::time::Instant::now();
     let shares = (0..callers).map(|caller| {

@@ -7,7 +7,7 @@ use mcp_resource_host::config::{Config, InstanceReuse, Plugin};
 use mcp_resource_host::{Host, PluginState};
 use tempfile::TempDir;
 
-use crate::ways::Request;
+use crate::backends::Request;
 
 /// Resources that there are to list: some pages.
 const COUNT: usize = 1000;
@@ -15,11 +15,11 @@ const COUNT: usize = 1000;
 const PAGE: usize = 100;
 
 /// Where the host keeps things: the state goes away with it, compiled components stay.
-pub(crate) struct Kept {
+pub(crate) struct StateDir {
     state: TempDir,
 }
 
-impl Kept {
+impl StateDir {
     pub(crate) fn new() -> Self {
         Self { state: tempfile::tempdir().expect("a directory for the state") }
     }
@@ -31,14 +31,14 @@ pub(crate) fn requests() -> Vec<Request> {
     let reads = ["text", "blob"].into_iter().flat_map(|kind| {
         sizes.map(|(size, bytes)| Request::Read {
             uri: format!("sizes:///{kind}/{bytes}"),
-            what: format!("read {size} of {kind}"),
+            name: format!("read {size} of {kind}"),
         })
     });
     reads.chain([Request::List]).collect()
 }
 
 /// A host with one plugin, whose instances are as said, and the limits that plugins have by default but for the rate.
-pub(crate) async fn host(kept: &Kept, instances: Option<InstanceReuse>) -> Host {
+pub(crate) async fn host(kept: &StateDir, instances: Option<InstanceReuse>) -> Host {
     build_fixtures();
     let component = root().join("target/plugins/fixtures/sizes.wasm");
     let name = "sizes".parse().expect("a name");

@@ -15,7 +15,7 @@
     reason = "a benchmark fails by panicking, and prints what it finds"
 )]
 
-mod figures;
+mod latency;
 mod setup;
 mod soak;
 
@@ -34,9 +34,9 @@ fn main() -> ExitCode {
     match minutes {
         Some(time) => runtime.block_on(soak::run(time)),
         None => {
-            runtime.block_on(figures::saved_to_told());
-            runtime.block_on(figures::fan_out());
-            runtime.block_on(figures::reload());
+            runtime.block_on(latency::edit_to_notification());
+            runtime.block_on(latency::fan_out());
+            runtime.block_on(latency::reload());
             ExitCode::SUCCESS
         }
     }

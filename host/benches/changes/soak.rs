@@ -9,54 +9,54 @@ use mcp_resource_host::access::Principal;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::figures::print;
+use crate::latency::print;
 use crate::setup::{Setup, resident};
 
 const SUBSCRIBERS: usize = 4000;
 const FILES: usize = 20;
 const PLUGINS: usize = 5;
 /// Subscribers that go away and are replaced in each turn.
-const LEAVING: usize = 20;
+const REPLACED_PER_ROUND: usize = 20;
 /// How long is waited for what must come.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// What memory may grow by from the end of the first third to the end.
 const MAX_GROWTH: usize = 16 << 20;
-const MOODS: [&str; 3] = ["changes.trap", "changes.hang", "changes.fail"];
+const FAULTS: [&str; 3] = ["changes.trap", "changes.hang", "changes.fail"];
 
 /// Who waits for updates of one file, of whichever plugin.
 #[derive(Default)]
-struct Waiting {
+struct FileProgress {
     /// How many have been told, and have then read what was written last.
-    told: AtomicUsize,
+    notified: AtomicUsize,
     changed: Notify,
 }
 
 pub(crate) async fn run(time: Duration) -> ExitCode {
     let setup = Setup::start(PLUGINS, FILES).await;
-    let waiting: Arc<Vec<Waiting>> = Arc::new((0..FILES).map(|_| Waiting::default()).collect());
+    let waiting: Arc<Vec<FileProgress>> = Arc::new((0..FILES).map(|_| FileProgress::default()).collect());
     let mut tasks = std::collections::VecDeque::new();
     for number in 0..SUBSCRIBERS {
-        tasks.push_back(subscriber(&setup, &waiting, number).await);
+        tasks.push_back(spawn_subscriber(&setup, &waiting, number).await);
     }
     let began = Instant::now();
     let (mut turn, mut rows, mut sizes) = (0_usize, Vec::new(), Vec::new());
     let mut next_row = Duration::ZERO;
     while began.elapsed() < time {
         turn += 1;
-        for _ in 0..LEAVING {
+        for _ in 0..REPLACED_PER_ROUND {
             let (number, task): (usize, tokio::task::JoinHandle<()>) = tasks.pop_front().expect("there are thousands");
             task.abort();
             // Gone for sure, so that it is not counted below.
             let _ = task.await;
-            tasks.push_back(subscriber(&setup, &waiting, number).await);
+            tasks.push_back(spawn_subscriber(&setup, &waiting, number).await);
         }
         let file = turn % FILES;
-        let mood = MOODS[turn % MOODS.len()];
+        let mood = FAULTS[turn % FAULTS.len()];
         let mood = setup.folder.path().join(".mood").join(mood);
         if turn.is_multiple_of(5) {
             std::fs::write(&mood, "").expect("a file");
         }
-        waiting[file].told.store(0, Ordering::SeqCst);
+        waiting[file].notified.store(0, Ordering::SeqCst);
         setup.edit(file, &format!("turn {turn}"));
         if turn.is_multiple_of(10) {
             setup.reload(turn).await;
@@ -66,13 +66,13 @@ pub(crate) async fn run(time: Duration) -> ExitCode {
         }
         let all = SUBSCRIBERS / FILES;
         let everyone = async {
-            while waiting[file].told.load(Ordering::SeqCst) < all {
+            while waiting[file].notified.load(Ordering::SeqCst) < all {
                 waiting[file].changed.notified().await;
             }
         };
-        if timeout(PATIENCE, everyone).await.is_err() {
-            let told = waiting[file].told.load(Ordering::SeqCst);
-            println!("turn {turn}: {told} of {all} subscribers were told of a change within {PATIENCE:?}");
+        if timeout(TIMEOUT, everyone).await.is_err() {
+            let told = waiting[file].notified.load(Ordering::SeqCst);
+            println!("turn {turn}: {told} of {all} subscribers were told of a change within {TIMEOUT:?}");
             return ExitCode::FAILURE;
         }
         if began.elapsed() >= next_row {
@@ -93,7 +93,7 @@ pub(crate) async fn run(time: Duration) -> ExitCode {
 }
 
 /// Someone who waits for updates of the file that falls to that number, until the task is aborted.
-async fn subscriber(setup: &Setup, waiting: &Arc<Vec<Waiting>>, number: usize) -> (usize, tokio::task::JoinHandle<()>) {
+async fn spawn_subscriber(setup: &Setup, waiting: &Arc<Vec<FileProgress>>, number: usize) -> (usize, tokio::task::JoinHandle<()>) {
     let (file, plugin) = (number % FILES, number / FILES % PLUGINS);
     let subscriber = setup.host.subscriber(&Principal::LOCAL);
     let uri = format!("moody://p{plugin}/f{file}");
@@ -110,7 +110,7 @@ async fn subscriber(setup: &Setup, waiting: &Arc<Vec<Waiting>>, number: usize) -
             let now = std::fs::read_to_string(&path).expect("the file is there");
             if !now.is_empty() && now != last {
                 last = now;
-                waiting[file].told.fetch_add(1, Ordering::SeqCst);
+                waiting[file].notified.fetch_add(1, Ordering::SeqCst);
                 waiting[file].changed.notify_one();
             }
         }

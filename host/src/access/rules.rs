@@ -26,15 +26,17 @@ pub(super) struct Rules {
 }
 
 impl Rules {
-    /// The rules that name that principal, or everyone.
-    pub(super) fn new(name: &str, rules: &[Rule]) -> Self {
-        let applies = |rule: &&Rule| rule.principals.iter().any(|who| who.matches(name));
-        let by_name =
-            |rule: &Rule| rule.principals.iter().any(|who| matches!(who, PrincipalSelector::Named(named) if named == name));
-        let is_restricted = rules.iter().any(|rule| by_name(rule) && !rule.allow.is_empty());
-        let applicable: Vec<_> = rules.iter().filter(applies).cloned().collect();
+    /// The rules that apply to the principal of that name; without a name, those that apply to any principal.
+    pub(super) fn new(name: Option<&str>, rules: &[Rule]) -> Self {
+        let applies = |selector: &PrincipalSelector| match selector {
+            PrincipalSelector::Any => true,
+            PrincipalSelector::Named(named) => Some(named.as_str()) == name,
+        };
+        let is_named = |selector: &PrincipalSelector| *selector != PrincipalSelector::Any && applies(selector);
+        let is_restricted = rules.iter().any(|rule| rule.principals.iter().any(is_named) && !rule.allow.is_empty());
+        let applicable: Vec<_> = rules.iter().filter(|rule| rule.principals.iter().any(applies)).cloned().collect();
         let has_deny_globs = applicable.iter().any(|rule| !rule.deny.is_empty());
-        Self { applicable, has_deny_globs, default_allow: name == LOCAL && !is_restricted }
+        Self { applicable, has_deny_globs, default_allow: name == Some(LOCAL) && !is_restricted }
     }
 
     /// Whether that operation on that URI or template is allowed.

@@ -72,7 +72,9 @@ pub(super) struct Binding<'a> {
 impl Binding<'_> {
     /// The associated data: no two bindings give the same, as neither a kind nor a principal's name holds a NUL.
     fn associated_data(&self) -> Vec<u8> {
-        [self.kind.name(), self.principal.name(), self.scope].join("\0").into_bytes()
+        // The length keeps any name apart from the scope after it.
+        let principal = self.principal.name();
+        format!("{}\0{}\0{principal}\0{}", self.kind.name(), principal.len(), self.scope).into_bytes()
     }
 }
 

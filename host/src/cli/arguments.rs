@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{NonEmptyStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use tracing_subscriber::filter::Targets;
 
 use super::color::ColorChoice;
 use super::{check, completions, inspect, list, logging, read, serve, watch};
 use crate::access::Principal;
+use crate::config::LOCAL;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -77,16 +78,10 @@ pub(super) struct PrincipalArgs {
     #[arg(
         long = "as",
         value_name = "PRINCIPAL",
-        default_value = Principal::LOCAL.name(),
-        value_parser = principal()
+        default_value = LOCAL,
+        value_parser = NonEmptyStringValueParser::new().map(Principal::new)
     )]
     pub(super) principal: Principal,
-}
-
-fn principal() -> impl TypedValueParser<Value = Principal> {
-    let known = [Principal::LOCAL, Principal::ANONYMOUS].map(|principal| principal.name());
-    PossibleValuesParser::new(known)
-        .try_map(|name| Principal::from_name(&name).ok_or_else(|| format!("`{name}` is no principal")))
 }
 
 #[cfg(test)]

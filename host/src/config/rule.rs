@@ -5,12 +5,19 @@ use std::fmt;
 
 use super::glob::UriGlob;
 use super::reader::{FromNode, Node};
+use super::suggest::closest;
 
 /// The principal over stdio.
 pub const LOCAL: &str = "local";
 
 /// The principal of whoever asks over HTTP without saying who they are.
 pub const ANONYMOUS: &str = "anonymous";
+
+/// The names of principals that every host knows.
+const BUILT_IN: [&str; 2] = [LOCAL, ANONYMOUS];
+
+/// The maximum length of a principal's name in a rule, in bytes.
+const MAX_PRINCIPAL_LEN: usize = 256;
 
 /// What some principals may and may not do: `[[rule]]`.
 ///
@@ -46,7 +53,7 @@ impl Rule {
 pub enum PrincipalSelector {
     /// Every principal: `*`.
     Any,
-    /// The principal of this name, such as [`LOCAL`].
+    /// The principal with this name: [`LOCAL`], [`ANONYMOUS`], or one that an application authenticates.
     Named(String),
 }
 
@@ -59,13 +66,6 @@ impl PrincipalSelector {
         }
     }
 
-    /// Whether the principal of this name is meant.
-    pub fn matches(&self, principal: &str) -> bool {
-        match self {
-            Self::Any => true,
-            Self::Named(name) => name == principal,
-        }
-    }
 }
 
 /// A kind of request, as rules tell them apart.
@@ -165,12 +165,27 @@ impl FromNode for PrincipalSelector {
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
-        node.one_of(&[
-            (LOCAL, Self::Named(LOCAL.into())),
-            (ANONYMOUS, Self::Named(ANONYMOUS.into())),
-            ("*", Self::Any),
-        ])
+        let written = node.string::<Self>()?;
+        if written == "*" {
+            return Some(Self::Any);
+        }
+        let is_built_in = BUILT_IN.contains(&written);
+        if !is_built_in && closest(written, BUILT_IN).is_some() || !is_name(written) {
+            // A typo in `deny` would deny nobody anything.
+            return node.one_of(&[
+                (LOCAL, Self::Named(LOCAL.into())),
+                (ANONYMOUS, Self::Named(ANONYMOUS.into())),
+                ("*", Self::Any),
+            ]);
+        }
+        Some(Self::Named(written.to_owned()))
     }
+}
+
+/// Whether an authenticated principal can have that name.
+fn is_name(name: &str) -> bool {
+    let is_visible = |c: char| !c.is_control() && !c.is_whitespace() && c != '*';
+    !name.is_empty() && name.len() <= MAX_PRINCIPAL_LEN && name.chars().all(is_visible)
 }
 
 impl FromNode for Operation {

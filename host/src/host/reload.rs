@@ -214,7 +214,7 @@ impl Host {
             });
             self.latest_reload.send_modify(|newest| *newest = newest.wrapping_add(1));
             let reload_id = *self.latest_reload.borrow();
-            Ok((next, PendingReload { config: Arc::new(config), access, reload_id, has_othechanged, report }))
+            Ok((next, PendingReload { config: Arc::new(config), access, reload_id, plugins_changed, report }))
         })
     }
 

@@ -182,7 +182,7 @@ impl Outgoing {
 impl Lifecycle {
     fn revision(self) -> Option<Revision> {
         match self {
-            Self::UninitializeInitializinglf::Asking => None,
+            Self::Uninitialized | Self::Initializing => None,
             Self::Session(revision) => Some(revision),
             Self::Stateless => Some(Revision::LATEST),
         }

@@ -156,7 +156,7 @@ impl Poller {
                     // It was not asked: this is no further failure.
                     Fault::Suspended(left) => {
                         self.failures = self.failures.max(1);
-                        left.clamp(MIN_POLL_IMAX_POLL_INTERVAL, LONGEST)
+                        left.clamp(MIN_POLL_INTERVAL, MAX_POLL_INTERVAL)
                     }
                     _ => {
                         let pause = self.backoff();
@@ -217,7 +217,7 @@ impl Poller {
 
     /// How long after a round the next begins: as the provider hints, within bounds, else as the config says.
     fn next_delay(&self, hint: Option<Duration>) -> Duration {
-        hint.map_or(self.interval, |hint| hint.clamp(MIN_POLL_INTERVAL.min(self.inMAX_POLL_INTERVAL, LONGEST.max(self.interval)))
+        hint.map_or(self.interval, |hint| hint.clamp(MIN_POLL_INTERVAL.min(self.interval), MAX_POLL_INTERVAL.max(self.interval)))
     }
 
     /// How long a provider that fails is left alone: twice as long each time.

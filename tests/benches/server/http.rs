@@ -10,10 +10,10 @@ use hyper_util::rt::TokioIo;
 use rmcp::model::ProtocolVersion;
 use tokio::net::TcpStream;
 
-use crate::question::{self, Question};
+use crate::bench_request::{self, BenchRequest};
 
 /// How much of an answer is kept to be shown should it be an error.
-const BEGINNING: usize = 1024;
+const MAX_EXCERPT: usize = 1024;
 
 /// A connection to a server, and the session on it where the revision has them.
 pub(crate) struct HttpClient {
@@ -33,18 +33,18 @@ impl HttpClient {
         tokio::spawn(connection);
         let mut client = Self { sender, address, revision, session: None, last_id: 0 };
         if client.revision.has_initialize() {
-            let response = client.post(question::initialize(&client.revision), None).await;
+            let response = client.post(bench_request::initialize(&client.revision), None).await;
             let session = response.headers().get("mcp-session-id").expect("a session has an id");
             client.session = Some(session.to_str().expect("it is ASCII").to_owned());
             client.drain(response).await;
-            let response = client.post(question::initialized(), None).await;
+            let response = client.post(bench_request::initialized(), None).await;
             client.drain(response).await;
         }
         client
     }
 
     /// Asks, and reads the answer to its end.
-    pub(crate) async fn ask(&mut self, question: &Question) {
+    pub(crate) async fn send(&mut self, question: &BenchRequest) {
         self.last_id += 1;
         let response = self.post(question.message(self.last_id, &self.revision), Some(question)).await;
         let (size, beginning) = self.drain(response).await;
@@ -52,7 +52,7 @@ impl HttpClient {
     }
 
     /// Asks, and reads the answer as text.
-    pub(crate) async fn text(&mut self, question: &Question) -> String {
+    pub(crate) async fn send_for_text(&mut self, question: &BenchRequest) -> String {
         self.last_id += 1;
         let response = self.post(question.message(self.last_id, &self.revision), Some(question)).await;
         let body = response.into_body().collect().await.expect("a whole body").to_bytes();
@@ -60,13 +60,13 @@ impl HttpClient {
     }
 
     /// Asks, and reads whatever comes back to its end.
-    pub(crate) async fn try_ask(&mut self, question: &Question) {
+    pub(crate) async fn send_unchecked(&mut self, question: &BenchRequest) {
         self.last_id += 1;
         let response = self.post(question.message(self.last_id, &self.revision), Some(question)).await;
         response.into_body().collect().await.expect("a whole body");
     }
 
-    async fn post(&mut self, message: String, question: Option<&Question>) -> Response<Incoming> {
+    async fn post(&mut self, message: String, question: Option<&BenchRequest>) -> Response<Incoming> {
         let mut request = Request::post("/mcp")
             .header("host", self.address.to_string())
             .header("content-type", "application/json")
@@ -95,7 +95,7 @@ impl HttpClient {
             let frame = frame.expect("a whole body");
             let Some(data) = frame.data_ref() else { continue };
             size += data.len();
-            beginning.extend(data.iter().take(BEGINNING.saturating_sub(beginning.len())));
+            beginning.extend(data.iter().take(MAX_EXCERPT.saturating_sub(beginning.len())));
         }
         assert!(status.is_success(), "{status}: {}", String::from_utf8_lossy(&beginning));
         (size, beginning)

@@ -5,21 +5,21 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 use crate::http::HttpClient;
-use crate::pipe::PipeClient;
-use crate::question::Question;
+use crate::stdio_client::StdioClient;
+use crate::bench_request::BenchRequest;
 
 /// A client of either kind.
 pub(crate) enum Client {
     Http(HttpClient),
-    Pipe(PipeClient),
+    Stdio(StdioClient),
 }
 
 impl Client {
     /// Asks, and waits for the whole answer.
-    pub(crate) async fn ask(&mut self, question: &Question) {
+    pub(crate) async fn send(&mut self, question: &BenchRequest) {
         match self {
-            Self::Http(client) => client.ask(question).await,
-            Self::Pipe(client) => client.ask(question).await,
+            Self::Http(client) => client.send(question).await,
+            Self::Stdio(client) => client.send(question).await,
         }
     }
 }
@@ -30,13 +30,13 @@ pub(crate) struct Sample {
     /// How long each request took, in order once [`Sample::add`] has been called.
     latencies: Vec<Duration>,
     /// For how long there was load.
-    took: Duration,
+    elapsed: Duration,
     /// What the server used of the processors meanwhile.
     cpu: Duration,
 }
 
 /// Lets the clients ask for as long as `span`.
-pub(crate) async fn apply(clients: &mut Vec<Client>, question: &Question, span: Duration) -> Sample {
+pub(crate) async fn apply(clients: &mut Vec<Client>, question: &BenchRequest, span: Duration) -> Sample {
     let start = Instant::now();
     let mut tasks = JoinSet::new();
     for mut client in clients.drain(..) {
@@ -45,7 +45,7 @@ pub(crate) async fn apply(clients: &mut Vec<Client>, question: &Question, span: 
             let mut latencies = Vec::new();
             while start.elapsed() < span {
                 let asked = Instant::now();
-                client.ask(&question).await;
+                client.send(&question).await;
                 latencies.push(asked.elapsed());
             }
             (client, latencies)
@@ -57,7 +57,7 @@ pub(crate) async fn apply(clients: &mut Vec<Client>, question: &Question, span: 
         clients.push(client);
         sample.latencies.extend(latencies);
     }
-    sample.took = start.elapsed();
+    sample.elapsed = start.elapsed();
     sample
 }
 
@@ -71,13 +71,13 @@ impl Sample {
     pub(crate) fn add(&mut self, other: Self) {
         self.latencies.extend(other.latencies);
         self.latencies.sort_unstable();
-        self.took += other.took;
+        self.elapsed += other.elapsed;
         self.cpu += other.cpu;
     }
 
     /// Requests per second.
-    pub(crate) fn rate(&self) -> f64 {
-        self.count() / self.took.as_secs_f64()
+    pub(crate) fn requests_per_second(&self) -> f64 {
+        self.count() / self.elapsed.as_secs_f64()
     }
 
     /// The latency that so much of all requests did not exceed, 0.99 say.
@@ -86,7 +86,7 @@ impl Sample {
     }
 
     /// What the server used of the processors for one request.
-    pub(crate) fn cpu(&self) -> Duration {
+    pub(crate) fn cpu_per_request(&self) -> Duration {
         self.cpu.div_f64(self.count())
     }
 

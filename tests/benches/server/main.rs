@@ -1,15 +1,15 @@
 //! What requests cost from end to end: the real binary, as users run it, beside a server made with rmcp alone.
 //!
-//! `cargo bench -p mcp-host-tests`; with `-- --quick` for a first look, with `-- packs` for a part. The parts:
+//! `cargo bench -p mcp-host-tests`; with `-- --quick` for a first look, with `-- git-packs` for a part. The parts:
 //!
 //! | part | what it measures | the baseline, in the same run |
 //! |---|---|---|
-//! | [`requests`] | requests per second, latency, CPU time; over HTTP and stdio | [`native`]: the same data, no wasm; [`bare`]: ready bytes |
-//! | [`start`] | from the start of the process to the first answer | the start of [`native`] |
-//! | [`packs`] | reading out of git packs of 1 MiB to 1 GiB: time, memory | the smallest pack; `git cat-file` |
-//! | [`neighbours`] | what callers of a good plugin notice of a hostile one | the good plugin alone |
-//! | [`pages`] | each page of a listing of a million entries, memory on the way | the first pages |
-//! | [`many`] | start and memory of a host with up to 1,000 plugins | a host with one |
+//! | [`requests`] | requests per second, latency, CPU time; over HTTP and stdio | [`native`]: the same data, no wasm; [`bare_axum`]: ready bytes |
+//! | [`startup`] | from the start of the process to the first answer | the start of [`native`] |
+//! | [`git_packs`] | reading out of git packs of 1 MiB to 1 GiB: time, memory | the smallest pack; `git cat-file` |
+//! | [`noisy_neighbor`] | what callers of a good plugin notice of a hostile one | the good plugin alone |
+//! | [`pagination`] | each page of a listing of a million entries, memory on the way | the first pages |
+//! | [`plugin_count`] | start and memory of a host with up to 1,000 plugins | a host with one |
 //!
 //! It builds what it measures first. Nothing is asserted about time: what a figure is depends on the machine. What the
 //! ratios are is in `docs/performance.md`.
@@ -23,43 +23,43 @@
     reason = "a benchmark fails by panicking, and prints what it finds"
 )]
 
-mod bare;
-mod cat_file;
+mod bare_axum;
+mod git_cat_file;
 mod http;
 mod load;
-mod many;
+mod plugin_count;
 mod native;
-mod neighbours;
+mod noisy_neighbor;
 mod options;
-mod pack;
-mod packs;
-mod pages;
-mod pipe;
-mod prepare;
+mod git_pack_fixture;
+mod git_packs;
+mod pagination;
+mod stdio_client;
+mod setup;
 mod process;
-mod question;
+mod bench_request;
 mod requests;
-mod start;
+mod startup;
 mod table;
 
 use self::options::{Options, Part};
 
 fn main() {
-    native::serve_if_asked();
+    native::serve_if_requested();
     let options = Options::parse();
-    prepare::everything();
-    println!("{}", prepare::machine());
+    setup::build_all();
+    println!("{}", setup::machine_description());
     // One thread: what the load takes of the processors, the servers do not have.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         for part in &options.parts {
             match part {
                 Part::Requests => requests::run(&options).await,
-                Part::Start => start::run(&options).await,
-                Part::Packs => packs::run(&options).await,
-                Part::Pages => pages::run(&options).await,
-                Part::Neighbours => neighbours::run(&options).await,
-                Part::Many => many::run(&options).await,
+                Part::Startup => startup::run(&options).await,
+                Part::GitPacks => git_packs::run(&options).await,
+                Part::Pagination => pagination::run(&options).await,
+                Part::NoisyNeighbor => noisy_neighbor::run(&options).await,
+                Part::PluginCount => plugin_count::run(&options).await,
             }
         }
     });

@@ -22,7 +22,7 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 use tokio::net::TcpListener;
 
-use crate::bare;
+use crate::bare_axum;
 
 /// Makes this program serve over HTTP, on a port that it tells on standard error as the host does.
 pub(crate) const HTTP: &str = "--native-http";
@@ -32,20 +32,20 @@ pub(crate) const STDIO: &str = "--native-stdio";
 /// The sizes that there are to read, in bytes.
 pub(crate) const SIZES: [usize; 3] = [1 << 10, 64 << 10, 1 << 20];
 /// Resources on a page, which is the host's default.
-pub(crate) const PAGE: usize = 100;
+pub(crate) const PAGE_SIZE: usize = 100;
 /// The template that reads come from.
 pub(crate) const TEMPLATE: &str = "sizes:///text/{size}";
 /// What is completed.
-pub(crate) const COMPLETED: &str = "10";
+pub(crate) const COMPLETION_PREFIX: &str = "10";
 /// Resources that there are to list.
-pub(crate) const COUNT: usize = 1000;
+pub(crate) const RESOURCE_COUNT: usize = 1000;
 
 /// Serves and ends the process, if it was started for that.
-pub(crate) fn serve_if_asked() {
+pub(crate) fn serve_if_requested() {
     let asked = std::env::args().nth(1);
     let runtime = || tokio::runtime::Runtime::new().expect("a runtime");
     match asked.as_deref() {
-        Some(bare::HTTP) => runtime().block_on(bare::serve()),
+        Some(bare_axum::HTTP) => runtime().block_on(bare_axum::serve()),
         Some(HTTP) => runtime().block_on(serve_http()),
         Some(STDIO) => runtime().block_on(serve_stdio()),
         _ => return,
@@ -93,7 +93,7 @@ impl Native {
 
 /// What the guest `sizes` lists.
 pub(crate) fn resources() -> impl Iterator<Item = Resource> {
-    (0..COUNT).map(|size| {
+    (0..RESOURCE_COUNT).map(|size| {
         let mut resource = Resource::new(format!("sizes:///text/{size}"), size.to_string());
         resource.title = Some("Text of a known size".to_owned());
         resource.mime_type = Some("text/plain".to_owned());
@@ -137,7 +137,7 @@ impl ServerHandler for Native {
     ) -> Result<ListResourcesResult, ErrorData> {
         let cursor = request.and_then(|request| request.cursor);
         let start = cursor.and_then(|cursor| cursor.parse().ok()).unwrap_or(0).min(self.resources.len());
-        let end = (start + PAGE).min(self.resources.len());
+        let end = (start + PAGE_SIZE).min(self.resources.len());
         let mut result = ListResourcesResult::with_all_items(self.resources[start..end].to_vec());
         result.next_cursor = (end < self.resources.len()).then(|| end.to_string());
         Ok(result)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 const USAGE: &str =
-    "usage: cargo bench -p mcp-host-tests -- [--quick] [requests] [start] [packs] [pages] [neighbours] [many]";
+    "usage: cargo bench -p mcp-host-tests -- [--quick] [requests] [startup] [git-packs] [pagination] [noisy-neighbor] [plugin-count]";
 
 /// What to measure, and for how long.
 pub(crate) struct Options {
@@ -16,11 +16,11 @@ pub(crate) struct Options {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
     Requests,
-    Start,
-    Packs,
-    Pages,
-    Neighbours,
-    Many,
+    Startup,
+    GitPacks,
+    Pagination,
+    NoisyNeighbor,
+    PluginCount,
 }
 
 impl Options {
@@ -33,11 +33,11 @@ impl Options {
                 "--bench" => {}
                 "--quick" => options.quick = true,
                 "requests" => options.parts.push(Part::Requests),
-                "start" => options.parts.push(Part::Start),
-                "packs" => options.parts.push(Part::Packs),
-                "pages" => options.parts.push(Part::Pages),
-                "neighbours" => options.parts.push(Part::Neighbours),
-                "many" => options.parts.push(Part::Many),
+                "startup" => options.parts.push(Part::Startup),
+                "git-packs" => options.parts.push(Part::GitPacks),
+                "pagination" => options.parts.push(Part::Pagination),
+                "noisy-neighbor" => options.parts.push(Part::NoisyNeighbor),
+                "plugin-count" => options.parts.push(Part::PluginCount),
                 other => {
                     eprintln!("unknown argument `{other}`\n{USAGE}");
                     std::process::exit(2);
@@ -45,7 +45,7 @@ impl Options {
             }
         }
         if options.parts.is_empty() {
-            options.parts = vec![Part::Requests, Part::Start, Part::Packs, Part::Pages, Part::Neighbours, Part::Many];
+            options.parts = vec![Part::Requests, Part::Startup, Part::GitPacks, Part::Pagination, Part::NoisyNeighbor, Part::PluginCount];
         }
         options
     }
@@ -56,7 +56,7 @@ impl Options {
     }
 
     /// For how long each server is under load at a time.
-    pub(crate) fn span(&self) -> Duration {
+    pub(crate) fn load_duration(&self) -> Duration {
         Duration::from_millis(if self.quick { 150 } else { 600 })
     }
 

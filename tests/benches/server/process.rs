@@ -8,14 +8,14 @@ use mcp_host_tests::{WrittenConfig, host_command};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-use crate::many::Memory;
-use crate::{bare, native};
+use crate::plugin_count::Memory;
+use crate::{bare_axum, native};
 
 /// What is started.
 #[derive(Clone, Copy)]
 pub(crate) enum Program<'a> {
     /// The least that answers, over HTTP only.
-    Bare,
+    BareAxum,
     /// The baseline.
     Native,
     /// The real binary, with that config.
@@ -31,7 +31,7 @@ impl Program<'_> {
     /// Starts it over HTTP, and waits until it listens.
     pub(crate) async fn over_http(self) -> (Server, SocketAddr) {
         let mut command = match self {
-            Self::Bare => this_program(bare::HTTP),
+            Self::BareAxum => this_program(bare_axum::HTTP),
             Self::Native => this_program(native::HTTP),
             Self::Host(config) => host(config, &["--http", "127.0.0.1:0"]),
         };
@@ -55,7 +55,7 @@ impl Program<'_> {
     /// Starts it over its standard streams.
     pub(crate) fn over_stdio(self) -> (Server, ChildStdin, ChildStdout) {
         let mut command = match self {
-            Self::Bare | Self::Native => this_program(native::STDIO),
+            Self::BareAxum | Self::Native => this_program(native::STDIO),
             Self::Host(config) => host(config, &["--stdio"]),
         };
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
@@ -70,9 +70,9 @@ fn this_program(argument: &str) -> Command {
     command
 }
 
-fn host(config: &WrittenConfig, face: &[&str]) -> Command {
+fn host(config: &WrittenConfig, transport: &[&str]) -> Command {
     let mut command = host_command();
-    command.args(["serve", "--log", "error", "--config"]).arg(config.path()).args(face);
+    command.args(["serve", "--log", "error", "--config"]).arg(config.path()).args(transport);
     command
 }
 

@@ -1,6 +1,6 @@
 //! Requests under load: per second, latency, and what they cost of the processors.
 //!
-//! Four servers are compared: [`bare`](crate::bare), the least that answers; [`native`](crate::native), made with rmcp alone;
+//! Four servers are compared: [`bare_axum`](crate::bare_axum), the least that answers; [`native`](crate::native), made with rmcp alone;
 //! and the host, with a fresh instance for each call and with instances that serve many. All run all the time and take turns
 //! under load, so that what else the machine does hits each. The load and the servers share the machine.
 
@@ -9,25 +9,25 @@ use rmcp::model::ProtocolVersion;
 
 use crate::http::HttpClient;
 use crate::load::{self, Client, Sample};
-use crate::native::{COMPLETED, COUNT, PAGE, SIZES, TEMPLATE};
+use crate::native::{COMPLETION_PREFIX, RESOURCE_COUNT, PAGE_SIZE, SIZES, TEMPLATE};
 use crate::options::Options;
-use crate::pipe::PipeClient;
+use crate::stdio_client::StdioClient;
 use crate::process::{Program, Server};
-use crate::question::Question;
+use crate::bench_request::BenchRequest;
 use crate::table;
 
 /// How many ask at once.
-const AT_ONCE: [usize; 2] = [1, 64];
+const CONCURRENCY: [usize; 2] = [1, 64];
 
 /// A way for requests to get in.
 #[derive(Clone, Copy)]
-enum Face {
+enum Transport {
     Http2025,
     Http2026,
     Stdio,
 }
 
-impl Face {
+impl Transport {
     fn heading(self) -> &'static str {
         match self {
             Self::Http2025 => "Requests over HTTP with sessions (MCP 2025-11-25)",
@@ -55,9 +55,9 @@ impl Face {
             }
             Self::Stdio => {
                 let (server, stdin, stdout) = program.over_stdio();
-                let client = PipeClient::connect(stdin, stdout, ProtocolVersion::V_2025_11_25).await;
+                let client = StdioClient::connect(stdin, stdout, ProtocolVersion::V_2025_11_25).await;
                 for (clients, number) in clients.iter_mut().zip(at_once) {
-                    clients.extend((0..number).map(|_| Client::Pipe(client.clone())));
+                    clients.extend((0..number).map(|_| Client::Stdio(client.clone())));
                 }
                 server
             }
@@ -70,24 +70,24 @@ impl Face {
 pub(crate) async fn run(options: &Options) {
     let (fresh, reused) = (config(sizes()), config(sizes().instances("max-calls", 128)));
     let contenders = [
-        ("bare", Program::Bare),
+        ("bare", Program::BareAxum),
         ("native", Program::Native),
         ("fresh", Program::Host(&fresh)),
         ("reused", Program::Host(&reused)),
     ];
-    measure(Face::Http2025, &contenders, options).await;
-    measure(Face::Http2026, &contenders, options).await;
+    measure(Transport::Http2025, &contenders, options).await;
+    measure(Transport::Http2026, &contenders, options).await;
     // Bare answers are for HTTP.
-    measure(Face::Stdio, &contenders[1..], options).await;
+    measure(Transport::Stdio, &contenders[1..], options).await;
 }
 
 /// A host with the guest `sizes`, and all limits of it as they are by default but for the rate.
 pub(crate) fn config(sizes: Plugin) -> WrittenConfig {
-    let count = i64::try_from(COUNT).expect("it is small");
+    let count = i64::try_from(RESOURCE_COUNT).expect("it is small");
     // Connections wait while the other servers have their turn.
     ConfigFile::new()
-        .page_size(i64::try_from(PAGE).expect("it is small"))
-        .open()
+        .page_size(i64::try_from(PAGE_SIZE).expect("it is small"))
+        .allow_all()
         .http_limit("idle-timeout", "1h")
         .http_limit("read-timeout", "10m")
         .plugin(sizes.config("count", count).limit("rate", 1_000_000))
@@ -104,17 +104,17 @@ pub(crate) fn sizes_at(name: &str, mount: &str) -> Plugin {
     Plugin::new(name, &fixture("sizes"), mount)
 }
 
-fn questions() -> Vec<Question> {
+fn bench_requests() -> Vec<BenchRequest> {
     let names = ["1 KiB", "64 KiB", "1 MiB"];
     let reads = ["text", "blob"].into_iter().flat_map(|kind| {
         names.into_iter().zip(SIZES).map(move |(name, size)| {
-            Question::read(&format!("read {name} of {kind}"), &format!("sizes:///{kind}/{size}"), size)
+            BenchRequest::read(&format!("read {name} of {kind}"), &format!("sizes:///{kind}/{size}"), size)
         })
     });
     let others = [
-        Question::list("list 100 entries", 5000),
-        Question::templates(),
-        Question::complete(TEMPLATE, "size", COMPLETED),
+        BenchRequest::list("list 100 entries", 5000),
+        BenchRequest::templates(),
+        BenchRequest::complete(TEMPLATE, "size", COMPLETION_PREFIX),
     ];
     reads.chain(others).collect()
 }
@@ -123,27 +123,27 @@ fn questions() -> Vec<Question> {
 struct Contender {
     name: &'static str,
     server: Server,
-    clients: [Vec<Client>; AT_ONCE.len()],
+    clients: [Vec<Client>; CONCURRENCY.len()],
 }
 
-async fn measure(face: Face, programs: &[(&'static str, Program<'_>)], options: &Options) {
+async fn measure(face: Transport, programs: &[(&'static str, Program<'_>)], options: &Options) {
     let mut contenders = Vec::new();
     for (name, program) in programs {
-        let (server, clients) = face.open(*program, AT_ONCE).await;
+        let (server, clients) = face.open(*program, CONCURRENCY).await;
         contenders.push(Contender { name, server, clients });
     }
     let (mut rates, mut costs) = (Vec::new(), Vec::new());
-    for (place, number) in AT_ONCE.into_iter().enumerate() {
-        for question in questions() {
+    for (place, number) in CONCURRENCY.into_iter().enumerate() {
+        for question in bench_requests() {
             let mut samples: Vec<_> = contenders.iter().map(|_| Sample::default()).collect();
             for _ in 0..options.rounds() {
                 for (contender, sample) in contenders.iter_mut().zip(&mut samples) {
-                    sample.add(turn(&contender.server, &mut contender.clients[place], &question, options).await);
+                    sample.add(measure_one(&contender.server, &mut contender.clients[place], &question, options).await);
                 }
             }
-            let start = [question.what.clone(), number.to_string()];
-            rates.push([start.as_slice(), &rates_of(&samples)].concat());
-            costs.push([start.as_slice(), &costs_of(&samples)].concat());
+            let start = [question.name.clone(), number.to_string()];
+            rates.push([start.as_slice(), &rate_cells(&samples)].concat());
+            costs.push([start.as_slice(), &cost_cells(&samples)].concat());
         }
     }
     let names: Vec<_> = contenders.iter().map(|contender| contender.name).collect();
@@ -164,26 +164,26 @@ async fn measure(face: Face, programs: &[(&'static str, Program<'_>)], options: 
 }
 
 /// One server's turn under load, after a quarter of that to get warm.
-async fn turn(server: &Server, clients: &mut Vec<Client>, question: &Question, options: &Options) -> Sample {
-    load::apply(clients, question, options.span() / 4).await;
+async fn measure_one(server: &Server, clients: &mut Vec<Client>, question: &BenchRequest, options: &Options) -> Sample {
+    load::apply(clients, question, options.load_duration() / 4).await;
     let before = server.cpu_time();
-    let sample = load::apply(clients, question, options.span()).await;
+    let sample = load::apply(clients, question, options.load_duration()).await;
     sample.with_cpu(server.cpu_time().saturating_sub(before))
 }
 
 /// Requests per second of each, and how often what is in question goes into what it is compared with.
-fn rates_of(samples: &[Sample]) -> Vec<String> {
-    let mut cells: Vec<_> = samples.iter().map(|sample| format!("{:.0}", sample.rate())).collect();
+fn rate_cells(samples: &[Sample]) -> Vec<String> {
+    let mut cells: Vec<_> = samples.iter().map(|sample| format!("{:.0}", sample.requests_per_second())).collect();
     if let [before @ .., native, fresh, reused] = samples {
-        cells.push(table::ratio(fresh.rate(), native.rate()));
-        cells.push(table::ratio(reused.rate(), native.rate()));
-        cells.extend(before.iter().map(|bare| table::ratio(reused.rate(), bare.rate())));
+        cells.push(table::ratio(fresh.requests_per_second(), native.requests_per_second()));
+        cells.push(table::ratio(reused.requests_per_second(), native.requests_per_second()));
+        cells.extend(before.iter().map(|bare| table::ratio(reused.requests_per_second(), bare.requests_per_second())));
     }
     cells
 }
 
-fn costs_of(samples: &[Sample]) -> Vec<String> {
+fn cost_cells(samples: &[Sample]) -> Vec<String> {
     let medians = samples.iter().map(|sample| table::millis(sample.percentile(0.5)));
     let slow = samples.iter().map(|sample| table::millis(sample.percentile(0.99)));
-    medians.chain(slow).chain(samples.iter().map(|sample| table::micros(sample.cpu()))).collect()
+    medians.chain(slow).chain(samples.iter().map(|sample| table::micros(sample.cpu_per_request()))).collect()
 }

@@ -16,16 +16,16 @@ use rmcp::service::{Peer, RoleClient};
 use rmcp::transport::StreamableHttpClientTransport;
 
 /// How many pages of a listing are asked for.
-const MOST_PAGES: usize = 20;
+const MAX_PAGES: usize = 20;
 
 /// How many resources of a place are printed.
-const SHOWN_RESOURCES: usize = 6;
+const MAX_SHOWN_RESOURCES: usize = 6;
 
 /// How many lines of a text are printed.
-const SHOWN_LINES: usize = 6;
+const MAX_SHOWN_LINES: usize = 6;
 
 /// How much of a line is printed, in characters.
-const SHOWN_WIDTH: usize = 110;
+const MAX_LINE_WIDTH: usize = 110;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
@@ -34,7 +34,7 @@ async fn main() -> ExitCode {
         eprintln!("usage: walk URL [URI…]");
         return ExitCode::from(2);
     };
-    match walk(&url, arguments).await {
+    match run(&url, arguments).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -43,15 +43,15 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn walk(url: &str, uris: impl Iterator<Item = String>) -> Result<()> {
+async fn run(url: &str, uris: impl Iterator<Item = String>) -> Result<()> {
     let mut out = io::stdout();
     let transport = StreamableHttpClientTransport::from_uri(url);
     let client = ().serve(transport).await.with_context(|| format!("cannot connect to {url}"))?;
     if let Some(server) = client.peer_info() {
-        writeln!(out, "connected to {}", introduction(&server))?;
+        writeln!(out, "connected to {}", describe_server(&server))?;
     }
 
-    let places = list(client.peer(), &mut out).await?;
+    let places = list_resources(client.peer(), &mut out).await?;
 
     let templates = client.list_resource_templates(None).await.context("resources/templates/list failed")?;
     writeln!(out, "\nresources/templates/list")?;
@@ -59,7 +59,7 @@ async fn walk(url: &str, uris: impl Iterator<Item = String>) -> Result<()> {
         writeln!(out, "  {}  {}", template.uri_template, template.title.as_deref().unwrap_or(&template.name))?;
     }
 
-    let uris: Vec<_> = places.values().filter_map(|resources| choose(resources)).chain(uris).collect();
+    let uris: Vec<_> = places.values().filter_map(|resources| pick_resource(resources)).chain(uris).collect();
     if uris.is_empty() {
         bail!("the server lists no resource to read");
     }
@@ -68,7 +68,7 @@ async fn walk(url: &str, uris: impl Iterator<Item = String>) -> Result<()> {
         let read = read.with_context(|| format!("resources/read of {uri} failed"))?;
         writeln!(out, "\nresources/read {uri}")?;
         for contents in &read.contents {
-            show(&mut out, contents)?;
+            print_contents(&mut out, contents)?;
         }
     }
     client.cancel().await.context("cannot close the session")?;
@@ -76,16 +76,16 @@ async fn walk(url: &str, uris: impl Iterator<Item = String>) -> Result<()> {
 }
 
 /// Lists what there is, page by page, and prints the first of it, by the places that it is at.
-async fn list(server: &Peer<RoleClient>, out: &mut impl Write) -> Result<BTreeMap<String, Vec<Resource>>> {
+async fn list_resources(server: &Peer<RoleClient>, out: &mut impl Write) -> Result<BTreeMap<String, Vec<Resource>>> {
     let mut places = BTreeMap::<_, Vec<Resource>>::new();
     let mut cursor = None;
     let mut pages = 0_usize;
-    while pages < MOST_PAGES {
+    while pages < MAX_PAGES {
         let asked = PaginatedRequestParams::default().with_cursor(cursor);
         let page = server.list_resources(Some(asked)).await.context("resources/list failed")?;
         pages = pages.saturating_add(1);
         for resource in page.resources {
-            places.entry(place(&resource.uri).to_owned()).or_default().push(resource);
+            places.entry(mount_of(&resource.uri).to_owned()).or_default().push(resource);
         }
         cursor = page.next_cursor;
         if cursor.is_none() {
@@ -97,10 +97,10 @@ async fn list(server: &Peer<RoleClient>, out: &mut impl Write) -> Result<BTreeMa
     writeln!(out, "\nresources/list, {} {}{more}", pages, if pages == 1 { "page" } else { "pages" })?;
     for (place, resources) in &places {
         writeln!(out, "  {} at {place}", resources.len())?;
-        for resource in resources.iter().take(SHOWN_RESOURCES) {
-            writeln!(out, "    {}", described(resource))?;
+        for resource in resources.iter().take(MAX_SHOWN_RESOURCES) {
+            writeln!(out, "    {}", describe_resource(resource))?;
         }
-        if resources.len() > SHOWN_RESOURCES {
+        if resources.len() > MAX_SHOWN_RESOURCES {
             writeln!(out, "    …")?;
         }
     }
@@ -108,40 +108,40 @@ async fn list(server: &Peer<RoleClient>, out: &mut impl Write) -> Result<BTreeMa
 }
 
 /// Scheme and authority of a URI.
-fn place(uri: &str) -> &str {
+fn mount_of(uri: &str) -> &str {
     let end = uri.match_indices('/').nth(2).map_or(uri.len(), |(slash, _)| slash);
     uri.get(..end).unwrap_or(uri)
 }
 
-fn introduction(server: &ServerPeerInfo) -> String {
+fn describe_server(server: &ServerPeerInfo) -> String {
     let info = server.server_info.as_ref();
     let name =
         info.map_or_else(|| "a server without a name".to_owned(), |info| format!("{} {}", info.name, info.version));
     format!("{name}, MCP {}", server.protocol_version)
 }
 
-fn described(resource: &Resource) -> String {
+fn describe_resource(resource: &Resource) -> String {
     let kind = resource.mime_type.as_deref().unwrap_or("of unknown type");
     let size = resource.size.map(|size| format!(", {size} bytes")).unwrap_or_default();
     let title = resource.title.as_ref().map(|title| format!("  {title}")).unwrap_or_default();
-    cut(&format!("{}  ({kind}{size}){title}", resource.uri))
+    truncate_line(&format!("{}  ({kind}{size}){title}", resource.uri))
 }
 
 /// The most telling resource of some: a README before other Markdown, that before other text, text before the rest.
-fn choose(resources: &[Resource]) -> Option<String> {
+fn pick_resource(resources: &[Resource]) -> Option<String> {
     let of = |kind: &str| resources.iter().find(|r| r.mime_type.as_deref().is_some_and(|mime| mime.starts_with(kind)));
     let readme = resources.iter().find(|resource| resource.name == "README.md");
     let chosen = readme.or_else(|| of("text/markdown")).or_else(|| of("text/")).or_else(|| resources.first());
     chosen.map(|resource| resource.uri.clone())
 }
 
-fn show(out: &mut impl Write, contents: &ResourceContents) -> io::Result<()> {
+fn print_contents(out: &mut impl Write, contents: &ResourceContents) -> io::Result<()> {
     match contents {
         ResourceContents::TextResourceContents { text, .. } => {
-            for line in text.lines().take(SHOWN_LINES) {
-                writeln!(out, "  │ {}", cut(line))?;
+            for line in text.lines().take(MAX_SHOWN_LINES) {
+                writeln!(out, "  │ {}", truncate_line(line))?;
             }
-            match text.lines().count().saturating_sub(SHOWN_LINES) {
+            match text.lines().count().saturating_sub(MAX_SHOWN_LINES) {
                 0 => Ok(()),
                 left => writeln!(out, "  │ … and {left} more lines"),
             }
@@ -155,14 +155,14 @@ fn show(out: &mut impl Write, contents: &ResourceContents) -> io::Result<()> {
 }
 
 /// One line, without what a terminal would take for commands, and no longer than fits.
-fn cut(line: &str) -> String {
+fn truncate_line(line: &str) -> String {
     let fit = |c: char| match c {
         '\t' => ' ',
         c if c.is_control() => '\u{fffd}',
         c => c,
     };
     let mut characters = line.chars().map(fit);
-    let mut short: String = characters.by_ref().take(SHOWN_WIDTH).collect();
+    let mut short: String = characters.by_ref().take(MAX_LINE_WIDTH).collect();
     if characters.next().is_some() {
         short.push('…');
     }

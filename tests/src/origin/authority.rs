@@ -13,18 +13,18 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 /// A certificate authority that nobody trusts who was not told to.
 #[derive(Debug)]
-pub struct Authority {
+pub struct CertificateAuthority {
     pem: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
-impl Default for Authority {
+impl Default for CertificateAuthority {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Authority {
+impl CertificateAuthority {
     /// A new one.
     pub fn new() -> Self {
         let key = KeyPair::generate().expect("keys can be made");
@@ -46,17 +46,17 @@ impl Authority {
     }
 
     /// A new certificate for that name or address, with a new key.
-    pub fn certify(&self, name: &str) -> Certified {
+    pub fn issue(&self, name: &str) -> CertifiedKey {
         let key = KeyPair::generate().expect("keys can be made");
         let mut parameters = CertificateParams::new(vec![name.to_owned()]).expect("the name is one");
         parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         let certificate = parameters.signed_by(&key, &self.issuer).expect("a certificate can be signed");
-        Certified { certificate, key }
+        CertifiedKey { certificate, key }
     }
 
     /// What a server with a certificate for that name or address speaks TLS with.
     pub(super) fn acceptor(&self, name: &str) -> TlsAcceptor {
-        let Certified { certificate, key } = self.certify(name);
+        let CertifiedKey { certificate, key } = self.issue(name);
         let key = PrivateKeyDer::try_from(key.serialize_der()).expect("a key can be read again");
         let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
@@ -71,12 +71,12 @@ impl Authority {
 
 /// A certificate and its key.
 #[derive(Debug)]
-pub struct Certified {
+pub struct CertifiedKey {
     certificate: Certificate,
     key: KeyPair,
 }
 
-impl Certified {
+impl CertifiedKey {
     /// The certificate, as its file holds it.
     pub fn pem(&self) -> String {
         self.certificate.pem()

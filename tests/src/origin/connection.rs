@@ -9,44 +9,44 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use super::reply::Body;
-use super::{Reply, Request, Shared};
+use super::{Reply, RecordedRequest, SharedState};
 
 /// Counts a connection for as long as it is open.
-struct Open<'a>(&'a watch::Sender<usize>);
+struct ConnectionGuard<'a>(&'a watch::Sender<usize>);
 
-impl<'a> Open<'a> {
+impl<'a> ConnectionGuard<'a> {
     fn new(count: &'a watch::Sender<usize>) -> Self {
         count.send_modify(|open| *open += 1);
         Self(count)
     }
 }
 
-impl Drop for Open<'_> {
+impl Drop for ConnectionGuard<'_> {
     fn drop(&mut self) {
         self.0.send_modify(|open| *open -= 1);
     }
 }
 
-pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>) {
-    let _open = Open::new(&shared.open);
+pub(super) async fn serve(stream: TcpStream, shared: Arc<SharedState>) {
+    let _open = ConnectionGuard::new(&shared.open_connections);
     match &shared.tls {
-        None => answer(stream, &shared).await,
+        None => handle(stream, &shared).await,
         // A client that does not trust the certificate goes away in the handshake.
         Some(tls) => match tls.accept(stream).await {
-            Ok(stream) => answer(stream, &shared).await,
+            Ok(stream) => handle(stream, &shared).await,
             Err(_) => None,
         },
     };
 }
 
 /// None if the client went away.
-async fn answer(stream: impl AsyncRead + AsyncWrite, shared: &Shared) -> Option<()> {
+async fn handle(stream: impl AsyncRead + AsyncWrite, shared: &SharedState) -> Option<()> {
     let (reader, mut writer) = tokio::io::split(stream);
     let mut reader = BufReader::new(reader);
-    let request = Request::read(&mut reader).await?;
+    let request = RecordedRequest::read(&mut reader).await?;
     shared.requests.send_modify(|requests| requests.push(request.clone()));
-    let answer = shared.answers.lock().expect("no test panics meanwhile").get(&request.path).cloned();
-    let reply = answer.map_or(Reply::status(404), |answer| answer(&request)).to(&request);
+    let answer = shared.handlers.lock().expect("no test panics meanwhile").get(&request.path).cloned();
+    let reply = answer.map_or(Reply::status(404), |answer| answer(&request)).for_request(&request);
     let mut rest = Vec::new();
     tokio::select! {
         sent = send(&mut writer, &reply, request.method == "HEAD") => sent.ok(),
@@ -63,7 +63,7 @@ async fn send(stream: &mut (impl AsyncWrite + Unpin), reply: &Reply, is_head: bo
     for (name, value) in &reply.headers {
         head += &format!("{name}: {value}\r\n");
     }
-    if let Body::Whole(body) | Body::Cut(body, _) = &reply.body
+    if let Body::Full(body) | Body::Truncated(body, _) = &reply.body
         && reply.status != 304
         && reply.status != 204
     {
@@ -79,8 +79,8 @@ async fn send(stream: &mut (impl AsyncWrite + Unpin), reply: &Reply, is_head: bo
     stream.write_all(head.as_bytes()).await?;
     match &reply.body {
         _ if is_head => {}
-        Body::Whole(body) => stream.write_all(body).await?,
-        Body::Cut(body, bytes) => stream.write_all(&body[..*bytes]).await?,
+        Body::Full(body) => stream.write_all(body).await?,
+        Body::Truncated(body, bytes) => stream.write_all(&body[..*bytes]).await?,
         Body::Endless => loop {
             stream.write_all(&[b'x'; 4096]).await?;
         },
@@ -95,5 +95,5 @@ async fn send(stream: &mut (impl AsyncWrite + Unpin), reply: &Reply, is_head: bo
         Body::Silent | Body::EndlessHeaders => {}
     }
     // Over TLS, a cut is an end without a farewell.
-    if matches!(reply.body, Body::Cut(..)) { stream.flush().await } else { stream.shutdown().await }
+    if matches!(reply.body, Body::Truncated(..)) { stream.flush().await } else { stream.shutdown().await }
 }

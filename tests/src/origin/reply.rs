@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Request;
+use super::RecordedRequest;
 
 /// An answer. Its methods change what it is by default: 200, with the length of its body, all at once.
 #[derive(Clone, Debug)]
@@ -17,9 +17,9 @@ pub struct Reply {
 #[derive(Clone, Debug)]
 pub(super) enum Body {
     /// Whole.
-    Whole(Vec<u8>),
+    Full(Vec<u8>),
     /// So many bytes of it; then the connection is cut.
-    Cut(Vec<u8>, usize),
+    Truncated(Vec<u8>, usize),
     /// The same again and again, for as long as somebody reads.
     Endless,
     /// A byte at a time, at that interval, for as long as somebody reads.
@@ -33,12 +33,12 @@ pub(super) enum Body {
 impl Reply {
     /// A page of that type.
     pub fn ok(content_type: &str, body: impl Into<Vec<u8>>) -> Self {
-        Self::of(Body::Whole(body.into())).header("Content-Type", content_type)
+        Self::new(Body::Full(body.into())).header("Content-Type", content_type)
     }
 
     /// A status with an empty body.
     pub fn status(status: u16) -> Self {
-        Self { status, ..Self::of(Body::Whole(Vec::new())) }
+        Self { status, ..Self::new(Body::Full(Vec::new())) }
     }
 
     /// A redirect to there.
@@ -48,25 +48,25 @@ impl Reply {
 
     /// A body without an end, as fast as it is read.
     pub fn endless() -> Self {
-        Self::of(Body::Endless)
+        Self::new(Body::Endless)
     }
 
     /// A body without an end, of one byte at a time.
     pub fn drip(interval: Duration) -> Self {
-        Self::of(Body::Drip(interval))
+        Self::new(Body::Drip(interval))
     }
 
     /// No answer; the connection stays open.
     pub fn silent() -> Self {
-        Self::of(Body::Silent)
+        Self::new(Body::Silent)
     }
 
     /// Headers without an end.
     pub fn endless_headers() -> Self {
-        Self::of(Body::EndlessHeaders)
+        Self::new(Body::EndlessHeaders)
     }
 
-    fn of(body: Body) -> Self {
+    fn new(body: Body) -> Self {
         Self { status: 200, headers: Vec::new(), body }
     }
 
@@ -102,15 +102,15 @@ impl Reply {
     }
 
     /// Announced whole, and cut after so many bytes of its body.
-    pub fn cut_after(mut self, bytes: usize) -> Self {
-        if let Body::Whole(body) = self.body {
-            self.body = Body::Cut(body, bytes);
+    pub fn truncate_after(mut self, bytes: usize) -> Self {
+        if let Body::Full(body) = self.body {
+            self.body = Body::Truncated(body, bytes);
         }
         self
     }
 
     /// It, or a 304 without a body if the client has it already.
-    pub(super) fn to(self, request: &Request) -> Self {
+    pub(super) fn for_request(self, request: &RecordedRequest) -> Self {
         let own = |name: &str| {
             let header = self.headers.iter().find(|(found, _)| found.eq_ignore_ascii_case(name));
             header.map(|(_, value)| value.as_str())
@@ -122,7 +122,7 @@ impl Reply {
         };
         if is_had && self.status == 200 {
             let headers = self.headers.into_iter().filter(|(name, _)| !name.eq_ignore_ascii_case("content-type"));
-            return Self { status: 304, headers: headers.collect(), body: Body::Whole(Vec::new()) };
+            return Self { status: 304, headers: headers.collect(), body: Body::Full(Vec::new()) };
         }
         self
     }

@@ -4,7 +4,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 
 /// A request as it was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct RecordedRequest {
     /// `GET`, `POST` and so on.
     pub method: String,
     /// The path with its query.
@@ -15,7 +15,7 @@ pub struct Request {
     pub body: Vec<u8>,
 }
 
-impl Request {
+impl RecordedRequest {
     /// The value of a header, if it is there: the first, if there are several.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
@@ -23,12 +23,12 @@ impl Request {
 
     /// Reads one; none if the client goes away before it is whole.
     pub(super) async fn read(stream: &mut (impl AsyncBufRead + Unpin)) -> Option<Self> {
-        let first = line(stream).await?;
+        let first = read_line(stream).await?;
         let mut words = first.split(' ');
         let (method, path) = (words.next()?.to_owned(), words.next()?.to_owned());
         let mut headers = Vec::new();
         loop {
-            let line = line(stream).await?;
+            let line = read_line(stream).await?;
             if line.is_empty() {
                 break;
             }
@@ -37,7 +37,7 @@ impl Request {
         }
         let mut request = Self { method, path, headers, body: Vec::new() };
         if request.header("transfer-encoding") == Some("chunked") {
-            request.body = chunks(stream).await?;
+            request.body = read_chunked(stream).await?;
         } else if let Some(length) = request.header("content-length") {
             request.body = vec![0; length.parse().ok()?];
             stream.read_exact(&mut request.body).await.ok()?;
@@ -46,13 +46,13 @@ impl Request {
     }
 }
 
-async fn chunks(stream: &mut (impl AsyncBufRead + Unpin)) -> Option<Vec<u8>> {
+async fn read_chunked(stream: &mut (impl AsyncBufRead + Unpin)) -> Option<Vec<u8>> {
     let mut body = Vec::new();
     loop {
-        let size = usize::from_str_radix(&line(stream).await?, 16).ok()?;
+        let size = usize::from_str_radix(&read_line(stream).await?, 16).ok()?;
         let mut chunk = vec![0; size];
         stream.read_exact(&mut chunk).await.ok()?;
-        line(stream).await?;
+        read_line(stream).await?;
         if size == 0 {
             return Some(body);
         }
@@ -61,7 +61,7 @@ async fn chunks(stream: &mut (impl AsyncBufRead + Unpin)) -> Option<Vec<u8>> {
 }
 
 /// A line without its end.
-async fn line(stream: &mut (impl AsyncBufRead + Unpin)) -> Option<String> {
+async fn read_line(stream: &mut (impl AsyncBufRead + Unpin)) -> Option<String> {
     let mut line = String::new();
     stream.read_line(&mut line).await.ok()?;
     Some(line.strip_suffix("\r\n")?.to_owned())

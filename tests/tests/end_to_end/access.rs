@@ -1,6 +1,6 @@
 //! Access: what a principal may not see does not exist for it.
 
-use mcp_host_tests::{ConfigFile, GitRepo, Http, Plugin, Revision, Rule, Stdio, body, run};
+use mcp_host_tests::{ConfigFile, GitRepo, HttpServer, Plugin, Revision, Rule, StdioServer, content_bytes, run};
 use rmcp::model::ErrorCode;
 
 fn repo() -> GitRepo {
@@ -22,13 +22,13 @@ const SPELLINGS: [&str; 7] = [
 async fn over_http_nothing_is_there_without_a_rule() {
     let repo = repo();
     let config = ConfigFile::new().plugin(Plugin::git("repo", repo.path())).write();
-    let server = Http::start(&config).await;
+    let server = HttpServer::start(&config).await;
     for revision in [Revision::V_2025_11_25, Revision::V_2026_07_28] {
         let client = server.client(revision.clone()).await;
         assert!(client.resources().await.is_empty());
         assert!(client.templates().await.is_empty());
         let uri = "git://repo/blob/main/README.md";
-        let (hidden, unknown) = (client.refusal(uri).await, client.refusal("nobody://repo/x").await);
+        let (hidden, unknown) = (client.read_error(uri).await, client.read_error("nobody://repo/x").await);
         assert_eq!(hidden.code, unknown.code, "hidden looks like not there");
         assert_eq!(hidden.message.replace(uri, ""), unknown.message.replace("nobody://repo/x", ""));
         assert_eq!(hidden.data.unwrap()["uri"], uri);
@@ -41,13 +41,13 @@ async fn over_http_nothing_is_there_without_a_rule() {
 async fn what_stands_behind_a_mount_cannot_be_told_from_nothing_by_any_answer() {
     let repo = repo();
     let config = ConfigFile::new().plugin(Plugin::git("repo", repo.path())).write();
-    let server = Http::start(&config).await;
+    let server = HttpServer::start(&config).await;
     let client = server.client(Revision::V_2025_11_25).await;
     for path in ["", "blob/main/README.md", "no-such-shape", "blob/main/..%2f", "../x", "a/../../x", "%2e%2e/x", "a%00"]
     {
-        let there = client.refusal(&format!("git://repo/{path}")).await;
+        let there = client.read_error(&format!("git://repo/{path}")).await;
         // As long as the other, so that positions in messages are the same.
-        let nowhere = client.refusal(&format!("git://none/{path}")).await;
+        let nowhere = client.read_error(&format!("git://none/{path}")).await;
         assert_eq!(there.code, nowhere.code, "{path:?}: {there:?}, {nowhere:?}");
         assert_eq!(there.message.replace("repo", "none"), nowhere.message, "{path:?}");
     }
@@ -58,7 +58,7 @@ async fn what_stands_behind_a_mount_cannot_be_told_from_nothing_by_any_answer() 
 async fn over_stdio_everything_is_there_without_a_rule() {
     let repo = repo();
     let config = ConfigFile::new().plugin(Plugin::git("repo", repo.path())).write();
-    let server = Stdio::start(&config).await;
+    let server = StdioServer::start(&config).await;
     assert_eq!(server.client().resources().await.len(), 4);
     assert_eq!(server.client().text(SPELLINGS[0]).await, "SECRET=1");
     server.end().await;
@@ -69,16 +69,16 @@ async fn deny_wins_over_allow_in_every_spelling() {
     let repo = repo();
     let config = ConfigFile::new()
         .plugin(Plugin::git("repo", repo.path()))
-        .rule(Rule::of("anonymous").deny(["**/.env"]))
-        .rule(Rule::of("anonymous").allow(["git://repo/**", "git://repo/blob/main/.env"]))
+        .rule(Rule::for_principal("anonymous").deny(["**/.env"]))
+        .rule(Rule::for_principal("anonymous").allow(["git://repo/**", "git://repo/blob/main/.env"]))
         .write();
-    let server = Http::start(&config).await;
+    let server = HttpServer::start(&config).await;
     let client = server.client(Revision::V_2025_11_25).await;
     let uris = client.uris().await;
     assert_eq!(uris.len(), 2, "{uris:?}");
     assert!(uris.iter().all(|uri| !uri.contains("env")), "{uris:?}");
     for uri in SPELLINGS {
-        let error = client.refusal(uri).await;
+        let error = client.read_error(uri).await;
         assert_eq!(error.code, ErrorCode(-32002), "{uri}: {error:?}");
     }
     for uri in ["git://repo/blob/main/deep/er/.env", "git://repo/blob/HEAD/.env", "git://repo/blob/main/.env?x"] {
@@ -92,11 +92,11 @@ async fn deny_wins_over_allow_in_every_spelling() {
 async fn a_rule_that_denies_holds_for_local_as_well() {
     let repo = repo();
     let config =
-        ConfigFile::new().plugin(Plugin::git("repo", repo.path())).rule(Rule::of("*").deny(["**/.env"])).write();
-    let server = Stdio::start(&config).await;
+        ConfigFile::new().plugin(Plugin::git("repo", repo.path())).rule(Rule::for_principal("*").deny(["**/.env"])).write();
+    let server = StdioServer::start(&config).await;
     assert_eq!(server.client().resources().await.len(), 2);
     for uri in SPELLINGS {
-        assert_eq!(server.client().refusal(uri).await.code, ErrorCode(-32002), "{uri}");
+        assert_eq!(server.client().read_error(uri).await.code, ErrorCode(-32002), "{uri}");
     }
     server.end().await;
 }
@@ -106,13 +106,13 @@ async fn each_operation_is_decided_by_itself() {
     let repo = repo();
     let config = ConfigFile::new()
         .plugin(Plugin::git("repo", repo.path()))
-        .rule(Rule::of("anonymous").allow(["**"]).operations(["list", "templates"]))
+        .rule(Rule::for_principal("anonymous").allow(["**"]).operations(["list", "templates"]))
         .write();
-    let server = Http::start(&config).await;
+    let server = HttpServer::start(&config).await;
     let client = server.client(Revision::V_2025_11_25).await;
     assert_eq!(client.resources().await.len(), 4);
     assert!(!client.templates().await.is_empty());
-    assert_eq!(client.refusal("git://repo/blob/main/README.md").await.code, ErrorCode(-32002));
+    assert_eq!(client.read_error("git://repo/blob/main/README.md").await.code, ErrorCode(-32002));
     client.complete("git://repo/blob/{rev}/{+path}", ("rev", ""), &[]).await.unwrap_err();
     server.end().await;
 }
@@ -122,7 +122,7 @@ async fn what_is_hidden_is_neither_listed_below_its_parent_nor_completed() {
     let repo = repo();
     let config = ConfigFile::new()
         .plugin(Plugin::git("repo", repo.path()))
-        .rule(Rule::of("anonymous").allow(["**"]).deny(["**/.env", "git://repo/tree/main/deep/*/**"]))
+        .rule(Rule::for_principal("anonymous").allow(["**"]).deny(["**/.env", "git://repo/tree/main/deep/*/**"]))
         .write();
     let path = config.path();
     let list = async |uri: &str| {
@@ -135,7 +135,7 @@ async fn what_is_hidden_is_neither_listed_below_its_parent_nor_completed() {
     assert_eq!(hidden.code(), 1);
     assert!(hidden.stderr.contains("there is no resource"), "{}", hidden.stderr);
 
-    let server = Http::start(&config).await;
+    let server = HttpServer::start(&config).await;
     let client = server.client(Revision::V_2025_11_25).await;
     let complete = async |value: &str| {
         client.complete("git://repo/blob/{rev}/{+path}", ("path", value), &[("rev", "main")]).await.unwrap().values
@@ -148,12 +148,12 @@ async fn what_is_hidden_is_neither_listed_below_its_parent_nor_completed() {
 #[tokio::test]
 async fn what_is_denied_is_never_asked_of_its_provider() {
     let config = ConfigFile::new()
-        .plugin(Plugin::unruly("hidden"))
-        .plugin(Plugin::unruly("shown"))
-        .rule(Rule::of("*").deny(["unruly://hidden/**"]))
+        .plugin(Plugin::misbehaving("hidden"))
+        .plugin(Plugin::misbehaving("shown"))
+        .rule(Rule::for_principal("*").deny(["unruly://hidden/**"]))
         .write();
-    let server = Stdio::start(&config).await;
-    assert_eq!(server.client().refusal("unruly://hidden/slow?ms=0").await.code, ErrorCode(-32002));
+    let server = StdioServer::start(&config).await;
+    assert_eq!(server.client().read_error("unruly://hidden/slow?ms=0").await.code, ErrorCode(-32002));
     assert_eq!(server.client().text("unruly://shown/slow?ms=0").await, "slow");
     let log = server.end().await.log;
     // The guest says so whenever that is read.
@@ -164,10 +164,10 @@ async fn what_is_denied_is_never_asked_of_its_provider() {
 #[tokio::test]
 async fn contents_below_a_resource_are_read_without_those_that_are_denied() {
     for (denied, left) in [("**/folder/b", Some("folder/a")), ("**/folder/*", None)] {
-        let config = ConfigFile::new().plugin(Plugin::sample("a")).rule(Rule::of("*").deny([denied])).write();
-        let server = Stdio::start(&config).await;
+        let config = ConfigFile::new().plugin(Plugin::sample("a")).rule(Rule::for_principal("*").deny([denied])).write();
+        let server = StdioServer::start(&config).await;
         match (left, server.client().read("sample://a/folder").await) {
-            (Some(left), Ok(contents)) => assert_eq!(contents.iter().map(body).collect::<Vec<_>>(), [left.as_bytes()]),
+            (Some(left), Ok(contents)) => assert_eq!(contents.iter().map(content_bytes).collect::<Vec<_>>(), [left.as_bytes()]),
             (None, Err(error)) => assert_eq!(error.code, ErrorCode(-32002)),
             (_, read) => panic!("{denied}: {read:?}"),
         }
@@ -177,14 +177,14 @@ async fn contents_below_a_resource_are_read_without_those_that_are_denied() {
 
 #[tokio::test]
 async fn a_page_is_full_although_much_is_hidden() {
-    let many = Plugin::unruly("many").config("list", "many").config("count", 300);
+    let many = Plugin::misbehaving("many").config("list", "many").config("count", 300);
     let config = ConfigFile::new()
         .page_size(10)
         .plugin(many)
-        .rule(Rule::of("anonymous").allow(["unruly://many/item-000*"]))
-        .rule(Rule::of("anonymous").allow(["unruly://many/item-02*"]))
+        .rule(Rule::for_principal("anonymous").allow(["unruly://many/item-000*"]))
+        .rule(Rule::for_principal("anonymous").allow(["unruly://many/item-02*"]))
         .write();
-    let server = Http::start(&config).await;
+    let server = HttpServer::start(&config).await;
     let pages = server.client(Revision::V_2025_11_25).await.pages().await;
     let sizes: Vec<_> = pages.iter().map(|page| page.resources.len()).collect();
     assert_eq!(sizes.iter().sum::<usize>(), 110);
@@ -197,7 +197,7 @@ async fn the_command_line_sees_what_the_principal_sees() {
     let repo = repo();
     let config = ConfigFile::new()
         .plugin(Plugin::git("repo", repo.path()))
-        .rule(Rule::of("anonymous").allow(["**/*.md"]))
+        .rule(Rule::for_principal("anonymous").allow(["**/*.md"]))
         .write();
     let path = config.path();
     let path = path.to_str().unwrap();
@@ -215,7 +215,7 @@ async fn the_command_line_sees_what_the_principal_sees() {
 async fn who_asked_for_what_and_what_came_of_it_is_in_the_log_for_those_who_want_it() {
     let repo = repo();
     let config = ConfigFile::new().plugin(Plugin::git("repo", repo.path())).write();
-    let told = async |arguments: &[&str]| {
+    let logged_requests = async |arguments: &[&str]| {
         let path = config.path();
         let options = ["--log", "mcp_host::access=debug", "--log-format", "json", "--config", path.to_str().unwrap()];
         let log = run([arguments, options.as_slice()].concat()).await.stderr;

@@ -1,13 +1,13 @@
 //! Requests that make no sense: each gets its own clear answer, and the server goes on.
 
-use mcp_host_tests::{ConfigFile, GitRepo, Http, Plugin, Revision, Stdio, StdioWire};
+use mcp_host_tests::{ConfigFile, GitRepo, HttpServer, Plugin, Revision, StdioServer, RawStdio};
 use serde_json::{Value, json};
 
 const NOT_FOUND: i64 = -32002;
 const INVALID: i64 = -32602;
 
 /// URIs that cannot be read, with their codes before 2026-07-28 and a part of what is said.
-const URIS: [(&str, i64, &str); 37] = [
+const BAD_URIS: [(&str, i64, &str); 37] = [
     ("", INVALID, "does not begin with a scheme"),
     ("README.md", INVALID, "does not begin with a scheme"),
     ("/etc/passwd", INVALID, "does not begin with a scheme"),
@@ -51,7 +51,7 @@ fn repo() -> GitRepo {
     GitRepo::with_files([("README.md", "hello"), ("src/main.rs", "fn main() {}")])
 }
 
-fn check(uri: &str, code: i64, said: &str, error: &Value) {
+fn assert_error(uri: &str, code: i64, said: &str, error: &Value) {
     let message = error["message"].as_str().unwrap();
     assert_eq!(error["code"], code, "{uri:?}: {error}");
     assert!(message.contains(said), "{uri:?}: {message}");
@@ -64,30 +64,30 @@ fn check(uri: &str, code: i64, said: &str, error: &Value) {
 async fn every_bad_uri_has_its_code_and_the_server_goes_on() {
     let repo = repo();
     let config = ConfigFile::new().plugin(Plugin::git("demo", repo.path())).write();
-    let mut wire = StdioWire::start(&config, Revision::V_2025_11_25).await;
-    for (uri, code, said) in URIS {
+    let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
+    for (uri, code, said) in BAD_URIS {
         let answer = wire.request("resources/read", json!({ "uri": uri })).await;
-        check(uri, code, said, answer.error());
+        assert_error(uri, code, said, answer.error());
         let good = wire.request("resources/read", json!({ "uri": "git://demo/blob/main/README.md" })).await;
         assert_eq!(good.result()["contents"][0]["text"], "hello", "after {uri:?}");
     }
-    wire.close();
-    wire.ended().await;
+    wire.close_stdin();
+    wire.wait_clean_exit().await;
 }
 
 #[tokio::test]
 async fn what_is_not_found_is_an_invalid_request_with_its_uri_in_2026_07_28() {
     let repo = repo();
-    let config = ConfigFile::new().plugin(Plugin::git("demo", repo.path())).open().write();
-    let server = Http::start(&config).await;
-    let mut wire = server.wire(Revision::V_2026_07_28).await;
-    for (uri, code, said) in URIS {
+    let config = ConfigFile::new().plugin(Plugin::git("demo", repo.path())).allow_all().write();
+    let server = HttpServer::start(&config).await;
+    let mut wire = server.raw_client(Revision::V_2026_07_28).await;
+    for (uri, code, said) in BAD_URIS {
         // What a header cannot carry is sent encoded, which is another subject.
         if !uri.bytes().all(|byte| byte.is_ascii_graphic()) || uri.is_empty() {
             continue;
         }
         let answer = wire.request("resources/read", json!({ "uri": uri })).await;
-        check(uri, INVALID, said, answer.error());
+        assert_error(uri, INVALID, said, answer.error());
         if code == NOT_FOUND {
             assert_eq!(answer.error()["data"]["uri"], uri, "{answer:?}");
         }
@@ -99,9 +99,9 @@ async fn what_is_not_found_is_an_invalid_request_with_its_uri_in_2026_07_28() {
 async fn a_uri_of_any_length_is_answered() {
     let repo = repo();
     let config = ConfigFile::new().plugin(Plugin::git("demo", repo.path())).write();
-    let server = Stdio::start(&config).await;
+    let server = StdioServer::start(&config).await;
     for length in [8_000, 9_000, 1_000_000] {
-        let error = server.client().refusal(&format!("git://demo/blob/main/{}", "a".repeat(length))).await;
+        let error = server.client().read_error(&format!("git://demo/blob/main/{}", "a".repeat(length))).await;
         let expected = if length < 8_192 { NOT_FOUND } else { INVALID };
         assert_eq!(i64::from(error.code.0), expected, "{length}");
         assert!(error.message.len() < 10_000);
@@ -115,7 +115,7 @@ async fn parameters_that_are_wrong_are_told_from_methods_that_are_unknown() {
     let config = ConfigFile::new().plugin(Plugin::git("demo", repo.path())).write();
     let template = json!({ "type": "ref/resource", "uri": "git://demo/blob/{rev}/{+path}" });
     for revision in [Revision::V_2025_11_25, Revision::V_2026_07_28] {
-        let mut wire = StdioWire::start(&config, revision).await;
+        let mut wire = RawStdio::start(&config, revision).await;
         for (method, params) in [
             ("resources/read", json!({})),
             ("resources/read", json!({ "uri": 5 })),
@@ -129,13 +129,13 @@ async fn parameters_that_are_wrong_are_told_from_methods_that_are_unknown() {
             ("completion/complete", json!({ "ref": template.clone(), "argument": { "name": "no-such", "value": "" } })),
         ] {
             let answer = wire.request(method, params.clone()).await;
-            assert_eq!(answer.code(), INVALID, "{method} {params}: {answer:?}");
+            assert_eq!(answer.error_code(), INVALID, "{method} {params}: {answer:?}");
         }
         for method in ["resources/delete", "nonsense", ""] {
-            assert_eq!(wire.request(method, json!({})).await.code(), -32601, "{method}");
+            assert_eq!(wire.request(method, json!({})).await.error_code(), -32601, "{method}");
         }
-        wire.close();
-        wire.ended().await;
+        wire.close_stdin();
+        wire.wait_clean_exit().await;
     }
 }
 
@@ -143,7 +143,7 @@ async fn parameters_that_are_wrong_are_told_from_methods_that_are_unknown() {
 async fn a_template_that_is_not_there_cannot_be_completed() {
     let repo = repo();
     let config = ConfigFile::new().plugin(Plugin::git("demo", repo.path())).write();
-    let server = Stdio::start(&config).await;
+    let server = StdioServer::start(&config).await;
     for template in
         ["git://demo/nothing/{x}", "git://other/blob/{rev}", "{x}", "git://demo/blob/{rev", "git://{host}/x", ""]
     {
@@ -157,7 +157,7 @@ async fn a_template_that_is_not_there_cannot_be_completed() {
 async fn lines_that_are_no_messages_do_not_end_the_server() {
     let repo = repo();
     let config = ConfigFile::new().plugin(Plugin::git("demo", repo.path())).write();
-    let mut wire = StdioWire::start(&config, Revision::V_2025_11_25).await;
+    let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
     for line in
         ["", "not JSON", "{", "[]", "null", "42", "{}", r#"{"jsonrpc":"1.0","id":"x","method":"ping"}"#, "\u{0}"]
     {
@@ -165,6 +165,6 @@ async fn lines_that_are_no_messages_do_not_end_the_server() {
         let good = wire.request("resources/read", json!({ "uri": "git://demo/blob/main/README.md" })).await;
         assert_eq!(good.result()["contents"][0]["text"], "hello", "after {line:?}");
     }
-    wire.close();
-    wire.ended().await;
+    wire.close_stdin();
+    wire.wait_clean_exit().await;
 }

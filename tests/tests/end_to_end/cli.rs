@@ -3,26 +3,26 @@
 use std::process::Stdio;
 
 use mcp_host_tests::{
-    ConfigFile, Folder, GitRepo, Output, Plugin, Revision, StdioWire, WrittenConfig, component, host_command, run,
+    ConfigFile, Folder, GitRepo, Output, Plugin, Revision, RawStdio, WrittenConfig, component, host_command, run,
     run_on_terminal,
 };
 use serde_json::{Value, json};
 
 const BINARY: &[u8] = b"\x00\x01\xff\xfe";
 
-struct Served {
+struct CliFixture {
     _repo: GitRepo,
     config: WrittenConfig,
 }
 
-fn served() -> Served {
+fn cli_fixture() -> CliFixture {
     let files = [("README.md", b"# Hello\n".as_slice()), ("logo.png", BINARY), ("escape.txt", b"a\x1b[2Jb\n")];
     let repo = GitRepo::with_files(files);
     let config = ConfigFile::new().page_size(2).plugin(Plugin::git("repo", repo.path())).write();
-    Served { _repo: repo, config }
+    CliFixture { _repo: repo, config }
 }
 
-impl Served {
+impl CliFixture {
     fn arguments(&self, arguments: &[&str]) -> Vec<String> {
         let mut all: Vec<_> = arguments.iter().map(ToString::to_string).collect();
         all.extend(["--config".to_owned(), self.config.path().to_str().unwrap().to_owned()]);
@@ -40,7 +40,7 @@ impl Served {
 
 #[tokio::test]
 async fn check_loads_everything_and_leaves_no_state_behind_but_the_key_of_the_cache() {
-    let served = served();
+    let served = cli_fixture();
     let checked = served.run(&["check"]).await.success();
     assert!(checked.text().contains("git://repo/") && checked.text().contains("ok"), "{}", checked.text());
     let report = served.run(&["check", "--json"]).await.success().json();
@@ -90,8 +90,8 @@ fn without_cursor(mut result: Value) -> (Value, bool) {
 
 #[tokio::test]
 async fn json_is_the_result_object_of_the_protocol() {
-    let served = served();
-    let mut wire = StdioWire::start(&served.config, Revision::V_2025_11_25).await;
+    let served = cli_fixture();
+    let mut wire = RawStdio::start(&served.config, Revision::V_2025_11_25).await;
     let page = wire.request("resources/list", json!({})).await;
     let listed = served.run(&["list", "--json"]).await.success().json();
     assert_eq!(without_cursor(listed), without_cursor(page.result().clone()));
@@ -103,13 +103,13 @@ async fn json_is_the_result_object_of_the_protocol() {
         let read = wire.request("resources/read", json!({ "uri": &uri })).await;
         assert_eq!(&served.run(&["read", &uri, "--json"]).await.success().json(), read.result());
     }
-    wire.close();
-    wire.ended().await;
+    wire.close_stdin();
+    wire.wait_clean_exit().await;
 }
 
 #[tokio::test]
 async fn a_listing_goes_on_with_its_cursor_and_to_the_end_with_all() {
-    let served = served();
+    let served = cli_fixture();
     let first = served.run(&["list"]).await.success();
     assert_eq!(first.text().lines().count(), 2, "{}", first.text());
     let cursor = first.stderr.split("--cursor ").nth(1).unwrap().split('`').next().unwrap();
@@ -124,7 +124,7 @@ async fn a_listing_goes_on_with_its_cursor_and_to_the_end_with_all() {
 
 #[tokio::test]
 async fn what_is_read_goes_to_a_pipe_or_a_file_byte_for_byte() {
-    let served = served();
+    let served = cli_fixture();
     assert_eq!(served.run(&["read", "git://repo/blob/main/README.md"]).await.success().stdout, b"# Hello\n");
     assert_eq!(served.run(&["read", "git://repo/blob/main/logo.png"]).await.success().stdout, BINARY);
     assert_eq!(served.run(&["read", "git://repo/blob/main/escape.txt"]).await.success().stdout, b"a\x1b[2Jb\n");
@@ -137,7 +137,7 @@ async fn what_is_read_goes_to_a_pipe_or_a_file_byte_for_byte() {
 
 #[tokio::test]
 async fn a_terminal_gets_text_without_control_characters_and_never_binary() {
-    let served = served();
+    let served = cli_fixture();
     let refused = served.on_terminal(&["read", "git://repo/blob/main/logo.png"]).await;
     assert_eq!((refused.code(), refused.text().as_str()), (1, ""));
     assert!(refused.stderr.contains("is binary") && refused.stderr.contains("--output FILE"), "{}", refused.stderr);
@@ -150,7 +150,7 @@ async fn a_terminal_gets_text_without_control_characters_and_never_binary() {
 
 #[tokio::test]
 async fn exit_codes_tell_what_cannot_be_done_from_what_is_wrong() {
-    let served = served();
+    let served = cli_fixture();
     for (arguments, code, said) in [
         (["read", "git://repo/blob/main/nothing"].as_slice(), 1, "there is no resource"),
         (&["read", "git://elsewhere/x"], 1, "there is no resource"),
@@ -203,7 +203,7 @@ async fn a_config_that_is_not_there_is_named() {
 
 #[tokio::test]
 async fn a_reader_that_goes_away_early_is_no_failure() {
-    let many = Plugin::unruly("many").config("list", "many").config("count", 9999);
+    let many = Plugin::misbehaving("many").config("list", "many").config("count", 9999);
     let config = ConfigFile::new().page_size(1000).plugin(many).write();
     let mut command = host_command();
     command.args(["list", "--all", "--config"]).arg(config.path()).stdin(Stdio::null());
@@ -225,7 +225,7 @@ async fn completions_are_given_for_shells() {
 
 #[tokio::test]
 async fn the_log_goes_to_standard_error_as_wished() {
-    let served = served();
+    let served = cli_fixture();
     let uri = "git://repo/blob/main/README.md";
     let quiet = served.run(&["read", uri, "--log", "off"]).await.success();
     assert_eq!(quiet.stderr, "");

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use mcp_host_tests::{ConfigFile, Http, PATIENCE, Plugin, WrittenConfig, client_program, fixture};
+use mcp_host_tests::{ConfigFile, HttpServer, TIMEOUT, Plugin, WrittenConfig, client_program, fixture};
 use serde_json::Value;
 use tokio::process::Command;
 use tokio::time::timeout;
@@ -28,7 +28,7 @@ fn config() -> WrittenConfig {
         .server("name", "conformance")
         .server("advertise", vec!["prompts", "tools"])
         .plugin(Plugin::new("conformance", &fixture("conformance"), "test://"))
-        .open()
+        .allow_all()
         .write()
 }
 
@@ -42,7 +42,7 @@ async fn run(revision: &str, url: &str) -> BTreeMap<String, Failures> {
     command.arg(client_program("tools/node_modules/@modelcontextprotocol/conformance/dist/index.js"));
     command.args(["server", "--url", url, "--requirements", revision, "--output-dir"]).arg(results.path());
     command.stdin(Stdio::null()).kill_on_drop(true);
-    let output = timeout(PATIENCE * 2, command.output()).await.expect("the suite ends").expect("the suite starts");
+    let output = timeout(TIMEOUT * 2, command.output()).await.expect("the suite ends").expect("the suite starts");
     let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     let folders = std::fs::read_dir(results.path()).expect("a folder of results");
     let scenarios: BTreeMap<_, _> = folders.map(|folder| scenario(&folder.expect("a folder").path())).collect();
@@ -84,7 +84,7 @@ fn not_applicable() -> BTreeMap<String, BTreeSet<String>> {
 
 async fn conforms_to(revision: &str) {
     let config = config();
-    let server = Http::start(&config).await;
+    let server = HttpServer::start(&config).await;
     let scenarios = run(revision, server.url()).await;
     server.end().await;
     let not_applicable = not_applicable().remove(revision).unwrap_or_default();

@@ -1,27 +1,27 @@
 //! Granted directories, and a guest that tries to get out of them, to fill them, or to have the host wait for ever.
 
-mod opening;
+mod open_files;
 mod quota;
-mod ways_out;
+mod escapes;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use mcp_host_tests::{Client, ConfigFile, Folder, Plugin, Stdio, fixture};
+use mcp_host_tests::{Client, ConfigFile, Folder, Plugin, StdioServer, fixture};
 
 /// The guest that does to files what it is told. One call at a time: one that hangs is noticed by the next.
-fn files() -> Plugin {
+fn files_plugin() -> Plugin {
     Plugin::new("files", &fixture("files"), "files:///").limit("concurrency", 1)
 }
 
-async fn start(plugin: Plugin) -> Stdio {
-    Stdio::start(&ConfigFile::new().plugin(plugin).write()).await
+async fn start(plugin: Plugin) -> StdioServer {
+    StdioServer::start(&ConfigFile::new().plugin(plugin).write()).await
 }
 
 /// The resource that tells what becomes of a deed: `read dir=/a path=b.txt`.
-fn uri(order: &str) -> String {
+fn action_uri(order: &str) -> String {
     let mut words = order.split(' ');
     let mut uri = format!("files:///{}", words.next().unwrap());
     for (number, word) in words.enumerate() {
@@ -35,8 +35,8 @@ fn uri(order: &str) -> String {
 }
 
 /// What becomes of a deed.
-async fn does(client: &Client, order: &str) -> String {
-    client.text(&uri(order)).await
+async fn run_action(client: &Client, order: &str) -> String {
+    client.text(&action_uri(order)).await
 }
 
 /// Every path below a folder, with what it is: its bytes, where it leads, or nothing for a folder.
@@ -67,13 +67,13 @@ fn snapshot(folder: &Path) -> BTreeMap<String, Vec<u8>> {
 async fn a_directory_is_read_and_written_as_it_is_granted() {
     let read = Folder::with_files([("a.txt", "text"), ("sub/b.txt", "more")]);
     let written = Folder::with_files([("old.txt", "old")]);
-    let server = start(files().dir(read.path(), "/read").writable_dir(written.path(), "/write", "1MiB")).await;
+    let server = start(files_plugin().dir(read.path(), "/read").writable_dir(written.path(), "/write", "1MiB")).await;
     let client = server.client();
-    assert_eq!(does(client, "read dir=/read path=sub/b.txt").await, "more");
-    assert_eq!(does(client, "list dir=/read path=.").await, "directory sub\nregular-file a.txt");
-    assert_eq!(does(client, "plain-list dir=/read").await, "a.txt\nsub");
-    assert_eq!(does(client, "plain-read dir=/write path=old.txt").await, "old");
-    assert_eq!(does(client, "plain-write dir=/write path=new.txt size=100000").await, "ok");
+    assert_eq!(run_action(client, "read dir=/read path=sub/b.txt").await, "more");
+    assert_eq!(run_action(client, "list dir=/read path=.").await, "directory sub\nregular-file a.txt");
+    assert_eq!(run_action(client, "plain-list dir=/read").await, "a.txt\nsub");
+    assert_eq!(run_action(client, "plain-read dir=/write path=old.txt").await, "old");
+    assert_eq!(run_action(client, "plain-write dir=/write path=new.txt size=100000").await, "ok");
     assert_eq!(fs::read(written.path().join("new.txt")).unwrap(), [b'x'; 100_000]);
     for (order, file, bytes) in [
         ("write dir=/write path=w how=write,create size=5 at=3", "w", "\0\0\0xxxxx"),
@@ -86,11 +86,11 @@ async fn a_directory_is_read_and_written_as_it_is_granted() {
         ("symlink dir=/write path=soft to=moved", "soft", "\0\0\0xxxxx"),
         ("touch dir=/write path=soft", "soft", "\0\0\0xxxxx"),
     ] {
-        assert_eq!(does(client, order).await, "ok", "{order}");
+        assert_eq!(run_action(client, order).await, "ok", "{order}");
         assert_eq!(fs::read_to_string(written.path().join(file)).unwrap(), bytes, "{order}");
     }
     for order in ["mkdir dir=/write path=d", "rmdir dir=/write path=d", "unlink dir=/write path=soft"] {
-        assert_eq!(does(client, order).await, "ok", "{order}");
+        assert_eq!(run_action(client, order).await, "ok", "{order}");
     }
     server.end().await;
 }
@@ -102,9 +102,9 @@ async fn a_name_that_is_not_unicode_is_skipped_and_the_log_says_so() {
 
     let folder = Folder::with_files([("a.txt", ""), ("z.txt", "")]);
     folder.write(OsStr::from_bytes(b"m\xff.txt"), "");
-    let server = start(files().dir(folder.path(), "/a")).await;
-    assert_eq!(does(server.client(), "list dir=/a path=.").await, "regular-file a.txt\nregular-file z.txt");
-    assert_eq!(does(server.client(), "plain-list dir=/a").await, "a.txt\nz.txt");
+    let server = start(files_plugin().dir(folder.path(), "/a")).await;
+    assert_eq!(run_action(server.client(), "list dir=/a path=.").await, "regular-file a.txt\nregular-file z.txt");
+    assert_eq!(run_action(server.client(), "plain-list dir=/a").await, "a.txt\nz.txt");
     let line = server.log_line("not Unicode").await;
     assert!(line.contains("`/a`") && line.contains("files"), "{line}");
     server.end().await;
@@ -114,8 +114,8 @@ async fn a_name_that_is_not_unicode_is_skipped_and_the_log_says_so() {
 async fn a_large_directory_is_listed_to_its_end() {
     let names: Vec<_> = (0..1000).map(|number| format!("{number:04}")).collect();
     let folder = Folder::with_files(names.iter().map(|name| (name, "")));
-    let server = start(files().dir(folder.path(), "/a")).await;
-    assert_eq!(does(server.client(), "plain-list dir=/a").await, names.join("\n"));
+    let server = start(files_plugin().dir(folder.path(), "/a")).await;
+    assert_eq!(run_action(server.client(), "plain-list dir=/a").await, names.join("\n"));
     server.end().await;
 }
 
@@ -123,11 +123,11 @@ async fn a_large_directory_is_listed_to_its_end() {
 async fn a_directory_that_was_replaced_is_the_new_one() {
     let folder = Folder::with_files([("d/old", [0; 64 << 10])]);
     let dir = folder.path().join("d");
-    let server = start(files().writable_dir(&dir, "/a", "64KiB")).await;
-    assert_eq!(does(server.client(), "mkdir dir=/a path=new").await, "quota");
+    let server = start(files_plugin().writable_dir(&dir, "/a", "64KiB")).await;
+    assert_eq!(run_action(server.client(), "mkdir dir=/a path=new").await, "quota");
     fs::rename(&dir, folder.path().join("away")).unwrap();
     fs::create_dir(&dir).unwrap();
-    assert_eq!(does(server.client(), "mkdir dir=/a path=new").await, "ok");
+    assert_eq!(run_action(server.client(), "mkdir dir=/a path=new").await, "ok");
     assert!(dir.join("new").is_dir());
     server.end().await;
 }

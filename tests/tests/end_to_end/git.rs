@@ -1,50 +1,50 @@
 //! The provider `git` beside the command `git`: both say the same of the same repository.
 
-mod bounds;
-mod damage;
+mod limits;
+mod corruption;
 mod files;
 mod history;
 mod storage;
-mod watching;
+mod subscriptions;
 
-use mcp_host_tests::{Client, ConfigFile, GitRepo, Plugin, body};
+use mcp_host_tests::{Client, ConfigFile, GitRepo, Plugin, content_bytes};
 use rmcp::model::ResourceContents;
 
-fn served(repo: &GitRepo) -> ConfigFile {
+fn repo_config(repo: &GitRepo) -> ConfigFile {
     ConfigFile::new().plugin(Plugin::git("repo", repo.path()))
 }
 
 /// What RFC 3986 lets stand in a path as it is; everything else is percent-encoded.
-fn encoded(path: &[u8]) -> String {
+fn percent_encode(path: &[u8]) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/".contains(&byte);
     path.iter().map(|byte| if plain(*byte) { char::from(*byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
 /// A file as `git ls-tree -r` has it.
-struct File {
+struct TreeFile {
     mode: String,
     id: String,
     path: Vec<u8>,
 }
 
-fn files(repo: &GitRepo, rev: &str) -> Vec<File> {
-    let records = repo.records(["ls-tree", "-r", "-z", rev]);
+fn tree_files(repo: &GitRepo, rev: &str) -> Vec<TreeFile> {
+    let records = repo.git_records(["ls-tree", "-r", "-z", rev]);
     let parsed = records.iter().map(|record| {
         let tab = record.iter().position(|byte| *byte == b'\t').unwrap();
         let fields: Vec<_> = std::str::from_utf8(&record[..tab]).unwrap().split(' ').collect();
-        File { mode: fields[0].to_owned(), id: fields[2].to_owned(), path: record[tab + 1..].to_vec() }
+        TreeFile { mode: fields[0].to_owned(), id: fields[2].to_owned(), path: record[tab + 1..].to_vec() }
     });
     parsed.collect()
 }
 
 /// Everything that `git` says of the files at `rev` is what the client gets.
 async fn assert_same_files(client: &Client, repo: &GitRepo, rev: &str) {
-    let files = files(repo, rev);
+    let files = tree_files(repo, rev);
     for file in &files {
-        let uri = format!("git://repo/blob/{}/{}", encoded(rev.as_bytes()).replace('/', "%2F"), encoded(&file.path));
+        let uri = format!("git://repo/blob/{}/{}", percent_encode(rev.as_bytes()).replace('/', "%2F"), percent_encode(&file.path));
         let expected = repo.git(["cat-file", "blob", &file.id]);
         let contents = client.read(&uri).await.unwrap_or_else(|error| panic!("{uri}: {error:?}"));
-        assert_eq!(body(&contents[0]), expected, "{uri}");
+        assert_eq!(content_bytes(&contents[0]), expected, "{uri}");
         let is_text = matches!(contents[0], ResourceContents::TextResourceContents { .. });
         assert_eq!(is_text, std::str::from_utf8(&expected).is_ok(), "{uri}");
     }
@@ -52,8 +52,8 @@ async fn assert_same_files(client: &Client, repo: &GitRepo, rev: &str) {
 
 async fn assert_same_listing(client: &Client, repo: &GitRepo) {
     let listed = client.resources().await;
-    let files = files(repo, "HEAD");
-    let expected: Vec<_> = files.iter().map(|file| format!("git://repo/blob/HEAD/{}", encoded(&file.path))).collect();
+    let files = tree_files(repo, "HEAD");
+    let expected: Vec<_> = files.iter().map(|file| format!("git://repo/blob/HEAD/{}", percent_encode(&file.path))).collect();
     assert_eq!(listed.iter().map(|resource| resource.uri.as_str()).collect::<Vec<_>>(), expected);
     for (resource, file) in listed.iter().zip(&files) {
         let meta = resource.meta.as_ref().unwrap();
@@ -62,7 +62,7 @@ async fn assert_same_listing(client: &Client, repo: &GitRepo) {
 }
 
 /// What `git log` with those arguments says, in the format of the provider's logs.
-fn log(repo: &GitRepo, arguments: &[&str]) -> String {
+fn git_log(repo: &GitRepo, arguments: &[&str]) -> String {
     String::from_utf8(repo.git([&["log", "--format=%H%x09%aI%x09%an%x09%s"], arguments].concat())).unwrap()
 }
 
@@ -71,18 +71,18 @@ fn lines(text: &str) -> Vec<&str> {
 }
 
 /// Two branches and a merge, with files that come, change, move and go.
-fn history() -> GitRepo {
+fn repo_with_history() -> GitRepo {
     let repo =
         GitRepo::with_files([("keep.txt", "same\n"), ("change.txt", "one\n"), ("go.txt", "bye\n"), ("d/e.txt", "e\n")]);
     repo.git(["switch", "--quiet", "--create", "feature/x"]);
-    repo.files().write("feature.txt", "new\n");
+    repo.worktree().write("feature.txt", "new\n");
     repo.commit("a feature");
     repo.git(["switch", "--quiet", "main"]);
-    repo.files().write("change.txt", "two\n");
+    repo.worktree().write("change.txt", "two\n");
     repo.git(["rm", "--quiet", "go.txt"]);
     repo.commit("change one, lose one");
     repo.git(["merge", "--quiet", "--no-ff", "--no-edit", "feature/x"]);
-    repo.files().write("d/e.txt", "e\nmore\n");
+    repo.worktree().write("d/e.txt", "e\nmore\n");
     repo.commit("日本語の件名\n\nAnd a body\nof two lines.");
     repo
 }

@@ -17,11 +17,11 @@ mod extensions;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use mcp_host_tests::{ConfigFile, Http, Plugin, REVISIONS, Revision, StdioWire, WrittenConfig};
+use mcp_host_tests::{ConfigFile, HttpServer, Plugin, REVISIONS, Revision, RawStdio, WrittenConfig};
 use serde_json::Value;
 
 use self::cases::{Case, SUBJECTS, Subject};
-use self::exchange::{Cursors, over_http, over_stdio};
+use self::exchange::{CursorRedactor, over_http, over_stdio};
 use self::extensions::EXTENSIONS;
 
 /// What is served: pages of two, from a plugin with everything.
@@ -33,7 +33,7 @@ fn config() -> ConfigFile {
         .server("instructions", "Read `all`.")
         .page_size(2)
         .plugin(sample)
-        .open()
+        .allow_all()
 }
 
 fn folder(revision: &Revision) -> PathBuf {
@@ -41,27 +41,27 @@ fn folder(revision: &Revision) -> PathBuf {
 }
 
 /// The exchanges of a subject in a revision, as they are now.
-async fn exchanges(config: &WrittenConfig, http: Option<&Http>, revision: &Revision, subject: &Subject) -> Value {
+async fn exchanges(config: &WrittenConfig, http: Option<&HttpServer>, revision: &Revision, subject: &Subject) -> Value {
     let mut session = None;
     let mut posts = match http {
-        Some(http) => Some(http.wire(revision.clone()).await),
+        Some(http) => Some(http.raw_client(revision.clone()).await),
         None => None,
     };
-    let (mut lines_cursors, mut posts_cursors) = (Cursors::default(), Cursors::default());
+    let (mut lines_cursors, mut posts_cursors) = (CursorRedactor::default(), CursorRedactor::default());
     let mut exchanges = Vec::new();
     for case in (subject.cases)(revision) {
         let line = match &case {
             Case { http_only: true, .. } => None,
             Case { is_first: true, .. } => {
-                let mut stranger = StdioWire::stranger(config, revision.clone());
+                let mut stranger = RawStdio::uninitialized(config, revision.clone());
                 let line = over_stdio(&mut stranger, &case, &mut lines_cursors).await;
-                stranger.close();
-                stranger.ended().await;
+                stranger.close_stdin();
+                stranger.wait_clean_exit().await;
                 Some(line)
             }
             _ => {
                 if session.is_none() {
-                    session = Some(StdioWire::start(config, revision.clone()).await);
+                    session = Some(RawStdio::start(config, revision.clone()).await);
                 }
                 let session = session.as_mut().expect("it was started");
                 Some(over_stdio(session, &case, &mut lines_cursors).await)
@@ -69,7 +69,7 @@ async fn exchanges(config: &WrittenConfig, http: Option<&Http>, revision: &Revis
         };
         let post = match (http, &mut posts) {
             (Some(http), _) if case.is_first => {
-                Some(over_http(&mut http.stranger(revision.clone()), &case, &mut posts_cursors).await)
+                Some(over_http(&mut http.uninitialized(revision.clone()), &case, &mut posts_cursors).await)
             }
             (_, Some(posts)) => Some(over_http(posts, &case, &mut posts_cursors).await),
             _ => None,
@@ -77,15 +77,15 @@ async fn exchanges(config: &WrittenConfig, http: Option<&Http>, revision: &Revis
         exchanges.extend(exchange::record(&case, line, post));
     }
     if let Some(mut session) = session {
-        session.close();
-        session.ended().await;
+        session.close_stdin();
+        session.wait_clean_exit().await;
     }
     Value::Array(exchanges)
 }
 
 /// What differs between those exchanges with that config, and the files; with `UPDATE_GOLDEN`, nothing.
 async fn differences(config: &WrittenConfig, subjects: &[Subject]) -> String {
-    let http = Http::start(config).await;
+    let http = HttpServer::start(config).await;
     let update = std::env::var_os("UPDATE_GOLDEN").is_some();
     let mut differences = String::new();
     for revision in REVISIONS {
@@ -111,28 +111,28 @@ async fn differences(config: &WrittenConfig, subjects: &[Subject]) -> String {
     differences
 }
 
-fn assert_none(differences: &str) {
+fn assert_no_differences(differences: &str) {
     assert!(differences.is_empty(), "{differences}\nIf that is right, run the test with UPDATE_GOLDEN=1 and review.");
 }
 
 #[tokio::test]
 async fn every_exchange_is_as_its_file_says() {
-    let broken = Plugin::unruly("broken").config("list", "trap");
-    assert_none(&differences(&config().plugin(broken).write(), &SUBJECTS).await);
+    let broken = Plugin::misbehaving("broken").config("list", "trap");
+    assert_no_differences(&differences(&config().plugin(broken).write(), &SUBJECTS).await);
 }
 
 #[tokio::test]
 async fn every_exchange_of_an_extension_is_as_its_file_says() {
     for extension in &EXTENSIONS {
         let config = config().server("extensions", vec![extension.name]).write();
-        assert_none(&differences(&config, std::slice::from_ref(extension)).await);
+        assert_no_differences(&differences(&config, std::slice::from_ref(extension)).await);
     }
 }
 
 #[tokio::test]
 async fn nothing_shows_of_an_extension_that_is_off() {
-    let off = EXTENSIONS.map(|on| Subject { name: extensions::off(on.name), ..on });
-    assert_none(&differences(&config().write(), &off).await);
+    let off = EXTENSIONS.map(|on| Subject { name: extensions::name_when_off(on.name), ..on });
+    assert_no_differences(&differences(&config().write(), &off).await);
 }
 
 /// The lines around the first one that is not as the file has it.

@@ -1,37 +1,37 @@
 //! Streamable HTTP beyond what a client library does: who gets in, and what other requests get.
 
-mod bounds;
+mod limits;
 mod compression;
-mod heads;
+mod unfinished_requests;
 mod sessions;
-mod sites;
+mod host_and_origin;
 mod tls;
 
-use mcp_host_tests::{ConfigFile, Connection, GitRepo, Http, Plugin, Revision, WrittenConfig, run};
+use mcp_host_tests::{ConfigFile, Connection, GitRepo, HttpServer, Plugin, Revision, WrittenConfig, run};
 use reqwest::{Client, Method, StatusCode, Version};
 use serde_json::json;
 
 /// A server, and what must be there as long as it is.
-async fn server() -> ((GitRepo, WrittenConfig), Http) {
+async fn start() -> ((GitRepo, WrittenConfig), HttpServer) {
     let repo = GitRepo::with_files([("README.md", "hello")]);
-    let config = ConfigFile::new().plugin(Plugin::git("repo", repo.path())).open().write();
-    let server = Http::start(&config).await;
+    let config = ConfigFile::new().plugin(Plugin::git("repo", repo.path())).allow_all().write();
+    let server = HttpServer::start(&config).await;
     ((repo, config), server)
 }
 
 #[tokio::test]
 async fn the_health_of_the_server_can_be_asked() {
-    let (_sources, server) = server().await;
-    let health = reqwest::get(server.url_of("/healthz")).await.unwrap();
+    let (_sources, server) = start().await;
+    let health = reqwest::get(server.url_for("/healthz")).await.unwrap();
     assert_eq!((health.status(), health.text().await.unwrap().as_str()), (StatusCode::OK, "ok\n"));
     server.end().await;
 }
 
 #[tokio::test]
 async fn requests_that_other_sites_make_are_refused() {
-    let (_sources, server) = server().await;
+    let (_sources, server) = start().await;
     for revision in [Revision::V_2025_11_25, Revision::V_2026_07_28] {
-        let mut wire = server.wire(revision).await;
+        let mut wire = server.raw_client(revision).await;
         for (header, value) in [
             ("origin", "https://evil.example"),
             ("origin", "http://localhost.evil.example"),
@@ -39,12 +39,12 @@ async fn requests_that_other_sites_make_are_refused() {
             ("host", "evil.example"),
             ("host", "localhost.evil.example:80"),
         ] {
-            let request = wire.prepared("resources/list", json!({})).header(header, value);
+            let request = wire.request_builder("resources/list", json!({})).header(header, value);
             let status = request.send().await.unwrap().status();
             assert_eq!(status, StatusCode::FORBIDDEN, "{header}: {value}");
         }
-        for origin in [server.url_of(""), "http://localhost:3000".to_owned()] {
-            let request = wire.prepared("resources/list", json!({})).header("origin", &origin);
+        for origin in [server.url_for(""), "http://localhost:3000".to_owned()] {
+            let request = wire.request_builder("resources/list", json!({})).header("origin", &origin);
             assert_eq!(request.send().await.unwrap().status(), StatusCode::OK, "{origin}");
         }
     }
@@ -53,7 +53,7 @@ async fn requests_that_other_sites_make_are_refused() {
 
 #[tokio::test]
 async fn other_paths_and_methods_have_their_status() {
-    let (_sources, server) = server().await;
+    let (_sources, server) = start().await;
     let client = Client::new();
     for (method, path, status) in [
         (Method::GET, "/", StatusCode::NOT_FOUND),
@@ -65,7 +65,7 @@ async fn other_paths_and_methods_have_their_status() {
         (Method::PUT, "/mcp", StatusCode::METHOD_NOT_ALLOWED),
         (Method::PATCH, "/mcp", StatusCode::METHOD_NOT_ALLOWED),
     ] {
-        let found = client.request(method.clone(), server.url_of(path)).send().await.unwrap().status();
+        let found = client.request(method.clone(), server.url_for(path)).send().await.unwrap().status();
         assert_eq!(found, status, "{method} {path}");
     }
     server.end().await;
@@ -73,14 +73,14 @@ async fn other_paths_and_methods_have_their_status() {
 
 #[tokio::test]
 async fn a_method_that_is_not_allowed_is_answered_with_those_that_are() {
-    let (_sources, server) = server().await;
+    let (_sources, server) = start().await;
     for (revision, method, allowed) in [
         (Revision::V_2025_11_25, Method::PUT, "GET, POST, DELETE"),
         (Revision::V_2025_11_25, Method::OPTIONS, "GET, POST, DELETE"),
         (Revision::V_2026_07_28, Method::GET, "POST"),
         (Revision::V_2026_07_28, Method::DELETE, "POST"),
     ] {
-        let mut request = server.stranger(revision).prepared("resources/list", json!({})).build().unwrap();
+        let mut request = server.uninitialized(revision).request_builder("resources/list", json!({})).build().unwrap();
         *request.method_mut() = method.clone();
         let refused = Client::new().execute(request).await.unwrap();
         assert_eq!(refused.status(), StatusCode::METHOD_NOT_ALLOWED, "{method}");
@@ -91,9 +91,9 @@ async fn a_method_that_is_not_allowed_is_answered_with_those_that_are() {
 
 #[tokio::test]
 async fn a_client_that_accepts_everything_accepts_what_there_is() {
-    let (_sources, server) = server().await;
+    let (_sources, server) = start().await;
     for revision in [Revision::V_2025_11_25, Revision::V_2026_07_28] {
-        let mut wire = server.wire(revision).await;
+        let mut wire = server.raw_client(revision).await;
         for (accepted, status) in [
             (Some("*/*"), StatusCode::OK),
             (Some("application/*;q=0.5, text/*"), StatusCode::OK),
@@ -102,7 +102,7 @@ async fn a_client_that_accepts_everything_accepts_what_there_is() {
             (Some("*/*, text/event-stream;q=0"), StatusCode::NOT_ACCEPTABLE),
             (Some("text/html"), StatusCode::NOT_ACCEPTABLE),
         ] {
-            let mut request = wire.prepared("resources/list", json!({})).build().unwrap();
+            let mut request = wire.request_builder("resources/list", json!({})).build().unwrap();
             request.headers_mut().remove("accept");
             if let Some(accepted) = accepted {
                 request.headers_mut().insert("accept", accepted.parse().unwrap());
@@ -118,11 +118,11 @@ async fn a_client_that_accepts_everything_accepts_what_there_is() {
 
 #[tokio::test]
 async fn a_body_of_another_type_is_refused_in_every_revision() {
-    let (_sources, server) = server().await;
+    let (_sources, server) = start().await;
     for revision in [Revision::V_2025_03_26, Revision::V_2025_06_18, Revision::V_2025_11_25, Revision::V_2026_07_28] {
-        let mut wire = server.wire(revision).await;
+        let mut wire = server.raw_client(revision).await;
         for content_type in ["text/plain", "application/jsonl", "application/x-www-form-urlencoded"] {
-            let mut request = wire.prepared("resources/list", json!({})).build().unwrap();
+            let mut request = wire.request_builder("resources/list", json!({})).build().unwrap();
             request.headers_mut().insert("content-type", content_type.parse().unwrap());
             let refused = Client::new().execute(request).await.unwrap();
             assert_eq!(refused.status(), StatusCode::UNSUPPORTED_MEDIA_TYPE, "{content_type}");
@@ -133,13 +133,13 @@ async fn a_body_of_another_type_is_refused_in_every_revision() {
 
 #[tokio::test]
 async fn bodies_that_are_no_messages_are_refused_and_the_server_goes_on() {
-    let (_sources, server) = server().await;
-    let mut wire = server.wire(Revision::V_2026_07_28).await;
+    let (_sources, server) = start().await;
+    let mut wire = server.raw_client(Revision::V_2026_07_28).await;
     for body in ["", "not JSON", "[]", "[1]", "null", "{}", "\u{0}"] {
-        let status = wire.prepared("resources/list", json!({})).body(body).send().await.unwrap().status();
+        let status = wire.request_builder("resources/list", json!({})).body(body).send().await.unwrap().status();
         assert!(status.is_client_error(), "{body:?}: {status}");
     }
-    let large = wire.prepared("resources/list", json!({})).body(" ".repeat(8 << 20)).send().await;
+    let large = wire.request_builder("resources/list", json!({})).body(" ".repeat(8 << 20)).send().await;
     assert!(large.is_err() || large.is_ok_and(|large| large.status().is_client_error()));
     assert_eq!(wire.request("resources/list", json!({})).await.status, Some(200));
     server.end().await;
@@ -147,7 +147,7 @@ async fn bodies_that_are_no_messages_are_refused_and_the_server_goes_on() {
 
 #[tokio::test]
 async fn an_address_that_is_taken_or_not_loopback_is_an_error_at_once() {
-    let (_sources, server) = server().await;
+    let (_sources, server) = start().await;
     let config = ConfigFile::new().write();
     let path = config.path();
     let path = path.to_str().unwrap();
@@ -162,11 +162,11 @@ async fn an_address_that_is_taken_or_not_loopback_is_an_error_at_once() {
 
 #[tokio::test]
 async fn a_client_that_hangs_up_ends_its_request() {
-    let slow = Plugin::unruly("slow").limit("deadline", "60s").limit("concurrency", 1).limit("queue-timeout", "30s");
-    let config = ConfigFile::new().plugin(slow).open().write();
-    let server = Http::start(&config).await;
-    let mut wire = server.wire(Revision::V_2026_07_28).await;
-    let request = wire.prepared("resources/read", json!({ "uri": "unruly://slow/slow?ms=50000" }));
+    let slow = Plugin::misbehaving("slow").limit("deadline", "60s").limit("concurrency", 1).limit("queue-timeout", "30s");
+    let config = ConfigFile::new().plugin(slow).allow_all().write();
+    let server = HttpServer::start(&config).await;
+    let mut wire = server.raw_client(Revision::V_2026_07_28).await;
+    let request = wire.request_builder("resources/read", json!({ "uri": "unruly://slow/slow?ms=50000" }));
     let asking = tokio::spawn(request.send());
     server.log_line("a slow read has begun").await;
     asking.abort();
@@ -178,10 +178,10 @@ async fn a_client_that_hangs_up_ends_its_request() {
 
 #[tokio::test]
 async fn many_requests_at_once_are_all_answered() {
-    let (_sources, server) = server().await;
-    let mut wire = server.wire(Revision::V_2026_07_28).await;
+    let (_sources, server) = start().await;
+    let mut wire = server.raw_client(Revision::V_2026_07_28).await;
     let requests: Vec<_> = (0..100)
-        .map(|_| wire.prepared("resources/read", json!({ "uri": "git://repo/blob/main/README.md" })))
+        .map(|_| wire.request_builder("resources/read", json!({ "uri": "git://repo/blob/main/README.md" })))
         .map(|request| tokio::spawn(async move { request.send().await.unwrap().status() }))
         .collect();
     for request in requests {

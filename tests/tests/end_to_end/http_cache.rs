@@ -1,43 +1,43 @@
 //! The provider `http-cache`, with a local web server for the web.
 
-mod bounds;
+mod limits;
 mod caching;
 mod contents;
 mod listing;
-mod trouble;
-mod watching;
+mod failures;
+mod subscriptions;
 
-use mcp_host_tests::{ConfigFile, Origin, Plugin, Revision, StdioWire, WrittenConfig, component};
+use mcp_host_tests::{ConfigFile, MockOrigin, Plugin, Revision, RawStdio, WrittenConfig, component};
 use serde_json::{Value, json};
 
 /// The provider at `web://`, which may speak to those servers, without TLS, and keep pages.
-fn web(origins: &[&Origin]) -> Plugin {
-    let hosts: Vec<String> = origins.iter().map(|origin| host(origin)).collect();
+fn web_plugin(origins: &[&MockOrigin]) -> Plugin {
+    let hosts: Vec<String> = origins.iter().map(|origin| host_and_port(origin)).collect();
     let plugin = Plugin::new("web", &component("http-cache"), "web://").bucket("pages").config("plain-http", hosts);
     origins.iter().fold(plugin, |plugin, origin| plugin.origin(&origin.origin()))
 }
 
 /// A config with that plugin alone.
-fn serving(plugin: Plugin) -> WrittenConfig {
+fn plugin_config(plugin: Plugin) -> WrittenConfig {
     ConfigFile::new().plugin(plugin).write()
 }
 
 /// The server as a URI names it: `127.0.0.1:PORT`.
-fn host(origin: &Origin) -> String {
+fn host_and_port(origin: &MockOrigin) -> String {
     format!("127.0.0.1:{}", origin.port())
 }
 
 /// The URI of one of its pages.
-fn uri(origin: &Origin, path: &str) -> String {
-    format!("web://{}{path}", host(origin))
+fn page_uri(origin: &MockOrigin, path: &str) -> String {
+    format!("web://{}{path}", host_and_port(origin))
 }
 
 /// A server that answers what the official client would hide.
-struct Reader(StdioWire);
+struct PageReader(RawStdio);
 
-impl Reader {
+impl PageReader {
     async fn start(config: &WrittenConfig) -> Self {
-        Self(StdioWire::start(config, Revision::V_2025_11_25).await)
+        Self(RawStdio::start(config, Revision::V_2025_11_25).await)
     }
 
     /// The contents of a page.
@@ -59,7 +59,7 @@ impl Reader {
     }
 
     async fn end(mut self) {
-        self.0.close();
-        self.0.ended().await;
+        self.0.close_stdin();
+        self.0.wait_clean_exit().await;
     }
 }

@@ -3,20 +3,20 @@
 use std::time::Duration;
 
 use mcp_host_tests::{
-    Authority, ConfigFile, Folder, Origin, Plugin, Reply, Revision, Stdio, StdioWire, WrittenConfig, fixture,
+    CertificateAuthority, ConfigFile, Folder, MockOrigin, Plugin, Reply, Revision, StdioServer, RawStdio, WrittenConfig, fixture,
 };
 use serde_json::{Value, json};
 use toml::Table;
 
 /// The guest that asks web servers, at `fetch://web/`. How long anything takes is the machine's affair.
-fn fetch() -> Plugin {
+fn fetch_plugin() -> Plugin {
     Plugin::new("web", &fixture("fetch"), "fetch://web/").limit("deadline", "60s")
 }
 
 /// The same, with a grant of that origin and these limits on HTTP.
-fn bounded<const N: usize>(origin: &Origin, limits: [(&str, toml::Value); N]) -> WrittenConfig {
+fn config_with_limits<const N: usize>(origin: &MockOrigin, limits: [(&str, toml::Value); N]) -> WrittenConfig {
     let limits: Table = limits.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
-    config(fetch().origin(&origin.origin()).limit("http", limits))
+    config(fetch_plugin().origin(&origin.origin()).limit("http", limits))
 }
 
 fn config(plugin: Plugin) -> WrittenConfig {
@@ -24,27 +24,27 @@ fn config(plugin: Plugin) -> WrittenConfig {
 }
 
 /// An entry of `grants.http` with something beside its origin.
-fn grant<const N: usize>(origin: &Origin, beside: [(&str, toml::Value); N]) -> toml::Value {
+fn http_grant<const N: usize>(origin: &MockOrigin, beside: [(&str, toml::Value); N]) -> toml::Value {
     let beside = beside.into_iter().map(|(key, value)| (key.to_owned(), value));
     beside.chain([("origin".to_owned(), origin.origin().into())]).collect::<Table>().into()
 }
 
 /// The URI of a request, with more keys.
-fn uri(what: &str, url: &str, more: &str) -> String {
+fn fetch_uri(what: &str, url: &str, more: &str) -> String {
     let url: String = url.bytes().map(|byte| format!("%{byte:02X}")).collect();
     format!("fetch://web/{what}?url={url}{more}")
 }
 
 /// What the guest got.
-async fn ask(server: &Stdio, what: &str, url: &str, more: &str) -> Value {
-    serde_json::from_str(&server.client().text(&uri(what, url, more)).await).unwrap()
+async fn run_fetch(server: &StdioServer, what: &str, url: &str, more: &str) -> Value {
+    serde_json::from_str(&server.client().text(&fetch_uri(what, url, more)).await).unwrap()
 }
 
-async fn get(server: &Stdio, url: &str) -> Value {
-    ask(server, "get", url, "").await
+async fn get(server: &StdioServer, url: &str) -> Value {
+    run_fetch(server, "get", url, "").await
 }
 
-fn error(code: &str) -> Value {
+fn error_json(code: &str) -> Value {
     json!({ "error": format!("ErrorCode::{code}") })
 }
 
@@ -60,9 +60,9 @@ fn header<'a>(answer: &'a Value, name: &str) -> Option<&'a str> {
 
 #[tokio::test]
 async fn a_granted_origin_is_asked_and_no_other() {
-    let (granted, other) = (Origin::http().await, Origin::http().await);
+    let (granted, other) = (MockOrigin::http().await, MockOrigin::http().await);
     granted.serve("/page?a=b", Reply::ok("text/plain", "hello").header("X-One", "1").header("Keep-Alive", "timeout=5"));
-    let server = Stdio::start(&config(fetch().origin(&granted.origin()))).await;
+    let server = StdioServer::start(&config(fetch_plugin().origin(&granted.origin()))).await;
     let answer = get(&server, &granted.url("/page?a=b")).await;
     assert_eq!((&answer["status"], &answer["body"], &answer["ended"]), (&json!(200), &json!("hello"), &Value::Null));
     assert_eq!((header(&answer, "x-one"), header(&answer, "keep-alive")), (Some("1"), None));
@@ -75,7 +75,7 @@ async fn a_granted_origin_is_asked_and_no_other() {
         format!("http://[::1]:{}/page", granted.port()),
         "http://127.0.0.1/page".to_owned(),
     ] {
-        assert_eq!(get(&server, &url).await, error("HttpRequestDenied"), "{url}");
+        assert_eq!(get(&server, &url).await, error_json("HttpRequestDenied"), "{url}");
     }
     server.log_line("`grants.http` has no such origin").await;
     server.end().await;
@@ -84,28 +84,28 @@ async fn a_granted_origin_is_asked_and_no_other() {
 
 #[tokio::test]
 async fn without_a_grant_every_request_is_denied() {
-    let origin = Origin::http().await;
-    let server = Stdio::start(&config(fetch())).await;
-    assert_eq!(get(&server, &origin.url("/")).await, error("HttpRequestDenied"));
+    let origin = MockOrigin::http().await;
+    let server = StdioServer::start(&config(fetch_plugin())).await;
+    assert_eq!(get(&server, &origin.url("/")).await, error_json("HttpRequestDenied"));
     server.end().await;
     assert_eq!(origin.requests(), []);
 }
 
 #[tokio::test]
 async fn a_wildcard_grants_nothing_but_what_is_below() {
-    let server = Stdio::start(&config(fetch().origin("https://*.example.invalid"))).await;
+    let server = StdioServer::start(&config(fetch_plugin().origin("https://*.example.invalid"))).await;
     for url in ["https://example.invalid/", "http://a.example.invalid/", "https://a.example.invalid:444/"] {
-        assert_eq!(get(&server, url).await, error("HttpRequestDenied"), "{url}");
+        assert_eq!(get(&server, url).await, error_json("HttpRequestDenied"), "{url}");
     }
     server.end().await;
 }
 
 #[tokio::test]
 async fn a_name_never_leads_to_this_machine() {
-    let origin = Origin::http().await;
+    let origin = MockOrigin::http().await;
     let by_name = format!("http://localhost:{}", origin.port());
-    let server = Stdio::start(&config(fetch().origin(&by_name))).await;
-    assert_eq!(get(&server, &by_name).await, error("DestinationIpProhibited"));
+    let server = StdioServer::start(&config(fetch_plugin().origin(&by_name))).await;
+    assert_eq!(get(&server, &by_name).await, error_json("DestinationIpProhibited"));
     server.log_line("which only a grant of the address itself reaches").await;
     server.end().await;
     assert_eq!(origin.requests(), []);
@@ -113,28 +113,28 @@ async fn a_name_never_leads_to_this_machine() {
 
 #[tokio::test]
 async fn a_redirect_is_not_followed_and_leads_to_nothing_that_was_not_granted() {
-    let (granted, other) = (Origin::http().await, Origin::http().await);
+    let (granted, other) = (MockOrigin::http().await, MockOrigin::http().await);
     granted.serve("/away", Reply::redirect(302, &other.url("/secret")));
-    let server = Stdio::start(&config(fetch().origin(&granted.origin()))).await;
+    let server = StdioServer::start(&config(fetch_plugin().origin(&granted.origin()))).await;
     let answer = get(&server, &granted.url("/away")).await;
     assert_eq!((&answer["status"], header(&answer, "location")), (&json!(302), Some(&*other.url("/secret"))));
-    assert_eq!(get(&server, header(&answer, "location").unwrap()).await, error("HttpRequestDenied"));
+    assert_eq!(get(&server, header(&answer, "location").unwrap()).await, error_json("HttpRequestDenied"));
     server.end().await;
     assert_eq!(other.requests(), []);
 }
 
 #[tokio::test]
 async fn credentials_go_to_their_origin_and_the_guest_never_sees_them() {
-    let (api, other) = (Origin::http().await, Origin::http().await);
+    let (api, other) = (MockOrigin::http().await, MockOrigin::http().await);
     let secrets = Folder::with_files([("auth", "Bearer hunter2\n")]);
     let file: Table = [("file".to_owned(), secrets.path().join("auth").to_str().unwrap().into())].into_iter().collect();
     let headers: Table = [("Authorization".to_owned(), file.into())].into_iter().collect();
     api.serve("/", Reply::ok("text/plain", "welcome"));
     other.serve("/", Reply::redirect(307, &api.url("/")));
-    let plugin = fetch().http(grant(&api, [("headers-from", headers.into())])).origin(&other.origin());
-    let server = Stdio::start(&config(plugin)).await;
+    let plugin = fetch_plugin().http(http_grant(&api, [("headers-from", headers.into())])).origin(&other.origin());
+    let server = StdioServer::start(&config(plugin)).await;
     let own = "&header=Authorization:mine&header=X-Trace:1";
-    let answers = [ask(&server, "get", &api.url("/"), own).await, ask(&server, "get", &other.url("/"), own).await];
+    let answers = [run_fetch(&server, "get", &api.url("/"), own).await, run_fetch(&server, "get", &other.url("/"), own).await];
     let ended = server.end().await;
     let [request] = &api.requests()[..] else { panic!("one request") };
     let sent: Vec<_> = request.headers.iter().filter(|(name, _)| name == "authorization").collect();
@@ -145,21 +145,21 @@ async fn credentials_go_to_their_origin_and_the_guest_never_sees_them() {
 
 #[tokio::test]
 async fn over_tls_a_server_is_who_the_certificate_says() {
-    let (trusted, unknown) = (Authority::new(), Authority::new());
+    let (trusted, unknown) = (CertificateAuthority::new(), CertificateAuthority::new());
     let files = Folder::with_files([("ca.pem", trusted.pem())]);
     let ca = || ("ca", files.path().join("ca.pem").to_str().unwrap().into());
-    let (right, wrong) = (Origin::https(&trusted).await, Origin::https_as(&trusted, "docs.rs").await);
-    let (stranger, bare) = (Origin::https(&unknown).await, Origin::https(&trusted).await);
+    let (right, wrong) = (MockOrigin::https(&trusted).await, MockOrigin::https_as(&trusted, "docs.rs").await);
+    let (stranger, bare) = (MockOrigin::https(&unknown).await, MockOrigin::https(&trusted).await);
     for origin in [&right, &wrong, &stranger, &bare] {
         origin.serve("/", Reply::ok("text/plain", "hello"));
     }
     let with_ca =
-        [&right, &wrong, &stranger].into_iter().fold(fetch(), |plugin, origin| plugin.http(grant(origin, [ca()])));
-    let server = Stdio::start(&config(with_ca.origin(&bare.origin()))).await;
+        [&right, &wrong, &stranger].into_iter().fold(fetch_plugin(), |plugin, origin| plugin.http(http_grant(origin, [ca()])));
+    let server = StdioServer::start(&config(with_ca.origin(&bare.origin()))).await;
     assert_eq!(get(&server, &right.url("/")).await["body"], "hello");
     // Another name, another authority, and an authority that counts for other origins only.
     for origin in [&wrong, &stranger, &bare] {
-        assert_eq!(get(&server, &origin.url("/")).await, error("TlsCertificateError"), "{}", origin.origin());
+        assert_eq!(get(&server, &origin.url("/")).await, error_json("TlsCertificateError"), "{}", origin.origin());
     }
     server.log_line("the server's certificate is not trusted").await;
     server.end().await;
@@ -168,41 +168,41 @@ async fn over_tls_a_server_is_who_the_certificate_says() {
 
 #[tokio::test]
 async fn a_body_that_is_too_large_ends_with_an_error() {
-    let origin = Origin::http().await;
+    let origin = MockOrigin::http().await;
     origin.serve("/exact", Reply::ok("text/plain", "x".repeat(4096)));
     origin.serve("/announced", Reply::ok("text/plain", "x".repeat(4097)));
     origin.serve("/endless", Reply::endless());
-    let server = Stdio::start(&bounded(&origin, [("body", "4KiB".into())])).await;
+    let server = StdioServer::start(&config_with_limits(&origin, [("body", "4KiB".into())])).await;
     let exact = get(&server, &origin.url("/exact")).await;
     assert_eq!((&exact["length"], &exact["ended"]), (&json!(4096), &Value::Null));
-    assert_eq!(get(&server, &origin.url("/announced")).await, error("HttpResponseBodySize(Some(4096))"));
+    assert_eq!(get(&server, &origin.url("/announced")).await, error_json("HttpResponseBodySize(Some(4096))"));
     let endless = get(&server, &origin.url("/endless")).await;
     assert!(endless["ended"].as_str().unwrap().contains("body size exceeds limit"), "{endless}");
     assert!(endless["length"].as_u64().unwrap() <= 4096, "{endless}");
     server.log_line("`limits.http.body` (4.0 KiB)").await;
-    origin.until_idle().await;
+    origin.wait_until_idle().await;
     server.end().await;
 }
 
 #[tokio::test]
 async fn a_request_that_is_too_large_is_not_sent_whole() {
-    let origin = Origin::http().await;
+    let origin = MockOrigin::http().await;
     origin.serve("/", Reply::ok("text/plain", ""));
-    let server = Stdio::start(&bounded(&origin, [("body", "4KiB".into()), ("headers", "1KiB".into())])).await;
+    let server = StdioServer::start(&config_with_limits(&origin, [("body", "4KiB".into()), ("headers", "1KiB".into())])).await;
     let post = |more: String| format!("&method=POST{more}");
-    assert_eq!(ask(&server, "get", &origin.url("/"), &post("&fill=4096".into())).await["status"], 200);
+    assert_eq!(run_fetch(&server, "get", &origin.url("/"), &post("&fill=4096".into())).await["status"], 200);
     for more in ["&fill=4097", "&fill=1000000"] {
-        let answer = ask(&server, "get", &origin.url("/"), &post(more.into())).await;
+        let answer = run_fetch(&server, "get", &origin.url("/"), &post(more.into())).await;
         assert!(is_error(&answer, "HttpRequestBodySize"), "{answer}");
     }
     let announced = post("&header=Content-Length:4097&fill=4097".into());
-    assert_eq!(ask(&server, "get", &origin.url("/"), &announced).await, error("HttpRequestBodySize(Some(4096))"));
+    assert_eq!(run_fetch(&server, "get", &origin.url("/"), &announced).await, error_json("HttpRequestBodySize(Some(4096))"));
     let large = format!("&header=X-Large:{}", "x".repeat(1024));
     let many = "&header=X:1".repeat(300);
     let long = origin.url(&format!("/{}", "x".repeat(1024)));
     for (url, more) in [(&origin.url("/"), &*large), (&origin.url("/"), &many), (&long, "")] {
-        let answer = ask(&server, "get", url, more).await;
-        assert_eq!(answer, error("HttpRequestHeaderSectionSize(Some(1024))"));
+        let answer = run_fetch(&server, "get", url, more).await;
+        assert_eq!(answer, error_json("HttpRequestHeaderSectionSize(Some(1024))"));
     }
     server.end().await;
     let whole: Vec<_> = origin.requests().iter().map(|request| request.body.len()).collect();
@@ -211,60 +211,60 @@ async fn a_request_that_is_too_large_is_not_sent_whole() {
 
 #[tokio::test]
 async fn headers_that_are_too_large_are_not_taken() {
-    let origin = Origin::http().await;
+    let origin = MockOrigin::http().await;
     let large = |size| Reply::ok("text/plain", "").header("X-Large", &"x".repeat(size));
     origin.serve("/some", large(500));
     origin.serve("/large", large(1024));
     origin.serve("/many", (0..300).fold(Reply::ok("text/plain", ""), |reply, _| reply.header("A", "")));
     origin.serve("/endless", Reply::endless_headers());
-    let server = Stdio::start(&bounded(&origin, [("headers", "1KiB".into())])).await;
+    let server = StdioServer::start(&config_with_limits(&origin, [("headers", "1KiB".into())])).await;
     assert_eq!(get(&server, &origin.url("/some")).await["status"], 200);
     for path in ["/large", "/many", "/endless"] {
         let answer = get(&server, &origin.url(path)).await;
         assert!(is_error(&answer, "HttpResponseHeaderSectionSize"), "{path}: {answer}");
     }
-    origin.until_idle().await;
+    origin.wait_until_idle().await;
     server.end().await;
 }
 
 #[tokio::test]
 async fn an_exchange_ends_with_its_time_however_slowly_it_goes_on() {
-    let origin = Origin::http().await;
+    let origin = MockOrigin::http().await;
     origin.serve("/drip", Reply::drip(Duration::from_millis(20)));
     origin.serve("/silent", Reply::silent());
-    let server = Stdio::start(&bounded(&origin, [("timeout", "1s".into())])).await;
-    assert_eq!(get(&server, &origin.url("/silent")).await, error("HttpResponseTimeout"));
+    let server = StdioServer::start(&config_with_limits(&origin, [("timeout", "1s".into())])).await;
+    assert_eq!(get(&server, &origin.url("/silent")).await, error_json("HttpResponseTimeout"));
     // The guest's own time counts only if it is less.
-    let patient = ask(&server, "get", &origin.url("/silent"), "&connect=60000&first-byte=60000&pause=60000").await;
-    assert_eq!(patient, error("HttpResponseTimeout"));
+    let patient = run_fetch(&server, "get", &origin.url("/silent"), "&connect=60000&first-byte=60000&pause=60000").await;
+    assert_eq!(patient, error_json("HttpResponseTimeout"));
     let drip = get(&server, &origin.url("/drip")).await;
     assert!(drip["ended"].as_str().unwrap().contains("timeout"), "{drip}");
     server.log_line("took longer than `limits.http.timeout` (1s)").await;
-    origin.until_idle().await;
+    origin.wait_until_idle().await;
     server.end().await;
 }
 
 #[tokio::test]
 async fn a_guest_may_be_less_patient() {
-    let origin = Origin::http().await;
+    let origin = MockOrigin::http().await;
     origin.serve("/silent", Reply::silent());
     origin.serve("/pause", Reply::drip(Duration::from_secs(3600)));
-    let server = Stdio::start(&bounded(&origin, [("timeout", "50s".into())])).await;
-    assert_eq!(ask(&server, "get", &origin.url("/silent"), "&first-byte=50").await, error("ConnectionReadTimeout"));
-    let pause = ask(&server, "get", &origin.url("/pause"), "&pause=1000").await;
+    let server = StdioServer::start(&config_with_limits(&origin, [("timeout", "50s".into())])).await;
+    assert_eq!(run_fetch(&server, "get", &origin.url("/silent"), "&first-byte=50").await, error_json("ConnectionReadTimeout"));
+    let pause = run_fetch(&server, "get", &origin.url("/pause"), "&pause=1000").await;
     assert_eq!((&pause["length"], &pause["ended"]), (&json!(1), &json!("connection read timeout")));
-    origin.until_idle().await;
+    origin.wait_until_idle().await;
     server.end().await;
 }
 
 #[tokio::test]
 async fn exchanges_at_once_are_counted() {
-    let origin = Origin::http().await;
+    let origin = MockOrigin::http().await;
     origin.serve("/silent", Reply::silent());
     origin.serve("/", Reply::ok("text/plain", ""));
-    let server = Stdio::start(&bounded(&origin, [("concurrency", 2.into()), ("timeout", "2s".into())])).await;
-    let answers = ask(&server, "many", &origin.url("/silent"), "&count=6").await;
-    let count = |code| answers.as_array().unwrap().iter().filter(|answer| **answer == error(code)).count();
+    let server = StdioServer::start(&config_with_limits(&origin, [("concurrency", 2.into()), ("timeout", "2s".into())])).await;
+    let answers = run_fetch(&server, "many", &origin.url("/silent"), "&count=6").await;
+    let count = |code| answers.as_array().unwrap().iter().filter(|answer| **answer == error_json(code)).count();
     assert_eq!((count("ConnectionLimitReached"), count("HttpResponseTimeout")), (4, 2), "{answers}");
     server.log_line("`limits.http.concurrency` (2) is used up").await;
     // The places are free again.
@@ -272,16 +272,16 @@ async fn exchanges_at_once_are_counted() {
         assert_eq!(get(&server, &origin.url("/")).await["status"], 200);
     }
     server.end().await;
-    assert_eq!(origin.count("/silent"), 2);
+    assert_eq!(origin.request_count("/silent"), 2);
 }
 
 #[tokio::test]
 async fn requests_a_minute_are_counted() {
-    let origin = Origin::http().await;
+    let origin = MockOrigin::http().await;
     origin.serve("/", Reply::ok("text/plain", ""));
-    let server = Stdio::start(&bounded(&origin, [("rate", 1.into())])).await;
+    let server = StdioServer::start(&config_with_limits(&origin, [("rate", 1.into())])).await;
     assert_eq!(get(&server, &origin.url("/")).await["status"], 200);
-    assert_eq!(get(&server, &origin.url("/")).await, error("ConnectionLimitReached"));
+    assert_eq!(get(&server, &origin.url("/")).await, error_json("ConnectionLimitReached"));
     server.log_line("`limits.http.rate` (1 a minute) is used up").await;
     server.end().await;
     assert_eq!(origin.requests().len(), 1);
@@ -289,41 +289,41 @@ async fn requests_a_minute_are_counted() {
 
 #[tokio::test]
 async fn what_would_show_or_bend_a_request_is_not_sent() {
-    let origin = Origin::http().await;
+    let origin = MockOrigin::http().await;
     origin.serve("/", Reply::ok("text/plain", ""));
-    let server = Stdio::start(&config(fetch().origin(&origin.origin()))).await;
+    let server = StdioServer::start(&config(fetch_plugin().origin(&origin.origin()))).await;
     for method in ["TRACE", "CONNECT"] {
-        let answer = ask(&server, "get", &origin.url("/"), &format!("&method={method}")).await;
-        assert_eq!(answer, error("HttpRequestMethodInvalid"), "{method}");
+        let answer = run_fetch(&server, "get", &origin.url("/"), &format!("&method={method}")).await;
+        assert_eq!(answer, error_json("HttpRequestMethodInvalid"), "{method}");
     }
     for header in ["Host:docs.rs", "Connection:upgrade", "Upgrade:h2c", "Transfer-Encoding:chunked", "TE:trailers"] {
-        let answer = ask(&server, "get", &origin.url("/"), &format!("&header={header}")).await;
+        let answer = run_fetch(&server, "get", &origin.url("/"), &format!("&header={header}")).await;
         assert_eq!(answer["error"], "HeaderError::Forbidden", "{header}");
     }
     let answer = get(&server, &origin.url("/").replace("://", "://me:secret@")).await;
-    assert_eq!(answer, error("HttpRequestUriInvalid"));
+    assert_eq!(answer, error_json("HttpRequestUriInvalid"));
     server.end().await;
     assert_eq!(origin.requests(), []);
 }
 
 #[tokio::test]
 async fn an_answer_that_is_cut_is_no_answer() {
-    let origin = Origin::http().await;
-    origin.serve("/cut", Reply::ok("text/plain", "hello, world").cut_after(5));
-    let server = Stdio::start(&config(fetch().origin(&origin.origin()))).await;
+    let origin = MockOrigin::http().await;
+    origin.serve("/cut", Reply::ok("text/plain", "hello, world").truncate_after(5));
+    let server = StdioServer::start(&config(fetch_plugin().origin(&origin.origin()))).await;
     let cut = get(&server, &origin.url("/cut")).await;
     assert_eq!((&cut["body"], &cut["ended"]), (&json!("hello"), &json!("incomplete HTTP response")));
-    origin.down().await;
-    assert_eq!(get(&server, &origin.url("/cut")).await, error("ConnectionRefused"));
-    origin.up().await;
+    origin.take_down().await;
+    assert_eq!(get(&server, &origin.url("/cut")).await, error_json("ConnectionRefused"));
+    origin.bring_up().await;
     origin.serve("/", Reply::ok("text/plain", "back").etag("\"1\""));
     assert_eq!(get(&server, &origin.url("/")).await["body"], "back");
-    let unchanged = ask(&server, "get", &origin.url("/"), "&header=If-None-Match:%221%22").await;
+    let unchanged = run_fetch(&server, "get", &origin.url("/"), "&header=If-None-Match:%221%22").await;
     assert_eq!(
         (&unchanged["status"], &unchanged["length"], &unchanged["ended"]),
         (&json!(304), &json!(0), &Value::Null)
     );
-    let head = ask(&server, "get", &origin.url("/"), "&method=HEAD").await;
+    let head = run_fetch(&server, "get", &origin.url("/"), "&method=HEAD").await;
     assert_eq!(
         (header(&head, "content-length"), &head["length"], &head["ended"]),
         (Some("4"), &json!(0), &Value::Null)
@@ -333,29 +333,29 @@ async fn an_answer_that_is_cut_is_no_answer() {
 
 #[tokio::test]
 async fn a_call_that_is_cancelled_ends_its_exchange() {
-    let origin = Origin::http().await;
+    let origin = MockOrigin::http().await;
     origin.serve("/silent", Reply::silent());
     origin.serve("/endless", Reply::drip(Duration::from_secs(3600)));
-    let config = bounded(&origin, [("timeout", "10m".into())]);
-    let mut wire = StdioWire::start(&config, Revision::LATEST_WITH_INITIALIZE).await;
+    let config = config_with_limits(&origin, [("timeout", "10m".into())]);
+    let mut wire = RawStdio::start(&config, Revision::LATEST_WITH_INITIALIZE).await;
     for (asked, path) in ["/silent", "/endless"].into_iter().enumerate() {
-        let id = wire.ask("resources/read", json!({ "uri": uri("get", &origin.url(path), "") })).await;
-        origin.until_requests(asked + 1).await;
+        let id = wire.send_request("resources/read", json!({ "uri": fetch_uri("get", &origin.url(path), "") })).await;
+        origin.wait_for_requests(asked + 1).await;
         wire.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }))
             .await;
-        origin.until_idle().await;
+        origin.wait_until_idle().await;
     }
-    wire.close();
-    wire.ended().await;
+    wire.close_stdin();
+    wire.wait_clean_exit().await;
 }
 
 #[tokio::test]
 async fn a_call_that_takes_too_long_ends_its_exchange() {
-    let origin = Origin::http().await;
+    let origin = MockOrigin::http().await;
     origin.serve("/silent", Reply::silent());
-    let plugin = fetch().origin(&origin.origin()).limit("deadline", "500ms");
-    let server = Stdio::start(&config(plugin)).await;
-    server.client().refusal(&uri("get", &origin.url("/silent"), "")).await;
-    origin.until_idle().await;
+    let plugin = fetch_plugin().origin(&origin.origin()).limit("deadline", "500ms");
+    let server = StdioServer::start(&config(plugin)).await;
+    server.client().read_error(&fetch_uri("get", &origin.url("/silent"), "")).await;
+    origin.wait_until_idle().await;
     server.end().await;
 }

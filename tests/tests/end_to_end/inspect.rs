@@ -3,21 +3,21 @@
 use std::path::{Path, PathBuf};
 
 use mcp_host_tests::{
-    ConfigFile, Folder, GitRepo, Output, Plugin, Stdio, WrittenConfig, component, fixture, run, run_on_terminal,
+    ConfigFile, Folder, GitRepo, Output, Plugin, StdioServer, WrittenConfig, component, fixture, run, run_on_terminal,
 };
 use serde_json::{Value, json};
 
-use crate::made;
+use crate::wasm_fixtures;
 
 /// A provider that no test has compiled, in a folder of its own. Only what never loads it may use it.
 fn never_compiled() -> (Folder, PathBuf) {
-    let component = made::padded(std::fs::read(fixture("raw")).unwrap(), b"never compiled");
+    let component = wasm_fixtures::with_padding(std::fs::read(fixture("raw")).unwrap(), b"never compiled");
     let folder = Folder::with_files::<&str, &str>([]);
     let file = folder.write("never.wasm", component);
     (folder, file)
 }
 
-async fn inspected(file: &Path) -> Value {
+async fn inspect_json(file: &Path) -> Value {
     run(["inspect".as_ref(), file.as_os_str(), "--json".as_ref()]).await.json()
 }
 
@@ -27,13 +27,13 @@ async fn check(config: &WrittenConfig, arguments: &[&str]) -> Output {
 }
 
 /// What `check` says of the one plugin.
-async fn checked(config: &WrittenConfig) -> Value {
+async fn check_only_plugin(config: &WrittenConfig) -> Value {
     let report = check(config, &["--json"]).await.json();
     assert_eq!(report["plugins"].as_array().unwrap().len(), 1);
     report["plugins"][0].clone()
 }
 
-fn need<'a>(report: &'a Value, what: &str) -> &'a Value {
+fn requirement<'a>(report: &'a Value, what: &str) -> &'a Value {
     report["requirements"].as_array().unwrap().iter().find(|need| need["capability"] == what).unwrap_or(&Value::Null)
 }
 
@@ -43,13 +43,13 @@ async fn the_digest_that_inspect_prints_pins_the_component() {
     let printed = run(["inspect".as_ref(), file.as_os_str()]).await.success().text();
     let digest = printed.lines().next().unwrap().strip_prefix("digest    ").unwrap();
     let plugin = Plugin::new("raw", &file, "raw:///").digest(digest);
-    let report = checked(&ConfigFile::new().plugin(plugin).write()).await;
+    let report = check_only_plugin(&ConfigFile::new().plugin(plugin).write()).await;
     assert_eq!((&report["state"], &report["pinned"], &report["digest"]), (&json!("ok"), &json!(true), &json!(digest)));
 }
 
 #[tokio::test]
 async fn a_component_that_is_not_the_pinned_one_is_neither_compiled_nor_run() {
-    let pinned = inspected(&fixture("raw")).await["digest"].as_str().unwrap().to_owned();
+    let pinned = inspect_json(&fixture("raw")).await["digest"].as_str().unwrap().to_owned();
     let (_folder, file) = never_compiled();
     let config = ConfigFile::new().plugin(Plugin::new("raw", &file, "raw:///").digest(&pinned)).write();
     let refused = check(&config, &["--json"]).await;
@@ -72,11 +72,11 @@ async fn serve_names_a_component_that_is_not_the_pinned_one_and_serves_the_other
         .plugin(Plugin::new("changed", &file, "raw://changed/").digest(&pinned))
         .plugin(Plugin::new("good", &fixture("raw"), "raw://good/"))
         .write();
-    let server = Stdio::start(&config).await;
+    let server = StdioServer::start(&config).await;
     let page = serde_json::to_value(server.client().page(None).await.unwrap()).unwrap();
     assert_eq!(page["resources"][0]["uri"], "raw://good/good");
     assert_eq!(page["_meta"]["mcp-host/missing"][0]["plugin"], "changed");
-    assert!(server.client().refusal("raw://changed/good").await.message.contains("changed"));
+    assert!(server.client().read_error("raw://changed/good").await.message.contains("changed"));
     let log = server.end().await.log;
     assert!(log.contains("is not the component that `digest` pins") && log.contains(&pinned), "{log}");
 }
@@ -85,13 +85,13 @@ async fn serve_names_a_component_that_is_not_the_pinned_one_and_serves_the_other
 async fn what_is_imported_is_held_against_what_is_granted() {
     let repo = GitRepo::with_files([("README.md", "hello")]);
     let plugin = Plugin::git("repo", repo.path()).variable("TOKEN", "hunter2").config("rev", "main");
-    let report = checked(&ConfigFile::new().plugin(plugin).write()).await;
+    let report = check_only_plugin(&ConfigFile::new().plugin(plugin).write()).await;
     for (what, granted) in [("directories", "/repo (ro)"), ("variables", "TOKEN"), ("config", "rev")] {
-        let need = need(&report, what);
+        let need = requirement(&report, what);
         assert_eq!((&need["status"], &need["granted"]), (&json!("granted"), &json!([granted])), "{what}");
         assert!(need["imports"][0].as_str().unwrap().starts_with("wasi:"), "{need}");
     }
-    assert_eq!(need(&report, "clocks")["status"], "not-required");
+    assert_eq!(requirement(&report, "clocks")["status"], "not-required");
     assert_eq!((&report["warnings"], &report["first_page_items"]), (&json!([]), &json!(1)));
     assert!(!report.to_string().contains("hunter2"));
 }
@@ -101,9 +101,9 @@ async fn what_is_granted_for_nothing_is_a_warning_and_with_strict_an_error() {
     let repo = GitRepo::with_files([("README.md", "hello")]);
     let config = ConfigFile::new().plugin(Plugin::git("repo", repo.path()).origin("https://docs.rs")).write();
     let warning = "`grants.http` is granted but unused: it does not import `wasi:http/outgoing-handler`";
-    let report = checked(&config).await;
+    let report = check_only_plugin(&config).await;
     assert_eq!((&report["state"], &report["warnings"]), (&json!("ok"), &json!([warning])));
-    assert_eq!(need(&report, "http")["status"], "unused");
+    assert_eq!(requirement(&report, "http")["status"], "unused");
     let lenient = check(&config, &[]).await.success();
     assert!(lenient.text().contains(&format!("repo: {warning}\n")), "{}", lenient.text());
     let strict = check(&config, &["--strict"]).await;
@@ -116,10 +116,10 @@ async fn what_is_imported_and_of_no_use_without_a_grant_is_missing() {
     let fetch = || Plugin::new("web", &fixture("fetch"), "fetch://web/");
     let warning = "it imports `wasi:http/outgoing-handler`, which is of no use without `grants.http`: \
                    every request will be refused";
-    let report = checked(&ConfigFile::new().plugin(fetch()).write()).await;
-    assert_eq!((&need(&report, "http")["status"], &report["warnings"]), (&json!("missing"), &json!([warning])));
-    let report = checked(&ConfigFile::new().plugin(fetch().origin("https://docs.rs")).write()).await;
-    assert_eq!((&need(&report, "http")["status"], &report["warnings"]), (&json!("granted"), &json!([])));
+    let report = check_only_plugin(&ConfigFile::new().plugin(fetch()).write()).await;
+    assert_eq!((&requirement(&report, "http")["status"], &report["warnings"]), (&json!("missing"), &json!([warning])));
+    let report = check_only_plugin(&ConfigFile::new().plugin(fetch().origin("https://docs.rs")).write()).await;
+    assert_eq!((&requirement(&report, "http")["status"], &report["warnings"]), (&json!("granted"), &json!([])));
 }
 
 #[tokio::test]
@@ -181,7 +181,7 @@ async fn a_component_is_inspected_in_the_place_of_a_plugin() {
     }
     let report = run(arguments.into_iter().chain(["--json"])).await.success().json();
     assert_eq!(report["warnings"].as_array().unwrap().len(), 2);
-    assert_eq!(need(&report, "directories")["granted"], json!(["/repo (ro)"]));
+    assert_eq!(requirement(&report, "directories")["granted"], json!(["/repo (ro)"]));
 
     let unknown = run(["inspect", file.to_str().unwrap(), "--config", &config, "--plugin", "nobody"]).await;
     assert_eq!((unknown.code(), unknown.text().as_str()), (2, ""));
@@ -192,17 +192,17 @@ async fn a_component_is_inspected_in_the_place_of_a_plugin() {
 async fn a_component_for_another_world_is_told_all_that_is_missing() {
     let imports =
         ["wasi:nn/tensor@0.2.0", "acme:x/y@1.0.0", "wasi:cli/environment@0.3.0", "wasi:clocks/wall-clock@0.2.0"];
-    let folder = Folder::with_files([("other.wasm", made::importing(imports))]);
+    let folder = Folder::with_files([("other.wasm", wasm_fixtures::component_with_imports(imports))]);
     let file = folder.path().join("other.wasm");
-    let report = inspected(&file).await;
+    let report = inspect_json(&file).await;
     let expected = "imports what this host does not have: `wasi:nn/tensor@0.2.0`, `acme:x/y@1.0.0`, \
                     `wasi:cli/environment@0.3.0` (here it is 0.2.12); ";
     assert!(report["error"].as_str().unwrap().contains(expected), "{report}");
     assert_eq!(report["imports"].as_array().unwrap().len(), imports.len());
     assert_eq!((&report["provider"], &report["exports"]), (&Value::Null, &json!([])));
 
-    let config = ConfigFile::new().plugin(Plugin::new("other", &file, "other:///")).plugin(Plugin::unruly("good"));
-    let server = Stdio::start(&config.write()).await;
+    let config = ConfigFile::new().plugin(Plugin::new("other", &file, "other:///")).plugin(Plugin::misbehaving("good"));
+    let server = StdioServer::start(&config.write()).await;
     assert_eq!(server.client().text("unruly://good/good").await, "good");
     let log = server.end().await.log;
     assert!(log.contains(expected), "{log}");
@@ -211,8 +211,8 @@ async fn a_component_for_another_world_is_told_all_that_is_missing() {
 #[tokio::test]
 async fn an_interface_that_is_here_with_less_in_it_is_named_with_what_differs() {
     // The real one has no function `f`.
-    let folder = Folder::with_files([("newer.wasm", made::importing(["wasi:cli/environment@0.2.99"]))]);
-    let error = inspected(&folder.path().join("newer.wasm")).await["error"].as_str().unwrap().to_owned();
+    let folder = Folder::with_files([("newer.wasm", wasm_fixtures::component_with_imports(["wasi:cli/environment@0.2.99"]))]);
+    let error = inspect_json(&folder.path().join("newer.wasm")).await["error"].as_str().unwrap().to_owned();
     assert!(error.contains("`wasi:cli/environment@0.2.99`") && error.contains("`f`"), "{error}");
 }
 
@@ -227,7 +227,7 @@ async fn a_provider_of_another_version_of_the_contract_is_told_both_versions() {
         ("(component)", format!("it exports nothing, and not {known}")),
     ] {
         let folder = Folder::with_files([("other.wasm", wat::parse_str(text).unwrap())]);
-        let error = inspected(&folder.path().join("other.wasm")).await["error"].as_str().unwrap().to_owned();
+        let error = inspect_json(&folder.path().join("other.wasm")).await["error"].as_str().unwrap().to_owned();
         assert!(error.contains(&said), "{error}");
     }
 }

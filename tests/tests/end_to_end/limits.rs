@@ -1,17 +1,17 @@
 //! Limits on how calls come and on how much one answer has: who is refused, with what words, and that it is told once.
 
-use mcp_host_tests::{Client, ConfigFile, Plugin, Revision, Stdio, StdioWire};
+use mcp_host_tests::{Client, ConfigFile, Plugin, Revision, StdioServer, RawStdio};
 use rmcp::model::{ErrorData, ListResourcesResult};
 use serde_json::{Value, json};
 
-fn unavailable(error: &ErrorData, plugin: &str, reason: &str) {
+fn assert_unavailable(error: &ErrorData, plugin: &str, reason: &str) {
     assert!(error.message.contains(reason), "{reason}: {error:?}");
     let data = error.data.as_ref().unwrap();
     assert_eq!((&data["kind"], &data["plugin"]), (&json!("unavailable"), &json!(plugin)), "{error:?}");
 }
 
 /// What that page says of the one plugin that is missing from it.
-fn missing(page: &ListResourcesResult) -> Option<Value> {
+fn missing_plugin(page: &ListResourcesResult) -> Option<Value> {
     let page = serde_json::to_value(page).unwrap();
     let missing = page["_meta"]["mcp-host/missing"].as_array()?.clone();
     assert_eq!(missing.len(), 1, "{missing:?}");
@@ -20,43 +20,43 @@ fn missing(page: &ListResourcesResult) -> Option<Value> {
 
 #[tokio::test]
 async fn a_call_that_finds_the_queue_full_is_refused_at_once_and_those_in_it_are_answered() {
-    let narrow = Plugin::unruly("a").limit("concurrency", 1).limit("queue", 1).limit("queue-timeout", "30s");
+    let narrow = Plugin::misbehaving("a").limit("concurrency", 1).limit("queue", 1).limit("queue-timeout", "30s");
     let config = ConfigFile::new().plugin(narrow.limit("deadline", "30s")).write();
-    let mut wire = StdioWire::start(&config, Revision::V_2025_11_25).await;
-    let slow = wire.ask("resources/read", json!({ "uri": "unruly://a/slow?ms=1500" })).await;
+    let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
+    let slow = wire.send_request("resources/read", json!({ "uri": "unruly://a/slow?ms=1500" })).await;
     wire.log_line("a slow read has begun").await;
     let mut refused = Vec::new();
     let mut answered = 0;
     let mut ids = Vec::new();
     for _ in 0..3 {
-        ids.push(wire.ask("resources/read", json!({ "uri": "unruly://a/good" })).await);
+        ids.push(wire.send_request("resources/read", json!({ "uri": "unruly://a/good" })).await);
     }
     for id in ids {
-        let answer = wire.answer(id).await;
+        let answer = wire.response_to(id).await;
         match answer.message.get("error") {
             Some(error) => refused.push(error.clone()),
             None => answered += 1,
         }
     }
-    wire.answer(slow).await.result();
+    wire.response_to(slow).await.result();
     assert_eq!((refused.len(), answered), (2, 1), "one waits, whichever it is");
     for error in refused {
         assert!(error["message"].as_str().unwrap().contains("too many requests wait for it"), "{error}");
         assert_eq!(error["data"], json!({ "kind": "unavailable", "plugin": "a", "retryAfterMs": 1000 }));
     }
-    wire.close();
-    wire.ended().await;
+    wire.close_stdin();
+    wire.wait_clean_exit().await;
 }
 
 #[tokio::test]
 async fn calls_that_come_too_fast_are_refused_and_that_is_told_once() {
-    let config = ConfigFile::new().plugin(Plugin::unruly("a").limit("rate", 1)).write();
-    let server = Stdio::start(&config).await;
+    let config = ConfigFile::new().plugin(Plugin::misbehaving("a").limit("rate", 1)).write();
+    let server = StdioServer::start(&config).await;
     assert_eq!(server.client().text("unruly://a/good").await, "good");
     let mut refused = 0;
     for _ in 0..20 {
         if let Err(error) = server.client().read("unruly://a/good").await {
-            unavailable(&error, "a", "it is asked too often");
+            assert_unavailable(&error, "a", "it is asked too often");
             let wait = error.data.unwrap()["retryAfterMs"].as_u64().unwrap();
             assert!(wait <= 1000, "{wait}");
             refused += 1;
@@ -69,14 +69,14 @@ async fn calls_that_come_too_fast_are_refused_and_that_is_told_once() {
 
 #[tokio::test]
 async fn an_answer_with_too_many_items_is_refused_whatever_they_are() {
-    let few = |name: &str| Plugin::unruly(name).limit("response-items", 10).config("list", "many").config("count", 11);
+    let few = |name: &str| Plugin::misbehaving(name).limit("response-items", 10).config("list", "many").config("count", 11);
     let config = ConfigFile::new().plugin(few("a")).plugin(few("b").limit("response-items", 1)).page_size(100).write();
-    let server = Stdio::start(&config).await;
+    let server = StdioServer::start(&config).await;
     let client = server.client();
     assert_eq!(client.read("unruly://a/contents?n=10").await.unwrap().len(), 10);
-    unavailable(&client.refusal("unruly://a/contents?n=11").await, "a", "more than the 10 contents allowed");
+    assert_unavailable(&client.read_error("unruly://a/contents?n=11").await, "a", "more than the 10 contents allowed");
     let completed = client.complete("unruly://a/echo/{+path}", ("path", ""), &[]).await.unwrap_err();
-    unavailable(&completed, "a", "more than the 10 completions allowed");
+    assert_unavailable(&completed, "a", "more than the 10 completions allowed");
     let page = serde_json::to_value(client.page(None).await.unwrap()).unwrap();
     let reasons = ["its answer has more than the 10 entries allowed", "its answer has more than the 1 entries allowed"];
     let missing =
@@ -89,15 +89,15 @@ async fn an_answer_with_too_many_items_is_refused_whatever_they_are() {
 }
 
 /// A plugin that lists as it is told, between two good ones; and all pages of the listing.
-async fn pages(client: &Client) -> (usize, usize, Vec<Value>) {
+async fn walk_listing(client: &Client) -> (usize, usize, Vec<Value>) {
     let pages = client.pages().await;
     let uris = || pages.iter().flat_map(|page| &page.resources).map(|resource| &resource.uri);
     let bad = uris().filter(|uri| uri.starts_with("unruly://bad/")).count();
-    (bad, uris().count() - bad, pages.iter().filter_map(missing).collect())
+    (bad, uris().count() - bad, pages.iter().filter_map(missing_plugin).collect())
 }
 
 fn between_good_ones(bad: Plugin) -> ConfigFile {
-    let good = |name: &str| Plugin::unruly(name).config("list", "many").config("count", 3);
+    let good = |name: &str| Plugin::misbehaving(name).config("list", "many").config("count", 3);
     ConfigFile::new().plugin(good("a")).plugin(bad).plugin(good("z"))
 }
 
@@ -107,9 +107,9 @@ async fn a_listing_that_never_ends_does_not_keep_the_plugins_behind_it_out_of_re
         ("endless", 30, "its listing goes on beyond the 30 entries allowed; the rest is left out"),
         ("endless-empty", 0, "its listing leads on and on with nothing in it"),
     ] {
-        let bad = Plugin::unruly("bad").config("list", list).limit("listing-items", 30);
-        let server = Stdio::start(&between_good_ones(bad).page_size(7).write()).await;
-        let (bad, good, missing) = pages(server.client()).await;
+        let bad = Plugin::misbehaving("bad").config("list", list).limit("listing-items", 30);
+        let server = StdioServer::start(&between_good_ones(bad).page_size(7).write()).await;
+        let (bad, good, missing) = walk_listing(server.client()).await;
         assert_eq!((bad, good), (listed, 6), "{list}");
         assert_eq!(missing, [json!({ "plugin": "bad", "reason": reason })]);
         server.end().await;
@@ -118,8 +118,8 @@ async fn a_listing_that_never_ends_does_not_keep_the_plugins_behind_it_out_of_re
 
 #[tokio::test]
 async fn an_honest_listing_is_whole_however_small_its_pages_are() {
-    let long = Plugin::unruly("bad").config("list", "many").config("count", 300).limit("listing-items", 300);
-    let server = Stdio::start(&between_good_ones(long).page_size(1).write()).await;
-    assert_eq!(pages(server.client()).await, (300, 6, Vec::new()));
+    let long = Plugin::misbehaving("bad").config("list", "many").config("count", 300).limit("listing-items", 300);
+    let server = StdioServer::start(&between_good_ones(long).page_size(1).write()).await;
+    assert_eq!(walk_listing(server.client()).await, (300, 6, Vec::new()));
     server.end().await;
 }

@@ -6,29 +6,29 @@ use std::path::Path;
 use std::process::Stdio as Pipe;
 
 use mcp_host_tests::{
-    ConfigFile, Folder, PATIENCE, Plugin, Revision, Rule, StdioWire, fixture, host_command, run, until,
+    ConfigFile, Folder, TIMEOUT, Plugin, Revision, Rule, RawStdio, fixture, host_command, run, wait_until,
 };
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::made;
+use crate::wasm_fixtures;
 
 const REVISION: Revision = Revision::V_2025_11_25;
 const LISTING: &str = "notifications/resources/list_changed";
 
 /// A compiler takes minutes for it, and may take longer in these tests.
 fn never_compiles(folder: &Folder, name: &str) -> Plugin {
-    let file = folder.write(format!("{name}.wasm"), made::padded(made::hard_to_compile(1000, 300), name.as_bytes()));
+    let file = folder.write(format!("{name}.wasm"), wasm_fixtures::with_padding(wasm_fixtures::hard_to_compile(1000, 300), name.as_bytes()));
     Plugin::new(name, &file, &format!("{name}:///"))
 }
 
 /// A config whose compiler has that limit.
-fn compiled_within(key: &str, limit: &str) -> ConfigFile {
+fn config_with_compile_limit(key: &str, limit: &str) -> ConfigFile {
     ConfigFile::new().server("compile", toml::Table::from_iter([(key.to_owned(), limit.into())]))
 }
 
-async fn read(wire: &mut StdioWire, uri: &str) -> Result<String, Value> {
+async fn read(wire: &mut RawStdio, uri: &str) -> Result<String, Value> {
     let answer = wire.request("resources/read", json!({ "uri": uri })).await;
     match answer.message["result"]["contents"][0]["text"].as_str() {
         Some(text) => Ok(text.to_owned()),
@@ -37,18 +37,18 @@ async fn read(wire: &mut StdioWire, uri: &str) -> Result<String, Value> {
 }
 
 /// Reads until that is what comes of it.
-async fn read_until(wire: &mut StdioWire, uri: &str, wanted: impl Fn(&Result<String, Value>) -> bool) {
+async fn read_until(wire: &mut RawStdio, uri: &str, wanted: impl Fn(&Result<String, Value>) -> bool) {
     let reading = async { while !wanted(&read(wire, uri).await) {} };
-    tokio::time::timeout(PATIENCE, reading).await.unwrap_or_else(|_| panic!("{uri} is not read as it should be"));
+    tokio::time::timeout(TIMEOUT, reading).await.unwrap_or_else(|_| panic!("{uri} is not read as it should be"));
 }
 
-async fn end(mut wire: StdioWire) -> String {
-    wire.close();
-    wire.ended().await.log
+async fn close_and_log(mut wire: RawStdio) -> String {
+    wire.close_stdin();
+    wire.wait_clean_exit().await.log
 }
 
 /// How often a compiler was started for that file, by the log.
-fn compiled(log: &str, file: &str) -> usize {
+fn count_compilations(log: &str, file: &str) -> usize {
     log.lines().filter(|line| line.contains("compiling a component") && line.contains(file)).count()
 }
 
@@ -59,9 +59,9 @@ fn make_fifo(path: &Path) {
 #[tokio::test]
 async fn a_config_that_becomes_a_fifo_freezes_neither_the_server_nor_its_reloads() {
     let folder = Folder::with_files([("f", "text")]);
-    let moody = || Plugin::moody("a", folder.path());
+    let moody = || Plugin::faulty("a", folder.path());
     let config = ConfigFile::new().plugin(moody()).write();
-    let mut wire = StdioWire::start(&config, REVISION).await;
+    let mut wire = RawStdio::start(&config, REVISION).await;
     fs::remove_file(config.path()).unwrap();
     make_fifo(&config.path());
     wire.log_line("it is a FIFO, not a regular file").await;
@@ -71,7 +71,7 @@ async fn a_config_that_becomes_a_fifo_freezes_neither_the_server_nor_its_reloads
     config.replace(ConfigFile::new().plugin(moody().config("prefix", "new ")));
     wire.log_line("generation=2").await;
     assert_eq!(read(&mut wire, "moody://a/f").await.unwrap(), "new text");
-    end(wire).await;
+    close_and_log(wire).await;
 }
 
 #[tokio::test]
@@ -94,29 +94,29 @@ async fn a_component_that_becomes_a_fifo_changes_nothing_but_the_rules_of_its_co
     let folder = Folder::with_files([("f", "text"), ("g", "text")]);
     let component = folder.write("x.wasm", fs::read(fixture("raw")).unwrap());
     let both =
-        || ConfigFile::new().plugin(Plugin::moody("a", folder.path())).plugin(Plugin::new("x", &component, "raw://x/"));
+        || ConfigFile::new().plugin(Plugin::faulty("a", folder.path())).plugin(Plugin::new("x", &component, "raw://x/"));
     let config = both().write();
-    let mut wire = StdioWire::start(&config, REVISION).await;
+    let mut wire = RawStdio::start(&config, REVISION).await;
     fs::remove_file(&component).unwrap();
     make_fifo(&component);
-    let changed = || both().plugin(Plugin::moody("b", folder.path()));
-    config.replace(changed().rule(Rule::of("local").deny(["moody://a/f"])));
+    let changed = || both().plugin(Plugin::faulty("b", folder.path()));
+    config.replace(changed().rule(Rule::for_principal("local").deny(["moody://a/f"])));
     read_until(&mut wire, "moody://a/f", Result::is_err).await;
     wire.log_line("is not a file").await;
     assert_eq!(read(&mut wire, "moody://a/g").await.unwrap(), "text");
     assert_eq!(read(&mut wire, "raw://x/good").await.unwrap(), "good");
     assert!(read(&mut wire, "moody://b/g").await.is_err(), "plugins are as they were");
     // With another mistake nothing counts.
-    config.replace(changed().rule(Rule::of("local").deny(["moody://a/f", "moody://a/g"])).server("page-size", "many"));
+    config.replace(changed().rule(Rule::for_principal("local").deny(["moody://a/f", "moody://a/g"])).server("page-size", "many"));
     wire.log_line("keeping the current generation").await;
     assert_eq!(read(&mut wire, "moody://a/g").await.unwrap(), "text");
-    config.replace(changed().rule(Rule::of("local").deny(["moody://a/f"])));
+    config.replace(changed().rule(Rule::for_principal("local").deny(["moody://a/f"])));
     fs::remove_file(&component).unwrap();
     fs::copy(fixture("raw"), &component).unwrap();
     read_until(&mut wire, "moody://b/g", Result::is_ok).await;
     assert!(read(&mut wire, "moody://a/f").await.is_err());
     assert_eq!(read(&mut wire, "raw://x/good").await.unwrap(), "good");
-    end(wire).await;
+    close_and_log(wire).await;
 }
 
 #[tokio::test]
@@ -124,11 +124,11 @@ async fn a_deny_rule_counts_while_the_component_of_a_plugin_is_gone() {
     let folder = Folder::with_files([("f", "text"), ("g", "text")]);
     let component = folder.write("x.wasm", fs::read(fixture("raw")).unwrap());
     let both =
-        || ConfigFile::new().plugin(Plugin::moody("a", folder.path())).plugin(Plugin::new("x", &component, "raw://x/"));
+        || ConfigFile::new().plugin(Plugin::faulty("a", folder.path())).plugin(Plugin::new("x", &component, "raw://x/"));
     let config = both().write();
-    let mut wire = StdioWire::start(&config, REVISION).await;
+    let mut wire = RawStdio::start(&config, REVISION).await;
     fs::remove_file(&component).unwrap();
-    config.replace(both().rule(Rule::of("local").deny(["moody://a/f"])));
+    config.replace(both().rule(Rule::for_principal("local").deny(["moody://a/f"])));
     read_until(&mut wire, "moody://a/f", Result::is_err).await;
     wire.log_line("there is no file at").await;
     assert_eq!(read(&mut wire, "moody://a/g").await.unwrap(), "text");
@@ -136,7 +136,7 @@ async fn a_deny_rule_counts_while_the_component_of_a_plugin_is_gone() {
     fs::copy(fixture("raw"), &component).unwrap();
     wire.log_line("reloaded: nothing changed").await;
     assert!(read(&mut wire, "moody://a/f").await.is_err());
-    end(wire).await;
+    close_and_log(wire).await;
 }
 
 #[tokio::test]
@@ -144,15 +144,15 @@ async fn a_deny_rule_counts_while_a_granted_directory_is_gone_and_plugins_follow
     let folder = Folder::with_files([("f", "text"), ("g", "text")]);
     let granted = folder.path().join("below/granted");
     let with = |prefix: &str| {
-        let other = Plugin::moody("b", &granted).config("prefix", prefix);
-        ConfigFile::new().plugin(Plugin::moody("a", folder.path())).plugin(other)
+        let other = Plugin::faulty("b", &granted).config("prefix", prefix);
+        ConfigFile::new().plugin(Plugin::faulty("a", folder.path())).plugin(other)
     };
     folder.write("below/granted/f", "text");
     let config = with("old ").write();
-    let mut wire = StdioWire::start(&config, REVISION).await;
+    let mut wire = RawStdio::start(&config, REVISION).await;
     assert_eq!(read(&mut wire, "moody://b/f").await.unwrap(), "old text");
     fs::remove_dir_all(folder.path().join("below")).unwrap();
-    config.replace(with("new ").rule(Rule::of("local").deny(["moody://a/f"])));
+    config.replace(with("new ").rule(Rule::for_principal("local").deny(["moody://a/f"])));
     read_until(&mut wire, "moody://a/f", Result::is_err).await;
     wire.log_line("there is no directory at").await;
     assert_eq!(read(&mut wire, "moody://a/g").await.unwrap(), "text");
@@ -160,23 +160,23 @@ async fn a_deny_rule_counts_while_a_granted_directory_is_gone_and_plugins_follow
     folder.write("below/granted/f", "text");
     wire.log_line("changed=\"b\"").await;
     assert_eq!(read(&mut wire, "moody://b/f").await.unwrap(), "new text");
-    let log = end(wire).await;
+    let log = close_and_log(wire).await;
     assert_eq!(log.matches("there is no directory at").count(), 1, "{log}");
 }
 
 #[tokio::test]
 async fn a_deny_rule_counts_while_a_component_of_the_same_change_never_compiles() {
     let folder = Folder::with_files([("f", "text"), ("g", "text")]);
-    let good = || compiled_within("deadline", "1h").plugin(Plugin::moody("a", folder.path()));
+    let good = || config_with_compile_limit("deadline", "1h").plugin(Plugin::faulty("a", folder.path()));
     let config = good().write();
-    let mut wire = StdioWire::start(&config, REVISION).await;
+    let mut wire = RawStdio::start(&config, REVISION).await;
     for uri in ["moody://a/f", "moody://a/g"] {
         wire.request("resources/subscribe", json!({ "uri": uri })).await.result();
     }
     let slow = never_compiles(&folder, "z");
-    config.replace(good().plugin(slow.clone()).rule(Rule::of("local").deny(["moody://a/f"])));
+    config.replace(good().plugin(slow.clone()).rule(Rule::for_principal("local").deny(["moody://a/f"])));
     read_until(&mut wire, "moody://a/f", Result::is_err).await;
-    until("a compiler runs", || wire.children() == 1).await;
+    wait_until("a compiler runs", || wire.child_count() == 1).await;
     assert!(!wire.log().contains("reloaded"), "its plugins are still being loaded: {}", wire.log());
     // What is told of changes goes by the new rules, too.
     folder.write("f", "changed in secret");
@@ -186,24 +186,24 @@ async fn a_deny_rule_counts_while_a_component_of_the_same_change_never_compiles(
     assert_eq!(read(&mut wire, "moody://a/g").await.unwrap(), "changed");
 
     // One more rule, with the same component under way: it counts at once, and the compiler goes on.
-    config.replace(good().plugin(slow).rule(Rule::of("local").deny(["moody://a/*"])));
+    config.replace(good().plugin(slow).rule(Rule::for_principal("local").deny(["moody://a/*"])));
     read_until(&mut wire, "moody://a/g", Result::is_err).await;
-    assert_eq!(wire.children(), 1);
+    assert_eq!(wire.child_count(), 1);
     // It may be read again, and the component is not wanted any more.
     config.replace(good());
     read_until(&mut wire, "moody://a/g", Result::is_ok).await;
-    until("the compiler is ended", || wire.children() == 0).await;
-    let log = end(wire).await;
-    assert_eq!(compiled(&log, "z.wasm"), 1, "{log}");
+    wait_until("the compiler is ended", || wire.child_count() == 0).await;
+    let log = close_and_log(wire).await;
+    assert_eq!(count_compilations(&log, "z.wasm"), 1, "{log}");
 }
 
 #[tokio::test]
 async fn what_is_loaded_is_served_while_the_rest_compiles() {
     let folder = Folder::with_files([("f", "text")]);
     let slow = ["x", "y", "z"].map(|name| never_compiles(&folder, name));
-    let config = slow.into_iter().fold(compiled_within("deadline", "1h"), ConfigFile::plugin);
-    let config = config.plugin(Plugin::moody("a", folder.path())).write();
-    let mut wire = StdioWire::start_loading(&config, REVISION).await;
+    let config = slow.into_iter().fold(config_with_compile_limit("deadline", "1h"), ConfigFile::plugin);
+    let config = config.plugin(Plugin::faulty("a", folder.path())).write();
+    let mut wire = RawStdio::start_before_plugins_load(&config, REVISION).await;
     assert_eq!(read(&mut wire, "moody://a/f").await.unwrap(), "text");
     let refused = read(&mut wire, "z:///f").await.unwrap_err();
     assert_eq!(refused["data"], json!({ "kind": "unavailable", "plugin": "z", "retryAfterMs": 1000 }));
@@ -214,45 +214,45 @@ async fn what_is_loaded_is_served_while_the_rest_compiles() {
     let missing: Vec<_> = missing.iter().map(|one| one["plugin"].as_str().unwrap()).collect();
     assert_eq!(missing, ["x", "y", "z"]);
     let processors = std::thread::available_parallelism().unwrap().get();
-    until("compilers run", || wire.children() == processors.min(3)).await;
+    wait_until("compilers run", || wire.child_count() == processors.min(3)).await;
     // The end waits for none of it.
     wire.signal(Signal::TERM);
-    wire.ended().await;
+    wire.wait_clean_exit().await;
 }
 
 #[tokio::test]
 async fn what_never_compiles_keeps_a_change_of_other_plugins_back_only_if_it_is_of_the_same_change() {
     let folder = Folder::with_files([("f", "text")]);
     let all = |prefix: &str| {
-        let moody = Plugin::moody("a", folder.path()).config("prefix", prefix);
-        compiled_within("deadline", "1h").plugin(never_compiles(&folder, "z")).plugin(moody)
+        let moody = Plugin::faulty("a", folder.path()).config("prefix", prefix);
+        config_with_compile_limit("deadline", "1h").plugin(never_compiles(&folder, "z")).plugin(moody)
     };
     let config = all("").write();
-    let mut wire = StdioWire::start_loading(&config, REVISION).await;
+    let mut wire = RawStdio::start_before_plugins_load(&config, REVISION).await;
     config.replace(all("new "));
     wire.log_line("generation=2").await;
     assert_eq!(read(&mut wire, "moody://a/f").await.unwrap(), "new text");
-    until("the compiler goes on", || wire.children() == 1).await;
+    wait_until("the compiler goes on", || wire.child_count() == 1).await;
     wire.signal(Signal::TERM);
-    wire.ended().await;
+    wire.wait_clean_exit().await;
 }
 
 #[tokio::test]
 async fn a_newer_config_takes_the_place_of_one_that_is_still_being_loaded() {
     let folder = Folder::with_files([("f", "text")]);
     let with = |prefix: &str| {
-        compiled_within("deadline", "1h").plugin(Plugin::moody("a", folder.path()).config("prefix", prefix))
+        config_with_compile_limit("deadline", "1h").plugin(Plugin::faulty("a", folder.path()).config("prefix", prefix))
     };
     let config = with("").write();
-    let mut wire = StdioWire::start(&config, REVISION).await;
+    let mut wire = RawStdio::start(&config, REVISION).await;
     config.replace(with("never ").plugin(never_compiles(&folder, "z")));
-    until("a compiler runs", || wire.children() == 1).await;
+    wait_until("a compiler runs", || wire.child_count() == 1).await;
     assert_eq!(read(&mut wire, "moody://a/f").await.unwrap(), "text", "all or nothing");
     config.replace(with("newest "));
     wire.log_line("generation=2").await;
     assert_eq!(read(&mut wire, "moody://a/f").await.unwrap(), "newest text");
-    until("the compiler is ended", || wire.children() == 0).await;
-    end(wire).await;
+    wait_until("the compiler is ended", || wire.child_count() == 0).await;
+    close_and_log(wire).await;
 }
 
 #[tokio::test]
@@ -260,11 +260,11 @@ async fn a_component_that_does_not_compile_is_not_tried_again_for_a_change_that_
     let folder = Folder::with_files([("f", "text")]);
     let slow = never_compiles(&folder, "z");
     let with = |prefix: &str| {
-        let moody = Plugin::moody("a", folder.path()).config("prefix", prefix);
-        compiled_within("cpu", "1s").plugin(slow.clone()).plugin(moody)
+        let moody = Plugin::faulty("a", folder.path()).config("prefix", prefix);
+        config_with_compile_limit("cpu", "1s").plugin(slow.clone()).plugin(moody)
     };
     let config = with("").write();
-    let wire = StdioWire::start(&config, REVISION).await;
+    let wire = RawStdio::start(&config, REVISION).await;
     for (generation, prefix) in [(2, "one"), (3, "two")] {
         config.replace(with(prefix));
         wire.log_line(&format!("generation={generation}")).await;
@@ -274,19 +274,19 @@ async fn a_component_that_does_not_compile_is_not_tried_again_for_a_change_that_
     fs::copy(folder.path().join("z.wasm"), &again).unwrap();
     config.replace(with("two").plugin(Plugin::new("again", &again, "again:///")));
     wire.log_line("reload failed").await;
-    let compiled = |log: &str| compiled(log, "z.wasm") + compiled(log, "again.wasm");
+    let compiled = |log: &str| count_compilations(log, "z.wasm") + count_compilations(log, "again.wasm");
     assert_eq!(compiled(&wire.log()), 1, "{}", wire.log());
     // Whoever asks by hand has it tried again.
     wire.signal(Signal::HUP);
-    until("it is compiled again", || compiled(&wire.log()) == 2).await;
-    end(wire).await;
+    wait_until("it is compiled again", || compiled(&wire.log()) == 2).await;
+    close_and_log(wire).await;
 }
 
 #[tokio::test]
 async fn a_plugin_that_cannot_describe_itself_at_the_start_comes_back_by_itself() {
     let folder = Folder::with_files([("f", "text"), (".mood/describe.trap", "")]);
-    let config = ConfigFile::new().plugin(Plugin::moody("a", folder.path())).plugin(Plugin::unruly("b")).write();
-    let mut wire = StdioWire::start(&config, REVISION).await;
+    let config = ConfigFile::new().plugin(Plugin::faulty("a", folder.path())).plugin(Plugin::misbehaving("b")).write();
+    let mut wire = RawStdio::start(&config, REVISION).await;
     wire.log_line("cannot describe itself").await;
     let refused = read(&mut wire, "moody://a/f").await.unwrap_err();
     assert_eq!(refused["data"]["kind"], "unavailable");
@@ -295,7 +295,7 @@ async fn a_plugin_that_cannot_describe_itself_at_the_start_comes_back_by_itself(
     fs::remove_file(folder.path().join(".mood/describe.trap")).unwrap();
     wire.notification(LISTING).await;
     assert_eq!(read(&mut wire, "moody://a/f").await.unwrap(), "text");
-    let log = end(wire).await;
+    let log = close_and_log(wire).await;
     assert_eq!(log.matches("cannot describe itself").count(), 1, "{log}");
     assert_eq!(log.matches("is served now").count(), 1, "{log}");
 }
@@ -303,9 +303,9 @@ async fn a_plugin_that_cannot_describe_itself_at_the_start_comes_back_by_itself(
 #[tokio::test]
 async fn a_reload_whose_plugin_cannot_describe_itself_is_tried_again_by_itself() {
     let folder = Folder::with_files([("f", "text"), (".mood/none", "")]);
-    let moody = || Plugin::moody("a", folder.path());
+    let moody = || Plugin::faulty("a", folder.path());
     let config = ConfigFile::new().plugin(moody()).write();
-    let mut wire = StdioWire::start(&config, REVISION).await;
+    let mut wire = RawStdio::start(&config, REVISION).await;
     folder.write(".mood/describe.trap", "");
     config.replace(ConfigFile::new().plugin(moody().config("prefix", "new ")));
     let line = wire.log_line("reload failed").await;
@@ -314,28 +314,28 @@ async fn a_reload_whose_plugin_cannot_describe_itself_is_tried_again_by_itself()
     fs::remove_file(folder.path().join(".mood/describe.trap")).unwrap();
     wire.log_line("generation=2").await;
     assert_eq!(read(&mut wire, "moody://a/f").await.unwrap(), "new text");
-    end(wire).await;
+    close_and_log(wire).await;
 }
 
 #[tokio::test]
 async fn a_server_can_be_ended_while_everything_compiles() {
     let folder = Folder::with_files::<&str, &str>([]);
-    let config = compiled_within("deadline", "1h").plugin(never_compiles(&folder, "z")).write();
+    let config = config_with_compile_limit("deadline", "1h").plugin(never_compiles(&folder, "z")).write();
     let mut command = host_command();
     command.args(["serve", "--http", "127.0.0.1:0", "--config"]).arg(config.path());
     let mut server = command.stdin(Pipe::null()).stdout(Pipe::null()).stderr(Pipe::null()).spawn().unwrap();
     let id = rustix::process::Pid::from_raw(server.id().unwrap().cast_signed()).unwrap();
     let children = format!("/proc/{}/task/{0}/children", id.as_raw_nonzero());
-    until("it has begun", || fs::read_to_string(&children).is_ok()).await;
+    wait_until("it has begun", || fs::read_to_string(&children).is_ok()).await;
     // Before or after it listens to signals: it ends.
     rustix::process::kill_process(id, Signal::TERM).unwrap();
-    tokio::time::timeout(PATIENCE, server.wait()).await.expect("it ends").unwrap();
+    tokio::time::timeout(TIMEOUT, server.wait()).await.expect("it ends").unwrap();
 }
 
 #[tokio::test]
 async fn a_rule_that_matches_no_mount_is_told_with_the_nearest() {
-    let all = ConfigFile::new().plugin(Plugin::unruly("a")).open();
-    let config = all.rule(Rule::of("*").deny(["unrulli://a/secrets/**", "unruly://a/ok/**", "**/.env"])).write();
+    let all = ConfigFile::new().plugin(Plugin::misbehaving("a")).allow_all();
+    let config = all.rule(Rule::for_principal("*").deny(["unrulli://a/secrets/**", "unruly://a/ok/**", "**/.env"])).write();
     let said = "`deny` of rule 2 has `unrulli://a/secrets/**`, which matches nothing below any mount; the mount that is \
                 most like it is `unruly://a/`";
     let path = config.path();
@@ -346,8 +346,8 @@ async fn a_rule_that_matches_no_mount_is_told_with_the_nearest() {
     assert!(checked.text().contains(said), "{}", checked.text());
     assert_eq!(check(&["--json"]).await.success().json()["warnings"], json!([said]));
     assert_eq!(check(&["--strict"]).await.code(), 1);
-    let wire = StdioWire::start(&config, REVISION).await;
-    let log = end(wire).await;
+    let wire = RawStdio::start(&config, REVISION).await;
+    let log = close_and_log(wire).await;
     assert_eq!(log.matches("matches nothing below any mount").count(), 1, "{log}");
     assert!(log.contains(said), "{log}");
 }
@@ -355,12 +355,12 @@ async fn a_rule_that_matches_no_mount_is_told_with_the_nearest() {
 #[tokio::test]
 async fn of_many_rules_that_match_no_mount_the_first_are_told() {
     let globs = |scheme: &str| (0..50).map(|number| format!("{scheme}://a/{number}")).collect();
-    let with = |scheme: &str| ConfigFile::new().plugin(Plugin::unruly("a")).rule(Rule::of("*").deny_all(globs(scheme)));
+    let with = |scheme: &str| ConfigFile::new().plugin(Plugin::misbehaving("a")).rule(Rule::for_principal("*").deny_globs(globs(scheme)));
     let config = with("gone").write();
-    let wire = StdioWire::start(&config, REVISION).await;
+    let wire = RawStdio::start(&config, REVISION).await;
     wire.log_line("and 30 more globs").await;
     config.replace(with("lost"));
-    until("it is told again", || wire.log().matches("and 30 more globs").count() == 2).await;
-    let log = end(wire).await;
+    wait_until("it is told again", || wire.log().matches("and 30 more globs").count() == 2).await;
+    let log = close_and_log(wire).await;
     assert_eq!(log.matches("matches nothing below any mount").count(), 40, "{log}");
 }

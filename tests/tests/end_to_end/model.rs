@@ -8,16 +8,16 @@
 //! paid. Chance is a seed, which a failure names: `MCP_HOST_SEED=17 cargo test -p mcp-host-tests model` runs that one again,
 //! and `MCP_HOST_SEEDS=1000` runs more.
 //!
-//! The same runs are made over the façade, over stdio and over HTTP; what tells these apart is a [`Face`](face::Face).
+//! The same runs are made over the façade, over stdio and over HTTP; what tells these apart is a [`Transport`](transport::Transport).
 
-mod account;
-mod chance;
+mod expectations;
+mod rng;
 mod facade;
-mod face;
+mod transport;
 mod http;
 mod run;
 mod stdio;
-mod world;
+mod fixture;
 
 /// How many there are that subscribe.
 const SUBSCRIBERS: usize = 4;

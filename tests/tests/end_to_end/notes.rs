@@ -1,16 +1,16 @@
 //! The provider `notes`, on the example notes and on generated ones.
 
-mod bounds;
-mod watching;
+mod limits;
+mod subscriptions;
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use mcp_host_tests::{ConfigFile, Folder, Plugin, Revision, Stdio, StdioWire, reserved_expansion};
+use mcp_host_tests::{ConfigFile, Folder, Plugin, Revision, StdioServer, RawStdio, reserved_expansion};
 use rmcp::model::{ErrorCode, ResourceContents, Role};
 use serde_json::json;
 
-fn served(folder: &Path) -> ConfigFile {
+fn notes_config(folder: &Path) -> ConfigFile {
     ConfigFile::new().plugin(Plugin::notes("diary", folder))
 }
 
@@ -29,7 +29,7 @@ language: en
 Do it.
 ";
 
-fn generated() -> Folder {
+fn generated_notes() -> Folder {
     Folder::with_files([
         ("plan.md", PLAN),
         ("heading.md", "# From the heading\n\nText.\n"),
@@ -46,9 +46,9 @@ fn generated() -> Folder {
 
 #[tokio::test]
 async fn front_matter_becomes_title_description_and_annotations() {
-    let folder = generated();
-    let config = served(folder.path()).write();
-    let server = Stdio::start(&config).await;
+    let folder = generated_notes();
+    let config = notes_config(folder.path()).write();
+    let server = StdioServer::start(&config).await;
     let resources = server.client().resources().await;
     let plan = resources.iter().find(|resource| resource.uri == "notes://diary/plan.md").unwrap();
     assert_eq!((plan.title.as_deref(), plan.description.as_deref()), (Some("The plan"), Some("What comes next.")));
@@ -64,24 +64,24 @@ async fn front_matter_becomes_title_description_and_annotations() {
 
 #[tokio::test]
 async fn a_priority_is_on_the_wire_as_it_was_written() {
-    let folder = generated();
-    let config = served(folder.path()).write();
+    let folder = generated_notes();
+    let config = notes_config(folder.path()).write();
     for revision in [Revision::V_2025_11_25, Revision::V_2026_07_28] {
-        let mut wire = StdioWire::start(&config, revision).await;
+        let mut wire = RawStdio::start(&config, revision).await;
         let listed = wire.request("resources/list", json!({})).await;
         let resources = listed.result()["resources"].as_array().unwrap();
         let plan = resources.iter().find(|resource| resource["uri"] == "notes://diary/plan.md").unwrap();
         assert_eq!(plan["annotations"]["priority"], json!(0.8));
-        wire.close();
-        wire.ended().await;
+        wire.close_stdin();
+        wire.wait_clean_exit().await;
     }
 }
 
 #[tokio::test]
 async fn names_in_any_script_are_listed_and_read() {
-    let folder = generated();
-    let config = served(folder.path()).write();
-    let server = Stdio::start(&config).await;
+    let folder = generated_notes();
+    let config = notes_config(folder.path()).write();
+    let server = StdioServer::start(&config).await;
     let uri = "notes://diary/%E4%BC%9A%E8%AD%B0/%E8%AD%B0%E4%BA%8B%E9%8C%B2%20%E4%BA%8C%E6%9C%88.md";
     let resources = server.client().resources().await;
     let minutes = resources.iter().find(|resource| resource.uri == uri).unwrap();
@@ -93,9 +93,9 @@ async fn names_in_any_script_are_listed_and_read() {
 
 #[tokio::test]
 async fn collections_by_tag_and_language_name_their_notes() {
-    let folder = generated();
-    let config = served(folder.path()).write();
-    let server = Stdio::start(&config).await;
+    let folder = generated_notes();
+    let config = notes_config(folder.path()).write();
+    let server = StdioServer::start(&config).await;
     let client = server.client();
     let templates: Vec<_> = client.templates().await.into_iter().map(|template| template.uri_template).collect();
     assert_eq!(templates, ["notes://diary/{+path}", "notes://diary/tag/{tag}", "notes://diary/lang/{lang}"]);
@@ -105,15 +105,15 @@ async fn collections_by_tag_and_language_name_their_notes() {
     assert!(language.contains("二月の会議") && !language.contains("The plan"), "{language}");
     let tags = client.complete("notes://diary/tag/{tag}", ("tag", ""), &[]).await.unwrap();
     assert_eq!(tags.values, ["計画", "work"], "the most used first");
-    assert_eq!(client.refusal("notes://diary/tag/none").await.code, ErrorCode(-32002));
+    assert_eq!(client.read_error("notes://diary/tag/none").await.code, ErrorCode(-32002));
     server.end().await;
 }
 
 #[tokio::test]
 async fn paths_in_any_script_are_completed_to_what_the_template_makes_a_uri_of() {
-    let folder = generated();
-    let config = served(folder.path()).write();
-    let server = Stdio::start(&config).await;
+    let folder = generated_notes();
+    let config = notes_config(folder.path()).write();
+    let server = StdioServer::start(&config).await;
     let completed = server.client().complete("notes://diary/{+path}", ("path", ""), &[]).await.unwrap();
     assert_eq!(completed.values.len(), 7, "{completed:?}");
     for value in completed.values {
@@ -125,9 +125,9 @@ async fn paths_in_any_script_are_completed_to_what_the_template_makes_a_uri_of()
 
 #[tokio::test]
 async fn malformed_front_matter_is_served_as_text_with_its_fault() {
-    let folder = generated();
-    let config = served(folder.path()).write();
-    let server = Stdio::start(&config).await;
+    let folder = generated_notes();
+    let config = notes_config(folder.path()).write();
+    let server = StdioServer::start(&config).await;
     for (name, said) in [("broken", "front matter"), ("unclosed", "no closing line"), ("bounds", "priority")] {
         let contents = server.client().read(&format!("notes://diary/{name}.md")).await.unwrap();
         let ResourceContents::TextResourceContents { text, meta, .. } = &contents[0] else { panic!("{contents:?}") };
@@ -144,13 +144,13 @@ async fn malformed_front_matter_is_served_as_text_with_its_fault() {
 
 #[tokio::test]
 async fn hidden_files_are_neither_listed_nor_read() {
-    let folder = generated();
-    let config = served(folder.path()).write();
-    let server = Stdio::start(&config).await;
+    let folder = generated_notes();
+    let config = notes_config(folder.path()).write();
+    let server = StdioServer::start(&config).await;
     let uris = server.client().uris().await;
     assert_eq!(uris.len(), 7, "{uris:?}");
     for path in [".hidden.md", "%2ehidden.md", ".git/config", "%2Egit/config", "a/.b/c.md", "a/%2eb/c.md"] {
-        let error = server.client().refusal(&format!("notes://diary/{path}")).await;
+        let error = server.client().read_error(&format!("notes://diary/{path}")).await;
         assert_eq!(error.code, ErrorCode(-32002), "{path}");
     }
     server.end().await;
@@ -162,16 +162,16 @@ async fn links_that_leave_the_folder_are_refused_and_those_that_stay_are_followe
     let folder = Folder::with_files([("real.md", "# Real"), ("sub/a.md", "# A")]);
     let secret = outside.path().join("secret.md");
     let name = outside.path().file_name().unwrap().to_str().unwrap();
-    folder.link("inside.md", "real.md");
-    folder.link("absolute.md", &secret);
-    folder.link("relative.md", format!("../{name}/secret.md"));
-    folder.link("twice.md", "absolute.md");
-    folder.link("away", outside.path());
-    folder.link("loop.md", "loop.md");
-    folder.link("nowhere.md", "nothing-here.md");
+    folder.symlink("inside.md", "real.md");
+    folder.symlink("absolute.md", &secret);
+    folder.symlink("relative.md", format!("../{name}/secret.md"));
+    folder.symlink("twice.md", "absolute.md");
+    folder.symlink("away", outside.path());
+    folder.symlink("loop.md", "loop.md");
+    folder.symlink("nowhere.md", "nothing-here.md");
     symlink("../real.md", folder.path().join("sub/up.md")).unwrap();
-    let config = served(folder.path()).write();
-    let server = Stdio::start(&config).await;
+    let config = notes_config(folder.path()).write();
+    let server = StdioServer::start(&config).await;
     let client = server.client();
     let uris = client.uris().await;
     assert_eq!(
@@ -183,7 +183,7 @@ async fn links_that_leave_the_folder_are_refused_and_those_that_stay_are_followe
     for path in
         ["absolute.md", "relative.md", "twice.md", "away/secret.md", "away/dir/deep.md", "loop.md", "nowhere.md"]
     {
-        let error = client.refusal(&format!("notes://diary/{path}")).await;
+        let error = client.read_error(&format!("notes://diary/{path}")).await;
         let said = serde_json::to_string(&error).unwrap();
         assert!(!said.contains("Secret") && !said.contains(name), "{path}: {said}");
     }
@@ -198,8 +198,8 @@ async fn attachments_have_types_of_their_own() {
         ("unknown.qqq", b"\xff\xfe"),
         ("latin1.md", b"caf\xe9"),
     ]);
-    let config = served(folder.path()).write();
-    let server = Stdio::start(&config).await;
+    let config = notes_config(folder.path()).write();
+    let server = StdioServer::start(&config).await;
     for (name, mime_type, is_text) in [
         ("photo.png", "image/png", false),
         ("data.json", "application/json", true),
@@ -220,23 +220,23 @@ async fn attachments_have_types_of_their_own() {
 #[tokio::test]
 async fn what_changes_on_disk_is_read_as_it_is_now() {
     let folder = Folder::with_files([("a.md", "old")]);
-    let config = served(folder.path()).write();
-    let server = Stdio::start(&config).await;
+    let config = notes_config(folder.path()).write();
+    let server = StdioServer::start(&config).await;
     assert_eq!(server.client().text("notes://diary/a.md").await, "old");
     folder.write("a.md", "new");
     folder.write("b.md", "more");
     assert_eq!(server.client().text("notes://diary/a.md").await, "new");
     assert_eq!(server.client().uris().await.len(), 2);
     std::fs::remove_file(folder.path().join("a.md")).unwrap();
-    assert_eq!(server.client().refusal("notes://diary/a.md").await.code, ErrorCode(-32002));
+    assert_eq!(server.client().read_error("notes://diary/a.md").await.code, ErrorCode(-32002));
     server.end().await;
 }
 
 #[tokio::test]
 async fn the_example_notes_have_titles_priorities_and_japanese_documents() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/notes");
-    let config = served(&examples).write();
-    let server = Stdio::start(&config).await;
+    let config = notes_config(&examples).write();
+    let server = StdioServer::start(&config).await;
     let resources = server.client().resources().await;
     let notes = || resources.iter().filter(|resource| resource.mime_type.as_deref() == Some("text/markdown"));
     assert!(notes().all(|note| note.title.is_some()));

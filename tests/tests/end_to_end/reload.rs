@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use mcp_host_tests::{ConfigFile, Folder, Http, Plugin, Revision, Rule, StdioWire, component, fixture};
+use mcp_host_tests::{ConfigFile, Folder, HttpServer, Plugin, Revision, Rule, RawStdio, component, fixture};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -13,44 +13,44 @@ const UPDATED: &str = "notifications/resources/updated";
 const LISTING: &str = "notifications/resources/list_changed";
 const REVISION: Revision = Revision::V_2025_11_25;
 
-async fn text(wire: &mut StdioWire, uri: &str) -> String {
+async fn text(wire: &mut RawStdio, uri: &str) -> String {
     let answer = wire.request("resources/read", json!({ "uri": uri })).await;
     answer.result()["contents"][0]["text"].as_str().unwrap().to_owned()
 }
 
-async fn subscribe(wire: &mut StdioWire, uri: &str) {
+async fn subscribe(wire: &mut RawStdio, uri: &str) {
     wire.request("resources/subscribe", json!({ "uri": uri })).await.result();
 }
 
-async fn updated(wire: &mut StdioWire) -> String {
+async fn next_updated(wire: &mut RawStdio) -> String {
     wire.notification(UPDATED).await["params"]["uri"].as_str().unwrap().to_owned()
 }
 
-async fn end(mut wire: StdioWire) -> String {
-    wire.close();
-    wire.ended().await.log
+async fn close_and_log(mut wire: RawStdio) -> String {
+    wire.close_stdin();
+    wire.wait_clean_exit().await.log
 }
 
 /// A config with the component at that path.
-fn with_component(file: &Path) -> ConfigFile {
+fn config_with_component(file: &Path) -> ConfigFile {
     ConfigFile::new().plugin(Plugin::new("x", file, "x:///"))
 }
 
 #[tokio::test]
 async fn an_edited_config_counts_and_sessions_and_subscriptions_go_on() {
     let folder = Folder::with_files([("f", "text")]);
-    let moody = Plugin::moody("a", folder.path());
+    let moody = Plugin::faulty("a", folder.path());
     let config = ConfigFile::new().plugin(moody.clone()).write();
-    let mut wire = StdioWire::start(&config, REVISION).await;
+    let mut wire = RawStdio::start(&config, REVISION).await;
     subscribe(&mut wire, "moody://a/f").await;
     assert_eq!(text(&mut wire, "moody://a/f").await, "text");
 
-    let other = Plugin::moody("b", folder.path());
+    let other = Plugin::faulty("b", folder.path());
     config.replace(ConfigFile::new().plugin(moody.config("prefix", "new: ")).plugin(other));
     let line = wire.log_line("generation=2").await;
     assert!(line.contains("added=\"b\" changed=\"a\" removed=\"\""), "{line}");
     // Both are told, in whatever order.
-    let mut told = wire.early();
+    let mut told = wire.take_notifications();
     let is_told = |told: &[Value], method: &str| told.iter().any(|message| message["method"] == method);
     while !(is_told(&told, UPDATED) && is_told(&told, LISTING)) {
         told.push(wire.message().await.expect("both are told"));
@@ -59,16 +59,16 @@ async fn an_edited_config_counts_and_sessions_and_subscriptions_go_on() {
     assert_eq!(text(&mut wire, "moody://a/f").await, "new: text");
     assert_eq!(text(&mut wire, "moody://b/f").await, "text");
     folder.write("f", "changed");
-    assert_eq!(updated(&mut wire).await, "moody://a/f");
-    end(wire).await;
+    assert_eq!(next_updated(&mut wire).await, "moody://a/f");
+    close_and_log(wire).await;
 }
 
 #[tokio::test]
 async fn a_component_that_is_renamed_to_or_written_over_is_loaded_when_it_is_whole() {
     let folder = Folder::with_files([("x.wasm", fs::read(component("hello")).unwrap())]);
     let file = folder.path().join("x.wasm");
-    let config = with_component(&file).write();
-    let mut wire = StdioWire::start(&config, REVISION).await;
+    let config = config_with_component(&file).write();
+    let mut wire = RawStdio::start(&config, REVISION).await;
     assert_eq!(text(&mut wire, "x:///world").await, "Hello, world!");
 
     fs::copy(fixture("unruly"), folder.path().join("aside")).unwrap();
@@ -92,15 +92,15 @@ async fn a_component_that_is_renamed_to_or_written_over_is_loaded_when_it_is_who
     drop(writing);
     wire.log_line("generation=4").await;
     assert_eq!(text(&mut wire, "x:///good").await, "good");
-    end(wire).await;
+    close_and_log(wire).await;
 }
 
 #[tokio::test]
 async fn a_config_with_a_mistake_is_told_with_its_line_and_the_old_one_serves() {
     let folder = Folder::with_files([("f", "text")]);
-    let moody = || Plugin::moody("a", folder.path());
+    let moody = || Plugin::faulty("a", folder.path());
     let config = ConfigFile::new().plugin(moody()).write();
-    let mut wire = StdioWire::start(&config, REVISION).await;
+    let mut wire = RawStdio::start(&config, REVISION).await;
     let good = fs::read_to_string(config.path()).unwrap();
     fs::write(config.path(), format!("{good}\n[[plugin]]\nname = \"b\"\nconponent = \"b.wasm\"\nmount = \"b:///\"\n"))
         .unwrap();
@@ -110,15 +110,15 @@ async fn a_config_with_a_mistake_is_told_with_its_line_and_the_old_one_serves() 
     config.replace(ConfigFile::new().plugin(moody().config("prefix", "mended ")));
     wire.log_line("generation=2").await;
     assert_eq!(text(&mut wire, "moody://a/f").await, "mended text");
-    end(wire).await;
+    close_and_log(wire).await;
 }
 
 #[tokio::test]
 async fn a_component_that_comes_after_the_config_that_names_it_is_noticed() {
     let folder = Folder::with_files([("f", "text")]);
-    let moody = || Plugin::moody("a", folder.path());
+    let moody = || Plugin::faulty("a", folder.path());
     let config = ConfigFile::new().plugin(moody()).write();
-    let mut wire = StdioWire::start(&config, REVISION).await;
+    let mut wire = RawStdio::start(&config, REVISION).await;
     let late = folder.path().join("components/late.wasm");
     config.replace(ConfigFile::new().plugin(moody()).plugin(Plugin::new("late", &late, "late:///")));
     wire.log_line("there is no file at").await;
@@ -126,16 +126,16 @@ async fn a_component_that_comes_after_the_config_that_names_it_is_noticed() {
     fs::copy(component("hello"), &late).unwrap();
     wire.log_line("generation=2").await;
     assert_eq!(text(&mut wire, "late:///world").await, "Hello, world!");
-    end(wire).await;
+    close_and_log(wire).await;
 }
 
 #[tokio::test]
 async fn a_plugin_that_does_not_load_keeps_all_as_it_was_unless_it_was_like_that_before() {
     let folder = Folder::with_files([("f", "text"), ("broken.wasm", "no component")]);
-    let moody = || Plugin::moody("a", folder.path());
+    let moody = || Plugin::faulty("a", folder.path());
     let broken = |name: &str| Plugin::new(name, &folder.path().join("broken.wasm"), &format!("{name}:///"));
     let config = ConfigFile::new().plugin(moody()).plugin(broken("old")).write();
-    let mut wire = StdioWire::start(&config, REVISION).await;
+    let mut wire = RawStdio::start(&config, REVISION).await;
     let next = || ConfigFile::new().plugin(moody().config("prefix", "new ")).plugin(broken("old"));
     config.replace(next().plugin(broken("new")));
     let line = wire.log_line("reload failed").await;
@@ -144,18 +144,18 @@ async fn a_plugin_that_does_not_load_keeps_all_as_it_was_unless_it_was_like_that
     config.replace(next());
     wire.log_line("generation=2").await;
     assert_eq!(text(&mut wire, "moody://a/f").await, "new text");
-    end(wire).await;
+    close_and_log(wire).await;
 }
 
 #[tokio::test]
 async fn a_config_behind_links_as_config_maps_have_it_is_noticed() {
     let folder = Folder::with_files([("f", "text")]);
-    let moody = || Plugin::moody("a", folder.path());
+    let moody = || Plugin::faulty("a", folder.path());
     let written = ConfigFile::new().plugin(moody()).write();
     let map = Folder::with_files([("..1/mcp-host.toml", fs::read(written.path()).unwrap())]);
-    map.link("..data", "..1");
-    map.link("mcp-host.toml", "..data/mcp-host.toml");
-    let mut wire = StdioWire::start_at(&map.path().join("mcp-host.toml"), &[], REVISION).await;
+    map.symlink("..data", "..1");
+    map.symlink("mcp-host.toml", "..data/mcp-host.toml");
+    let mut wire = RawStdio::start_at(&map.path().join("mcp-host.toml"), &[], REVISION).await;
     assert_eq!(text(&mut wire, "moody://a/f").await, "text");
 
     written.replace(ConfigFile::new().plugin(moody().config("prefix", "new ")));
@@ -164,113 +164,113 @@ async fn a_config_behind_links_as_config_maps_have_it_is_noticed() {
     fs::rename(map.path().join("..data_tmp"), map.path().join("..data")).unwrap();
     wire.log_line("generation=2").await;
     assert_eq!(text(&mut wire, "moody://a/f").await, "new text");
-    end(wire).await;
+    close_and_log(wire).await;
 }
 
 #[tokio::test]
 async fn sighup_reloads_and_says_so_even_if_nothing_changed() {
     let folder = Folder::with_files([("f", "text")]);
-    let config = ConfigFile::new().plugin(Plugin::moody("a", folder.path())).write();
-    let mut wire = StdioWire::start(&config, REVISION).await;
+    let config = ConfigFile::new().plugin(Plugin::faulty("a", folder.path())).write();
+    let mut wire = RawStdio::start(&config, REVISION).await;
     wire.signal(Signal::HUP);
     wire.log_line("nothing changed").await;
     assert_eq!(text(&mut wire, "moody://a/f").await, "text");
-    end(wire).await;
+    close_and_log(wire).await;
 }
 
 #[tokio::test]
 async fn without_reload_nothing_is_watched_and_sighup_ends_the_server() {
     let folder = Folder::with_files([("f", "text")]);
-    let moody = Plugin::moody("a", folder.path());
+    let moody = Plugin::faulty("a", folder.path());
     let config = ConfigFile::new().plugin(moody.clone()).write();
-    let mut wire = StdioWire::start_at(&config.path(), &["--no-reload"], REVISION).await;
+    let mut wire = RawStdio::start_at(&config.path(), &["--no-reload"], REVISION).await;
     config.replace(ConfigFile::new().plugin(moody.config("prefix", "new ")));
     assert_eq!(text(&mut wire, "moody://a/f").await, "text");
     wire.signal(Signal::HUP);
-    let ended = wire.ended_somehow().await;
+    let ended = wire.wait_exit().await;
     assert_eq!(ended.code, None, "{}", ended.log);
     assert!(!ended.log.contains("reload"), "{}", ended.log);
 }
 
 #[tokio::test]
 async fn a_read_under_way_is_finished_by_the_plugin_that_it_began_with() {
-    let config = ConfigFile::new().plugin(Plugin::unruly("u")).write();
-    let mut wire = StdioWire::start(&config, REVISION).await;
-    let id = wire.ask("resources/read", json!({ "uri": "unruly://u/slow?ms=2000" })).await;
+    let config = ConfigFile::new().plugin(Plugin::misbehaving("u")).write();
+    let mut wire = RawStdio::start(&config, REVISION).await;
+    let id = wire.send_request("resources/read", json!({ "uri": "unruly://u/slow?ms=2000" })).await;
     wire.log_line("a slow read has begun").await;
-    config.replace(ConfigFile::new().plugin(Plugin::unruly("v")));
+    config.replace(ConfigFile::new().plugin(Plugin::misbehaving("v")));
     let line = wire.log_line("generation=2").await;
     assert!(line.contains("added=\"v\" changed=\"\" removed=\"u\""), "{line}");
-    let answer = wire.answer(id).await;
+    let answer = wire.response_to(id).await;
     assert_eq!(answer.result()["contents"][0]["text"], "slow");
     let answer = wire.request("resources/read", json!({ "uri": "unruly://u/good" })).await;
-    assert_eq!(answer.code(), -32002);
-    end(wire).await;
+    assert_eq!(answer.error_code(), -32002);
+    close_and_log(wire).await;
 }
 
 #[tokio::test]
 async fn a_subscription_whose_plugin_goes_away_sleeps_until_it_is_back() {
     let folder = Folder::with_files([("f", "text")]);
-    let with_a = || ConfigFile::new().plugin(Plugin::moody("a", folder.path()));
-    let with_b = || ConfigFile::new().plugin(Plugin::moody("b", folder.path()));
+    let with_a = || ConfigFile::new().plugin(Plugin::faulty("a", folder.path()));
+    let with_b = || ConfigFile::new().plugin(Plugin::faulty("b", folder.path()));
     let config = with_a().write();
-    let mut wire = StdioWire::start(&config, REVISION).await;
+    let mut wire = RawStdio::start(&config, REVISION).await;
     subscribe(&mut wire, "moody://a/f").await;
     config.replace(with_b());
     wire.log_line("generation=2").await;
-    assert_eq!(updated(&mut wire).await, "moody://a/f", "it went away");
+    assert_eq!(next_updated(&mut wire).await, "moody://a/f", "it went away");
     folder.write("f", "changed while it was gone");
     config.replace(with_a());
     wire.log_line("generation=3").await;
-    assert_eq!(updated(&mut wire).await, "moody://a/f", "it is back");
+    assert_eq!(next_updated(&mut wire).await, "moody://a/f", "it is back");
     assert_eq!(text(&mut wire, "moody://a/f").await, "changed while it was gone");
     folder.write("f", "changed after that");
-    assert_eq!(updated(&mut wire).await, "moody://a/f");
-    end(wire).await;
+    assert_eq!(next_updated(&mut wire).await, "moody://a/f");
+    close_and_log(wire).await;
 }
 
 #[tokio::test]
 async fn new_rules_count_for_subscriptions_too() {
     let folder = Folder::with_files([("f", "text"), ("g", "text")]);
-    let all = || ConfigFile::new().plugin(Plugin::moody("a", folder.path()));
+    let all = || ConfigFile::new().plugin(Plugin::faulty("a", folder.path()));
     let config = all().write();
-    let mut wire = StdioWire::start(&config, REVISION).await;
+    let mut wire = RawStdio::start(&config, REVISION).await;
     for uri in ["moody://a/f", "moody://a/g"] {
         subscribe(&mut wire, uri).await;
     }
-    config.replace(all().rule(Rule::of("local").deny(["moody://a/f"])));
+    config.replace(all().rule(Rule::for_principal("local").deny(["moody://a/f"])));
     wire.log_line("generation=2").await;
     folder.write("f", "changed in secret");
     folder.write("g", "changed");
-    assert_eq!(updated(&mut wire).await, "moody://a/g");
+    assert_eq!(next_updated(&mut wire).await, "moody://a/g");
     config.replace(all());
     wire.log_line("generation=3").await;
-    assert_eq!(updated(&mut wire).await, "moody://a/f", "it may be read again");
-    end(wire).await;
+    assert_eq!(next_updated(&mut wire).await, "moody://a/f", "it may be read again");
+    close_and_log(wire).await;
 }
 
 #[tokio::test]
 async fn a_cursor_leads_on_after_a_reload() {
     let folder = Folder::with_files([("f", "text")]);
-    let moody = |name| Plugin::moody(name, folder.path());
+    let moody = |name| Plugin::faulty(name, folder.path());
     let config = ConfigFile::new().page_size(1).plugin(moody("a")).plugin(moody("c")).write();
-    let mut wire = StdioWire::start(&config, REVISION).await;
+    let mut wire = RawStdio::start(&config, REVISION).await;
     let page = wire.request("resources/list", json!({})).await;
     assert_eq!(page.result()["resources"][0]["uri"], "moody://a/f");
     config.replace(ConfigFile::new().page_size(1).plugin(moody("b")).plugin(moody("c")));
     wire.log_line("generation=2").await;
     let page = wire.request("resources/list", json!({ "cursor": page.result()["nextCursor"] })).await;
     assert_eq!(page.result()["resources"][0]["uri"], "moody://c/f");
-    end(wire).await;
+    close_and_log(wire).await;
 }
 
 #[tokio::test]
 async fn what_counts_after_a_restart_only_is_said() {
     let folder = Folder::with_files([("f", "text")]);
-    let all = |name: &str| ConfigFile::new().server("name", name).plugin(Plugin::moody("a", folder.path())).open();
+    let all = |name: &str| ConfigFile::new().server("name", name).plugin(Plugin::faulty("a", folder.path())).allow_all();
     let config = all("before").server("http", "127.0.0.1:0").write();
-    let server = Http::start(&config).await;
-    let after = all("after").server("http", "127.0.0.1:1").server("cursor-key", toml_file(config.dir()));
+    let server = HttpServer::start(&config).await;
+    let after = all("after").server("http", "127.0.0.1:1").server("cursor-key", cursor_key_source(config.dir()));
     config.replace(after.http("keep-alive", "1s"));
     server.log_line("generation=2").await;
     server.log_line("`http.keep-alive` changed").await;
@@ -282,7 +282,7 @@ async fn what_counts_after_a_restart_only_is_said() {
 }
 
 /// Where a cursor key stands.
-fn toml_file(dir: &Path) -> toml::Table {
+fn cursor_key_source(dir: &Path) -> toml::Table {
     fs::write(dir.join("key"), "00".repeat(32)).unwrap();
     toml::Table::from_iter([("file".to_owned(), dir.join("key").to_str().unwrap().into())])
 }

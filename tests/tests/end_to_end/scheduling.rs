@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use mcp_host_tests::{
-    ConfigFile, Connection, Folder, Http, HttpWire, PATIENCE, Plugin, Revision, Stdio, body, fixture, until,
+    ConfigFile, Connection, Folder, HttpServer, RawHttp, TIMEOUT, Plugin, Revision, StdioServer, content_bytes, fixture, wait_until,
 };
 use reqwest::{Response, Version};
 use serde_json::{Value, json};
@@ -17,28 +17,28 @@ const REVISION: Revision = Revision::V_2026_07_28;
 /// Clients that read in a loop, each on a connection of its own, until they are told to stop.
 struct Readers {
     tasks: JoinSet<()>,
-    is_over: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
     answered: Arc<AtomicUsize>,
 }
 
 impl Readers {
-    fn start(server: &Http, number: usize, uri: &str) -> Self {
+    fn start(server: &HttpServer, number: usize, uri: &str) -> Self {
         let (is_over, answered) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
         let mut tasks = JoinSet::new();
         for _ in 0..number {
             let (address, uri) = (server.address().to_owned(), uri.to_owned());
             let (is_over, answered) = (is_over.clone(), answered.clone());
-            let mut wire = server.stranger(REVISION);
+            let mut wire = server.uninitialized(REVISION);
             tasks.spawn(async move {
                 let mut connection = Connection::plain(&address, Version::HTTP_11).await;
                 while !is_over.load(Ordering::Relaxed) {
-                    let response = connection.send(wire.prepared("resources/read", json!({ "uri": uri }))).await;
+                    let response = connection.send(wire.request_builder("resources/read", json!({ "uri": uri }))).await;
                     assert_eq!(response.status(), 200, "{:?}", response.body());
                     answered.fetch_add(1, Ordering::Relaxed);
                 }
             });
         }
-        Self { tasks, is_over, answered }
+        Self { tasks, stop: is_over, answered }
     }
 
     /// How many reads have been answered so far.
@@ -47,8 +47,8 @@ impl Readers {
     }
 
     async fn end(self) {
-        self.is_over.store(true, Ordering::Relaxed);
-        timeout(PATIENCE, self.tasks.join_all()).await.expect("every read is answered");
+        self.stop.store(true, Ordering::Relaxed);
+        timeout(TIMEOUT, self.tasks.join_all()).await.expect("every read is answered");
     }
 }
 
@@ -59,23 +59,23 @@ struct Listener {
 }
 
 impl Listener {
-    async fn start(wire: &mut HttpWire, uri: &str) -> Self {
+    async fn start(wire: &mut RawHttp, uri: &str) -> Self {
         let wanted = json!({ "notifications": { "resourceSubscriptions": [uri] } });
-        let request = wire.prepared("subscriptions/listen", wanted);
-        let stream = timeout(PATIENCE, request.send()).await.expect("an answer in time").expect("the server answers");
+        let request = wire.request_builder("subscriptions/listen", wanted);
+        let stream = timeout(TIMEOUT, request.send()).await.expect("an answer in time").expect("the server answers");
         assert_eq!(stream.status(), 200);
         let mut listener = Self { stream, text: String::new() };
         // Told once as soon as the subscription counts.
-        listener.updated().await;
+        listener.wait_until_updated().await;
         listener
     }
 
     /// Waits for the next update.
-    async fn updated(&mut self) {
+    async fn wait_until_updated(&mut self) {
         const UPDATED: &str = "notifications/resources/updated";
         while !self.text.contains(UPDATED) {
             let chunk =
-                timeout(PATIENCE, self.stream.chunk()).await.expect("it hears in time").expect("the stream goes on");
+                timeout(TIMEOUT, self.stream.chunk()).await.expect("it hears in time").expect("the stream goes on");
             self.text.push_str(&String::from_utf8_lossy(&chunk.expect("the stream does not end")));
         }
         self.text.clear();
@@ -83,15 +83,15 @@ impl Listener {
 }
 
 /// Listens to one resource as often as that.
-async fn listeners(server: &Http, number: usize, uri: &str) -> Vec<Listener> {
-    let starting = (0..number).map(|_| async { Listener::start(&mut server.stranger(REVISION), uri).await });
+async fn start_listeners(server: &HttpServer, number: usize, uri: &str) -> Vec<Listener> {
+    let starting = (0..number).map(|_| async { Listener::start(&mut server.uninitialized(REVISION), uri).await });
     futures::future::join_all(starting).await
 }
 
 /// Threads of this process that compute without end, until they are dropped.
-struct Noise(Arc<AtomicBool>);
+struct CpuLoad(Arc<AtomicBool>);
 
-impl Noise {
+impl CpuLoad {
     fn start(threads: usize) -> Self {
         let is_over = Arc::<AtomicBool>::default();
         for _ in 0..threads {
@@ -107,13 +107,13 @@ impl Noise {
     }
 }
 
-impl Drop for Noise {
+impl Drop for CpuLoad {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-fn busy(name: &str) -> Plugin {
+fn busy_plugin(name: &str) -> Plugin {
     Plugin::new(name, &fixture("busy"), &format!("busy://{name}/"))
 }
 
@@ -127,17 +127,17 @@ async fn subscribers_hear_of_edits_while_clients_read_without_pause() {
     let folder = many_notes();
     let patient = |plugin: Plugin| plugin.limit("rate", 1_000_000).limit("queue", 256).limit("queue-timeout", "60s");
     let cheap = patient(Plugin::sample("cheap")).instances("max-calls", 128);
-    let config = ConfigFile::new().plugin(patient(Plugin::notes("n", folder.path()))).plugin(cheap).open().write();
-    let server = Http::start(&config).await;
-    let mut listeners = listeners(&server, 100, "notes://n/0.md").await;
+    let config = ConfigFile::new().plugin(patient(Plugin::notes("n", folder.path()))).plugin(cheap).allow_all().write();
+    let server = HttpServer::start(&config).await;
+    let mut listeners = start_listeners(&server, 100, "notes://n/0.md").await;
     // Cheap reads of another plugin, and reads of the same one.
     for uri in ["sample://cheap/plain", "notes://n/1.md"] {
         let readers = Readers::start(&server, 64, uri);
-        until("all clients read", || readers.answered() > 640).await;
+        wait_until("all clients read", || readers.answered() > 640).await;
         for round in 0..3 {
             folder.write("0.md", format!("round {round} beside {uri}"));
             for listener in &mut listeners {
-                listener.updated().await;
+                listener.wait_until_updated().await;
             }
         }
         readers.end().await;
@@ -150,23 +150,23 @@ async fn subscribers_hear_of_edits_while_clients_read_without_pause() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn subscribers_hear_of_edits_beside_plugins_that_spin_when_they_are_asked_what_changed() {
     let folder = many_notes();
-    let spinning = |number: usize| busy(&format!("s{number}")).config("changes", "spin").set("watch-interval", "100ms");
+    let spinning = |number: usize| busy_plugin(&format!("s{number}")).config("changes", "spin").set("watch-interval", "100ms");
     let config = (0..16).map(spinning).fold(ConfigFile::new(), ConfigFile::plugin);
-    let config = config.plugin(Plugin::notes("n", folder.path())).open().write();
-    let server = Http::start(&config).await;
-    let mut listener = Listener::start(&mut server.stranger(REVISION), "notes://n/0.md").await;
+    let config = config.plugin(Plugin::notes("n", folder.path())).allow_all().write();
+    let server = HttpServer::start(&config).await;
+    let mut listener = Listener::start(&mut server.uninitialized(REVISION), "notes://n/0.md").await;
     let mut subscribing = JoinSet::new();
     for number in 0..16 {
-        let mut wire = server.stranger(REVISION);
+        let mut wire = server.uninitialized(REVISION);
         let wanted = json!({ "notifications": { "resourceSubscriptions": [format!("busy://s{number}/good")] } });
-        let request = wire.prepared("subscriptions/listen", wanted);
+        let request = wire.request_builder("subscriptions/listen", wanted);
         subscribing.spawn(async move { request.send().await.unwrap().chunk().await.unwrap() });
     }
     // One of them has reached a limit.
     server.log_line("function=\"changes\"").await;
     for round in 0..3 {
         folder.write("0.md", format!("round {round}"));
-        listener.updated().await;
+        listener.wait_until_updated().await;
     }
     drop((listener, subscribing));
     let log = server.end().await.log;
@@ -176,33 +176,33 @@ async fn subscribers_hear_of_edits_beside_plugins_that_spin_when_they_are_asked_
 }
 
 /// Calls that sleep, so many of each plugin. They are given up when this is dropped.
-fn sleepers(server: &Http, plugins: usize, of_each: usize) -> JoinSet<()> {
+fn start_sleeping_calls(server: &HttpServer, plugins: usize, of_each: usize) -> JoinSet<()> {
     let mut asked = JoinSet::new();
     for number in 0..plugins * of_each {
         let uri = format!("unruly://p{}/slow?ms=3600000", number % plugins);
-        let request = server.stranger(REVISION).prepared("resources/read", json!({ "uri": uri }));
+        let request = server.uninitialized(REVISION).request_builder("resources/read", json!({ "uri": uri }));
         asked.spawn(async move { drop(request.send().await) });
     }
     asked
 }
 
-async fn text(server: &Http, uri: &str) -> Value {
-    let answer = server.stranger(REVISION).request("resources/read", json!({ "uri": uri })).await;
+async fn text(server: &HttpServer, uri: &str) -> Value {
+    let answer = server.uninitialized(REVISION).request("resources/read", json!({ "uri": uri })).await;
     answer.result()["contents"][0]["text"].clone()
 }
 
 #[tokio::test]
 async fn calls_that_sleep_in_eight_plugins_leave_instances_for_a_ninth() {
     let sleepy = |number: usize| {
-        let plugin = Plugin::unruly(&format!("p{number}")).limit("concurrency", 64).limit("queue", 1000);
+        let plugin = Plugin::misbehaving(&format!("p{number}")).limit("concurrency", 64).limit("queue", 1000);
         plugin.limit("queue-timeout", "60s").limit("deadline", "10m").limit("memory", "1GiB").limit("log", "16MiB")
     };
     let config = (0..8).map(sleepy).fold(ConfigFile::new(), ConfigFile::plugin);
-    let config = config.plugin(Plugin::unruly("good")).open().write();
-    let server = Http::start(&config).await;
+    let config = config.plugin(Plugin::misbehaving("good")).allow_all().write();
+    let server = HttpServer::start(&config).await;
     // All that eight plugins can get of 256 slots; and once more, after all of those calls were given up.
     for round in 1..=2 {
-        let asleep = sleepers(&server, 8, 40);
+        let asleep = start_sleeping_calls(&server, 8, 40);
         server.log_lines("a slow read has begun", round * 8 * 28).await;
         for _ in 0..50 {
             assert_eq!(text(&server, "unruly://good/good").await, "good");
@@ -216,27 +216,27 @@ async fn calls_that_sleep_in_eight_plugins_leave_instances_for_a_ninth() {
 }
 
 /// Reads something, and gives the text or the reason why there is none.
-async fn outcome(server: &Stdio, uri: &str) -> Result<String, String> {
+async fn try_read(server: &StdioServer, uri: &str) -> Result<String, String> {
     let contents = server.client().read(uri).await.map_err(|error| error.message.into_owned())?;
-    Ok(String::from_utf8(body(&contents[0])).unwrap())
+    Ok(String::from_utf8(content_bytes(&contents[0])).unwrap())
 }
 
 #[tokio::test]
 async fn a_guest_has_its_processor_time_on_a_busy_machine_and_no_more() {
-    let config = ConfigFile::new().plugin(busy("b").limit("cpu", "100ms").limit("deadline", "10m")).write();
-    let server = Stdio::start(&config).await;
+    let config = ConfigFile::new().plugin(busy_plugin("b").limit("cpu", "100ms").limit("deadline", "10m")).write();
+    let server = StdioServer::start(&config).await;
     let compute = |rounds: u64| format!("busy://b/compute?rounds={rounds}");
     // The most that it can do within its processor time, by a factor of two. Beside others it can do less: processors share
     // what they are made of.
     let mut rounds: u64 = 1000;
-    while outcome(&server, &compute(rounds * 2)).await.is_ok() {
+    while try_read(&server, &compute(rounds * 2)).await.is_ok() {
         rounds *= 2;
     }
-    let noise = Noise::start(16);
+    let noise = CpuLoad::start(16);
     for _ in 0..5 {
-        assert_eq!(outcome(&server, &compute(rounds / 8)).await.as_deref(), Ok("computed"));
+        assert_eq!(try_read(&server, &compute(rounds / 8)).await.as_deref(), Ok("computed"));
     }
-    let ended = outcome(&server, "busy://b/spin").await.unwrap_err();
+    let ended = try_read(&server, "busy://b/spin").await.unwrap_err();
     assert!(ended.contains("it used up its CPU time"), "{ended}");
     drop(noise);
     server.end().await;

@@ -4,19 +4,19 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use mcp_host_tests::{ConfigFile, Folder, Plugin, Revision, StdioWire};
+use mcp_host_tests::{ConfigFile, Folder, Plugin, Revision, RawStdio};
 use mcp_resource_host::Update;
 use mcp_resource_host::access::Principal;
 use serde_json::json;
 
-use crate::watching::start;
+use crate::facade_subscriptions::start;
 
 const UPDATED: &str = "notifications/resources/updated";
 const LISTING: &str = "notifications/resources/list_changed";
 const URI: &str = "watched://w/f";
 
 /// How often something may be told in that time: once in 100 ms, and at both ends.
-fn most_in(time: Duration) -> u128 {
+fn max_updates_in(time: Duration) -> u128 {
     time.as_millis() / 100 + 2
 }
 
@@ -25,7 +25,7 @@ async fn a_path_that_is_named_thousands_of_times_is_told_once_a_round() {
     let (folder, counts) = (Folder::with_files([("state", "0")]), Folder::with_files::<&str, &str>([]));
     let plugin =
         Plugin::watched("w", folder.path()).config("repeat", 9000).writable_dir(counts.path(), "/count", "1MiB");
-    let mut wire = StdioWire::start(&ConfigFile::new().plugin(plugin).write(), Revision::V_2025_11_25).await;
+    let mut wire = RawStdio::start(&ConfigFile::new().plugin(plugin).write(), Revision::V_2025_11_25).await;
     wire.request("resources/subscribe", json!({ "uri": URI })).await.result();
     let rounds = || fs::read(counts.path().join("asked")).unwrap().len();
     let before = rounds();
@@ -34,46 +34,46 @@ async fn a_path_that_is_named_thousands_of_times_is_told_once_a_round() {
         // One round may have ended before that one.
         assert!(rounds() - before + 1 >= told, "{told} updates for {} rounds", rounds() - before);
     }
-    wire.close();
-    wire.ended().await;
+    wire.close_stdin();
+    wire.wait_clean_exit().await;
 }
 
 #[tokio::test]
 async fn one_resource_is_told_ten_times_a_second_at_most_though_a_client_has_rounds_made_all_the_time() {
     let folder = Folder::with_files([("state", "0")]);
     let plugin = Plugin::watched("w", folder.path()).config("repeat", 1);
-    let mut wire = StdioWire::start(&ConfigFile::new().plugin(plugin).write(), Revision::V_2025_11_25).await;
+    let mut wire = RawStdio::start(&ConfigFile::new().plugin(plugin).write(), Revision::V_2025_11_25).await;
     wire.request("resources/subscribe", json!({ "uri": URI })).await.result();
     let (began, mut told) = (Instant::now(), 0);
     for _ in 0..200 {
         for method in ["resources/subscribe", "resources/unsubscribe"] {
             wire.request(method, json!({ "uri": "watched://w/other" })).await.result();
         }
-        told += wire.early().iter().filter(|message| message["params"]["uri"] == URI).count() as u128;
+        told += wire.take_notifications().iter().filter(|message| message["params"]["uri"] == URI).count() as u128;
     }
-    let most = most_in(began.elapsed());
+    let most = max_updates_in(began.elapsed());
     assert!(told > 0 && told <= most, "{told} of {most}");
-    wire.close();
-    wire.ended().await;
+    wire.close_stdin();
+    wire.wait_clean_exit().await;
 }
 
 #[tokio::test]
 async fn that_the_listing_changed_is_told_ten_times_a_second_at_most_though_it_always_does() {
     let folder = Folder::with_files([("state", "0")]);
     let plugin = Plugin::watched("w", folder.path()).config("relists", true);
-    let mut wire = StdioWire::start(&ConfigFile::new().plugin(plugin).write(), Revision::V_2025_11_25).await;
+    let mut wire = RawStdio::start(&ConfigFile::new().plugin(plugin).write(), Revision::V_2025_11_25).await;
     let (began, mut told) = (Instant::now(), 0);
     for _ in 0..200 {
         for method in ["resources/subscribe", "resources/unsubscribe"] {
             wire.request(method, json!({ "uri": URI })).await.result();
         }
-        told += wire.early().iter().filter(|message| message["method"] == LISTING).count() as u128;
+        told += wire.take_notifications().iter().filter(|message| message["method"] == LISTING).count() as u128;
     }
-    let most = most_in(began.elapsed());
+    let most = max_updates_in(began.elapsed());
     assert!(told <= most, "{told} of {most}");
     wire.notification(LISTING).await;
-    wire.close();
-    wire.ended().await;
+    wire.close_stdin();
+    wire.wait_clean_exit().await;
 }
 
 #[tokio::test]
@@ -122,20 +122,20 @@ async fn more_resources_than_one_answer_may_name_are_all_told() {
 async fn what_one_stream_may_subscribe_to_is_bounded_in_number_and_in_bytes_and_the_rest_is_not_acknowledged() {
     let folder = Folder::with_files([("state", "0")]);
     let config = ConfigFile::new().plugin(Plugin::watched("w", folder.path())).write();
-    let mut wire = StdioWire::start(&config, Revision::V_2026_07_28).await;
+    let mut wire = RawStdio::start(&config, Revision::V_2026_07_28).await;
     for (length, expected) in [(20, 1024), (8000, (256 << 10) / 8000)] {
         let uris: Vec<_> = (0..1100).map(|number| format!("watched://w/{number:0>0$}", length - 12)).collect();
         let wanted = json!({ "notifications": { "resourceSubscriptions": uris } });
         // The message itself is of some megabytes at most.
         let wanted =
             if length > 20 { json!({ "notifications": { "resourceSubscriptions": &uris[..100] } }) } else { wanted };
-        let id = wire.ask("subscriptions/listen", wanted).await;
+        let id = wire.send_request("subscriptions/listen", wanted).await;
         let acknowledged = wire.notification("notifications/subscriptions/acknowledged").await;
         let accepted = acknowledged["params"]["notifications"]["resourceSubscriptions"].as_array().unwrap().len();
         assert_eq!(accepted, expected, "{length}");
         let cancelled = json!({ "requestId": id });
         wire.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled })).await;
     }
-    wire.close();
-    wire.ended().await;
+    wire.close_stdin();
+    wire.wait_clean_exit().await;
 }

@@ -12,13 +12,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 
 /// How long the host may take until it listens: components are compiled the first time.
-const START: Duration = Duration::from_secs(120);
+const START_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// How long the host may take to answer what is in flight and end.
-const END: Duration = Duration::from_secs(30);
+const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What the host says when it listens, followed by the URL.
-const LISTENING: &str = "listening on ";
+const LISTENING_PREFIX: &str = "listening on ";
 
 /// What happens while the host runs.
 #[derive(Debug)]
@@ -31,11 +31,11 @@ enum Event {
 
 /// How it came to an end.
 #[derive(Debug)]
-pub(super) enum Ended {
+pub(super) enum Exit {
     /// In order, because it was asked to.
-    Asked,
+    Requested,
     /// Unasked.
-    ByItself(ExitStatus),
+    Unexpected(ExitStatus),
 }
 
 /// A running host. Dropped without [`Host::end`] or [`Host::wait`], it is killed.
@@ -68,10 +68,10 @@ impl Host {
 
     /// Waits until the host listens, and gives the URL of its MCP endpoint.
     pub(super) fn url(&mut self) -> Result<String> {
-        match self.events.recv_timeout(START) {
+        match self.events.recv_timeout(START_TIMEOUT) {
             Ok(Event::Listening(url)) => Ok(url),
             Ok(Event::Interrupted) => {
-                self.ask_to_end()?;
+                self.terminate()?;
                 bail!("interrupted before the host was ready")
             }
             Ok(Event::Ended) | Err(RecvTimeoutError::Disconnected) => {
@@ -79,18 +79,18 @@ impl Host {
                 bail!("the host ended before it listened ({status}); its messages are above")
             }
             Err(RecvTimeoutError::Timeout) => {
-                bail!("the host did not say `{LISTENING}URL` within {} s", START.as_secs())
+                bail!("the host did not say `{LISTENING_PREFIX}URL` within {} s", START_TIMEOUT.as_secs())
             }
         }
     }
 
     /// Waits for an interrupt, passes it on and waits for the end; or for an end that comes by itself.
-    pub(super) fn wait(mut self) -> Result<Ended> {
+    pub(super) fn wait(mut self) -> Result<Exit> {
         loop {
             match self.events.recv() {
                 Ok(Event::Listening(_)) => {}
-                Ok(Event::Interrupted) => return self.end().map(|()| Ended::Asked),
-                Ok(Event::Ended) | Err(_) => return Ok(Ended::ByItself(self.child.wait()?)),
+                Ok(Event::Interrupted) => return self.end().map(|()| Exit::Requested),
+                Ok(Event::Ended) | Err(_) => return Ok(Exit::Unexpected(self.child.wait()?)),
             }
         }
     }
@@ -101,14 +101,14 @@ impl Host {
     ///
     /// When it does not end in time (a second interrupt cuts that short), or with a failure.
     pub(super) fn end(mut self) -> Result<()> {
-        self.ask_to_end()?;
+        self.terminate()?;
         loop {
-            match self.events.recv_timeout(END) {
+            match self.events.recv_timeout(STOP_TIMEOUT) {
                 Ok(Event::Listening(_)) => {}
                 Ok(Event::Interrupted) => bail!("interrupted again: the host was killed"),
                 Ok(Event::Ended) | Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => {
-                    bail!("the host did not end within {} s of being asked to, and was killed", END.as_secs())
+                    bail!("the host did not end within {} s of being asked to, and was killed", STOP_TIMEOUT.as_secs())
                 }
             }
         }
@@ -118,7 +118,7 @@ impl Host {
     }
 
     #[cfg(unix)]
-    fn ask_to_end(&mut self) -> Result<()> {
+    fn terminate(&mut self) -> Result<()> {
         use rustix::process::{Pid, Signal, kill_process};
 
         if self.child.try_wait()?.is_none() {
@@ -130,7 +130,7 @@ impl Host {
 
     /// Without signals there is no asking.
     #[cfg(not(unix))]
-    fn ask_to_end(&mut self) -> Result<()> {
+    fn terminate(&mut self) -> Result<()> {
         self.child.kill().context("cannot end the host")
     }
 }
@@ -155,7 +155,7 @@ fn own_process_group(_command: &mut Command) {}
 fn hear(stderr: impl BufRead, events: &Sender<Event>) {
     for line in stderr.lines().map_while(Result::ok) {
         eprintln!("{line}");
-        if let Some(url) = listening(&line) {
+        if let Some(url) = parse_listening_url(&line) {
             let _ = events.send(Event::Listening(url.to_owned()));
         }
     }
@@ -163,8 +163,8 @@ fn hear(stderr: impl BufRead, events: &Sender<Event>) {
 }
 
 /// The URL in the line that says where the host listens, in whatever form of log.
-fn listening(line: &str) -> Option<&str> {
-    let (_, url) = line.split_once(LISTENING)?;
+fn parse_listening_url(line: &str) -> Option<&str> {
+    let (_, url) = line.split_once(LISTENING_PREFIX)?;
     let url = url.split(|c: char| c.is_whitespace() || c.is_control() || c == '"').next()?;
     url.starts_with("http://").then_some(url)
 }
@@ -176,19 +176,19 @@ mod tests {
     #[test]
     fn the_url_is_found_in_a_line_of_the_log() {
         let line = "2026-01-02T03:04:05Z  INFO mcp_host::server: listening on http://127.0.0.1:8321/mcp plugins=2";
-        assert_eq!(listening(line), Some("http://127.0.0.1:8321/mcp"));
+        assert_eq!(parse_listening_url(line), Some("http://127.0.0.1:8321/mcp"));
     }
 
     #[test]
-    fn the_url_is_found_in_colours_and_in_json() {
-        assert_eq!(listening("\u{1b}[2mlistening on http://[::1]:1/mcp\u{1b}[0m"), Some("http://[::1]:1/mcp"));
-        assert_eq!(listening(r#"{"message":"listening on http://[::1]:1/mcp","n":2}"#), Some("http://[::1]:1/mcp"));
+    fn the_url_is_found_in_colors_and_in_json() {
+        assert_eq!(parse_listening_url("\u{1b}[2mlistening on http://[::1]:1/mcp\u{1b}[0m"), Some("http://[::1]:1/mcp"));
+        assert_eq!(parse_listening_url(r#"{"message":"listening on http://[::1]:1/mcp","n":2}"#), Some("http://[::1]:1/mcp"));
     }
 
     #[test]
     fn other_lines_are_not_taken_for_it() {
-        assert_eq!(listening("listening on stdio"), None);
-        assert_eq!(listening("not listening"), None);
+        assert_eq!(parse_listening_url("listening on stdio"), None);
+        assert_eq!(parse_listening_url("not listening"), None);
     }
 
     #[test]

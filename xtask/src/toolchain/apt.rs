@@ -24,7 +24,7 @@ impl Release {
     /// # Errors
     ///
     /// When it is not Debian, or does not say which.
-    pub(super) fn of_this_system() -> Result<Self> {
+    pub(super) fn current() -> Result<Self> {
         let file = Path::new("/etc/os-release");
         let text = fs::read_to_string(file)
             .with_context(|| format!("this fallback knows Debian only, and {} cannot be read", file.display()))?;
@@ -96,7 +96,7 @@ fn become_root(packages: &[&str], why: &str, progress: &Progress) -> Result<Root
     let typed = format!("apt-get install {}", packages.join(" "));
     let mut sudo = Command::new("sudo");
     let allowed = if progress.is_terminal() {
-        progress.say(&format!("{why} needs `{typed}`, and that needs root: asking sudo"));
+        progress.print(&format!("{why} needs `{typed}`, and that needs root: asking sudo"));
         // Asks for the password on the terminal and remembers the answer for the calls that follow.
         sudo.arg("-v").status().is_ok_and(|status| status.success())
     } else {

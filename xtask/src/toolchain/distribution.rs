@@ -37,19 +37,19 @@ const PACKAGES: [&str; 2] = ["rustc-web", "rust-web-src"];
 const LINKER: &str = "wasm-component-ld";
 
 /// The oldest compiler that the guests build with, as major and minor version.
-const OLDEST: &str = env!("CARGO_PKG_RUST_VERSION");
+const MIN_RUST_VERSION: &str = env!("CARGO_PKG_RUST_VERSION");
 
 /// The toolchain that the fallback puts together.
 #[derive(Debug)]
 pub(crate) struct Overlay {
     sysroot: PathBuf,
-    linkers: PathBuf,
+    linker_dir: PathBuf,
 }
 
 impl Overlay {
     /// Makes a `cargo build --target wasm32-wasip2` use it.
     pub(super) fn configure(&self, cargo: &mut Command) -> Result<()> {
-        let linkers = [self.linkers.clone(), self.linkers.join("gcc-ld")];
+        let linkers = [self.linker_dir.clone(), self.linker_dir.join("gcc-ld")];
         let path = env::var_os("PATH").unwrap_or_default();
         let path = env::join_paths(linkers.into_iter().chain(env::split_paths(&path)))
             .context("a folder of the toolchain has a `:` in its name, which PATH cannot have")?;
@@ -68,23 +68,23 @@ impl Overlay {
 }
 
 /// What an earlier run left, if all of it is still there.
-pub(super) fn installed(workspace: &Workspace) -> Option<Overlay> {
+pub(super) fn find_installed(workspace: &Workspace) -> Option<Overlay> {
     let sysroot = sysroot(workspace);
-    (sysroot.is_dir() && compiler().is_ok()).then_some(())?;
-    Some(Overlay { sysroot, linkers: linkers(workspace).ok()? })
+    (sysroot.is_dir() && check_compiler().is_ok()).then_some(())?;
+    Some(Overlay { sysroot, linker_dir: linker_dir(workspace).ok()? })
 }
 
 /// Puts the toolchain together, and installs what is missing of it.
 pub(super) fn ensure(workspace: &Workspace, progress: &Progress) -> Result<Overlay> {
-    if let Some(overlay) = installed(workspace) {
+    if let Some(overlay) = find_installed(workspace) {
         return Ok(overlay);
     }
-    let linkers = linkers(workspace)?;
-    let release = Release::of_this_system()?;
-    if let Err(missing) = compiler() {
-        progress.say(&format!("the guest toolchain misses Debian's compiler: {missing:#}"));
+    let linkers = linker_dir(workspace)?;
+    let release = Release::current()?;
+    if let Err(missing) = check_compiler() {
+        progress.print(&format!("the guest toolchain misses Debian's compiler: {missing:#}"));
         apt::install(&PACKAGES, "the compiler for the providers and the sources of its standard library", progress)?;
-        compiler().with_context(|| format!("{} are installed, but are not enough", PACKAGES.join(" and ")))?;
+        check_compiler().with_context(|| format!("{} are installed, but are not enough", PACKAGES.join(" and ")))?;
     }
 
     let sysroot = sysroot(workspace);
@@ -94,9 +94,9 @@ pub(super) fn ensure(workspace: &Workspace, progress: &Progress) -> Result<Overl
         let library = wasi_libc::unpack(&release, &scratch, &mut step)?;
         build(&library, &sysroot)?;
         fs::remove_dir_all(&scratch).with_context(|| format!("cannot remove {}", scratch.display()))?;
-        step.done(&format!("made the sysroot of the target in {}", workspace.shown(&sysroot)));
+        step.done(&format!("made the sysroot of the target in {}", workspace.display(&sysroot)));
     }
-    Ok(Overlay { sysroot, linkers })
+    Ok(Overlay { sysroot, linker_dir: linkers })
 }
 
 fn sysroot(workspace: &Workspace) -> PathBuf {
@@ -104,15 +104,15 @@ fn sysroot(workspace: &Workspace) -> PathBuf {
 }
 
 /// Checks that Debian's compiler and the sources of its library are there and new enough.
-fn compiler() -> Result<()> {
+fn check_compiler() -> Result<()> {
     ensure!(Path::new(RUSTC).is_file(), "there is no {RUSTC}");
     let sources = Path::new(RUSTLIB).join("src/rust/library/std/Cargo.toml");
     ensure!(sources.is_file(), "there is no {}", sources.display());
     let said = cargo::capture(Command::new(RUSTC).arg("--version"))?;
     let found = minor_version(said.split_whitespace().nth(1).unwrap_or_default());
-    match (found, minor_version(OLDEST)) {
+    match (found, minor_version(MIN_RUST_VERSION)) {
         (Some(found), Some(oldest)) if found >= oldest => Ok(()),
-        _ => bail!("expected {RUSTC} of version {OLDEST} or newer, found {}", said.trim()),
+        _ => bail!("expected {RUSTC} of version {MIN_RUST_VERSION} or newer, found {}", said.trim()),
     }
 }
 
@@ -123,8 +123,8 @@ fn minor_version(text: &str) -> Option<(u32, u32)> {
 }
 
 /// The folder of the linkers.
-fn linkers(workspace: &Workspace) -> Result<PathBuf> {
-    let folder = rustup::tools(workspace)?;
+fn linker_dir(workspace: &Workspace) -> Result<PathBuf> {
+    let folder = rustup::tool_dir(workspace)?;
     ensure!(
         folder.join(LINKER).is_file(),
         "the linker {LINKER} is not in {}; it comes with rustup's toolchains, so install Rust by rustup",
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_sysroot_with_blanks_in_its_path_reaches_the_compiler_whole() {
-        let overlay = Overlay { sysroot: "/a b/\"c\"".into(), linkers: "/rust/bin".into() };
+        let overlay = Overlay { sysroot: "/a b/\"c\"".into(), linker_dir: "/rust/bin".into() };
         let mut command = Command::new("cargo");
         overlay.configure(&mut command).unwrap();
         let arguments: Vec<_> = command.get_args().map(|argument| argument.to_string_lossy()).collect();
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn the_linkers_come_first_in_the_path() {
-        let overlay = Overlay { sysroot: "/sysroot".into(), linkers: "/rust/bin".into() };
+        let overlay = Overlay { sysroot: "/sysroot".into(), linker_dir: "/rust/bin".into() };
         let mut command = Command::new("cargo");
         overlay.configure(&mut command).unwrap();
         let path = command.get_envs().find(|(name, _)| *name == "PATH").and_then(|(_, value)| value).unwrap();

@@ -36,7 +36,7 @@ pub(super) fn ensure(workspace: &Workspace, progress: &Progress) -> Result<()> {
 }
 
 /// The folder of tools that come with rustup's compiler: the linkers among them.
-pub(super) fn tools(workspace: &Workspace) -> Result<PathBuf> {
+pub(super) fn tool_dir(workspace: &Workspace) -> Result<PathBuf> {
     let sysroot = rustc(workspace, &["--print", "sysroot"])?;
     let version = rustc(workspace, &["--version", "--verbose"])?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: ")).context("`rustc -vV` names no host")?;

@@ -17,7 +17,7 @@ use crate::cargo;
 use crate::progress::Step;
 
 /// The first release that has the target in its package, and its version.
-const FIRST: (&str, u32) = ("trixie", 13);
+const FIRST_RELEASE: (&str, u32) = ("trixie", 13);
 
 /// Unpacks the library and gives back the folder of its objects and archives.
 ///
@@ -55,7 +55,7 @@ pub(super) fn unpack(release: &Release, folder: &Path, step: &mut Step) -> Resul
         library.join("libc.a").is_file(),
         "{} has no usr/lib/{TARGET}/libc.a; expected wasi-libc of Debian {} or newer",
         package.display(),
-        FIRST.1
+        FIRST_RELEASE.1
     );
     Ok(library)
 }
@@ -63,7 +63,7 @@ pub(super) fn unpack(release: &Release, folder: &Path, step: &mut Step) -> Resul
 /// The suite to take the package from.
 fn suite(release: &Release) -> &str {
     match release.version {
-        Some(version) if version < FIRST.1 => FIRST.0,
+        Some(version) if version < FIRST_RELEASE.1 => FIRST_RELEASE.0,
         _ => &release.codename,
     }
 }

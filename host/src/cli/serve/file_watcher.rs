@@ -134,7 +134,7 @@ impl FileWatcher {
                 break;
             }
         }
-        self.with_state(|watched| watched.last_snapscurrent = now).await;
+        self.with_state(|watched| watched.last_snapshot = current).await;
     }
 
     /// Does that with what is known of the files, where it may hang. None if it does.

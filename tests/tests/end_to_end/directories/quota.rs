@@ -5,22 +5,22 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use futures::future::join_all;
-use mcp_host_tests::{ConfigFile, Folder, Plugin, Stdio, fixture};
+use mcp_host_tests::{ConfigFile, Folder, Plugin, StdioServer, fixture};
 
-use super::{does, files, start};
+use super::{run_action, files_plugin, start};
 
 const QUOTA: u64 = 64 << 10;
 /// What an entry counts beside the size of a file.
-const ENTRY: u64 = 4096;
+const ENTRY_COST: u64 = 4096;
 
 /// What is below a folder, as the quota counts it.
-fn used(folder: &Path) -> u64 {
+fn disk_usage(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries
         .map(|path| {
             let found = fs::symlink_metadata(&path).unwrap();
-            let inner = if found.is_dir() { used(&path) } else { 0 };
-            ENTRY + inner + if found.is_file() { found.size() } else { 0 }
+            let inner = if found.is_dir() { disk_usage(&path) } else { 0 };
+            ENTRY_COST + inner + if found.is_file() { found.size() } else { 0 }
         })
         .sum()
 }
@@ -44,9 +44,9 @@ async fn a_directory_never_outgrows_its_quota() {
         ("delete-while-open path=a to=b how=write size=40000", "quota"),
     ] {
         let folder = Folder::with_files([("a", [0; 1024])]);
-        let server = start(files().writable_dir(folder.path(), "/a", "64KiB")).await;
-        assert_eq!(does(server.client(), &format!("{order} dir=/a")).await, outcome, "{order}");
-        assert!(used(folder.path()) <= QUOTA, "{order}: {}", used(folder.path()));
+        let server = start(files_plugin().writable_dir(folder.path(), "/a", "64KiB")).await;
+        assert_eq!(run_action(server.client(), &format!("{order} dir=/a")).await, outcome, "{order}");
+        assert!(disk_usage(folder.path()) <= QUOTA, "{order}: {}", disk_usage(folder.path()));
         server.end().await;
     }
 }
@@ -54,10 +54,10 @@ async fn a_directory_never_outgrows_its_quota() {
 #[tokio::test]
 async fn a_library_that_knows_of_no_quotas_is_told_that_it_cannot_write() {
     let folder = Folder::with_files([("a", "")]);
-    let server = start(files().writable_dir(folder.path(), "/a", "64KiB")).await;
+    let server = start(files_plugin().writable_dir(folder.path(), "/a", "64KiB")).await;
     // What libraries make of an error of a stream is their affair.
-    assert_ne!(does(server.client(), "plain-write dir=/a path=a size=100000").await, "ok");
-    assert!(used(folder.path()) <= QUOTA, "{}", used(folder.path()));
+    assert_ne!(run_action(server.client(), "plain-write dir=/a path=a size=100000").await, "ok");
+    assert!(disk_usage(folder.path()) <= QUOTA, "{}", disk_usage(folder.path()));
     server.end().await;
 }
 
@@ -65,16 +65,16 @@ async fn a_library_that_knows_of_no_quotas_is_told_that_it_cannot_write() {
 async fn new_entries_of_every_kind_count() {
     for order in ["mkdir path=N", "symlink path=N to=a", "link path=a to=N", "open path=N how=write,create"] {
         let folder = Folder::with_files([("a", "")]);
-        let server = start(files().writable_dir(folder.path(), "/a", "64KiB")).await;
+        let server = start(files_plugin().writable_dir(folder.path(), "/a", "64KiB")).await;
         for number in 1..16 {
             let order = format!("{} dir=/a", order.replace('N', &number.to_string()));
-            assert_eq!(does(server.client(), &order).await, "ok", "{order}");
+            assert_eq!(run_action(server.client(), &order).await, "ok", "{order}");
         }
         let order = format!("{} dir=/a", order.replace('N', "last"));
-        assert_eq!(does(server.client(), &order).await, "quota", "{order}");
+        assert_eq!(run_action(server.client(), &order).await, "quota", "{order}");
         // What adds nothing still works.
         for order in ["open path=a how=write,create", "rename path=a to=b", "touch path=b", "unlink path=b"] {
-            assert_eq!(does(server.client(), &format!("{order} dir=/a")).await, "ok", "{order}");
+            assert_eq!(run_action(server.client(), &format!("{order} dir=/a")).await, "ok", "{order}");
         }
         server.end().await;
     }
@@ -83,47 +83,47 @@ async fn new_entries_of_every_kind_count() {
 #[tokio::test]
 async fn all_calls_to_a_plugin_share_its_quota() {
     let folder = Folder::with_files([("a", "")]);
-    let plugin = files().writable_dir(folder.path(), "/a", "64KiB").limit("concurrency", 8);
+    let plugin = files_plugin().writable_dir(folder.path(), "/a", "64KiB").limit("concurrency", 8);
     let server = start(plugin).await;
     let orders = (0..8).map(|number| format!("stream dir=/a path={number} how=write,create size=20000"));
     let orders: Vec<_> = orders.collect();
-    let outcomes = join_all(orders.iter().map(|order| does(server.client(), order))).await;
+    let outcomes = join_all(orders.iter().map(|order| run_action(server.client(), order))).await;
     assert!(outcomes.iter().any(|outcome| outcome == "quota"), "{outcomes:?}");
     assert!(outcomes.iter().all(|outcome| outcome == "quota" || outcome == "ok"), "{outcomes:?}");
-    assert!(used(folder.path()) <= QUOTA, "{}", used(folder.path()));
+    assert!(disk_usage(folder.path()) <= QUOTA, "{}", disk_usage(folder.path()));
     server.end().await;
 }
 
 #[tokio::test]
 async fn what_others_write_counts_and_what_is_deleted_makes_room_again() {
     let folder = Folder::with_files([("old", [0; 60 << 10])]);
-    let server = start(files().writable_dir(folder.path(), "/a", "64KiB")).await;
+    let server = start(files_plugin().writable_dir(folder.path(), "/a", "64KiB")).await;
     let client = server.client();
     let write = "write dir=/a path=new how=write,create size=16384";
-    assert_eq!(does(client, write).await, "quota");
+    assert_eq!(run_action(client, write).await, "quota");
     let line = server.log_line("no room left").await;
     assert!(line.contains("`/a`") && line.contains("64KiB"), "{line}");
     // By somebody else, then by the guest itself.
     fs::write(folder.path().join("old"), [0; 40 << 10]).unwrap();
-    assert_eq!(does(client, write).await, "ok");
+    assert_eq!(run_action(client, write).await, "ok");
     let more = "write dir=/a path=more how=write,create size=30000";
-    assert_eq!(does(client, more).await, "quota");
-    assert_eq!(does(client, "unlink dir=/a path=old").await, "ok");
-    assert_eq!(does(client, more).await, "ok");
+    assert_eq!(run_action(client, more).await, "quota");
+    assert_eq!(run_action(client, "unlink dir=/a path=old").await, "ok");
+    assert_eq!(run_action(client, more).await, "ok");
     server.end().await;
 }
 
 #[tokio::test]
 async fn a_file_may_be_written_anew_as_often_as_one_likes() {
     let folder = Folder::with_files([("a", "")]);
-    let server = start(files().writable_dir(folder.path(), "/a", "64KiB")).await;
+    let server = start(files_plugin().writable_dir(folder.path(), "/a", "64KiB")).await;
     for _ in 0..5 {
         for order in [
             "plain-write dir=/a path=a size=50000",
             "write dir=/a path=a how=write size=50000",
             "open dir=/a path=a how=write,truncate",
         ] {
-            assert_eq!(does(server.client(), order).await, "ok", "{order}");
+            assert_eq!(run_action(server.client(), order).await, "ok", "{order}");
         }
     }
     server.end().await;
@@ -132,11 +132,11 @@ async fn a_file_may_be_written_anew_as_often_as_one_likes() {
 #[tokio::test]
 async fn directories_nested_too_deep_are_no_way_around_a_quota() {
     let folder = Folder::with_files([("a", "")]);
-    let server = start(files().writable_dir(folder.path(), "/a", "1MiB")).await;
-    assert_eq!(does(server.client(), "nest-many dir=/a").await, "255, quota");
+    let server = start(files_plugin().writable_dir(folder.path(), "/a", "1MiB")).await;
+    assert_eq!(run_action(server.client(), "nest-many dir=/a").await, "255, quota");
     // The host cannot tell how much is below: so nothing more fits, and what is there can be deleted.
-    assert_eq!(does(server.client(), "mkdir dir=/a path=more").await, "quota");
-    assert_eq!(does(server.client(), "unlink dir=/a path=a").await, "ok");
+    assert_eq!(run_action(server.client(), "mkdir dir=/a path=more").await, "quota");
+    assert_eq!(run_action(server.client(), "unlink dir=/a path=a").await, "ok");
     server.end().await;
 }
 
@@ -144,10 +144,10 @@ async fn directories_nested_too_deep_are_no_way_around_a_quota() {
 async fn a_full_directory_of_one_plugin_is_no_concern_of_another() {
     let full = Folder::with_files([("a", [0; 64 << 10])]);
     let other = Folder::with_files([("a", "")]);
-    let neighbour = Plugin::new("other", &fixture("files"), "other:///").writable_dir(other.path(), "/a", "64KiB");
-    let config = ConfigFile::new().plugin(files().writable_dir(full.path(), "/a", "64KiB")).plugin(neighbour);
-    let server = Stdio::start(&config.write()).await;
-    assert_eq!(does(server.client(), "mkdir dir=/a path=new").await, "quota");
+    let neighbor = Plugin::new("other", &fixture("files"), "other:///").writable_dir(other.path(), "/a", "64KiB");
+    let config = ConfigFile::new().plugin(files_plugin().writable_dir(full.path(), "/a", "64KiB")).plugin(neighbour);
+    let server = StdioServer::start(&config.write()).await;
+    assert_eq!(run_action(server.client(), "mkdir dir=/a path=new").await, "quota");
     assert_eq!(server.client().text("other:///mkdir?dir=/a&path=new").await, "ok");
     server.end().await;
 }

@@ -2,35 +2,35 @@
 
 use std::collections::BTreeSet;
 
-use mcp_host_tests::{ConfigFile, Http, Plugin, Revision, Rule, StdioWire, fixture, run};
+use mcp_host_tests::{ConfigFile, HttpServer, Plugin, Revision, Rule, RawStdio, fixture, run};
 use proptest::collection::btree_set;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{SEP_2093, end, listed, pages, served, sources, uri, with};
-use crate::chance::cases;
+use super::{SEP_2093, close_and_log, list_all, list_pages, config_with_sources, create_sources, uri_of, with_extensions};
+use crate::proptest_config::with_cases;
 
 fn child(n: usize) -> String {
     format!("sample://a/shelf/{n:03}")
 }
 
 /// All pages of what is below the shelf, in pages of that size, with the children of those numbers denied.
-async fn shelf(count: usize, hidden: &BTreeSet<usize>, size: i64) -> Vec<Value> {
+async fn list_child_pages(count: usize, hidden: &BTreeSet<usize>, size: i64) -> Vec<Value> {
     let plugin = Plugin::sample("a").config("shelf", i64::try_from(count).unwrap());
-    let config = with(&[SEP_2093], ConfigFile::new().page_size(size).plugin(plugin));
+    let config = with_extensions(&[SEP_2093], ConfigFile::new().page_size(size).plugin(plugin));
     let config = match hidden.is_empty() {
         true => config,
-        false => config.rule(Rule::of("local").deny_all(hidden.iter().map(|n| child(*n)).collect())),
+        false => config.rule(Rule::for_principal("local").deny_globs(hidden.iter().map(|n| child(*n)).collect())),
     };
     let config = config.write();
-    let mut wire = StdioWire::start(&config, Revision::V_2025_11_25).await;
-    let pages = pages(&mut wire, Some("sample://a/shelf")).await;
-    end(wire).await;
+    let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
+    let pages = list_pages(&mut wire, Some("sample://a/shelf")).await;
+    close_and_log(wire).await;
     pages
 }
 
 proptest! {
-    #![proptest_config(cases(32))]
+    #![proptest_config(with_cases(32))]
 
     #[test]
     fn children_in_pages_of_any_size_are_all_that_the_principal_may_see(
@@ -39,11 +39,11 @@ proptest! {
         size in prop_oneof![1..8_i64, 1..100_i64],
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let pages = runtime.block_on(shelf(count, &hidden, size));
+        let pages = runtime.block_on(list_child_pages(count, &hidden, size));
         let of = |page: &Value| page["resources"].as_array().unwrap().clone();
         let longest = usize::try_from(size).unwrap();
         prop_assert!(pages.iter().all(|page| of(page).len() <= longest));
-        let found: Vec<_> = pages.iter().flat_map(of).map(|resource| uri(&resource).to_owned()).collect();
+        let found: Vec<_> = pages.iter().flat_map(of).map(|resource| uri_of(&resource).to_owned()).collect();
         let expected: Vec<_> = (0..count).filter(|n| !hidden.contains(n)).map(child).collect();
         prop_assert_eq!(found, expected);
     }
@@ -51,36 +51,36 @@ proptest! {
 
 #[tokio::test]
 async fn descending_from_the_root_finds_every_file_that_is_listed() {
-    let (repo, notes) = sources();
+    let (repo, notes) = create_sources();
     for size in [1, 2, 100] {
-        let config = with(&[SEP_2093], served(&repo, &notes).page_size(size)).write();
-        let mut wire = StdioWire::start(&config, Revision::V_2026_07_28).await;
+        let config = with_extensions(&[SEP_2093], config_with_sources(&repo, &notes).page_size(size)).write();
+        let mut wire = RawStdio::start(&config, Revision::V_2026_07_28).await;
         for (root, mount) in [("git://repo/tree/HEAD", "git://repo/"), ("notes://diary/", "notes://diary/")] {
             let (mut files, mut folders) = (BTreeSet::new(), vec![root.to_owned()]);
             while let Some(folder) = folders.pop() {
-                for resource in listed(&mut wire, Some(&folder)).await {
+                for resource in list_all(&mut wire, Some(&folder)).await {
                     match resource["capabilities"]["list"] == json!(true) {
-                        true => folders.push(uri(&resource).to_owned()),
-                        false => assert!(files.insert(uri(&resource).to_owned()), "{resource} is there once"),
+                        true => folders.push(uri_of(&resource).to_owned()),
+                        false => assert!(files.insert(uri_of(&resource).to_owned()), "{resource} is there once"),
                     }
                 }
             }
-            let everything = listed(&mut wire, None).await;
-            let everything = everything.iter().map(uri).filter(|uri| uri.starts_with(mount));
+            let everything = list_all(&mut wire, None).await;
+            let everything = everything.iter().map(uri_of).filter(|uri| uri.starts_with(mount));
             assert_eq!(files, everything.map(str::to_owned).collect(), "in pages of {size}");
         }
-        end(wire).await;
+        close_and_log(wire).await;
     }
 }
 
 #[tokio::test]
 async fn a_provider_that_lists_whatever_the_parent_is_not_asked_for_what_cannot_be_listed() {
     let sizes = Plugin::new("sizes", &fixture("sizes"), "sizes:///").config("count", 3);
-    let config = with(&[SEP_2093], ConfigFile::new().plugin(sizes)).write();
-    let mut wire = StdioWire::start(&config, Revision::V_2025_11_25).await;
+    let config = with_extensions(&[SEP_2093], ConfigFile::new().plugin(sizes)).write();
+    let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
     let answer = wire.request("resources/list", json!({ "uri": "sizes:///text/1" })).await;
-    assert_eq!((answer.code(), &answer.error()["message"]), (-32602, &json!("sizes:///text/1 cannot be listed")));
-    end(wire).await;
+    assert_eq!((answer.error_code(), &answer.error()["message"]), (-32602, &json!("sizes:///text/1 cannot be listed")));
+    close_and_log(wire).await;
     let path = config.path();
     let refused = run(["list", "sizes:///text/1", "--config", path.to_str().unwrap()]).await;
     assert!(refused.stderr.contains("sizes:///text/1 cannot be listed"), "{}", refused.stderr);
@@ -88,10 +88,10 @@ async fn a_provider_that_lists_whatever_the_parent_is_not_asked_for_what_cannot_
 
 #[tokio::test]
 async fn a_cursor_of_one_transport_goes_on_over_the_other_and_for_every_spelling_of_the_parent() {
-    let config = with(&[SEP_2093], ConfigFile::new().page_size(1).plugin(Plugin::sample("a")).open()).write();
-    let server = Http::start(&config).await;
-    let mut old = server.wire(Revision::V_2025_06_18).await;
-    let mut new = server.wire(Revision::V_2026_07_28).await;
+    let config = with_extensions(&[SEP_2093], ConfigFile::new().page_size(1).plugin(Plugin::sample("a")).allow_all()).write();
+    let server = HttpServer::start(&config).await;
+    let mut old = server.raw_client(Revision::V_2025_06_18).await;
+    let mut new = server.raw_client(Revision::V_2026_07_28).await;
     let first = old.request("resources/list", json!({ "uri": "sample://a/shelf" })).await;
     let cursor = &first.result()["nextCursor"];
     for spelling in ["sample://a/shelf", "SAMPLE://A/shelf", "sample://a/x/../%73helf"] {
@@ -100,22 +100,22 @@ async fn a_cursor_of_one_transport_goes_on_over_the_other_and_for_every_spelling
     }
     server.end().await;
     // Over stdio it is another principal who asks.
-    let mut wire = StdioWire::start(&config, Revision::V_2025_06_18).await;
+    let mut wire = RawStdio::start(&config, Revision::V_2025_06_18).await;
     let other = wire.request("resources/list", json!({ "uri": "sample://a/shelf", "cursor": cursor })).await;
-    assert_eq!(other.code(), -32602);
-    end(wire).await;
+    assert_eq!(other.error_code(), -32602);
+    close_and_log(wire).await;
 }
 
 #[tokio::test]
 async fn a_plugin_that_fails_fails_the_listing_below_its_resource_alone() {
-    let broken = Plugin::unruly("broken").config("list", "trap");
-    let config = with(&[SEP_2093], ConfigFile::new().plugin(Plugin::sample("a")).plugin(broken)).write();
-    let mut wire = StdioWire::start(&config, Revision::V_2025_11_25).await;
+    let broken = Plugin::misbehaving("broken").config("list", "trap");
+    let config = with_extensions(&[SEP_2093], ConfigFile::new().plugin(Plugin::sample("a")).plugin(broken)).write();
+    let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
     let children = wire.request("resources/list", json!({ "uri": "sample://a/shelf" })).await;
     assert_eq!(children.result().get("_meta"), None, "the other plugin has no part in it");
     let everything = wire.request("resources/list", json!({})).await;
     assert_eq!(everything.result()["_meta"]["mcp-host/missing"][0]["plugin"], "broken");
     let failed = wire.request("resources/list", json!({ "uri": "unruly://broken/trap" })).await;
-    assert_eq!((failed.code(), &failed.error()["data"]["plugin"]), (-32603, &json!("broken")));
-    end(wire).await;
+    assert_eq!((failed.error_code(), &failed.error()["data"]["plugin"]), (-32603, &json!("broken")));
+    close_and_log(wire).await;
 }

@@ -1,19 +1,19 @@
 //! Revisions, logs, commits and refs.
 
-use mcp_host_tests::{GitRepo, Stdio};
+use mcp_host_tests::{GitRepo, StdioServer};
 use rmcp::model::ErrorCode;
 
-use super::{assert_same_files, history, lines, log, served};
+use super::{assert_same_files, history, lines, git_log, repo_config};
 
 #[tokio::test]
 async fn every_revision_is_read_by_branch_tag_full_and_short_id() {
-    let repo = history();
+    let repo = repo_with_history();
     repo.git(["tag", "light", "HEAD~1"]);
     repo.git(["tag", "--annotate", "--message", "a release", "v1.0/rc", "HEAD~2"]);
-    let config = served(&repo).write();
-    let server = Stdio::start(&config).await;
-    let full = repo.line(["rev-parse", "HEAD~1"]);
-    let short = repo.line(["rev-parse", "--short", "HEAD~1"]);
+    let config = repo_config(&repo).write();
+    let server = StdioServer::start(&config).await;
+    let full = repo.git_line(["rev-parse", "HEAD~1"]);
+    let short = repo.git_line(["rev-parse", "--short", "HEAD~1"]);
     for rev in ["HEAD", "main", "feature/x", "light", "v1.0/rc", "refs/heads/main", &full, &short] {
         assert_same_files(server.client(), &repo, rev).await;
     }
@@ -23,9 +23,9 @@ async fn every_revision_is_read_by_branch_tag_full_and_short_id() {
 
 #[tokio::test]
 async fn a_log_is_what_git_log_says() {
-    let repo = history();
-    let config = served(&repo).write();
-    let server = Stdio::start(&config).await;
+    let repo = repo_with_history();
+    let config = repo_config(&repo).write();
+    let server = StdioServer::start(&config).await;
     let client = server.client();
     for (query, arguments) in [
         ("main", ["main"].as_slice()),
@@ -39,22 +39,22 @@ async fn a_log_is_what_git_log_says() {
         ("main?path=never-there", &["main", "--", "never-there"]),
     ] {
         let text = client.text(&format!("git://repo/log/{query}")).await;
-        assert_eq!(text, log(&repo, arguments), "{query}");
+        assert_eq!(text, git_log(&repo, arguments), "{query}");
     }
     server.end().await;
 }
 
 #[tokio::test]
 async fn a_commit_says_what_git_show_says_of_files_and_people() {
-    let repo = history();
-    let config = served(&repo).write();
-    let server = Stdio::start(&config).await;
-    for rev in lines(&repo.line(["rev-list", "main"])) {
+    let repo = repo_with_history();
+    let config = repo_config(&repo).write();
+    let server = StdioServer::start(&config).await;
+    for rev in lines(&repo.git_line(["rev-list", "main"])) {
         let commit = server.client().text(&format!("git://repo/commit/{rev}")).await;
-        let subject = repo.line(["log", "-1", "--format=%s", rev]);
+        let subject = repo.git_line(["log", "-1", "--format=%s", rev]);
         assert!(commit.starts_with(&format!("commit {rev}\n")) && commit.contains(&subject), "{commit}");
         let show = |what: &[&str]| {
-            repo.line([["show", "--first-parent", "-m", "--no-renames", "--format="].as_slice(), what, &[rev]].concat())
+            repo.git_line([["show", "--first-parent", "-m", "--no-renames", "--format="].as_slice(), what, &[rev]].concat())
         };
         let is_status = |line: &&str| matches!(line.split_once('\t'), Some(("A" | "M" | "D" | "T", _)));
         let statuses: Vec<_> = commit.lines().filter(is_status).collect();
@@ -80,16 +80,16 @@ async fn a_commit_says_what_git_show_says_of_files_and_people() {
 
 #[tokio::test]
 async fn refs_are_what_git_show_ref_says() {
-    let repo = history();
+    let repo = repo_with_history();
     repo.git(["tag", "light"]);
     repo.git(["tag", "--annotate", "--message", "a release", "v1"]);
     repo.git(["pack-refs", "--all"]);
     repo.git(["branch", "loose"]);
     repo.git(["tag", "--annotate", "--message", "another", "v2"]);
-    let config = served(&repo).write();
-    let server = Stdio::start(&config).await;
+    let config = repo_config(&repo).write();
+    let server = StdioServer::start(&config).await;
     let refs = server.client().text("git://repo/refs").await;
-    assert_eq!(refs.trim_end(), repo.line(["show-ref", "--head", "--dereference"]));
+    assert_eq!(refs.trim_end(), repo.git_line(["show-ref", "--head", "--dereference"]));
     server.end().await;
 }
 
@@ -97,13 +97,13 @@ async fn refs_are_what_git_show_ref_says() {
 async fn a_short_id_that_several_objects_begin_with_is_refused_with_all_of_them() {
     let files: Vec<_> = (0..1500).map(|n| (format!("{n}.txt"), n.to_string())).collect();
     let repo = GitRepo::with_files(files);
-    let objects = repo.line(["cat-file", "--batch-all-objects", "--batch-check=%(objectname)"]);
+    let objects = repo.git_line(["cat-file", "--batch-all-objects", "--batch-check=%(objectname)"]);
     let mut ids = lines(&objects);
     ids.sort_unstable();
     let pair = ids.windows(2).find(|pair| pair[0][..4] == pair[1][..4]).expect("enough objects for two to begin alike");
-    let config = served(&repo).write();
-    let server = Stdio::start(&config).await;
-    let error = server.client().refusal(&format!("git://repo/commit/{}", &pair[0][..4])).await;
+    let config = repo_config(&repo).write();
+    let server = StdioServer::start(&config).await;
+    let error = server.client().read_error(&format!("git://repo/commit/{}", &pair[0][..4])).await;
     assert_eq!(error.code, ErrorCode::INVALID_PARAMS);
     assert!(pair.iter().all(|id| error.message.contains(*id)), "{}", error.message);
     server.end().await;

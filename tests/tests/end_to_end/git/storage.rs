@@ -1,14 +1,14 @@
 //! Repositories of all kinds, however they keep what they hold.
 
 use futures::future::join_all;
-use mcp_host_tests::{ConfigFile, GitRepo, Plugin, Stdio};
+use mcp_host_tests::{ConfigFile, GitRepo, Plugin, StdioServer};
 use rmcp::model::ErrorCode;
 
-use super::{assert_same_files, assert_same_listing, history, log, served};
+use super::{assert_same_files, assert_same_listing, history, git_log, repo_config};
 
 #[tokio::test]
 async fn it_does_not_matter_how_objects_and_refs_are_stored() {
-    let repo = history();
+    let repo = repo_with_history();
     let steps: [&[&str]; 5] = [
         &["repack", "--quiet", "-d"],
         &["pack-refs", "--all"],
@@ -16,13 +16,13 @@ async fn it_does_not_matter_how_objects_and_refs_are_stored() {
         &["repack", "--quiet", "-a", "-d", "--depth=50", "--window=50", "-f"],
         &["multi-pack-index", "write"],
     ];
-    let config = served(&repo).write();
-    let server = Stdio::start(&config).await;
+    let config = repo_config(&repo).write();
+    let server = StdioServer::start(&config).await;
     for step in steps {
         repo.git(step);
         assert_same_listing(server.client(), &repo).await;
         assert_same_files(server.client(), &repo, "feature/x").await;
-        assert_eq!(server.client().text("git://repo/log/main").await, log(&repo, &["main"]), "{step:?}");
+        assert_eq!(server.client().text("git://repo/log/main").await, git_log(&repo, &["main"]), "{step:?}");
     }
     server.end().await;
 }
@@ -30,31 +30,31 @@ async fn it_does_not_matter_how_objects_and_refs_are_stored() {
 #[tokio::test]
 async fn a_repository_of_sha256_is_served_like_any_other() {
     let repo = GitRepo::init(&["--object-format=sha256", "--initial-branch=main"]);
-    repo.files().write("a.txt", "A");
+    repo.worktree().write("a.txt", "A");
     repo.commit("first");
     repo.git(["repack", "--quiet", "-a", "-d"]);
-    repo.files().write("b.txt", "B");
+    repo.worktree().write("b.txt", "B");
     let id = repo.commit("second");
     assert_eq!(id.len(), 64);
-    let config = served(&repo).write();
-    let server = Stdio::start(&config).await;
+    let config = repo_config(&repo).write();
+    let server = StdioServer::start(&config).await;
     assert_same_listing(server.client(), &repo).await;
     for rev in ["main", &id, &id[..8]] {
         assert_same_files(server.client(), &repo, rev).await;
     }
-    assert_eq!(server.client().text("git://repo/log/main").await, log(&repo, &["main"]));
+    assert_eq!(server.client().text("git://repo/log/main").await, git_log(&repo, &["main"]));
     server.end().await;
 }
 
 #[tokio::test]
 async fn bare_and_shallow_clones_are_served() {
-    let origin = history();
+    let origin = repo_with_history();
     for arguments in [["--quiet"].as_slice(), &["--depth=2"]] {
         let clone = origin.bare_clone(arguments);
-        let config = served(&clone).write();
-        let server = Stdio::start(&config).await;
+        let config = repo_config(&clone).write();
+        let server = StdioServer::start(&config).await;
         assert_same_listing(server.client(), &clone).await;
-        assert_eq!(server.client().text("git://repo/log/main").await, log(&clone, &["main"]));
+        assert_eq!(server.client().text("git://repo/log/main").await, git_log(&clone, &["main"]));
         let commit = server.client().text("git://repo/commit/main").await;
         assert!(commit.contains("+more"), "{commit}");
         server.end().await;
@@ -64,11 +64,11 @@ async fn bare_and_shallow_clones_are_served() {
 #[tokio::test]
 async fn a_repository_without_a_commit_is_empty_and_fills_up() {
     let repo = GitRepo::empty();
-    let config = served(&repo).write();
-    let server = Stdio::start(&config).await;
+    let config = repo_config(&repo).write();
+    let server = StdioServer::start(&config).await;
     assert!(server.client().uris().await.is_empty());
-    assert_eq!(server.client().refusal("git://repo/blob/main/a").await.code, ErrorCode(-32002));
-    repo.files().write("a.txt", "A");
+    assert_eq!(server.client().read_error("git://repo/blob/main/a").await.code, ErrorCode(-32002));
+    repo.worktree().write("a.txt", "A");
     repo.commit("first");
     assert_same_listing(server.client(), &repo).await;
     server.end().await;
@@ -83,7 +83,7 @@ async fn repositories_behind_two_plugins_never_mix() {
         .plugin(Plugin::git("one", one.path()))
         .plugin(Plugin::git("other", other.path()))
         .write();
-    let server = Stdio::start(&config).await;
+    let server = StdioServer::start(&config).await;
     let client = server.client();
     let reads = (0..20).flat_map(|n| ["one", "other"].map(|of| (n, of))).map(async |(n, of)| {
         assert_eq!(client.text(&format!("git://{of}/blob/main/{n}.txt")).await, format!("{of} {n}"));
@@ -92,8 +92,8 @@ async fn repositories_behind_two_plugins_never_mix() {
     let uris = client.uris().await;
     assert_eq!(uris.iter().filter(|uri| uri.starts_with("git://one/")).count(), 20);
     assert_eq!(uris.len(), 40);
-    let (of_one, of_other) = (one.line(["rev-parse", "HEAD"]), other.line(["rev-parse", "HEAD"]));
+    let (of_one, of_other) = (one.git_line(["rev-parse", "HEAD"]), other.git_line(["rev-parse", "HEAD"]));
     assert_ne!(of_one, of_other);
-    assert_eq!(client.refusal(&format!("git://one/commit/{of_other}")).await.code, ErrorCode(-32002));
+    assert_eq!(client.read_error(&format!("git://one/commit/{of_other}")).await.code, ErrorCode(-32002));
     server.end().await;
 }

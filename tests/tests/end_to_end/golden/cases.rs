@@ -1,6 +1,6 @@
 //! What is sent: for every method what it does and every way in which it fails, and everything that is no message.
 
-use mcp_host_tests::{Revision, hello, initialized, request};
+use mcp_host_tests::{Revision, initialize_params, initialized_notification, request};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -26,10 +26,10 @@ pub(super) const SUBJECTS: [Subject; 9] = [
 /// Something to send.
 pub(super) struct Case {
     /// What it is, in words.
-    pub(super) what: &'static str,
-    pub(super) sent: Sent,
+    pub(super) name: &'static str,
+    pub(super) payload: Payload,
     /// How many lines come back over stdio.
-    pub(super) lines: usize,
+    pub(super) expected_lines: usize,
     /// Whether it is the first that the server hears of this client.
     pub(super) is_first: bool,
     pub(super) http_only: bool,
@@ -39,12 +39,12 @@ pub(super) struct Case {
     pub(super) headers: Vec<(&'static str, Option<&'static str>)>,
 }
 
-pub(super) enum Sent {
+pub(super) enum Payload {
     Message(Value),
     Text(String),
 }
 
-impl Sent {
+impl Payload {
     pub(super) fn text(&self) -> String {
         match self {
             Self::Message(message) => message.to_string(),
@@ -53,9 +53,9 @@ impl Sent {
     }
 
     /// As it stands in a file: what is too long to read is cut short.
-    pub(super) fn shown(&self) -> Value {
+    pub(super) fn for_golden(&self) -> Value {
         match self {
-            Self::Message(message) => shortened(message.clone()),
+            Self::Message(message) => abbreviate(message.clone()),
             Self::Text(text) if text.len() > 1000 => json!(format!("{}… ({} bytes)", &text[..20], text.len())),
             Self::Text(text) => json!(text),
         }
@@ -63,10 +63,10 @@ impl Sent {
 }
 
 /// The message, with a placeholder for what every request of a revision without sessions has.
-fn shortened(mut message: Value) -> Value {
+fn abbreviate(mut message: Value) -> Value {
     let usual = request(&Revision::V_2026_07_28, 1, "", json!({}))["params"]["_meta"].take();
     match &mut message {
-        Value::Array(messages) => messages.iter_mut().for_each(|message| *message = shortened(message.take())),
+        Value::Array(messages) => messages.iter_mut().for_each(|message| *message = abbreviate(message.take())),
         message if message["params"]["_meta"] == usual => message["params"]["_meta"] = json!("<as it must be>"),
         _ => {}
     }
@@ -74,36 +74,36 @@ fn shortened(mut message: Value) -> Value {
 }
 
 impl Case {
-    fn new(what: &'static str, sent: Sent) -> Self {
-        Self { what, sent, lines: 1, is_first: false, http_only: false, method: None, headers: Vec::new() }
+    fn new(what: &'static str, sent: Payload) -> Self {
+        Self { name: what, payload: sent, expected_lines: 1, is_first: false, http_only: false, method: None, headers: Vec::new() }
     }
 
     pub(super) fn message(what: &'static str, message: Value) -> Self {
-        Self::new(what, Sent::Message(message))
+        Self::new(what, Payload::Message(message))
     }
 
     fn text(what: &'static str, text: impl Into<String>) -> Self {
-        Self::new(what, Sent::Text(text.into()))
+        Self::new(what, Payload::Text(text.into()))
     }
 
     pub(super) fn first(self) -> Self {
         Self { is_first: true, ..self }
     }
 
-    fn silent(self) -> Self {
-        Self { lines: 0, ..self }
+    fn without_response(self) -> Self {
+        Self { expected_lines: 0, ..self }
     }
 
-    fn http(self) -> Self {
+    fn over_http_only(self) -> Self {
         Self { http_only: true, ..self }
     }
 
     pub(super) fn header(mut self, name: &'static str, value: impl Into<Option<&'static str>>) -> Self {
         self.headers.push((name, value.into()));
-        self.http()
+        self.over_http_only()
     }
 
-    pub(super) fn headers_shown(&self) -> Value {
+    pub(super) fn headers_json(&self) -> Value {
         self.headers
             .iter()
             .map(|(name, value)| ((*name).to_owned(), json!(value)))
@@ -113,13 +113,13 @@ impl Case {
 }
 
 /// Numbers the requests of one subject.
-pub(super) struct Asker<'a> {
+pub(super) struct CaseBuilder<'a> {
     revision: &'a Revision,
     pub(super) cases: Vec<Case>,
 }
 
-impl<'a> Asker<'a> {
-    pub(super) fn of(revision: &'a Revision) -> Self {
+impl<'a> CaseBuilder<'a> {
+    pub(super) fn new(revision: &'a Revision) -> Self {
         Self { revision, cases: Vec::new() }
     }
 
@@ -131,13 +131,13 @@ impl<'a> Asker<'a> {
         request(self.revision, self.id(), method, params)
     }
 
-    pub(super) fn ask(&mut self, what: &'static str, method: &str, params: Value) {
+    pub(super) fn push(&mut self, what: &'static str, method: &str, params: Value) {
         let message = self.request(method, params);
         self.cases.push(Case::message(what, message));
     }
 
     /// Asks with parameters that leave no room for what belongs to the revision.
-    pub(super) fn ask_plainly(&mut self, what: &'static str, method: &str, params: Value) {
+    pub(super) fn push_raw(&mut self, what: &'static str, method: &str, params: Value) {
         let message = json!({ "jsonrpc": "2.0", "id": self.id(), "method": method, "params": params });
         self.cases.push(Case::message(what, message));
     }
@@ -148,13 +148,13 @@ fn notification(method: &str, params: Value) -> Value {
 }
 
 fn lifecycle(revision: &Revision) -> Vec<Case> {
-    let mut asker = Asker::of(revision);
-    let first = |asker: &mut Asker<'_>, what, method: &str, params| {
-        let message = asker.request(method, params);
-        asker.cases.push(Case::message(what, message).first());
+    let mut builder = CaseBuilder::new(revision);
+    let first = |builder: &mut CaseBuilder<'_>, what, method: &str, params| {
+        let message = builder.request(method, params);
+        builder.cases.push(Case::message(what, message).first());
     };
     if revision.has_initialize() {
-        first(&mut asker, "the handshake", "initialize", hello(revision));
+        first(&mut builder, "the handshake", "initialize", initialize_params(revision));
         for (what, params) in [
             (
                 "the handshake without who the client is",
@@ -169,31 +169,31 @@ fn lifecycle(revision: &Revision) -> Vec<Case> {
                 json!({ "protocolVersion": 5, "capabilities": [], "clientInfo": "x" }),
             ),
         ] {
-            first(&mut asker, what, "initialize", params);
+            first(&mut builder, what, "initialize", params);
         }
-        first(&mut asker, "a ping before the handshake", "ping", json!({}));
-        first(&mut asker, "a request before the handshake", "resources/list", json!({}));
-        asker.ask("a second handshake", "initialize", hello(revision));
-        asker.cases.push(Case::message("the end of the handshake, once more", initialized()).silent());
+        first(&mut builder, "a ping before the handshake", "ping", json!({}));
+        first(&mut builder, "a request before the handshake", "resources/list", json!({}));
+        builder.push("a second handshake", "initialize", initialize_params(revision));
+        builder.cases.push(Case::message("the end of the handshake, once more", initialized_notification()).without_response());
     } else {
-        first(&mut asker, "what there is to know of the server", "server/discover", json!({}));
-        first(&mut asker, "the first request", "resources/templates/list", json!({}));
-        first(&mut asker, "a ping, which the revision has not", "ping", json!({}));
-        first(&mut asker, "a handshake, which the revision has not", "initialize", hello(revision));
-        let message = json!({ "jsonrpc": "2.0", "id": asker.id(), "method": "initialize", "params": hello(revision) });
-        asker.cases.push(Case::message("the handshake of older revisions", message).first());
+        first(&mut builder, "what there is to know of the server", "server/discover", json!({}));
+        first(&mut builder, "the first request", "resources/templates/list", json!({}));
+        first(&mut builder, "a ping, which the revision has not", "ping", json!({}));
+        first(&mut builder, "a handshake, which the revision has not", "initialize", initialize_params(revision));
+        let message = json!({ "jsonrpc": "2.0", "id": builder.id(), "method": "initialize", "params": initialize_params(revision) });
+        builder.cases.push(Case::message("the handshake of older revisions", message).first());
         let params = json!({ "protocolVersion": "1999-12-31", "capabilities": {}, "clientInfo": { "name": "x", "version": "1" } });
-        let message = json!({ "jsonrpc": "2.0", "id": asker.id(), "method": "initialize", "params": params });
-        asker.cases.push(Case::message("the handshake of a revision that nobody knows", message).first());
-        asker.ask_plainly("a request that says nothing of itself", "resources/list", json!({}));
-        asker.ask_plainly(
+        let message = json!({ "jsonrpc": "2.0", "id": builder.id(), "method": "initialize", "params": params });
+        builder.cases.push(Case::message("the handshake of a revision that nobody knows", message).first());
+        builder.push_raw("a request that says nothing of itself", "resources/list", json!({}));
+        builder.push_raw(
             "a request without all that it must say",
             "resources/list",
             json!({ "_meta": {
                 "io.modelcontextprotocol/protocolVersion": revision.as_str(),
             }}),
         );
-        asker.ask_plainly(
+        builder.push_raw(
             "a request with client capabilities that are none",
             "resources/list",
             json!({ "_meta": {
@@ -201,7 +201,7 @@ fn lifecycle(revision: &Revision) -> Vec<Case> {
                 "io.modelcontextprotocol/clientCapabilities": 5,
             }}),
         );
-        asker.ask_plainly(
+        builder.push_raw(
             "a request of a revision that nobody knows",
             "resources/list",
             json!({ "_meta": {
@@ -209,54 +209,54 @@ fn lifecycle(revision: &Revision) -> Vec<Case> {
                 "io.modelcontextprotocol/clientCapabilities": {},
             }}),
         );
-        let unknown = asker.cases.pop().expect("it was just added");
-        asker.cases.push(unknown.header("mcp-protocol-version", "1999-12-31").anywhere());
+        let unknown = builder.cases.pop().expect("it was just added");
+        builder.cases.push(unknown.header("mcp-protocol-version", "1999-12-31").over_both_transports());
     }
-    asker.ask("what there is to know of the server", "server/discover", json!({}));
-    asker.ask("a ping", "ping", json!({}));
-    asker.ask_plainly("a ping with parameters that are none", "ping", json!([]));
-    asker.cases
+    builder.push("what there is to know of the server", "server/discover", json!({}));
+    builder.push("a ping", "ping", json!({}));
+    builder.push_raw("a ping with parameters that are none", "ping", json!([]));
+    builder.cases
 }
 
 impl Case {
     /// Takes place over stdio too, where there are no headers.
-    fn anywhere(self) -> Self {
+    fn over_both_transports(self) -> Self {
         Self { http_only: false, ..self }
     }
 }
 
 fn listing(revision: &Revision) -> Vec<Case> {
-    let mut asker = Asker::of(revision);
+    let mut builder = CaseBuilder::new(revision);
     let list = "resources/list";
-    asker.ask("the first page", list, json!({}));
-    asker.ask("the last page, on which a plugin is missing", list, json!({ "cursor": "<cursor>" }));
-    asker.ask("with a token for progress", list, json!({ "_meta": { "progressToken": "p" } }));
-    asker.ask("a cursor that nobody gave", list, json!({ "cursor": "made up" }));
-    asker.ask("an empty cursor", list, json!({ "cursor": "" }));
-    asker.ask("a cursor that is no text", list, json!({ "cursor": 5 }));
-    asker.ask("a cursor that is null, which is none", list, json!({ "cursor": null }));
-    asker.ask_plainly("parameters that are no object", list, json!(["x"]));
-    asker.ask_plainly("a `_meta` that is no object", list, json!({ "_meta": "x" }));
+    builder.push("the first page", list, json!({}));
+    builder.push("the last page, on which a plugin is missing", list, json!({ "cursor": "<cursor>" }));
+    builder.push("with a token for progress", list, json!({ "_meta": { "progressToken": "p" } }));
+    builder.push("a cursor that nobody gave", list, json!({ "cursor": "made up" }));
+    builder.push("an empty cursor", list, json!({ "cursor": "" }));
+    builder.push("a cursor that is no text", list, json!({ "cursor": 5 }));
+    builder.push("a cursor that is null, which is none", list, json!({ "cursor": null }));
+    builder.push_raw("parameters that are no object", list, json!(["x"]));
+    builder.push_raw("a `_meta` that is no object", list, json!({ "_meta": "x" }));
     if revision.has_initialize() {
         let message = json!({ "jsonrpc": "2.0", "id": "a", "method": list });
-        asker.cases.push(Case::message("without parameters, and with an id that is a text", message));
+        builder.cases.push(Case::message("without parameters, and with an id that is a text", message));
     }
-    asker.cases
+    builder.cases
 }
 
 fn templates(revision: &Revision) -> Vec<Case> {
-    let mut asker = Asker::of(revision);
+    let mut builder = CaseBuilder::new(revision);
     let list = "resources/templates/list";
-    asker.ask("the first page", list, json!({}));
-    asker.ask("a further page", list, json!({ "cursor": "<cursor>" }));
-    asker.ask("a cursor of another listing", "resources/list", json!({}));
-    asker.ask("that cursor", list, json!({ "cursor": "<cursor>" }));
-    asker.ask("a cursor that is no text", list, json!({ "cursor": { "x": 1 } }));
-    asker.cases
+    builder.push("the first page", list, json!({}));
+    builder.push("a further page", list, json!({ "cursor": "<cursor>" }));
+    builder.push("a cursor of another listing", "resources/list", json!({}));
+    builder.push("that cursor", list, json!({ "cursor": "<cursor>" }));
+    builder.push("a cursor that is no text", list, json!({ "cursor": { "x": 1 } }));
+    builder.cases
 }
 
 fn reading(revision: &Revision) -> Vec<Case> {
-    let mut asker = Asker::of(revision);
+    let mut builder = CaseBuilder::new(revision);
     for (what, path) in [
         ("a text", "all"),
         ("bytes", "binary"),
@@ -270,37 +270,37 @@ fn reading(revision: &Revision) -> Vec<Case> {
         ("what the provider fails at", "internal"),
         ("what lies outside its mount", "../b/all"),
     ] {
-        asker.ask(what, "resources/read", json!({ "uri": format!("sample://a/{path}") }));
+        builder.push(what, "resources/read", json!({ "uri": format!("sample://a/{path}") }));
     }
-    asker.ask("what no plugin has", "resources/read", json!({ "uri": "other://a/all" }));
-    asker.ask("what is no URI", "resources/read", json!({ "uri": "not a URI" }));
-    asker.ask("what the guest traps at", "resources/read", json!({ "uri": "unruly://broken/trap" }));
-    asker.ask("without a URI", "resources/read", json!({}));
-    asker.ask("a URI that is no text", "resources/read", json!({ "uri": 5 }));
-    asker.ask("a URI that is null", "resources/read", json!({ "uri": null }));
-    asker.cases
+    builder.push("what no plugin has", "resources/read", json!({ "uri": "other://a/all" }));
+    builder.push("what is no URI", "resources/read", json!({ "uri": "not a URI" }));
+    builder.push("what the guest traps at", "resources/read", json!({ "uri": "unruly://broken/trap" }));
+    builder.push("without a URI", "resources/read", json!({}));
+    builder.push("a URI that is no text", "resources/read", json!({ "uri": 5 }));
+    builder.push("a URI that is null", "resources/read", json!({ "uri": null }));
+    builder.cases
 }
 
 fn completion(revision: &Revision) -> Vec<Case> {
-    let mut asker = Asker::of(revision);
+    let mut builder = CaseBuilder::new(revision);
     let complete = "completion/complete";
     let template = json!({ "type": "ref/resource", "uri": "sample://a/item/{group}/{number}" });
     let argument = |name: &str, value: &str| json!({ "name": name, "value": value });
-    asker.ask("what fits", complete, json!({ "ref": template, "argument": argument("group", "ev") }));
-    asker.ask("what nothing fits", complete, json!({ "ref": template, "argument": argument("group", "x") }));
-    asker.ask(
+    builder.push("what fits", complete, json!({ "ref": template, "argument": argument("group", "ev") }));
+    builder.push("what nothing fits", complete, json!({ "ref": template, "argument": argument("group", "x") }));
+    builder.push(
         "more than one answer can have",
         complete,
         json!({ "ref": template, "argument": argument("number", "") }),
     );
-    asker.ask(
+    builder.push(
         "as other variables have values already",
         complete,
         json!({
             "ref": template, "argument": argument("number", "24"), "context": { "arguments": { "group": "odd" } },
         }),
     );
-    asker.ask("a variable that is not there", complete, json!({ "ref": template, "argument": argument("x", "") }));
+    builder.push("a variable that is not there", complete, json!({ "ref": template, "argument": argument("x", "") }));
     for (what, reference) in [
         ("a template that is not there", json!({ "type": "ref/resource", "uri": "sample://a/nothing/{x}" })),
         ("a template of nobody", json!({ "type": "ref/resource", "uri": "other://a/{x}" })),
@@ -308,49 +308,49 @@ fn completion(revision: &Revision) -> Vec<Case> {
         ("a reference of an unknown type", json!({ "type": "ref/tool", "name": "x" })),
         ("a reference without its URI", json!({ "type": "ref/resource" })),
     ] {
-        asker.ask(what, complete, json!({ "ref": reference, "argument": argument("x", "") }));
+        builder.push(what, complete, json!({ "ref": reference, "argument": argument("x", "") }));
     }
-    asker.ask("without an argument", complete, json!({ "ref": template }));
-    asker.ask(
+    builder.push("without an argument", complete, json!({ "ref": template }));
+    builder.push(
         "an argument of a wrong type",
         complete,
         json!({ "ref": template, "argument": argument("group", "")["name"] }),
     );
-    asker.ask(
+    builder.push(
         "values that are no texts",
         complete,
         json!({
             "ref": template, "argument": argument("number", ""), "context": { "arguments": { "group": 5 } },
         }),
     );
-    asker.ask("without parameters", complete, json!({}));
-    asker.cases
+    builder.push("without parameters", complete, json!({}));
+    builder.cases
 }
 
 fn subscriptions(revision: &Revision) -> Vec<Case> {
-    let mut asker = Asker::of(revision);
+    let mut builder = CaseBuilder::new(revision);
     for method in ["resources/subscribe", "resources/unsubscribe"] {
-        asker.ask("a resource that can be", method, json!({ "uri": "sample://a/all" }));
-        asker.ask("a resource that cannot be", method, json!({ "uri": "sample://a/plain" }));
-        asker.ask("a resource that is not there", method, json!({ "uri": "sample://a/nothing" }));
-        asker.ask("what is no URI", method, json!({ "uri": "not a URI" }));
-        asker.ask("without a URI", method, json!({}));
-        asker.ask("a URI that is no text", method, json!({ "uri": 5 }));
+        builder.push("a resource that can be", method, json!({ "uri": "sample://a/all" }));
+        builder.push("a resource that cannot be", method, json!({ "uri": "sample://a/plain" }));
+        builder.push("a resource that is not there", method, json!({ "uri": "sample://a/nothing" }));
+        builder.push("what is no URI", method, json!({ "uri": "not a URI" }));
+        builder.push("without a URI", method, json!({}));
+        builder.push("a URI that is no text", method, json!({ "uri": 5 }));
     }
     let listen = "subscriptions/listen";
     if revision.has_initialize() {
-        asker.ask("the stream of a later revision", listen, json!({ "notifications": {} }));
+        builder.push("the stream of a later revision", listen, json!({ "notifications": {} }));
     }
-    asker.ask("a stream of nothing that is said", listen, json!({}));
-    asker.ask("a stream of wrong types", listen, json!({ "notifications": { "resourceSubscriptions": 5 } }));
-    asker.cases
+    builder.push("a stream of nothing that is said", listen, json!({}));
+    builder.push("a stream of wrong types", listen, json!({ "notifications": { "resourceSubscriptions": 5 } }));
+    builder.cases
 }
 
 fn other_methods(revision: &Revision) -> Vec<Case> {
-    let mut asker = Asker::of(revision);
-    asker.ask("the least severe messages to be told", "logging/setLevel", json!({ "level": "emergency" }));
-    asker.ask("a level that is none", "logging/setLevel", json!({ "level": "loud" }));
-    asker.ask("without a level", "logging/setLevel", json!({}));
+    let mut builder = CaseBuilder::new(revision);
+    builder.push("the least severe messages to be told", "logging/setLevel", json!({ "level": "emergency" }));
+    builder.push("a level that is none", "logging/setLevel", json!({ "level": "loud" }));
+    builder.push("without a level", "logging/setLevel", json!({}));
     for (what, method, params) in [
         ("there are no tools", "tools/list", json!({})),
         ("there are no tools to call", "tools/call", json!({ "name": "x", "arguments": {} })),
@@ -364,13 +364,13 @@ fn other_methods(revision: &Revision) -> Vec<Case> {
         ("a method that never was", "nonsense", json!({})),
         ("a method without a name", "", json!({})),
     ] {
-        asker.ask(what, method, params);
+        builder.push(what, method, params);
     }
-    asker.cases
+    builder.cases
 }
 
 fn messages(revision: &Revision) -> Vec<Case> {
-    let asker = Asker::of(revision);
+    let builder = CaseBuilder::new(revision);
     let ping = |id: Value| json!({ "jsonrpc": "2.0", "id": id, "method": "resources/templates/list" });
     let mut cases = vec![
         Case::text("no JSON", "nonsense"),
@@ -391,95 +391,95 @@ fn messages(revision: &Revision) -> Vec<Case> {
         Case::message("an id that is no integer", ping(json!(1.5))),
         Case::message("an id that is a list", ping(json!([1]))),
         Case::message("an answer to nothing that was asked", json!({ "jsonrpc": "2.0", "id": 99, "result": {} }))
-            .silent(),
+            .without_response(),
         Case::message(
             "an error to nothing that was asked",
             json!({ "jsonrpc": "2.0", "id": 99, "error": { "code": 1, "message": "" } }),
         )
-        .silent(),
-        Case::message("a notification that nobody knows", notification("notifications/nonsense", json!({}))).silent(),
+        .without_response(),
+        Case::message("a notification that nobody knows", notification("notifications/nonsense", json!({}))).without_response(),
         Case::message("a cancellation of nothing", notification("notifications/cancelled", json!({ "requestId": 99 })))
-            .silent(),
+            .without_response(),
         Case::message(
             "a cancellation that makes no sense",
             notification("notifications/cancelled", json!({ "requestId": [] })),
         )
-        .silent(),
-        Case::message("a request without an id, which is none", notification("resources/list", json!({}))).silent(),
+        .without_response(),
+        Case::message("a request without an id, which is none", notification("resources/list", json!({}))).without_response(),
     ];
     let read = |id: u64, uri: &str| request(revision, id, "resources/read", json!({ "uri": uri }));
     let batch = json!([read(1, "sample://a/plain"), notification("notifications/nonsense", json!({}))]);
     cases.push(Case::message("a batch of a request and a notification", batch));
     if revision.as_str() == "2025-03-26" {
-        let initialize = json!({ "jsonrpc": "2.0", "id": 3, "method": "initialize", "params": hello(revision) });
+        let initialize = json!({ "jsonrpc": "2.0", "id": 3, "method": "initialize", "params": initialize_params(revision) });
         cases.push(Case::message("a batch with what is no message", json!([5, read(2, "sample://a/nothing")])));
         cases.push(Case::message("a batch with a handshake", json!([initialize])));
-        cases.push(Case::message("a batch of notifications", json!([initialized(), initialized()])).silent());
+        cases.push(Case::message("a batch of notifications", json!([initialized_notification(), initialized_notification()])).without_response());
         cases.push(Case::text("a batch that is too long", Value::Array(vec![ping(json!(1)); 65]).to_string()));
     }
-    drop(asker);
+    drop(builder);
     cases
 }
 
 fn http(revision: &Revision) -> Vec<Case> {
-    let mut asker = Asker::of(revision);
-    let list = |asker: &mut Asker<'_>, what, change: &dyn Fn(Case) -> Case| {
-        let message = asker.request("resources/templates/list", json!({ "cursor": "made up" }));
-        asker.cases.push(change(Case::message(what, message).http()));
+    let mut builder = CaseBuilder::new(revision);
+    let list = |builder: &mut CaseBuilder<'_>, what, change: &dyn Fn(Case) -> Case| {
+        let message = builder.request("resources/templates/list", json!({ "cursor": "made up" }));
+        builder.cases.push(change(Case::message(what, message).over_http_only()));
     };
-    list(&mut asker, "accepting JSON alone", &|case| case.header("accept", "application/json"));
-    list(&mut asker, "accepting anything", &|case| case.header("accept", "*/*"));
-    list(&mut asker, "not saying what is accepted", &|case| case.header("accept", None));
-    list(&mut asker, "a body of another type", &|case| case.header("content-type", "text/plain"));
-    list(&mut asker, "a body of no type", &|case| case.header("content-type", None));
-    list(&mut asker, "a type with a parameter", &|case| case.header("content-type", "application/json; charset=utf-8"));
-    list(&mut asker, "a foreign host", &|case| case.header("host", "evil.example"));
-    list(&mut asker, "a foreign page", &|case| case.header("origin", "https://evil.example"));
-    list(&mut asker, "a page of this machine", &|case| case.header("origin", "http://localhost:3000"));
-    list(&mut asker, "a revision that nobody knows", &|case| case.header("mcp-protocol-version", "1999-12-31"));
-    list(&mut asker, "no revision", &|case| case.header("mcp-protocol-version", None));
-    list(&mut asker, "another method than POST", &|case| Case { method: Some(Method::PUT), ..case });
-    asker.cases.push(Case::text("a body that is too long", format!("{{{}", " ".repeat(5 << 20))).http());
+    list(&mut builder, "accepting JSON alone", &|case| case.header("accept", "application/json"));
+    list(&mut builder, "accepting anything", &|case| case.header("accept", "*/*"));
+    list(&mut builder, "not saying what is accepted", &|case| case.header("accept", None));
+    list(&mut builder, "a body of another type", &|case| case.header("content-type", "text/plain"));
+    list(&mut builder, "a body of no type", &|case| case.header("content-type", None));
+    list(&mut builder, "a type with a parameter", &|case| case.header("content-type", "application/json; charset=utf-8"));
+    list(&mut builder, "a foreign host", &|case| case.header("host", "evil.example"));
+    list(&mut builder, "a foreign page", &|case| case.header("origin", "https://evil.example"));
+    list(&mut builder, "a page of this machine", &|case| case.header("origin", "http://localhost:3000"));
+    list(&mut builder, "a revision that nobody knows", &|case| case.header("mcp-protocol-version", "1999-12-31"));
+    list(&mut builder, "no revision", &|case| case.header("mcp-protocol-version", None));
+    list(&mut builder, "another method than POST", &|case| Case { method: Some(Method::PUT), ..case });
+    builder.cases.push(Case::text("a body that is too long", format!("{{{}", " ".repeat(5 << 20))).over_http_only());
     if revision.has_initialize() {
-        list(&mut asker, "no session", &|case| case.header("mcp-session-id", None));
-        list(&mut asker, "a session that never was", &|case| {
+        list(&mut builder, "no session", &|case| case.header("mcp-session-id", None));
+        list(&mut builder, "a session that never was", &|case| {
             case.header("mcp-session-id", "00000000-0000-0000-0000-000000000000")
         });
-        list(&mut asker, "the stream of the session without accepting one", &|case| {
+        list(&mut builder, "the stream of the session without accepting one", &|case| {
             Case { method: Some(Method::GET), ..case }.header("accept", "application/json")
         });
-        list(&mut asker, "a stream of no session", &|case| {
+        list(&mut builder, "a stream of no session", &|case| {
             Case { method: Some(Method::GET), ..case }.header("mcp-session-id", None)
         });
-        list(&mut asker, "an end of no session", &|case| {
+        list(&mut builder, "an end of no session", &|case| {
             Case { method: Some(Method::DELETE), ..case }.header("mcp-session-id", None)
         });
         if revision.as_str() == "2025-03-26" {
             let batch = || {
                 Case::message("", json!([request(revision, 1, "resources/read", json!({ "uri": "sample://a/plain" }))]))
             };
-            asker.cases.push(Case { what: "a batch of no revision", ..batch().header("mcp-protocol-version", None) });
-            asker
+            builder.cases.push(Case { name: "a batch of no revision", ..batch().header("mcp-protocol-version", None) });
+            builder
                 .cases
-                .push(Case { what: "a batch of a later one", ..batch().header("mcp-protocol-version", "2025-06-18") });
-            asker.cases.push(Case { what: "a batch without a session", ..batch().header("mcp-session-id", None) });
+                .push(Case { name: "a batch of a later one", ..batch().header("mcp-protocol-version", "2025-06-18") });
+            builder.cases.push(Case { name: "a batch without a session", ..batch().header("mcp-session-id", None) });
         }
-        list(&mut asker, "the end of the session", &|case| Case { method: Some(Method::DELETE), ..case });
-        list(&mut asker, "a request behind it", &|case| case);
+        list(&mut builder, "the end of the session", &|case| Case { method: Some(Method::DELETE), ..case });
+        list(&mut builder, "a request behind it", &|case| case);
     } else {
-        list(&mut asker, "another method in the header", &|case| case.header("mcp-method", "resources/list"));
-        list(&mut asker, "no method in the headers", &|case| case.header("mcp-method", None));
-        list(&mut asker, "an older revision in the header", &|case| case.header("mcp-protocol-version", "2025-11-25"));
-        list(&mut asker, "a stream without a request", &|case| Case { method: Some(Method::GET), ..case });
-        list(&mut asker, "an end of what has none", &|case| Case { method: Some(Method::DELETE), ..case });
+        list(&mut builder, "another method in the header", &|case| case.header("mcp-method", "resources/list"));
+        list(&mut builder, "no method in the headers", &|case| case.header("mcp-method", None));
+        list(&mut builder, "an older revision in the header", &|case| case.header("mcp-protocol-version", "2025-11-25"));
+        list(&mut builder, "a stream without a request", &|case| Case { method: Some(Method::GET), ..case });
+        list(&mut builder, "an end of what has none", &|case| Case { method: Some(Method::DELETE), ..case });
         for (what, name) in [
             ("another URI in the header", Some("sample://a/all")),
             ("no URI in the headers", None),
             ("the URI in the header, encoded", Some("=?base64?c2FtcGxlOi8vYS9wbGFpbg==?=")),
         ] {
-            let message = asker.request("resources/read", json!({ "uri": "sample://a/plain" }));
-            asker.cases.push(Case::message(what, message).header("mcp-name", name));
+            let message = builder.request("resources/read", json!({ "uri": "sample://a/plain" }));
+            builder.cases.push(Case::message(what, message).header("mcp-name", name));
         }
     }
-    asker.cases
+    builder.cases
 }

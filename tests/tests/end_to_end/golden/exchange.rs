@@ -1,10 +1,10 @@
 //! One exchange: sending what a case says, and taking down what comes back.
 
-use mcp_host_tests::{HttpWire, StdioWire};
+use mcp_host_tests::{RawHttp, RawStdio};
 use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use serde_json::{Map, Value, json};
 
-use super::cases::{Case, Sent};
+use super::cases::{Case, Payload};
 
 /// What stands for a cursor in the files.
 const CURSOR: &str = "<cursor>";
@@ -14,18 +14,18 @@ const SENTINEL: &str = "sentinel";
 
 /// The cursor that the server gave last.
 #[derive(Debug, Default)]
-pub(super) struct Cursors(Option<String>);
+pub(super) struct CursorRedactor(Option<String>);
 
-impl Cursors {
+impl CursorRedactor {
     /// The text to send: with the last cursor for its placeholder.
-    fn fill(&self, text: &str) -> String {
+    fn insert_cursor(&self, text: &str) -> String {
         text.replace(CURSOR, self.0.as_deref().unwrap_or(CURSOR))
     }
 
     /// Takes note of a cursor, and takes out what varies.
-    fn take_out(&mut self, value: &mut Value) {
+    fn redact(&mut self, value: &mut Value) {
         match value {
-            Value::Array(values) => values.iter_mut().for_each(|value| self.take_out(value)),
+            Value::Array(values) => values.iter_mut().for_each(|value| self.redact(value)),
             Value::Object(members) => {
                 if let Some(cursor) = members.get_mut("nextCursor") {
                     self.0 = Some(cursor.as_str().expect("a cursor is a string").to_owned());
@@ -34,7 +34,7 @@ impl Cursors {
                 if members.contains_key("name") && members.contains_key("version") {
                     members.insert("version".to_owned(), json!("<version>"));
                 }
-                members.values_mut().for_each(|value| self.take_out(value));
+                members.values_mut().for_each(|value| self.redact(value));
             }
             _ => {}
         }
@@ -42,11 +42,11 @@ impl Cursors {
 }
 
 /// Sends it over stdio, and gives all lines that came back.
-pub(super) async fn over_stdio(wire: &mut StdioWire, case: &Case, cursors: &mut Cursors) -> Vec<Value> {
-    wire.send_line(&cursors.fill(&case.sent.text())).await;
+pub(super) async fn over_stdio(wire: &mut RawStdio, case: &Case, cursors: &mut CursorRedactor) -> Vec<Value> {
+    wire.send_line(&cursors.insert_cursor(&case.payload.text())).await;
     let mut lines = Vec::new();
-    while lines.len() < case.lines {
-        lines.push(wire.line().await.unwrap_or_else(|| panic!("{}: an answer", case.what)));
+    while lines.len() < case.expected_lines {
+        lines.push(wire.line().await.unwrap_or_else(|| panic!("{}: an answer", case.name)));
     }
     // Whatever it was, the server goes on; and it has said no more than what was waited for.
     wire.send(&json!({ "jsonrpc": "2.0", "id": SENTINEL, "method": "server/discover", "params": { "_meta": {
@@ -55,23 +55,23 @@ pub(super) async fn over_stdio(wire: &mut StdioWire, case: &Case, cursors: &mut 
     }}}))
     .await;
     loop {
-        let line = wire.line().await.unwrap_or_else(|| panic!("{}: the server goes on", case.what));
+        let line = wire.line().await.unwrap_or_else(|| panic!("{}: the server goes on", case.name));
         if line["id"] == SENTINEL {
             break;
         }
         lines.push(line);
     }
-    lines.iter_mut().for_each(|line| cursors.take_out(line));
+    lines.iter_mut().for_each(|line| cursors.redact(line));
     lines
 }
 
 /// Sends it over HTTP, and gives the status, the type of the body, and what is in it.
-pub(super) async fn over_http(wire: &mut HttpWire, case: &Case, cursors: &mut Cursors) -> Value {
-    let message = match &case.sent {
-        Sent::Message(message) => message.clone(),
-        Sent::Text(_) => Value::Null,
+pub(super) async fn over_http(wire: &mut RawHttp, case: &Case, cursors: &mut CursorRedactor) -> Value {
+    let message = match &case.payload {
+        Payload::Message(message) => message.clone(),
+        Payload::Text(_) => Value::Null,
     };
-    let mut request = wire.post(&message).body(cursors.fill(&case.sent.text())).build().expect("a request");
+    let mut request = wire.post(&message).body(cursors.insert_cursor(&case.payload.text())).build().expect("a request");
     if let Some(method) = &case.method {
         *request.method_mut() = method.clone();
     }
@@ -93,7 +93,7 @@ pub(super) async fn over_http(wire: &mut HttpWire, case: &Case, cursors: &mut Cu
         _ if text.is_empty() => Vec::new(),
         _ => vec![serde_json::from_str(&text).unwrap_or(Value::String(text))],
     };
-    body.iter_mut().for_each(|message| cursors.take_out(message));
+    body.iter_mut().for_each(|message| cursors.redact(message));
     let mut post = Map::new();
     post.insert("status".to_owned(), status.into());
     post.extend(kind.map(|kind| ("type".to_owned(), kind.to_str().expect("ASCII").into())));
@@ -107,11 +107,11 @@ pub(super) fn record(case: &Case, line: Option<Vec<Value>>, post: Option<Value>)
         return None;
     }
     let mut record = Map::new();
-    record.insert("about".to_owned(), case.what.into());
-    record.insert("ask".to_owned(), case.sent.shown());
+    record.insert("about".to_owned(), case.name.into());
+    record.insert("ask".to_owned(), case.payload.for_golden());
     if !case.headers.is_empty() || case.method.is_some() {
         let method = case.method.as_ref().map_or("POST", |method| method.as_str());
-        record.insert("with".to_owned(), json!({ "method": method, "headers": case.headers_shown() }));
+        record.insert("with".to_owned(), json!({ "method": method, "headers": case.headers_json() }));
     }
     if let Some(mut post) = post {
         if line.as_deref() == post["body"].as_array().map(Vec::as_slice) {

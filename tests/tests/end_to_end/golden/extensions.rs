@@ -1,16 +1,16 @@
 //! What is sent of extensions: the same whether they are switched on or not.
 
-use mcp_host_tests::{Revision, hello};
+use mcp_host_tests::{Revision, initialize_params};
 use serde_json::{Value, json};
 
-use super::cases::{Asker, Case, Subject};
+use super::cases::{CaseBuilder, Case, Subject};
 
 /// A file for each extension, by the name that it has in a config.
 pub(super) const EXTENSIONS: [Subject; 2] =
     [Subject { name: "sep-2093", cases: sep_2093 }, Subject { name: "sep-2640-directory-read", cases: directory_read }];
 
 /// The file of that extension when it is off.
-pub(super) fn off(name: &str) -> &'static str {
+pub(super) fn name_when_off(name: &str) -> &'static str {
     match name {
         "sep-2093" => "sep-2093-off",
         _ => "sep-2640-directory-read-off",
@@ -22,20 +22,20 @@ fn uri(path: &str) -> String {
 }
 
 /// What the server says that it can do.
-fn capabilities(asker: &mut Asker<'_>, revision: &Revision) {
+fn capabilities(builder: &mut CaseBuilder<'_>, revision: &Revision) {
     let (method, params) = match revision.has_initialize() {
-        true => ("initialize", hello(revision)),
+        true => ("initialize", initialize_params(revision)),
         false => ("server/discover", json!({})),
     };
-    let message = asker.request(method, params);
-    asker.cases.push(Case::message("what there is", message).first());
+    let message = builder.request(method, params);
+    builder.cases.push(Case::message("what there is", message).first());
 }
 
 fn sep_2093(revision: &Revision) -> Vec<Case> {
-    let mut asker = Asker::of(revision);
-    capabilities(&mut asker, revision);
-    listing_children(&mut asker);
-    metadata(&mut asker);
+    let mut builder = CaseBuilder::new(revision);
+    capabilities(&mut builder, revision);
+    listing_children(&mut builder);
+    metadata(&mut builder);
     for (what, path) in [
         ("a text", "all"),
         ("bytes", "binary"),
@@ -47,37 +47,37 @@ fn sep_2093(revision: &Revision) -> Vec<Case> {
         ("what is not there", "nothing"),
         ("what its owner denies", "denied"),
     ] {
-        asker.ask(what, "resources/read", json!({ "uri": uri(path) }));
+        builder.push(what, "resources/read", json!({ "uri": uri(path) }));
     }
-    asker.ask("without a URI to read", "resources/read", json!({}));
+    builder.push("without a URI to read", "resources/read", json!({}));
     if !revision.has_initialize() {
-        headers(&mut asker);
+        headers(&mut builder);
     }
-    asker.cases
+    builder.cases
 }
 
-fn listing_children(asker: &mut Asker<'_>) {
+fn listing_children(builder: &mut CaseBuilder<'_>) {
     let list = "resources/list";
-    asker.ask("everything, the first page", list, json!({}));
-    asker.ask("everything, the last page", list, json!({ "cursor": "<cursor>" }));
-    asker.ask("what is below a resource", list, json!({ "uri": uri("shelf") }));
-    asker.ask("what is below it, the last page", list, json!({ "uri": uri("shelf"), "cursor": "<cursor>" }));
-    asker.ask("the first page again", list, json!({ "uri": uri("shelf") }));
-    asker.ask("its cursor, below another resource", list, json!({ "uri": uri("album"), "cursor": "<cursor>" }));
-    asker.ask("its cursor, below nothing", list, json!({ "cursor": "<cursor>" }));
-    asker.ask("what is below a resource that has a content of its own", list, json!({ "uri": uri("album") }));
-    asker.ask("what is below one that cannot be listed", list, json!({ "uri": uri("all") }));
-    asker.ask("what is below one that is not there", list, json!({ "uri": uri("nothing") }));
-    asker.ask("what is below what no plugin has", list, json!({ "uri": "other://a/shelf" }));
-    asker.ask("what is below no URI", list, json!({ "uri": "not a URI" }));
-    asker.ask("what is below an empty URI", list, json!({ "uri": "" }));
-    asker.ask("a URI that is null, which is none", list, json!({ "uri": null, "cursor": null }));
-    asker.ask("a URI that is no text", list, json!({ "uri": 5 }));
-    asker.ask("a cursor that is no text", list, json!({ "uri": uri("shelf"), "cursor": 5 }));
-    asker.ask_plainly("parameters that are no object", list, json!(["x"]));
+    builder.push("everything, the first page", list, json!({}));
+    builder.push("everything, the last page", list, json!({ "cursor": "<cursor>" }));
+    builder.push("what is below a resource", list, json!({ "uri": uri("shelf") }));
+    builder.push("what is below it, the last page", list, json!({ "uri": uri("shelf"), "cursor": "<cursor>" }));
+    builder.push("the first page again", list, json!({ "uri": uri("shelf") }));
+    builder.push("its cursor, below another resource", list, json!({ "uri": uri("album"), "cursor": "<cursor>" }));
+    builder.push("its cursor, below nothing", list, json!({ "cursor": "<cursor>" }));
+    builder.push("what is below a resource that has a content of its own", list, json!({ "uri": uri("album") }));
+    builder.push("what is below one that cannot be listed", list, json!({ "uri": uri("all") }));
+    builder.push("what is below one that is not there", list, json!({ "uri": uri("nothing") }));
+    builder.push("what is below what no plugin has", list, json!({ "uri": "other://a/shelf" }));
+    builder.push("what is below no URI", list, json!({ "uri": "not a URI" }));
+    builder.push("what is below an empty URI", list, json!({ "uri": "" }));
+    builder.push("a URI that is null, which is none", list, json!({ "uri": null, "cursor": null }));
+    builder.push("a URI that is no text", list, json!({ "uri": 5 }));
+    builder.push("a cursor that is no text", list, json!({ "uri": uri("shelf"), "cursor": 5 }));
+    builder.push_raw("parameters that are no object", list, json!(["x"]));
 }
 
-fn metadata(asker: &mut Asker<'_>) {
+fn metadata(builder: &mut CaseBuilder<'_>) {
     let metadata = "resources/metadata";
     for (what, path) in [
         ("all that there is to tell", "all"),
@@ -90,20 +90,20 @@ fn metadata(asker: &mut Asker<'_>) {
         ("of what cannot be had now", "unavailable"),
         ("of what the provider fails at", "internal"),
     ] {
-        asker.ask(what, metadata, json!({ "uri": uri(path) }));
+        builder.push(what, metadata, json!({ "uri": uri(path) }));
     }
-    asker.ask("of what no plugin has", metadata, json!({ "uri": "other://a/all" }));
-    asker.ask("of no URI", metadata, json!({ "uri": "not a URI" }));
-    asker.ask("without a URI", metadata, json!({}));
-    asker.ask("with a URI that is no text", metadata, json!({ "uri": 5 }));
-    asker.ask_plainly("with parameters that are no object", metadata, json!(["x"]));
+    builder.push("of what no plugin has", metadata, json!({ "uri": "other://a/all" }));
+    builder.push("of no URI", metadata, json!({ "uri": "not a URI" }));
+    builder.push("without a URI", metadata, json!({}));
+    builder.push("with a URI that is no text", metadata, json!({ "uri": 5 }));
+    builder.push_raw("with parameters that are no object", metadata, json!(["x"]));
 }
 
 /// Headers that say something else than the message.
-fn headers(asker: &mut Asker<'_>) {
+fn headers(builder: &mut CaseBuilder<'_>) {
     let mut ask = |what, method: &str, change: &dyn Fn(Case) -> Case| {
-        let message: Value = asker.request(method, json!({ "uri": uri("plain") }));
-        asker.cases.push(change(Case::message(what, message)));
+        let message: Value = builder.request(method, json!({ "uri": uri("plain") }));
+        builder.cases.push(change(Case::message(what, message)));
     };
     ask("listing, with another method in the header", "resources/list", &|case| {
         case.header("mcp-method", "resources/read")
@@ -124,26 +124,26 @@ fn headers(asker: &mut Asker<'_>) {
 }
 
 fn directory_read(revision: &Revision) -> Vec<Case> {
-    let mut asker = Asker::of(revision);
-    capabilities(&mut asker, revision);
+    let mut builder = CaseBuilder::new(revision);
+    capabilities(&mut builder, revision);
     let read = "resources/directory/read";
-    asker.ask("a directory", read, json!({ "uri": uri("shelf") }));
-    asker.ask("the last page of it", read, json!({ "uri": uri("shelf"), "cursor": "<cursor>" }));
-    asker.ask("a resource that can be listed and is no directory", read, json!({ "uri": uri("album") }));
-    asker.ask("a resource that cannot be listed", read, json!({ "uri": uri("all") }));
-    asker.ask("what is not there", read, json!({ "uri": uri("nothing") }));
-    asker.ask("what no plugin has", read, json!({ "uri": "other://a/shelf" }));
-    asker.ask("what is no URI", read, json!({ "uri": "not a URI" }));
-    asker.ask("a cursor that nobody gave", read, json!({ "uri": uri("shelf"), "cursor": "made up" }));
-    asker.ask("without a URI", read, json!({}));
-    asker.ask("with a cursor that is no text", read, json!({ "uri": uri("shelf"), "cursor": 5 }));
-    asker.ask("all skills, of which there are none", "skills/list", json!({}));
-    asker.ask("a further page of skills", "skills/list", json!({ "cursor": "made up" }));
-    asker.ask("with a cursor of skills that is no text", "skills/list", json!({ "cursor": 5 }));
-    asker.ask("a skill", "skills/get", json!({ "uri": "skill://a/SKILL.md" }));
-    asker.ask("a skill that is none", "skills/get", json!({ "uri": uri("all") }));
-    asker.ask("a skill without its URI", "skills/get", json!({}));
-    asker.ask("what another extension has", "resources/metadata", json!({ "uri": uri("all") }));
-    asker.ask("a resource, as it is without the extension", "resources/read", json!({ "uri": uri("all") }));
-    asker.cases
+    builder.push("a directory", read, json!({ "uri": uri("shelf") }));
+    builder.push("the last page of it", read, json!({ "uri": uri("shelf"), "cursor": "<cursor>" }));
+    builder.push("a resource that can be listed and is no directory", read, json!({ "uri": uri("album") }));
+    builder.push("a resource that cannot be listed", read, json!({ "uri": uri("all") }));
+    builder.push("what is not there", read, json!({ "uri": uri("nothing") }));
+    builder.push("what no plugin has", read, json!({ "uri": "other://a/shelf" }));
+    builder.push("what is no URI", read, json!({ "uri": "not a URI" }));
+    builder.push("a cursor that nobody gave", read, json!({ "uri": uri("shelf"), "cursor": "made up" }));
+    builder.push("without a URI", read, json!({}));
+    builder.push("with a cursor that is no text", read, json!({ "uri": uri("shelf"), "cursor": 5 }));
+    builder.push("all skills, of which there are none", "skills/list", json!({}));
+    builder.push("a further page of skills", "skills/list", json!({ "cursor": "made up" }));
+    builder.push("with a cursor of skills that is no text", "skills/list", json!({ "cursor": 5 }));
+    builder.push("a skill", "skills/get", json!({ "uri": "skill://a/SKILL.md" }));
+    builder.push("a skill that is none", "skills/get", json!({ "uri": uri("all") }));
+    builder.push("a skill without its URI", "skills/get", json!({}));
+    builder.push("what another extension has", "resources/metadata", json!({ "uri": uri("all") }));
+    builder.push("a resource, as it is without the extension", "resources/read", json!({ "uri": uri("all") }));
+    builder.cases
 }

@@ -2,23 +2,23 @@
 
 use std::io::Read;
 
-use mcp_host_tests::{ConfigFile, Folder, Http, Plugin, Revision, WrittenConfig, request};
+use mcp_host_tests::{ConfigFile, Folder, HttpServer, Plugin, Revision, WrittenConfig, request};
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
 use serde_json::{Value, json};
 
 const LARGE: &str = "a line of a text that is long enough to be worth it\n";
 
-async fn server() -> ((Folder, WrittenConfig), Http) {
+async fn start() -> ((Folder, WrittenConfig), HttpServer) {
     let folder = Folder::with_files([("large.md", LARGE.repeat(100).as_str()), ("small.md", "small")]);
-    let config = ConfigFile::new().plugin(Plugin::notes("n", folder.path())).open().write();
-    let server = Http::start(&config).await;
+    let config = ConfigFile::new().plugin(Plugin::notes("n", folder.path())).allow_all().write();
+    let server = HttpServer::start(&config).await;
     ((folder, config), server)
 }
 
 /// How an answer is encoded for a client of that revision, and its bytes.
-async fn read(server: &Http, revision: Revision, note: &str, accepted: Option<&str>) -> (Option<String>, Vec<u8>) {
+async fn read(server: &HttpServer, revision: Revision, note: &str, accepted: Option<&str>) -> (Option<String>, Vec<u8>) {
     let uri = format!("notes://n/{note}");
-    let mut request = server.wire(revision).await.prepared("resources/read", json!({ "uri": uri }));
+    let mut request = server.raw_client(revision).await.request_builder("resources/read", json!({ "uri": uri }));
     if let Some(accepted) = accepted {
         request = request.header(ACCEPT_ENCODING, accepted);
     }
@@ -34,7 +34,7 @@ fn text(answer: &[u8]) -> String {
 
 #[tokio::test]
 async fn an_answer_is_compressed_as_the_client_prefers() {
-    let (_sources, server) = server().await;
+    let (_sources, server) = start().await;
     let stateless = Revision::V_2026_07_28;
     let (encoding, plain) = read(&server, stateless.clone(), "large.md", None).await;
     assert_eq!((encoding, text(&plain)), (None, LARGE.repeat(100)));
@@ -58,7 +58,7 @@ async fn an_answer_is_compressed_as_the_client_prefers() {
 
 #[tokio::test]
 async fn what_nobody_asks_for_or_is_not_worth_it_is_not_compressed() {
-    let (_sources, server) = server().await;
+    let (_sources, server) = start().await;
     for (note, accepted) in
         [("large.md", "identity"), ("large.md", "gzip;q=0, br;q=0"), ("large.md", "zstd"), ("small.md", "gzip, br")]
     {
@@ -71,10 +71,10 @@ async fn what_nobody_asks_for_or_is_not_worth_it_is_not_compressed() {
 
 #[tokio::test]
 async fn streams_of_events_are_not_compressed() {
-    let (_sources, server) = server().await;
+    let (_sources, server) = start().await;
     let revision = Revision::V_2025_03_26;
     let batch = json!([request(&revision, 1, "resources/read", json!({ "uri": "notes://n/large.md" }))]);
-    let posted = server.wire(revision).await.post(&batch).header(ACCEPT_ENCODING, "gzip, br");
+    let posted = server.raw_client(revision).await.post(&batch).header(ACCEPT_ENCODING, "gzip, br");
     let response = posted.send().await.unwrap();
     assert_eq!(response.headers().get(CONTENT_ENCODING), None);
     let events = response.text().await.unwrap();

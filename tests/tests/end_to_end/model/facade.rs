@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures::{StreamExt, stream};
-use mcp_host_tests::{WrittenConfig, until};
+use mcp_host_tests::{WrittenConfig, wait_until};
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::config::Config;
 use mcp_resource_host::{Host, Subscriber, Update, WatchStats};
@@ -11,22 +11,22 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::SUBSCRIBERS;
-use super::chance::seeds;
-use super::face::{Face, Heard};
+use super::rng::seeds;
+use super::transport::{Transport, StreamEvent};
 use super::run::Run;
-use crate::watching::start;
+use crate::facade_subscriptions::start;
 
 /// Runs at the same time.
-const AT_ONCE: usize = 12;
+const MAX_CONCURRENT: usize = 12;
 
-struct Facade {
+struct FacadeTransport {
     host: Arc<Host>,
     subscribers: Vec<Subscriber>,
     reloading: Option<JoinHandle<()>>,
     listeners: Vec<JoinHandle<()>>,
 }
 
-impl Facade {
+impl FacadeTransport {
     async fn start(config: &WrittenConfig) -> Self {
         let host = start(config).await;
         let mut subscribers = Vec::new();
@@ -39,7 +39,7 @@ impl Facade {
     async fn end(self) {
         drop(self.subscribers);
         self.listeners.iter().for_each(JoinHandle::abort);
-        until("nothing is watched any more", || self.host.watch_stats() == WatchStats::default()).await;
+        wait_until("nothing is watched any more", || self.host.watch_stats() == WatchStats::default()).await;
     }
 }
 
@@ -54,8 +54,8 @@ async fn subscriber(host: &Host, who: usize) -> Subscriber {
     subscriber
 }
 
-impl Face for Facade {
-    const LISTING_COUNTS: bool = true;
+impl Transport for FacadeTransport {
+    const IS_LISTING_EFFECTIVE_AT_ONCE: bool = true;
 
     fn principal(who: usize) -> &'static str {
         principal(who).name()
@@ -66,23 +66,23 @@ impl Face for Facade {
     }
 
     async fn unsubscribe(&mut self, who: usize, uri: &str) -> Vec<Update> {
-        let told = self.told(&[who]).await.remove(0);
+        let told = self.drain_updates(&[who]).await.remove(0);
         // That there is no such plugin any more is no error that would matter.
         let _ = self.host.unsubscribe(&self.subscribers[who], uri);
         told
     }
 
-    async fn listen(&mut self, count: usize, uris: &[String]) -> Vec<mpsc::UnboundedReceiver<Heard>> {
+    async fn listen(&mut self, count: usize, uris: &[String]) -> Vec<mpsc::UnboundedReceiver<StreamEvent>> {
         let mut all = Vec::new();
         for who in 0..count {
             let (heard, receiver) = mpsc::unbounded_channel();
-            heard.send(Heard::Accepted(uris.to_vec())).unwrap();
+            heard.send(StreamEvent::Acknowledged(uris.to_vec())).unwrap();
             let (host, uris) = (self.host.clone(), uris.to_vec());
             self.listeners.push(tokio::spawn(async move {
                 let subscriber = host.subscriber(&principal(who));
                 let hearing = async {
                     // Whoever does not want to know any more has gone.
-                    while heard.send(Heard::Told(subscriber.next().await)).is_ok() {}
+                    while heard.send(StreamEvent::Update(subscriber.next().await)).is_ok() {}
                 };
                 tokio::select! {
                     never = host.maintain_subscriptions(&subscriber, &uris) => match never {},
@@ -94,15 +94,15 @@ impl Face for Facade {
         all
     }
 
-    async fn leave(&mut self, who: usize) {
+    async fn reconnect(&mut self, who: usize) {
         self.subscribers[who] = subscriber(&self.host, who).await;
     }
 
-    async fn told(&mut self, whom: &[usize]) -> Vec<Vec<Update>> {
+    async fn drain_updates(&mut self, whom: &[usize]) -> Vec<Vec<Update>> {
         whom.iter().map(|who| std::iter::from_fn(|| self.subscribers[*who].try_next()).collect()).collect()
     }
 
-    async fn wait(&mut self, who: usize) -> Vec<Update> {
+    async fn wait_for_update(&mut self, who: usize) -> Vec<Update> {
         vec![self.subscribers[who].next().await]
     }
 
@@ -111,7 +111,7 @@ impl Face for Facade {
         self.reloading = Some(tokio::spawn(async move { drop(host.reload(config).await.unwrap()) }));
     }
 
-    async fn settle(&mut self) {
+    async fn wait_until_reloaded(&mut self) {
         if let Some(reloading) = self.reloading.take() {
             reloading.await.unwrap();
         }
@@ -122,9 +122,9 @@ impl Face for Facade {
 async fn over_the_facade_the_rule_holds_whatever_happens() {
     let one = async |seed| {
         let run = Run::new(seed);
-        let mut face = Facade::start(&run.world.config).await;
+        let mut face = FacadeTransport::start(&run.fixture.config).await;
         run.run(&mut face, 80).await;
         face.end().await;
     };
-    stream::iter(seeds(24)).for_each_concurrent(AT_ONCE, one).await;
+    stream::iter(seeds(24)).for_each_concurrent(MAX_CONCURRENT, one).await;
 }

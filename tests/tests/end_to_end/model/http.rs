@@ -8,7 +8,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use futures::future::join_all;
-use mcp_host_tests::{Http, HttpWire, PATIENCE, Revision, WrittenConfig};
+use mcp_host_tests::{HttpServer, RawHttp, TIMEOUT, Revision, WrittenConfig};
 use mcp_resource_host::Update;
 use reqwest::Response;
 use serde_json::{Value, json};
@@ -16,46 +16,46 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::SUBSCRIBERS;
-use super::chance::seeds;
-use super::face::{Face, Heard, told_of};
+use super::rng::seeds;
+use super::transport::{Transport, StreamEvent, update_in};
 use super::run::Run;
-use super::world::{bell, bell_text, uri};
+use super::fixture::{barrier_file, barrier_text, uri};
 
-struct OverHttp {
-    server: Http,
+struct HttpTransport {
+    server: HttpServer,
     /// Where the bells are.
-    bells: PathBuf,
+    barriers: PathBuf,
     /// How often one was rung.
-    rung: usize,
+    barrier_count: usize,
     sessions: Vec<Session>,
     /// The number of the generation that serves, or will.
     generation: u64,
-    left: usize,
+    reconnect_count: usize,
 }
 
 struct Session {
-    wire: HttpWire,
-    bell: Update,
-    told: mpsc::UnboundedReceiver<Update>,
+    wire: RawHttp,
+    barrier: Update,
+    updates: mpsc::UnboundedReceiver<Update>,
 }
 
 impl Session {
-    async fn start(server: &Http, who: usize) -> Self {
-        let mut wire = server.wire(Revision::V_2025_11_25).await;
+    async fn start(server: &HttpServer, who: usize) -> Self {
+        let mut wire = server.raw_client(Revision::V_2025_11_25).await;
         let (sender, told) = mpsc::unbounded_channel();
-        tokio::spawn(pass_on(wire.events().await, told_of, sender));
-        let bell = uri("bells", &bell(who));
+        tokio::spawn(forward_events(wire.event_stream().await, update_in, sender));
+        let bell = uri("barriers", &barrier_file(who));
         wire.request("resources/subscribe", json!({ "uri": bell })).await.result();
-        Self { wire, bell: Update::Resource(bell), told }
+        Self { wire, barrier: Update::Resource(bell), updates: told }
     }
 
     async fn next(&mut self) -> Update {
-        self.told.recv().await.expect("the stream goes on")
+        self.updates.recv().await.expect("the stream goes on")
     }
 }
 
 /// Passes on what a stream tells, for as long as somebody wants to know.
-async fn pass_on<T>(mut events: Response, of: fn(&Value) -> Option<T>, told: mpsc::UnboundedSender<T>) {
+async fn forward_events<T>(mut events: Response, of: fn(&Value) -> Option<T>, told: mpsc::UnboundedSender<T>) {
     let mut text = String::new();
     while let Ok(Some(chunk)) = events.chunk().await {
         text.push_str(std::str::from_utf8(&chunk).unwrap());
@@ -69,26 +69,26 @@ async fn pass_on<T>(mut events: Response, of: fn(&Value) -> Option<T>, told: mps
     }
 }
 
-impl OverHttp {
+impl HttpTransport {
     async fn start(config: &WrittenConfig, bells: PathBuf) -> Self {
-        let server = Http::start(config).await;
+        let server = HttpServer::start(config).await;
         let mut sessions = Vec::new();
         for who in 0..SUBSCRIBERS {
             sessions.push(Session::start(&server, who).await);
         }
-        Self { server, bells, rung: 0, sessions, generation: 1, left: 0 }
+        Self { server, barriers: bells, barrier_count: 0, sessions, generation: 1, reconnect_count: 0 }
     }
 
-    fn ring(&mut self, who: usize) {
-        self.rung += 1;
-        let aside = self.bells.join(".mood/aside");
-        fs::write(&aside, bell_text(self.rung)).unwrap();
-        fs::rename(aside, self.bells.join(bell(who))).unwrap();
+    fn touch_barrier(&mut self, who: usize) {
+        self.barrier_count += 1;
+        let aside = self.barriers.join(".mood/aside");
+        fs::write(&aside, barrier_text(self.barrier_count)).unwrap();
+        fs::rename(aside, self.barriers.join(barrier_file(who))).unwrap();
     }
 }
 
-impl Face for OverHttp {
-    const LISTING_COUNTS: bool = false;
+impl Transport for HttpTransport {
+    const IS_LISTING_EFFECTIVE_AT_ONCE: bool = false;
 
     fn principal(_: usize) -> &'static str {
         "anonymous"
@@ -101,40 +101,40 @@ impl Face for OverHttp {
 
     async fn unsubscribe(&mut self, who: usize, uri: &str) -> Vec<Update> {
         self.sessions[who].wire.request("resources/unsubscribe", json!({ "uri": uri })).await;
-        self.told(&[who]).await.remove(0)
+        self.drain_updates(&[who]).await.remove(0)
     }
 
-    async fn listen(&mut self, count: usize, uris: &[String]) -> Vec<mpsc::UnboundedReceiver<Heard>> {
+    async fn listen(&mut self, count: usize, uris: &[String]) -> Vec<mpsc::UnboundedReceiver<StreamEvent>> {
         let wanted = json!({ "notifications": { "resourceSubscriptions": uris } });
         let one = async |_| {
-            let mut wire = self.server.stranger(Revision::V_2026_07_28);
-            let request = wire.prepared("subscriptions/listen", wanted.clone());
-            let stream = timeout(PATIENCE, request.send()).await.expect("in time").expect("a stream");
+            let mut wire = self.server.uninitialized(Revision::V_2026_07_28);
+            let request = wire.request_builder("subscriptions/listen", wanted.clone());
+            let stream = timeout(TIMEOUT, request.send()).await.expect("in time").expect("a stream");
             let (sender, heard) = mpsc::unbounded_channel();
-            tokio::spawn(pass_on(stream, Heard::of, sender));
+            tokio::spawn(forward_events(stream, StreamEvent::from_message, sender));
             heard
         };
         join_all((0..count).map(one)).await
     }
 
     /// Every other one says that it goes away.
-    async fn leave(&mut self, who: usize) {
+    async fn reconnect(&mut self, who: usize) {
         let new = Session::start(&self.server, who).await;
         let old = std::mem::replace(&mut self.sessions[who], new);
-        self.left += 1;
-        if self.left.is_multiple_of(2) {
-            old.wire.leave().await;
+        self.reconnect_count += 1;
+        if self.reconnect_count.is_multiple_of(2) {
+            old.wire.delete_session().await;
         }
     }
 
-    async fn told(&mut self, whom: &[usize]) -> Vec<Vec<Update>> {
-        whom.iter().for_each(|who| self.ring(*who));
+    async fn drain_updates(&mut self, whom: &[usize]) -> Vec<Vec<Update>> {
+        whom.iter().for_each(|who| self.touch_barrier(*who));
         let mut all = Vec::new();
         for who in whom {
             let (session, mut told) = (&mut self.sessions[*who], Vec::new());
             loop {
-                let update = timeout(PATIENCE, session.next()).await.expect("the bell is heard");
-                if update == session.bell {
+                let update = timeout(TIMEOUT, session.next()).await.expect("the bell is heard");
+                if update == session.barrier {
                     break;
                 }
                 told.push(update);
@@ -144,7 +144,7 @@ impl Face for OverHttp {
         all
     }
 
-    async fn wait(&mut self, who: usize) -> Vec<Update> {
+    async fn wait_for_update(&mut self, who: usize) -> Vec<Update> {
         vec![self.sessions[who].next().await]
     }
 
@@ -153,7 +153,7 @@ impl Face for OverHttp {
         self.generation += 1;
     }
 
-    async fn settle(&mut self) {
+    async fn wait_until_reloaded(&mut self) {
         if self.generation > 1 {
             self.server.log_line(&format!("generation={} ", self.generation)).await;
         }
@@ -164,7 +164,7 @@ impl Face for OverHttp {
 async fn over_http_the_rule_holds_whatever_happens() {
     for seed in seeds(3) {
         let run = Run::new(seed);
-        let mut face = OverHttp::start(&run.world.config, run.world.bells()).await;
+        let mut face = HttpTransport::start(&run.fixture.config, run.fixture.barriers()).await;
         run.run(&mut face, 40).await;
         drop(face.sessions);
         face.server.end().await;

@@ -2,42 +2,42 @@
 
 use std::collections::BTreeSet;
 
-use mcp_host_tests::PATIENCE;
+use mcp_host_tests::TIMEOUT;
 use mcp_resource_host::Update;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
 use super::SUBSCRIBERS;
-use super::account::Account;
-use super::chance::Chance;
-use super::face::{Face, Heard};
-use super::world::{FILES, MOODS, PLUGINS, World, file_of, uri};
+use super::expectations::Expectations;
+use super::rng::Rng;
+use super::transport::{Transport, StreamEvent};
+use super::fixture::{FILES, FAULTS, PLUGINS, Fixture, file_of, uri};
 
 /// One who listens. What was acknowledged is owed, whatever is in the way of it at that moment.
 struct Listener {
-    heard: mpsc::UnboundedReceiver<Heard>,
+    events: mpsc::UnboundedReceiver<StreamEvent>,
     /// None before it is acknowledged.
     accepted: Option<Vec<String>>,
-    owed: BTreeSet<String>,
+    pending: BTreeSet<String>,
 }
 
 impl Listener {
-    fn asked_for(&self, uri: &String) -> bool {
+    fn is_subscribed_to(&self, uri: &String) -> bool {
         self.accepted.as_ref().is_some_and(|accepted| accepted.contains(uri))
     }
 
-    fn takes(&mut self, heard: Heard) -> Result<(), String> {
+    fn record(&mut self, heard: StreamEvent) -> Result<(), String> {
         match heard {
-            Heard::Accepted(uris) => {
-                self.owed.extend(uris.iter().cloned());
+            StreamEvent::Acknowledged(uris) => {
+                self.pending.extend(uris.iter().cloned());
                 self.accepted = Some(uris);
                 Ok(())
             }
-            Heard::Told(Update::Resource(uri)) if self.asked_for(&uri) => {
-                self.owed.remove(&uri);
+            StreamEvent::Update(Update::Resource(uri)) if self.is_subscribed_to(&uri) => {
+                self.pending.remove(&uri);
                 Ok(())
             }
-            Heard::Told(update) => Err(format!("a listener is told of {update:?}, which it did not ask for")),
+            StreamEvent::Update(update) => Err(format!("a listener is told of {update:?}, which it did not ask for")),
         }
     }
 }
@@ -48,12 +48,12 @@ const MAX_LISTENERS: usize = 60;
 /// One run of one seed.
 pub(super) struct Run {
     seed: u64,
-    chance: Chance,
-    pub(super) world: World,
-    accounts: Vec<Account>,
+    rng: Rng,
+    pub(super) fixture: Fixture,
+    expectations: Vec<Expectations>,
     listeners: Vec<Listener>,
     /// Whether providers fail in it. What is listed cannot be accounted for then, as it may not be known.
-    is_moody: bool,
+    has_faults: bool,
     steps: Vec<String>,
 }
 
@@ -61,45 +61,45 @@ impl Run {
     /// The run of that seed. In every other, nothing fails.
     pub(super) fn new(seed: u64) -> Self {
         let is_moody = seed.is_multiple_of(2);
-        let (chance, world) = (Chance::of_seed(seed), World::new(is_moody));
-        Self { seed, chance, world, accounts: Vec::new(), listeners: Vec::new(), is_moody, steps: Vec::new() }
+        let (chance, world) = (Rng::with_seed(seed), Fixture::new(is_moody));
+        Self { seed, rng: chance, fixture: world, expectations: Vec::new(), listeners: Vec::new(), has_faults: is_moody, steps: Vec::new() }
     }
 
     /// Does steps by chance, then pays what is owed, and once more after everything changed.
-    pub(super) async fn run<F: Face>(mut self, face: &mut F, steps: usize) {
+    pub(super) async fn run<F: Transport>(mut self, face: &mut F, steps: usize) {
         // A session's listing begins to count while it goes on, and what changes then is told in doubt, of each plugin.
-        let in_doubt = if F::LISTING_COUNTS { 0 } else { PLUGINS.len() };
-        let account = |who| Account::new(F::principal(who), self.world.rules(), in_doubt);
-        self.accounts = (0..SUBSCRIBERS).map(account).collect();
+        let in_doubt = if F::IS_LISTING_EFFECTIVE_AT_ONCE { 0 } else { PLUGINS.len() };
+        let account = |who| Expectations::new(F::principal(who), self.fixture.rules(), in_doubt);
+        self.expectations = (0..SUBSCRIBERS).map(account).collect();
         for _ in 0..steps {
             self.step(face).await;
         }
         self.log("calm".to_owned());
-        self.world.calm();
-        self.settle(face).await;
-        self.world.serve_n(true);
+        self.fixture.clear_faults();
+        self.wait_until_reloaded(face).await;
+        self.fixture.serve_n(true);
         self.reload(face).await;
-        self.settle(face).await;
-        self.world.rule([].into());
+        self.wait_until_reloaded(face).await;
+        self.fixture.set_denied([].into());
         self.reload(face).await;
-        self.settle(face).await;
-        self.accounts.iter_mut().for_each(|account| account.is_slow = false);
-        self.pay(face).await;
+        self.wait_until_reloaded(face).await;
+        self.expectations.iter_mut().for_each(|account| account.is_slow = false);
+        self.wait_until_nothing_pending(face).await;
         for file in FILES {
             self.edit(file);
         }
-        self.pay(face).await;
+        self.wait_until_nothing_pending(face).await;
     }
 
-    async fn step<F: Face>(&mut self, face: &mut F) {
-        let who = self.chance.below(SUBSCRIBERS);
-        let file = self.chance.of(&FILES);
-        let uri = uri(self.chance.of(&PLUGINS), file);
-        match self.chance.below(26) {
+    async fn step<F: Transport>(&mut self, face: &mut F) {
+        let who = self.rng.usize_below(SUBSCRIBERS);
+        let file = self.rng.choice(&FILES);
+        let uri = uri(self.rng.choice(&PLUGINS), file);
+        match self.rng.usize_below(26) {
             0..=5 => {
                 // What is read before is not taken for what is owed by this; what is not may have come together with it.
-                if self.chance.once_in(2) {
-                    self.read(face).await;
+                if self.rng.once_in(2) {
+                    self.read_updates(face).await;
                 }
                 self.edit(file);
             }
@@ -107,108 +107,108 @@ impl Run {
                 let granted = face.subscribe(who, &uri).await;
                 self.log(format!("{who} subscribes to {uri}: {granted}"));
                 if granted {
-                    let subscribed = self.accounts[who].subscribes(uri, self.world.rules());
+                    let subscribed = self.expectations[who].record_subscribed(uri, self.fixture.rules());
                     self.check(who, subscribed);
                 }
             }
             11..=13 => {
                 self.log(format!("{who} unsubscribes from {uri}"));
                 let told = face.unsubscribe(who, &uri).await;
-                self.take(who, &told);
-                self.accounts[who].subscribed.remove(&uri);
+                self.record_updates(who, &told);
+                self.expectations[who].subscribed.remove(&uri);
             }
             14 => {
                 self.log(format!("{who} leaves"));
-                face.leave(who).await;
+                face.reconnect(who).await;
                 // A walk that is under way, the one behind it, and that nobody knows what came first.
                 let in_doubt = 3 * PLUGINS.len();
-                self.accounts[who] = Account::new(F::principal(who), self.world.rules(), in_doubt);
+                self.expectations[who] = Expectations::new(F::principal(who), self.fixture.rules(), in_doubt);
             }
             15 => {
-                self.accounts[who].is_slow = !self.accounts[who].is_slow;
-                self.log(format!("{who} is slow: {}", self.accounts[who].is_slow));
+                self.expectations[who].is_slow = !self.expectations[who].is_slow;
+                self.log(format!("{who} is slow: {}", self.expectations[who].is_slow));
             }
-            16..=17 if self.is_moody => {
-                let mood = self.chance.of(&MOODS);
-                let is_on = self.world.turn(mood);
+            16..=17 if self.has_faults => {
+                let mood = self.rng.choice(&FAULTS);
+                let is_on = self.fixture.toggle_fault(mood);
                 self.log(format!("{mood}: {is_on}"));
             }
             16..=18 => {
-                self.settle(face).await;
-                let serves_n = !self.chance.once_in(3);
+                self.wait_until_reloaded(face).await;
+                let serves_n = !self.rng.once_in(3);
                 self.log(format!("reload, with n: {serves_n}"));
-                self.world.serve_n(serves_n);
+                self.fixture.serve_n(serves_n);
                 self.reload(face).await;
             }
             19..=20 => {
-                self.settle(face).await;
-                let mut denied = self.world.denied().clone();
+                self.wait_until_reloaded(face).await;
+                let mut denied = self.fixture.denied().clone();
                 let rule = (F::principal(who), file);
                 if !denied.remove(&rule) {
                     denied.insert(rule);
                 }
                 self.log(format!("reload, with denied: {denied:?}"));
-                self.world.rule(denied);
+                self.fixture.set_denied(denied);
                 self.reload(face).await;
             }
-            21 => self.settle(face).await,
-            24..=25 => self.herd(face).await,
-            _ => self.read(face).await,
+            21 => self.wait_until_reloaded(face).await,
+            24..=25 => self.add_listeners(face).await,
+            _ => self.read_updates(face).await,
         }
     }
 
     /// Many listen at the same moment, all to the same resources.
-    async fn herd(&mut self, face: &mut impl Face) {
-        let count = self.chance.below(20).min(MAX_LISTENERS - self.listeners.len());
+    async fn add_listeners(&mut self, face: &mut impl Transport) {
+        let count = self.rng.usize_below(20).min(MAX_LISTENERS - self.listeners.len());
         let all = PLUGINS.iter().flat_map(|plugin| FILES.map(|file| uri(plugin, file)));
-        let uris: Vec<_> = all.filter(|_| self.chance.once_in(2)).collect();
+        let uris: Vec<_> = all.filter(|_| self.rng.once_in(2)).collect();
         self.log(format!("{count} listen to {uris:?}"));
         for heard in face.listen(count, &uris).await {
-            self.listeners.push(Listener { heard, accepted: None, owed: BTreeSet::new() });
+            self.listeners.push(Listener { events: heard, accepted: None, pending: BTreeSet::new() });
         }
     }
 
     fn edit(&mut self, file: &'static str) {
-        let is_renamed = self.chance.once_in(2);
+        let is_renamed = self.rng.once_in(2);
         self.log(format!("edit {file}, renamed: {is_renamed}"));
-        let states = self.world.edit(file, is_renamed);
-        for account in &mut self.accounts {
-            account.changed(file, states, self.world.rules());
+        let states = self.fixture.edit(file, is_renamed);
+        for account in &mut self.expectations {
+            account.record_change(file, states, self.fixture.rules());
         }
         for listener in &mut self.listeners {
             let changed = listener.accepted.iter().flatten().filter(|uri| file_of(uri) == file).cloned();
-            listener.owed.extend(changed);
+            listener.pending.extend(changed);
         }
     }
 
     /// Has hosts go over to the config that was written. That they did so with the one before must be known.
-    async fn reload(&mut self, face: &mut impl Face) {
-        for account in &mut self.accounts {
-            account.reloaded(self.world.denied());
+    async fn reload(&mut self, face: &mut impl Transport) {
+        for account in &mut self.expectations {
+            account.record_reload(self.fixture.denied());
         }
-        face.reload(&self.world.config);
-        if self.chance.once_in(2) {
-            self.settle(face).await;
+        face.reload(&self.fixture.config);
+        if self.rng.once_in(2) {
+            self.wait_until_reloaded(face).await;
         }
     }
 
-    async fn settle(&mut self, face: &mut impl Face) {
-        face.settle().await;
+    async fn wait_until_reloaded(&mut self, face: &mut impl Transport) {
+        face.wait_until_reloaded().await;
         self.log("settled".to_owned());
-        self.world.settled();
+        self.fixture.drop_previous_rules();
     }
 
     /// Those who are not slow read what they have been told.
-    async fn read(&mut self, face: &mut impl Face) {
-        let readers: Vec<_> = (0..SUBSCRIBERS).filter(|who| !self.accounts[*who].is_slow).collect();
-        for (who, told) in readers.iter().zip(face.told(&readers).await) {
-            self.take(*who, &told);
-            self.accounts[*who].has_read(self.world.rules());
+    async fn read_updates(&mut self, face: &mut impl Transport) {
+        let readers: Vec<_> = (0..SUBSCRIBERS).filter(|who| !self.expectations[*who].is_slow).collect();
+        for (who, told) in readers.iter().zip(face.drain_updates(&readers).await) {
+            self.record_updates(*who, &told);
+            self.expectations[*who].record_read(self.fixture.rules());
         }
         let mut listeners = std::mem::take(&mut self.listeners);
         for listener in &mut listeners {
-            while let Ok(heard) = listener.heard.try_recv() {
-                let taken = listener.takes(heard);
+            while let Ok(heard) = listener.events.try_recv() {
+                let taken = listener.record(heard);
                 self.check(0, taken);
             }
         }
@@ -216,38 +216,38 @@ impl Run {
     }
 
     /// Waits until everyone has been told what is owed to it, then reads the rest.
-    async fn pay<F: Face>(&mut self, face: &mut F) {
-        let end = Instant::now() + PATIENCE;
+    async fn wait_until_nothing_pending<F: Transport>(&mut self, face: &mut F) {
+        let end = Instant::now() + TIMEOUT;
         for who in 0..SUBSCRIBERS {
-            while self.accounts[who].is_owed(F::LISTING_COUNTS) {
-                match timeout_at(end, face.wait(who)).await {
-                    Ok(told) => self.take(who, &told),
+            while self.expectations[who].is_pending(F::IS_LISTING_EFFECTIVE_AT_ONCE) {
+                match timeout_at(end, face.wait_for_update(who)).await {
+                    Ok(told) => self.record_updates(who, &told),
                     Err(_) => self.check(who, Err("it is not told".to_owned())),
                 }
             }
         }
         let mut listeners = std::mem::take(&mut self.listeners);
         for (number, listener) in listeners.iter_mut().enumerate() {
-            while listener.accepted.is_none() || !listener.owed.is_empty() {
-                let taken = match timeout_at(end, listener.heard.recv()).await {
-                    Ok(Some(heard)) => listener.takes(heard),
+            while listener.accepted.is_none() || !listener.pending.is_empty() {
+                let taken = match timeout_at(end, listener.events.recv()).await {
+                    Ok(Some(heard)) => listener.record(heard),
                     Ok(None) => Err(format!("the stream of listener {number} has ended")),
-                    Err(_) => Err(format!("listener {number} is owed {:?}", listener.owed)),
+                    Err(_) => Err(format!("listener {number} is owed {:?}", listener.pending)),
                 };
                 self.check(0, taken);
             }
         }
         self.listeners = listeners;
-        self.read(face).await;
+        self.read_updates(face).await;
     }
 
-    fn take(&mut self, who: usize, told: &[Update]) {
+    fn record_updates(&mut self, who: usize, told: &[Update]) {
         for update in told {
             self.log(format!("{who} is told of {update:?}"));
-            let taken = self.accounts[who].is_told(update);
+            let taken = self.expectations[who].record_update(update);
             self.check(who, taken);
-            if !self.is_moody {
-                let accounted = self.accounts[who].check_listings();
+            if !self.has_faults {
+                let accounted = self.expectations[who].check_listings();
                 self.check(who, accounted);
             }
         }
@@ -260,7 +260,7 @@ impl Run {
     /// Fails with all that led to it.
     fn check(&self, who: usize, outcome: Result<(), String>) {
         if let Err(error) = outcome {
-            let (seed, account, steps) = (self.seed, &self.accounts[who], self.steps.join("\n"));
+            let (seed, account, steps) = (self.seed, &self.expectations[who], self.steps.join("\n"));
             panic!("seed {seed}: subscriber {who}: {error}. It is {account} after\n{steps}");
         }
     }

@@ -4,83 +4,83 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use futures::future::join_all;
-use mcp_host_tests::{Revision, StdioWire, WrittenConfig};
+use mcp_host_tests::{Revision, RawStdio, WrittenConfig};
 use mcp_resource_host::Update;
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::SUBSCRIBERS;
-use super::chance::seeds;
-use super::face::{Face, Heard, told_of};
+use super::rng::seeds;
+use super::transport::{Transport, StreamEvent, update_in};
 use super::run::Run;
 
-struct OverStdio {
+struct StdioTransport {
     config: PathBuf,
     servers: Vec<Server>,
-    listening: mpsc::UnboundedSender<Listening>,
+    listening: mpsc::UnboundedSender<ListenRequest>,
     listeners: JoinHandle<()>,
 }
 
 /// Someone who listens to one more server, which speaks the revision that has that.
-struct Listening {
+struct ListenRequest {
     uris: Vec<String>,
-    heard: mpsc::UnboundedSender<Heard>,
+    heard: mpsc::UnboundedSender<StreamEvent>,
 }
 
 /// Serves those who listen, until there will be no more of them.
-async fn serve_listeners(mut wire: StdioWire, mut new: mpsc::UnboundedReceiver<Listening>) {
+async fn serve_listeners(mut wire: RawStdio, mut new: mpsc::UnboundedReceiver<ListenRequest>) {
     let mut listeners = BTreeMap::new();
     loop {
         tokio::select! {
             listening = new.recv() => {
-                let Some(Listening { uris, heard }) = listening else { break };
+                let Some(ListenRequest { uris, heard }) = listening else { break };
                 let wanted = json!({ "notifications": { "resourceSubscriptions": uris } });
-                listeners.insert(wire.ask("subscriptions/listen", wanted).await, heard);
+                listeners.insert(wire.send_request("subscriptions/listen", wanted).await, heard);
             }
             // Nothing is lost when it is dropped: a line is read whole or not at all.
             line = wire.next_message() => {
                 let message = line.expect("the server goes on");
                 let id = message["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"].as_u64();
-                if let Some((listener, heard)) = id.and_then(|id| listeners.get(&id)).zip(Heard::of(&message)) {
+                if let Some((listener, heard)) = id.and_then(|id| listeners.get(&id)).zip(StreamEvent::from_message(&message)) {
                     // Whoever does not want to know any more has gone.
                     let _ = listener.send(heard);
                 }
             }
         }
     }
-    wire.close();
-    wire.ended().await;
+    wire.close_stdin();
+    wire.wait_clean_exit().await;
 }
 
 struct Server {
-    wire: StdioWire,
+    wire: RawStdio,
     /// The number of the generation that serves, or will.
     generation: u64,
 }
 
 impl Server {
     async fn start(config: PathBuf) -> Self {
-        Self { wire: StdioWire::start_at(&config, &[], Revision::V_2025_11_25).await, generation: 1 }
+        Self { wire: RawStdio::start_at(&config, &[], Revision::V_2025_11_25).await, generation: 1 }
     }
 
-    async fn told(&mut self) -> Vec<Update> {
+    async fn drain_updates(&mut self) -> Vec<Update> {
         self.wire.request("ping", json!({})).await.result();
-        self.wire.early().iter().filter_map(told_of).collect()
+        self.wire.take_notifications().iter().filter_map(update_in).collect()
     }
 
     async fn end(mut self) {
-        self.wire.close();
-        self.wire.ended().await;
+        self.wire.close_stdin();
+        self.wire.wait_clean_exit().await;
     }
 }
 
-impl OverStdio {
+impl StdioTransport {
     async fn start(config: &WrittenConfig) -> Self {
         let config = config.path();
         let servers = join_all((0..SUBSCRIBERS).map(|_| Server::start(config.clone()))).await;
         let (listening, new) = mpsc::unbounded_channel();
-        let wire = StdioWire::start_at(&config, &[], Revision::V_2026_07_28).await;
+        let wire = RawStdio::start_at(&config, &[], Revision::V_2026_07_28).await;
         Self { config, servers, listening, listeners: tokio::spawn(serve_listeners(wire, new)) }
     }
 
@@ -91,8 +91,8 @@ impl OverStdio {
     }
 }
 
-impl Face for OverStdio {
-    const LISTING_COUNTS: bool = false;
+impl Transport for StdioTransport {
+    const IS_LISTING_EFFECTIVE_AT_ONCE: bool = false;
 
     fn principal(_: usize) -> &'static str {
         "local"
@@ -106,35 +106,35 @@ impl Face for OverStdio {
     async fn unsubscribe(&mut self, who: usize, uri: &str) -> Vec<Update> {
         let wire = &mut self.servers[who].wire;
         wire.request("resources/unsubscribe", json!({ "uri": uri })).await;
-        wire.early().iter().filter_map(told_of).collect()
+        wire.take_notifications().iter().filter_map(update_in).collect()
     }
 
-    async fn listen(&mut self, count: usize, uris: &[String]) -> Vec<mpsc::UnboundedReceiver<Heard>> {
+    async fn listen(&mut self, count: usize, uris: &[String]) -> Vec<mpsc::UnboundedReceiver<StreamEvent>> {
         let listen = |_| {
             let (heard, receiver) = mpsc::unbounded_channel();
-            self.listening.send(Listening { uris: uris.to_vec(), heard }).expect("they are served");
+            self.listening.send(ListenRequest { uris: uris.to_vec(), heard }).expect("they are served");
             receiver
         };
         (0..count).map(listen).collect()
     }
 
-    async fn leave(&mut self, who: usize) {
+    async fn reconnect(&mut self, who: usize) {
         let new = Server::start(self.config.clone()).await;
         std::mem::replace(&mut self.servers[who], new).end().await;
     }
 
-    async fn told(&mut self, whom: &[usize]) -> Vec<Vec<Update>> {
+    async fn drain_updates(&mut self, whom: &[usize]) -> Vec<Vec<Update>> {
         let asked = self.servers.iter_mut().enumerate().filter(|(who, _)| whom.contains(who));
-        join_all(asked.map(|(_, server)| server.told())).await
+        join_all(asked.map(|(_, server)| server.drain_updates())).await
     }
 
-    async fn wait(&mut self, who: usize) -> Vec<Update> {
+    async fn wait_for_update(&mut self, who: usize) -> Vec<Update> {
         let wire = &mut self.servers[who].wire;
-        let mut messages = wire.early();
+        let mut messages = wire.take_notifications();
         if messages.is_empty() {
             messages.push(wire.message().await.expect("the server goes on"));
         }
-        messages.iter().filter_map(told_of).collect()
+        messages.iter().filter_map(update_in).collect()
     }
 
     /// Each sees by itself that the config is another one.
@@ -142,7 +142,7 @@ impl Face for OverStdio {
         self.servers.iter_mut().for_each(|server| server.generation += 1);
     }
 
-    async fn settle(&mut self) {
+    async fn wait_until_reloaded(&mut self) {
         for Server { wire, generation } in self.servers.iter().filter(|server| server.generation > 1) {
             wire.log_line(&format!("generation={generation} ")).await;
         }
@@ -153,7 +153,7 @@ impl Face for OverStdio {
 async fn over_stdio_the_rule_holds_whatever_happens() {
     for seed in seeds(3) {
         let run = Run::new(seed);
-        let mut face = OverStdio::start(&run.world.config).await;
+        let mut face = StdioTransport::start(&run.fixture.config).await;
         run.run(&mut face, 40).await;
         face.end().await;
     }

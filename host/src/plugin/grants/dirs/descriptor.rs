@@ -170,7 +170,7 @@ impl HostDescriptor for FilesView<'_> {
         check_path(&path)?;
         let guard = self.files.root(&descriptor)?.charge_entry().await?;
         let result = self.on_disk(&descriptor, move |wasi, own| wasi.symlink_at(own, target, path).boxed_local()).await;
-        refund_on_error(guard, resulte);
+        refund_on_error(guard, &result);
         result
     }
 
@@ -191,7 +191,7 @@ impl HostDescriptor for FilesView<'_> {
                 wasi.link_at(from, flags, path, to, new_path).boxed_local()
             })
             .await;
-        refund_on_error(guard, resulte);
+        refund_on_error(guard, &result);
         result
     }
 

@@ -47,7 +47,7 @@ struct QuotaExceeded;
 #[derive(Debug)]
 pub(super) struct QuotaUsage {
     /// Where the guest sees the directory.
-    guest: Arc<str>,
+    guest_path: Arc<str>,
     quota: DirQuota,
     /// At least what is below the directory, once it has been measured.
     used: AtomicU64,
@@ -69,7 +69,7 @@ impl QuotaUsage {
     /// The ledger of a directory that has not been measured yet.
     pub(super) fn new(guest_path: Arc<str>, quota: DirQuota, warning: ThrottledWarning, disk: DiskPool) -> Self {
         let (used, last_scan, open_files) = (AtomicU64::new(0), Arc::default(), Mutex::default());
-        Self { guest: guest_path, quota, used, last_scan, open_files, warning, disk }
+        Self { guest_path, quota, used, last_scan, open_files, warning, disk }
     }
 
     fn charge(&self, bytes: u64) -> io::Result<()> {

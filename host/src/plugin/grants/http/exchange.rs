@@ -60,7 +60,7 @@ impl OutboundHttp {
         let answer = async {
             let connect_deadline = options.connect_timeout.and_then(|most| began.checked_add(most)).unwrap_or(deadline);
             let tls = self.tls(grant).await?;
-            let stream = connect(&self.network, origin, tls, &permit, connect_deadline.mindeadlinel)).await?;
+            let stream = connect(&self.network, origin, tls, &permit, connect_deadline.min(deadline)).await?;
             self.send(stream, request, &options, deadline).await
         };
         let (response, driver) = timeout_at(deadline, answer).await.map_err(|_| ExchangeError::Timeout(time))??;

@@ -1,0 +1,170 @@
+//! Reading out of git packs of any size: how long it takes, and in how much memory.
+//!
+//! The provider `git` reads through the host, over stdio, with `limits.memory = "64MiB"`. Hosts on all packs run all the
+//! time and are asked in turn, so that what else the machine does hits all of them. Beside them, `git cat-file --batch`
+//! answers the same. The memory that a request takes is found by lowering the limit until no answer comes.
+
+use std::time::{Duration, Instant};
+
+use mcp_host_tests::{ConfigFile, Plugin, WrittenConfig};
+use rmcp::model::ProtocolVersion;
+
+use crate::git_cat_file::CatFile;
+use crate::load::percentile;
+use crate::options::Options;
+use crate::git_pack_fixture::{GitPack, SMALL_TEXT};
+use crate::stdio_client::StdioClient;
+use crate::process::{Program, Server};
+use crate::bench_request::BenchRequest;
+use crate::table;
+
+/// Sizes of the packs, in MiB. The first is what the others are set in ratio to.
+const SIZES: [usize; 3] = [1, 64, 1024];
+/// The limit that is in force while time is measured, in MiB.
+const MEMORY_LIMIT: usize = 64;
+/// Limits that are tried, in MiB, from above.
+const MEMORY_LIMITS: [usize; 7] = [MEMORY_LIMIT, 32, 16, 8, 4, 3, 2];
+const HEADER: [&str; 8] = [
+    "request",
+    "pack MiB",
+    "objects",
+    "median ms",
+    "p99 ms",
+    "ratio to 1 MiB",
+    "`git cat-file` ms",
+    "least memory MiB",
+];
+
+/// Measures all sizes.
+pub(crate) async fn run(options: &Options) {
+    let mut subjects = Vec::new();
+    for size in SIZES {
+        subjects.push(PackBench::open(size).await);
+    }
+    let mut rows = Vec::new();
+    for asked in pack_requests() {
+        let mut baseline = None;
+        let measured = measure_times(&mut subjects, &asked, options.reads()).await;
+        for (subject, times) in subjects.iter().zip(measured) {
+            let median = percentile(&times.host, 0.5);
+            let baseline = *baseline.get_or_insert(median);
+            let least = min_memory(&subject.pack, &asked.request).await;
+            rows.push(vec![
+                asked.request.name.to_owned(),
+                table::mebibytes(subject.bytes),
+                subject.objects.to_string(),
+                table::millis(median),
+                table::millis(percentile(&times.host, 0.99)),
+                table::ratio(median.as_secs_f64(), baseline.as_secs_f64()),
+                asked.object.map_or_else(|| "–".to_owned(), |_| table::millis(percentile(&times.git, 0.5))),
+                least.map_or_else(|| format!("more than {MEMORY_LIMIT}"), |mebibytes| mebibytes.to_string()),
+            ]);
+        }
+    }
+    table::print("Git packs, with `limits.memory = \"64MiB\"`", &HEADER, rows);
+    let mut peaks = Vec::new();
+    for subject in subjects {
+        peaks.push(format!("{} MiB", table::mebibytes(subject.server.peak_memory())));
+        subject.server.end().await;
+        subject.git.end();
+    }
+    println!("\nPeak memory of the whole host process, by pack: {}.", peaks.join(", "));
+}
+
+/// What is asked of a pack.
+struct PackRequest {
+    request: BenchRequest,
+    /// What `git` is asked in its place.
+    object: Option<&'static str>,
+}
+
+fn pack_requests() -> [PackRequest; 3] {
+    let history = BenchRequest::read("read history.txt", "git://pack/blob/HEAD/history.txt", 5000);
+    [
+        PackRequest { request: small_request(), object: Some("HEAD:small.txt") },
+        PackRequest { request: history, object: Some("HEAD:history.txt") },
+        PackRequest { request: BenchRequest::list("list the first page", 1000), object: None },
+    ]
+}
+
+fn small_request() -> BenchRequest {
+    BenchRequest::read("read small.txt", "git://pack/blob/HEAD/small.txt", SMALL_TEXT.len())
+}
+
+/// A pack, and who reads it.
+struct PackBench {
+    pack: GitPack,
+    bytes: u64,
+    objects: u64,
+    server: Server,
+    client: StdioClient,
+    git: CatFile,
+    /// It goes away with this.
+    _config: WrittenConfig,
+}
+
+impl PackBench {
+    async fn open(size: usize) -> Self {
+        let pack = GitPack::open_or_create(size);
+        let (bytes, objects) = pack.size();
+        let config = config(&pack, MEMORY_LIMIT);
+        let (server, client) = start_host(&config).await;
+        assert!(client.send_for_text(&small_request()).await.contains(SMALL_TEXT.trim_end()), "the file has its text");
+        let git = CatFile::start(&pack);
+        Self { pack, bytes, objects, server, client, git, _config: config }
+    }
+}
+
+/// How long each read of one subject took, in order.
+#[derive(Clone, Default)]
+struct ReadTimes {
+    host: Vec<Duration>,
+    git: Vec<Duration>,
+}
+
+async fn measure_times(subjects: &mut [PackBench], asked: &PackRequest, number: usize) -> Vec<ReadTimes> {
+    let mut all = vec![ReadTimes::default(); subjects.len()];
+    for _ in 0..number {
+        for (subject, times) in subjects.iter_mut().zip(&mut all) {
+            let start = Instant::now();
+            subject.client.send(&asked.request).await;
+            times.host.push(start.elapsed());
+            if let Some(object) = asked.object {
+                let start = Instant::now();
+                subject.git.read(object);
+                times.git.push(start.elapsed());
+            }
+        }
+    }
+    for times in &mut all {
+        times.host.sort_unstable();
+        times.git.sort_unstable();
+    }
+    all
+}
+
+/// The lowest of the limits with which an answer comes.
+async fn min_memory(pack: &GitPack, question: &BenchRequest) -> Option<usize> {
+    let mut least = None;
+    for limit in MEMORY_LIMITS {
+        let config = config(pack, limit);
+        let (server, client) = start_host(&config).await;
+        let answer = client.send_for_text(question).await;
+        server.end().await;
+        if answer.contains("\"error\"") || answer.len() < question.min_size {
+            break;
+        }
+        least = Some(limit);
+    }
+    least
+}
+
+fn config(pack: &GitPack, mebibytes: usize) -> WrittenConfig {
+    let plugin = Plugin::git("pack", pack.path()).limit("memory", format!("{mebibytes}MiB"));
+    ConfigFile::new().page_size(100).allow_all().plugin(plugin).write()
+}
+
+async fn start_host(config: &WrittenConfig) -> (Server, StdioClient) {
+    let (server, stdin, stdout) = Program::Host(config).over_stdio();
+    (server, StdioClient::connect(stdin, stdout, ProtocolVersion::V_2025_11_25).await)
+}

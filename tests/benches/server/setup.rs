@@ -1,0 +1,45 @@
+//! Building what is measured, and naming the machine.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::available_parallelism;
+
+/// Builds the binary, as this program was built, and the components. It takes a few seconds when there is nothing to
+/// do.
+pub(crate) fn build_all() {
+    let profile = if cfg!(debug_assertions) { "dev" } else { "bench" };
+    // Of the whole workspace, so that the dependencies are those that are built already.
+    cargo(&["build", "--profile", profile, "--workspace", "--bin", "mcp-host"]);
+    cargo(&["xtask", "plugins", "--fixtures"]);
+}
+
+fn cargo(arguments: &[&str]) {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let ended = Command::new(cargo).args(arguments).current_dir(root()).status().expect("cargo starts");
+    assert!(ended.success(), "`cargo {}` failed", arguments.join(" "));
+}
+
+/// The repository's root.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests lie in a folder of the repository")
+}
+
+/// Where what is costly to make is kept from one run to the next.
+pub(crate) fn cache_dir() -> PathBuf {
+    root().join("target/bench")
+}
+
+/// The notes that ship as an example.
+pub(crate) fn example_notes() -> PathBuf {
+    root().join("examples/notes")
+}
+
+/// What this runs on, in one line.
+pub(crate) fn machine_description() -> String {
+    let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
+    let cpus = read("/proc/cpuinfo");
+    let model = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let processors = available_parallelism().map_or(1, usize::from);
+    let (model, kernel) = (model.map_or("processor", |(_, name)| name), read("/proc/sys/kernel/osrelease"));
+    format!("{processors} × {model}, {} {}", std::env::consts::OS, kernel.trim())
+}

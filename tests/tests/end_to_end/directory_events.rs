@@ -1,0 +1,96 @@
+//! Changes are noticed whatever the operating system tells of them: at the limits of inotify, and when a directory that is
+//! watched is another one.
+
+use std::fs;
+
+use mcp_host_tests::{ConfigFile, Folder, Plugin, Revision, RawStdio, wait_until};
+use serde_json::json;
+
+const UPDATED: &str = "notifications/resources/updated";
+const REVISION: Revision = Revision::V_2025_11_25;
+const URI: &str = "moody://m/a";
+
+async fn wait_until_updated(wire: &mut RawStdio) {
+    assert_eq!(wire.notification(UPDATED).await["params"]["uri"], URI);
+}
+
+/// Whether this machine lets its users have namespaces, in which limits are their own.
+fn has_user_namespaces() -> bool {
+    let namespace = std::process::Command::new("unshare").args(["--user", "--map-root-user", "true"]).output();
+    let has = namespace.is_ok_and(|output| output.status.success());
+    if !has {
+        eprintln!("not tested: `unshare --user` does not work here, so that the limits of inotify cannot be lowered");
+    }
+    has
+}
+
+#[tokio::test]
+async fn at_the_limit_of_inotify_changes_are_noticed_at_the_interval_and_the_log_says_so_once() {
+    if !has_user_namespaces() {
+        return;
+    }
+    let folder = Folder::with_files([("a", "a"), ("deep/er/b", "b")]);
+    let moody = || Plugin::faulty("m", folder.path());
+    // None at all, and fewer than there are directories.
+    for watches in [0, 2] {
+        let config = ConfigFile::new().plugin(moody()).write();
+        let mut wire = RawStdio::start_with_inotify_limit(watches, &config, REVISION).await;
+        wire.request("resources/subscribe", json!({ "uri": URI })).await.result();
+        wire.log_line("noticed at the interval only").await;
+        for round in 0..3 {
+            folder.write("a", format!("{watches} {round}"));
+            wait_until_updated(&mut wire).await;
+        }
+        if watches == 0 {
+            wire.log_line("changes of the config and of components are noticed only every 2 s").await;
+        }
+        config.replace(ConfigFile::new().plugin(moody().config("prefix", "new ")));
+        wire.log_line("generation=2 ").await;
+        wait_until_updated(&mut wire).await;
+        wire.close_stdin();
+        let log = wire.wait_clean_exit().await.log;
+        // Once for each of the two plugins that there have been.
+        assert!(log.matches("noticed at the interval only").count() <= 2, "{log}");
+    }
+}
+
+#[tokio::test]
+async fn a_directory_that_is_removed_and_made_again_is_watched_again() {
+    let folder = Folder::with_files([("data/a", "a")]);
+    let data = folder.path().join("data");
+    let config = ConfigFile::new().plugin(Plugin::faulty("m", &data)).write();
+    let mut wire = RawStdio::start_at(&config.path(), &["--no-reload"], REVISION).await;
+    wire.request("resources/subscribe", json!({ "uri": URI })).await.result();
+    let watched = wire.inotify_watches();
+    assert!(watched > 0);
+    for round in 0..2 {
+        fs::remove_dir_all(&data).unwrap();
+        wait_until("nothing is left to be watched", || wire.inotify_watches() == 0).await;
+        folder.write("data/a", format!("made again {round}"));
+        wait_until_updated(&mut wire).await;
+        wait_until("it is watched again", || wire.inotify_watches() == watched).await;
+        folder.write("data/a", format!("edited after that, {round}"));
+        wait_until_updated(&mut wire).await;
+    }
+    wire.close_stdin();
+    wire.wait_clean_exit().await;
+}
+
+#[tokio::test]
+async fn a_directory_that_is_replaced_by_another_is_watched_as_it_is_then() {
+    let folder = Folder::with_files([("data/a", "a"), ("new/a", "another"), ("new/sub/b", "b")]);
+    let (data, new) = (folder.path().join("data"), folder.path().join("new"));
+    let config = ConfigFile::new().plugin(Plugin::faulty("m", &data)).write();
+    let mut wire = RawStdio::start_at(&config.path(), &["--no-reload"], REVISION).await;
+    wire.request("resources/subscribe", json!({ "uri": URI })).await.result();
+    let watched = wire.inotify_watches();
+    fs::rename(&data, folder.path().join("old")).unwrap();
+    fs::rename(&new, &data).unwrap();
+    wait_until_updated(&mut wire).await;
+    wait_until("its folders are watched too", || wire.inotify_watches() == watched + 1).await;
+    folder.write("old/a", "of no interest any more");
+    folder.write("data/a", "edited");
+    wait_until_updated(&mut wire).await;
+    wire.close_stdin();
+    wire.wait_clean_exit().await;
+}

@@ -1,0 +1,113 @@
+//! What is told of changes, seen through the façade of the library: no protocol stands between.
+
+use std::sync::Arc;
+
+use mcp_host_tests::{ConfigFile, Folder, TIMEOUT, Plugin, Rule, WrittenConfig, host_binary};
+use mcp_resource_host::access::Principal;
+use mcp_resource_host::config::Config;
+use mcp_resource_host::plugin::Compiler;
+use mcp_resource_host::{Host, Subscriber, Update};
+use tokio::time::timeout;
+
+/// A host in this process.
+pub(crate) async fn start(config: &WrittenConfig) -> Arc<Host> {
+    let loaded = Config::load(&config.path()).unwrap();
+    Arc::new(Host::builder(loaded).compiler(Compiler::Program(host_binary())).start().await.unwrap())
+}
+
+async fn next_update(subscriber: &Subscriber) -> Update {
+    timeout(TIMEOUT, subscriber.next()).await.expect("an update in time")
+}
+
+fn faulty_config(folder: &Folder) -> ConfigFile {
+    ConfigFile::new().plugin(Plugin::faulty("m", folder.path()).limit("deadline", "300ms"))
+}
+
+#[tokio::test]
+async fn that_the_listing_changed_is_told_only_to_those_for_whom_it_did() {
+    let folder = Folder::with_files([("a", "a")]);
+    let config = faulty_config(&folder).allow_all().rule(Rule::for_principal("local").deny(["**/secret*"])).write();
+    let host = start(&config).await;
+    let [all, some] = [Principal::ANONYMOUS, Principal::LOCAL].map(|who| host_binary.subscriber(&who));
+    for subscriber in [&all, &some] {
+        subscriber.watch_listing();
+        subscriber.listing_ready().await;
+    }
+    for name in ["secret-1", "secret-2"] {
+        folder.write(name, "");
+        assert_eq!(next_update(&all).await, Update::Listing);
+    }
+    // Both are compared in the same walk, and that of the first is over.
+    assert_eq!(some.try_next(), None);
+    folder.write("b", "");
+    assert_eq!(next_update(&some).await, Update::Listing);
+    assert_eq!(next_update(&all).await, Update::Listing);
+}
+
+#[tokio::test]
+async fn a_listing_that_cannot_be_walked_is_told_of_whenever_it_may_have_changed() {
+    let folder = Folder::with_files([("a", "a"), (".mood/list.trap", "")]);
+    let host = start(&faulty_config(&folder).write()).await;
+    let subscriber = host_binary.subscriber(&Principal::LOCAL);
+    subscriber.watch_listing();
+    subscriber.listing_ready().await;
+    folder.write("b", "");
+    assert_eq!(next_update(&subscriber).await, Update::Listing);
+}
+
+#[tokio::test]
+async fn what_changed_while_a_provider_was_broken_is_told_when_it_is_back() {
+    for mood in ["changes.trap", "changes.hang", "changes.fail"] {
+        let folder = Folder::with_files([("a", "a"), ("b", "b")]);
+        let host = start(&faulty_config(&folder).write()).await;
+        let subscriber = host_binary.subscriber(&Principal::LOCAL);
+        for uri in ["moody://m/a", "moody://m/b"] {
+            host_binary.subscribe(&subscriber, uri).await.unwrap();
+        }
+        let broken = folder.write(format!(".mood/{mood}"), "");
+        folder.write("a", "changed");
+        // While it is broken nobody can subscribe either, and the attempt is the proof that it is.
+        host_binary.subscribe(&host_binary.subscriber(&Principal::LOCAL), "moody://m/a").await.unwrap_err();
+        folder.write("b", "changed");
+        std::fs::remove_file(broken).unwrap();
+        let mut told = [next_update(&subscriber).await, next_update(&subscriber).await];
+        told.sort_by_key(|update| format!("{update:?}"));
+        assert_eq!(told, ["moody://m/a", "moody://m/b"].map(|uri| Update::Resource(uri.to_owned())), "{mood}");
+    }
+}
+
+#[tokio::test]
+async fn a_slow_subscriber_is_told_once_and_delays_nobody() {
+    let folder = Folder::with_files([("a", "a")]);
+    let host = start(&faulty_config(&folder).write()).await;
+    let [slow, quick] = [(); 2].map(|()| host_binary.subscriber(&Principal::LOCAL));
+    for subscriber in [&slow, &quick] {
+        host_binary.subscribe(subscriber, "moody://m/a").await.unwrap();
+    }
+    for round in 0..5 {
+        folder.write("a", format!("round {round}"));
+        assert_eq!(next_update(&quick).await, Update::Resource("moody://m/a".to_owned()));
+    }
+    assert_eq!(slow.try_next(), Some(Update::Resource("moody://m/a".to_owned())));
+    assert_eq!(slow.try_next(), None);
+}
+
+#[tokio::test]
+async fn a_reload_of_nothing_changes_nothing_and_of_something_keeps_the_rest() {
+    let folder = Folder::with_files([("a", "a")]);
+    let config = faulty_config(&folder).plugin(Plugin::faulty("n", folder.path())).write();
+    let host = start(&config).await;
+    let subscriber = host_binary.subscriber(&Principal::LOCAL);
+    for uri in ["moody://m/a", "moody://n/a"] {
+        host_binary.subscribe(&subscriber, uri).await.unwrap();
+    }
+    let reloaded = host_binary.reload(Config::load(&config.path()).unwrap()).await.unwrap();
+    assert!(reloaded.is_unchanged() && reloaded.generation == 1, "{reloaded:?}");
+    config.replace(faulty_config(&folder).plugin(Plugin::faulty("n", folder.path()).config("prefix", "new")));
+    let reloaded = host_binary.reload(Config::load(&config.path()).unwrap()).await.unwrap();
+    assert_eq!((reloaded.generation, reloaded.changed), (2, vec!["n".to_owned()]));
+    assert_eq!(next_update(&subscriber).await, Update::Resource("moody://n/a".to_owned()));
+    // What was announced was announced once, and of what stayed as it was nothing.
+    host_binary.subscribe(&subscriber, "moody://n/a").await.unwrap();
+    assert_eq!(subscriber.try_next(), None);
+}

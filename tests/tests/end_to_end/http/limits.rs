@@ -1,0 +1,141 @@
+//! What HTTP clients may use up, and what those get who want more.
+
+use mcp_host_tests::{ConfigFile, Connection, HttpServer, RawHttp, Plugin, Revision};
+use reqwest::{RequestBuilder, StatusCode, Version};
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+const VERSIONS: [Version; 2] = [Version::HTTP_11, Version::HTTP_2];
+
+fn config() -> ConfigFile {
+    ConfigFile::new().plugin(Plugin::sample("a")).allow_all()
+}
+
+fn uninitialized(server: &HttpServer) -> RawHttp {
+    server.uninitialized(Revision::V_2026_07_28)
+}
+
+fn list_request(server: &HttpServer) -> RequestBuilder {
+    uninitialized(server).request_builder("resources/list", json!({}))
+}
+
+/// What is sent on a connection that was given up; an error counts as nothing.
+async fn read_rest(mut connection: TcpStream) -> String {
+    let mut rest = Vec::new();
+    let _ = connection.read_to_end(&mut rest).await;
+    String::from_utf8(rest).unwrap()
+}
+
+#[tokio::test]
+async fn http2_is_spoken_to_those_who_begin_with_it() {
+    let config = config().write();
+    let server = HttpServer::start(&config).await;
+    let mut connection = Connection::plain(server.address(), Version::HTTP_2).await;
+    for _ in 0..3 {
+        let answer = connection.send(list_request(&server)).await;
+        assert_eq!((answer.status(), answer.version()), (StatusCode::OK, Version::HTTP_2));
+    }
+    server.end().await;
+    connection.wait_closed().await;
+}
+
+#[tokio::test]
+async fn answers_are_sent_at_once() {
+    let config = config().write();
+    let server = HttpServer::start(&config).await;
+    let mut connection = TcpStream::connect(server.address()).await.unwrap();
+    connection.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    assert!(connection.read_u8().await.is_ok(), "the server has taken the connection");
+    assert!(server.has_nodelay(connection.local_addr().unwrap()));
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_long_is_refused() {
+    let config = config().http_limit("body", "2KiB").write();
+    let server = HttpServer::start(&config).await;
+    for version in VERSIONS {
+        for (length, status) in [(2048, StatusCode::BAD_REQUEST), (2049, StatusCode::PAYLOAD_TOO_LARGE)] {
+            let mut connection = Connection::plain(server.address(), version).await;
+            let answer = connection.send(list_request(&server).body(" ".repeat(length))).await;
+            assert_eq!(answer.status(), status, "{version:?} {length}");
+        }
+    }
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_head_that_is_too_large_is_refused() {
+    let config = config().http_limit("headers", "8KiB").write();
+    let server = HttpServer::start(&config).await;
+    for version in VERSIONS {
+        for (length, status) in [(4 << 10, StatusCode::OK), (12 << 10, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)] {
+            let mut connection = Connection::plain(server.address(), version).await;
+            let answer = connection.send(list_request(&server).header("x-large", "x".repeat(length))).await;
+            assert_eq!(answer.status(), status, "{version:?} {length}");
+        }
+    }
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_head_of_too_many_fields_is_refused() {
+    let config = config().write();
+    let server = HttpServer::start(&config).await;
+    for version in VERSIONS {
+        for (fields, status) in [(80, StatusCode::OK), (101, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)] {
+            let mut connection = Connection::plain(server.address(), version).await;
+            let request = (0..fields).fold(list_request(&server), |request, field| request.header(format!("x-{field}"), "x"));
+            assert_eq!(connection.send(request).await.status(), status, "{version:?} {fields}");
+        }
+    }
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_request_that_does_not_come_is_not_waited_for() {
+    let config = config().http_limit("read-timeout", "1s").write();
+    let server = HttpServer::start(&config).await;
+    // Nothing, the beginning of HTTP/2, the beginning of a request.
+    for begun in ["", "PRI * HTTP/2.0\r\n", "POST /mcp HTTP/1.1\r\nHost: localhost\r\n"] {
+        let mut connection = TcpStream::connect(server.address()).await.unwrap();
+        connection.write_all(begun.as_bytes()).await.unwrap();
+        assert_eq!(read_rest(connection).await, "", "{begun:?}");
+    }
+    let mut connection = TcpStream::connect(server.address()).await.unwrap();
+    let head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n";
+    connection.write_all(format!("{head}{{").as_bytes()).await.unwrap();
+    let answer = read_rest(connection).await;
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_connection_on_which_nothing_is_asked_any_more_is_closed() {
+    let config = config().http_limit("idle-timeout", "100ms").write();
+    let server = HttpServer::start(&config).await;
+    for version in VERSIONS {
+        let mut connection = Connection::plain(server.address(), version).await;
+        assert_eq!(connection.send(list_request(&server)).await.status(), StatusCode::OK);
+        connection.wait_closed().await;
+    }
+    server.end().await;
+}
+
+#[tokio::test]
+async fn connections_beyond_as_many_as_there_may_be_wait_for_their_turn() {
+    let config = config().http_limit("connections", 1).write();
+    let server = HttpServer::start(&config).await;
+    let mut first = Connection::plain(server.address(), Version::HTTP_11).await;
+    assert_eq!(first.send(list_request(&server)).await.status(), StatusCode::OK);
+    let mut second = Connection::plain(server.address(), Version::HTTP_11).await;
+    let request = list_request(&server);
+    let waiting = tokio::spawn(async move { second.send(request).await.status() });
+    server.log_line("others wait").await;
+    assert_eq!(first.send(list_request(&server)).await.status(), StatusCode::OK);
+    assert!(!waiting.is_finished());
+    drop(first);
+    assert_eq!(waiting.await.unwrap(), StatusCode::OK);
+    server.end().await;
+}

@@ -1,0 +1,78 @@
+//! Heads of requests whose bodies never come whole: what nobody looks at is not kept.
+
+use std::convert::Infallible;
+
+use futures::stream::{self, Pending};
+use http_body_util::StreamBody;
+use hyper::Request;
+use hyper::body::{Bytes, Frame};
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use mcp_host_tests::{ConfigFile, HttpServer, TIMEOUT, Plugin, Revision};
+use serde_json::json;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// The connections that are opened.
+const CONNECTIONS: usize = 60;
+/// The requests on each, of as many as a connection may have at once.
+const REQUESTS_PER_CONNECTION: usize = 31;
+/// The fields of a head that nobody looks at, and how long they are: 28 KiB together.
+const FIELDS_PER_HEAD: usize = 80;
+const FIELD_LENGTH: usize = 320;
+/// What may differ from one server to the next: buffers of connections, memory that the allocator has not given back.
+const OVERHEAD: u64 = 8 << 20;
+
+type PendingBody = StreamBody<Pending<Result<Frame<Bytes>, Infallible>>>;
+
+async fn connection(server: &HttpServer) -> SendRequest<PendingBody> {
+    let stream = TcpStream::connect(server.address()).await.unwrap();
+    let (sender, driving) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(driving);
+    sender
+}
+
+/// A request with so many fields of which the head comes and the body does not. No two have the same values.
+fn unfinished_request(server: &HttpServer, number: usize, fields: usize) -> Request<PendingBody> {
+    let mut request =
+        Request::post(format!("http://{}/mcp", server.address())).header("content-type", "application/json");
+    for field in 0..fields {
+        request = request.header(format!("x-{field}"), format!("{number:0>FIELD_LENGTH$}"));
+    }
+    request.body(StreamBody::new(stream::pending())).unwrap()
+}
+
+/// The memory that requests with so many fields take of a server while their bodies do not come.
+async fn memory_taken(fields: usize) -> u64 {
+    let config = ConfigFile::new().plugin(Plugin::sample("a")).allow_all().write();
+    let server = HttpServer::start(&config).await;
+    let mut wire = server.raw_client(Revision::V_2026_07_28).await;
+    wire.request("resources/list", json!({})).await.result();
+    let before = server.rss();
+    let mut open = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let mut sender = connection(&server).await;
+        for _ in 0..REQUESTS_PER_CONNECTION {
+            timeout(TIMEOUT, sender.ready()).await.unwrap().unwrap();
+            open.push(tokio::spawn(sender.send_request(unfinished_request(&server, open.len(), fields))));
+        }
+        let health = Request::get(format!("http://{}/healthz", server.address()));
+        timeout(TIMEOUT, sender.ready()).await.unwrap().unwrap();
+        // Its body does not come either, but nobody reads it. When it is answered, all before it have been taken.
+        let answering = sender.send_request(health.body(StreamBody::new(stream::pending())).unwrap());
+        assert_eq!(timeout(TIMEOUT, answering).await.unwrap().unwrap().status(), 200);
+    }
+    let taken = server.rss().saturating_sub(before);
+    wire.request("resources/list", json!({})).await.result();
+    open.iter().for_each(tokio::task::JoinHandle::abort);
+    drop(open);
+    server.end().await;
+    taken
+}
+
+#[tokio::test]
+async fn heads_whose_bodies_never_come_are_not_kept() {
+    let heads = u64::try_from(CONNECTIONS * REQUESTS_PER_CONNECTION * FIELDS_PER_HEAD * FIELD_LENGTH).unwrap();
+    let (without, with) = (memory_taken(0).await, memory_taken(FIELDS_PER_HEAD).await);
+    assert!(with < without + OVERHEAD + heads / 10, "{with} bytes for {heads} bytes of heads, {without} without them");
+}

@@ -1,0 +1,191 @@
+//! Instances: fresh for each call, or kept for the next one, and what ends them.
+
+use mcp_host_tests::{ConfigFile, Plugin, Revision, StdioServer, RawStdio, WrittenConfig};
+use serde_json::{Value, json};
+
+/// The unruly guest with instances that are kept.
+fn reusing(name: &str) -> Plugin {
+    Plugin::misbehaving(name).instances("max-calls", 1000)
+}
+
+fn config(plugin: Plugin) -> WrittenConfig {
+    ConfigFile::new().plugin(plugin).write()
+}
+
+/// How often the instance that answers has been asked that, this time included.
+async fn count_calls(server: &StdioServer, name: &str) -> u32 {
+    server.client().text(&format!("unruly://{name}/count")).await.parse().unwrap()
+}
+
+/// Reads on the wire, where several reads can be under way at once.
+struct RawReads(RawStdio);
+
+impl RawReads {
+    async fn start(config: &WrittenConfig) -> Self {
+        Self(RawStdio::start(config, Revision::V_2025_11_25).await)
+    }
+
+    async fn read(&mut self, uri: &str) -> Value {
+        self.0.request("resources/read", json!({ "uri": uri })).await.message
+    }
+
+    async fn count_calls(&mut self) -> Value {
+        self.read("unruly://a/count").await["result"]["contents"][0]["text"].clone()
+    }
+
+    /// Begins a read that takes a while, and returns when the guest is at it.
+    async fn begin(&mut self, uri: &str) -> u64 {
+        let id = self.0.send_request("resources/read", json!({ "uri": uri })).await;
+        self.0.log_line(&format!("a slow read has begun: {}", uri.rsplit('/').next().unwrap())).await;
+        id
+    }
+
+    async fn end(mut self) {
+        self.0.close_stdin();
+        self.0.wait_clean_exit().await;
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_a_call_unless_its_plugin_keeps_instances() {
+    let config = ConfigFile::new().plugin(Plugin::misbehaving("fresh")).plugin(reusing("kept")).write();
+    let server = StdioServer::start(&config).await;
+    for expected in 1..=3 {
+        assert_eq!(count_calls(&server, "fresh").await, 1);
+        assert_eq!(count_calls(&server, "kept").await, expected);
+    }
+    server.end().await;
+}
+
+#[tokio::test]
+async fn an_instance_serves_no_more_calls_than_it_may() {
+    let server = StdioServer::start(&config(Plugin::misbehaving("a").instances("max-calls", 2).instances("max-idle", 1))).await;
+    // The host's own calls, to describe the plugin and to watch it, are calls as well.
+    let mut counts = Vec::new();
+    for _ in 0..8 {
+        counts.push(count_calls(&server, "a").await);
+    }
+    assert_eq!(counts.iter().max(), Some(&2), "{counts:?}");
+    server.end().await;
+}
+
+#[tokio::test]
+async fn an_instance_survives_every_answer_that_the_contract_has() {
+    let server = StdioServer::start(&config(reusing("a"))).await;
+    assert_eq!(count_calls(&server, "a").await, 1);
+    for path in ["absent", "invalid", "denied", "internal", "unavailable"] {
+        server.client().read_error(&format!("unruly://a/{path}")).await;
+    }
+    assert_eq!(count_calls(&server, "a").await, 2);
+    server.end().await;
+}
+
+#[tokio::test]
+async fn an_instance_ends_with_a_call_that_gave_no_answer() {
+    let limited = |name: &str, key: &str, value: &str| reusing(name).limit(key, value);
+    let config = ConfigFile::new()
+        .plugin(reusing("a"))
+        .plugin(limited("cpu", "cpu", "50ms"))
+        .plugin(limited("deadline", "deadline", "300ms"))
+        .plugin(limited("memory", "memory", "8MiB"))
+        .plugin(limited("reply", "response-size", "1MiB"))
+        .plugin(reusing("items").limit("response-items", 2))
+        .write();
+    let server = StdioServer::start(&config).await;
+    for (name, path) in [
+        ("a", "trap"),
+        ("a", "panic"),
+        ("a", "recurse"),
+        ("a", "nothing"),
+        ("a", "foreign"),
+        ("cpu", "loop"),
+        ("deadline", "sleep"),
+        ("memory", "grow"),
+        ("reply", "large"),
+        ("items", "contents?n=3"),
+    ] {
+        let before = count_calls(&server, name).await;
+        assert_eq!(count_calls(&server, name).await, before + 1, "before {path}");
+        server.client().read_error(&format!("unruly://{name}/{path}")).await;
+        assert_eq!(count_calls(&server, name).await, 1, "after {path}");
+    }
+    server.end().await;
+}
+
+#[tokio::test]
+async fn an_instance_ends_with_a_call_that_its_client_cancels() {
+    let mut reads = RawReads::start(&config(reusing("a").limit("concurrency", 1).limit("queue-timeout", "30s"))).await;
+    assert_eq!(reads.count_calls().await, "1");
+    let id = reads.begin("unruly://a/slow?ms=60000").await;
+    let cancelled = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } });
+    reads.0.send(&cancelled).await;
+    // The place is free at once, for an instance that knows of nothing.
+    assert_eq!(reads.count_calls().await, "1");
+    assert_eq!(reads.count_calls().await, "2");
+    reads.end().await;
+}
+
+#[tokio::test]
+async fn an_instance_that_nobody_needs_ends() {
+    let config = ConfigFile::new().plugin(reusing("a").instances("idle-timeout", "50ms")).plugin(Plugin::misbehaving("clock")).write();
+    let server = StdioServer::start(&config).await;
+    count_calls(&server, "a").await;
+    server.client().text("unruly://clock/slow?ms=100").await;
+    assert_eq!(count_calls(&server, "a").await, 1);
+    server.end().await;
+}
+
+#[tokio::test]
+async fn an_instance_that_holds_more_than_its_share_of_the_memory_ends() {
+    // 8 MiB each.
+    let server = StdioServer::start(&config(reusing("a").limit("memory", "32MiB").instances("max-idle", 4))).await;
+    for (mib, expected) in [(1, 2), (2, 3), (8, 1)] {
+        let before = count_calls(&server, "a").await;
+        server.client().text(&format!("unruly://a/hoard?mib={mib}")).await;
+        let after = count_calls(&server, "a").await;
+        assert_eq!(after, if expected == 1 { 1 } else { before + 1 }, "{mib} MiB more");
+    }
+    server.end().await;
+}
+
+#[tokio::test]
+async fn an_idle_instance_gives_way_when_a_call_needs_its_memory() {
+    // Two instances that may hold 10 MiB each, and do hold 9.
+    let mut reads = RawReads::start(&config(reusing("a").limit("memory", "20MiB").instances("max-idle", 2))).await;
+    let hoard = "unruly://a/hoard?mib=8";
+    assert_eq!(reads.read(hoard).await["result"]["contents"][0]["text"], "hoarded");
+    let slow = reads.begin("unruly://a/slow?ms=500").await;
+    assert_eq!(reads.read(hoard).await["result"]["contents"][0]["text"], "hoarded", "in another instance");
+    reads.0.response_to(slow).await.result();
+    // There are 2 MiB left, and 9 in the instance that is idle while this call has the other.
+    assert_eq!(reads.read(hoard).await["result"]["contents"][0]["text"], "hoarded");
+    reads.end().await;
+}
+
+#[tokio::test]
+async fn idle_instances_give_way_when_another_plugin_needs_a_seat() {
+    // As many instances as the engine has seats, all kept. Calls of four plugins may use a fifth of the seats each at once, so
+    // the last of them wait for the first.
+    let many = |name: &str| {
+        let plugin = reusing(name).instances("max-idle", 64).limit("concurrency", 64).limit("memory", "512MiB");
+        plugin.limit("log", "1MiB").limit("deadline", "60s").limit("cpu", "30s").limit("queue-timeout", "60s")
+    };
+    let names = ["a", "b", "c", "d"];
+    let config = names.into_iter().fold(ConfigFile::new(), |config, name| config.plugin(many(name)));
+    let mut reads = RawReads::start(&config.plugin(Plugin::misbehaving("other").limit("queue-timeout", "30s")).write()).await;
+    let mut under_way = Vec::new();
+    for name in names {
+        for n in 0..64 {
+            let uri = format!("unruly://{name}/slow?ms={}", 1000 + n);
+            under_way.push(reads.0.send_request("resources/read", json!({ "uri": uri })).await);
+        }
+    }
+    for id in under_way {
+        reads.0.response_to(id).await.result();
+    }
+    for _ in 0..3 {
+        let text = reads.read("unruly://other/good").await["result"]["contents"][0]["text"].clone();
+        assert_eq!(text, "good");
+    }
+    reads.end().await;
+}

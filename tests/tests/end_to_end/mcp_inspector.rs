@@ -1,0 +1,52 @@
+//! MCP Inspector's command line: lists, reads and pages, over both transports.
+
+use std::process::Stdio;
+
+use mcp_host_tests::{ConfigFile, Folder, HttpServer, TIMEOUT, Plugin, client_program, host_binary};
+use serde_json::Value;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use crate::conformance::node;
+
+/// Has Inspector ask a server for something, and gives what it prints.
+async fn inspect(home: &Folder, target: &[&str], arguments: &[&str]) -> Value {
+    let mut command = Command::new(node());
+    command.arg(client_program("tools/node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js"));
+    command.arg("--cli").args(arguments).args(target);
+    command.env("HOME", home.path()).env("MCP_CATALOG_PATH", home.path().join("catalog.json"));
+    command.stdin(Stdio::null()).kill_on_drop(true);
+    let output = timeout(TIMEOUT, command.output()).await.expect("Inspector ends").expect("Inspector starts");
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{arguments:?}\n{out}\n{err}");
+    serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}\n{err}"))
+}
+
+fn strings<'a>(list: &'a Value, key: &str) -> Vec<&'a str> {
+    list.as_array().unwrap().iter().map(|item| item[key].as_str().unwrap()).collect()
+}
+
+async fn walk(home: &Folder, target: &[&str]) {
+    let listed = inspect(home, target, &["--method", "resources/list"]).await;
+    let uris = ["sample://a/all", "sample://a/binary", "sample://a/plain", "sample://b/all", "sample://b/binary"];
+    assert_eq!(strings(&listed["resources"], "uri")[..5], uris, "all pages: {listed}");
+    let templates = inspect(home, target, &["--method", "resources/templates/list"]).await;
+    assert_eq!(strings(&templates["resourceTemplates"], "uriTemplate")[0], "sample://a/item/{group}/{number}");
+    let read = inspect(home, target, &["--method", "resources/read", "--uri", "sample://a/all"]).await;
+    assert_eq!(read["contents"][0]["text"], "All of it.\n");
+    let read = inspect(home, target, &["--method", "resources/read", "--uri", "sample://b/binary"]).await;
+    assert_eq!(read["contents"][0]["blob"], "/wD+Af0=");
+}
+
+#[tokio::test]
+async fn inspector_lists_reads_and_pages() {
+    let home = Folder::with_files::<&str, &str>([]);
+    let config = ConfigFile::new().page_size(2).plugin(Plugin::sample("a")).plugin(Plugin::sample("b")).allow_all().write();
+    let server = HttpServer::start(&config).await;
+    walk(&home, &[server.url(), "--transport", "http"]).await;
+    server.end().await;
+
+    let (host, path) = (host_binary(), config.path());
+    let command = [host_binary.to_str().unwrap(), "serve", "--stdio", "--config", path.to_str().unwrap()];
+    walk(&home, &[["--"].as_slice(), &command].concat()).await;
+}

@@ -1,0 +1,182 @@
+//! Components that are made to hurt whoever loads them: too large, too many parts, too hard to compile. Each is refused within
+//! its bounds, and a good plugin beside it is served.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::Stdio as Pipe;
+
+use mcp_host_tests::{ConfigFile, Folder, TIMEOUT, Plugin, StdioServer, fixture, host_command, run, run_on_terminal};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+use crate::wasm_fixtures;
+
+/// A component that takes a compiler minutes.
+fn slow_to_compile() -> Vec<u8> {
+    wasm_fixtures::hard_to_compile(1000, 300)
+}
+
+/// A component that takes a compiler gigabytes.
+fn memory_hungry() -> Vec<u8> {
+    wasm_fixtures::hard_to_compile(3000, 1000)
+}
+
+/// What the log says of a component for which the compiler has those limits, while a good one is served.
+async fn load_log(component: &[u8], limits: &[(&str, &str)]) -> String {
+    let folder = Folder::with_files([("heavy.wasm", component)]);
+    let compile: toml::Table = limits.iter().map(|(key, value)| ((*key).to_owned(), (*value).into())).collect();
+    let config = ConfigFile::new()
+        .server("compile", compile)
+        .plugin(Plugin::new("heavy", &folder.path().join("heavy.wasm"), "heavy:///"))
+        .plugin(Plugin::new("good", &fixture("raw"), "raw://good/"))
+        .write();
+    let server = StdioServer::start(&config).await;
+    assert_eq!(server.client().text("raw://good/good").await, "good");
+    let refused = server.client().read_error("heavy:///x").await;
+    assert!(refused.message.contains("heavy"), "{}", refused.message);
+    server.end().await.log
+}
+
+async fn inspect_error(file: &Path) -> String {
+    let inspected = run(["inspect".as_ref(), file.as_os_str()]).await;
+    assert_eq!(inspected.code(), 1, "{}", inspected.stderr);
+    inspected.stderr
+}
+
+#[tokio::test]
+async fn a_component_that_takes_minutes_to_compile_is_given_up() {
+    let log = load_log(&slow_to_compile(), &[("deadline", "1s")]).await;
+    assert!(log.contains("the compiler was ended after 1s (`server.compile.deadline`)"), "{log}");
+}
+
+#[tokio::test]
+async fn a_compiler_has_so_much_cpu_time_and_no_more() {
+    let log = load_log(&slow_to_compile(), &[("cpu", "1s"), ("deadline", "1m")]).await;
+    assert!(log.contains("the compiler was ended after 1s of CPU time (`server.compile.cpu`)"), "{log}");
+}
+
+#[tokio::test]
+async fn a_compiler_has_so_much_memory_and_no_more() {
+    let log = load_log(&memory_hungry(), &[("memory", "512MiB"), ("deadline", "1m")]).await;
+    assert!(log.contains("the compiler wanted more than 512.0 MiB of memory (`server.compile.memory`)"), "{log}");
+}
+
+#[tokio::test]
+async fn a_compiler_ends_with_the_host_that_started_it() {
+    let folder = Folder::with_files([("slow.wasm", slow_to_compile())]);
+    let mut command = host_command();
+    command.arg("inspect").arg(folder.path().join("slow.wasm")).stdin(Pipe::null()).stderr(Pipe::piped());
+    // What is killed leaves an unfinished file.
+    command.env("XDG_CACHE_HOME", folder.path());
+    let mut host = command.spawn().unwrap();
+    let mut log = BufReader::new(host.stderr.take().unwrap()).lines();
+    while !log.next_line().await.unwrap().expect("it compiles").contains("compiling a component") {}
+    let id = host.id().unwrap();
+    let compiler = tokio::task::spawn_blocking(move || wait_for_child(id)).await.unwrap();
+    let ended = pidfd_open(compiler, PidfdFlags::empty()).unwrap();
+    kill_process(Pid::from_raw(id.cast_signed()).unwrap(), Signal::KILL).unwrap();
+    host.wait().await.unwrap();
+    let patience = Timespec { tv_sec: TIMEOUT.as_secs().cast_signed(), tv_nsec: 0 };
+    let events = tokio::task::spawn_blocking(move || poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&patience)));
+    assert_eq!(events.await.unwrap(), Ok(1), "the compiler outlived its host");
+}
+
+/// The one child of a process, as soon as there is one.
+fn wait_for_child(parent: u32) -> Pid {
+    let started = std::time::Instant::now();
+    while started.elapsed() < TIMEOUT {
+        for thread in std::fs::read_dir(format!("/proc/{parent}/task")).unwrap().flatten() {
+            let children = std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+            if let Some(child) = children.split_whitespace().next() {
+                return Pid::from_raw(child.parse().unwrap()).unwrap();
+            }
+        }
+        std::thread::yield_now();
+    }
+    panic!("no compiler was started");
+}
+
+#[tokio::test]
+async fn a_component_of_200_mb_is_served_without_ever_being_in_memory() {
+    let folder = Folder::with_files([(
+        "large.wasm",
+        wasm_fixtures::with_padding(std::fs::read(fixture("raw")).unwrap(), &vec![0; 200_000_000]),
+    )]);
+    let config =
+        ConfigFile::new().plugin(Plugin::new("large", &folder.path().join("large.wasm"), "raw://large/")).write();
+    let server = StdioServer::start(&config).await;
+    assert_eq!(server.client().text("raw://large/good").await, "good");
+    let peak = server.peak_rss();
+    assert!(peak < 100_000_000, "{peak} bytes");
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_component_beyond_256_mib_is_refused_unread() {
+    let folder = Folder::with_files([("huge.wasm", b"\0asm\x0d\0\x01\0")]);
+    let file = folder.path().join("huge.wasm");
+    File::options().write(true).open(&file).unwrap().set_len(1 << 40).unwrap();
+    let error = inspect_error(&file).await;
+    assert!(error.contains("is too large for a component: it has more than 256.0 MiB"), "{error}");
+}
+
+#[tokio::test]
+async fn components_of_too_many_parts_are_refused() {
+    let imports = (0..100_000).map(|index| format!("acme:many/i{index}"));
+    for (component, said) in [
+        (wasm_fixtures::component_with_imports(imports), "instances count exceeds limit"),
+        (wasm_fixtures::component_with_exports(100_000), "it has 100000 exports, more than 1000"),
+    ] {
+        let folder = Folder::with_files([("many.wasm", component)]);
+        let error = inspect_error(&folder.path().join("many.wasm")).await;
+        assert!(error.contains(said) && error.len() < 1000, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_long_list_of_what_is_missing_is_cut() {
+    let imports = (0..900).map(|index| format!("acme:many/i{index}"));
+    let folder = Folder::with_files([("many.wasm", wasm_fixtures::component_with_imports(imports))]);
+    let error = inspect_error(&folder.path().join("many.wasm")).await;
+    assert!(error.contains("`acme:many/i0`") && error.contains("and 880 more") && error.len() < 1500, "{error}");
+}
+
+#[tokio::test]
+async fn components_in_components_end_somewhere() {
+    for depth in [10, 2000] {
+        let folder = Folder::with_files([("deep.wasm", wasm_fixtures::nested_components(depth))]);
+        inspect_error(&folder.path().join("deep.wasm")).await;
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_is_cut_off_anywhere_is_refused() {
+    let whole = std::fs::read(fixture("raw")).unwrap();
+    let folder = Folder::with_files((1..8).map(|part| (format!("{part}.wasm"), &whole[..whole.len() * part / 8])));
+    let config = (1..8).fold(ConfigFile::new(), |config, part| {
+        let file = folder.path().join(format!("{part}.wasm"));
+        config.plugin(Plugin::new(&format!("p{part}"), &file, &format!("p{part}:///")))
+    });
+    let checked = run(["check", "--json", "--config", config.write().path().to_str().unwrap()]).await;
+    assert_eq!(checked.code(), 1);
+    for plugin in checked.json()["plugins"].as_array().unwrap() {
+        assert_eq!(plugin["state"], "not-loaded");
+        let error = plugin["error"].as_str().unwrap();
+        assert!(error.contains("cannot compile"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn names_in_a_component_do_not_drive_the_terminal() {
+    let folder = Folder::with_files([("names.wasm", wasm_fixtures::component_with_imports(["url=<a\u{1b}]0;owned\u{7}\nerror: b>"]))]);
+    let file = folder.path().join("names.wasm");
+    let shown = run_on_terminal(["inspect".as_ref(), file.as_os_str()]).await;
+    for text in [shown.text(), shown.stderr] {
+        assert!(text.contains(r"url=<a\u{1b}]0;owned\u{7}\nerror: b>"), "{text}");
+    }
+    let config = ConfigFile::new().plugin(Plugin::new("names", &file, "names:///")).write();
+    let served = StdioServer::start(&config).await;
+    let log = served.end().await.log;
+    assert!(log.contains("owned") && !log.contains(['\u{1b}', '\u{7}']), "{log}");
+}

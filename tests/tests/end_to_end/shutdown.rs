@@ -1,0 +1,130 @@
+//! How servers end: in order, after what is in flight has been answered.
+
+use mcp_host_tests::{ConfigFile, HttpServer, Plugin, Revision, RawStdio};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+const SLOW_URI: &str = "unruly://slow/slow?ms=300";
+
+fn slow_config() -> ConfigFile {
+    let flooding = Plugin::misbehaving("slow").config("list", "flood-stdout");
+    ConfigFile::new().plugin(flooding.limit("cpu", "30s").limit("deadline", "30s")).allow_all()
+}
+
+fn text(result: &Value) -> &Value {
+    &result["contents"][0]["text"]
+}
+
+#[tokio::test]
+async fn a_signal_ends_stdio_after_the_read_in_flight_was_answered() {
+    let config = slow_config().write();
+    for signal in [Signal::INT, Signal::TERM] {
+        for revision in [Revision::V_2025_11_25, Revision::V_2026_07_28] {
+            let mut wire = RawStdio::start(&config, revision).await;
+            let slow = wire.send_request("resources/read", json!({ "uri": SLOW_URI })).await;
+            wire.log_line("a slow read has begun").await;
+            wire.signal(signal);
+            wire.log_line("shutdown: waiting for requests in flight").await;
+            assert_eq!(text(wire.response_to(slow).await.result()), "slow");
+            wire.wait_clean_exit().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_end_of_input_ends_stdio_after_the_read_in_flight_was_answered() {
+    let config = slow_config().write();
+    for revision in [Revision::V_2025_11_25, Revision::V_2026_07_28] {
+        let mut wire = RawStdio::start(&config, revision).await;
+        let slow = wire.send_request("resources/read", json!({ "uri": SLOW_URI })).await;
+        wire.close_stdin();
+        assert_eq!(text(wire.response_to(slow).await.result()), "slow");
+        wire.wait_clean_exit().await;
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_before_it_says_hello_ends_stdio_in_order() {
+    let config = slow_config().write();
+    let mut wire = RawStdio::start(&config, Revision::V_2026_07_28).await;
+    wire.close_stdin();
+    wire.wait_clean_exit().await;
+}
+
+#[tokio::test]
+async fn a_signal_ends_http_after_the_read_in_flight_was_answered() {
+    let config = slow_config().write();
+    for signal in [Signal::INT, Signal::TERM] {
+        for revision in [Revision::V_2025_11_25, Revision::V_2026_07_28] {
+            let server = HttpServer::start(&config).await;
+            let mut wire = server.raw_client(revision).await;
+            let slow = tokio::spawn(async move { wire.request("resources/read", json!({ "uri": SLOW_URI })).await });
+            server.log_line("a slow read has begun").await;
+            server.signal(signal);
+            server.log_line("shutdown: waiting for requests in flight").await;
+            assert_eq!(text(slow.await.unwrap().result()), "slow");
+            server.wait_clean_exit().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_waits_for_notifications_does_not_keep_http_from_ending() {
+    let config = slow_config().write();
+    let server = HttpServer::start(&config).await;
+    let client = server.client(Revision::V_2025_11_25).await;
+    client.ping().await.unwrap();
+    server.end().await;
+}
+
+#[tokio::test]
+async fn connections_on_which_nothing_is_asked_do_not_keep_http_from_ending() {
+    let config = slow_config().write();
+    for begun in ["", "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"] {
+        let server = HttpServer::start(&config).await;
+        let mut connection = TcpStream::connect(server.address()).await.unwrap();
+        connection.write_all(begun.as_bytes()).await.unwrap();
+        if !begun.is_empty() {
+            connection.read_u8().await.unwrap();
+        }
+        server.end().await;
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_never_comes_whole_does_not_keep_http_from_ending() {
+    let config = slow_config().write();
+    let server = HttpServer::start(&config).await;
+    let mut connection = TcpStream::connect(server.address()).await.unwrap();
+    connection.write_all(b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n").await.unwrap();
+    // What was written before has arrived when this is answered.
+    server.raw_client(Revision::V_2026_07_28).await.request("server/discover", json!({})).await.result();
+    server.end().await;
+}
+
+#[tokio::test]
+async fn standard_output_carries_protocol_only_while_a_guest_floods_its_own() {
+    let config = slow_config().write();
+    let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
+    for _ in 0..3 {
+        // `StdioWire` fails on anything that is no message.
+        let listed = wire.request("resources/list", json!({})).await;
+        assert_eq!(listed.result()["resources"][0]["uri"], "unruly://slow/good");
+    }
+    wire.close_stdin();
+    wire.wait_clean_exit().await;
+}
+
+#[tokio::test]
+async fn a_second_signal_does_not_wait() {
+    let config = ConfigFile::new().plugin(Plugin::misbehaving("slow").limit("deadline", "60s")).write();
+    let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
+    wire.send_request("resources/read", json!({ "uri": "unruly://slow/slow?ms=50000" })).await;
+    wire.log_line("a slow read has begun").await;
+    wire.signal(Signal::TERM);
+    wire.log_line("another signal ends at once").await;
+    wire.signal(Signal::TERM);
+    assert_eq!(wire.wait_exit().await.code, Some(143));
+}

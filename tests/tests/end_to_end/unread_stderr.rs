@@ -1,0 +1,66 @@
+//! Standard error that nobody reads: a pipe that is full, or closed.
+
+use mcp_host_tests::{ConfigFile, Plugin, Revision, RawStdio, WrittenConfig, fixture};
+use rustix::process::Signal;
+use serde_json::json;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::time::timeout;
+
+/// More than the pipe and the queue take together: 8 MB.
+const NOISY_URI: &str = "hoard://h/noise?count=8000";
+
+fn noisy_config() -> WrittenConfig {
+    let noisy = Plugin::new("hoard", &fixture("hoard"), "hoard://h/").limit("log", "16MiB");
+    let noisy = noisy.limit("memory", "256MiB").limit("cpu", "30s").limit("deadline", "60s");
+    ConfigFile::new().plugin(noisy).plugin(Plugin::misbehaving("good")).write()
+}
+
+async fn read(server: &mut RawStdio, uri: &str) -> String {
+    let answer = server.request("resources/read", json!({ "uri": uri })).await;
+    answer.result()["contents"][0]["text"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_noisy_guest_keeps_nobody_waiting_and_the_server_ends_though_nobody_reads_its_log() {
+    for signal in [None, Some(Signal::TERM)] {
+        let (mut server, unread) = RawStdio::start_with_raw_stderr(&noisy_config(), Revision::V_2025_11_25).await;
+        assert_eq!(read(&mut server, NOISY_URI).await, "survived");
+        assert_eq!(read(&mut server, "unruly://good/good").await, "good");
+        match signal {
+            None => server.close_stdin(),
+            Some(signal) => server.signal(signal),
+        }
+        server.wait_clean_exit().await;
+        drop(unread);
+    }
+}
+
+#[tokio::test]
+async fn what_was_dropped_is_told_as_soon_as_somebody_reads() {
+    let (mut server, unread) = RawStdio::start_with_raw_stderr(&noisy_config(), Revision::V_2025_11_25).await;
+    assert_eq!(read(&mut server, NOISY_URI).await, "survived");
+    let mut lines = BufReader::new(unread).lines();
+    let told = async {
+        while let Some(line) = lines.next_line().await.unwrap() {
+            if line.contains("lines of the log were dropped") {
+                return line;
+            }
+        }
+        panic!("it does not tell")
+    };
+    let line = timeout(mcp_host_tests::TIMEOUT, told).await.unwrap();
+    let count = line.split("lines=").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+    assert!(count.parse::<u64>().unwrap() > 1000, "{line}");
+    server.close_stdin();
+    server.wait_clean_exit().await;
+}
+
+#[tokio::test]
+async fn a_server_whose_standard_error_is_closed_goes_on() {
+    let (mut server, unread) = RawStdio::start_with_raw_stderr(&noisy_config(), Revision::V_2025_11_25).await;
+    drop(unread);
+    assert_eq!(read(&mut server, NOISY_URI).await, "survived");
+    assert_eq!(read(&mut server, "unruly://good/good").await, "good");
+    server.close_stdin();
+    server.wait_clean_exit().await;
+}

@@ -1,0 +1,79 @@
+//! Components that no toolchain makes, made on the spot.
+
+use wasm_encoder::{
+    BlockType, CodeSection, Component, ComponentExportKind, ComponentExportSection, ComponentImportSection,
+    ComponentSection, ComponentSectionId, ComponentTypeRef, ComponentTypeSection, CustomSection, Function,
+    FunctionSection, InstanceType, Module, ModuleSection, PrimitiveValType, RawSection, TypeSection, ValType,
+};
+
+/// A component that imports instances with those names, each with one function.
+pub(crate) fn component_with_imports<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Vec<u8> {
+    let mut instance = InstanceType::new();
+    instance.ty().function().params::<[(&str, PrimitiveValType); 0], PrimitiveValType>([]).result(None);
+    instance.export("f", ComponentTypeRef::Func(0));
+    let mut types = ComponentTypeSection::new();
+    types.instance(&instance);
+    let mut imports = ComponentImportSection::new();
+    for name in names {
+        imports.import(name.as_ref(), ComponentTypeRef::Instance(0));
+    }
+    let mut component = Component::new();
+    component.section(&types).section(&imports);
+    component.finish()
+}
+
+/// A component that exports one type under so many names.
+pub(crate) fn component_with_exports(count: usize) -> Vec<u8> {
+    let mut types = ComponentTypeSection::new();
+    types.defined_type().primitive(PrimitiveValType::U8);
+    let mut exports = ComponentExportSection::new();
+    for index in 0..count {
+        exports.export(format!("t{index}"), ComponentExportKind::Type, 0, None);
+    }
+    let mut component = Component::new();
+    component.section(&types).section(&exports);
+    component.finish()
+}
+
+/// Components in components, so many deep.
+pub(crate) fn nested_components(depth: usize) -> Vec<u8> {
+    (0..depth).fold(Component::new().finish(), |inner, _| {
+        let mut outer = Component::new();
+        outer.section(&RawSection { id: ComponentSectionId::Component.into(), data: &inner });
+        outer.finish()
+    })
+}
+
+/// A component of a few kilobytes on which a compiler works for minutes, or takes gigabytes for: every local changes in
+/// each of many loops, one in the other.
+pub(crate) fn hard_to_compile(locals: u32, loops: u32) -> Vec<u8> {
+    let mut types = TypeSection::new();
+    types.ty().function([], []);
+    let mut functions = FunctionSection::new();
+    functions.function(0);
+    let mut function = Function::new([(locals, ValType::I32)]);
+    let mut instructions = function.instructions();
+    for _ in 0..loops {
+        instructions.loop_(BlockType::Empty);
+    }
+    for local in 0..locals {
+        instructions.local_get((local + 1) % locals).i32_const(1).i32_add().local_set(local);
+    }
+    for depth in 0..loops {
+        instructions.local_get(depth % locals).br_if(0).end();
+    }
+    instructions.end();
+    let mut code = CodeSection::new();
+    code.function(&function);
+    let mut module = Module::new();
+    module.section(&types).section(&functions).section(&code);
+    let mut component = Component::new();
+    component.section(&ModuleSection(&module));
+    component.finish()
+}
+
+/// The same component as another file: with more in it that means nothing.
+pub(crate) fn with_padding(mut component: Vec<u8>, padding: &[u8]) -> Vec<u8> {
+    CustomSection { name: "padding".into(), data: padding.into() }.append_to_component(&mut component);
+    component
+}
