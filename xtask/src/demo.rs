@@ -58,13 +58,13 @@ impl Demo {
         let mut host = Host::start(serve)?;
         let url = host.url()?;
 
-        let mut walk = Command::new(&programs.client);
-        walk.arg(&url).current_dir(workspace.root());
+        let mut client = Command::new(&programs.client);
+        client.arg(&url).current_dir(workspace.root());
         if lack.is_none() {
-            walk.arg(HISTORY);
+            client.arg(HISTORY);
         }
-        progress.print(&format!("\n$ {} {}", workspace.display(&programs.client), arguments(&walk)));
-        let walked = cargo::pass_through(&mut walk)?;
+        progress.print(&format!("\n$ {} {}", workspace.display(&programs.client), arguments(&client)));
+        let walked = cargo::pass_through(&mut client)?;
         ensure!(walked, "the client failed; its message is above, and the host's own are before it");
 
         if self.once {
@@ -109,7 +109,7 @@ fn build(workspace: &Workspace, progress: &Progress) -> Result<Programs> {
     let mut command = workspace.cargo(workspace.root());
     command.args(["build", "--workspace", "--bins", "--examples"]);
     let artifacts = cargo::build(command, progress, &mut step)?;
-    let programs = Programs { host: program(&artifacts, "mcp-host")?, client: program(&artifacts, "walk")? };
+    let programs = Programs { host: program(&artifacts, "mcp-host")?, client: program(&artifacts, "smoke_client")? };
     step.done(&format!("built {}", workspace.display(&programs.host)));
     Ok(programs)
 }

@@ -1,7 +1,12 @@
 //! Who subscribes is told of changes: in sessions, on the streams of 2026-07-28, and on the command line.
 
-mod watch_command;
 mod cleanup;
+mod concurrent_subscribers;
+mod directory_events;
+mod facade;
+mod model;
+mod update_rate;
+mod watch_command;
 
 use mcp_host_tests::{ConfigFile, Folder, GitRepo, HttpServer, TIMEOUT, Plugin, Revision, Rule, RawStdio, component};
 use rustix::process::Signal;

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::{ACKNOWLEDGED, SESSIONS, UPDATED, notes_config, next_notification};
-use crate::facade_subscriptions::start;
+use crate::subscriptions::facade::start;
 
 fn two_faulty_plugins(folder: &Folder) -> ConfigFile {
     ConfigFile::new().plugin(Plugin::faulty("m", folder.path())).plugin(Plugin::faulty("n", folder.path())).allow_all()

@@ -67,7 +67,7 @@ fn scenario(folder: &Path) -> (String, Failures) {
 
 /// The scenarios that do not apply, by revision.
 fn not_applicable() -> BTreeMap<String, BTreeSet<String>> {
-    let file: toml::Table = include_str!("../conformance.toml").parse().expect("the file is TOML");
+    let file: toml::Table = include_str!("../../conformance.toml").parse().expect("the file is TOML");
     let mut scenarios = BTreeMap::<_, BTreeSet<_>>::new();
     for entry in file["not-applicable"].as_array().expect("a list") {
         assert!(!entry["reason"].as_str().expect("a reason").is_empty());

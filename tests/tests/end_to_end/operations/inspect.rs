@@ -7,7 +7,7 @@ use mcp_host_tests::{
 };
 use serde_json::{Value, json};
 
-use crate::wasm_fixtures;
+use crate::support::wasm_fixtures;
 
 /// A provider that no test has compiled, in a folder of its own. Only what never loads it may use it.
 fn never_compiled() -> (Folder, PathBuf) {

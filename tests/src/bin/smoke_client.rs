@@ -1,7 +1,7 @@
 //! Walks through an MCP server over streamable HTTP and prints what it sees: who it is, the first of its resources, its
 //! templates, and some content.
 //!
-//! `walk URL [URI…]` reads one resource of every place that the server has resources at, and each URI. It ends with exit code 1
+//! `smoke_client URL [URI…]` reads one resource of every place that the server has resources at, and each URI. It ends with exit code 1
 //! when any answer is an error, or there is nothing to read.
 
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ const MAX_LINE_WIDTH: usize = 110;
 async fn main() -> ExitCode {
     let mut arguments = env::args().skip(1);
     let Some(url) = arguments.next() else {
-        eprintln!("usage: walk URL [URI…]");
+        eprintln!("usage: smoke_client URL [URI…]");
         return ExitCode::from(2);
     };
     match run(&url, arguments).await {

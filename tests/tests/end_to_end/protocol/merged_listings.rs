@@ -7,7 +7,7 @@ use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::proptest_config::with_cases;
+use crate::support::proptest_config::with_cases;
 
 /// A plugin that lists so many resources; none lists nothing and fails.
 type ItemCount = Option<usize>;

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::proptest_config::with_cases;
+use crate::support::proptest_config::with_cases;
 
 const GOOD: &str = "sample://a/plain";
 /// What allocators, threads and buffers of connections take beside.

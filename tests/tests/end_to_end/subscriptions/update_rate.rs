@@ -9,7 +9,7 @@ use mcp_resource_host::Update;
 use mcp_resource_host::access::Principal;
 use serde_json::json;
 
-use crate::facade_subscriptions::start;
+use crate::subscriptions::facade::start;
 
 const UPDATED: &str = "notifications/resources/updated";
 const LISTING: &str = "notifications/resources/list_changed";

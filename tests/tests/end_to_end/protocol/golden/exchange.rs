@@ -107,11 +107,11 @@ pub(super) fn record(case: &Case, line: Option<Vec<Value>>, post: Option<Value>)
         return None;
     }
     let mut record = Map::new();
-    record.insert("about".to_owned(), case.name.into());
-    record.insert("ask".to_owned(), case.payload.for_golden());
+    record.insert("case".to_owned(), case.name.into());
+    record.insert("request".to_owned(), case.payload.for_golden());
     if !case.headers.is_empty() || case.method.is_some() {
         let method = case.method.as_ref().map_or("POST", |method| method.as_str());
-        record.insert("with".to_owned(), json!({ "method": method, "headers": case.headers_json() }));
+        record.insert("http-request".to_owned(), json!({ "method": method, "headers": case.headers_json() }));
     }
     if let Some(mut post) = post {
         if line.as_deref() == post["body"].as_array().map(Vec::as_slice) {

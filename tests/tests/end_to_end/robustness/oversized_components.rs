@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
-use crate::wasm_fixtures;
+use crate::support::wasm_fixtures;
 
 /// A component that takes a compiler minutes.
 fn slow_to_compile() -> Vec<u8> {

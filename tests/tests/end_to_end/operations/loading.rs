@@ -12,7 +12,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::wasm_fixtures;
+use crate::support::wasm_fixtures;
 
 const REVISION: Revision = Revision::V_2025_11_25;
 const LISTING: &str = "notifications/resources/list_changed";

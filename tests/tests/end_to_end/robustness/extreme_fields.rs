@@ -13,7 +13,7 @@ use proptest::sample::select;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use crate::proptest_config::with_cases;
+use crate::support::proptest_config::with_cases;
 
 /// Text fields, which have no count.
 const TEXTS: &[&str] = &[

@@ -15,7 +15,7 @@ use reqwest::Response;
 use serde_json::json;
 use tokio::time::timeout;
 
-use crate::facade_subscriptions::start;
+use crate::subscriptions::facade::start;
 
 const UPDATED: &str = "notifications/resources/updated";
 const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{SEP_2093, close_and_log, list_all, list_pages, config_with_sources, create_sources, uri_of, with_extensions};
-use crate::proptest_config::with_cases;
+use crate::support::proptest_config::with_cases;
 
 fn child(n: usize) -> String {
     format!("sample://a/shelf/{n:03}")

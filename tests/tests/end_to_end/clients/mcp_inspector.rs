@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use crate::conformance::node;
+use crate::protocol::conformance::node;
 
 /// Has Inspector ask a server for something, and gives what it prints.
 async fn inspect(home: &Folder, target: &[&str], arguments: &[&str]) -> Value {

@@ -14,7 +14,7 @@ use super::SUBSCRIBERS;
 use super::rng::seeds;
 use super::transport::{Transport, StreamEvent};
 use super::run::Run;
-use crate::facade_subscriptions::start;
+use crate::subscriptions::facade::start;
 
 /// Runs at the same time.
 const MAX_CONCURRENT: usize = 12;

@@ -1,0 +1,5 @@
+//! Official clients of several languages against the real server.
+
+mod mcp_inspector;
+mod rust_client;
+mod ts_and_python_clients;

@@ -1,0 +1,9 @@
+//! Running a server: the command line, loading, reloading, state and shutdown.
+
+mod cli;
+mod inspect;
+mod loading;
+mod reload;
+mod shutdown;
+mod state_and_cache_files;
+mod unread_stderr;

@@ -1,0 +1,10 @@
+//! What is on the wire: messages, listings, errors and access, in every revision.
+
+mod access;
+mod bad_input;
+pub(crate) mod conformance;
+mod cursors;
+mod extensions;
+mod golden;
+mod merged_listings;
+mod revisions;

@@ -1,0 +1,5 @@
+//! The providers that ship with the host.
+
+mod git;
+mod http_cache;
+mod notes;

@@ -1,0 +1,10 @@
+//! What a plugin may use: grants, limits, instances and processor time.
+
+mod directories;
+mod guest_log;
+mod host_memory;
+mod http_grant;
+mod instance_reuse;
+mod keyvalue;
+mod limits;
+mod scheduling;

@@ -1,0 +1,4 @@
+//! Helpers that several subjects share.
+
+pub(crate) mod proptest_config;
+pub(crate) mod wasm_fixtures;
