@@ -170,9 +170,9 @@ impl Plugin {
         Self::new(name, &artifacts::component("notes"), &format!("notes://{name}/")).dir(folder, "/notes")
     }
 
-    /// The guest `unruly`, mounted at `unruly://NAME/`.
+    /// The guest `misbehaving`, mounted at `misbehaving://NAME/`.
     pub fn misbehaving(name: &str) -> Self {
-        Self::new(name, &artifacts::fixture("unruly"), &format!("unruly://{name}/"))
+        Self::new(name, &artifacts::fixture("misbehaving"), &format!("misbehaving://{name}/"))
     }
 
     /// The guest `sample`, mounted at `sample://NAME/`.
@@ -186,14 +186,14 @@ impl Plugin {
         self
     }
 
-    /// The guest `keep`, mounted at `keep://NAME/`.
+    /// The guest `keyvalue`, mounted at `keyvalue://NAME/`.
     pub fn keyvalue(name: &str) -> Self {
-        Self::new(name, &artifacts::fixture("keep"), &format!("keep://{name}/"))
+        Self::new(name, &artifacts::fixture("keyvalue"), &format!("keyvalue://{name}/"))
     }
 
-    /// The guest `moody` on that folder, mounted at `moody://NAME/`, asked what changed ten times a second.
+    /// The guest `faulty` on that folder, mounted at `faulty://NAME/`, asked what changed ten times a second.
     pub fn faulty(name: &str, folder: &Path) -> Self {
-        Self::new(name, &artifacts::fixture("moody"), &format!("moody://{name}/"))
+        Self::new(name, &artifacts::fixture("faulty"), &format!("faulty://{name}/"))
             .dir(folder, "/data")
             .set("watch-interval", "100ms")
     }

@@ -89,7 +89,7 @@ pub(crate) async fn reload() {
                 let mut call = caller;
                 while !ending.load(Ordering::SeqCst) {
                     call += CALLERS;
-                    let uri = format!("moody://p{}/f0", call % PLUGINS);
+                    let uri = format!("faulty://p{}/f0", call % PLUGINS);
                     let (asked, is_reloading) = (Instant::now(), reloading.load(Ordering::SeqCst));
                     let answer = setup.host.read(&Principal::LOCAL, &uri).await;
                     failed += usize::from(answer.is_err());
@@ -134,7 +134,7 @@ async fn subscribers(setup: &Setup, count: usize) -> Vec<Subscriber> {
         }
         under_way.push(async {
             let subscriber = setup.host.subscriber(&Principal::LOCAL);
-            setup.host.subscribe(&subscriber, "moody://p0/f0").await.expect("it can be subscribed to");
+            setup.host.subscribe(&subscriber, "faulty://p0/f0").await.expect("it can be subscribed to");
             subscriber
         });
     }

@@ -1,4 +1,4 @@
-//! A host with plugins of the guest `moody`, each on the same folder.
+//! A host with plugins of the guest `faulty`, each on the same folder.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -22,7 +22,7 @@ impl Setup {
     /// A host with so many plugins `p0`, `p1` and so on, and files `f0`, `f1` and so on.
     pub(crate) async fn start(plugins: usize, files: usize) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        std::fs::create_dir(folder.path().join(".mood")).expect("a folder");
+        std::fs::create_dir(folder.path().join(".faults")).expect("a folder");
         for file in 0..files {
             std::fs::write(folder.path().join(format!("f{file}")), "0").expect("a file");
         }
@@ -45,14 +45,14 @@ impl Setup {
 }
 
 fn config(folder: &Path, state: &Path, plugins: usize, time: usize) -> Config {
-    let component = root().join("target/plugins/fixtures/moody.wasm");
+    let component = root().join("target/plugins/fixtures/faulty.wasm");
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("components");
     let mut text = format!("[server]\ncache = {cache:?}\nstate = {state:?}\n");
     for plugin in 0..plugins {
         let time = if plugin == 0 { time } else { 0 };
         write!(
             text,
-            "[[plugin]]\nname = \"p{plugin}\"\ncomponent = {component:?}\nmount = \"moody://p{plugin}/\"\n\
+            "[[plugin]]\nname = \"p{plugin}\"\ncomponent = {component:?}\nmount = \"faulty://p{plugin}/\"\n\
              config = {{ time = {time} }}\ngrants.dirs = [{{ host = {folder:?}, guest = \"/data\" }}]\n\
              limits = {{ deadline = \"500ms\" }}\n"
         )

@@ -51,10 +51,10 @@ pub(crate) async fn run(time: Duration) -> ExitCode {
             tasks.push_back(spawn_subscriber(&setup, &waiting, number).await);
         }
         let file = turn % FILES;
-        let mood = FAULTS[turn % FAULTS.len()];
-        let mood = setup.folder.path().join(".mood").join(mood);
+        let fault = FAULTS[turn % FAULTS.len()];
+        let fault = setup.folder.path().join(".faults").join(fault);
         if turn.is_multiple_of(5) {
-            std::fs::write(&mood, "").expect("a file");
+            std::fs::write(&fault, "").expect("a file");
         }
         waiting[file].notified.store(0, Ordering::SeqCst);
         setup.edit(file, &format!("turn {turn}"));
@@ -62,7 +62,7 @@ pub(crate) async fn run(time: Duration) -> ExitCode {
             setup.reload(turn).await;
         }
         if turn.is_multiple_of(5) {
-            std::fs::remove_file(&mood).expect("it is there");
+            std::fs::remove_file(&fault).expect("it is there");
         }
         let all = SUBSCRIBERS / FILES;
         let everyone = async {
@@ -96,7 +96,7 @@ pub(crate) async fn run(time: Duration) -> ExitCode {
 async fn spawn_subscriber(setup: &Setup, waiting: &Arc<Vec<FileProgress>>, number: usize) -> (usize, tokio::task::JoinHandle<()>) {
     let (file, plugin) = (number % FILES, number / FILES % PLUGINS);
     let subscriber = setup.host.subscriber(&Principal::LOCAL);
-    let uri = format!("moody://p{plugin}/f{file}");
+    let uri = format!("faulty://p{plugin}/f{file}");
     // A provider that has just crashed is asked again, as a client would.
     while let Err(error) = setup.host.subscribe(&subscriber, &uri).await {
         tracing::debug!(%error, "not yet");

@@ -29,7 +29,7 @@ const HOSTILE_CLIENTS: usize = 16;
 /// For how long a hostile client does nothing after each answer.
 const THINK_TIME: Duration = Duration::from_millis(10);
 
-/// What the guest `unruly` does, with what is said of it.
+/// What the guest `misbehaving` does, with what is said of it.
 const ACTIONS: [(&str, &str); 13] = [
     ("loop", "computes without end"),
     ("host-calls", "calls the host without end"),
@@ -126,7 +126,7 @@ async fn run_hostile_client(address: SocketAddr, action: &'static str) {
     loop {
         // Whatever comes back, a refusal too.
         for path in [action, "good"] {
-            client.send_unchecked(&BenchRequest::read("an attack", &format!("unruly://bad/{path}"), 0)).await;
+            client.send_unchecked(&BenchRequest::read("an attack", &format!("misbehaving://bad/{path}"), 0)).await;
             tokio::time::sleep(THINK_TIME).await;
         }
     }

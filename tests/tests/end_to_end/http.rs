@@ -166,12 +166,12 @@ async fn a_client_that_hangs_up_ends_its_request() {
     let config = ConfigFile::new().plugin(slow).allow_all().write();
     let server = HttpServer::start(&config).await;
     let mut wire = server.raw_client(Revision::V_2026_07_28).await;
-    let request = wire.request_builder("resources/read", json!({ "uri": "unruly://slow/slow?ms=50000" }));
+    let request = wire.request_builder("resources/read", json!({ "uri": "misbehaving://slow/slow?ms=50000" }));
     let asking = tokio::spawn(request.send());
     server.log_line("a slow read has begun").await;
     asking.abort();
     // There is one place for a call: it is free only because the first one was ended.
-    let read = wire.request("resources/read", json!({ "uri": "unruly://slow/good" })).await;
+    let read = wire.request("resources/read", json!({ "uri": "misbehaving://slow/good" })).await;
     assert_eq!(read.result()["contents"][0]["text"], "good");
     server.end().await;
 }

@@ -22,7 +22,7 @@ pub(crate) struct Command {
 
 impl Command {
     pub(crate) fn parse(path: &str) -> Result<Self> {
-        let template = PathTemplate::parse("{action}{?dir,path,into,to,size,at,how}")?;
+        let template = PathTemplate::parse("{action}{?dir,path,into,to,size,at,flags}")?;
         let captures = template.matches(path).ok_or(Failure::NotFound)?;
         let text = |name: &str| captures.get(name).unwrap_or_default().to_owned();
         let number = |name: &str| captures.get(name).and_then(|number| number.parse().ok()).unwrap_or(0);
@@ -34,7 +34,7 @@ impl Command {
             to: text("to"),
             size: number("size"),
             at: number("at"),
-            flags: text("how"),
+            flags: text("flags"),
         })
     }
 

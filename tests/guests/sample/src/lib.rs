@@ -7,12 +7,12 @@
 //! | `binary` | five bytes that are not UTF-8 |
 //! | `several` | the same as Markdown and as JSON, which may be kept for 30 and for 10 seconds |
 //! | `folder` | the contents of `folder/a` and `folder/b`, though it cannot be listed |
-//! | `shelf` | the contents of the first two of `shelf/000`, `shelf/001` and so on, which are what is below it |
-//! | `album` | a text, the same as JSON, and the content of `album/cover`; what is below it is that and `shelf` |
+//! | `collection` | the contents of the first two of `collection/000`, `collection/001` and so on, which are what is below it |
+//! | `album` | a text, the same as JSON, and the content of `album/cover`; what is below it is that and `collection` |
 //! | `slow` | a text, after as long as its limits give it |
 //! | `denied`, `internal`, `invalid`, `unavailable` | that failure |
 //!
-//! The config key `shelf` says how much is below `shelf`, three without it.
+//! The config key `collection` says how much is below `collection`, three without it.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ const GROUPS: [&str; 3] = ["even", "every", "odd"];
 /// Numbers that items have.
 const NUMBERS: u32 = 250;
 
-/// How much is below `shelf`, if nothing else is said.
+/// How much is below `collection`, if nothing else is said.
 const COLLECTION_SIZE: usize = 3;
 
 struct Sample {
@@ -43,17 +43,17 @@ impl Provider for Sample {
     }
 
     fn open(config: &Config) -> Result<Self> {
-        Ok(Self { collection_size: config.parse("shelf")?.unwrap_or(COLLECTION_SIZE) })
+        Ok(Self { collection_size: config.parse("collection")?.unwrap_or(COLLECTION_SIZE) })
     }
 
     fn list(&self, parent: Option<&str>, cursor: Option<&str>, limit: usize) -> Result<Page> {
         let entries = match parent {
             None => vec![all(), binary(), plain()],
-            Some("shelf") => self.collection_items().collect(),
+            Some("collection") => self.collection_items().collect(),
             Some("album") => vec![cover(), collection()],
             Some(other) => {
                 self.stat(other)?;
-                return Err(Failure::invalid("expected `shelf` or `album` as the parent"));
+                return Err(Failure::invalid("expected `collection` or `album` as the parent"));
             }
         };
         Ok(keyset::page(entries, cursor, limit, |entry| &entry.path)?.map(|entry| entry))
@@ -73,14 +73,14 @@ impl Provider for Sample {
                 Contents::text(several().mime_type("application/json").ttl(Duration::from_secs(10)), "[\"several\"]"),
             ]),
             "folder" => Ok(["folder/a", "folder/b"].map(|path| Contents::text(Entry::new(path, path), path)).into()),
-            "shelf" => Ok(self.collection_items().take(2).map(|entry| Contents::text(entry.clone(), entry.path)).collect()),
+            "collection" => Ok(self.collection_items().take(2).map(|entry| Contents::text(entry.clone(), entry.path)).collect()),
             "album" => Ok(vec![
                 Contents::text(album(), "An album.\n"),
                 Contents::text(album().mime_type("application/json"), "[\"album\"]"),
                 Contents::blob(cover(), [0x89, 0x50]),
             ]),
             "album/cover" => Ok(vec![Contents::blob(cover(), [0x89, 0x50])]),
-            path if path.starts_with("shelf/") => match self.collection_items().find(|entry| entry.path == path) {
+            path if path.starts_with("collection/") => match self.collection_items().find(|entry| entry.path == path) {
                 Some(entry) => Ok(vec![Contents::text(entry, path)]),
                 None => Err(Failure::NotFound),
             },
@@ -139,12 +139,12 @@ impl Provider for Sample {
 
 impl Sample {
     fn collection_items(&self) -> impl Iterator<Item = Entry> {
-        (0..self.collection_size).map(|n| Entry::new(format!("shelf/{n:03}"), format!("{n:03}")).mime_type("text/plain"))
+        (0..self.collection_size).map(|n| Entry::new(format!("collection/{n:03}"), format!("{n:03}")).mime_type("text/plain"))
     }
 }
 
 fn collection() -> Entry {
-    Entry::directory("shelf", "shelf").title("A shelf").subscribable().ttl(Duration::from_secs(20))
+    Entry::directory("collection", "collection").title("A collection").subscribable().ttl(Duration::from_secs(20))
 }
 
 fn album() -> Entry {

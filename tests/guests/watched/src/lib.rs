@@ -10,7 +10,7 @@
 //! | `missing/…` | there is no such resource |
 //! | `plain/…` | it cannot be subscribed to |
 //!
-//! While there is a file `/data/CALL.MOOD`, every CALL (`stat`, `changes`, `list`) ends as MOOD says: `trap`, `hang`, `fail`; or
+//! While there is a file `/data/CALL.FAULT`, every CALL (`stat`, `changes`, `list`) ends as FAULT says: `trap`, `hang`, `fail`; or
 //! with `wait`, it ends when the file is gone. Each `stat` logs `stat PATH`, each `changes` `asked about COUNT`, and each `list`
 //! `listed`; a directory `/count`, where it is granted, has a file of that name with a byte for each.
 //!
@@ -106,7 +106,7 @@ fn record_call(call: &str) -> Result<()> {
 
 /// Does what the folder says of that call.
 fn inject_fault(call: &str) -> Result<()> {
-    let is = |mood: &str| Path::new(&format!("/data/{call}.{mood}")).exists();
+    let is = |fault: &str| Path::new(&format!("/data/{call}.{fault}")).exists();
     while is("wait") {
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -116,7 +116,7 @@ fn inject_fault(call: &str) -> Result<()> {
     if is("hang") {
         hang();
     }
-    if is("fail") { Err(Failure::internal("not in the mood")) } else { Ok(()) }
+    if is("fail") { Err(Failure::internal("injected fault")) } else { Ok(()) }
 }
 
 export!(Watched);

@@ -80,7 +80,7 @@ async fn a_quiet_subscriber_is_told_what_changes_after_longer_than_sessions_and_
     let server = HttpServer::start(&written).await;
     let mut wire = server.raw_client(REVISION).await;
     let mut events = wire.event_stream().await;
-    wire.request("resources/subscribe", json!({ "uri": "moody://m/f" })).await.result();
+    wire.request("resources/subscribe", json!({ "uri": "faulty://m/f" })).await.result();
     let idle = server.raw_client(REVISION).await;
     written.replace(config().http_limit("session-idle-timeout", "100ms"));
     server.log_line("session ended: it was idle").await;

@@ -135,7 +135,7 @@ async fn a_read_in_flight_over_http2_is_answered_before_the_server_ends() {
     config.write_certificate(&authority.issue("localhost"));
     let server = HttpServer::start(&config).await;
     let mut connection = Connection::tls(server.address(), &authority, &["h2"]).await;
-    let uri = json!({ "uri": "unruly://slow/slow?ms=300" });
+    let uri = json!({ "uri": "misbehaving://slow/slow?ms=300" });
     let request = server.uninitialized(REVISION).request_builder("resources/read", uri);
     let asking = tokio::spawn(async move {
         let answer = connection.send(request).await;

@@ -59,18 +59,18 @@ fn make_fifo(path: &Path) {
 #[tokio::test]
 async fn a_config_that_becomes_a_fifo_freezes_neither_the_server_nor_its_reloads() {
     let folder = Folder::with_files([("f", "text")]);
-    let moody = || Plugin::faulty("a", folder.path());
-    let config = ConfigFile::new().plugin(moody()).write();
+    let faulty = || Plugin::faulty("a", folder.path());
+    let config = ConfigFile::new().plugin(faulty()).write();
     let mut wire = RawStdio::start(&config, REVISION).await;
     fs::remove_file(config.path()).unwrap();
     make_fifo(&config.path());
     wire.log_line("it is a FIFO, not a regular file").await;
-    assert_eq!(read(&mut wire, "moody://a/f").await.unwrap(), "text");
+    assert_eq!(read(&mut wire, "faulty://a/f").await.unwrap(), "text");
     wire.signal(Signal::HUP);
     wire.log_line("SIGHUP: reloading").await;
-    config.replace(ConfigFile::new().plugin(moody().config("prefix", "new ")));
+    config.replace(ConfigFile::new().plugin(faulty().config("prefix", "new ")));
     wire.log_line("generation=2").await;
-    assert_eq!(read(&mut wire, "moody://a/f").await.unwrap(), "new text");
+    assert_eq!(read(&mut wire, "faulty://a/f").await.unwrap(), "new text");
     close_and_log(wire).await;
 }
 
@@ -92,50 +92,50 @@ async fn a_config_that_is_no_regular_file_is_refused_with_what_to_do() {
 #[tokio::test]
 async fn a_component_that_becomes_a_fifo_changes_nothing_but_the_rules_of_its_config() {
     let folder = Folder::with_files([("f", "text"), ("g", "text")]);
-    let component = folder.write("x.wasm", fs::read(fixture("raw")).unwrap());
+    let component = folder.write("x.wasm", fs::read(fixture("without-sdk")).unwrap());
     let both =
-        || ConfigFile::new().plugin(Plugin::faulty("a", folder.path())).plugin(Plugin::new("x", &component, "raw://x/"));
+        || ConfigFile::new().plugin(Plugin::faulty("a", folder.path())).plugin(Plugin::new("x", &component, "without-sdk://x/"));
     let config = both().write();
     let mut wire = RawStdio::start(&config, REVISION).await;
     fs::remove_file(&component).unwrap();
     make_fifo(&component);
     let changed = || both().plugin(Plugin::faulty("b", folder.path()));
-    config.replace(changed().rule(Rule::for_principal("local").deny(["moody://a/f"])));
-    read_until(&mut wire, "moody://a/f", Result::is_err).await;
+    config.replace(changed().rule(Rule::for_principal("local").deny(["faulty://a/f"])));
+    read_until(&mut wire, "faulty://a/f", Result::is_err).await;
     wire.log_line("is not a file").await;
-    assert_eq!(read(&mut wire, "moody://a/g").await.unwrap(), "text");
-    assert_eq!(read(&mut wire, "raw://x/good").await.unwrap(), "good");
-    assert!(read(&mut wire, "moody://b/g").await.is_err(), "plugins are as they were");
+    assert_eq!(read(&mut wire, "faulty://a/g").await.unwrap(), "text");
+    assert_eq!(read(&mut wire, "without-sdk://x/good").await.unwrap(), "good");
+    assert!(read(&mut wire, "faulty://b/g").await.is_err(), "plugins are as they were");
     // With another mistake nothing counts.
-    config.replace(changed().rule(Rule::for_principal("local").deny(["moody://a/f", "moody://a/g"])).server("page-size", "many"));
+    config.replace(changed().rule(Rule::for_principal("local").deny(["faulty://a/f", "faulty://a/g"])).server("page-size", "many"));
     wire.log_line("keeping the current generation").await;
-    assert_eq!(read(&mut wire, "moody://a/g").await.unwrap(), "text");
-    config.replace(changed().rule(Rule::for_principal("local").deny(["moody://a/f"])));
+    assert_eq!(read(&mut wire, "faulty://a/g").await.unwrap(), "text");
+    config.replace(changed().rule(Rule::for_principal("local").deny(["faulty://a/f"])));
     fs::remove_file(&component).unwrap();
-    fs::copy(fixture("raw"), &component).unwrap();
-    read_until(&mut wire, "moody://b/g", Result::is_ok).await;
-    assert!(read(&mut wire, "moody://a/f").await.is_err());
-    assert_eq!(read(&mut wire, "raw://x/good").await.unwrap(), "good");
+    fs::copy(fixture("without-sdk"), &component).unwrap();
+    read_until(&mut wire, "faulty://b/g", Result::is_ok).await;
+    assert!(read(&mut wire, "faulty://a/f").await.is_err());
+    assert_eq!(read(&mut wire, "without-sdk://x/good").await.unwrap(), "good");
     close_and_log(wire).await;
 }
 
 #[tokio::test]
 async fn a_deny_rule_counts_while_the_component_of_a_plugin_is_gone() {
     let folder = Folder::with_files([("f", "text"), ("g", "text")]);
-    let component = folder.write("x.wasm", fs::read(fixture("raw")).unwrap());
+    let component = folder.write("x.wasm", fs::read(fixture("without-sdk")).unwrap());
     let both =
-        || ConfigFile::new().plugin(Plugin::faulty("a", folder.path())).plugin(Plugin::new("x", &component, "raw://x/"));
+        || ConfigFile::new().plugin(Plugin::faulty("a", folder.path())).plugin(Plugin::new("x", &component, "without-sdk://x/"));
     let config = both().write();
     let mut wire = RawStdio::start(&config, REVISION).await;
     fs::remove_file(&component).unwrap();
-    config.replace(both().rule(Rule::for_principal("local").deny(["moody://a/f"])));
-    read_until(&mut wire, "moody://a/f", Result::is_err).await;
+    config.replace(both().rule(Rule::for_principal("local").deny(["faulty://a/f"])));
+    read_until(&mut wire, "faulty://a/f", Result::is_err).await;
     wire.log_line("there is no file at").await;
-    assert_eq!(read(&mut wire, "moody://a/g").await.unwrap(), "text");
-    assert_eq!(read(&mut wire, "raw://x/good").await.unwrap(), "good");
-    fs::copy(fixture("raw"), &component).unwrap();
+    assert_eq!(read(&mut wire, "faulty://a/g").await.unwrap(), "text");
+    assert_eq!(read(&mut wire, "without-sdk://x/good").await.unwrap(), "good");
+    fs::copy(fixture("without-sdk"), &component).unwrap();
     wire.log_line("reloaded: nothing changed").await;
-    assert!(read(&mut wire, "moody://a/f").await.is_err());
+    assert!(read(&mut wire, "faulty://a/f").await.is_err());
     close_and_log(wire).await;
 }
 
@@ -150,16 +150,16 @@ async fn a_deny_rule_counts_while_a_granted_directory_is_gone_and_plugins_follow
     folder.write("below/granted/f", "text");
     let config = with("old ").write();
     let mut wire = RawStdio::start(&config, REVISION).await;
-    assert_eq!(read(&mut wire, "moody://b/f").await.unwrap(), "old text");
+    assert_eq!(read(&mut wire, "faulty://b/f").await.unwrap(), "old text");
     fs::remove_dir_all(folder.path().join("below")).unwrap();
-    config.replace(with("new ").rule(Rule::for_principal("local").deny(["moody://a/f"])));
-    read_until(&mut wire, "moody://a/f", Result::is_err).await;
+    config.replace(with("new ").rule(Rule::for_principal("local").deny(["faulty://a/f"])));
+    read_until(&mut wire, "faulty://a/f", Result::is_err).await;
     wire.log_line("there is no directory at").await;
-    assert_eq!(read(&mut wire, "moody://a/g").await.unwrap(), "text");
+    assert_eq!(read(&mut wire, "faulty://a/g").await.unwrap(), "text");
     // Nobody asks for it: it is noticed.
     folder.write("below/granted/f", "text");
     wire.log_line("changed=\"b\"").await;
-    assert_eq!(read(&mut wire, "moody://b/f").await.unwrap(), "new text");
+    assert_eq!(read(&mut wire, "faulty://b/f").await.unwrap(), "new text");
     let log = close_and_log(wire).await;
     assert_eq!(log.matches("there is no directory at").count(), 1, "{log}");
 }
@@ -170,28 +170,28 @@ async fn a_deny_rule_counts_while_a_component_of_the_same_change_never_compiles(
     let good = || config_with_compile_limit("deadline", "1h").plugin(Plugin::faulty("a", folder.path()));
     let config = good().write();
     let mut wire = RawStdio::start(&config, REVISION).await;
-    for uri in ["moody://a/f", "moody://a/g"] {
+    for uri in ["faulty://a/f", "faulty://a/g"] {
         wire.request("resources/subscribe", json!({ "uri": uri })).await.result();
     }
     let slow = never_compiles(&folder, "z");
-    config.replace(good().plugin(slow.clone()).rule(Rule::for_principal("local").deny(["moody://a/f"])));
-    read_until(&mut wire, "moody://a/f", Result::is_err).await;
+    config.replace(good().plugin(slow.clone()).rule(Rule::for_principal("local").deny(["faulty://a/f"])));
+    read_until(&mut wire, "faulty://a/f", Result::is_err).await;
     wait_until("a compiler runs", || wire.child_count() == 1).await;
     assert!(!wire.log().contains("reloaded"), "its plugins are still being loaded: {}", wire.log());
     // What is told of changes goes by the new rules, too.
     folder.write("f", "changed in secret");
     folder.write("g", "changed");
     let updated = wire.notification("notifications/resources/updated").await;
-    assert_eq!(updated["params"]["uri"], "moody://a/g");
-    assert_eq!(read(&mut wire, "moody://a/g").await.unwrap(), "changed");
+    assert_eq!(updated["params"]["uri"], "faulty://a/g");
+    assert_eq!(read(&mut wire, "faulty://a/g").await.unwrap(), "changed");
 
     // One more rule, with the same component under way: it counts at once, and the compiler goes on.
-    config.replace(good().plugin(slow).rule(Rule::for_principal("local").deny(["moody://a/*"])));
-    read_until(&mut wire, "moody://a/g", Result::is_err).await;
+    config.replace(good().plugin(slow).rule(Rule::for_principal("local").deny(["faulty://a/*"])));
+    read_until(&mut wire, "faulty://a/g", Result::is_err).await;
     assert_eq!(wire.child_count(), 1);
     // It may be read again, and the component is not wanted any more.
     config.replace(good());
-    read_until(&mut wire, "moody://a/g", Result::is_ok).await;
+    read_until(&mut wire, "faulty://a/g", Result::is_ok).await;
     wait_until("the compiler is ended", || wire.child_count() == 0).await;
     let log = close_and_log(wire).await;
     assert_eq!(count_compilations(&log, "z.wasm"), 1, "{log}");
@@ -204,12 +204,12 @@ async fn what_is_loaded_is_served_while_the_rest_compiles() {
     let config = slow.into_iter().fold(config_with_compile_limit("deadline", "1h"), ConfigFile::plugin);
     let config = config.plugin(Plugin::faulty("a", folder.path())).write();
     let mut wire = RawStdio::start_before_plugins_load(&config, REVISION).await;
-    assert_eq!(read(&mut wire, "moody://a/f").await.unwrap(), "text");
+    assert_eq!(read(&mut wire, "faulty://a/f").await.unwrap(), "text");
     let refused = read(&mut wire, "z:///f").await.unwrap_err();
     assert_eq!(refused["data"], json!({ "kind": "unavailable", "plugin": "z", "retryAfterMs": 1000 }));
     assert!(refused["message"].as_str().unwrap().contains("still being loaded"), "{refused}");
     let listed = wire.request("resources/list", json!({})).await;
-    assert_eq!(listed.result()["resources"][0]["uri"], "moody://a/f");
+    assert_eq!(listed.result()["resources"][0]["uri"], "faulty://a/f");
     let missing = listed.result()["_meta"]["mcp-host/missing"].as_array().unwrap();
     let missing: Vec<_> = missing.iter().map(|one| one["plugin"].as_str().unwrap()).collect();
     assert_eq!(missing, ["x", "y", "z"]);
@@ -224,14 +224,14 @@ async fn what_is_loaded_is_served_while_the_rest_compiles() {
 async fn what_never_compiles_keeps_a_change_of_other_plugins_back_only_if_it_is_of_the_same_change() {
     let folder = Folder::with_files([("f", "text")]);
     let all = |prefix: &str| {
-        let moody = Plugin::faulty("a", folder.path()).config("prefix", prefix);
-        config_with_compile_limit("deadline", "1h").plugin(never_compiles(&folder, "z")).plugin(moody)
+        let faulty = Plugin::faulty("a", folder.path()).config("prefix", prefix);
+        config_with_compile_limit("deadline", "1h").plugin(never_compiles(&folder, "z")).plugin(faulty)
     };
     let config = all("").write();
     let mut wire = RawStdio::start_before_plugins_load(&config, REVISION).await;
     config.replace(all("new "));
     wire.log_line("generation=2").await;
-    assert_eq!(read(&mut wire, "moody://a/f").await.unwrap(), "new text");
+    assert_eq!(read(&mut wire, "faulty://a/f").await.unwrap(), "new text");
     wait_until("the compiler goes on", || wire.child_count() == 1).await;
     wire.signal(Signal::TERM);
     wire.wait_clean_exit().await;
@@ -247,10 +247,10 @@ async fn a_newer_config_takes_the_place_of_one_that_is_still_being_loaded() {
     let mut wire = RawStdio::start(&config, REVISION).await;
     config.replace(with("never ").plugin(never_compiles(&folder, "z")));
     wait_until("a compiler runs", || wire.child_count() == 1).await;
-    assert_eq!(read(&mut wire, "moody://a/f").await.unwrap(), "text", "all or nothing");
+    assert_eq!(read(&mut wire, "faulty://a/f").await.unwrap(), "text", "all or nothing");
     config.replace(with("newest "));
     wire.log_line("generation=2").await;
-    assert_eq!(read(&mut wire, "moody://a/f").await.unwrap(), "newest text");
+    assert_eq!(read(&mut wire, "faulty://a/f").await.unwrap(), "newest text");
     wait_until("the compiler is ended", || wire.child_count() == 0).await;
     close_and_log(wire).await;
 }
@@ -260,8 +260,8 @@ async fn a_component_that_does_not_compile_is_not_tried_again_for_a_change_that_
     let folder = Folder::with_files([("f", "text")]);
     let slow = never_compiles(&folder, "z");
     let with = |prefix: &str| {
-        let moody = Plugin::faulty("a", folder.path()).config("prefix", prefix);
-        config_with_compile_limit("cpu", "1s").plugin(slow.clone()).plugin(moody)
+        let faulty = Plugin::faulty("a", folder.path()).config("prefix", prefix);
+        config_with_compile_limit("cpu", "1s").plugin(slow.clone()).plugin(faulty)
     };
     let config = with("").write();
     let wire = RawStdio::start(&config, REVISION).await;
@@ -284,17 +284,17 @@ async fn a_component_that_does_not_compile_is_not_tried_again_for_a_change_that_
 
 #[tokio::test]
 async fn a_plugin_that_cannot_describe_itself_at_the_start_comes_back_by_itself() {
-    let folder = Folder::with_files([("f", "text"), (".mood/describe.trap", "")]);
+    let folder = Folder::with_files([("f", "text"), (".faults/describe.trap", "")]);
     let config = ConfigFile::new().plugin(Plugin::faulty("a", folder.path())).plugin(Plugin::misbehaving("b")).write();
     let mut wire = RawStdio::start(&config, REVISION).await;
     wire.log_line("cannot describe itself").await;
-    let refused = read(&mut wire, "moody://a/f").await.unwrap_err();
+    let refused = read(&mut wire, "faulty://a/f").await.unwrap_err();
     assert_eq!(refused["data"]["kind"], "unavailable");
     assert!(refused["data"]["retryAfterMs"].is_u64(), "{refused}");
-    assert_eq!(read(&mut wire, "unruly://b/good").await.unwrap(), "good");
-    fs::remove_file(folder.path().join(".mood/describe.trap")).unwrap();
+    assert_eq!(read(&mut wire, "misbehaving://b/good").await.unwrap(), "good");
+    fs::remove_file(folder.path().join(".faults/describe.trap")).unwrap();
     wire.notification(LISTING).await;
-    assert_eq!(read(&mut wire, "moody://a/f").await.unwrap(), "text");
+    assert_eq!(read(&mut wire, "faulty://a/f").await.unwrap(), "text");
     let log = close_and_log(wire).await;
     assert_eq!(log.matches("cannot describe itself").count(), 1, "{log}");
     assert_eq!(log.matches("is served now").count(), 1, "{log}");
@@ -302,18 +302,18 @@ async fn a_plugin_that_cannot_describe_itself_at_the_start_comes_back_by_itself(
 
 #[tokio::test]
 async fn a_reload_whose_plugin_cannot_describe_itself_is_tried_again_by_itself() {
-    let folder = Folder::with_files([("f", "text"), (".mood/none", "")]);
-    let moody = || Plugin::faulty("a", folder.path());
-    let config = ConfigFile::new().plugin(moody()).write();
+    let folder = Folder::with_files([("f", "text"), (".faults/none", "")]);
+    let faulty = || Plugin::faulty("a", folder.path());
+    let config = ConfigFile::new().plugin(faulty()).write();
     let mut wire = RawStdio::start(&config, REVISION).await;
-    folder.write(".mood/describe.trap", "");
-    config.replace(ConfigFile::new().plugin(moody().config("prefix", "new ")));
+    folder.write(".faults/describe.trap", "");
+    config.replace(ConfigFile::new().plugin(faulty().config("prefix", "new ")));
     let line = wire.log_line("reload failed").await;
     assert!(line.contains("tried again"), "{line}");
-    assert_eq!(read(&mut wire, "moody://a/f").await.unwrap(), "text");
-    fs::remove_file(folder.path().join(".mood/describe.trap")).unwrap();
+    assert_eq!(read(&mut wire, "faulty://a/f").await.unwrap(), "text");
+    fs::remove_file(folder.path().join(".faults/describe.trap")).unwrap();
     wire.log_line("generation=2").await;
-    assert_eq!(read(&mut wire, "moody://a/f").await.unwrap(), "new text");
+    assert_eq!(read(&mut wire, "faulty://a/f").await.unwrap(), "new text");
     close_and_log(wire).await;
 }
 
@@ -335,9 +335,9 @@ async fn a_server_can_be_ended_while_everything_compiles() {
 #[tokio::test]
 async fn a_rule_that_matches_no_mount_is_told_with_the_nearest() {
     let all = ConfigFile::new().plugin(Plugin::misbehaving("a")).allow_all();
-    let config = all.rule(Rule::for_principal("*").deny(["unrulli://a/secrets/**", "unruly://a/ok/**", "**/.env"])).write();
-    let said = "`deny` of rule 2 has `unrulli://a/secrets/**`, which matches nothing below any mount; the mount that is \
-                most like it is `unruly://a/`";
+    let config = all.rule(Rule::for_principal("*").deny(["misbehavin://a/secrets/**", "misbehaving://a/ok/**", "**/.env"])).write();
+    let said = "`deny` of rule 2 has `misbehavin://a/secrets/**`, which matches nothing below any mount; the mount that is \
+                most like it is `misbehaving://a/`";
     let path = config.path();
     let check = |options: &'static [&str]| {
         run(["check", "--config", path.to_str().unwrap()].into_iter().chain(options.iter().copied()).map(str::to_owned))

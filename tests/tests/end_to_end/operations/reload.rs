@@ -39,14 +39,14 @@ fn config_with_component(file: &Path) -> ConfigFile {
 #[tokio::test]
 async fn an_edited_config_counts_and_sessions_and_subscriptions_go_on() {
     let folder = Folder::with_files([("f", "text")]);
-    let moody = Plugin::faulty("a", folder.path());
-    let config = ConfigFile::new().plugin(moody.clone()).write();
+    let faulty = Plugin::faulty("a", folder.path());
+    let config = ConfigFile::new().plugin(faulty.clone()).write();
     let mut wire = RawStdio::start(&config, REVISION).await;
-    subscribe(&mut wire, "moody://a/f").await;
-    assert_eq!(text(&mut wire, "moody://a/f").await, "text");
+    subscribe(&mut wire, "faulty://a/f").await;
+    assert_eq!(text(&mut wire, "faulty://a/f").await, "text");
 
     let other = Plugin::faulty("b", folder.path());
-    config.replace(ConfigFile::new().plugin(moody.config("prefix", "new: ")).plugin(other));
+    config.replace(ConfigFile::new().plugin(faulty.config("prefix", "new: ")).plugin(other));
     let line = wire.log_line("generation=2").await;
     assert!(line.contains("added=\"b\" changed=\"a\" removed=\"\""), "{line}");
     // Both are told, in whatever order.
@@ -55,11 +55,11 @@ async fn an_edited_config_counts_and_sessions_and_subscriptions_go_on() {
     while !(is_told(&told, UPDATED) && is_told(&told, LISTING)) {
         told.push(wire.message().await.expect("both are told"));
     }
-    assert!(told.iter().all(|message| message["method"] != UPDATED || message["params"]["uri"] == "moody://a/f"));
-    assert_eq!(text(&mut wire, "moody://a/f").await, "new: text");
-    assert_eq!(text(&mut wire, "moody://b/f").await, "text");
+    assert!(told.iter().all(|message| message["method"] != UPDATED || message["params"]["uri"] == "faulty://a/f"));
+    assert_eq!(text(&mut wire, "faulty://a/f").await, "new: text");
+    assert_eq!(text(&mut wire, "faulty://b/f").await, "text");
     folder.write("f", "changed");
-    assert_eq!(next_updated(&mut wire).await, "moody://a/f");
+    assert_eq!(next_updated(&mut wire).await, "faulty://a/f");
     close_and_log(wire).await;
 }
 
@@ -71,7 +71,7 @@ async fn a_component_that_is_renamed_to_or_written_over_is_loaded_when_it_is_who
     let mut wire = RawStdio::start(&config, REVISION).await;
     assert_eq!(text(&mut wire, "x:///world").await, "Hello, world!");
 
-    fs::copy(fixture("unruly"), folder.path().join("aside")).unwrap();
+    fs::copy(fixture("misbehaving"), folder.path().join("aside")).unwrap();
     fs::rename(folder.path().join("aside"), &file).unwrap();
     wire.log_line("generation=2").await;
     assert_eq!(text(&mut wire, "x:///good").await, "good");
@@ -81,7 +81,7 @@ async fn a_component_that_is_renamed_to_or_written_over_is_loaded_when_it_is_who
     wire.log_line("generation=3").await;
     assert_eq!(text(&mut wire, "x:///world").await, "Hello, world!");
 
-    let bytes = fs::read(fixture("unruly")).unwrap();
+    let bytes = fs::read(fixture("misbehaving")).unwrap();
     let (half, rest) = bytes.split_at(bytes.len() / 2);
     let mut writing = fs::File::create(&file).unwrap();
     writing.write_all(half).unwrap();
@@ -98,29 +98,29 @@ async fn a_component_that_is_renamed_to_or_written_over_is_loaded_when_it_is_who
 #[tokio::test]
 async fn a_config_with_a_mistake_is_told_with_its_line_and_the_old_one_serves() {
     let folder = Folder::with_files([("f", "text")]);
-    let moody = || Plugin::faulty("a", folder.path());
-    let config = ConfigFile::new().plugin(moody()).write();
+    let faulty = || Plugin::faulty("a", folder.path());
+    let config = ConfigFile::new().plugin(faulty()).write();
     let mut wire = RawStdio::start(&config, REVISION).await;
     let good = fs::read_to_string(config.path()).unwrap();
     fs::write(config.path(), format!("{good}\n[[plugin]]\nname = \"b\"\nconponent = \"b.wasm\"\nmount = \"b:///\"\n"))
         .unwrap();
     wire.log_line("reload failed").await;
     wire.log_line("conponent = \"b.wasm\"").await;
-    assert_eq!(text(&mut wire, "moody://a/f").await, "text");
-    config.replace(ConfigFile::new().plugin(moody().config("prefix", "mended ")));
+    assert_eq!(text(&mut wire, "faulty://a/f").await, "text");
+    config.replace(ConfigFile::new().plugin(faulty().config("prefix", "mended ")));
     wire.log_line("generation=2").await;
-    assert_eq!(text(&mut wire, "moody://a/f").await, "mended text");
+    assert_eq!(text(&mut wire, "faulty://a/f").await, "mended text");
     close_and_log(wire).await;
 }
 
 #[tokio::test]
 async fn a_component_that_comes_after_the_config_that_names_it_is_noticed() {
     let folder = Folder::with_files([("f", "text")]);
-    let moody = || Plugin::faulty("a", folder.path());
-    let config = ConfigFile::new().plugin(moody()).write();
+    let faulty = || Plugin::faulty("a", folder.path());
+    let config = ConfigFile::new().plugin(faulty()).write();
     let mut wire = RawStdio::start(&config, REVISION).await;
     let late = folder.path().join("components/late.wasm");
-    config.replace(ConfigFile::new().plugin(moody()).plugin(Plugin::new("late", &late, "late:///")));
+    config.replace(ConfigFile::new().plugin(faulty()).plugin(Plugin::new("late", &late, "late:///")));
     wire.log_line("there is no file at").await;
     fs::create_dir(folder.path().join("components")).unwrap();
     fs::copy(component("hello"), &late).unwrap();
@@ -132,38 +132,38 @@ async fn a_component_that_comes_after_the_config_that_names_it_is_noticed() {
 #[tokio::test]
 async fn a_plugin_that_does_not_load_keeps_all_as_it_was_unless_it_was_like_that_before() {
     let folder = Folder::with_files([("f", "text"), ("broken.wasm", "no component")]);
-    let moody = || Plugin::faulty("a", folder.path());
+    let faulty = || Plugin::faulty("a", folder.path());
     let broken = |name: &str| Plugin::new(name, &folder.path().join("broken.wasm"), &format!("{name}:///"));
-    let config = ConfigFile::new().plugin(moody()).plugin(broken("old")).write();
+    let config = ConfigFile::new().plugin(faulty()).plugin(broken("old")).write();
     let mut wire = RawStdio::start(&config, REVISION).await;
-    let next = || ConfigFile::new().plugin(moody().config("prefix", "new ")).plugin(broken("old"));
+    let next = || ConfigFile::new().plugin(faulty().config("prefix", "new ")).plugin(broken("old"));
     config.replace(next().plugin(broken("new")));
     let line = wire.log_line("reload failed").await;
     assert!(line.contains("plugin `new`") && !line.contains("plugin `old`"), "{line}");
-    assert_eq!(text(&mut wire, "moody://a/f").await, "text");
+    assert_eq!(text(&mut wire, "faulty://a/f").await, "text");
     config.replace(next());
     wire.log_line("generation=2").await;
-    assert_eq!(text(&mut wire, "moody://a/f").await, "new text");
+    assert_eq!(text(&mut wire, "faulty://a/f").await, "new text");
     close_and_log(wire).await;
 }
 
 #[tokio::test]
 async fn a_config_behind_links_as_config_maps_have_it_is_noticed() {
     let folder = Folder::with_files([("f", "text")]);
-    let moody = || Plugin::faulty("a", folder.path());
-    let written = ConfigFile::new().plugin(moody()).write();
+    let faulty = || Plugin::faulty("a", folder.path());
+    let written = ConfigFile::new().plugin(faulty()).write();
     let map = Folder::with_files([("..1/mcp-host.toml", fs::read(written.path()).unwrap())]);
     map.symlink("..data", "..1");
     map.symlink("mcp-host.toml", "..data/mcp-host.toml");
     let mut wire = RawStdio::start_at(&map.path().join("mcp-host.toml"), &[], REVISION).await;
-    assert_eq!(text(&mut wire, "moody://a/f").await, "text");
+    assert_eq!(text(&mut wire, "faulty://a/f").await, "text");
 
-    written.replace(ConfigFile::new().plugin(moody().config("prefix", "new ")));
+    written.replace(ConfigFile::new().plugin(faulty().config("prefix", "new ")));
     map.write("..2/mcp-host.toml", fs::read(written.path()).unwrap());
     symlink("..2", map.path().join("..data_tmp")).unwrap();
     fs::rename(map.path().join("..data_tmp"), map.path().join("..data")).unwrap();
     wire.log_line("generation=2").await;
-    assert_eq!(text(&mut wire, "moody://a/f").await, "new text");
+    assert_eq!(text(&mut wire, "faulty://a/f").await, "new text");
     close_and_log(wire).await;
 }
 
@@ -174,18 +174,18 @@ async fn sighup_reloads_and_says_so_even_if_nothing_changed() {
     let mut wire = RawStdio::start(&config, REVISION).await;
     wire.signal(Signal::HUP);
     wire.log_line("nothing changed").await;
-    assert_eq!(text(&mut wire, "moody://a/f").await, "text");
+    assert_eq!(text(&mut wire, "faulty://a/f").await, "text");
     close_and_log(wire).await;
 }
 
 #[tokio::test]
 async fn without_reload_nothing_is_watched_and_sighup_ends_the_server() {
     let folder = Folder::with_files([("f", "text")]);
-    let moody = Plugin::faulty("a", folder.path());
-    let config = ConfigFile::new().plugin(moody.clone()).write();
+    let faulty = Plugin::faulty("a", folder.path());
+    let config = ConfigFile::new().plugin(faulty.clone()).write();
     let mut wire = RawStdio::start_at(&config.path(), &["--no-reload"], REVISION).await;
-    config.replace(ConfigFile::new().plugin(moody.config("prefix", "new ")));
-    assert_eq!(text(&mut wire, "moody://a/f").await, "text");
+    config.replace(ConfigFile::new().plugin(faulty.config("prefix", "new ")));
+    assert_eq!(text(&mut wire, "faulty://a/f").await, "text");
     wire.signal(Signal::HUP);
     let ended = wire.wait_exit().await;
     assert_eq!(ended.code, None, "{}", ended.log);
@@ -196,14 +196,14 @@ async fn without_reload_nothing_is_watched_and_sighup_ends_the_server() {
 async fn a_read_under_way_is_finished_by_the_plugin_that_it_began_with() {
     let config = ConfigFile::new().plugin(Plugin::misbehaving("u")).write();
     let mut wire = RawStdio::start(&config, REVISION).await;
-    let id = wire.send_request("resources/read", json!({ "uri": "unruly://u/slow?ms=2000" })).await;
+    let id = wire.send_request("resources/read", json!({ "uri": "misbehaving://u/slow?ms=2000" })).await;
     wire.log_line("a slow read has begun").await;
     config.replace(ConfigFile::new().plugin(Plugin::misbehaving("v")));
     let line = wire.log_line("generation=2").await;
     assert!(line.contains("added=\"v\" changed=\"\" removed=\"u\""), "{line}");
     let answer = wire.response_to(id).await;
     assert_eq!(answer.result()["contents"][0]["text"], "slow");
-    let answer = wire.request("resources/read", json!({ "uri": "unruly://u/good" })).await;
+    let answer = wire.request("resources/read", json!({ "uri": "misbehaving://u/good" })).await;
     assert_eq!(answer.error_code(), -32002);
     close_and_log(wire).await;
 }
@@ -215,17 +215,17 @@ async fn a_subscription_whose_plugin_goes_away_sleeps_until_it_is_back() {
     let with_b = || ConfigFile::new().plugin(Plugin::faulty("b", folder.path()));
     let config = with_a().write();
     let mut wire = RawStdio::start(&config, REVISION).await;
-    subscribe(&mut wire, "moody://a/f").await;
+    subscribe(&mut wire, "faulty://a/f").await;
     config.replace(with_b());
     wire.log_line("generation=2").await;
-    assert_eq!(next_updated(&mut wire).await, "moody://a/f", "it went away");
+    assert_eq!(next_updated(&mut wire).await, "faulty://a/f", "it went away");
     folder.write("f", "changed while it was gone");
     config.replace(with_a());
     wire.log_line("generation=3").await;
-    assert_eq!(next_updated(&mut wire).await, "moody://a/f", "it is back");
-    assert_eq!(text(&mut wire, "moody://a/f").await, "changed while it was gone");
+    assert_eq!(next_updated(&mut wire).await, "faulty://a/f", "it is back");
+    assert_eq!(text(&mut wire, "faulty://a/f").await, "changed while it was gone");
     folder.write("f", "changed after that");
-    assert_eq!(next_updated(&mut wire).await, "moody://a/f");
+    assert_eq!(next_updated(&mut wire).await, "faulty://a/f");
     close_and_log(wire).await;
 }
 
@@ -235,32 +235,32 @@ async fn new_rules_count_for_subscriptions_too() {
     let all = || ConfigFile::new().plugin(Plugin::faulty("a", folder.path()));
     let config = all().write();
     let mut wire = RawStdio::start(&config, REVISION).await;
-    for uri in ["moody://a/f", "moody://a/g"] {
+    for uri in ["faulty://a/f", "faulty://a/g"] {
         subscribe(&mut wire, uri).await;
     }
-    config.replace(all().rule(Rule::for_principal("local").deny(["moody://a/f"])));
+    config.replace(all().rule(Rule::for_principal("local").deny(["faulty://a/f"])));
     wire.log_line("generation=2").await;
     folder.write("f", "changed in secret");
     folder.write("g", "changed");
-    assert_eq!(next_updated(&mut wire).await, "moody://a/g");
+    assert_eq!(next_updated(&mut wire).await, "faulty://a/g");
     config.replace(all());
     wire.log_line("generation=3").await;
-    assert_eq!(next_updated(&mut wire).await, "moody://a/f", "it may be read again");
+    assert_eq!(next_updated(&mut wire).await, "faulty://a/f", "it may be read again");
     close_and_log(wire).await;
 }
 
 #[tokio::test]
 async fn a_cursor_leads_on_after_a_reload() {
     let folder = Folder::with_files([("f", "text")]);
-    let moody = |name| Plugin::faulty(name, folder.path());
-    let config = ConfigFile::new().page_size(1).plugin(moody("a")).plugin(moody("c")).write();
+    let faulty = |name| Plugin::faulty(name, folder.path());
+    let config = ConfigFile::new().page_size(1).plugin(faulty("a")).plugin(faulty("c")).write();
     let mut wire = RawStdio::start(&config, REVISION).await;
     let page = wire.request("resources/list", json!({})).await;
-    assert_eq!(page.result()["resources"][0]["uri"], "moody://a/f");
-    config.replace(ConfigFile::new().page_size(1).plugin(moody("b")).plugin(moody("c")));
+    assert_eq!(page.result()["resources"][0]["uri"], "faulty://a/f");
+    config.replace(ConfigFile::new().page_size(1).plugin(faulty("b")).plugin(faulty("c")));
     wire.log_line("generation=2").await;
     let page = wire.request("resources/list", json!({ "cursor": page.result()["nextCursor"] })).await;
-    assert_eq!(page.result()["resources"][0]["uri"], "moody://c/f");
+    assert_eq!(page.result()["resources"][0]["uri"], "faulty://c/f");
     close_and_log(wire).await;
 }
 

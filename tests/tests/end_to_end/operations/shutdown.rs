@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-const SLOW_URI: &str = "unruly://slow/slow?ms=300";
+const SLOW_URI: &str = "misbehaving://slow/slow?ms=300";
 
 fn slow_config() -> ConfigFile {
     let flooding = Plugin::misbehaving("slow").config("list", "flood-stdout");
@@ -111,7 +111,7 @@ async fn standard_output_carries_protocol_only_while_a_guest_floods_its_own() {
     for _ in 0..3 {
         // `StdioWire` fails on anything that is no message.
         let listed = wire.request("resources/list", json!({})).await;
-        assert_eq!(listed.result()["resources"][0]["uri"], "unruly://slow/good");
+        assert_eq!(listed.result()["resources"][0]["uri"], "misbehaving://slow/good");
     }
     wire.close_stdin();
     wire.wait_clean_exit().await;
@@ -121,7 +121,7 @@ async fn standard_output_carries_protocol_only_while_a_guest_floods_its_own() {
 async fn a_second_signal_does_not_wait() {
     let config = ConfigFile::new().plugin(Plugin::misbehaving("slow").limit("deadline", "60s")).write();
     let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
-    wire.send_request("resources/read", json!({ "uri": "unruly://slow/slow?ms=50000" })).await;
+    wire.send_request("resources/read", json!({ "uri": "misbehaving://slow/slow?ms=50000" })).await;
     wire.log_line("a slow read has begun").await;
     wire.signal(Signal::TERM);
     wire.log_line("another signal ends at once").await;

@@ -76,7 +76,7 @@ async fn a_state_directory_that_others_may_write_to_is_not_used() {
 /// Reads through a bucket, and gives what the log of the server says then.
 async fn unavailable_log(config: &WrittenConfig) -> String {
     let server = StdioServer::start(config).await;
-    let error = server.client().read_error("keep://a/get/pages/key").await;
+    let error = server.client().read_error("keyvalue://a/get/pages/key").await;
     assert_eq!(error.data.unwrap_or_default()["kind"], "unavailable");
     server.end().await.log
 }
@@ -85,7 +85,7 @@ async fn unavailable_log(config: &WrittenConfig) -> String {
 async fn a_database_that_others_may_write_to_is_not_used() {
     let config = keyvalue_config();
     let server = StdioServer::start(&config).await;
-    assert_eq!(server.client().text("keep://a/set/pages/key?value=kept").await, "done");
+    assert_eq!(server.client().text("keyvalue://a/set/pages/key?value=kept").await, "done");
     server.end().await;
     for other in ["", "-wal"] {
         let file = PathBuf::from(format!("{}{other}", database_path(&config).display()));
@@ -96,7 +96,7 @@ async fn a_database_that_others_may_write_to_is_not_used() {
         chmod(&file, 0o600);
     }
     let server = StdioServer::start(&config).await;
-    assert_eq!(server.client().text("keep://a/get/pages/key").await, "kept");
+    assert_eq!(server.client().text("keyvalue://a/get/pages/key").await, "kept");
     server.end().await;
 }
 
@@ -104,7 +104,7 @@ async fn a_database_that_others_may_write_to_is_not_used() {
 async fn a_database_that_was_emptied_is_an_error_and_not_begun_anew() {
     let config = keyvalue_config();
     let server = StdioServer::start(&config).await;
-    assert_eq!(server.client().text("keep://a/set/pages/key?value=kept").await, "done");
+    assert_eq!(server.client().text("keyvalue://a/set/pages/key?value=kept").await, "done");
     server.end().await;
     fs::write(database_path(&config), b"").unwrap();
     let log = unavailable_log(&config).await;
@@ -132,7 +132,7 @@ async fn check_fails_for_a_database_that_cannot_be_used_and_makes_none() {
     check(&config).await.success();
     assert!(!database_path(&config).parent().unwrap().exists(), "there was none, and is none");
     let server = StdioServer::start(&config).await;
-    assert_eq!(server.client().text("keep://a/set/pages/key?value=kept").await, "done");
+    assert_eq!(server.client().text("keyvalue://a/set/pages/key?value=kept").await, "done");
     server.end().await;
     check(&config).await.success();
     let file = database_path(&config);
@@ -173,7 +173,7 @@ async fn check_fails_for_a_key_for_cursors_that_cannot_be_used_and_makes_none() 
 async fn a_server_that_ends_in_order_leaves_no_write_ahead_log() {
     let config = keyvalue_config();
     let server = StdioServer::start(&config).await;
-    assert_eq!(server.client().text("keep://a/set/pages/key?value=kept").await, "done");
+    assert_eq!(server.client().text("keyvalue://a/set/pages/key?value=kept").await, "done");
     server.end().await;
     let left: Vec<_> = fs::read_dir(database_path(&config).parent().unwrap()).unwrap().collect();
     assert_eq!(left.len(), 1, "the database alone: {left:?}");
@@ -182,7 +182,7 @@ async fn a_server_that_ends_in_order_leaves_no_write_ahead_log() {
 #[tokio::test]
 async fn a_command_that_ends_leaves_no_write_ahead_log() {
     let config = keyvalue_config();
-    let uri = "keep://a/set/pages/key?value=kept";
+    let uri = "keyvalue://a/set/pages/key?value=kept";
     run(["read".as_ref(), uri.as_ref(), "--config".as_ref(), config.path().as_os_str()]).await.success();
     let left: Vec<_> = fs::read_dir(database_path(&config).parent().unwrap()).unwrap().collect();
     assert_eq!(left.len(), 1, "the database alone: {left:?}");

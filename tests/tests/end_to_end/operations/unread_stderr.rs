@@ -7,10 +7,10 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::timeout;
 
 /// More than the pipe and the queue take together: 8 MB.
-const NOISY_URI: &str = "hoard://h/noise?count=8000";
+const NOISY_URI: &str = "exhaust://h/noise?count=8000";
 
 fn noisy_config() -> WrittenConfig {
-    let noisy = Plugin::new("hoard", &fixture("hoard"), "hoard://h/").limit("log", "16MiB");
+    let noisy = Plugin::new("exhaust", &fixture("exhaust"), "exhaust://h/").limit("log", "16MiB");
     let noisy = noisy.limit("memory", "256MiB").limit("cpu", "30s").limit("deadline", "60s");
     ConfigFile::new().plugin(noisy).plugin(Plugin::misbehaving("good")).write()
 }
@@ -25,7 +25,7 @@ async fn a_noisy_guest_keeps_nobody_waiting_and_the_server_ends_though_nobody_re
     for signal in [None, Some(Signal::TERM)] {
         let (mut server, unread) = RawStdio::start_with_raw_stderr(&noisy_config(), Revision::V_2025_11_25).await;
         assert_eq!(read(&mut server, NOISY_URI).await, "survived");
-        assert_eq!(read(&mut server, "unruly://good/good").await, "good");
+        assert_eq!(read(&mut server, "misbehaving://good/good").await, "good");
         match signal {
             None => server.close_stdin(),
             Some(signal) => server.signal(signal),
@@ -60,7 +60,7 @@ async fn a_server_whose_standard_error_is_closed_goes_on() {
     let (mut server, unread) = RawStdio::start_with_raw_stderr(&noisy_config(), Revision::V_2025_11_25).await;
     drop(unread);
     assert_eq!(read(&mut server, NOISY_URI).await, "survived");
-    assert_eq!(read(&mut server, "unruly://good/good").await, "good");
+    assert_eq!(read(&mut server, "misbehaving://good/good").await, "good");
     server.close_stdin();
     server.wait_clean_exit().await;
 }

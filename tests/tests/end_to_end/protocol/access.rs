@@ -150,11 +150,11 @@ async fn what_is_denied_is_never_asked_of_its_provider() {
     let config = ConfigFile::new()
         .plugin(Plugin::misbehaving("hidden"))
         .plugin(Plugin::misbehaving("shown"))
-        .rule(Rule::for_principal("*").deny(["unruly://hidden/**"]))
+        .rule(Rule::for_principal("*").deny(["misbehaving://hidden/**"]))
         .write();
     let server = StdioServer::start(&config).await;
-    assert_eq!(server.client().read_error("unruly://hidden/slow?ms=0").await.code, ErrorCode(-32002));
-    assert_eq!(server.client().text("unruly://shown/slow?ms=0").await, "slow");
+    assert_eq!(server.client().read_error("misbehaving://hidden/slow?ms=0").await.code, ErrorCode(-32002));
+    assert_eq!(server.client().text("misbehaving://shown/slow?ms=0").await, "slow");
     let log = server.end().await.log;
     // The guest says so whenever that is read.
     let reads: Vec<_> = log.lines().filter(|line| line.contains("a slow read has begun")).collect();
@@ -181,8 +181,8 @@ async fn a_page_is_full_although_much_is_hidden() {
     let config = ConfigFile::new()
         .page_size(10)
         .plugin(many)
-        .rule(Rule::for_principal("anonymous").allow(["unruly://many/item-000*"]))
-        .rule(Rule::for_principal("anonymous").allow(["unruly://many/item-02*"]))
+        .rule(Rule::for_principal("anonymous").allow(["misbehaving://many/item-000*"]))
+        .rule(Rule::for_principal("anonymous").allow(["misbehaving://many/item-02*"]))
         .write();
     let server = HttpServer::start(&config).await;
     let pages = server.client(Revision::V_2025_11_25).await.pages().await;

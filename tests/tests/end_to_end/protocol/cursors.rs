@@ -16,7 +16,7 @@ fn four_plugins(page_size: i64) -> ConfigFile {
 }
 
 fn all_uris() -> Vec<String> {
-    let of = |name: &'static str, count| (0..count).map(move |n| format!("unruly://{name}/item-{n:04}"));
+    let of = |name: &'static str, count| (0..count).map(move |n| format!("misbehaving://{name}/item-{n:04}"));
     of("a", 7).chain(of("d", 5)).collect()
 }
 
@@ -51,7 +51,7 @@ async fn a_cursor_outlives_the_server_that_gave_it() {
     server.end().await;
     let server = StdioServer::start(&config).await;
     let page = server.client().page(Some(&cursor)).await.unwrap();
-    assert_eq!(page.resources[0].uri, "unruly://a/item-0004");
+    assert_eq!(page.resources[0].uri, "misbehaving://a/item-0004");
     server.end().await;
 }
 
@@ -76,7 +76,7 @@ async fn hosts_that_share_a_key_go_on_with_each_others_listings() {
     let config = config();
     let server = StdioServer::start(&config).await;
     let page = server.client().page(Some(&cursor)).await.unwrap();
-    assert_eq!(page.resources[0].uri, "unruly://a/item-0004");
+    assert_eq!(page.resources[0].uri, "misbehaving://a/item-0004");
     server.end().await;
 }
 
@@ -94,7 +94,7 @@ async fn a_cursor_is_good_for_its_own_principal_only() {
 
 #[tokio::test]
 async fn a_cursor_is_good_for_its_own_kind_of_listing_only() {
-    // Each `unruly` has two templates, so a page of one is not the last.
+    // Each `misbehaving` has two templates, so a page of one is not the last.
     let config = four_plugins(1).write();
     let of_templates = first_cursor(&config, &["--templates"]).await;
     let of_resources = first_cursor(&config, &[]).await;

@@ -86,7 +86,7 @@ async fn clients_that_know_nothing_of_extensions_are_served_all_the_same() {
 async fn an_extension_is_switched_on_and_off_while_the_server_runs() {
     let config = ConfigFile::new().plugin(Plugin::sample("a")).write();
     let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
-    let below = json!({ "uri": "sample://a/shelf" });
+    let below = json!({ "uri": "sample://a/collection" });
     let everything = wire.request("resources/list", json!({})).await;
     assert_eq!(wire.request("resources/list", below.clone()).await.result(), everything.result());
     assert_eq!(wire.request("resources/metadata", below.clone()).await.error_code(), -32601);
@@ -94,8 +94,8 @@ async fn an_extension_is_switched_on_and_off_while_the_server_runs() {
     config.replace(with_extensions(&[SEP_2093], ConfigFile::new().plugin(Plugin::sample("a"))));
     wire.log_line("generation=2").await;
     let children = wire.request("resources/list", below.clone()).await;
-    assert_eq!(children.result()["resources"][0]["uri"], "sample://a/shelf/000");
-    assert_eq!(wire.request("resources/metadata", below.clone()).await.result()["resource"]["name"], "shelf");
+    assert_eq!(children.result()["resources"][0]["uri"], "sample://a/collection/000");
+    assert_eq!(wire.request("resources/metadata", below.clone()).await.result()["resource"]["name"], "collection");
 
     config.replace(ConfigFile::new().plugin(Plugin::sample("a")));
     wire.log_line("generation=3").await;
@@ -109,7 +109,7 @@ async fn a_batch_asks_extensions_too() {
     let config = with_extensions(&[SEP_2093], ConfigFile::new().plugin(Plugin::sample("a")).allow_all()).write();
     let of = |id: u64, method: &str, path: &str| json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": { "uri": format!("sample://a/{path}") } });
     let batch =
-        json!([of(1, "resources/list", "shelf"), of(2, "resources/read", "plain"), of(3, "resources/metadata", "all")]);
+        json!([of(1, "resources/list", "collection"), of(2, "resources/read", "plain"), of(3, "resources/metadata", "all")]);
     let check = |answers: &[Value]| {
         let result = |id: u64| &answers.iter().find(|answer| answer["id"] == id).unwrap()["result"];
         assert_eq!(result(1)["resources"].as_array().unwrap().len(), 3, "{answers:?}");
@@ -119,7 +119,7 @@ async fn a_batch_asks_extensions_too() {
     let mut wire = RawStdio::uninitialized(&config, Revision::V_2025_03_26);
     wire.request("initialize", mcp_host_tests::initialize_params(&Revision::V_2025_03_26)).await.result();
     wire.send(&mcp_host_tests::initialized_notification()).await;
-    let batch_of_lines = json!([of(11, "resources/list", "shelf")]);
+    let batch_of_lines = json!([of(11, "resources/list", "collection")]);
     wire.send(&batch_of_lines).await;
     assert_eq!(wire.line().await.unwrap()[0]["result"]["resources"].as_array().unwrap().len(), 3);
     wire.send(&batch).await;
@@ -140,12 +140,12 @@ async fn what_an_extension_answers_can_be_cancelled() {
     let slow = Plugin::misbehaving("slow").limit("deadline", "60s").limit("concurrency", 1).limit("queue-timeout", "30s");
     let config = with_extensions(&[SEP_2093], ConfigFile::new().plugin(slow)).write();
     let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
-    let id = wire.send_request("resources/metadata", json!({ "uri": "unruly://slow/slow?ms=50000" })).await;
+    let id = wire.send_request("resources/metadata", json!({ "uri": "misbehaving://slow/slow?ms=50000" })).await;
     wire.log_line("a slow read has begun").await;
     let cancelled = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } });
     wire.send(&cancelled).await;
     // There is one place for a call: it is free only because the first one was ended.
-    let read = wire.request("resources/read", json!({ "uri": "unruly://slow/good" })).await;
+    let read = wire.request("resources/read", json!({ "uri": "misbehaving://slow/good" })).await;
     assert_eq!(read.result()["contents"][0]["text"], "good");
     close_and_log(wire).await;
 }
@@ -154,9 +154,9 @@ async fn what_an_extension_answers_can_be_cancelled() {
 async fn directories_are_read_with_what_the_other_extension_says_of_resources() {
     let config = with_extensions(&[SEP_2093, DIRECTORY_READ], ConfigFile::new().plugin(Plugin::sample("a"))).write();
     let mut wire = RawStdio::start(&config, Revision::V_2026_07_28).await;
-    let shelf = json!({ "uri": "sample://a/shelf" });
+    let collection = json!({ "uri": "sample://a/collection" });
     let [listed, read] =
-        [wire.request("resources/list", shelf.clone()).await, wire.request("resources/directory/read", shelf).await];
+        [wire.request("resources/list", collection.clone()).await, wire.request("resources/directory/read", collection).await];
     assert_eq!(listed.result(), read.result());
     assert_eq!(read.result()["resources"][0]["capabilities"], json!({ "list": false, "subscribe": false }));
     close_and_log(wire).await;

@@ -13,7 +13,7 @@ use crate::support::proptest_config::with_cases;
 type ItemCount = Option<usize>;
 
 fn uri(plugin: usize, item: usize) -> String {
-    format!("unruly://p{plugin}/item-{item:04}")
+    format!("misbehaving://p{plugin}/item-{item:04}")
 }
 
 fn config(counts: &[ItemCount], hidden: &BTreeSet<(usize, usize)>, size: i64) -> ConfigFile {

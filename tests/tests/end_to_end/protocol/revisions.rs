@@ -226,11 +226,11 @@ async fn a_request_that_its_client_cancels_ends_and_the_next_is_answered() {
     let slow = Plugin::misbehaving("slow").limit("deadline", "60s").limit("concurrency", 1).limit("queue-timeout", "30s");
     let config = ConfigFile::new().plugin(slow).write();
     let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
-    let id = wire.send_request("resources/read", json!({ "uri": "unruly://slow/slow?ms=50000" })).await;
+    let id = wire.send_request("resources/read", json!({ "uri": "misbehaving://slow/slow?ms=50000" })).await;
     let cancelled = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } });
     wire.send(&cancelled).await;
     // There is one place for a call: it is free only because the first one was ended.
-    let read = wire.request("resources/read", json!({ "uri": "unruly://slow/good" })).await;
+    let read = wire.request("resources/read", json!({ "uri": "misbehaving://slow/good" })).await;
     assert_eq!(read.result()["contents"][0]["text"], "good");
     wire.close_stdin();
     wire.wait_clean_exit().await;
@@ -243,7 +243,7 @@ async fn a_request_that_its_client_cancels_over_http_ends_without_an_answer() {
     let server = HttpServer::start(&config).await;
     let mut wire = server.raw_client(Revision::V_2025_11_25).await;
     let read = |id: u64| {
-        let params = json!({ "uri": "unruly://slow/slow?ms=50000" });
+        let params = json!({ "uri": "misbehaving://slow/slow?ms=50000" });
         json!({ "jsonrpc": "2.0", "id": id, "method": "resources/read", "params": params })
     };
     let asking = tokio::spawn(wire.post(&read(77)).send());
@@ -257,7 +257,7 @@ async fn a_request_that_its_client_cancels_over_http_ends_without_an_answer() {
     );
     assert_eq!(answer.text().await.unwrap(), "");
     // There is one place for a call: it is free only because the first one was ended.
-    let read = wire.request("resources/read", json!({ "uri": "unruly://slow/good" })).await;
+    let read = wire.request("resources/read", json!({ "uri": "misbehaving://slow/good" })).await;
     assert_eq!(read.result()["contents"][0]["text"], "good");
     server.end().await;
 }
@@ -272,11 +272,11 @@ async fn a_request_with_the_id_of_one_in_flight_is_refused_over_stdio() {
     let config = slow_config().write();
     let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
     let read = |uri: &str| json!({ "jsonrpc": "2.0", "id": 77, "method": "resources/read", "params": { "uri": uri } });
-    wire.send(&read("unruly://slow/slow?ms=2000")).await;
-    wire.send(&read("unruly://slow/good")).await;
+    wire.send(&read("misbehaving://slow/slow?ms=2000")).await;
+    wire.send(&read("misbehaving://slow/good")).await;
     assert_eq!(wire.response_to(77).await.error_code(), -32600);
     assert_eq!(wire.response_to(77).await.result()["contents"][0]["text"], "slow");
-    wire.send(&read("unruly://slow/good")).await;
+    wire.send(&read("misbehaving://slow/good")).await;
     assert_eq!(wire.response_to(77).await.result()["contents"][0]["text"], "good", "it has been answered by now");
     wire.close_stdin();
     wire.wait_clean_exit().await;
@@ -288,14 +288,14 @@ async fn a_request_with_the_id_of_one_in_flight_is_refused_over_http() {
     let server = HttpServer::start(&config).await;
     let wire = server.raw_client(Revision::V_2025_11_25).await;
     let read = |uri: &str| json!({ "jsonrpc": "2.0", "id": 77, "method": "resources/read", "params": { "uri": uri } });
-    let first = tokio::spawn(wire.post(&read("unruly://slow/slow?ms=2000")).send());
+    let first = tokio::spawn(wire.post(&read("misbehaving://slow/slow?ms=2000")).send());
     server.log_line("a slow read has begun").await;
-    let second = wire.post(&read("unruly://slow/good")).send().await.unwrap();
+    let second = wire.post(&read("misbehaving://slow/good")).send().await.unwrap();
     assert_eq!(second.status().as_u16(), 400);
     assert_eq!(second.json::<Value>().await.unwrap()["error"]["code"], -32600);
     let first = first.await.unwrap().unwrap().text().await.unwrap();
     assert!(first.contains(r#""text":"slow""#), "{first}");
-    let third = wire.post(&read("unruly://slow/good")).send().await.unwrap().text().await.unwrap();
+    let third = wire.post(&read("misbehaving://slow/good")).send().await.unwrap().text().await.unwrap();
     assert!(third.contains(r#""text":"good""#), "it has been answered by now: {third}");
     server.end().await;
 }

@@ -10,7 +10,7 @@ const FAILURES: usize = 5;
 /// A plugin that traps with every call while there is a file `broken` in the folder, beside a good one.
 fn config_with_switch() -> (Folder, ConfigFile) {
     let folder = Folder::with_files([("switch", "off")]);
-    let plugin = Plugin::misbehaving("moody").dir(folder.path(), "/switch");
+    let plugin = Plugin::misbehaving("faulty").dir(folder.path(), "/switch");
     (folder, ConfigFile::new().plugin(plugin).plugin(Plugin::misbehaving("other")))
 }
 
@@ -25,7 +25,7 @@ fn kind(error: &ErrorData) -> &str {
 /// Reads until the plugin is set aside, and gives that refusal. The host's own calls fail as well, and count.
 async fn read_until_suspended(client: &Client) -> ErrorData {
     for _ in 0..=FAILURES {
-        let refused = client.read_error("unruly://moody/good").await;
+        let refused = client.read_error("misbehaving://faulty/good").await;
         if kind(&refused) == "unavailable" {
             return refused;
         }
@@ -44,19 +44,19 @@ async fn a_plugin_that_keeps_failing_is_set_aside_and_comes_back_by_itself() {
     assert!(refused.message.contains("it kept failing and is suspended; it is tried again in"), "{refused:?}");
     let wait = refused.data.unwrap()["retryAfterMs"].as_u64().unwrap();
     assert!((1..=1100).contains(&wait), "{wait}");
-    assert!(server.log_line("circuit opened").await.contains("moody"));
+    assert!(server.log_line("circuit opened").await.contains("faulty"));
 
     let page = serde_json::to_value(client.page(None).await.unwrap()).unwrap();
     let missing = &page["_meta"]["mcp-host/missing"];
-    assert_eq!((missing.as_array().unwrap().len(), &missing[0]["plugin"]), (1, &json!("moody")));
+    assert_eq!((missing.as_array().unwrap().len(), &missing[0]["plugin"]), (1, &json!("faulty")));
     assert!(missing[0]["reason"].as_str().unwrap().contains("is suspended"), "{missing}");
     assert!(missing[0]["retryAfterMs"].as_u64().is_some_and(|wait| wait > 0), "{missing}");
-    assert_eq!(client.text("unruly://other/good").await, "good");
+    assert_eq!(client.text("misbehaving://other/good").await, "good");
 
     repair(&folder);
-    let is_back = async { while client.read("unruly://moody/good").await.is_err() {} };
+    let is_back = async { while client.read("misbehaving://faulty/good").await.is_err() {} };
     tokio::time::timeout(TIMEOUT, is_back).await.expect("it comes back");
-    assert!(server.log_line("circuit closed").await.contains("moody"));
+    assert!(server.log_line("circuit closed").await.contains("faulty"));
     assert_eq!(missing_plugins(client).await, Value::Null);
     server.end().await;
 }
@@ -70,9 +70,9 @@ async fn a_client_that_asks_for_nothing_but_what_traps_has_nobody_set_aside() {
     let (_folder, config) = config_with_switch();
     let server = StdioServer::start(&config.write()).await;
     for _ in 0..FAILURES * 4 {
-        assert_eq!(kind(&server.client().read_error("unruly://moody/trap").await), "internal");
+        assert_eq!(kind(&server.client().read_error("misbehaving://faulty/trap").await), "internal");
     }
-    assert_eq!(server.client().text("unruly://moody/good").await, "good");
+    assert_eq!(server.client().text("misbehaving://faulty/good").await, "good");
     assert_eq!(missing_plugins(server.client()).await, Value::Null);
     let log = server.end().await.log;
     assert!(!log.contains("circuit opened"), "{log}");
@@ -83,10 +83,10 @@ async fn answers_that_say_no_are_no_failures() {
     let (_folder, config) = config_with_switch();
     let server = StdioServer::start(&config.write()).await;
     for _ in 0..FAILURES * 2 {
-        assert_eq!(kind(&server.client().read_error("unruly://moody/internal").await), "internal");
+        assert_eq!(kind(&server.client().read_error("misbehaving://faulty/internal").await), "internal");
     }
     for _ in 0..FAILURES * 2 {
-        assert_eq!(kind(&server.client().read_error("unruly://moody/unavailable").await), "unavailable");
+        assert_eq!(kind(&server.client().read_error("misbehaving://faulty/unavailable").await), "unavailable");
     }
     let log = server.end().await.log;
     assert!(!log.contains("circuit opened"), "{log}");
@@ -96,19 +96,19 @@ async fn answers_that_say_no_are_no_failures() {
 async fn what_changes_while_a_plugin_is_set_aside_is_told_when_it_is_back() {
     let (folder, config) = config_with_switch();
     let mut wire = RawStdio::start(&config.write(), Revision::V_2025_11_25).await;
-    wire.request("resources/subscribe", json!({ "uri": "unruly://moody/switch" })).await.result();
+    wire.request("resources/subscribe", json!({ "uri": "misbehaving://faulty/switch" })).await.result();
     folder.write("broken", "");
     for _ in 0..FAILURES {
-        wire.request("resources/read", json!({ "uri": "unruly://moody/good" })).await.error();
+        wire.request("resources/read", json!({ "uri": "misbehaving://faulty/good" })).await.error();
     }
-    wire.request("resources/read", json!({ "uri": "unruly://moody/good" })).await.error();
+    wire.request("resources/read", json!({ "uri": "misbehaving://faulty/good" })).await.error();
     wire.log_line("circuit opened").await;
     folder.write("switch", "on");
     repair(&folder);
     loop {
         let message = wire.message().await.expect("a notification before the end");
         if message["method"] == "notifications/resources/updated" {
-            assert_eq!(message["params"]["uri"], "unruly://moody/switch");
+            assert_eq!(message["params"]["uri"], "misbehaving://faulty/switch");
             break;
         }
     }

@@ -102,7 +102,7 @@ fn shapes() -> impl Strategy<Value = AnswerShape> {
 
 impl AnswerShape {
     fn plugin(&self, name: &str) -> Plugin {
-        Plugin::new(name, &fixture("extreme"), &format!("extreme://{name}/"))
+        Plugin::new(name, &fixture("oversized-by-config"), &format!("oversized-by-config://{name}/"))
             .config("field", self.field)
             .config("text", self.text)
             .config("length", i64::try_from(self.length).unwrap())
@@ -124,8 +124,8 @@ async fn send(server: &HttpServer, revision: &Revision, method: &str, params: Va
 
 /// Every request that has a plugin answer.
 async fn send_all(server: &HttpServer, revision: &Revision, plugin: &str) {
-    let uri = format!("extreme://{plugin}/x");
-    let template = json!({ "type": "ref/resource", "uri": format!("extreme://{plugin}/{{a}}/0") });
+    let uri = format!("oversized-by-config://{plugin}/x");
+    let template = json!({ "type": "ref/resource", "uri": format!("oversized-by-config://{plugin}/{{a}}/0") });
     let complete = json!({ "ref": template, "argument": { "name": "a", "value": "" } });
     send(server, revision, "resources/read", json!({ "uri": uri })).await;
     send(server, revision, "completion/complete", complete).await;
@@ -135,7 +135,7 @@ async fn send_all(server: &HttpServer, revision: &Revision, plugin: &str) {
 }
 
 async fn assert_good_plugin_answers(server: &HttpServer) {
-    let answer = send(server, &Revision::V_2026_07_28, "resources/read", json!({ "uri": "unruly://good/good" })).await;
+    let answer = send(server, &Revision::V_2026_07_28, "resources/read", json!({ "uri": "misbehaving://good/good" })).await;
     assert_eq!(answer.result()["contents"][0]["text"], "good");
 }
 

@@ -16,7 +16,7 @@ struct BrokenComponent {
 /// Every way in which a file can be no provider.
 fn write_broken_components(folder: &Folder) -> Vec<BrokenComponent> {
     let wat = |text: &str| wat::parse_str(text).unwrap();
-    let whole = std::fs::read(fixture("raw")).unwrap();
+    let whole = std::fs::read(fixture("without-sdk")).unwrap();
     let unknown = r#"(component (import "acme:unknown/thing@1.0.0" (instance (export "f" (func)))))"#;
     let lies = r#"(component
         (core module $m (func (export "f")))
@@ -85,12 +85,12 @@ async fn good_plugins_are_served_beside_all_kinds_of_broken_ones() {
 
 #[tokio::test]
 async fn a_provider_that_cannot_describe_itself_is_not_loaded() {
-    let mute = Plugin::new("mute", &fixture("raw"), "raw://mute/").config("describe", "trap");
-    let good = Plugin::new("good", &fixture("raw"), "raw://good/");
+    let mute = Plugin::new("mute", &fixture("without-sdk"), "without-sdk://mute/").config("describe", "trap");
+    let good = Plugin::new("good", &fixture("without-sdk"), "without-sdk://good/");
     let config = ConfigFile::new().plugin(mute).plugin(good).write();
     let mut wire = RawStdio::start(&config, Revision::V_2026_07_28).await;
     let listed = wire.request("resources/list", json!({})).await;
-    assert_eq!(listed.result()["resources"][0]["uri"], "raw://good/good");
+    assert_eq!(listed.result()["resources"][0]["uri"], "without-sdk://good/good");
     assert_eq!(missing(listed.result())[0]["plugin"], "mute");
     wire.close_stdin();
     assert!(wire.wait_clean_exit().await.log.contains("cannot describe itself"));
@@ -114,7 +114,7 @@ async fn check_tells_what_is_wrong_with_each_and_fails() {
     for plugin in plugins {
         let name = plugin["name"].as_str().unwrap();
         match broken.iter().find(|one| one.name == name) {
-            None => assert_eq!((&plugin["error"], &plugin["provider"]["name"]), (&Value::Null, &json!("unruly"))),
+            None => assert_eq!((&plugin["error"], &plugin["provider"]["name"]), (&Value::Null, &json!("misbehaving"))),
             Some(one) => assert!(plugin["error"].as_str().unwrap().contains(one.said), "{plugin}"),
         }
     }
@@ -159,7 +159,7 @@ async fn a_directory_that_goes_away_leaves_its_plugin_missing_and_comes_back_wit
     let error = client.read_error("notes://diary/a.md").await;
     assert_eq!(error.code, ErrorCode::INTERNAL_ERROR);
     assert!(!error.message.contains(folder.path().to_str().unwrap()), "{}", error.message);
-    assert_eq!(client.text("unruly://good/good").await, "good");
+    assert_eq!(client.text("misbehaving://good/good").await, "good");
     std::fs::rename(&aside, &notes).unwrap();
     assert_eq!(client.text("notes://diary/a.md").await, "A");
     server.end().await;

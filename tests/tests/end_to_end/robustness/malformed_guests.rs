@@ -41,7 +41,7 @@ fn plugin(component: &ComponentFile) -> Plugin {
 }
 
 fn config_with_good_plugin(bad: Plugin) -> WrittenConfig {
-    ConfigFile::new().plugin(bad).plugin(Plugin::new("good", &fixture("unruly"), "good://good/")).write()
+    ConfigFile::new().plugin(bad).plugin(Plugin::new("good", &fixture("misbehaving"), "good://good/")).write()
 }
 
 /// What a client gets that reads from the plugin: the text, or the data of the error. Behind it, a good plugin is read.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 /// What no client may read: words from inside a guest and of its toolchain, the paths that it sees.
 const INTERNALS: [&str; 7] = ["/very/secret", "/repo", "backtrace", "wasm", "unreachable", "panicked", ".rs"];
 
-/// The unruly guest under limits that are quickly reached, but for those on time: how much of that anything takes is the
+/// The misbehaving guest under limits that are quickly reached, but for those on time: how much of that anything takes is the
 /// machine's affair.
 fn misbehaving_plugin(name: &str) -> Plugin {
     let limits = [("memory", "16MiB"), ("response-size", "2MiB"), ("log", "8KiB"), ("cpu", "10s"), ("deadline", "30s")];
@@ -16,7 +16,7 @@ fn misbehaving_plugin(name: &str) -> Plugin {
 
 /// A good plugin on each side of the bad one.
 fn between_good_ones(repo: &GitRepo, bad: Plugin) -> ConfigFile {
-    let good = |name: &str| Plugin::new(name, &fixture("unruly"), &format!("good://{name}/"));
+    let good = |name: &str| Plugin::new(name, &fixture("misbehaving"), &format!("good://{name}/"));
     let many = |name: &str| good(name).config("list", "many").config("count", 2);
     ConfigFile::new().plugin(many("a")).plugin(bad).plugin(Plugin::git("demo", repo.path())).plugin(many("z"))
 }
@@ -45,7 +45,7 @@ async fn missing_reason_beside_good(list: &str) -> Option<Value> {
     let server = StdioServer::start(&config).await;
     let page = server.client().page(None).await.unwrap();
     server.end().await;
-    let good = page.resources.iter().filter(|resource| !resource.uri.starts_with("unruly:"));
+    let good = page.resources.iter().filter(|resource| !resource.uri.starts_with("misbehaving:"));
     let good: Vec<_> = good.map(|resource| resource.uri.as_str()).collect();
     assert_eq!(good.len(), 5, "{list}: {good:?}");
     let page = serde_json::to_value(&page).unwrap();
@@ -88,7 +88,7 @@ async fn a_plugin_that_only_makes_noise_is_listed() {
 }
 
 async fn read_error(client: &Client, path: &str) -> ErrorData {
-    let error = client.read_error(&format!("unruly://{path}")).await;
+    let error = client.read_error(&format!("misbehaving://{path}")).await;
     assert_no_internals(&serde_json::to_string(&error).unwrap());
     error
 }
@@ -119,7 +119,7 @@ async fn a_read_that_fails_is_an_error_of_its_kind_and_the_next_read_is_answered
     ] {
         let error = read_error(client, path).await;
         assert_eq!((error.code, error.data.as_ref()), (ErrorCode::INTERNAL_ERROR, Some(data)), "{path}: {error:?}");
-        assert_eq!(client.text("unruly://bad/good").await, "good", "after {path}");
+        assert_eq!(client.text("misbehaving://bad/good").await, "good", "after {path}");
         assert_eq!(client.text("git://demo/blob/main/README.md").await, "hello", "after {path}");
     }
     server.end().await;
@@ -159,8 +159,8 @@ async fn paths_that_leave_the_mount_are_left_out_and_the_others_are_listed() {
     let config = between_good_ones(&repo, misbehaving_plugin("bad").config("list", "paths")).write();
     let server = StdioServer::start(&config).await;
     let uris = server.client().uris().await;
-    let bad: Vec<_> = uris.iter().filter(|uri| uri.starts_with("unruly:")).collect();
-    assert_eq!(bad, ["unruly://bad/good", "unruly://bad/git://demo/README.md"]);
+    let bad: Vec<_> = uris.iter().filter(|uri| uri.starts_with("misbehaving:")).collect();
+    assert_eq!(bad, ["misbehaving://bad/good", "misbehaving://bad/git://demo/README.md"]);
     assert_eq!(uris.len(), 7, "{uris:?}");
     let log = server.end().await.log;
     assert!(log.contains("`../escape` is refused"), "{log}");
@@ -174,7 +174,7 @@ async fn hints_that_are_wrong_are_dropped_and_the_entry_stays() {
     assert_eq!(
         listed.result()["resources"],
         json!([{
-            "uri": "unruly://bad/good",
+            "uri": "misbehaving://bad/good",
             "name": "good",
             "icons": [{ "src": "https://example.com/good.png" }],
             "_meta": { "example.com/kept": 1 },
@@ -190,13 +190,13 @@ async fn hints_that_are_wrong_are_dropped_and_the_entry_stays() {
 
 #[tokio::test]
 async fn what_the_sdk_would_not_let_a_guest_do_is_caught_as_well() {
-    let config = ConfigFile::new().plugin(Plugin::new("raw", &fixture("raw"), "raw://raw/")).write();
+    let config = ConfigFile::new().plugin(Plugin::new("raw", &fixture("without-sdk"), "without-sdk://raw/")).write();
     let server = StdioServer::start(&config).await;
     let client = server.client();
     let resources = client.resources().await;
     assert_eq!((resources.len(), resources[0].meta.as_ref()), (1, None), "metadata that is no JSON is dropped");
-    assert_eq!(client.text("raw://raw/good").await, "good");
-    let error = client.read_error("raw://raw/not-utf8").await;
+    assert_eq!(client.text("without-sdk://raw/good").await, "good");
+    let error = client.read_error("without-sdk://raw/not-utf8").await;
     assert_eq!(error.data.unwrap(), json!({ "kind": "internal", "plugin": "raw" }));
     let log = server.end().await.log;
     assert!(log.contains("is not UTF-8"), "{log}");
@@ -209,8 +209,8 @@ async fn a_cursor_that_leads_back_ends_that_plugins_part_of_the_listing() {
     let server = StdioServer::start(&config).await;
     let pages = server.client().pages().await;
     let uris: Vec<_> = pages.iter().flat_map(|page| &page.resources).map(|resource| resource.uri.as_str()).collect();
-    assert_eq!(uris.iter().filter(|uri| uri.starts_with("unruly:")).count(), 1, "{uris:?}");
-    assert_eq!(uris.iter().filter(|uri| !uri.starts_with("unruly:")).count(), 5, "{uris:?}");
+    assert_eq!(uris.iter().filter(|uri| uri.starts_with("misbehaving:")).count(), 1, "{uris:?}");
+    assert_eq!(uris.iter().filter(|uri| !uri.starts_with("misbehaving:")).count(), 5, "{uris:?}");
     server.end().await;
 }
 
@@ -249,12 +249,12 @@ async fn slow_reads_of_one_plugin_hold_up_neither_another_nor_those_who_would_wa
     let read = |uri: &str| json!({ "uri": uri });
     let mut under_way = Vec::new();
     for path in ["slow?ms=25001", "slow?ms=25002"] {
-        under_way.push(wire.send_request("resources/read", read(&format!("unruly://slow/{path}"))).await);
+        under_way.push(wire.send_request("resources/read", read(&format!("misbehaving://slow/{path}"))).await);
         wire.log_line(&format!("a slow read has begun: {path}")).await;
     }
     let quick = wire.request("resources/read", read("git://demo/blob/main/README.md")).await;
     assert_eq!(quick.result()["contents"][0]["text"], "hello");
-    let third = wire.request("resources/read", read("unruly://slow/good")).await;
+    let third = wire.request("resources/read", read("misbehaving://slow/good")).await;
     assert_eq!(third.error()["data"], json!({ "kind": "unavailable", "plugin": "slow", "retryAfterMs": 1000 }));
     for id in under_way {
         wire.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }))
@@ -269,7 +269,7 @@ async fn floods_of_log_and_output_are_cut_and_what_was_dropped_is_told() {
     let config = ConfigFile::new().plugin(misbehaving_plugin("bad")).write();
     let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
     for path in ["flood-log", "flood-stdout"] {
-        let read = wire.request("resources/read", json!({ "uri": format!("unruly://bad/{path}") })).await;
+        let read = wire.request("resources/read", json!({ "uri": format!("misbehaving://bad/{path}") })).await;
         assert_eq!(read.result()["contents"][0]["text"], "survived", "{path}");
     }
     wire.close_stdin();

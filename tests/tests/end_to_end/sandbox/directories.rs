@@ -76,11 +76,11 @@ async fn a_directory_is_read_and_written_as_it_is_granted() {
     assert_eq!(run_action(client, "plain-write dir=/write path=new.txt size=100000").await, "ok");
     assert_eq!(fs::read(written.path().join("new.txt")).unwrap(), [b'x'; 100_000]);
     for (order, file, bytes) in [
-        ("write dir=/write path=w how=write,create size=5 at=3", "w", "\0\0\0xxxxx"),
-        ("stream dir=/write path=old.txt how=write size=2 at=1", "old.txt", "oxx"),
-        ("append dir=/write path=old.txt how=write size=2", "old.txt", "oxxxx"),
-        ("set-size dir=/write path=old.txt how=write size=2", "old.txt", "ox"),
-        ("open dir=/write path=old.txt how=write,truncate", "old.txt", ""),
+        ("write dir=/write path=w flags=write,create size=5 at=3", "w", "\0\0\0xxxxx"),
+        ("stream dir=/write path=old.txt flags=write size=2 at=1", "old.txt", "oxx"),
+        ("append dir=/write path=old.txt flags=write size=2", "old.txt", "oxxxx"),
+        ("set-size dir=/write path=old.txt flags=write size=2", "old.txt", "ox"),
+        ("open dir=/write path=old.txt flags=write,truncate", "old.txt", ""),
         ("rename dir=/write path=w to=moved", "moved", "\0\0\0xxxxx"),
         ("link dir=/write path=moved to=again", "again", "\0\0\0xxxxx"),
         ("symlink dir=/write path=soft to=moved", "soft", "\0\0\0xxxxx"),

@@ -19,21 +19,21 @@ const RESOURCE_KINDS: [(&str, &str); 9] = [
 /// `limits.memory` of the guest.
 const MEMORY: u64 = 8 << 20;
 
-fn hoard() -> Plugin {
+fn exhaust() -> Plugin {
     let limits = [("memory", "8MiB"), ("cpu", "30s"), ("deadline", "60s")];
-    let plugin = Plugin::new("hoard", &fixture("hoard"), "hoard://h/").limit("handles", 4096);
+    let plugin = Plugin::new("exhaust", &fixture("exhaust"), "exhaust://h/").limit("handles", 4096);
     limits.into_iter().fold(plugin, |plugin, (key, value)| plugin.limit(key, value))
 }
 
 #[tokio::test]
 async fn what_the_host_keeps_for_a_guest_counts_as_its_memory_and_is_released() {
-    let config = ConfigFile::new().plugin(hoard()).plugin(Plugin::misbehaving("good")).write();
+    let config = ConfigFile::new().plugin(exhaust()).plugin(Plugin::misbehaving("good")).write();
     let server = StdioServer::start(&config).await;
     let client = server.client();
-    assert_eq!(client.text("hoard://h/good").await, "survived");
+    assert_eq!(client.text("exhaust://h/good").await, "survived");
     let before = server.peak_rss();
     for (kind, reason) in RESOURCE_KINDS {
-        let all = format!("hoard://h/{kind}?count=3500&kib=30");
+        let all = format!("exhaust://h/{kind}?count=3500&kib=30");
         match reason {
             "" => assert_eq!(client.text(&all).await, "survived", "{kind}"),
             reason => {
@@ -41,8 +41,8 @@ async fn what_the_host_keeps_for_a_guest_counts_as_its_memory_and_is_released() 
                 assert!(error.message.contains(reason), "{kind}: {error:?}");
             }
         }
-        assert_eq!(client.text("unruly://good/good").await, "good", "beside {kind}");
-        let in_turn = client.text(&format!("hoard://h/{kind}-in-turn?count=3500&kib=30")).await;
+        assert_eq!(client.text("misbehaving://good/good").await, "good", "beside {kind}");
+        let in_turn = client.text(&format!("exhaust://h/{kind}-in-turn?count=3500&kib=30")).await;
         assert_eq!(in_turn, "survived", "{kind}");
         let more = server.peak_rss() - before;
         assert!(more < 4 * MEMORY, "{kind}: {more} bytes");
@@ -52,12 +52,12 @@ async fn what_the_host_keeps_for_a_guest_counts_as_its_memory_and_is_released() 
 
 #[tokio::test]
 async fn what_can_be_no_part_of_a_request_is_not_kept() {
-    let roomy = hoard().limit("memory", "256MiB");
+    let roomy = exhaust().limit("memory", "256MiB");
     let server = StdioServer::start(&ConfigFile::new().plugin(roomy).write()).await;
-    assert_eq!(server.client().text("hoard://h/good").await, "survived");
+    assert_eq!(server.client().text("exhaust://h/good").await, "survived");
     let before = server.peak_rss();
     for kind in ["authorities", "methods", "paths", "schemes"] {
-        let read = server.client().text(&format!("hoard://h/{kind}?count=20&kib=7000")).await;
+        let read = server.client().text(&format!("exhaust://h/{kind}?count=20&kib=7000")).await;
         assert_eq!(read, "survived", "{kind}");
     }
     let more = server.peak_rss() - before;

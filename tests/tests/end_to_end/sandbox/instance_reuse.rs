@@ -3,7 +3,7 @@
 use mcp_host_tests::{ConfigFile, Plugin, Revision, StdioServer, RawStdio, WrittenConfig};
 use serde_json::{Value, json};
 
-/// The unruly guest with instances that are kept.
+/// The misbehaving guest with instances that are kept.
 fn reusing(name: &str) -> Plugin {
     Plugin::misbehaving(name).instances("max-calls", 1000)
 }
@@ -14,7 +14,7 @@ fn config(plugin: Plugin) -> WrittenConfig {
 
 /// How often the instance that answers has been asked that, this time included.
 async fn count_calls(server: &StdioServer, name: &str) -> u32 {
-    server.client().text(&format!("unruly://{name}/count")).await.parse().unwrap()
+    server.client().text(&format!("misbehaving://{name}/count")).await.parse().unwrap()
 }
 
 /// Reads on the wire, where several reads can be under way at once.
@@ -30,7 +30,7 @@ impl RawReads {
     }
 
     async fn count_calls(&mut self) -> Value {
-        self.read("unruly://a/count").await["result"]["contents"][0]["text"].clone()
+        self.read("misbehaving://a/count").await["result"]["contents"][0]["text"].clone()
     }
 
     /// Begins a read that takes a while, and returns when the guest is at it.
@@ -74,7 +74,7 @@ async fn an_instance_survives_every_answer_that_the_contract_has() {
     let server = StdioServer::start(&config(reusing("a"))).await;
     assert_eq!(count_calls(&server, "a").await, 1);
     for path in ["absent", "invalid", "denied", "internal", "unavailable"] {
-        server.client().read_error(&format!("unruly://a/{path}")).await;
+        server.client().read_error(&format!("misbehaving://a/{path}")).await;
     }
     assert_eq!(count_calls(&server, "a").await, 2);
     server.end().await;
@@ -106,7 +106,7 @@ async fn an_instance_ends_with_a_call_that_gave_no_answer() {
     ] {
         let before = count_calls(&server, name).await;
         assert_eq!(count_calls(&server, name).await, before + 1, "before {path}");
-        server.client().read_error(&format!("unruly://{name}/{path}")).await;
+        server.client().read_error(&format!("misbehaving://{name}/{path}")).await;
         assert_eq!(count_calls(&server, name).await, 1, "after {path}");
     }
     server.end().await;
@@ -116,7 +116,7 @@ async fn an_instance_ends_with_a_call_that_gave_no_answer() {
 async fn an_instance_ends_with_a_call_that_its_client_cancels() {
     let mut reads = RawReads::start(&config(reusing("a").limit("concurrency", 1).limit("queue-timeout", "30s"))).await;
     assert_eq!(reads.count_calls().await, "1");
-    let id = reads.begin("unruly://a/slow?ms=60000").await;
+    let id = reads.begin("misbehaving://a/slow?ms=60000").await;
     let cancelled = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } });
     reads.0.send(&cancelled).await;
     // The place is free at once, for an instance that knows of nothing.
@@ -130,7 +130,7 @@ async fn an_instance_that_nobody_needs_ends() {
     let config = ConfigFile::new().plugin(reusing("a").instances("idle-timeout", "50ms")).plugin(Plugin::misbehaving("clock")).write();
     let server = StdioServer::start(&config).await;
     count_calls(&server, "a").await;
-    server.client().text("unruly://clock/slow?ms=100").await;
+    server.client().text("misbehaving://clock/slow?ms=100").await;
     assert_eq!(count_calls(&server, "a").await, 1);
     server.end().await;
 }
@@ -141,7 +141,7 @@ async fn an_instance_that_holds_more_than_its_share_of_the_memory_ends() {
     let server = StdioServer::start(&config(reusing("a").limit("memory", "32MiB").instances("max-idle", 4))).await;
     for (mib, expected) in [(1, 2), (2, 3), (8, 1)] {
         let before = count_calls(&server, "a").await;
-        server.client().text(&format!("unruly://a/hoard?mib={mib}")).await;
+        server.client().text(&format!("misbehaving://a/allocate?mib={mib}")).await;
         let after = count_calls(&server, "a").await;
         assert_eq!(after, if expected == 1 { 1 } else { before + 1 }, "{mib} MiB more");
     }
@@ -152,13 +152,13 @@ async fn an_instance_that_holds_more_than_its_share_of_the_memory_ends() {
 async fn an_idle_instance_gives_way_when_a_call_needs_its_memory() {
     // Two instances that may hold 10 MiB each, and do hold 9.
     let mut reads = RawReads::start(&config(reusing("a").limit("memory", "20MiB").instances("max-idle", 2))).await;
-    let hoard = "unruly://a/hoard?mib=8";
-    assert_eq!(reads.read(hoard).await["result"]["contents"][0]["text"], "hoarded");
-    let slow = reads.begin("unruly://a/slow?ms=500").await;
-    assert_eq!(reads.read(hoard).await["result"]["contents"][0]["text"], "hoarded", "in another instance");
+    let allocate = "misbehaving://a/allocate?mib=8";
+    assert_eq!(reads.read(allocate).await["result"]["contents"][0]["text"], "allocated");
+    let slow = reads.begin("misbehaving://a/slow?ms=500").await;
+    assert_eq!(reads.read(allocate).await["result"]["contents"][0]["text"], "allocated", "in another instance");
     reads.0.response_to(slow).await.result();
     // There are 2 MiB left, and 9 in the instance that is idle while this call has the other.
-    assert_eq!(reads.read(hoard).await["result"]["contents"][0]["text"], "hoarded");
+    assert_eq!(reads.read(allocate).await["result"]["contents"][0]["text"], "allocated");
     reads.end().await;
 }
 
@@ -176,7 +176,7 @@ async fn idle_instances_give_way_when_another_plugin_needs_a_seat() {
     let mut under_way = Vec::new();
     for name in names {
         for n in 0..64 {
-            let uri = format!("unruly://{name}/slow?ms={}", 1000 + n);
+            let uri = format!("misbehaving://{name}/slow?ms={}", 1000 + n);
             under_way.push(reads.0.send_request("resources/read", json!({ "uri": uri })).await);
         }
     }
@@ -184,7 +184,7 @@ async fn idle_instances_give_way_when_another_plugin_needs_a_seat() {
         reads.0.response_to(id).await.result();
     }
     for _ in 0..3 {
-        let text = reads.read("unruly://other/good").await["result"]["contents"][0]["text"].clone();
+        let text = reads.read("misbehaving://other/good").await["result"]["contents"][0]["text"].clone();
         assert_eq!(text, "good");
     }
     reads.end().await;

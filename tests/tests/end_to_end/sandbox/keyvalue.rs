@@ -22,18 +22,18 @@ fn database_path(config: &WrittenConfig) -> PathBuf {
 }
 
 async fn read_text(client: &Client, path: &str) -> String {
-    client.text(&format!("keep://{path}")).await
+    client.text(&format!("keyvalue://{path}")).await
 }
 
 /// Why that cannot be had now, as the client is told.
 async fn unavailable_reason(client: &Client, path: &str) -> String {
-    let error = client.read_error(&format!("keep://{path}")).await;
+    let error = client.read_error(&format!("keyvalue://{path}")).await;
     assert_eq!(error.data.unwrap_or_default()["kind"], "unavailable", "{path}: {}", error.message);
     error.message.into_owned()
 }
 
 fn read_params(path: &str) -> Value {
-    json!({ "uri": format!("keep://{path}") })
+    json!({ "uri": format!("keyvalue://{path}") })
 }
 
 #[tokio::test]
@@ -89,12 +89,12 @@ async fn a_kill_in_a_storm_of_writes_loses_none_that_was_answered() {
 
     let server = StdioServer::start(&config).await;
     for n in answered.into_iter().filter(|n| n % 3 != 0) {
-        assert_eq!(server.client().bytes(&format!("keep://a/get/pages/{n}")).await.len(), 3000);
+        assert_eq!(server.client().bytes(&format!("keyvalue://a/get/pages/{n}")).await.len(), 3000);
     }
     // Those that were filled together have values of one length: no batch is there by half.
     let mut lengths = Vec::new();
     for n in 0..50 {
-        lengths.push(server.client().bytes(&format!("keep://a/get/pages/key-{n:05}")).await.len());
+        lengths.push(server.client().bytes(&format!("keyvalue://a/get/pages/key-{n:05}")).await.len());
     }
     assert!(lengths.iter().all(|length| *length == lengths[0]), "{lengths:?}");
     server.end().await;
@@ -119,7 +119,7 @@ async fn a_bucket_that_is_not_granted_cannot_be_opened_and_the_log_says_so_once(
     let config = one_bucket();
     let server = StdioServer::start(&config).await;
     for path in ["a/get/other/key", "a/set/Pages/key?value=1", "a/keys/other"] {
-        let error = server.client().read_error(&format!("keep://{path}")).await;
+        let error = server.client().read_error(&format!("keyvalue://{path}")).await;
         assert_eq!(error.code, ErrorCode::INTERNAL_ERROR, "{path}");
         assert!(!error.message.contains("other"), "{}", error.message);
     }
@@ -139,7 +139,7 @@ async fn a_state_directory_that_cannot_be_used_matters_only_to_plugins_that_have
     let server = StdioServer::start(&config).await;
     let reason = unavailable_reason(server.client(), "a/set/pages/key?value=1").await;
     assert!(reason.contains("the store of this plugin cannot be used"), "{reason}");
-    assert_eq!(server.client().text("unruly://good/good").await, "good");
+    assert_eq!(server.client().text("misbehaving://good/good").await, "good");
     let log = server.end().await.log;
     assert!(log.contains("see that the user who runs the host can write it"), "{log}");
 }
@@ -156,7 +156,7 @@ async fn a_bucket_is_full_at_its_quota_of_bytes_and_what_is_there_stays() {
     assert_eq!(read_text(client, "a/exists/pages/two").await, "false");
     read_text(client, "a/set/pages/two?size=18").await;
     unavailable_reason(client, "a/set/pages/one?size=1001").await;
-    assert_eq!(client.bytes("keep://a/get/pages/one").await.len(), 1000);
+    assert_eq!(client.bytes("keyvalue://a/get/pages/one").await.len(), 1000);
     read_text(client, "a/delete/pages/one").await;
     read_text(client, "a/set/pages/two?size=1021").await;
     let log = server.end().await.log;
@@ -197,7 +197,7 @@ async fn increments_at_the_same_time_and_of_two_hosts_add_up() {
     let (one, other) = (StdioServer::start(&config).await, StdioServer::start(&config).await);
     let add = |server: &StdioServer| {
         let peer = server.client().peer().clone();
-        let request = rmcp::model::ReadResourceRequestParams::new("keep://a/increment/counts/all?by=3");
+        let request = rmcp::model::ReadResourceRequestParams::new("keyvalue://a/increment/counts/all?by=3");
         async move { peer.read_resource(request).await.unwrap() }
     };
     join_all((0..EACH).flat_map(|_| [add(&one), add(&other)])).await;
@@ -225,7 +225,7 @@ async fn values_may_be_binary_or_empty_and_keys_any_text() {
     let config = one_bucket();
     let server = StdioServer::start(&config).await;
     let client = server.client();
-    assert_eq!(client.bytes("keep://a/all-bytes/pages/all").await, (0..=u8::MAX).collect::<Vec<_>>());
+    assert_eq!(client.bytes("keyvalue://a/all-bytes/pages/all").await, (0..=u8::MAX).collect::<Vec<_>>());
     read_text(client, "a/set/pages/empty?value=").await;
     assert_eq!(read_text(client, "a/get/pages/empty").await, "");
     assert_eq!(read_text(client, "a/exists/pages/empty").await, "true");
@@ -286,10 +286,10 @@ async fn a_damaged_file_is_told_to_client_and_admin_left_as_it_is_and_harms_no_o
 
 #[tokio::test]
 async fn components_that_import_the_draft_before_are_served_as_well() {
-    let plugin = Plugin::new("a", &fixture("draft"), "draft://a/").bucket("pages");
+    let plugin = Plugin::new("a", &fixture("keyvalue-draft1"), "keyvalue-draft1://a/").bucket("pages");
     let config = ConfigFile::new().plugin(plugin).write();
     let server = StdioServer::start(&config).await;
-    let deeds = [
+    let actions = [
         "get Some([118, 97, 108, 117, 101])",
         "exists true false",
         "keys 1000 Some(1000), then 499 None",
@@ -297,8 +297,8 @@ async fn components_that_import_the_draft_before_are_served_as_well() {
         "increment 2 5",
         "too much true",
     ];
-    assert_eq!(server.client().text("draft://a/deeds").await, deeds.join("\n"));
-    assert_eq!(server.client().text("draft://a/other").await, "no such store");
+    assert_eq!(server.client().text("keyvalue-draft1://a/actions").await, actions.join("\n"));
+    assert_eq!(server.client().text("keyvalue-draft1://a/other").await, "no such store");
     server.end().await;
 }
 
@@ -318,5 +318,5 @@ fn a_guest_that_keeps_nothing_imports_nothing_to_keep_it_with() {
     for name in ["git", "hello", "notes"] {
         assert!(!imports(component(name)), "{name}");
     }
-    assert!(imports(fixture("keep")));
+    assert!(imports(fixture("keyvalue")));
 }

@@ -23,13 +23,13 @@ async fn a_call_that_finds_the_queue_full_is_refused_at_once_and_those_in_it_are
     let narrow = Plugin::misbehaving("a").limit("concurrency", 1).limit("queue", 1).limit("queue-timeout", "30s");
     let config = ConfigFile::new().plugin(narrow.limit("deadline", "30s")).write();
     let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
-    let slow = wire.send_request("resources/read", json!({ "uri": "unruly://a/slow?ms=1500" })).await;
+    let slow = wire.send_request("resources/read", json!({ "uri": "misbehaving://a/slow?ms=1500" })).await;
     wire.log_line("a slow read has begun").await;
     let mut refused = Vec::new();
     let mut answered = 0;
     let mut ids = Vec::new();
     for _ in 0..3 {
-        ids.push(wire.send_request("resources/read", json!({ "uri": "unruly://a/good" })).await);
+        ids.push(wire.send_request("resources/read", json!({ "uri": "misbehaving://a/good" })).await);
     }
     for id in ids {
         let answer = wire.response_to(id).await;
@@ -52,10 +52,10 @@ async fn a_call_that_finds_the_queue_full_is_refused_at_once_and_those_in_it_are
 async fn calls_that_come_too_fast_are_refused_and_that_is_told_once() {
     let config = ConfigFile::new().plugin(Plugin::misbehaving("a").limit("rate", 1)).write();
     let server = StdioServer::start(&config).await;
-    assert_eq!(server.client().text("unruly://a/good").await, "good");
+    assert_eq!(server.client().text("misbehaving://a/good").await, "good");
     let mut refused = 0;
     for _ in 0..20 {
-        if let Err(error) = server.client().read("unruly://a/good").await {
+        if let Err(error) = server.client().read("misbehaving://a/good").await {
             assert_unavailable(&error, "a", "it is asked too often");
             let wait = error.data.unwrap()["retryAfterMs"].as_u64().unwrap();
             assert!(wait <= 1000, "{wait}");
@@ -73,9 +73,9 @@ async fn an_answer_with_too_many_items_is_refused_whatever_they_are() {
     let config = ConfigFile::new().plugin(few("a")).plugin(few("b").limit("response-items", 1)).page_size(100).write();
     let server = StdioServer::start(&config).await;
     let client = server.client();
-    assert_eq!(client.read("unruly://a/contents?n=10").await.unwrap().len(), 10);
-    assert_unavailable(&client.read_error("unruly://a/contents?n=11").await, "a", "more than the 10 contents allowed");
-    let completed = client.complete("unruly://a/echo/{+path}", ("path", ""), &[]).await.unwrap_err();
+    assert_eq!(client.read("misbehaving://a/contents?n=10").await.unwrap().len(), 10);
+    assert_unavailable(&client.read_error("misbehaving://a/contents?n=11").await, "a", "more than the 10 contents allowed");
+    let completed = client.complete("misbehaving://a/echo/{+path}", ("path", ""), &[]).await.unwrap_err();
     assert_unavailable(&completed, "a", "more than the 10 completions allowed");
     let page = serde_json::to_value(client.page(None).await.unwrap()).unwrap();
     let reasons = ["its answer has more than the 10 entries allowed", "its answer has more than the 1 entries allowed"];
@@ -92,7 +92,7 @@ async fn an_answer_with_too_many_items_is_refused_whatever_they_are() {
 async fn walk_listing(client: &Client) -> (usize, usize, Vec<Value>) {
     let pages = client.pages().await;
     let uris = || pages.iter().flat_map(|page| &page.resources).map(|resource| &resource.uri);
-    let bad = uris().filter(|uri| uri.starts_with("unruly://bad/")).count();
+    let bad = uris().filter(|uri| uri.starts_with("misbehaving://bad/")).count();
     (bad, uris().count() - bad, pages.iter().filter_map(missing_plugin).collect())
 }
 

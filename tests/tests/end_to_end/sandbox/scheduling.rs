@@ -179,7 +179,7 @@ async fn subscribers_hear_of_edits_beside_plugins_that_spin_when_they_are_asked_
 fn start_sleeping_calls(server: &HttpServer, plugins: usize, of_each: usize) -> JoinSet<()> {
     let mut asked = JoinSet::new();
     for number in 0..plugins * of_each {
-        let uri = format!("unruly://p{}/slow?ms=3600000", number % plugins);
+        let uri = format!("misbehaving://p{}/slow?ms=3600000", number % plugins);
         let request = server.uninitialized(REVISION).request_builder("resources/read", json!({ "uri": uri }));
         asked.spawn(async move { drop(request.send().await) });
     }
@@ -205,11 +205,11 @@ async fn calls_that_sleep_in_eight_plugins_leave_instances_for_a_ninth() {
         let asleep = start_sleeping_calls(&server, 8, 40);
         server.log_lines("a slow read has begun", round * 8 * 28).await;
         for _ in 0..50 {
-            assert_eq!(text(&server, "unruly://good/good").await, "good");
+            assert_eq!(text(&server, "misbehaving://good/good").await, "good");
         }
         drop(asleep);
         for number in 0..8 {
-            assert_eq!(text(&server, &format!("unruly://p{number}/good")).await, "good");
+            assert_eq!(text(&server, &format!("misbehaving://p{number}/good")).await, "good");
         }
     }
     server.end().await;

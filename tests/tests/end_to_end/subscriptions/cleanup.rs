@@ -70,8 +70,8 @@ async fn sessions_that_end_leave_nothing_behind() {
     for revision in SESSIONS {
         let mut wires =
             [RawHttp::start(&served.url, revision.clone()).await, RawHttp::start(&served.url, revision).await];
-        subscribe(&mut wires[0], &["moody://m/a", "moody://m/b"]).await;
-        subscribe(&mut wires[1], &["moody://m/a", "moody://n/b"]).await;
+        subscribe(&mut wires[0], &["faulty://m/a", "faulty://m/b"]).await;
+        subscribe(&mut wires[1], &["faulty://m/a", "faulty://n/b"]).await;
         served.wait_until_watching((2, 3, 2)).await;
         let [first, second] = wires;
         // One that is told something at the moment, and one that reads what it is told.
@@ -91,12 +91,12 @@ async fn unsubscriptions_leave_nothing_behind() {
     let folder = Folder::with_files([("a", "a"), ("b", "b")]);
     let host = start(&two_faulty_plugins(&folder).write()).await;
     let subscriber = host.subscriber(&mcp_resource_host::access::Principal::LOCAL);
-    for uri in ["moody://m/a", "moody://n/b"] {
+    for uri in ["faulty://m/a", "faulty://n/b"] {
         host.subscribe(&subscriber, uri).await.unwrap();
     }
-    host.subscribe(&subscriber, "moody://n/none").await.unwrap_err();
+    host.subscribe(&subscriber, "faulty://n/none").await.unwrap_err();
     assert_eq!(host.watch_stats().resources, 2);
-    for uri in ["moody://m/a", "moody://n/b"] {
+    for uri in ["faulty://m/a", "faulty://n/b"] {
         host.unsubscribe(&subscriber, uri).unwrap();
     }
     assert_eq!(host.watch_stats().resources, 0);
@@ -118,8 +118,8 @@ async fn streams_whose_connection_is_closed_leave_nothing_behind() {
         }
         stream
     };
-    let first = listen(&["moody://m/a", "moody://m/b"]).await;
-    let second = listen(&["moody://m/a"]).await;
+    let first = listen(&["faulty://m/a", "faulty://m/b"]).await;
+    let second = listen(&["faulty://m/a"]).await;
     served.wait_until_watching((2, 2, 2)).await;
     drop(first);
     served.wait_until_watching((1, 1, 2)).await;
@@ -133,7 +133,7 @@ async fn a_stream_over_stdio_that_is_cancelled_leaves_no_directory_watched() {
     let folder = Folder::with_files([("a", "a")]);
     let config = two_faulty_plugins(&folder).write();
     let mut wire = RawStdio::start_at(&config.path(), &["--no-reload"], Revision::V_2026_07_28).await;
-    let wanted = json!({ "notifications": { "resourceSubscriptions": ["moody://m/a"] } });
+    let wanted = json!({ "notifications": { "resourceSubscriptions": ["faulty://m/a"] } });
     for _ in 0..2 {
         let id = wire.send_request("subscriptions/listen", wanted.clone()).await;
         next_notification(&mut wire, ACKNOWLEDGED).await;

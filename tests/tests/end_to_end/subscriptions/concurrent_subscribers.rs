@@ -106,18 +106,18 @@ async fn as_many_requests_as_are_made_at_once_subscribe_whatever_queue_and_rate_
 
 #[tokio::test]
 async fn whoever_listens_while_the_provider_fails_hears_of_it_when_it_is_back() {
-    for mood in ["stat.trap", "stat.fail", "stat.hang", "changes.trap", "changes.fail", "changes.hang", "list.trap"] {
+    for fault in ["stat.trap", "stat.fail", "stat.hang", "changes.trap", "changes.fail", "changes.hang", "list.trap"] {
         let folder = Folder::with_files([("state", "0")]);
-        let call = if mood.starts_with("stat") { "stat f" } else { "asked about 1" };
-        let broken = folder.write(mood, "");
-        if mood == "list.trap" {
+        let call = if fault.starts_with("stat") { "stat f" } else { "asked about 1" };
+        let broken = folder.write(fault, "");
+        if fault == "list.trap" {
             // Then the circuit breaker opens, too.
             folder.write("stat.trap", "");
         }
         let config = ConfigFile::new().plugin(watched_plugin(&folder).limit("deadline", "100ms")).allow_all().write();
         let server = HttpServer::start(&config).await;
         let mut listeners = join_all((0..20).map(|_| Listener::start(&server, &["watched://w/f"]))).await;
-        let awaited = if mood == "list.trap" { "circuit opened" } else { call };
+        let awaited = if fault == "list.trap" { "circuit opened" } else { call };
         server.log_line(awaited).await;
         fs::remove_file(broken).unwrap();
         let _ = fs::remove_file(folder.path().join("stat.trap"));

@@ -8,7 +8,7 @@ use serde_json::json;
 
 const UPDATED: &str = "notifications/resources/updated";
 const REVISION: Revision = Revision::V_2025_11_25;
-const URI: &str = "moody://m/a";
+const URI: &str = "faulty://m/a";
 
 async fn wait_until_updated(wire: &mut RawStdio) {
     assert_eq!(wire.notification(UPDATED).await["params"]["uri"], URI);
@@ -30,10 +30,10 @@ async fn at_the_limit_of_inotify_changes_are_noticed_at_the_interval_and_the_log
         return;
     }
     let folder = Folder::with_files([("a", "a"), ("deep/er/b", "b")]);
-    let moody = || Plugin::faulty("m", folder.path());
+    let faulty = || Plugin::faulty("m", folder.path());
     // None at all, and fewer than there are directories.
     for watches in [0, 2] {
-        let config = ConfigFile::new().plugin(moody()).write();
+        let config = ConfigFile::new().plugin(faulty()).write();
         let mut wire = RawStdio::start_with_inotify_limit(watches, &config, REVISION).await;
         wire.request("resources/subscribe", json!({ "uri": URI })).await.result();
         wire.log_line("noticed at the interval only").await;
@@ -44,7 +44,7 @@ async fn at_the_limit_of_inotify_changes_are_noticed_at_the_interval_and_the_log
         if watches == 0 {
             wire.log_line("changes of the config and of components are noticed only every 2 s").await;
         }
-        config.replace(ConfigFile::new().plugin(moody().config("prefix", "new ")));
+        config.replace(ConfigFile::new().plugin(faulty().config("prefix", "new ")));
         wire.log_line("generation=2 ").await;
         wait_until_updated(&mut wire).await;
         wire.close_stdin();

@@ -46,7 +46,7 @@ async fn that_the_listing_changed_is_told_only_to_those_for_whom_it_did() {
 
 #[tokio::test]
 async fn a_listing_that_cannot_be_walked_is_told_of_whenever_it_may_have_changed() {
-    let folder = Folder::with_files([("a", "a"), (".mood/list.trap", "")]);
+    let folder = Folder::with_files([("a", "a"), (".faults/list.trap", "")]);
     let host = start(&faulty_config(&folder).write()).await;
     let subscriber = host_binary.subscriber(&Principal::LOCAL);
     subscriber.watch_listing();
@@ -57,22 +57,22 @@ async fn a_listing_that_cannot_be_walked_is_told_of_whenever_it_may_have_changed
 
 #[tokio::test]
 async fn what_changed_while_a_provider_was_broken_is_told_when_it_is_back() {
-    for mood in ["changes.trap", "changes.hang", "changes.fail"] {
+    for fault in ["changes.trap", "changes.hang", "changes.fail"] {
         let folder = Folder::with_files([("a", "a"), ("b", "b")]);
         let host = start(&faulty_config(&folder).write()).await;
         let subscriber = host_binary.subscriber(&Principal::LOCAL);
-        for uri in ["moody://m/a", "moody://m/b"] {
+        for uri in ["faulty://m/a", "faulty://m/b"] {
             host_binary.subscribe(&subscriber, uri).await.unwrap();
         }
-        let broken = folder.write(format!(".mood/{mood}"), "");
+        let broken = folder.write(format!(".faults/{fault}"), "");
         folder.write("a", "changed");
         // While it is broken nobody can subscribe either, and the attempt is the proof that it is.
-        host_binary.subscribe(&host_binary.subscriber(&Principal::LOCAL), "moody://m/a").await.unwrap_err();
+        host_binary.subscribe(&host_binary.subscriber(&Principal::LOCAL), "faulty://m/a").await.unwrap_err();
         folder.write("b", "changed");
         std::fs::remove_file(broken).unwrap();
         let mut told = [next_update(&subscriber).await, next_update(&subscriber).await];
         told.sort_by_key(|update| format!("{update:?}"));
-        assert_eq!(told, ["moody://m/a", "moody://m/b"].map(|uri| Update::Resource(uri.to_owned())), "{mood}");
+        assert_eq!(told, ["faulty://m/a", "faulty://m/b"].map(|uri| Update::Resource(uri.to_owned())), "{fault}");
     }
 }
 
@@ -82,13 +82,13 @@ async fn a_slow_subscriber_is_told_once_and_delays_nobody() {
     let host = start(&faulty_config(&folder).write()).await;
     let [slow, quick] = [(); 2].map(|()| host_binary.subscriber(&Principal::LOCAL));
     for subscriber in [&slow, &quick] {
-        host_binary.subscribe(subscriber, "moody://m/a").await.unwrap();
+        host_binary.subscribe(subscriber, "faulty://m/a").await.unwrap();
     }
     for round in 0..5 {
         folder.write("a", format!("round {round}"));
-        assert_eq!(next_update(&quick).await, Update::Resource("moody://m/a".to_owned()));
+        assert_eq!(next_update(&quick).await, Update::Resource("faulty://m/a".to_owned()));
     }
-    assert_eq!(slow.try_next(), Some(Update::Resource("moody://m/a".to_owned())));
+    assert_eq!(slow.try_next(), Some(Update::Resource("faulty://m/a".to_owned())));
     assert_eq!(slow.try_next(), None);
 }
 
@@ -98,7 +98,7 @@ async fn a_reload_of_nothing_changes_nothing_and_of_something_keeps_the_rest() {
     let config = faulty_config(&folder).plugin(Plugin::faulty("n", folder.path())).write();
     let host = start(&config).await;
     let subscriber = host_binary.subscriber(&Principal::LOCAL);
-    for uri in ["moody://m/a", "moody://n/a"] {
+    for uri in ["faulty://m/a", "faulty://n/a"] {
         host_binary.subscribe(&subscriber, uri).await.unwrap();
     }
     let reloaded = host_binary.reload(Config::load(&config.path()).unwrap()).await.unwrap();
@@ -106,8 +106,8 @@ async fn a_reload_of_nothing_changes_nothing_and_of_something_keeps_the_rest() {
     config.replace(faulty_config(&folder).plugin(Plugin::faulty("n", folder.path()).config("prefix", "new")));
     let reloaded = host_binary.reload(Config::load(&config.path()).unwrap()).await.unwrap();
     assert_eq!((reloaded.generation, reloaded.changed), (2, vec!["n".to_owned()]));
-    assert_eq!(next_update(&subscriber).await, Update::Resource("moody://n/a".to_owned()));
+    assert_eq!(next_update(&subscriber).await, Update::Resource("faulty://n/a".to_owned()));
     // What was announced was announced once, and of what stayed as it was nothing.
-    host_binary.subscribe(&subscriber, "moody://n/a").await.unwrap();
+    host_binary.subscribe(&subscriber, "faulty://n/a").await.unwrap();
     assert_eq!(subscriber.try_next(), None);
 }

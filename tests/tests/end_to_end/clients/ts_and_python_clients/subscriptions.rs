@@ -92,15 +92,15 @@ struct WatchFixture {
 
 impl WatchFixture {
     fn new() -> Self {
-        let files = Folder::with_files([("a", "0"), ("b", "0"), (".mood/none", "")]);
-        let components = Folder::with_files([("x.wasm", fs::read(fixture("moody")).unwrap())]);
+        let files = Folder::with_files([("a", "0"), ("b", "0"), (".faults/none", "")]);
+        let components = Folder::with_files([("x.wasm", fs::read(fixture("faulty")).unwrap())]);
         let config = component_config(&components.path().join("x.wasm"), files.path(), "old ").write();
         Self { files, components, config }
     }
 
     /// Edits a file, of which what is listed stays the same.
     fn edit(&self, file: &str, digit: u8) {
-        let aside = self.files.write(".mood/aside", digit.to_string());
+        let aside = self.files.write(".faults/aside", digit.to_string());
         fs::rename(aside, self.files.path().join(file)).unwrap();
     }
 
@@ -122,12 +122,12 @@ impl WatchFixture {
 }
 
 fn component_config(component: &Path, files: &Path, prefix: &str) -> ConfigFile {
-    let plugin = Plugin::new("x", component, "moody://x/").dir(files, "/data").set("watch-interval", "100ms");
+    let plugin = Plugin::new("x", component, "faulty://x/").dir(files, "/data").set("watch-interval", "100ms");
     ConfigFile::new().plugin(plugin.config("prefix", prefix)).allow_all()
 }
 
-const A: &str = "moody://x/a";
-const B: &str = "moody://x/b";
+const A: &str = "faulty://x/a";
+const B: &str = "faulty://x/b";
 
 async fn assert_told_of_changes(mut watcher: ClientWatcher, stateless: bool, watched: &WatchFixture) {
     watcher.subscribe(A).await;

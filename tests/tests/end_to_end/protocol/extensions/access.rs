@@ -40,8 +40,8 @@ async fn without_a_rule_nothing_is_there_and_it_looks_like_nothing() {
             if method == "resources/directory/read" && revision == Revision::V_2025_11_25 {
                 continue;
             }
-            let hidden = wire.request(method, uri_params("shelf")).await;
-            let unknown = wire.request(method, json!({ "uri": "nobody://a/shelf" })).await;
+            let hidden = wire.request(method, uri_params("collection")).await;
+            let unknown = wire.request(method, json!({ "uri": "nobody://a/collection" })).await;
             assert_eq!(hidden.error_code(), unknown.error_code(), "{method}");
             let of = |answer: &mcp_host_tests::RpcResponse, scheme: &str| answer.error().to_string().replace(scheme, "");
             assert_eq!(of(&hidden, "sample"), of(&unknown, "nobody"), "{method}");
@@ -52,29 +52,29 @@ async fn without_a_rule_nothing_is_there_and_it_looks_like_nothing() {
 
 #[tokio::test]
 async fn a_child_that_is_denied_is_in_no_listing_and_in_no_contents() {
-    let (_config, server) = start_with_rules([allow_everything(), Rule::for_principal("anonymous").deny(["sample://a/shelf/001", "**/cover"])]).await;
+    let (_config, server) = start_with_rules([allow_everything(), Rule::for_principal("anonymous").deny(["sample://a/collection/001", "**/cover"])]).await;
     let mut wire = server.raw_client(Revision::V_2026_07_28).await;
     for method in ["resources/list", "resources/directory/read"] {
-        assert_eq!(uris(&mut wire, method, "shelf").await, ["shelf/000", "shelf/002"], "{method}");
+        assert_eq!(uris(&mut wire, method, "collection").await, ["collection/000", "collection/002"], "{method}");
     }
-    assert_eq!(uris(&mut wire, "resources/list", "album").await, ["shelf"]);
-    assert_eq!(uris(&mut wire, "resources/read", "shelf").await, ["shelf/000"]);
+    assert_eq!(uris(&mut wire, "resources/list", "album").await, ["collection"]);
+    assert_eq!(uris(&mut wire, "resources/read", "collection").await, ["collection/000"]);
     assert_eq!(uris(&mut wire, "resources/read", "album").await, ["album", "album"]);
-    let hidden = wire.request("resources/metadata", uri_params("shelf/001")).await;
-    assert_eq!((hidden.error_code(), &hidden.error()["data"]["uri"]), (-32602, &json!("sample://a/shelf/001")));
+    let hidden = wire.request("resources/metadata", uri_params("collection/001")).await;
+    assert_eq!((hidden.error_code(), &hidden.error()["data"]["uri"]), (-32602, &json!("sample://a/collection/001")));
     server.end().await;
 }
 
 #[tokio::test]
 async fn a_resource_that_a_principal_may_not_list_says_so_and_is_read_without_what_is_below_it() {
-    let rules = [allow_everything(), Rule::for_principal("anonymous").deny(["**/album", "**/shelf"]).operations(["list"])];
+    let rules = [allow_everything(), Rule::for_principal("anonymous").deny(["**/album", "**/collection"]).operations(["list"])];
     let (_config, server) = start_with_rules(rules).await;
     let mut wire = server.raw_client(Revision::V_2026_07_28).await;
     assert_eq!(capabilities(&mut wire, "album").await, json!({ "list": false, "subscribe": false }));
     assert_eq!(wire.request("resources/list", uri_params("album")).await.error_code(), -32602);
     assert_eq!(uris(&mut wire, "resources/read", "album").await, ["album", "album"]);
-    let nothing_of_its_own = wire.request("resources/read", uri_params("shelf")).await;
-    assert_eq!(nothing_of_its_own.error()["data"]["uri"], "sample://a/shelf");
+    let nothing_of_its_own = wire.request("resources/read", uri_params("collection")).await;
+    assert_eq!(nothing_of_its_own.error()["data"]["uri"], "sample://a/collection");
     server.end().await;
 }
 
@@ -84,9 +84,9 @@ async fn a_resource_that_a_principal_may_not_subscribe_to_says_so() {
         let (_config, server) = start_with_rules([allow_everything(), Rule::for_principal("anonymous").deny(["**/all"]).operations([denied])]).await;
         let mut wire = server.raw_client(Revision::V_2025_11_25).await;
         assert_eq!(capabilities(&mut wire, "all").await, json!({ "list": false, "subscribe": false }));
-        assert_eq!(capabilities(&mut wire, "shelf").await, json!({ "list": true, "subscribe": true }));
+        assert_eq!(capabilities(&mut wire, "collection").await, json!({ "list": true, "subscribe": true }));
         assert_eq!(wire.request("resources/subscribe", uri_params("all")).await.error_code(), -32002, "{denied}");
-        wire.request("resources/subscribe", uri_params("shelf")).await.result();
+        wire.request("resources/subscribe", uri_params("collection")).await.result();
         server.end().await;
     }
 }
@@ -108,7 +108,7 @@ async fn what_can_be_done_differs_between_principals_so_results_that_say_it_are_
         let mut wire = server.raw_client(Revision::V_2026_07_28).await;
         let mut scopes = Vec::new();
         for method in ["resources/list", "resources/read", "resources/metadata"] {
-            scopes.push(wire.request(method, uri_params("shelf")).await.result()["cacheScope"].clone());
+            scopes.push(wire.request(method, uri_params("collection")).await.result()["cacheScope"].clone());
         }
         scopes.push(wire.request("resources/templates/list", json!({})).await.result()["cacheScope"].clone());
         scopes

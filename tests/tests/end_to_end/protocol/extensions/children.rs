@@ -11,12 +11,12 @@ use super::{SEP_2093, close_and_log, list_all, list_pages, config_with_sources, 
 use crate::support::proptest_config::with_cases;
 
 fn child(n: usize) -> String {
-    format!("sample://a/shelf/{n:03}")
+    format!("sample://a/collection/{n:03}")
 }
 
-/// All pages of what is below the shelf, in pages of that size, with the children of those numbers denied.
+/// All pages of what is below the collection, in pages of that size, with the children of those numbers denied.
 async fn list_child_pages(count: usize, hidden: &BTreeSet<usize>, size: i64) -> Vec<Value> {
-    let plugin = Plugin::sample("a").config("shelf", i64::try_from(count).unwrap());
+    let plugin = Plugin::sample("a").config("collection", i64::try_from(count).unwrap());
     let config = with_extensions(&[SEP_2093], ConfigFile::new().page_size(size).plugin(plugin));
     let config = match hidden.is_empty() {
         true => config,
@@ -24,7 +24,7 @@ async fn list_child_pages(count: usize, hidden: &BTreeSet<usize>, size: i64) -> 
     };
     let config = config.write();
     let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
-    let pages = list_pages(&mut wire, Some("sample://a/shelf")).await;
+    let pages = list_pages(&mut wire, Some("sample://a/collection")).await;
     close_and_log(wire).await;
     pages
 }
@@ -92,16 +92,16 @@ async fn a_cursor_of_one_transport_goes_on_over_the_other_and_for_every_spelling
     let server = HttpServer::start(&config).await;
     let mut old = server.raw_client(Revision::V_2025_06_18).await;
     let mut new = server.raw_client(Revision::V_2026_07_28).await;
-    let first = old.request("resources/list", json!({ "uri": "sample://a/shelf" })).await;
+    let first = old.request("resources/list", json!({ "uri": "sample://a/collection" })).await;
     let cursor = &first.result()["nextCursor"];
-    for spelling in ["sample://a/shelf", "SAMPLE://A/shelf", "sample://a/x/../%73helf"] {
+    for spelling in ["sample://a/collection", "SAMPLE://A/collection", "sample://a/x/../%63ollection"] {
         let next = new.request("resources/list", json!({ "uri": spelling, "cursor": cursor })).await;
-        assert_eq!(next.result()["resources"][0]["uri"], "sample://a/shelf/001", "{spelling}");
+        assert_eq!(next.result()["resources"][0]["uri"], "sample://a/collection/001", "{spelling}");
     }
     server.end().await;
     // Over stdio it is another principal who asks.
     let mut wire = RawStdio::start(&config, Revision::V_2025_06_18).await;
-    let other = wire.request("resources/list", json!({ "uri": "sample://a/shelf", "cursor": cursor })).await;
+    let other = wire.request("resources/list", json!({ "uri": "sample://a/collection", "cursor": cursor })).await;
     assert_eq!(other.error_code(), -32602);
     close_and_log(wire).await;
 }
@@ -111,11 +111,11 @@ async fn a_plugin_that_fails_fails_the_listing_below_its_resource_alone() {
     let broken = Plugin::misbehaving("broken").config("list", "trap");
     let config = with_extensions(&[SEP_2093], ConfigFile::new().plugin(Plugin::sample("a")).plugin(broken)).write();
     let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
-    let children = wire.request("resources/list", json!({ "uri": "sample://a/shelf" })).await;
+    let children = wire.request("resources/list", json!({ "uri": "sample://a/collection" })).await;
     assert_eq!(children.result().get("_meta"), None, "the other plugin has no part in it");
     let everything = wire.request("resources/list", json!({})).await;
     assert_eq!(everything.result()["_meta"]["mcp-host/missing"][0]["plugin"], "broken");
-    let failed = wire.request("resources/list", json!({ "uri": "unruly://broken/trap" })).await;
+    let failed = wire.request("resources/list", json!({ "uri": "misbehaving://broken/trap" })).await;
     assert_eq!((failed.error_code(), &failed.error()["data"]["plugin"]), (-32603, &json!("broken")));
     close_and_log(wire).await;
 }

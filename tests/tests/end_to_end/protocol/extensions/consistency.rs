@@ -9,7 +9,7 @@ use super::{DIRECTORY_READ, SEP_2093, close_and_log, list_all, config_with_sourc
 async fn all_resources(wire: &mut RawStdio) -> Vec<Value> {
     let mut all = list_all(wire, None).await;
     let mut below: Vec<_> =
-        ["git://repo/tree/main", "notes://diary/", "notes://diary/tag", "sample://a/shelf", "sample://a/album"]
+        ["git://repo/tree/main", "notes://diary/", "notes://diary/tag", "sample://a/collection", "sample://a/album"]
             .map(str::to_owned)
             .into();
     while let Some(parent) = below.pop() {
@@ -88,7 +88,7 @@ async fn contents_of_others_come_with_listable_resources_alone() {
     let config = with_extensions(&[SEP_2093], ConfigFile::new().plugin(Plugin::sample("a"))).write();
     let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
     for (path, uris) in [
-        ("shelf", ["shelf/000", "shelf/001"].as_slice()),
+        ("collection", ["collection/000", "collection/001"].as_slice()),
         ("album", &["album", "album", "album/cover"]),
         ("several", &["several", "several"]),
     ] {
@@ -123,14 +123,14 @@ async fn of_several_formats_the_preferred_one_is_the_type_of_the_resource_and_ea
 
 #[tokio::test]
 async fn without_plugins_that_tell_what_changes_nothing_says_that_it_can_be_subscribed_to() {
-    let unruly = Plugin::misbehaving("u").config("list", "many").config("count", 3);
-    let config = with_extensions(&[SEP_2093, DIRECTORY_READ], ConfigFile::new().plugin(unruly)).write();
+    let misbehaving = Plugin::misbehaving("u").config("list", "many").config("count", 3);
+    let config = with_extensions(&[SEP_2093, DIRECTORY_READ], ConfigFile::new().plugin(misbehaving)).write();
     let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
     for resource in list_all(&mut wire, None).await {
         assert_eq!(resource["capabilities"], json!({ "list": false, "subscribe": false }), "{resource}");
     }
     // It says that it can be watched, and its provider does not watch.
-    let metadata = wire.request("resources/metadata", json!({ "uri": "unruly://u/switch" })).await;
+    let metadata = wire.request("resources/metadata", json!({ "uri": "misbehaving://u/switch" })).await;
     assert_eq!(metadata.result()["resource"]["capabilities"]["subscribe"], false);
     close_and_log(wire).await;
 }

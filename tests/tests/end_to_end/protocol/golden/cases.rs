@@ -274,7 +274,7 @@ fn reading(revision: &Revision) -> Vec<Case> {
     }
     builder.push("what no plugin has", "resources/read", json!({ "uri": "other://a/all" }));
     builder.push("what is no URI", "resources/read", json!({ "uri": "not a URI" }));
-    builder.push("what the guest traps at", "resources/read", json!({ "uri": "unruly://broken/trap" }));
+    builder.push("what the guest traps at", "resources/read", json!({ "uri": "misbehaving://broken/trap" }));
     builder.push("without a URI", "resources/read", json!({}));
     builder.push("a URI that is no text", "resources/read", json!({ "uri": 5 }));
     builder.push("a URI that is null", "resources/read", json!({ "uri": null }));

@@ -41,7 +41,7 @@ fn sep_2093(revision: &Revision) -> Vec<Case> {
         ("bytes", "binary"),
         ("a resource of which nothing is told", "plain"),
         ("several formats of one", "several"),
-        ("a listable resource, with what is below it alone", "shelf"),
+        ("a listable resource, with what is below it alone", "collection"),
         ("a listable resource, with what is below it beside its own", "album"),
         ("contents of others, with a resource that cannot be listed", "folder"),
         ("what is not there", "nothing"),
@@ -60,20 +60,20 @@ fn listing_children(builder: &mut CaseBuilder<'_>) {
     let list = "resources/list";
     builder.push("everything, the first page", list, json!({}));
     builder.push("everything, the last page", list, json!({ "cursor": "<cursor>" }));
-    builder.push("what is below a resource", list, json!({ "uri": uri("shelf") }));
-    builder.push("what is below it, the last page", list, json!({ "uri": uri("shelf"), "cursor": "<cursor>" }));
-    builder.push("the first page again", list, json!({ "uri": uri("shelf") }));
+    builder.push("what is below a resource", list, json!({ "uri": uri("collection") }));
+    builder.push("what is below it, the last page", list, json!({ "uri": uri("collection"), "cursor": "<cursor>" }));
+    builder.push("the first page again", list, json!({ "uri": uri("collection") }));
     builder.push("its cursor, below another resource", list, json!({ "uri": uri("album"), "cursor": "<cursor>" }));
     builder.push("its cursor, below nothing", list, json!({ "cursor": "<cursor>" }));
     builder.push("what is below a resource that has a content of its own", list, json!({ "uri": uri("album") }));
     builder.push("what is below one that cannot be listed", list, json!({ "uri": uri("all") }));
     builder.push("what is below one that is not there", list, json!({ "uri": uri("nothing") }));
-    builder.push("what is below what no plugin has", list, json!({ "uri": "other://a/shelf" }));
+    builder.push("what is below what no plugin has", list, json!({ "uri": "other://a/collection" }));
     builder.push("what is below no URI", list, json!({ "uri": "not a URI" }));
     builder.push("what is below an empty URI", list, json!({ "uri": "" }));
     builder.push("a URI that is null, which is none", list, json!({ "uri": null, "cursor": null }));
     builder.push("a URI that is no text", list, json!({ "uri": 5 }));
-    builder.push("a cursor that is no text", list, json!({ "uri": uri("shelf"), "cursor": 5 }));
+    builder.push("a cursor that is no text", list, json!({ "uri": uri("collection"), "cursor": 5 }));
     builder.push_raw("parameters that are no object", list, json!(["x"]));
 }
 
@@ -83,7 +83,7 @@ fn metadata(builder: &mut CaseBuilder<'_>) {
         ("all that there is to tell", "all"),
         ("of a resource of which nothing is told", "plain"),
         ("of one in several formats", "several"),
-        ("of a directory", "shelf"),
+        ("of a directory", "collection"),
         ("of a resource that has a content of its own and others below it", "album"),
         ("of what is not there", "nothing"),
         ("of what its owner denies", "denied"),
@@ -127,16 +127,16 @@ fn directory_read(revision: &Revision) -> Vec<Case> {
     let mut builder = CaseBuilder::new(revision);
     capabilities(&mut builder, revision);
     let read = "resources/directory/read";
-    builder.push("a directory", read, json!({ "uri": uri("shelf") }));
-    builder.push("the last page of it", read, json!({ "uri": uri("shelf"), "cursor": "<cursor>" }));
+    builder.push("a directory", read, json!({ "uri": uri("collection") }));
+    builder.push("the last page of it", read, json!({ "uri": uri("collection"), "cursor": "<cursor>" }));
     builder.push("a resource that can be listed and is no directory", read, json!({ "uri": uri("album") }));
     builder.push("a resource that cannot be listed", read, json!({ "uri": uri("all") }));
     builder.push("what is not there", read, json!({ "uri": uri("nothing") }));
-    builder.push("what no plugin has", read, json!({ "uri": "other://a/shelf" }));
+    builder.push("what no plugin has", read, json!({ "uri": "other://a/collection" }));
     builder.push("what is no URI", read, json!({ "uri": "not a URI" }));
-    builder.push("a cursor that nobody gave", read, json!({ "uri": uri("shelf"), "cursor": "made up" }));
+    builder.push("a cursor that nobody gave", read, json!({ "uri": uri("collection"), "cursor": "made up" }));
     builder.push("without a URI", read, json!({}));
-    builder.push("with a cursor that is no text", read, json!({ "uri": uri("shelf"), "cursor": 5 }));
+    builder.push("with a cursor that is no text", read, json!({ "uri": uri("collection"), "cursor": 5 }));
     builder.push("all skills, of which there are none", "skills/list", json!({}));
     builder.push("a further page of skills", "skills/list", json!({ "cursor": "made up" }));
     builder.push("with a cursor of skills that is no text", "skills/list", json!({ "cursor": 5 }));

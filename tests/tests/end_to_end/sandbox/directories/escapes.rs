@@ -9,16 +9,16 @@ use super::{run_action, files_plugin, snapshot, start};
 /// Deeds that read or change what a path leads to.
 const FOLLOWING_ACTIONS: [&str; 11] = [
     "read",
-    "read how=directory",
-    "open how=write",
-    "open how=write,truncate",
-    "open how=write,create",
+    "read flags=directory",
+    "open flags=write",
+    "open flags=write,truncate",
+    "open flags=write,create",
     "list",
     "stat",
     "hash",
     "touch",
-    "append how=write size=1",
-    "set-size how=write size=1",
+    "append flags=write size=1",
+    "set-size flags=write size=1",
 ];
 
 /// Links of all kinds to `outside`, which lies beside the directory; and `self`, which stays.
@@ -113,8 +113,8 @@ async fn nothing_is_made_moved_or_deleted_through_a_link_that_leads_out() {
             "rename path=sub to=LINK/new",
             "rename path=LINK/sub to=stolen",
             "readlink path=LINK/secret.txt",
-            "touch path=LINK/secret.txt how=nofollow",
-            "open path=LINK/new how=create,exclusive,write",
+            "touch path=LINK/secret.txt flags=nofollow",
+            "open path=LINK/new flags=create,exclusive,write",
         ] {
             let order = format!("{} dir=/a", order.replace("LINK", link));
             assert_eq!(run_action(server.client(), &order).await, "not-permitted", "{order}");
@@ -144,9 +144,9 @@ async fn a_slash_at_the_end_makes_no_link_a_directory_that_is_changed() {
             "link path=PATH to=new",
             "link path=a.txt to=PATH",
             "symlink path=PATH to=a.txt",
-            "touch path=PATH how=nofollow",
-            "open path=PATH how=nofollow",
-            "open path=PATH how=nofollow,write,create",
+            "touch path=PATH flags=nofollow",
+            "open path=PATH flags=nofollow",
+            "open path=PATH flags=nofollow,write,create",
         ] {
             let order = format!("{} dir=/a", order.replace("PATH", path));
             let outcome = run_action(server.client(), &order).await;
@@ -171,7 +171,7 @@ async fn links_that_a_guest_makes_lead_nowhere_either() {
     let order = format!("symlink dir=/a path=relative to=../../{name}/secret.txt");
     assert_eq!(run_action(client, &order).await, "ok");
     assert_eq!(run_action(client, "read dir=/a path=relative").await, "not-permitted");
-    assert_eq!(run_action(client, "open dir=/a path=relative how=write,truncate").await, "not-permitted");
+    assert_eq!(run_action(client, "open dir=/a path=relative flags=write,truncate").await, "not-permitted");
     assert_eq!(run_action(client, "symlink dir=/a path=loop to=loop").await, "ok");
     assert_eq!(run_action(client, "read dir=/a path=loop").await, "loop");
     // A link stays within when its place moves, or it does not lead anywhere.
@@ -191,11 +191,11 @@ async fn a_read_only_grant_refuses_everything_that_would_change_it() {
     let before = snapshot(folder.path());
     let server = start(files_plugin().dir(folder.path(), "/a")).await;
     for order in [
-        "open path=new how=create",
-        "open path=new how=create,exclusive",
-        "open path=a.txt how=write",
-        "open path=a.txt how=write,write-only",
-        "open path=a.txt how=truncate",
+        "open path=new flags=create",
+        "open path=new flags=create,exclusive",
+        "open path=a.txt flags=write",
+        "open path=a.txt flags=write,write-only",
+        "open path=a.txt flags=truncate",
         "write path=a.txt size=1",
         "stream path=a.txt size=1",
         "append path=a.txt size=1",
@@ -203,7 +203,7 @@ async fn a_read_only_grant_refuses_everything_that_would_change_it() {
         "set-times path=a.txt",
         "set-times path=empty",
         "touch path=a.txt",
-        "touch path=a.txt how=nofollow",
+        "touch path=a.txt flags=nofollow",
         "mkdir path=new",
         "rmdir path=empty",
         "unlink path=a.txt",
@@ -241,6 +241,6 @@ async fn nothing_is_linked_or_moved_from_one_grant_into_another() {
     assert_eq!(snapshot(folder.path()), before);
     // Whoever may write the file may do so, but only through the grant that says so.
     assert_eq!(run_action(server.client(), "link dir=/same path=a to=again").await, "ok");
-    assert_eq!(run_action(server.client(), "open dir=/read path=again how=write").await, "not-permitted");
+    assert_eq!(run_action(server.client(), "open dir=/read path=again flags=write").await, "not-permitted");
     server.end().await;
 }

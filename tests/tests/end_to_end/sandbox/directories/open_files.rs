@@ -28,11 +28,11 @@ async fn what_is_neither_a_file_nor_a_directory_is_refused_at_once() {
     for name in names {
         for deed in [
             "open",
-            "open how=write",
-            "open how=write,write-only",
-            "open how=create",
-            "open how=truncate",
-            "open how=directory",
+            "open flags=write",
+            "open flags=write,write-only",
+            "open flags=create",
+            "open flags=truncate",
+            "open flags=directory",
             "read",
             "list",
             "touch",

@@ -29,19 +29,19 @@ fn disk_usage(folder: &Path) -> u64 {
 async fn a_directory_never_outgrows_its_quota() {
     // Each begins with a directory of its own, in which there is a file of 1 KiB.
     for (order, outcome) in [
-        ("write path=a how=write size=65536", "quota"),
-        ("write path=a how=write size=1 at=65536", "quota"),
-        ("write path=a how=write size=1 at=18446744073709551615", "file-too-large"),
-        ("write path=new how=write,create size=65536", "quota"),
-        ("stream path=a how=write size=100000", "quota"),
-        ("stream path=a how=write size=1 at=1099511627776", "quota"),
-        ("append path=a how=write size=100000", "quota"),
-        ("set-size path=a how=write size=65536", "quota"),
-        ("set-size path=a how=write size=1099511627776", "quota"),
+        ("write path=a flags=write size=65536", "quota"),
+        ("write path=a flags=write size=1 at=65536", "quota"),
+        ("write path=a flags=write size=1 at=18446744073709551615", "file-too-large"),
+        ("write path=new flags=write,create size=65536", "quota"),
+        ("stream path=a flags=write size=100000", "quota"),
+        ("stream path=a flags=write size=1 at=1099511627776", "quota"),
+        ("append path=a flags=write size=100000", "quota"),
+        ("set-size path=a flags=write size=65536", "quota"),
+        ("set-size path=a flags=write size=1099511627776", "quota"),
         ("plain-set-size path=a size=65536", "QuotaExceeded"),
         ("make-many path=f", "14, quota"),
         ("nest-many", "14, quota"),
-        ("delete-while-open path=a to=b how=write size=40000", "quota"),
+        ("delete-while-open path=a to=b flags=write size=40000", "quota"),
     ] {
         let folder = Folder::with_files([("a", [0; 1024])]);
         let server = start(files_plugin().writable_dir(folder.path(), "/a", "64KiB")).await;
@@ -63,7 +63,7 @@ async fn a_library_that_knows_of_no_quotas_is_told_that_it_cannot_write() {
 
 #[tokio::test]
 async fn new_entries_of_every_kind_count() {
-    for order in ["mkdir path=N", "symlink path=N to=a", "link path=a to=N", "open path=N how=write,create"] {
+    for order in ["mkdir path=N", "symlink path=N to=a", "link path=a to=N", "open path=N flags=write,create"] {
         let folder = Folder::with_files([("a", "")]);
         let server = start(files_plugin().writable_dir(folder.path(), "/a", "64KiB")).await;
         for number in 1..16 {
@@ -73,7 +73,7 @@ async fn new_entries_of_every_kind_count() {
         let order = format!("{} dir=/a", order.replace('N', "last"));
         assert_eq!(run_action(server.client(), &order).await, "quota", "{order}");
         // What adds nothing still works.
-        for order in ["open path=a how=write,create", "rename path=a to=b", "touch path=b", "unlink path=b"] {
+        for order in ["open path=a flags=write,create", "rename path=a to=b", "touch path=b", "unlink path=b"] {
             assert_eq!(run_action(server.client(), &format!("{order} dir=/a")).await, "ok", "{order}");
         }
         server.end().await;
@@ -85,7 +85,7 @@ async fn all_calls_to_a_plugin_share_its_quota() {
     let folder = Folder::with_files([("a", "")]);
     let plugin = files_plugin().writable_dir(folder.path(), "/a", "64KiB").limit("concurrency", 8);
     let server = start(plugin).await;
-    let orders = (0..8).map(|number| format!("stream dir=/a path={number} how=write,create size=20000"));
+    let orders = (0..8).map(|number| format!("stream dir=/a path={number} flags=write,create size=20000"));
     let orders: Vec<_> = orders.collect();
     let outcomes = join_all(orders.iter().map(|order| run_action(server.client(), order))).await;
     assert!(outcomes.iter().any(|outcome| outcome == "quota"), "{outcomes:?}");
@@ -99,14 +99,14 @@ async fn what_others_write_counts_and_what_is_deleted_makes_room_again() {
     let folder = Folder::with_files([("old", [0; 60 << 10])]);
     let server = start(files_plugin().writable_dir(folder.path(), "/a", "64KiB")).await;
     let client = server.client();
-    let write = "write dir=/a path=new how=write,create size=16384";
+    let write = "write dir=/a path=new flags=write,create size=16384";
     assert_eq!(run_action(client, write).await, "quota");
     let line = server.log_line("no room left").await;
     assert!(line.contains("`/a`") && line.contains("64KiB"), "{line}");
     // By somebody else, then by the guest itself.
     fs::write(folder.path().join("old"), [0; 40 << 10]).unwrap();
     assert_eq!(run_action(client, write).await, "ok");
-    let more = "write dir=/a path=more how=write,create size=30000";
+    let more = "write dir=/a path=more flags=write,create size=30000";
     assert_eq!(run_action(client, more).await, "quota");
     assert_eq!(run_action(client, "unlink dir=/a path=old").await, "ok");
     assert_eq!(run_action(client, more).await, "ok");
@@ -120,8 +120,8 @@ async fn a_file_may_be_written_anew_as_often_as_one_likes() {
     for _ in 0..5 {
         for order in [
             "plain-write dir=/a path=a size=50000",
-            "write dir=/a path=a how=write size=50000",
-            "open dir=/a path=a how=write,truncate",
+            "write dir=/a path=a flags=write size=50000",
+            "open dir=/a path=a flags=write,truncate",
         ] {
             assert_eq!(run_action(server.client(), order).await, "ok", "{order}");
         }

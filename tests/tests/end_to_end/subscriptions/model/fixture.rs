@@ -45,13 +45,13 @@ impl Fixture {
     /// With providers that may hang, or not.
     pub(super) fn new(has_faults: bool) -> Self {
         let folder = Folder::with_files(FILES.map(|name| (name, "0")));
-        folder.write(".mood/none", "");
+        folder.write(".faults/none", "");
         let bells = Folder::with_files((0..SUBSCRIBERS).map(|who| (barrier_file(who), barrier_text(0))));
-        bells.write(".mood/none", "");
+        bells.write(".faults/none", "");
         let config = ConfigFile::new().write();
         let deadline = if has_faults { "200ms" } else { "30s" };
-        let (moods, rules) = (BTreeSet::new(), vec![Denied::new()]);
-        let mut world = Self { folder, barriers: bells, config, faults: moods, deadline, serves_n: true, rules, edit_count: 0 };
+        let (faults, rules) = (BTreeSet::new(), vec![Denied::new()]);
+        let mut world = Self { folder, barriers: bells, config, faults: faults, deadline, serves_n: true, rules, edit_count: 0 };
         world.write_config();
         world
     }
@@ -67,7 +67,7 @@ impl Fixture {
         self.edit_count += 1;
         let text = "x".repeat(self.edit_count);
         if is_renamed {
-            let aside = self.folder.write(".mood/aside", text);
+            let aside = self.folder.write(".faults/aside", text);
             fs::rename(aside, self.folder.path().join(file)).unwrap();
         } else {
             self.folder.write(file, text);
@@ -76,22 +76,22 @@ impl Fixture {
         if is_renamed { 1 } else { 2 }
     }
 
-    /// Turns a mood on or off; whether it is on now.
-    pub(super) fn toggle_fault(&mut self, mood: &'static str) -> bool {
-        let file = self.folder.path().join(".mood").join(mood);
-        let is_on = self.faults.insert(mood);
+    /// Turns a fault on or off; whether it is on now.
+    pub(super) fn toggle_fault(&mut self, fault: &'static str) -> bool {
+        let file = self.folder.path().join(".faults").join(fault);
+        let is_on = self.faults.insert(fault);
         if is_on {
             fs::write(file, "").unwrap();
         } else {
-            self.faults.remove(mood);
+            self.faults.remove(fault);
             fs::remove_file(file).unwrap();
         }
         is_on
     }
 
     pub(super) fn clear_faults(&mut self) {
-        for mood in self.faults.clone() {
-            self.toggle_fault(mood);
+        for fault in self.faults.clone() {
+            self.toggle_fault(fault);
         }
     }
 
@@ -127,11 +127,11 @@ impl Fixture {
         self.edit_count += 1;
         // Who subscribes has nothing to do with how many calls clients may make.
         let narrow = |plugin: Plugin| plugin.limit("concurrency", 1).limit("queue", 0);
-        let moody = |name| narrow(Plugin::faulty(name, self.folder.path()).limit("deadline", self.deadline));
+        let faulty = |name| narrow(Plugin::faulty(name, self.folder.path()).limit("deadline", self.deadline));
         let mut config = ConfigFile::new().allow_all().server("instructions", self.edit_count.to_string());
-        config = config.plugin(moody("m")).plugin(Plugin::faulty("barriers", self.barriers.path()));
+        config = config.plugin(faulty("m")).plugin(Plugin::faulty("barriers", self.barriers.path()));
         if self.serves_n {
-            config = config.plugin(moody("n").config("time", i64::try_from(self.edit_count).unwrap()));
+            config = config.plugin(faulty("n").config("time", i64::try_from(self.edit_count).unwrap()));
         }
         for (principal, file) in self.denied() {
             let globs = PLUGINS.map(|plugin| uri(plugin, file));
@@ -143,7 +143,7 @@ impl Fixture {
 
 /// The URI of a file.
 pub(super) fn uri(plugin: &str, file: &str) -> String {
-    format!("moody://{plugin}/{file}")
+    format!("faulty://{plugin}/{file}")
 }
 
 /// The file of a URI.

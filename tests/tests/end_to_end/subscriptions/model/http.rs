@@ -81,7 +81,7 @@ impl HttpTransport {
 
     fn touch_barrier(&mut self, who: usize) {
         self.barrier_count += 1;
-        let aside = self.barriers.join(".mood/aside");
+        let aside = self.barriers.join(".faults/aside");
         fs::write(&aside, barrier_text(self.barrier_count)).unwrap();
         fs::rename(aside, self.barriers.join(barrier_file(who))).unwrap();
     }

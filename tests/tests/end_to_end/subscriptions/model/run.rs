@@ -60,9 +60,9 @@ pub(super) struct Run {
 impl Run {
     /// The run of that seed. In every other, nothing fails.
     pub(super) fn new(seed: u64) -> Self {
-        let is_moody = seed.is_multiple_of(2);
-        let (chance, world) = (Rng::with_seed(seed), Fixture::new(is_moody));
-        Self { seed, rng: chance, fixture: world, expectations: Vec::new(), listeners: Vec::new(), has_faults: is_moody, steps: Vec::new() }
+        let is_faulty = seed.is_multiple_of(2);
+        let (chance, world) = (Rng::with_seed(seed), Fixture::new(is_faulty));
+        Self { seed, rng: chance, fixture: world, expectations: Vec::new(), listeners: Vec::new(), has_faults: is_faulty, steps: Vec::new() }
     }
 
     /// Does steps by chance, then pays what is owed, and once more after everything changed.
@@ -129,9 +129,9 @@ impl Run {
                 self.log(format!("{who} is slow: {}", self.expectations[who].is_slow));
             }
             16..=17 if self.has_faults => {
-                let mood = self.rng.choice(&FAULTS);
-                let is_on = self.fixture.toggle_fault(mood);
-                self.log(format!("{mood}: {is_on}"));
+                let fault = self.rng.choice(&FAULTS);
+                let is_on = self.fixture.toggle_fault(fault);
+                self.log(format!("{fault}: {is_on}"));
             }
             16..=18 => {
                 self.wait_until_reloaded(face).await;

@@ -1,0 +1,77 @@
+//! A provider that has the host keep and write as much as it can, for tests.
+//!
+//! | path | does, and then reads as `survived` |
+//! |---|---|
+//! | `good` | nothing |
+//! | `KIND?count=8&kib=1024` | has the host keep so many of them, each of that size, until the call ends |
+//! | `KIND-in-turn?count=8&kib=1024` | the same, but drops each before it makes the next |
+//! | `line-feeds?count=8` | logs a message of so many line feeds, then writes as many to standard output and standard error |
+//! | `noise?count=8` | logs so many lines of 1000 bytes at level `warn` |
+//! | `whisper?count=8` | logs so many lines of 1000 bytes at level `debug`, then `heard` at level `warn` |
+//! | `deception` | logs a line with characters that deceive whoever reads it |
+//!
+//! `KIND` is one of [`KINDS`].
+
+mod resources;
+
+use std::io::Write;
+
+use mcp_provider::{Config, Contents, Entry, Failure, Info, Page, Provider, Result, export, log};
+
+use crate::resources::{KINDS, HostResource};
+
+struct Exhaust;
+
+/// What a query says under that key.
+fn number(query: &str, key: &str) -> usize {
+    let values = query.split('&').filter_map(|pair| pair.split_once('='));
+    values.filter(|(name, _)| *name == key).find_map(|(_, value)| value.parse().ok()).unwrap_or(1)
+}
+
+fn run(what: &str, query: &str) -> Result<()> {
+    let (count, kib) = (number(query, "count"), number(query, "kib"));
+    match what {
+        "good" => {}
+        "line-feeds" => {
+            let feeds = "\n".repeat(count);
+            log::warn!("{feeds}");
+            // An error is that of a stream which takes no more.
+            let _ = std::io::stdout().write_all(feeds.as_bytes());
+            let _ = std::io::stderr().write_all(feeds.as_bytes());
+        }
+        "noise" => (0..count).for_each(|_| log::warn!("{}", "n".repeat(1000))),
+        "whisper" => {
+            (0..count).for_each(|_| log::debug!("{}", "w".repeat(1000)));
+            log::warn!("heard");
+        }
+        "deception" => log::warn!("safe\u{202e}txt.exe\u{2028}\u{85}\u{2066}forged"),
+        kind => match kind.strip_suffix("-in-turn") {
+            Some(kind) if KINDS.contains(&kind) => (0..count).for_each(|_| drop(HostResource::new(kind, kib))),
+            None if KINDS.contains(&kind) => drop((0..count).map(|_| HostResource::new(kind, kib)).collect::<Vec<_>>()),
+            _ => return Err(Failure::NotFound),
+        },
+    }
+    Ok(())
+}
+
+impl Provider for Exhaust {
+    fn describe() -> Info {
+        Info::new("exhaust", env!("CARGO_PKG_VERSION")).description("Has the host keep what it can.")
+    }
+
+    fn open(_config: &Config) -> Result<Self> {
+        Ok(Self)
+    }
+
+    fn list(&self, _parent: Option<&str>, _cursor: Option<&str>, _limit: usize) -> Result<Page> {
+        Ok(Page::last([Entry::new("good", "good")]))
+    }
+
+    fn read(&self, path: &str) -> Result<Vec<Contents>> {
+        let (what, query) = path.split_once('?').unwrap_or((path, ""));
+        run(what, query)?;
+        Ok(vec![Contents::text(Entry::new(path, what), "survived")])
+    }
+}
+
+export!(Exhaust);

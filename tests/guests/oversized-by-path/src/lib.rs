@@ -1,0 +1,172 @@
+//! A provider whose answers have too much of one thing: each field of each answer can be made as large as is wanted.
+//!
+//! A resource is named `FIELD/COUNT`, and has so many of that in the entry that comes with its content:
+//!
+//! | field | what there is so many of |
+//! |---|---|
+//! | `sizes` | empty sizes of one icon, of an entry with a path of 8000 bytes |
+//! | `icons` | icons without a source |
+//! | `audience` | roles |
+//! | `objects` | objects `{"":0}` in the metadata |
+//! | `numbers` | numbers in the metadata |
+//! | `deep` | arrays in one another in the metadata |
+//! | `path` | control characters that its path consists of |
+//! | `date` | digits of the fraction of a second in its last modification |
+//! | `contents` | contents, all of the same path |
+//! | `blob` | bytes of the content |
+//!
+//! Others are read as `good`. In its config, `list`, `templates`, `complete` and `describe` say what those functions answer in
+//! the same way: `list = "entries/COUNT"`, or `"FIELD/COUNT"` for one such entry; `templates = "variables/COUNT"`; `complete =
+//! "value/COUNT"` for one value of so many bytes, `"values/COUNT"` for so many; `describe = "description/COUNT"`.
+
+mod bindings {
+    #![allow(
+        missing_docs,
+        unsafe_code,
+        unreachable_pub,
+        dead_code,
+        clippy::all,
+        clippy::restriction,
+        reason = "generated"
+    )]
+    wit_bindgen::generate!({ path: "../../../wit", world: "provider", generate_all });
+}
+
+use bindings::exports::mcp_host::provider::resource_provider::{
+    Annotations, Argument, Body, ChangeSet, Completion, Contents, Entry, EntryTemplate, Failure, Guest, Icon, Page,
+    ProviderInfo, Role, TemplatePage,
+};
+use bindings::wasi::config::store;
+
+struct OversizedByPath;
+
+impl Guest for OversizedByPath {
+    fn describe() -> ProviderInfo {
+        let (_, length) = config_value("describe").unwrap_or_default();
+        ProviderInfo {
+            name: "oversized-by-path".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            title: None,
+            description: Some("x".repeat(length)),
+            watches: false,
+        }
+    }
+
+    fn list_entries(_parent: Option<String>, _cursor: Option<String>, _limit: u32) -> Result<Page, Failure> {
+        let entries = match config_value("list") {
+            Some((what, count)) if what == "entries" => (0..count).map(|index| entry(&index.to_string())).collect(),
+            Some((field, count)) => vec![entry_with(&field, count)],
+            None => vec![entry("good")],
+        };
+        Ok(Page { entries, next_cursor: None })
+    }
+
+    fn list_templates(_cursor: Option<String>) -> Result<TemplatePage, Failure> {
+        let variables = config_value("templates").map_or(1, |(_, count)| count);
+        let templates = ["{a}".repeat(variables), "good/{a}".to_owned()].map(template);
+        Ok(TemplatePage { templates: templates.into(), next_cursor: None })
+    }
+
+    fn read(path: String) -> Result<Vec<Contents>, Failure> {
+        let Some((field, count)) = field_and_count(&path) else { return Ok(vec![good_contents(entry(&path))]) };
+        Ok(match field.as_str() {
+            "contents" => (0..count).map(|_| good_contents(entry(&path))).collect(),
+            "blob" => vec![Contents { entry: entry(&path), body: Body::Blob(vec![1; count]) }],
+            field => vec![good_contents(entry_with(field, count))],
+        })
+    }
+
+    fn stat(path: String) -> Result<Entry, Failure> {
+        Ok(entry(&path))
+    }
+
+    fn complete(_template: String, _argument: Argument, _known: Vec<Argument>) -> Result<Completion, Failure> {
+        let values = match config_value("complete") {
+            Some((what, count)) if what == "values" => (0..count).map(|index| index.to_string()).collect(),
+            Some((_, count)) => vec!["x".repeat(count), "short".to_owned()],
+            None => Vec::new(),
+        };
+        Ok(Completion { values, total: None, has_more: false })
+    }
+
+    fn changes(_watched: Vec<String>, _since: Option<String>) -> Result<ChangeSet, Failure> {
+        Err(Failure::InvalidRequest("nothing is watched".to_owned()))
+    }
+}
+
+/// What the config says of a function: of what there is to be how many.
+fn config_value(key: &str) -> Option<(String, usize)> {
+    field_and_count(&store::get(key).ok()??)
+}
+
+fn field_and_count(text: &str) -> Option<(String, usize)> {
+    let (field, count) = text.split_once('/')?;
+    Some((field.to_owned(), count.parse().ok()?))
+}
+
+fn entry_with(field: &str, count: usize) -> Entry {
+    let annotations = Annotations { audience: Vec::new(), priority: None, last_modified: None };
+    let icon = Icon { src: "https://example.com/icon.png".to_owned(), mime_type: None, sizes: Vec::new(), theme: None };
+    let meta = |value: String| Some(format!(r#"{{"a":{value}}}"#));
+    let plain = entry(&format!("{field}/{count}"));
+    match field {
+        "sizes" => {
+            let icon = Icon { sizes: vec![String::new(); count], ..icon };
+            Entry { path: "x".repeat(8000), icons: vec![icon], ..plain }
+        }
+        "icons" => Entry { icons: vec![Icon { src: String::new(), ..icon }; count], ..plain },
+        "audience" => {
+            Entry { annotations: Some(Annotations { audience: vec![Role::User; count], ..annotations }), ..plain }
+        }
+        "objects" => Entry { meta: meta(format!("[{}0]", r#"{"":0},"#.repeat(count))), ..plain },
+        "numbers" => Entry { meta: meta(format!("[{}0]", "0,".repeat(count))), ..plain },
+        "deep" => Entry { meta: meta(format!("{}{}", "[".repeat(count), "]".repeat(count))), ..plain },
+        "path" => Entry { path: "\u{1}".repeat(count), ..plain },
+        "date" => {
+            let last_modified = Some(format!("2025-01-12T15:00:58.{}Z", "0".repeat(count)));
+            Entry { annotations: Some(Annotations { last_modified, ..annotations }), ..plain }
+        }
+        _ => plain,
+    }
+}
+
+fn entry(path: &str) -> Entry {
+    Entry {
+        path: path.to_owned(),
+        name: path.to_owned(),
+        title: None,
+        description: None,
+        mime_type: None,
+        size: None,
+        annotations: None,
+        icons: Vec::new(),
+        listable: false,
+        subscribable: false,
+        ttl_ms: None,
+        meta: None,
+    }
+}
+
+fn template(path_template: String) -> EntryTemplate {
+    EntryTemplate {
+        path_template,
+        name: "a".to_owned(),
+        title: None,
+        description: None,
+        mime_type: None,
+        annotations: None,
+        icons: Vec::new(),
+        meta: None,
+    }
+}
+
+fn good_contents(entry: Entry) -> Contents {
+    Contents { entry, body: Body::Text("good".to_owned()) }
+}
+
+#[allow(unsafe_code, reason = "generated")]
+mod exported {
+    use super::{OversizedByPath, bindings};
+
+    bindings::export!(OversizedByPath with_types_in bindings);
+}
