@@ -140,9 +140,9 @@ mod tests {
         let deny = "[[rule]]\nprincipals = ['*']\ndeny = ['**/.env']\n";
         for rules in [format!("{allow}{deny}"), format!("{deny}{allow}")] {
             let access = access(&rules).unwrap();
-            for who in [&ANONYMOUS, &LOCAL] {
-                assert!(access.allows(who, Operation::Read, &uri("f")));
-                assert!(!access.allows(who, Operation::Read, &uri("d/.env")));
+            for principal in [&ANONYMOUS, &LOCAL] {
+                assert!(access.allows(principal, Operation::Read, &uri("f")));
+                assert!(!access.allows(principal, Operation::Read, &uri("d/.env")));
             }
         }
     }

@@ -13,17 +13,17 @@
 //! with nothing on them, the rest of it is left out, and the page says so. An honest listing below that is given whole, however
 //! small its pages are.
 
-mod prefetch;
 mod cursor;
-mod key;
 mod fingerprint;
+mod key;
+mod prefetch;
 mod source;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use self::cursor::{Binding, CursorCipher, CursorPayload, WalkProgress};
 use self::prefetch::Prefetcher;
-use self::cursor::{Binding, CursorPayload, CursorCipher, WalkProgress};
 use crate::plugin::{Fault, LoadError, Plugin};
 use crate::resource::{Error, Footprint, Listing, MissingPlugin};
 use crate::uri::Mount;

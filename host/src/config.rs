@@ -36,6 +36,7 @@ pub mod compile;
 mod count;
 mod cursor_key;
 mod digest;
+mod duration;
 mod environment;
 mod error;
 mod extension;
@@ -59,7 +60,6 @@ mod suggest;
 mod syntax;
 #[cfg(test)]
 mod tests;
-mod duration;
 mod warning;
 
 use std::collections::BTreeSet;
@@ -70,14 +70,15 @@ pub use advertise::AdvertisedCapability;
 pub use compile::CompileLimits;
 pub use count::Count;
 pub use digest::{Digest, DigestError};
+pub use duration::{BoundedDuration, BoundedDurationError};
 pub use environment::Environment;
-pub use error::{ConfigError, RenderStyle, Position, Diagnostic};
+pub use error::{ConfigError, Diagnostic, Position, RenderStyle};
 pub use extension::Extension;
 pub use glob::{GlobError, UriGlob};
 pub use grants::{
-    BucketKeys, BucketName, BucketNameError, BucketQuota, CredentialError, CredentialName, CredentialValue, DirGrant,
-    DirQuota, Grants, UrlHost, HostName, HttpGrant, HttpGrants, KeyvalueGrant, Mode, Origin, OriginError, OriginPattern,
-    DuplicateOrigin, CaBundle, CaBundleError, Scheme,
+    BucketKeys, BucketName, BucketNameError, BucketQuota, CaBundle, CaBundleError, CredentialError, CredentialName,
+    CredentialValue, DirGrant, DirQuota, DuplicateOrigin, Grants, HostName, HttpGrant, HttpGrants, KeyvalueGrant, Mode,
+    Origin, OriginError, OriginPattern, Scheme, UrlHost,
 };
 pub use guest_path::{EnvName, EnvNameError, GuestPath, GuestPathError};
 pub use http::{
@@ -88,11 +89,10 @@ pub use limits::Limits;
 pub use plugin::{Plugin, PluginName, PluginNameError, WatchInterval};
 pub use plugins::{PluginConflict, Plugins};
 pub use range::OutOfRange;
-pub use rule::{ANONYMOUS, LOCAL, Operation, Rule, PrincipalSelector};
+pub use rule::{ANONYMOUS, LOCAL, Operation, PrincipalSelector, Rule};
 pub use secret::Secret;
 pub use server::{PageBytes, PageSize, Server};
 pub use size::{Size, SizeError};
-pub use duration::{BoundedDuration, BoundedDurationError};
 pub use warning::Warning;
 
 use reader::{ReadContext, Table};

@@ -8,14 +8,14 @@
 //! the *generation* of its beginning.
 
 mod audit;
-mod children;
+mod background_loader;
 mod builder;
+mod children;
 mod completion;
 mod data_dirs;
 mod generation;
-mod background_loader;
-mod reload;
 mod generation_store;
+mod reload;
 mod status;
 mod subscribe;
 
@@ -27,12 +27,13 @@ use futures::future::join_all;
 use tokio::sync::watch;
 
 use self::audit::audited;
-use self::generation::Generation;
 use self::background_loader::BackgroundLoader;
+use self::generation::Generation;
 use self::generation_store::GenerationStore;
 use crate::access::Principal;
 use crate::catalog::{Catalog, Entries, PageRequest, PluginSlot, Templates, Viewer};
 use crate::config::{Config, Operation};
+use crate::log_target;
 use crate::plugin::PluginRuntime;
 use crate::resource::{Argument, Completion, Contents, Entry, EntryTemplate, Error, Listing};
 use crate::uri::{Mount, Path, RouteError, Uri};
@@ -122,53 +123,57 @@ impl Host {
     ///
     /// A plugin that fails is left out of the merged listing and named in it; the listing below a resource fails with it. A
     /// resource that cannot be listed is an invalid request.
-    pub async fn list(&self, who: &Principal, request: ListRequest<'_>) -> Result<Listing<Entry>, Error> {
+    pub async fn list(&self, principal: &Principal, request: ListRequest<'_>) -> Result<Listing<Entry>, Error> {
         if let Some(parent) = request.parent {
             let check = |entry: &Entry| if entry.listable { Ok(()) } else { Err("cannot be listed") };
-            return self.list_children(who, parent, request.cursor, check).await;
+            return self.list_children(principal, parent, request.cursor, check).await;
         }
-        audited(who, Operation::List, "", async {
+        audited(principal, Operation::List, "", async {
             let now = self.generation.load_full();
-            let viewer = now.viewer(who);
+            let viewer = now.viewer(principal);
             self.catalog.page(&Entries { parent: None }, &now.slots, now.page_request(&viewer, request.cursor)).await
         })
         .await
     }
 
     /// One page of all templates.
-    pub async fn templates(&self, who: &Principal, cursor: Option<&str>) -> Result<Listing<EntryTemplate>, Error> {
-        audited(who, Operation::Templates, "", async {
+    pub async fn templates(
+        &self,
+        principal: &Principal,
+        cursor: Option<&str>,
+    ) -> Result<Listing<EntryTemplate>, Error> {
+        audited(principal, Operation::Templates, "", async {
             let now = self.generation.load_full();
-            let viewer = now.viewer(who);
+            let viewer = now.viewer(principal);
             self.catalog.page(&Templates, &now.slots, now.page_request(&viewer, cursor)).await
         })
         .await
     }
 
     /// Reads a resource: at least one content. Those with other URIs than the one asked for are of what is below it.
-    pub async fn read(&self, who: &Principal, uri: &str) -> Result<Vec<Contents>, Error> {
-        audited(who, Operation::Read, uri, async {
+    pub async fn read(&self, principal: &Principal, uri: &str) -> Result<Vec<Contents>, Error> {
+        audited(principal, Operation::Read, uri, async {
             let now = self.generation.load_full();
-            let target = now.resolve(who, Operation::Read, uri)?;
+            let target = now.resolve(principal, Operation::Read, uri)?;
             let plugin = target.slot.loaded()?;
-            let contents = plugin.read(&target.path, now.read_filter(who)).await;
+            let contents = plugin.read(&target.path, now.read_filter(principal)).await;
             not_found_if_empty(uri, contents.map_err(|fault| fault.into_client_error(plugin.name(), uri))?)
         })
         .await
     }
 
     /// Tells about a resource without reading it.
-    pub async fn metadata(&self, who: &Principal, uri: &str) -> Result<Entry, Error> {
-        audited(who, Operation::Metadata, uri, async {
+    pub async fn metadata(&self, principal: &Principal, uri: &str) -> Result<Entry, Error> {
+        audited(principal, Operation::Metadata, uri, async {
             let now = self.generation.load_full();
-            now.resolve(who, Operation::Metadata, uri)?.stat(uri).await
+            now.resolve(principal, Operation::Metadata, uri)?.stat(uri).await
         })
         .await
     }
 
     /// Completes a variable of a template. A template that is not there, or not for this principal, is not found.
-    pub async fn complete(&self, who: &Principal, request: CompleteRequest<'_>) -> Result<Completion, Error> {
-        audited(who, Operation::Complete, request.template, self.complete_inner(who, request)).await
+    pub async fn complete(&self, principal: &Principal, request: CompleteRequest<'_>) -> Result<Completion, Error> {
+        audited(principal, Operation::Complete, request.template, self.complete_inner(principal, request)).await
     }
 
     /// Closes what plugins have open beside their instances, after the calls under way: their key-value databases, whose
@@ -178,13 +183,13 @@ impl Host {
         let generation = self.generation.load_full();
         let closing = join_all(generation.plugins().map(|plugin| plugin.close()));
         if tokio::time::timeout(timeout, closing).await.is_err() {
-            tracing::warn!("shutdown: key-value databases are still open: they take longer than {timeout:?} to close");
+            tracing::warn!(target: log_target::SERVER, "shutdown: key-value databases are still open: they take longer than {timeout:?} to close");
         }
     }
 
     /// A subscriber that is told of nothing yet.
-    pub fn subscriber(&self, who: &Principal) -> Subscriber {
-        self.hub.subscriber(who)
+    pub fn subscriber(&self, principal: &Principal) -> Subscriber {
+        self.hub.subscriber(principal)
     }
 
     /// How much is being watched at this moment, by all subscribers together.
@@ -220,13 +225,13 @@ impl Host {
 }
 
 impl Generation {
-    fn viewer(&self, who: &Principal) -> Viewer {
-        Viewer { access: self.access.clone(), principal: who.clone() }
+    fn viewer(&self, principal: &Principal) -> Viewer {
+        Viewer { access: self.access.clone(), principal: principal.clone() }
     }
 
     /// Says of contents whether the principal may read them.
-    fn read_filter(&self, who: &Principal) -> impl FnMut(&Contents) -> bool + Send + use<> {
-        let viewer = self.viewer(who);
+    fn read_filter(&self, principal: &Principal) -> impl FnMut(&Contents) -> bool + Send + use<> {
+        let viewer = self.viewer(principal);
         move |one| viewer.access.allows(&viewer.principal, Operation::Read, &one.entry.uri)
     }
 
@@ -237,19 +242,21 @@ impl Generation {
     }
 
     /// Where a URI leads, if it is one and the principal may do that there.
-    fn resolve(&self, who: &Principal, operation: Operation, uri: &str) -> Result<ResolvedTarget<'_>, Error> {
+    fn resolve(&self, principal: &Principal, operation: Operation, uri: &str) -> Result<ResolvedTarget<'_>, Error> {
         let routed = self.router.route(uri).map_err(|error| match error.mount() {
             // That there is such a mount is nothing that everyone may know.
-            Some(mount) if !self.may_access_mount(who, operation, mount) => Error::NotFound { uri: uri.to_owned() },
+            Some(mount) if !self.may_access_mount(principal, operation, mount) => {
+                Error::NotFound { uri: uri.to_owned() }
+            }
             _ => route_error(&error, uri),
         })?;
-        let slot = self.slots.get(*routed.target).filter(|_| self.access.allows(who, operation, &routed.uri));
+        let slot = self.slots.get(*routed.target).filter(|_| self.access.allows(principal, operation, &routed.uri));
         let slot = slot.ok_or_else(|| Error::NotFound { uri: uri.to_owned() })?;
         Ok(ResolvedTarget { slot, uri: routed.uri, path: routed.path })
     }
 
-    fn may_access_mount(&self, who: &Principal, operation: Operation, mount: &Mount) -> bool {
-        mount.compose("").is_ok_and(|root| self.access.allows(who, operation, &root.uri))
+    fn may_access_mount(&self, principal: &Principal, operation: Operation, mount: &Mount) -> bool {
+        mount.compose("").is_ok_and(|root| self.access.allows(principal, operation, &root.uri))
     }
 }
 

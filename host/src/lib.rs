@@ -68,16 +68,20 @@ mod escape;
 #[doc(hidden)]
 pub mod fuzzing;
 mod host;
+mod log_target;
 pub mod plugin;
 mod private_dir;
 mod regular_file;
 pub mod resource;
-mod thread_priority;
 #[cfg(feature = "server")]
 pub mod server;
+mod thread_priority;
 pub mod uri;
 mod watch;
 
 pub use catalog::{CursorKey, KeyError};
-pub use host::{HostBuilder, CompleteRequest, DataDirs, Host, ListRequest, ReloadError, ReloadReport, StartError, PluginState, PluginStatus};
+pub use host::{
+    CompleteRequest, DataDirs, Host, HostBuilder, ListRequest, PluginState, PluginStatus, ReloadError, ReloadReport,
+    StartError,
+};
 pub use watch::{Subscriber, Update, WatchStats};

@@ -22,35 +22,35 @@
 mod admission;
 mod backoff;
 mod bindings;
+mod breaker;
 mod cache;
 mod call;
 mod compilations;
 mod compiler;
+mod component_file;
 mod convert;
 mod cpu;
 mod engine;
 mod epoch;
 mod error;
 mod excerpt;
+mod executor;
 mod fault;
 mod fault_recorder;
-mod component_file;
 mod grants;
 mod guest_log;
-mod breaker;
+mod imports;
 mod inspect;
 mod instance;
-mod memory;
+mod instance_permits;
 mod loader;
-mod imports;
-mod requirements;
+mod memory;
 mod pool;
 mod progress;
+mod requirements;
 mod sandbox;
-mod instance_permits;
 mod shares;
 mod state;
-mod executor;
 mod throttle;
 mod work_budget;
 
@@ -61,6 +61,7 @@ use std::time::{Duration, Instant};
 
 use self::admission::Admission;
 use self::bindings::{ProviderPre, contract};
+use self::breaker::CircuitBreaker;
 use self::call::CallContext;
 use self::convert::ValidationContext;
 use self::engine::Engine;
@@ -68,7 +69,6 @@ use self::fault_recorder::FaultRecorder;
 use self::grants::dirs::OpenFileLimit;
 use self::grants::http::TlsRoots;
 use self::guest_log::GuestLog;
-use self::breaker::CircuitBreaker;
 use self::loader::{CompiledComponent, Loader};
 use self::pool::Pool;
 use self::sandbox::Sandbox;
@@ -85,10 +85,10 @@ pub(crate) use self::convert::fuzzing;
 pub use self::convert::{ChangeSet, Page};
 pub use self::error::{EngineError, LoadError};
 pub use self::fault::{Fault, FaultKind};
-pub use self::inspect::{Info, Inspection};
 pub use self::imports::UnsatisfiedImports;
-pub use self::requirements::{Capability, Requirement, Requirements, GrantStatus};
+pub use self::inspect::{Info, Inspection};
 pub use self::progress::Progress;
+pub use self::requirements::{Capability, GrantStatus, Requirement, Requirements};
 pub(crate) use self::throttle::Throttle;
 
 /// The engine, and what loads plugins for it.
@@ -152,7 +152,12 @@ impl PluginRuntime {
         self.loader.clear_failures();
     }
 
-    fn build(&self, config: &config::Plugin, compiled: &CompiledComponent, provider: ProviderPre<GuestState>) -> Plugin {
+    fn build(
+        &self,
+        config: &config::Plugin,
+        compiled: &CompiledComponent,
+        provider: ProviderPre<GuestState>,
+    ) -> Plugin {
         let component = compiled.component.component_type();
         let imports = component.imports(self.engine.wasmtime()).map(|(name, _)| name);
         let name: Arc<str> = config.name.as_str().into();
@@ -178,7 +183,11 @@ impl PluginRuntime {
                     pool.as_ref(),
                 ),
                 limits: config.limits.clone(),
-                validation: Arc::new(ValidationContext { mount: config.mount.clone(), max_items: items, faults: faults.clone() }),
+                validation: Arc::new(ValidationContext {
+                    mount: config.mount.clone(),
+                    max_items: items,
+                    faults: faults.clone(),
+                }),
                 admission: Admission::new(&config.limits),
                 run_queue: self.engine.executor.plugin_queue(),
                 share: self.engine.shares.share(),
@@ -359,7 +368,9 @@ impl Plugin {
         self.call(
             "complete",
             CallOrigin::Client,
-            move |guest, store| Box::pin(async move { guest.call_complete(store, &template, &argument, &context).await }),
+            move |guest, store| {
+                Box::pin(async move { guest.call_complete(store, &template, &argument, &context).await })
+            },
             |check, completion| check.completion(completion, filter),
         )
         .await

@@ -40,13 +40,13 @@ pub enum PrivateError {
     Io(#[from] io::Error),
     /// The directory is not this user's own.
     #[error(
-        "expected a directory of this user that nobody else may write to, found {0}; see who wrote to it, then `chmod go-w` \
+        "expected a directory of this user that nobody else may write to, found {0}; see principal wrote to it, then `chmod go-w` \
          it, or name another one"
     )]
     Directory(String),
     /// The file is not this user's own.
     #[error(
-        "expected a regular file of this user that nobody else may write to, found {0}; see who wrote to it, then \
+        "expected a regular file of this user that nobody else may write to, found {0}; see principal wrote to it, then \
          `chmod go-w` it, or move it away"
     )]
     File(String),

@@ -4,8 +4,8 @@
 //! dropping what is invalid (a priority of 7, a date that is none); `server` writes them as the objects of the revision that
 //! the client speaks. Whatever is in one of these types is fit to be shown.
 
-mod capabilities;
 mod annotations;
+mod capabilities;
 mod completion;
 mod contents;
 mod entry;
@@ -14,8 +14,8 @@ mod footprint;
 mod listing;
 mod template;
 
-pub use capabilities::ResourceCapabilities;
 pub use annotations::{Annotations, Icon, Priority, Role, Theme, Timestamp};
+pub use capabilities::ResourceCapabilities;
 pub use completion::{Argument, Completion};
 pub use contents::{Body, Contents};
 pub use entry::{Entry, Meta};

@@ -11,7 +11,6 @@
 //! Ending in order means: from then on no new request is taken, those in flight are answered, then connections are
 //! closed. How long that takes is bounded by the limits of the plugins that are being asked.
 
-mod server_info;
 mod budget;
 mod client;
 mod client_id;
@@ -23,13 +22,14 @@ pub(crate) mod fuzzing;
 mod handler;
 mod http;
 pub mod json;
-mod notifications;
 mod jsonrpc;
 mod methods;
+mod notifications;
 mod params;
+mod reencode;
 mod resource_requests;
 mod revision;
-mod reencode;
+mod server_info;
 mod stdio;
 pub mod wire;
 

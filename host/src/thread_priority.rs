@@ -12,7 +12,7 @@ mod linux;
 pub(crate) fn set_short_time_slice() {
     #[cfg(target_os = "linux")]
     if let Err(error) = linux::adjust(0) {
-        tracing::debug!(%error, "cannot shorten the time slice of a thread");
+        tracing::debug!(target: crate::log_target::SERVER, %error, "cannot shorten the time slice of a thread");
     }
 }
 
@@ -21,6 +21,6 @@ pub(crate) fn set_short_time_slice() {
 pub(crate) fn lower_priority(nice_delta: i32) {
     #[cfg(target_os = "linux")]
     if let Err(error) = linux::adjust(nice_delta) {
-        tracing::debug!(%error, "cannot lower the priority of a thread");
+        tracing::debug!(target: crate::log_target::SERVER, %error, "cannot lower the priority of a thread");
     }
 }

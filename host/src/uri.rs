@@ -72,9 +72,9 @@
 //! ```
 
 mod error;
-mod resource_id;
 mod mount;
 mod normalize;
+mod resource_id;
 mod router;
 mod template;
 mod text;
@@ -83,8 +83,8 @@ mod text;
 mod tests;
 
 pub use error::{CharacterError, MountError, Overlap, PathError, RouteError, TemplateError, UriError};
-pub use resource_id::{ResourceId, Path, Uri};
 pub use mount::Mount;
+pub use resource_id::{Path, ResourceId, Uri};
 pub use router::{Routed, Router};
 pub use template::Template;
 

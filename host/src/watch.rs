@@ -41,16 +41,16 @@
 //! from now on, as soon as it has answered its first round, so that nothing falls between the two. A subscription whose plugin
 //! is gone sleeps until there is one again. When rules change, what somebody may read again is told once.
 
+mod byte_budget;
 mod directories;
 mod groups;
-mod subscriptions;
 mod listing;
 mod lookup;
 mod mailbox;
-mod byte_budget;
 mod notify;
 mod poller;
 mod subscriber;
+mod subscriptions;
 mod watcher;
 
 use std::collections::{BTreeMap, HashMap};
@@ -62,7 +62,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 
 use self::lookup::LookupError;
-use self::watcher::{WatchContext, Handover, PollError, Watcher};
+use self::watcher::{Handover, PollError, WatchContext, Watcher};
 use crate::access::{Access, Principal};
 use crate::catalog::ListingFingerprint;
 use crate::config::Operation;
@@ -116,13 +116,18 @@ pub(crate) enum SubscribeError {
 }
 
 /// Notifies those who subscribed to something below those mounts, and those who may read something again.
-async fn notify_of_reload(context: Arc<WatchContext>, mounts: Vec<Mount>, access: Arc<Access>, old_access: Arc<Access>) {
+async fn notify_of_reload(
+    context: Arc<WatchContext>,
+    mounts: Vec<Mount>,
+    access: Arc<Access>,
+    old_access: Arc<Access>,
+) {
     for mount in &mounts {
         context.notify_under(Some(mount), |_, _| true).await;
     }
     if !Arc::ptr_eq(&access, &old_access) {
-        let may_read_again = |who: &Principal, uri: &Uri| {
-            access.allows(who, Operation::Read, uri) && !old_access.allows(who, Operation::Read, uri)
+        let may_read_again = |principal: &Principal, uri: &Uri| {
+            access.allows(principal, Operation::Read, uri) && !old_access.allows(principal, Operation::Read, uri)
         };
         context.notify_under(None, may_read_again).await;
     }
@@ -144,9 +149,9 @@ impl Hub {
     }
 
     /// A subscriber that has subscribed to nothing yet.
-    pub(crate) fn subscriber(self: &Arc<Self>, who: &Principal) -> Subscriber {
+    pub(crate) fn subscriber(self: &Arc<Self>, principal: &Principal) -> Subscriber {
         let id = self.next_subscriber_id.fetch_add(1, Ordering::Relaxed);
-        Subscriber::new(id, who.clone(), self.clone())
+        Subscriber::new(id, principal.clone(), self.clone())
     }
 
     /// Whether anything can be watched at all.
@@ -157,7 +162,8 @@ impl Hub {
     /// How much is being watched now.
     pub(crate) fn watch_stats(&self) -> WatchStats {
         let plugins = self.watchers.load().values().filter(|watcher| watcher.is_polling()).count();
-        let (subscribers, resources) = (self.context.subscriber_count(), self.context.subscription_index().resource_count());
+        let (subscribers, resources) =
+            (self.context.subscriber_count(), self.context.subscription_index().resource_count());
         WatchStats { subscribers, resources, plugins }
     }
 
@@ -183,7 +189,9 @@ impl Hub {
         match watcher.is_subscribable(&path).await.ok_or(SubscribeError::PluginReplaced)? {
             Ok(true) => {}
             Ok(false) => return Err(permanent_error(format!("{requested_uri} cannot be subscribed to"))),
-            Err(LookupError { fault, retry_after: Some(after) }) => return Err(SubscribeError::Transient(fault, after)),
+            Err(LookupError { fault, retry_after: Some(after) }) => {
+                return Err(SubscribeError::Transient(fault, after));
+            }
             Err(LookupError { fault, retry_after: None }) => return Err(SubscribeError::Permanent(fault)),
         }
         let access = self.context.access.load_full();
@@ -240,10 +248,11 @@ impl Hub {
                 kept
             } else {
                 // Where there was nothing, nothing was listed; where it is not known, it may be another.
-                let unknown = if inherited.is_some() { ListingFingerprint::Unknown } else { ListingFingerprint::empty() };
+                let unknown =
+                    if inherited.is_some() { ListingFingerprint::Unknown } else { ListingFingerprint::empty() };
                 let mut fingerprints = inherited.unwrap_or_default();
-                for who in &listing_principals {
-                    fingerprints.entry(who.clone()).or_insert(unknown);
+                for principal in &listing_principals {
+                    fingerprints.entry(principal.clone()).or_insert(unknown);
                 }
                 self.context.subscription_index().remount(plugin.mount());
                 Watcher::start(plugin, &self.context, Handover { fingerprints, notify_all_once: true })
@@ -266,7 +275,10 @@ impl Hub {
             }
         }
         let principals = snapshot.fingerprints.into_values().flatten();
-        let changed = principals.filter(|(_, fingerprint)| fingerprint.differs(ListingFingerprint::empty())).map(|(who, _)| who).collect();
+        let changed = principals
+            .filter(|(_, fingerprint)| fingerprint.differs(ListingFingerprint::empty()))
+            .map(|(principal, _)| principal)
+            .collect();
         self.context.subscription_index().notify_listing(&changed);
         // Of however many subscriptions there are, in pieces.
         tokio::spawn(notify_of_reload(self.context.clone(), to_notify, access, old_access));

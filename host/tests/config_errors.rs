@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use mcp_resource_host::config::{Config, ConfigError, Environment, RenderStyle, Position};
+use mcp_resource_host::config::{Config, ConfigError, Environment, Position, RenderStyle};
 
 /// The files with that ending beside the configs with mistakes, in the order of their names.
 fn invalid_files(ending: &str) -> Vec<PathBuf> {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub fn host_binary() -> PathBuf {
     let exe = std::env::current_exe().expect("a test knows its own executable");
     // `target/debug/deps/end_to_end-…`, or one folder up for a plain binary.
-    let found = exe.ancestors().skip(1).take(2).map(|folder| folder.join("mcp-host")).find(|host| host_binary.is_file());
+    let found = exe.ancestors().skip(1).take(2).map(|folder| folder.join("mcp-host")).find(|host| host.is_file());
     found.unwrap_or_else(|| panic!("no binary `mcp-host` beside {}: run `cargo xtask test`", exe.display()))
 }
 

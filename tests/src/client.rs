@@ -12,7 +12,7 @@ use rmcp::transport::IntoTransport;
 use rmcp::{ClientLifecycleMode, ClientServiceExt, RoleClient, ServiceError};
 use tokio::time::timeout;
 
-use crate::{TIMEOUT, Revision};
+use crate::{Revision, TIMEOUT};
 
 /// More pages than any test has: a listing that goes on longer never ends.
 const MAX_PAGES: usize = 500;

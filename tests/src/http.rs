@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use crate::log::Log;
 use crate::process::{Exit, Process};
 use crate::wire::{self, RpcResponse};
-use crate::{Client, TIMEOUT, Revision, WrittenConfig, host_command};
+use crate::{Client, Revision, TIMEOUT, WrittenConfig, host_command};
 
 /// A server on a port of its own choice.
 #[derive(Debug)]

@@ -33,7 +33,6 @@ mod client;
 mod command;
 mod config;
 mod connection;
-mod wat_provider;
 mod folder;
 mod git;
 mod http;
@@ -42,6 +41,7 @@ mod origin;
 mod process;
 mod stdio;
 mod template;
+mod wat_provider;
 mod wire;
 
 pub use artifacts::{client_program, component, fixture, host_binary};
@@ -49,15 +49,15 @@ pub use client::{Client, content_bytes};
 pub use command::{Output, host_command, run, run_on_terminal};
 pub use config::{ConfigFile, Plugin, Rule, WrittenConfig};
 pub use connection::Connection;
-pub use wat_provider::{ComponentFile, WatProvider};
 pub use folder::Folder;
 pub use git::GitRepo;
 pub use http::{HttpServer, RawHttp};
-pub use origin::{CertificateAuthority, CertifiedKey, MockOrigin, Reply, RecordedRequest};
+pub use origin::{CertificateAuthority, CertifiedKey, MockOrigin, RecordedRequest, Reply};
 pub use process::Exit;
 pub use rmcp::model::ProtocolVersion as Revision;
-pub use stdio::{StdioServer, RawStdio};
+pub use stdio::{RawStdio, StdioServer};
 pub use template::reserved_expansion;
+pub use wat_provider::{ComponentFile, WatProvider};
 pub use wire::{RpcResponse, initialize_params, initialized_notification, request};
 
 /// How long a test waits for what must happen: so long that only a hang reaches it.

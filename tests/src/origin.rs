@@ -73,7 +73,10 @@ struct SharedState {
 
 impl std::fmt::Debug for SharedState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").field("requests", &self.requests).field("open", &self.open_connections).finish_non_exhaustive()
+        f.debug_struct("Shared")
+            .field("requests", &self.requests)
+            .field("open", &self.open_connections)
+            .finish_non_exhaustive()
     }
 }
 

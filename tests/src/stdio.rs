@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use crate::process::{Exit, Process};
 use crate::wire::{self, RpcResponse};
-use crate::{Client, TIMEOUT, Revision, WrittenConfig, host_command};
+use crate::{Client, Revision, TIMEOUT, WrittenConfig, host_command};
 
 /// A server with the official client at its standard streams.
 #[derive(Debug)]
@@ -216,8 +216,7 @@ impl RawStdio {
 
     /// The next line, which is a message or a batch of them; none at the end.
     pub async fn line(&mut self) -> Option<Value> {
-        let line =
-            timeout(TIMEOUT, self.lines.next_line()).await.expect("a line in time").expect("a line of UTF-8")?;
+        let line = timeout(TIMEOUT, self.lines.next_line()).await.expect("a line in time").expect("a line of UTF-8")?;
         Some(serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}")))
     }
 

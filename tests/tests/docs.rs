@@ -40,7 +40,8 @@ impl Page {
         let text = fs::read_to_string(file).unwrap();
         let mut page = Self::default();
         let (mut link, mut heading) = (None::<Link>, None::<String>);
-        for event in Parser::new_with_broken_link_callback(&text, Options::ENABLE_TABLES, Some(resolve_undefined_label)) {
+        for event in Parser::new_with_broken_link_callback(&text, Options::ENABLE_TABLES, Some(resolve_undefined_label))
+        {
             match event {
                 Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
                     link = Some(Link { text: String::new(), target: dest_url.into_string() });
@@ -115,7 +116,8 @@ fn every_test_on_the_page_of_practices_is_in_the_file_that_it_leads_to() {
     let file = root().join("docs/practices.md");
     let (mut tests, mut astray) = (0, Vec::new());
     for link in Page::parse(&file).links {
-        let Some((to, _)) = local_target(&file, &link).filter(|(to, _)| to.extension().is_some_and(|kind| kind == "rs"))
+        let Some((to, _)) =
+            local_target(&file, &link).filter(|(to, _)| to.extension().is_some_and(|kind| kind == "rs"))
         else {
             continue;
         };

@@ -12,9 +12,9 @@
     reason = "a benchmark fails by panicking, and prints what it finds"
 )]
 
+mod backends;
 mod report;
 mod setup;
-mod backends;
 
 use std::thread::available_parallelism;
 use std::time::Duration;
@@ -22,8 +22,8 @@ use std::time::Duration;
 use criterion::{Criterion, Throughput};
 use mcp_resource_host::config::InstanceReuse;
 
+use self::backends::{Backend, Request};
 use self::report::Report;
-use self::backends::{Request, Backend};
 
 fn main() {
     mcp_resource_host::plugin::run_compiler();

@@ -93,7 +93,11 @@ pub(crate) async fn run(time: Duration) -> ExitCode {
 }
 
 /// Someone who waits for updates of the file that falls to that number, until the task is aborted.
-async fn spawn_subscriber(setup: &Setup, waiting: &Arc<Vec<FileProgress>>, number: usize) -> (usize, tokio::task::JoinHandle<()>) {
+async fn spawn_subscriber(
+    setup: &Setup,
+    waiting: &Arc<Vec<FileProgress>>,
+    number: usize,
+) -> (usize, tokio::task::JoinHandle<()>) {
     let (file, plugin) = (number % FILES, number / FILES % PLUGINS);
     let subscriber = setup.host.subscriber(&Principal::LOCAL);
     let uri = format!("faulty://p{plugin}/f{file}");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::config::{LOCAL, Operation, Rule, UriGlob, PrincipalSelector};
+use crate::config::{LOCAL, Operation, PrincipalSelector, Rule, UriGlob};
 
 /// What rules come to for one operation, so that two principals can be compared: none is allowed and denied other things if
 /// these are the same.
@@ -41,14 +41,16 @@ impl Rules {
 
     /// Whether that operation on that URI or template is allowed.
     pub(super) fn allows(&self, operation: Operation, subject: &str) -> bool {
-        !self.denies(operation, subject) && (self.default_allow || self.matches_any(operation, subject, |rule| &rule.allow))
+        !self.denies(operation, subject)
+            && (self.default_allow || self.matches_any(operation, subject, |rule| &rule.allow))
     }
 
     /// Whether a rule denies it: by itself, or as it would be without a port and without a dot at the end of its host. Whether
     /// these lead to the same host, the provider decides.
     pub(super) fn denies(&self, operation: Operation, subject: &str) -> bool {
         let is_denied = |subject: &str| self.matches_any(operation, subject, |rule| &rule.deny);
-        self.has_deny_globs && (is_denied(subject) || with_bare_host(subject).is_some_and(|subject| is_denied(&subject)))
+        self.has_deny_globs
+            && (is_denied(subject) || with_bare_host(subject).is_some_and(|subject| is_denied(&subject)))
     }
 
     /// What they come to for one operation.

@@ -92,9 +92,9 @@ impl CursorCipher {
     /// The cursor for that position, in URL-safe base64.
     pub(super) fn seal(&self, payload: &CursorPayload, binding: Binding<'_>) -> Result<String, Error> {
         let nonce = XNonce::generate();
-        let sealed = serde_json::to_vec(payload)
-            .ok()
-            .and_then(|plain| self.cipher.encrypt(&nonce, Payload { msg: &plain, aad: &binding.associated_data() }).ok());
+        let sealed = serde_json::to_vec(payload).ok().and_then(|plain| {
+            self.cipher.encrypt(&nonce, Payload { msg: &plain, aad: &binding.associated_data() }).ok()
+        });
         let sealed = sealed.ok_or(Error::InvalidCursor)?;
         Ok(URL_SAFE_NO_PAD.encode([nonce.as_slice(), &sealed].concat()))
     }
@@ -104,8 +104,10 @@ impl CursorCipher {
         let opened = || {
             let bytes = URL_SAFE_NO_PAD.decode(Some(cursor).filter(|cursor| cursor.len() <= MAX_CURSOR_LEN)?).ok()?;
             let (nonce, sealed) = bytes.split_first_chunk::<NONCE_LEN>()?;
-            let plain =
-                self.cipher.decrypt(&XNonce::from(*nonce), Payload { msg: sealed, aad: &binding.associated_data() }).ok()?;
+            let plain = self
+                .cipher
+                .decrypt(&XNonce::from(*nonce), Payload { msg: sealed, aad: &binding.associated_data() })
+                .ok()?;
             serde_json::from_slice(&plain).ok()
         };
         opened().ok_or(Error::InvalidCursor)

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Entries, ListingItem, ListingSource, Templates, Viewer};
 use crate::access::{Access, Principal};
-use crate::plugin::{Plugin, CallOrigin};
+use crate::plugin::{CallOrigin, Plugin};
 
 /// Items of one kind that are walked.
 const MAX_ITEMS: usize = 20_000;
@@ -43,13 +43,19 @@ impl ListingFingerprint {
 }
 
 /// What each of those principals would list of that plugin, in their order.
-pub(crate) async fn fingerprints(plugin: &Plugin, access: &Arc<Access>, principals: &[Principal]) -> Vec<ListingFingerprint> {
+pub(crate) async fn fingerprints(
+    plugin: &Plugin,
+    access: &Arc<Access>,
+    principals: &[Principal],
+) -> Vec<ListingFingerprint> {
     let viewer = |principal: &Principal| Viewer { access: access.clone(), principal: principal.clone() };
     let viewers = principals.iter().map(viewer).map(|viewer| (viewer, DefaultHasher::new()));
     let viewers = Arc::new(Mutex::new(viewers.collect::<Vec<_>>()));
     let is_whole = hash_listing(&Entries { parent: None }, plugin, &viewers).await.is_some()
         && hash_listing(&Templates, plugin, &viewers).await.is_some();
-    let fingerprint = |hasher: &DefaultHasher| if is_whole { ListingFingerprint::Known(hasher.finish()) } else { ListingFingerprint::Unknown };
+    let fingerprint = |hasher: &DefaultHasher| {
+        if is_whole { ListingFingerprint::Known(hasher.finish()) } else { ListingFingerprint::Unknown }
+    };
     let viewers = viewers.lock().unwrap_or_else(PoisonError::into_inner);
     viewers.iter().map(|(_, hasher)| fingerprint(hasher)).collect()
 }

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 
 use futures::future::join_all;
 
-use super::{ListingItem, PagePosition, PluginSlot, ListingSource, Viewer};
-use crate::plugin::{Fault, Page, CallOrigin};
+use super::{ListingItem, ListingSource, PagePosition, PluginSlot, Viewer};
+use crate::plugin::{CallOrigin, Fault, Page};
 
 /// Plugins that are asked at the same time.
 const MAX_PREFETCH: usize = 16;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::access::{Access, Principal};
 use crate::config::Operation;
-use crate::plugin::{Fault, Page, Plugin, CallOrigin};
+use crate::plugin::{CallOrigin, Fault, Page, Plugin};
 use crate::resource::{Entry, EntryTemplate, Footprint};
 use crate::uri::Path;
 

@@ -11,9 +11,9 @@ use futures::future::join_all;
 use self::report::CheckReport;
 use super::context::Context;
 use super::error::CliError;
-use super::requirements;
 use super::output::Output;
 use super::provider::name_and_version;
+use super::requirements;
 use super::table::{Cell, Table};
 use crate::catalog::CursorKey;
 use crate::config::{self, Config};
@@ -116,7 +116,9 @@ impl<'a> PluginCheck<'a> {
     fn loaded(&self) -> Option<&Plugin> {
         match &self.state {
             CheckState::LoadFailed(_) => None,
-            CheckState::StoreFailed(loaded, _) | CheckState::ListingFailed(loaded, _) | CheckState::Ok(loaded, _) => Some(loaded),
+            CheckState::StoreFailed(loaded, _) | CheckState::ListingFailed(loaded, _) | CheckState::Ok(loaded, _) => {
+                Some(loaded)
+            }
         }
     }
 
@@ -209,7 +211,8 @@ mod tests {
     fn an_error_is_told_in_full_below_the_table() {
         let plugin = plugin();
         let mut written = Vec::new();
-        print(&[load_failed(&plugin)], &["look here".to_owned()], &mut Output::to(&mut written, Destination::Pipe)).unwrap();
+        print(&[load_failed(&plugin)], &["look here".to_owned()], &mut Output::to(&mut written, Destination::Pipe))
+            .unwrap();
         assert_eq!(
             String::from_utf8(written).unwrap(),
             "notes  notes:///  -  not loaded\n\

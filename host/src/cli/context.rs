@@ -11,7 +11,7 @@ use super::messages::Messages;
 use super::output::Output;
 use super::progress;
 use crate::config::Config;
-use crate::host::{HostBuilder, Host};
+use crate::host::{Host, HostBuilder};
 use crate::plugin::Progress;
 
 /// How long databases may take to be closed at the end.

@@ -103,7 +103,11 @@ impl CliError {
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
             // It escapes what is foreign itself, and its colours are its own.
             Self::Config(error) => {
-                messages.print_line(&error.render(if messages.is_colored() { RenderStyle::Ansi } else { RenderStyle::Plain }));
+                messages.print_line(&error.render(if messages.is_colored() {
+                    RenderStyle::Ansi
+                } else {
+                    RenderStyle::Plain
+                }));
             }
             _ => {
                 messages.error(&self.to_string());

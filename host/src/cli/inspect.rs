@@ -7,9 +7,9 @@ use serde::Serialize;
 
 use super::context::Context;
 use super::error::CliError;
-use super::requirements::{self, RequirementReport};
 use super::output::Output;
 use super::provider::{Provider, name_and_version};
+use super::requirements::{self, RequirementReport};
 use super::table::{Cell, Table};
 use crate::config::{self, Digest, PluginName, Server};
 use crate::host::{DataDirs, StartError};
@@ -52,7 +52,8 @@ impl Args {
             Some(name) => {
                 let config = context.config()?;
                 let configured = config.plugins.iter().find(|plugin| plugin.name.as_str() == name);
-                let configured = configured.ok_or_else(|| CliError::NoPlugin { name: name.clone(), known: plugin_names(&config) })?;
+                let configured = configured
+                    .ok_or_else(|| CliError::NoPlugin { name: name.clone(), known: plugin_names(&config) })?;
                 let plugin = config::Plugin { component: self.file, ..configured.clone() };
                 (config.server, plugin)
             }
@@ -101,7 +102,11 @@ impl ComparedPlugin<'_> {
     }
 }
 
-fn print(inspection: &Inspection, compared: Option<ComparedPlugin<'_>>, output: &mut Output<'_>) -> Result<(), CliError> {
+fn print(
+    inspection: &Inspection,
+    compared: Option<ComparedPlugin<'_>>,
+    output: &mut Output<'_>,
+) -> Result<(), CliError> {
     let mut rows = vec![
         [Cell::text("digest"), Cell::verbatim(&inspection.digest.to_string())],
         [Cell::text("size"), Cell::text(&format!("{} ({} bytes)", ByteSize(inspection.size), inspection.size))],

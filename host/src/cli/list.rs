@@ -102,12 +102,12 @@ fn warn(messages: &Messages, missing: &[MissingPlugin]) {
 }
 
 /// Says how to see more, or why there is nothing to see.
-fn print_hint(messages: &Messages, next: Option<&str>, is_empty: bool, who: &Principal) {
+fn print_hint(messages: &Messages, next: Option<&str>, is_empty: bool, principal: &Principal) {
     match next {
         Some(next) => {
             messages.note(&format!("there is more: add `--cursor {next}` for the next page, or `--all` for everything"))
         }
-        None if is_empty => messages.note(&format!("there is nothing to list for `{who}`")),
+        None if is_empty => messages.note(&format!("there is nothing to list for `{principal}`")),
         None => {}
     }
 }

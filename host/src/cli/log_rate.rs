@@ -14,12 +14,14 @@ use tracing::{Level, Metadata};
 
 use super::stderr::Stderr;
 
+use crate::log_target;
+
 /// Lines of one place in the code in a period.
 const BURST: u32 = 10;
 /// How long a period is.
 const PERIOD: Duration = Duration::from_secs(10);
 /// Where clients are answered.
-const LIMITED_TARGETS: [&str; 2] = ["mcp_resource_host::server", "rmcp"];
+const LIMITED_TARGETS: [&str; 2] = [log_target::SERVER, "rmcp"];
 
 /// Lets so many lines of each place pass.
 #[derive(Debug)]
@@ -50,7 +52,9 @@ impl LogRateLimiter {
     }
 
     fn admits_at(&self, metadata: &Metadata<'_>, now: Instant) -> bool {
-        if *metadata.level() > Level::INFO || !LIMITED_TARGETS.iter().any(|server| metadata.target().starts_with(server)) {
+        if *metadata.level() > Level::INFO
+            || !LIMITED_TARGETS.iter().any(|server| metadata.target().starts_with(server))
+        {
             return true;
         }
         let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
@@ -94,7 +98,7 @@ mod tests {
     fn what_clients_cause_has_so_many_lines_for_each_place_in_the_code() {
         let passed = passed(|| {
             for _ in 0..1000 {
-                tracing::warn!(target: "mcp_resource_host::server::http", "a");
+                tracing::warn!(target: log_target::SERVER, "a");
                 tracing::error!(target: "rmcp::transport", "b");
             }
         });
@@ -105,9 +109,9 @@ mod tests {
     fn what_others_log_and_what_was_asked_for_passes() {
         let passed = passed(|| {
             for _ in 0..100 {
-                tracing::error!(target: "mcp_resource_host::host::builder", "a");
-                tracing::warn!(target: "mcp_host::guest", "b");
-                tracing::debug!(target: "mcp_resource_host::server", "c");
+                tracing::error!(target: log_target::CONFIG, "a");
+                tracing::warn!(target: log_target::GUEST, "b");
+                tracing::debug!(target: log_target::SERVER, "c");
             }
         });
         assert_eq!(passed, 300);

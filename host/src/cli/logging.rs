@@ -115,9 +115,9 @@ mod tests {
     #[test]
     fn a_level_is_for_everything_but_the_protocol_library() {
         let filter = filter("info").unwrap();
-        assert!(filter.would_enable("mcp_resource_host::host", &Level::INFO));
+        assert!(filter.would_enable("mcp_host::plugin", &Level::INFO));
         assert!(filter.would_enable("mcp_host::guest", &Level::INFO));
-        assert!(!filter.would_enable("mcp_resource_host::host", &Level::DEBUG));
+        assert!(!filter.would_enable("mcp_host::plugin", &Level::DEBUG));
         assert!(!filter.would_enable("rmcp::transport", &Level::WARN));
         assert!(filter.would_enable("rmcp::transport", &Level::ERROR));
         assert!(!filter.would_enable("rmcp::service", &Level::ERROR), "it takes a client that left for an error");
@@ -127,13 +127,13 @@ mod tests {
     fn one_part_can_have_a_level_of_its_own() {
         let filter = filter("warn, mcp_host::guest=debug,rmcp=trace").unwrap();
         assert!(filter.would_enable("mcp_host::guest", &Level::DEBUG));
-        assert!(!filter.would_enable("mcp_resource_host::host", &Level::INFO));
+        assert!(!filter.would_enable("mcp_host::plugin", &Level::INFO));
         assert!(filter.would_enable("rmcp::service", &Level::TRACE));
     }
 
     #[test]
     fn the_log_can_be_off() {
-        assert!(!filter("off").unwrap().would_enable("mcp_resource_host", &Level::ERROR));
+        assert!(!filter("off").unwrap().would_enable("mcp_host", &Level::ERROR));
     }
 
     #[test]

@@ -17,8 +17,8 @@ use bytesize::ByteSize;
 
 use super::arguments::PrincipalArgs;
 use super::context::Context;
-use super::escape;
 use super::error::CliError;
+use super::escape;
 use super::output::{Destination, Output};
 use crate::host::Host;
 use crate::resource::{Body, Contents};
@@ -109,7 +109,9 @@ impl<'a> OutputMode<'a> {
             Destination::Terminal => {
                 let only_binary = contents.iter().all(|one| matches!(one.body, Body::Blob(_)));
                 match contents.first().filter(|_| only_binary) {
-                    Some(one) => Err(CliError::Binary { uri: one.entry.uri.to_string(), kind_and_size: kind_and_size(one) }),
+                    Some(one) => {
+                        Err(CliError::Binary { uri: one.entry.uri.to_string(), kind_and_size: kind_and_size(one) })
+                    }
                     None => Ok(Self::Rendered(contents)),
                 }
             }
@@ -215,13 +217,18 @@ mod tests {
     fn a_pipe_gets_nothing_that_was_not_asked_for() {
         let contents = [text("x.md", "x"), text("y.md", "y")];
         let refused = OutputMode::select(&contents, REQUESTED, Destination::Pipe).unwrap_err();
-        assert!(matches!(refused, CliError::Collection { children, .. } if children == ["notes:///x.md", "notes:///y.md"]));
+        assert!(
+            matches!(refused, CliError::Collection { children, .. } if children == ["notes:///x.md", "notes:///y.md"])
+        );
     }
 
     #[test]
     fn a_terminal_is_shown_all_text_each_under_its_name() {
         let contents = [text("a.md", "# A"), blob("a.md")];
-        assert_eq!(OutputMode::select(&contents, REQUESTED, Destination::Terminal).unwrap(), OutputMode::Rendered(&contents));
+        assert_eq!(
+            OutputMode::select(&contents, REQUESTED, Destination::Terminal).unwrap(),
+            OutputMode::Rendered(&contents)
+        );
         assert_eq!(
             rendered(&contents),
             "==> notes:///a.md (text/markdown, 3 B) <==\n\

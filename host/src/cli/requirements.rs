@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::table::Cell;
-use crate::plugin::{self, Requirements, GrantStatus};
+use crate::plugin::{self, GrantStatus, Requirements};
 
 /// One kind of imports, for programs.
 #[derive(Debug, Serialize)]

@@ -18,6 +18,7 @@ use super::error::CliError;
 use super::signals::{self, Hangup};
 use crate::config::{Config, HttpAddress, HttpAddressError};
 use crate::host::{Host, PluginState};
+use crate::log_target;
 use crate::server;
 
 /// For how long the start waits for plugins that are still being loaded. Then the others are served without them.
@@ -110,13 +111,13 @@ async fn log_when_loaded(host: Arc<Host>) {
     if tokio::time::timeout(START_GRACE, host.wait_until_loaded()).await.is_err() {
         let loading = host.plugins().into_iter().filter(|plugin| matches!(plugin.state, PluginState::Loading));
         let loading = loading.map(|plugin| plugin.name).collect::<Vec<_>>().join(",");
-        tracing::info!(loading, "serving the plugins loaded so far; the others follow as they are loaded");
+        tracing::info!(target: log_target::SERVER, loading, "serving the plugins loaded so far; the others follow as they are loaded");
         host.wait_until_loaded().await;
     }
     let plugins = host.plugins();
     let failed = plugins.iter().filter(|plugin| matches!(plugin.state, PluginState::LoadFailed(_))).count();
     let loaded = plugins.len().saturating_sub(failed);
-    tracing::info!(loaded, failed, "finished loading plugins");
+    tracing::info!(target: log_target::SERVER, loaded, failed, "finished loading plugins");
 }
 
 async fn listen(address: HttpAddress) -> Result<TcpListener, CliError> {

@@ -6,6 +6,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::messages::Messages;
 
+use crate::log_target;
+
 /// A token that is cancelled by the first signal to end. A second signal ends the process at once, with the exit code
 /// that shells give to a process that the signal ended.
 ///
@@ -19,7 +21,7 @@ pub(super) fn shutdown(messages: &Messages) -> io::Result<CancellationToken> {
     let token = shutdown.clone();
     tokio::spawn(async move {
         signals.next().await;
-        tracing::info!("shutdown: waiting for requests in flight; another signal ends at once");
+        tracing::info!(target: log_target::SERVER, "shutdown: waiting for requests in flight; another signal ends at once");
         token.cancel();
         let code = signals.next().await;
         messages.flush();

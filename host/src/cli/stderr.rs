@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar};
 
+use crate::log_target;
+
 /// Bytes that may wait to be written.
 const MAX_QUEUED: usize = 1 << 20;
 /// What a queued item costs beside its text.
@@ -213,7 +215,8 @@ impl Shared {
             }
             spinners.values().for_each(ProgressBar::tick);
             // What was dropped is told when there is room again, and not each time that there is a little.
-            if has_written && warned_at.is_none_or(|at| at.elapsed() >= DROP_WARNING_INTERVAL) && self.warn_of_dropped() {
+            if has_written && warned_at.is_none_or(|at| at.elapsed() >= DROP_WARNING_INTERVAL) && self.warn_of_dropped()
+            {
                 warned_at = Some(Instant::now());
             }
         }
@@ -242,7 +245,7 @@ impl Shared {
         };
         if lines > 0 {
             tracing::warn!(
-                lines,
+                target: log_target::SERVER, lines,
                 bytes,
                 "lines of the log were dropped: clients caused the same again and again, or standard error is not read fast enough"
             );

@@ -3,9 +3,9 @@
 //! A component is compiled by a process of its own, once, before anything of it runs. What a compiler does with hostile input
 //! has no useful bound, so the process has one: it is ended when it reaches any of these, and the plugin is not loaded.
 
+use super::duration::{BoundedDuration, HOUR, MINUTE, SECOND};
 use super::reader::{FromNode, Node};
 use super::size::{GIB, MIB, Size};
-use super::duration::{HOUR, MINUTE, SECOND, BoundedDuration};
 
 /// How much address space the compiler may have.
 pub type Memory = Size<{ 512 * MIB }, { 8 * GIB }, { 64 * GIB }>;

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 
 use super::error::Diagnostic;
 use super::reader::{FromNode, Node};
-use super::secret::{SecretSource, Secret};
+use super::secret::{Secret, SecretSource};
 
 /// A key as the file refers to it.
 pub(super) struct CursorKey(pub(super) Secret<[u8; 32]>);

@@ -174,7 +174,14 @@ impl ConfigError {
             problem.position = problem.primary.as_ref().map(|mark| position_at(text, mark.span.start));
         }
         problems.sort_by_key(Diagnostic::start);
-        Self { file: file.to_owned(), text: text.to_owned(), diagnostics: problems, omitted: left_out, files: BTreeSet::new(), partial_config: None }
+        Self {
+            file: file.to_owned(),
+            text: text.to_owned(),
+            diagnostics: problems,
+            omitted: left_out,
+            files: BTreeSet::new(),
+            partial_config: None,
+        }
     }
 
     /// The same, with the files that the config depends on.
@@ -230,20 +237,21 @@ impl ConfigError {
 
     fn group<'a>(&'a self, problem: &'a Diagnostic, file: &'a str) -> Group<'a> {
         let title = Level::ERROR.primary_title(problem.message.as_str());
-        let group = match (&problem.primary, problem.position) {
-            (None, _) | (_, None) => title.element(Origin::path(file)),
-            (_, Some(Position { line, column })) if !problem.shows_source => {
-                title.element(Origin::path(file).line(line).char_column(column))
-            }
-            (Some(mark), _) => title.element(
-                Snippet::source(self.text.as_str())
-                    .path(file)
-                    .annotation(AnnotationKind::Primary.span(mark.span.clone()).label(mark.text.as_deref()))
-                    .annotations(problem.secondary.iter().map(|beside| {
-                        AnnotationKind::Context.span(beside.span.clone()).label(beside.text.as_deref())
-                    })),
-            ),
-        };
+        let group =
+            match (&problem.primary, problem.position) {
+                (None, _) | (_, None) => title.element(Origin::path(file)),
+                (_, Some(Position { line, column })) if !problem.shows_source => {
+                    title.element(Origin::path(file).line(line).char_column(column))
+                }
+                (Some(mark), _) => title.element(
+                    Snippet::source(self.text.as_str())
+                        .path(file)
+                        .annotation(AnnotationKind::Primary.span(mark.span.clone()).label(mark.text.as_deref()))
+                        .annotations(problem.secondary.iter().map(|beside| {
+                            AnnotationKind::Context.span(beside.span.clone()).label(beside.text.as_deref())
+                        })),
+                ),
+            };
         group.element(Level::HELP.message(normalize_untrusted_str(&problem.help)))
     }
 }

@@ -16,8 +16,8 @@ use super::secret::Secret;
 
 pub use self::dirs::{DirGrant, DirQuota, Mode};
 pub use self::http::{
-    CredentialError, CredentialName, CredentialValue, UrlHost, HostName, HttpGrant, HttpGrants, Origin, OriginError,
-    OriginPattern, DuplicateOrigin, CaBundle, CaBundleError, Scheme,
+    CaBundle, CaBundleError, CredentialError, CredentialName, CredentialValue, DuplicateOrigin, HostName, HttpGrant,
+    HttpGrants, Origin, OriginError, OriginPattern, Scheme, UrlHost,
 };
 pub use self::keyvalue::{BucketKeys, BucketName, BucketNameError, BucketQuota, KeyvalueGrant};
 

@@ -12,9 +12,9 @@
 //! `keep-alive`.
 
 mod address;
+mod allowed_origins;
 pub mod limits;
 mod share;
-mod allowed_origins;
 mod tls;
 
 pub use self::address::{HttpAddress, HttpAddressError};
@@ -22,9 +22,9 @@ pub use self::limits::HttpServerLimits;
 pub use self::share::{ClientShare, ShareError};
 pub use self::tls::{Tls, TlsError};
 
-use super::grants::{UrlHost, OriginPattern};
+use super::duration::{BoundedDuration, MINUTE, SECOND};
+use super::grants::{OriginPattern, UrlHost};
 use super::reader::{FromNode, Node};
-use super::duration::{MINUTE, SECOND, BoundedDuration};
 
 /// How often a quiet stream of events says that it is alive. 15 s unless set; 100 ms to 10 min.
 pub type KeepAlive = BoundedDuration<100, { 15 * SECOND }, { 10 * MINUTE }>;

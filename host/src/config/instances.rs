@@ -36,8 +36,8 @@
 //! ```
 
 use super::count::Count;
+use super::duration::{BoundedDuration, MINUTE, SECOND};
 use super::reader::{FromNode, Node};
-use super::duration::{MINUTE, SECOND, BoundedDuration};
 
 /// How many calls one instance may serve.
 pub type MaxCalls = Count<1, 128, 1_000_000>;

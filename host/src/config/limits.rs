@@ -3,9 +3,9 @@
 mod http;
 
 use super::count::Count;
+use super::duration::{BoundedDuration, MINUTE, SECOND};
 use super::reader::{FromNode, Node};
 use super::size::{GIB, KIB, MIB, Size};
-use super::duration::{MINUTE, SECOND, BoundedDuration};
 
 pub use self::http::{HttpBody, HttpConcurrency, HttpHeaders, HttpLimits, HttpRate, HttpTimeout};
 

@@ -70,8 +70,10 @@ impl FromNode for CreatableDirectory {
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let path = resolve::<Self>(node)?;
         if path.metadata().is_ok_and(|metadata| !metadata.is_dir()) {
-            let help =
-                format!("write the path of a directory, which need not exist: {}", node.assignment_hint(&Self::example()));
+            let help = format!(
+                "write the path of a directory, which need not exist: {}",
+                node.assignment_hint(&Self::example())
+            );
             node.report_error(format!("{} is not a directory", quoted_path(&path)), help);
             return None;
         }
@@ -83,14 +85,20 @@ impl FromNode for CreatableDirectory {
 fn resolve<T: FromNode>(node: &Node<'_>) -> Option<PathBuf> {
     let written = node.string::<T>()?;
     if written.is_empty() || written.contains('\0') {
-        node.report_error("a path cannot be empty or hold a NUL", format!("write {}", node.assignment_hint(&T::example())));
+        node.report_error(
+            "a path cannot be empty or hold a NUL",
+            format!("write {}", node.assignment_hint(&T::example())),
+        );
         return None;
     }
     let Some(below_home) = written.strip_prefix('~') else {
         return Some(node.context.base_dir.join(written));
     };
     let Some(home) = node.context.environment.home_directory() else {
-        node.report_error("`~` stands for the home directory, and there is none", "set `HOME`, or write the path in full");
+        node.report_error(
+            "`~` stands for the home directory, and there is none",
+            "set `HOME`, or write the path in full",
+        );
         return None;
     };
     match below_home.strip_prefix('/') {
@@ -129,7 +137,10 @@ fn to_absolute(node: &Node<'_>, path: &Path) -> Option<PathBuf> {
     match absolute(path) {
         Ok(path) => Some(path),
         Err(error) => {
-            node.report_error(format!("{} cannot be made absolute: {error}", quoted_path(path)), "write the path in full");
+            node.report_error(
+                format!("{} cannot be made absolute: {error}", quoted_path(path)),
+                "write the path in full",
+            );
             None
         }
     }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use super::digest::Digest;
+use super::duration::{BoundedDuration, SECOND};
 use super::error::{Suggest, quote};
 use super::grants::Grants;
 use super::instances::InstanceReuse;
@@ -13,7 +14,6 @@ use super::limits::Limits;
 use super::paths::ExistingFile;
 use super::reader::{FromNode, Node};
 use super::settings::Settings;
-use super::duration::{SECOND, BoundedDuration};
 use crate::uri::{Mount, MountError};
 
 /// How often a plugin that somebody watches is asked what changed.

@@ -124,7 +124,12 @@ impl<'n, 'a> PluginIdentity<'n, 'a> {
         if let (Some(name), Some(other)) = (&self.name, &earlier.name)
             && name == other
         {
-            self.report(earlier, "name", PluginConflict::Name(name.clone()).to_string(), "give each plugin a name of its own");
+            self.report(
+                earlier,
+                "name",
+                PluginConflict::Name(name.clone()).to_string(),
+                "give each plugin a name of its own",
+            );
         }
         if let (Some(mount), Some(other_mount)) = (&self.mount, &earlier.mount)
             && mount.overlaps(other_mount)

@@ -65,7 +65,6 @@ impl PrincipalSelector {
             Self::Named(name) => name,
         }
     }
-
 }
 
 /// A kind of request, as rules tell them apart.

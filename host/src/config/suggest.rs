@@ -3,7 +3,11 @@
 use super::error::Diagnostic;
 
 /// Adds to a problem what was probably meant.
-pub(super) fn did_you_mean<'k>(problem: Diagnostic, written: &str, known: impl IntoIterator<Item = &'k str>) -> Diagnostic {
+pub(super) fn did_you_mean<'k>(
+    problem: Diagnostic,
+    written: &str,
+    known: impl IntoIterator<Item = &'k str>,
+) -> Diagnostic {
     match closest(written, known) {
         Some(meant) => problem.label(format!("did you mean `{meant}`?")),
         None => problem,

@@ -43,7 +43,10 @@ fn explain_unquoted(error: &Error, text: &str, line: &Range<usize>) -> Option<Di
         return None;
     }
     let help = format!("put text in quotes: `{} = \"{}\"`", truncated(key.trim()), truncated(value));
-    Some(Diagnostic::new(format!("{} is not a TOML value", quote(value)), help).at(start..start.checked_add(value.len())?))
+    Some(
+        Diagnostic::new(format!("{} is not a TOML value", quote(value)), help)
+            .at(start..start.checked_add(value.len())?),
+    )
 }
 
 /// What the parser says, with advice of our own.

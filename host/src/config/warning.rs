@@ -74,7 +74,7 @@ impl fmt::Display for Warning {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Plugin, Rule, PrincipalSelector};
+    use super::super::{Plugin, PrincipalSelector, Rule};
     use super::*;
 
     #[test]

@@ -5,17 +5,18 @@
 
 use crate::access::Principal;
 use crate::config::Operation;
+use crate::log_target;
 use crate::resource::Error;
 use crate::uri::MAX_URI_LEN;
 
 /// Answers a request, and tells of it in the log.
 pub(super) async fn audited<T>(
-    who: &Principal,
+    principal: &Principal,
     operation: Operation,
     uri: &str,
     request: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
-    let mut record = AuditRecord { who, operation, uri, outcome: "cancelled" };
+    let mut record = AuditRecord { principal, operation, uri, outcome: "cancelled" };
     let answer = request.await;
     record.outcome = answer.as_ref().map_or_else(Error::kind, |_| "ok");
     answer
@@ -23,7 +24,7 @@ pub(super) async fn audited<T>(
 
 /// A request that is told of when it is over, however it ends.
 struct AuditRecord<'a> {
-    who: &'a Principal,
+    principal: &'a Principal,
     operation: Operation,
     uri: &'a str,
     outcome: &'static str,
@@ -31,9 +32,9 @@ struct AuditRecord<'a> {
 
 impl Drop for AuditRecord<'_> {
     fn drop(&mut self) {
-        let Self { who, operation, uri, outcome } = self;
+        let Self { principal, operation, uri, outcome } = self;
         // What is longer than any URI is none, and is nothing to fill a log with.
         let uri = uri.split_at_checked(uri.floor_char_boundary(MAX_URI_LEN)).map_or(*uri, |(uri, _)| uri);
-        tracing::debug!(target: "mcp_host::access", principal = %who, %operation, uri, outcome);
+        tracing::debug!(target: log_target::ACCESS, principal = %principal, %operation, uri, outcome);
     }
 }

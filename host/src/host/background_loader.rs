@@ -14,6 +14,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::generation_store::GenerationStore;
 use crate::catalog::NotLoaded;
 use crate::config;
+use crate::log_target;
 use crate::plugin::{Backoff, LoadError, Plugin, PluginRuntime};
 use crate::watch::ListingSnapshot;
 
@@ -31,8 +32,11 @@ impl BackgroundLoader {
 
     /// Loads that plugin, in the place of any earlier attempt.
     pub(super) fn start(&self, plugin: &config::Plugin) {
-        let load_task =
-            LoadTask { generation_store: self.generation_store.clone(), plugin_runtime: self.plugin_runtime.clone(), plugin: plugin.clone() };
+        let load_task = LoadTask {
+            generation_store: self.generation_store.clone(),
+            plugin_runtime: self.plugin_runtime.clone(),
+            plugin: plugin.clone(),
+        };
         let task = AbortOnDropHandle::new(tokio::spawn(load_task.run()));
         self.tasks().insert(plugin.name.as_str().to_owned(), task);
     }
@@ -72,7 +76,7 @@ impl LoadTask {
 
     fn on_loaded(&self, loaded: Arc<Plugin>) {
         if self.update_slot(Ok(loaded)).is_some() {
-            tracing::info!(plugin = self.plugin.name.as_str(), "a plugin that could not be loaded is served now");
+            tracing::info!(target: log_target::PLUGIN, plugin = self.plugin.name.as_str(), "a plugin that could not be loaded is served now");
         }
     }
 
@@ -86,9 +90,11 @@ impl LoadTask {
         }
         let (plugin, error) = (self.plugin.name.as_str(), message);
         match pause {
-            None => tracing::error!(plugin, %error, "a plugin could not be loaded; the others are served without it"),
+            None => {
+                tracing::error!(target: log_target::PLUGIN, plugin, %error, "a plugin could not be loaded; the others are served without it")
+            }
             Some(_) => tracing::error!(
-                plugin, %error,
+                target: log_target::PLUGIN, plugin, %error,
                 "a plugin could not be loaded; the others are served without it, and it is tried again and again"
             ),
         }

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::generation::{Generation, sorted_by_name};
 use super::background_loader::BackgroundLoader;
+use super::generation::{Generation, sorted_by_name};
 use super::generation_store::GenerationStore;
 use super::{DataDirs, Host};
 use crate::access::Access;
-use crate::catalog::{NotLoaded, Catalog, CursorKey, KeyError};
+use crate::catalog::{Catalog, CursorKey, KeyError, NotLoaded};
 use crate::config::Config;
+use crate::log_target;
 use crate::plugin::{self, Compiler, PluginRuntime, Progress};
 use crate::uri::Overlap;
 
@@ -107,11 +108,11 @@ pub(super) fn log_warnings(config: Arc<Config>) {
     tokio::task::spawn_blocking(move || {
         let (first, more) = config.first_warnings(MAX_WARNINGS);
         for warning in first {
-            tracing::warn!("{warning}");
+            tracing::warn!(target: log_target::CONFIG, "{warning}");
         }
         if more > 0 {
             tracing::warn!(
-                "and {more} more globs of rules match nothing below any mount; `mcp-host check` names them all"
+                target: log_target::CONFIG, "and {more} more globs of rules match nothing below any mount; `mcp-host check` names them all"
             );
         }
     });

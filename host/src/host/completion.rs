@@ -17,21 +17,26 @@ use crate::uri::Template;
 const MAX_VALUE_LEN: usize = 65_536;
 
 impl Host {
-    pub(super) async fn complete_inner(&self, who: &Principal, request: CompleteRequest<'_>) -> Result<Completion, Error> {
+    pub(super) async fn complete_inner(
+        &self,
+        principal: &Principal,
+        request: CompleteRequest<'_>,
+    ) -> Result<Completion, Error> {
         let now = self.generation.load_full();
         let CompleteRequest { template: requested_template, argument, context: known } = request;
-        let (slot, template) = now.router.route_template(requested_template).map_err(|error| route_error(&error, requested_template))?;
+        let (slot, template) =
+            now.router.route_template(requested_template).map_err(|error| route_error(&error, requested_template))?;
         let not_found = || Error::NotFound { uri: requested_template.to_owned() };
         let slot = now.slots.get(*slot).ok_or_else(not_found)?;
-        if !now.access.allows_template(who, Operation::Complete, &template) {
+        if !now.access.allows_template(principal, Operation::Complete, &template) {
             return Err(not_found());
         }
         let plugin = slot.loaded()?;
         let known = context_arguments(&template, known);
-        let value_filter = ValueFilter::new(now.clone(), who, &template, &argument.name, &known);
+        let value_filter = ValueFilter::new(now.clone(), principal, &template, &argument.name, &known);
         let known = known.into_iter().map(|(name, value)| Argument { name, value }).collect();
-        let completion =
-            plugin.complete(template.path_template(), argument, known, move |value| value_filter.is_value_visible(value));
+        let completion = plugin
+            .complete(template.path_template(), argument, known, move |value| value_filter.is_value_visible(value));
         completion.await.map_err(|fault| fault.into_client_error(plugin.name(), requested_template))
     }
 }

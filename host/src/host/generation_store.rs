@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
 use super::generation::Generation;
-use crate::watch::{ListingSnapshot, Hub};
+use crate::watch::{Hub, ListingSnapshot};
 
 /// What is being served.
 pub(super) struct GenerationStore {

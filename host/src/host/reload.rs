@@ -31,7 +31,7 @@ use futures::future::join_all;
 
 use super::Host;
 use super::builder::log_warnings;
-use super::generation::{Generation, sorted_by_name, build_router};
+use super::generation::{Generation, build_router, sorted_by_name};
 use crate::access::Access;
 use crate::catalog::NotLoaded;
 use crate::config::{self, Config, Digest};
@@ -231,7 +231,8 @@ impl Host {
         // Compilers go on with what this config needs, and with nothing else.
         let used = old.plugins().map(|plugin| plugin.digest());
         self.plugin_runtime.retain(&digests.values().copied().flatten().chain(used).collect());
-        with_change(|fate| matches!(fate, PluginChange::LoadInBackground)).for_each(|plugin| self.background_loader.start(plugin));
+        with_change(|fate| matches!(fate, PluginChange::LoadInBackground))
+            .for_each(|plugin| self.background_loader.start(plugin));
 
         let files: BTreeSet<_> =
             with_change(|fate| matches!(fate, PluginChange::Load)).map(|plugin| plugin.component.clone()).collect();
@@ -264,8 +265,10 @@ impl Host {
             report.generation = old.number.saturating_add(1);
         }
 
-        let unchanged: Vec<_> =
-            changes.iter().filter_map(|fate| if let PluginChange::Unchanged(plugin) = fate { Some(plugin) } else { None }).collect();
+        let unchanged: Vec<_> = changes
+            .iter()
+            .filter_map(|fate| if let PluginChange::Unchanged(plugin) = fate { Some(plugin) } else { None })
+            .collect();
         let snapshot = self.hub.snapshot(|plugin| !unchanged.iter().any(|kept| Arc::ptr_eq(kept, plugin))).await;
         self.generation_store.replace(snapshot, |now| {
             if *self.latest_reload.borrow() != reload_id {
@@ -280,8 +283,11 @@ impl Host {
             Ok((Some(next), ()))
         })?;
         drop(old);
-        self.background_loader
-            .retain(&with_change(|fate| matches!(fate, PluginChange::LoadInBackground)).map(|plugin| plugin.name.as_str()).collect());
+        self.background_loader.retain(
+            &with_change(|fate| matches!(fate, PluginChange::LoadInBackground))
+                .map(|plugin| plugin.name.as_str())
+                .collect(),
+        );
         let used = self.generation.load().plugins().map(|plugin| plugin.digest()).collect::<Vec<_>>();
         self.plugin_runtime.retain(&stable_digests.values().copied().flatten().chain(used).collect());
         Ok(report)
@@ -294,8 +300,10 @@ impl Host {
         stable_digests: &HashMap<PathBuf, Option<Digest>>,
     ) -> Result<Result<Arc<Plugin>, LoadError>, ReloadError> {
         let file = &plugin.component;
-        let component_changing =
-            || ReloadError::ComponentChanging { plugin: plugin.name.as_str().to_owned(), file: plugin.component.clone() };
+        let component_changing = || ReloadError::ComponentChanging {
+            plugin: plugin.name.as_str().to_owned(),
+            file: plugin.component.clone(),
+        };
         let digest = stable_digests.get(file).ok_or_else(component_changing)?;
         let loaded = self.plugin_runtime.load(plugin).await;
         // What was loaded is what was quiet, or it was not quiet.

@@ -29,6 +29,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::Host;
 use super::audit::audited;
 use crate::config::Operation;
+use crate::log_target;
 use crate::resource::Error;
 use crate::uri::Uri;
 use crate::watch::{SubscribeError, Subscriber};
@@ -149,7 +150,11 @@ impl Host {
     }
 
     /// Tries once to subscribe to a resource of a list. Gives in how long to try again, if at all.
-    async fn try_subscribe_audited<'a>(&self, subscriber: &Subscriber, wanted: &'a RequestedResource<'a>) -> (&'a RequestedResource<'a>, Option<Duration>) {
+    async fn try_subscribe_audited<'a>(
+        &self,
+        subscriber: &Subscriber,
+        wanted: &'a RequestedResource<'a>,
+    ) -> (&'a RequestedResource<'a>, Option<Duration>) {
         let uri = wanted.uri;
         let mut retry_after = None;
         let trying = async {
@@ -163,9 +168,11 @@ impl Host {
             Ok(()) => wanted.is_active.store(true, Ordering::Relaxed),
             // Such a list has no way to refuse a single one: it is as if it never changed.
             Err(error) if retry_after.is_none() => {
-                tracing::debug!(%uri, %error, "a resource cannot be subscribed to, unless by a reload");
+                tracing::debug!(target: log_target::WATCH, %uri, %error, "a resource cannot be subscribed to, unless by a reload");
             }
-            Err(error) => tracing::debug!(%uri, %error, ?retry_after, "a resource cannot be subscribed to yet"),
+            Err(error) => {
+                tracing::debug!(target: log_target::WATCH, %uri, %error, ?retry_after, "a resource cannot be subscribed to yet")
+            }
         }
         (wanted, retry_after)
     }

@@ -57,9 +57,15 @@ impl Admission {
     }
 
     /// Waits for a place, and then for what else the call needs, both within `limits.queue-timeout`.
-    pub(super) async fn admit<T>(&self, origin: CallOrigin, acquire_instance: impl Future<Output = T>) -> Result<(CallPermit, T), Fault> {
+    pub(super) async fn admit<T>(
+        &self,
+        origin: CallOrigin,
+        acquire_instance: impl Future<Output = T>,
+    ) -> Result<(CallPermit, T), Fault> {
         if origin == CallOrigin::Client {
-            self.rate.check().map_err(|early| Fault::RateLimited(early.wait_time_from(DefaultClock::default().now())))?;
+            self.rate
+                .check()
+                .map_err(|early| Fault::RateLimited(early.wait_time_from(DefaultClock::default().now())))?;
         }
         let both = async {
             let permit = match origin {

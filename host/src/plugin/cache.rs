@@ -28,6 +28,7 @@ use wasmtime::component::Component;
 
 use super::LoadError;
 use crate::config::Digest;
+use crate::log_target;
 use crate::private_dir::{PrivateDir, PrivateError, SECRET_LEN, random_secret};
 
 /// The name of the key's file in the state directory.
@@ -64,7 +65,7 @@ impl Cache {
         let key = match state.map(load_key) {
             Some(Ok(key)) => Some(key),
             Some(Err(LoadError::CacheKey { file, source: PrivateError::Io(error) })) => {
-                tracing::warn!(file = %file.display(), %error, "no key can be kept: components are compiled at each start");
+                tracing::warn!(target: log_target::COMPILER, file = %file.display(), %error, "no key can be kept: components are compiled at each start");
                 None
             }
             Some(Err(error)) => return Err(error),
@@ -91,7 +92,7 @@ impl Cache {
             Err(PrivateError::Io(error)) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => {
                 let file = self.dir.path().join(name);
-                tracing::warn!(file = %file.display(), %error, "a cached component is not used, and compiled anew");
+                tracing::warn!(target: log_target::COMPILER, file = %file.display(), %error, "a cached component is not used, and compiled anew");
                 None
             }
         }
@@ -117,7 +118,7 @@ impl Cache {
             let path = self.dir.path().join(self.name(purpose));
             if let Err(error) = file.persist(&path) {
                 tracing::warn!(
-                    file = %path.display(), error = %error.error,
+                    target: log_target::COMPILER, file = %path.display(), error = %error.error,
                     "a compiled component cannot be stored, and is compiled anew at the next start: see what is in its place"
                 );
             }

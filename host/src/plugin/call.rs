@@ -12,25 +12,26 @@ use wasmtime::component::ResourceTableError;
 use wasmtime::{Store, Trap};
 
 use super::Plugin;
-use super::admission::{Admission, CallPermit, CallOrigin};
+use super::admission::{Admission, CallOrigin, CallPermit};
 use super::bindings::ProviderPre;
 use super::bindings::contract::Guest;
+use super::breaker::{BreakerDecision, FAILURE_THRESHOLD, Transition, Verdict};
 use super::convert::{ValidationContext, Validator};
 use super::cpu::{CpuClock, CpuLimitExceeded};
 use super::engine::Engine;
 use super::excerpt;
+use super::executor::PluginQueue;
 use super::fault::Fault;
-use super::breaker::{Transition, BreakerDecision, FAILURE_THRESHOLD, Verdict};
-use super::instance::{Instance, GuestFuture};
+use super::instance::{GuestFuture, Instance};
+use super::instance_permits::InstancePermit;
 use super::memory::OutOfMemory;
 use super::pool::Pool;
 use super::sandbox::Sandbox;
-use super::instance_permits::InstancePermit;
-use super::shares::{SlotPermit, Share};
+use super::shares::{Share, SlotPermit};
 use super::state::GuestState;
-use super::executor::PluginQueue;
 use super::work_budget::WorkBudget;
 use crate::config::Limits;
+use crate::log_target;
 
 /// Bytes of what the engine says of a trap that are kept.
 const MAX_TRAP_MESSAGE: usize = 2048;
@@ -118,7 +119,13 @@ impl Plugin {
         allowed.map_err(Fault::Suspended)
     }
 
-    async fn dispatch<T, U, F, C, W>(&self, function: &'static str, origin: CallOrigin, run: F, check: C) -> Result<U, Fault>
+    async fn dispatch<T, U, F, C, W>(
+        &self,
+        function: &'static str,
+        origin: CallOrigin,
+        run: F,
+        check: C,
+    ) -> Result<U, Fault>
     where
         T: Send + 'static,
         F: for<'a> FnOnce(&'a Guest, &'a mut Store<GuestState>) -> GuestFuture<'a, T> + Send + 'static,
@@ -142,10 +149,12 @@ impl Plugin {
         let plugin = self.name();
         match change {
             Transition::Opened(pause) => tracing::warn!(
-                target: "mcp_host::plugin", plugin, retry_in_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
+                target: log_target::PLUGIN, plugin, retry_in_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
                 "circuit opened: {FAILURE_THRESHOLD} consecutive failures and the probe failed"
             ),
-            Transition::Closed => tracing::info!(target: "mcp_host::plugin", plugin, "circuit closed: plugin recovered"),
+            Transition::Closed => {
+                tracing::info!(target: log_target::PLUGIN, plugin, "circuit closed: plugin recovered")
+            }
         }
     }
 }

@@ -22,8 +22,8 @@ use wasmtime::component::Component;
 
 use super::cache::Cache;
 use super::compiler::{CompileError, Compiler};
-use super::engine::Engine;
 use super::component_file::ComponentFile;
+use super::engine::Engine;
 use super::{LoadError, Progress};
 use crate::config::{self, Digest};
 use crate::private_dir::PrivateError;

@@ -20,8 +20,8 @@ use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 
 use self::job::{CHILD_ARGUMENT, CompileJob};
-use super::engine::codegen_config;
 use super::component_file;
+use super::engine::codegen_config;
 use crate::config::{self, Digest};
 use crate::thread_priority::lower_priority;
 
@@ -74,9 +74,12 @@ impl CompileError {
     /// Whether it is the component's own fault: with the same limits it would be the same the next time.
     pub fn is_permanent(&self) -> bool {
         match self {
-            Self::Invalid(_) | Self::Deadline(_) | Self::Cpu(_) | Self::Memory(_) | Self::OutputTooLarge(_) | Self::Crash(_) => {
-                true
-            }
+            Self::Invalid(_)
+            | Self::Deadline(_)
+            | Self::Cpu(_)
+            | Self::Memory(_)
+            | Self::OutputTooLarge(_)
+            | Self::Crash(_) => true,
             Self::Changed | Self::Start(_) | Self::Cancelled => false,
         }
     }

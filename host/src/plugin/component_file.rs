@@ -43,12 +43,15 @@ impl ComponentFile {
         file.by_ref().take(PREAMBLE_LEN as u64).read_to_end(&mut head).map_err(io_error)?;
         check_preamble(&path, &head)?;
         file.rewind().map_err(io_error)?;
-        let (digest, size) = Digest::compute_reader(file.by_ref().take(MAX_COMPONENT_SIZE.saturating_add(1))).map_err(io_error)?;
+        let (digest, size) =
+            Digest::compute_reader(file.by_ref().take(MAX_COMPONENT_SIZE.saturating_add(1))).map_err(io_error)?;
         if size > MAX_COMPONENT_SIZE {
             return Err(too_large(path));
         }
         match pinned {
-            Some(expected) if expected != digest => Err(LoadError::DigestMismatch { file: path, expected, found: digest }),
+            Some(expected) if expected != digest => {
+                Err(LoadError::DigestMismatch { file: path, expected, found: digest })
+            }
             _ => Ok(Self { path, digest, size, file }),
         }
     }

@@ -28,7 +28,7 @@ use super::fault_recorder::FaultRecorder;
 use super::inspect::Info;
 use super::work_budget::{CLOCK_CHECK_INTERVAL_NS, WorkBudget};
 use crate::resource::{Body, Completion, Contents, Entry, EntryTemplate};
-use crate::uri::{ResourceId, Mount, Path};
+use crate::uri::{Mount, Path, ResourceId};
 
 /// The longest token that a provider may give, in bytes.
 const MAX_TOKEN: usize = 65536;
@@ -188,7 +188,10 @@ impl Validator {
     ) -> Result<Vec<Contents>, Fault> {
         self.check_item_count("contents", &contents)?;
         if contents.is_empty() {
-            return Err(Fault::Contract(format!("reading `{}` gave neither contents nor a failure", Excerpt(requested))));
+            return Err(Fault::Contract(format!(
+                "reading `{}` gave neither contents nor a failure",
+                Excerpt(requested)
+            )));
         }
         self.measure_contents(&contents).await?;
         self.charge()?;
@@ -369,7 +372,7 @@ fn last_segment(path: &Path) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::fuzzing::{validator, block_on};
+    use super::fuzzing::{block_on, validator};
     use super::*;
 
     const MEMORY_LIMIT: u64 = 1 << 20;
@@ -436,7 +439,8 @@ mod tests {
     fn an_answer_is_measured_before_anything_is_made_of_it() {
         let made = |_: &Entry| panic!("it was refused");
         let wide = format!(r#"{{"a":[{}0]}}"#, "0,".repeat(100));
-        let refused = block_on(validator(100, MEMORY_LIMIT, false).page(page(vec![entry("a", Some(&wide))]), None, made));
+        let refused =
+            block_on(validator(100, MEMORY_LIMIT, false).page(page(vec![entry("a", Some(&wide))]), None, made));
         assert!(matches!(refused, Err(Fault::Items { found: 103, limit: 100, .. })), "{refused:?}");
         for entries in [vec![entry("a", Some(&wide)); 100], vec![entry(&"x".repeat(1_100_000), None)]] {
             let refused = block_on(validator(1_000_000, MEMORY_LIMIT, false).page(page(entries), None, made));

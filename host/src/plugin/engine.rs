@@ -10,10 +10,12 @@ use wasmtime::{Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 use super::EngineError;
 use super::epoch::Ticker;
+use super::executor::GuestExecutor;
 use super::instance_permits::InstancePermits;
 use super::shares::Shares;
 use super::state::{self, GuestState};
-use super::executor::GuestExecutor;
+
+use crate::log_target;
 
 /// Instances alive at once over all plugins, idle ones included. What of them the calls of one plugin may use is its
 /// [share](super::shares); a call beyond that waits, as it does for a place when its plugin is busy.
@@ -49,7 +51,7 @@ impl Engine {
     pub(super) fn start() -> Result<Self, EngineError> {
         let wasmtime = with_pooling_allocator().or_else(|error| {
             // The pool reserves address space (not memory) by the terabyte, which `ulimit -v` or a small machine may refuse.
-            tracing::warn!(%error, "no address space for an instance pool: every call will map its own memory, which is slower");
+            tracing::warn!(target: log_target::PLUGIN, %error, "no address space for an instance pool: every call will map its own memory, which is slower");
             wasmtime::Engine::new(&codegen_config()).map_err(|error| EngineError::Start(error.to_string()))
         })?;
         let linker = state::linker(&wasmtime).map_err(|error| EngineError::Start(format!("{error:#}")))?;

@@ -93,7 +93,9 @@ impl GuestExecutor {
                     .on_thread_start(|| thread_priority::lower_priority(HEAVY_NICENESS)),
             )?,
             host: WorkerPool::start(
-                host.thread_name("host-call").worker_threads(processors).on_thread_start(thread_priority::set_short_time_slice),
+                host.thread_name("host-call")
+                    .worker_threads(processors)
+                    .on_thread_start(thread_priority::set_short_time_slice),
             )?,
             host_heavy: WorkerPool::start(
                 host_heavy
@@ -220,7 +222,11 @@ impl PluginQueue {
     }
 
     /// Polls a client's call when it is its turn.
-    fn poll_with_permit<F: Future>(&self, call: &mut Call<F>, context: &mut Context<'_>) -> Poll<Result<F::Output, CallAborted>> {
+    fn poll_with_permit<F: Future>(
+        &self,
+        call: &mut Call<F>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<F::Output, CallAborted>> {
         let _run_permit = ready!(call.run_permit.poll(&self.run_permits, context));
         self.poll_for_client(call, context)
     }

@@ -111,7 +111,9 @@ impl Fault {
                 unavailable(&reason, Some(left))
             }
             Self::RateLimited(wait) => unavailable("it is asked too often; try again later", Some(wait)),
-            Self::QueueFull(_) => unavailable("too many requests wait for it; try again later", Some(DEFAULT_RETRY_AFTER)),
+            Self::QueueFull(_) => {
+                unavailable("too many requests wait for it; try again later", Some(DEFAULT_RETRY_AFTER))
+            }
             Self::QueueTimeout(_) => unavailable("it is busy; try again later", Some(DEFAULT_RETRY_AFTER)),
             Self::Deadline(_) => unavailable("it took too long", None),
             Self::Cpu(_) => unavailable("it used up its CPU time", None),
@@ -184,9 +186,10 @@ impl From<contract::Failure> for Fault {
             contract::Failure::NotFound => Self::NotFound,
             contract::Failure::InvalidRequest(message) => Self::InvalidRequest(truncate_message(message)),
             contract::Failure::Denied(message) => Self::Denied(truncate_message(message)),
-            contract::Failure::Unavailable(retry) => {
-                Self::Unavailable { reason: truncate_message(retry.reason), retry_after: retry.after_ms.map(Duration::from_millis) }
-            }
+            contract::Failure::Unavailable(retry) => Self::Unavailable {
+                reason: truncate_message(retry.reason),
+                retry_after: retry.after_ms.map(Duration::from_millis),
+            },
             contract::Failure::Internal(message) => Self::Internal(truncate_message(message)),
         }
     }

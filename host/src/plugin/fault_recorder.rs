@@ -15,6 +15,8 @@ use super::fault::{Fault, FaultKind};
 use super::guest_log::GuestLog;
 use super::throttle::Throttle;
 
+use crate::log_target;
+
 /// How often what is over one limit is told.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -54,7 +56,7 @@ impl FaultRecorder {
         if let Some(suppressed) = counter.throttle.record() {
             let plugin = &*self.plugin;
             let kind = kind.name();
-            tracing::warn!(target: "mcp_host::plugin", plugin, function, kind, suppressed, "{fault}");
+            tracing::warn!(target: log_target::PLUGIN, plugin, function, kind, suppressed, "{fault}");
         }
     }
 

@@ -23,6 +23,7 @@ use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use super::bindings::logging::Level;
 use super::throttle::Throttle;
 use crate::escape;
+use crate::log_target;
 
 mod stream;
 
@@ -113,7 +114,7 @@ impl GuestLog {
     fn warn_of_dropped(&self, lines: u64) {
         let bytes = self.dropped_bytes.swap(0, Ordering::Relaxed);
         tracing::warn!(
-            target: "mcp_host::guest", plugin = &*self.plugin, lines, bytes,
+            target: log_target::GUEST, plugin = &*self.plugin, lines, bytes,
             "this plugin logs more than `limits.log` allows: lines are being dropped"
         );
     }
@@ -131,9 +132,9 @@ impl GuestLog {
         macro_rules! event {
             ($level:ident) => {
                 if context.is_empty() {
-                    tracing::$level!(target: "mcp_host::guest", plugin, "{line}")
+                    tracing::$level!(target: log_target::GUEST, plugin, "{line}")
                 } else {
-                    tracing::$level!(target: "mcp_host::guest", plugin, context, "{line}")
+                    tracing::$level!(target: log_target::GUEST, plugin, context, "{line}")
                 }
             };
         }
@@ -151,11 +152,11 @@ impl GuestLog {
 fn is_enabled(level: Level) -> bool {
     // Like an event, the question has its level at compile time.
     match level {
-        Level::Trace => tracing::enabled!(target: "mcp_host::guest", tracing::Level::TRACE),
-        Level::Debug => tracing::enabled!(target: "mcp_host::guest", tracing::Level::DEBUG),
-        Level::Info => tracing::enabled!(target: "mcp_host::guest", tracing::Level::INFO),
-        Level::Warn => tracing::enabled!(target: "mcp_host::guest", tracing::Level::WARN),
-        Level::Error | Level::Critical => tracing::enabled!(target: "mcp_host::guest", tracing::Level::ERROR),
+        Level::Trace => tracing::enabled!(target: log_target::GUEST, tracing::Level::TRACE),
+        Level::Debug => tracing::enabled!(target: log_target::GUEST, tracing::Level::DEBUG),
+        Level::Info => tracing::enabled!(target: log_target::GUEST, tracing::Level::INFO),
+        Level::Warn => tracing::enabled!(target: log_target::GUEST, tracing::Level::WARN),
+        Level::Error | Level::Critical => tracing::enabled!(target: log_target::GUEST, tracing::Level::ERROR),
     }
 }
 

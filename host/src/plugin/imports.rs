@@ -217,7 +217,8 @@ mod tests {
 
     #[test]
     fn a_message_stays_short_and_on_one_line() {
-        let missing = UnsatisfiedImports { unknown: vec!["a\n\u{1b}[2J".to_owned(); 900], ..UnsatisfiedImports::default() };
+        let missing =
+            UnsatisfiedImports { unknown: vec!["a\n\u{1b}[2J".to_owned(); 900], ..UnsatisfiedImports::default() };
         let message = missing.to_string();
         assert!(message.starts_with(r"`a\n\u{1b}[2J`, ") && message.ends_with("and 880 more"), "{message}");
         assert!(message.len() < 1000);

@@ -82,7 +82,11 @@ impl PluginRuntime {
         })
     }
 
-    async fn describe_without_grants(&self, plugin: &config::Plugin, compiled: &CompiledComponent) -> Result<Info, LoadError> {
+    async fn describe_without_grants(
+        &self,
+        plugin: &config::Plugin,
+        compiled: &CompiledComponent,
+    ) -> Result<Info, LoadError> {
         let ungranted = config::Plugin { grants: config::Grants::default(), ..plugin.clone() };
         let provider = self.loader.link(&plugin.component, compiled)?;
         self.build(&ungranted, compiled, provider).describe().await.map_err(LoadError::Describe)

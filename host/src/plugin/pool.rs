@@ -51,7 +51,10 @@ impl Pool {
             engine: engine.clone(),
             max_calls: instances.max_calls.get(),
             max_idle_memory: memory.checked_div(max_idle).unwrap_or(memory),
-            idle_set: Mutex::new(IdleSet { idle: IdleQueue::new(max_idle, instances.idle_timeout.duration()), sweeper: None }),
+            idle_set: Mutex::new(IdleSet {
+                idle: IdleQueue::new(max_idle, instances.idle_timeout.duration()),
+                sweeper: None,
+            }),
         });
         engine.instance_permits.register_pool(&pool);
         Some(pool)
@@ -64,7 +67,10 @@ impl Pool {
 
     /// Keeps an instance that gave an answer for the next call, or ends it.
     pub(super) fn release(self: &Arc<Self>, instance: Instance) {
-        if instance.calls() >= self.max_calls || instance.memory_bytes() > self.max_idle_memory || self.engine.instance_permits.has_waiters() {
+        if instance.calls() >= self.max_calls
+            || instance.memory_bytes() > self.max_idle_memory
+            || self.engine.instance_permits.has_waiters()
+        {
             return;
         }
         let mut idle_set = self.lock();

@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::log_target;
+
 /// Called when a component is about to be compiled; what it returns lives until that is done.
 type Compiling = dyn Fn(&Path, u64) -> Box<dyn Send> + Send + Sync;
 
@@ -19,7 +21,7 @@ impl Progress {
     }
 
     pub(super) fn compiling(&self, file: &Path, size: u64) -> Option<Box<dyn Send>> {
-        tracing::info!(file = %file.display(), bytes = size, "compiling a component; this is done once");
+        tracing::info!(target: log_target::COMPILER, file = %file.display(), bytes = size, "compiling a component; this is done once");
         self.0.as_ref().map(|compiling| compiling(file, size))
     }
 }

@@ -132,7 +132,8 @@ impl SlotState {
             return None;
         }
         let classes = self.plugins.iter().flat_map(|(plugin, usage)| {
-            [(CallOrigin::Host, &usage.host), (CallOrigin::Client, &usage.clients)].map(|(origin, class)| (*plugin, origin, class))
+            [(CallOrigin::Host, &usage.host), (CallOrigin::Client, &usage.clients)]
+                .map(|(origin, class)| (*plugin, origin, class))
         });
         let first = classes.filter_map(|(plugin, origin, class)| {
             let (number, _) = class.waiting.first_key_value()?;

@@ -238,8 +238,9 @@ mod tests {
 
     #[test]
     fn the_limit_that_is_too_small_is_told() {
-        let exceeded =
-            |connection, client, overall| Limits { connection, client, overall, wait: Duration::ZERO }.limit_exceeded_by(10);
+        let exceeded = |connection, client, overall| {
+            Limits { connection, client, overall, wait: Duration::ZERO }.limit_exceeded_by(10)
+        };
         assert_eq!(exceeded(10, 10, 10), None);
         assert_eq!(exceeded(9, 15, 16), Some(Limit::Connection));
         assert_eq!(exceeded(9, 9, 9), Some(Limit::Connection));

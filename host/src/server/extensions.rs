@@ -11,9 +11,9 @@
 //! SEP-2640 obliges a server with `resources/directory/read` to declare the extension of skills and to answer `skills/list`
 //! and `skills/get`. There are no skills, which is what those say.
 
+mod encode;
 mod execute;
 mod request;
-mod encode;
 
 pub(super) use self::execute::{ExtensionOutcome, execute};
 pub(super) use self::request::{ExtensionRequest, parse};

@@ -1,13 +1,15 @@
 //! Messages of clients, made up by a fuzzer: see [`fuzzing`](crate::fuzzing).
 
 use super::jsonrpc::{self, Incoming};
-use super::revision::Revision;
 use super::reencode;
+use super::revision::Revision;
 use crate::config::Extension;
 
 /// What a client sent.
 pub(crate) fn message(data: &[u8]) {
-    for (revision, on) in [(None, &[][..]), (Some(Revision::V2025_03_26), &Extension::ALL), (Some(Revision::LATEST), &[])] {
+    for (revision, on) in
+        [(None, &[][..]), (Some(Revision::V2025_03_26), &Extension::ALL), (Some(Revision::LATEST), &[])]
+    {
         let messages = match jsonrpc::parse(data, revision, on) {
             Ok(Incoming::Single(message)) => vec![message],
             Ok(Incoming::Batch(messages)) => messages.into_iter().flatten().collect(),

@@ -16,14 +16,14 @@ use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use tokio_util::sync::CancellationToken;
 
-use super::server_info::{self, ServerInfoCache};
 use super::client::{Client, ClientCell};
 use super::client_log::ClientLog;
 use super::error::to_rpc;
-use super::notifications::{self, SessionSubscriptions};
 use super::methods;
+use super::notifications::{self, SessionSubscriptions};
 use super::params::InvalidParams;
 use super::revision::Revision;
+use super::server_info::{self, ServerInfoCache};
 use crate::access::Principal;
 use crate::config::AdvertisedCapability;
 use crate::host::Host;
@@ -50,8 +50,20 @@ pub(super) struct Handler {
 }
 
 impl Handler {
-    pub(super) fn new(host: Arc<Host>, server_info: Arc<ServerInfoCache>, transport: TransportKind, shutdown: CancellationToken) -> Self {
-        Self { host, server_info, transport, log: Arc::default(), subscriptions: SessionSubscriptions::default(), shutdown }
+    pub(super) fn new(
+        host: Arc<Host>,
+        server_info: Arc<ServerInfoCache>,
+        transport: TransportKind,
+        shutdown: CancellationToken,
+    ) -> Self {
+        Self {
+            host,
+            server_info,
+            transport,
+            log: Arc::default(),
+            subscriptions: SessionSubscriptions::default(),
+            shutdown,
+        }
     }
 
     /// Who asks, if what is asked makes sense.
@@ -213,8 +225,8 @@ impl ServerHandler for Handler {
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        if let Ok(who) = self.principal_of(&context.extensions) {
-            self.subscriptions.watch_listing(&self.host, &who, &context.peer).await;
+        if let Ok(principal) = self.principal_of(&context.extensions) {
+            self.subscriptions.watch_listing(&self.host, &principal, &context.peer).await;
         }
     }
 
@@ -226,8 +238,8 @@ impl ServerHandler for Handler {
         if !self.may_subscribe() {
             return self.method_not_found("resources/subscribe", &context);
         }
-        let who = self.authorize(&context)?;
-        let subscribed = self.subscriptions.subscribe(&self.host, &who, &context.peer, &request.uri);
+        let principal = self.authorize(&context)?;
+        let subscribed = self.subscriptions.subscribe(&self.host, &principal, &context.peer, &request.uri);
         run_cancellable(&context, subscribed).await
     }
 
@@ -249,8 +261,8 @@ impl ServerHandler for Handler {
     }
 
     async fn listen(&self, stream: SubscriptionContext) -> Result<(), ErrorData> {
-        let who = self.authorize(stream.request_context())?;
-        notifications::listen(&self.host, &who, stream, &self.shutdown).await;
+        let principal = self.authorize(stream.request_context())?;
+        notifications::listen(&self.host, &principal, stream, &self.shutdown).await;
         Ok(())
     }
 

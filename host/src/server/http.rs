@@ -24,6 +24,7 @@
 
 mod accept;
 mod activity;
+mod client_limiter;
 mod compress;
 mod connection;
 mod cors;
@@ -32,13 +33,12 @@ mod executor;
 mod guarded_body;
 mod head;
 mod in_flight;
-mod rmcp_service;
-mod post;
-mod request_body;
-mod sessions;
-mod client_limiter;
 mod origin_check;
+mod post;
 mod preflight;
+mod request_body;
+mod rmcp_service;
+mod sessions;
 mod stream_limiter;
 mod tls;
 
@@ -57,14 +57,15 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use self::connection::Connections;
 use self::guarded_body::GuardedBody;
-use self::rmcp_service::RmcpService;
 use self::post::PostHandler;
+use self::rmcp_service::RmcpService;
 use self::sessions::Sessions;
 use self::stream_limiter::StreamLimiter;
 use super::budget::{Account, Budget, Limits};
 use super::{DRAIN_TIMEOUT, ServeError};
 use crate::access::Principal;
 use crate::host::Host;
+use crate::log_target;
 
 /// Where clients find the server.
 const ENDPOINT_PATH: &str = "/mcp";
@@ -91,7 +92,10 @@ pub async fn serve_http(host: Arc<Host>, listener: TcpListener, shutdown: Cancel
     let budget = budget(&host);
     let endpoint = Arc::new(Endpoint { post_handler, rmcp, requests: requests.clone(), stream_limiter });
     let app = Router::new()
-        .route(ENDPOINT_PATH, any(async |State(endpoint): State<Arc<Endpoint>>, request| endpoint.handle(request).await))
+        .route(
+            ENDPOINT_PATH,
+            any(async |State(endpoint): State<Arc<Endpoint>>, request| endpoint.handle(request).await),
+        )
         .with_state(endpoint)
         .layer(compress::layer())
         .layer(from_fn_with_state(host.clone(), cors::apply))
@@ -101,7 +105,7 @@ pub async fn serve_http(host: Arc<Host>, listener: TcpListener, shutdown: Cancel
     connections.accept(listener).await;
     requests.close();
     if tokio::time::timeout(DRAIN_TIMEOUT, requests.wait()).await.is_err() {
-        tracing::warn!("shutdown: drain timed out with requests in flight");
+        tracing::warn!(target: log_target::SERVER, "shutdown: drain timed out with requests in flight");
     }
     drop(session_reaper);
     // What is open now waits for notifications, which do not come any more.
@@ -140,15 +144,15 @@ impl Endpoint {
     async fn handle(&self, mut request: Request) -> Response {
         let in_flight = (request.method() == Method::POST).then(|| self.requests.token());
         // Nothing is known of anyone yet but that they are on this machine.
-        let who = Principal::ANONYMOUS;
+        let principal = Principal::ANONYMOUS;
         let method = request.method().clone();
         accept::normalize(&method, request.headers_mut());
-        request.extensions_mut().insert(who.clone());
+        request.extensions_mut().insert(principal.clone());
         let Some(account) = request.extensions().get::<Arc<Account>>().cloned() else {
             return StatusCode::INTERNAL_SERVER_ERROR.into_response();
         };
         let response = match post::is_json_post(&request) {
-            true => self.post_handler.handle(request, &who, &account).await,
+            true => self.post_handler.handle(request, &principal, &account).await,
             false if method == Method::GET => self.forward_event_stream(request, &account).await,
             false => self.rmcp.forward(request).await,
         };

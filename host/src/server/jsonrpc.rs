@@ -28,7 +28,9 @@ use serde::Deserialize;
 use serde::de::{Deserializer as _, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::params::{self, TruncatedString, InvalidParams, RequestMeta, Params, BoundedString, present, without_position};
+use super::params::{
+    self, BoundedString, InvalidParams, Params, RequestMeta, TruncatedString, present, without_position,
+};
 use super::revision::Revision;
 use crate::config::Extension;
 
@@ -143,7 +145,9 @@ impl Message {
     pub(super) fn is_stateless(&self) -> bool {
         match self.declared_revision() {
             // Revisions are dates, so those to come are later too.
-            DeclaredRevision::Complete(named) | DeclaredRevision::VersionOnly(named) => named >= Revision::V2026_07_28.name(),
+            DeclaredRevision::Complete(named) | DeclaredRevision::VersionOnly(named) => {
+                named >= Revision::V2026_07_28.name()
+            }
             DeclaredRevision::None => false,
         }
     }
@@ -191,7 +195,11 @@ struct Elements<'a> {
     count: usize,
 }
 
-fn parse_batch(text: &str, revision: Option<Revision>, on: &[Extension]) -> Result<Vec<Result<Message, Rejection>>, Rejection> {
+fn parse_batch(
+    text: &str,
+    revision: Option<Revision>,
+    on: &[Extension],
+) -> Result<Vec<Result<Message, Rejection>>, Rejection> {
     let Elements { first, count } = parse_elements(text).map_err(|error| Rejection::parse_error(&error))?;
     if !revision.is_some_and(Revision::has_batches) {
         let found =
@@ -295,7 +303,10 @@ fn parse_message(text: &str, on: &[Extension]) -> Result<Message, Rejection> {
             let is_cancellation = method == "notifications/cancelled";
             let cancels = envelope.params.filter(|_| is_cancellation).and_then(params::cancelled_request_id);
             let cancels = cancels.and_then(|id| parse_request_id(id).ok());
-            return Ok(Message { kind: Kind::Notification { method, cancelled_request: cancels }, meta: RequestMeta::default() });
+            return Ok(Message {
+                kind: Kind::Notification { method, cancelled_request: cancels },
+                meta: RequestMeta::default(),
+            });
         }
     };
     let params::ParsedParams { params, meta } = params::parse(&method, envelope.params, on);
@@ -375,7 +386,10 @@ mod tests {
         let malformed = kind(json!({"jsonrpc": "2.0", "id": 1, "method": "resources/read"}));
         assert!(matches!(malformed, Kind::Request { params: Err(_), .. }));
         let initialized = kind(json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
-        assert_eq!(initialized, Kind::Notification { method: "notifications/initialized".into(), cancelled_request: None });
+        assert_eq!(
+            initialized,
+            Kind::Notification { method: "notifications/initialized".into(), cancelled_request: None }
+        );
         let answer = kind(json!({"jsonrpc": "2.0", "id": 1, "result": {}}));
         assert_eq!(answer, Kind::Response { id: Some(RequestId::Number(1)), is_error: false });
         let error = kind(json!({"jsonrpc": "2.0", "error": {"code": 1, "message": ""}}));

@@ -46,19 +46,19 @@ impl SessionSubscriptions {
     }
 
     /// Has the session told when what is listed changes.
-    pub(super) async fn watch_listing(&self, host: &Host, who: &Principal, client: &Peer<RoleServer>) {
-        self.delivery(host, who, client).await.subscriber.watch_listing();
+    pub(super) async fn watch_listing(&self, host: &Host, principal: &Principal, client: &Peer<RoleServer>) {
+        self.delivery(host, principal, client).await.subscriber.watch_listing();
     }
 
     /// `resources/subscribe`.
     pub(super) async fn subscribe(
         &self,
         host: &Host,
-        who: &Principal,
+        principal: &Principal,
         client: &Peer<RoleServer>,
         uri: &str,
     ) -> Result<(), Error> {
-        let live = self.delivery(host, who, client).await;
+        let live = self.delivery(host, principal, client).await;
         host.subscribe(&live.subscriber, uri).await
     }
 
@@ -69,8 +69,8 @@ impl SessionSubscriptions {
         host.unsubscribe(&live.subscriber, uri)
     }
 
-    async fn delivery(&self, host: &Host, who: &Principal, client: &Peer<RoleServer>) -> &NotificationDelivery {
-        self.delivery.get_or_init(async || NotificationDelivery::new(host.subscriber(who), client.clone())).await
+    async fn delivery(&self, host: &Host, principal: &Principal, client: &Peer<RoleServer>) -> &NotificationDelivery {
+        self.delivery.get_or_init(async || NotificationDelivery::new(host.subscriber(principal), client.clone())).await
     }
 }
 
@@ -118,8 +118,13 @@ pub(super) fn accept_filter(host: &Host, requested: &SubscriptionFilter) -> Subs
 }
 
 /// Serves one `subscriptions/listen` until the client cancels it or the server ends.
-pub(super) async fn listen(host: &Host, who: &Principal, stream: SubscriptionContext, shutdown: &CancellationToken) {
-    let subscriber = host.subscriber(who);
+pub(super) async fn listen(
+    host: &Host,
+    principal: &Principal,
+    stream: SubscriptionContext,
+    shutdown: &CancellationToken,
+) {
+    let subscriber = host.subscriber(principal);
     if stream.accepted().resources_list_changed == Some(true) {
         subscriber.watch_listing();
     }

@@ -27,7 +27,7 @@ use serde::de::IntoDeserializer as _;
 use serde_json::value::RawValue;
 
 use self::bounded::{Bounded, BoundedMember, Object, ObjectMap};
-pub(super) use self::bounded::{TruncatedString, BoundedString, truncate, present, without_position};
+pub(super) use self::bounded::{BoundedString, TruncatedString, present, truncate, without_position};
 use self::listen::ContextArguments;
 pub(super) use self::listen::ListenParams;
 use crate::config::Extension;
@@ -260,8 +260,12 @@ impl Members<'_> {
                 self.initialize(),
             ),
             "resources/list" if sep_2093 => ("{\"uri\"?: string, \"cursor\"?: string}", self.page(self.uri)),
-            "resources/list" | "resources/templates/list" | "prompts/list" | "tools/list" => (PAGE_PARAMS, self.page(None)),
-            "resources/read" | "resources/subscribe" | "resources/unsubscribe" => (RESOURCE_PARAMS, self.resource(None)),
+            "resources/list" | "resources/templates/list" | "prompts/list" | "tools/list" => {
+                (PAGE_PARAMS, self.page(None))
+            }
+            "resources/read" | "resources/subscribe" | "resources/unsubscribe" => {
+                (RESOURCE_PARAMS, self.resource(None))
+            }
             "resources/metadata" if sep_2093 => (RESOURCE_PARAMS, self.resource(None)),
             "skills/get" if directories => (RESOURCE_PARAMS, self.resource(None)),
             "resources/directory/read" if directories => {
@@ -301,8 +305,11 @@ impl Members<'_> {
         let _: BoundedMember<ClientCapabilities> = required("capabilities", self.capabilities)?;
         let BoundedMember::<Implementation>(client) = required("clientInfo", self.client_info)?;
         let TruncatedString::<MAX_VERSION_NAME>(version) = required("protocolVersion", self.protocol_version)?;
-        let client =
-            ClientInfo { name: client.name.0, title: client.title.map(|TruncatedString(title)| title), version: client.version.0 };
+        let client = ClientInfo {
+            name: client.name.0,
+            title: client.title.map(|TruncatedString(title)| title),
+            version: client.version.0,
+        };
         Ok(Params::Initialize(Box::new(InitializeParams { version, client })))
     }
 
@@ -334,7 +341,9 @@ impl Members<'_> {
         };
         let BoundedMember::<ArgumentInfo>(argument) = required("argument", self.argument)?;
         let context: Option<BoundedMember<Context>> = optional(self.context)?;
-        let known = context.and_then(|BoundedMember(context)| context.arguments).map(|BoundedMember(ContextArguments(known))| known);
+        let known = context
+            .and_then(|BoundedMember(context)| context.arguments)
+            .map(|BoundedMember(ContextArguments(known))| known);
         Ok(Params::Complete(Box::new(CompleteParams {
             template,
             argument: (argument.name.0, argument.value.0),

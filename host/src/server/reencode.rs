@@ -10,7 +10,7 @@
 use serde_json::{Map, Value, json};
 
 use super::jsonrpc::{Kind, Message};
-use super::params::{CLIENT_CAPABILITIES_META_KEY, ClientInfo, RequestMeta, PROTOCOL_VERSION_META_KEY, Params};
+use super::params::{CLIENT_CAPABILITIES_META_KEY, ClientInfo, PROTOCOL_VERSION_META_KEY, Params, RequestMeta};
 
 /// The message as rmcp gets it; none if it cannot make sense of it.
 pub(super) fn to_json(message: &Message) -> Option<Vec<u8>> {

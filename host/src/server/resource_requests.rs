@@ -15,7 +15,7 @@ use rmcp::ErrorData;
 use rmcp::model::{RequestId, ServerJsonRpcMessage};
 use serde_json::json;
 
-use super::budget::{self, Account, Charge, EXPECTED_RESPONSE_SIZE, BudgetExceeded, Limit};
+use super::budget::{self, Account, BudgetExceeded, Charge, EXPECTED_RESPONSE_SIZE, Limit};
 use super::error::to_rpc;
 use super::extensions;
 use super::json::Encoder;
@@ -69,7 +69,11 @@ struct Outcome {
 
 impl ResourceRequest {
     /// What a message of that revision asks, if it is a request for resources, or of a method that there is not.
-    pub(super) fn from_message(host: &Host, revision: Revision, message: &Message) -> Option<Result<Self, InvalidParams>> {
+    pub(super) fn from_message(
+        host: &Host,
+        revision: Revision,
+        message: &Message,
+    ) -> Option<Result<Self, InvalidParams>> {
         if let Some(asked) = extensions::parse(&host.config().server.extensions, revision, message) {
             return Some(asked.map(Self::Extension));
         }
@@ -101,14 +105,16 @@ impl ResourceRequest {
 /// A fault of the host itself stays in its request, and is answered too.
 pub(super) async fn respond(
     host: &Host,
-    who: &Principal,
+    principal: &Principal,
     account: &Arc<Account>,
     id: RequestId,
     request: Result<ResourceRequest, InvalidParams>,
     revision: Revision,
 ) -> Reply {
     let answered = match request {
-        Ok(asked) => AssertUnwindSafe(execute_within_budget(host, who, account, asked, revision)).catch_unwind().await,
+        Ok(asked) => {
+            AssertUnwindSafe(execute_within_budget(host, principal, account, asked, revision)).catch_unwind().await
+        }
         Err(InvalidParams(reason)) => Ok(Err(ErrorData::invalid_params(reason, None))),
     };
     match answered {
@@ -132,13 +138,16 @@ fn success_response(id: &RequestId, result: Encoder) -> Encoder {
 /// The result of a request, and what it takes of the budget (see [`super::budget`]).
 async fn execute_within_budget(
     host: &Host,
-    who: &Principal,
+    principal: &Principal,
     account: &Arc<Account>,
     request: ResourceRequest,
     revision: Revision,
 ) -> Result<(Outcome, Charge), ErrorData> {
-    let mut charge = account.charge(EXPECTED_RESPONSE_SIZE).await.map_err(|exceeded| budget_error(exceeded, EXPECTED_RESPONSE_SIZE))?;
-    let outcome = execute(host, who, request.clone(), revision).await?;
+    let mut charge = account
+        .charge(EXPECTED_RESPONSE_SIZE)
+        .await
+        .map_err(|exceeded| budget_error(exceeded, EXPECTED_RESPONSE_SIZE))?;
+    let outcome = execute(host, principal, request.clone(), revision).await?;
     let price = budget::response_cost(outcome.footprint);
     if charge.resize(price).is_ok() {
         return Ok((outcome, charge));
@@ -146,7 +155,7 @@ async fn execute_within_budget(
     // Neither the answer nor what was reserved for it is kept while room is waited for.
     drop((outcome, charge));
     let mut charge = account.charge(price).await.map_err(|exceeded| budget_error(exceeded, price))?;
-    let outcome = execute(host, who, request, revision).await?;
+    let outcome = execute(host, principal, request, revision).await?;
     let price = budget::response_cost(outcome.footprint);
     charge.resize(price).map_err(|exceeded| budget_error(exceeded, price))?;
     Ok((outcome, charge))
@@ -187,37 +196,42 @@ impl Reply {
     }
 }
 
-async fn execute(host: &Host, who: &Principal, request: ResourceRequest, revision: Revision) -> Result<Outcome, ErrorData> {
+async fn execute(
+    host: &Host,
+    principal: &Principal,
+    request: ResourceRequest,
+    revision: Revision,
+) -> Result<Outcome, ErrorData> {
     let to_rpc = |error: Error| to_rpc(&error, revision);
     match request {
         ResourceRequest::List(cursor) => {
             let request = ListRequest { parent: None, cursor: cursor.as_deref() };
-            let listing = host.list(who, request).await.map_err(to_rpc)?;
+            let listing = host.list(principal, request).await.map_err(to_rpc)?;
             let is_public = host.is_public(Operation::List);
             let (footprint, missing) = (listing.items.footprint(), listing.missing.clone());
             Ok(Outcome { result: wire::list_result(listing, revision, is_public), footprint, missing })
         }
         ResourceRequest::Templates(cursor) => {
-            let listing = host.templates(who, cursor.as_deref()).await.map_err(to_rpc)?;
+            let listing = host.templates(principal, cursor.as_deref()).await.map_err(to_rpc)?;
             let is_public = host.is_public(Operation::Templates);
             let (footprint, missing) = (listing.items.footprint(), listing.missing.clone());
             Ok(Outcome { result: wire::templates_result(listing, revision, is_public), footprint, missing })
         }
         ResourceRequest::Read(uri) => {
-            let contents = host.read(who, &uri).await.map_err(to_rpc)?;
+            let contents = host.read(principal, &uri).await.map_err(to_rpc)?;
             let is_public = host.is_public(Operation::Read);
             let footprint = contents.footprint();
             Ok(Outcome { result: wire::read_result(contents, revision, is_public), footprint, missing: Vec::new() })
         }
         ResourceRequest::Complete(request) => {
-            let completion = complete(host, who, *request, revision).await?;
+            let completion = complete(host, principal, *request, revision).await?;
             let footprint = completion.footprint();
             Ok(Outcome { result: wire::complete_result(completion, revision), footprint, missing: Vec::new() })
         }
         ResourceRequest::Unknown(method) => Err(methods::method_not_found(host, revision, &method)),
         ResourceRequest::Extension(asked) => {
             let extensions::ExtensionOutcome { result, footprint, missing } =
-                extensions::execute(host, who, asked, revision).await?;
+                extensions::execute(host, principal, asked, revision).await?;
             Ok(Outcome { result, footprint, missing })
         }
     }
@@ -225,7 +239,7 @@ async fn execute(host: &Host, who: &Principal, request: ResourceRequest, revisio
 
 async fn complete(
     host: &Host,
-    who: &Principal,
+    principal: &Principal,
     request: CompleteParams,
     revision: Revision,
 ) -> Result<Completion, ErrorData> {
@@ -246,5 +260,5 @@ async fn complete(
         argument: Argument { name, value },
         context: request.context.into_iter().map(|(name, value)| Argument { name, value }).collect(),
     };
-    host.complete(who, request).await.map_err(|error| to_rpc(&error, revision))
+    host.complete(principal, request).await.map_err(|error| to_rpc(&error, revision))
 }

@@ -32,7 +32,8 @@ pub enum Revision {
 
 impl Revision {
     /// All of them, the oldest first.
-    pub const ALL: [Self; 5] = [Self::V2024_11_05, Self::V2025_03_26, Self::V2025_06_18, Self::V2025_11_25, Self::V2026_07_28];
+    pub const ALL: [Self; 5] =
+        [Self::V2024_11_05, Self::V2025_03_26, Self::V2025_06_18, Self::V2025_11_25, Self::V2026_07_28];
 
     /// The newest.
     pub const LATEST: Self = Self::V2026_07_28;

@@ -14,10 +14,10 @@
 //! It ends when standard input does, or when it is told to. Then the answers that are left are written as long as the client
 //! takes them: one that has taken nothing for [`STALL_TIMEOUT`] keeps the process no longer.
 
-mod input;
 mod codec;
-mod output;
 mod in_flight;
+mod input;
+mod output;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -37,22 +37,23 @@ use tokio_util::codec::FramedRead;
 use tokio_util::sync::CancellationToken;
 
 use self::codec::{Line, LineDecoder};
+use self::in_flight::{BatchId, ChargedReply, InFlight, Outgoing};
 use self::output::Output;
-use self::in_flight::{BatchId, ChargedReply, Outgoing, InFlight};
-use super::server_info::ServerInfoCache;
 use super::budget::{Account, Budget, Limits};
 use super::client::ClientCell;
 use super::client_id::ClientId;
-use super::handler::{TransportKind, Handler};
-use super::jsonrpc::{self, Kind, Message, Rejection, DeclaredRevision, Incoming};
+use super::handler::{Handler, TransportKind};
+use super::jsonrpc::{self, DeclaredRevision, Incoming, Kind, Message, Rejection};
 use super::methods;
 use super::params::InvalidParams;
+use super::reencode;
 use super::resource_requests::{self, Reply, ResourceRequest};
 use super::revision::Revision;
-use super::reencode;
+use super::server_info::ServerInfoCache;
 use super::{DRAIN_TIMEOUT, ServeError};
 use crate::access::Principal;
 use crate::host::Host;
+use crate::log_target;
 
 /// Requests that are worked on at once.
 const MAX_IN_FLIGHT: usize = 64;
@@ -174,7 +175,7 @@ impl Outgoing {
     /// The same, where nobody waits for it.
     async fn write(self, output: &Output) {
         if let Err(error) = self.write_to(output).await {
-            tracing::debug!(%error, "a response cannot be written");
+            tracing::debug!(target: log_target::SERVER, %error, "a response cannot be written");
         }
     }
 }
@@ -305,7 +306,9 @@ impl StdioTransport {
         match (message.declared_revision(), self.lifecycle) {
             (DeclaredRevision::None, Lifecycle::Session(revision)) => Some(revision),
             (DeclaredRevision::Complete(said), _) => Revision::from_name(said),
-            (DeclaredRevision::VersionOnly(said), Lifecycle::Session(_)) => Revision::from_name(said).filter(|said| said.has_sessions()),
+            (DeclaredRevision::VersionOnly(said), Lifecycle::Session(_)) => {
+                Revision::from_name(said).filter(|said| said.has_sessions())
+            }
             _ => None,
         }
     }
@@ -338,7 +341,7 @@ impl StdioTransport {
     async fn drain(&self) {
         let all = u32::try_from(MAX_IN_FLIGHT).unwrap_or(u32::MAX);
         if tokio::time::timeout(DRAIN_TIMEOUT, self.permits.acquire_many(all)).await.is_err() {
-            tracing::warn!("shutdown: drain timed out with requests in flight");
+            tracing::warn!(target: log_target::SERVER, "shutdown: drain timed out with requests in flight");
         }
     }
 
@@ -367,7 +370,7 @@ impl StdioTransport {
                     codec::shrink(self.input.read_buffer_mut());
                 }
                 Err(error) => {
-                    tracing::error!(%error, "standard input cannot be read");
+                    tracing::error!(target: log_target::SERVER, %error, "standard input cannot be read");
                     return None;
                 }
             }

@@ -107,7 +107,8 @@ pub(super) fn page_members(
 ) {
     result_type(members, revision);
     if !missing.is_empty() {
-        let listed = Meta::from_iter([(MISSING_PLUGINS_META_KEY.to_owned(), missing.iter().map(missing_plugin).collect())]);
+        let listed =
+            Meta::from_iter([(MISSING_PLUGINS_META_KEY.to_owned(), missing.iter().map(missing_plugin).collect())]);
         members.member("_meta").value(Value::Object(listed));
     }
     members.optional_text("nextCursor", next_cursor);

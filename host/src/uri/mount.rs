@@ -4,8 +4,8 @@ use std::str::FromStr;
 
 use super::MAX_URI_LEN;
 use super::error::{MountError, PathError, UriError};
-use super::resource_id::ResourceId;
 use super::normalize::{self, Parts};
+use super::resource_id::ResourceId;
 use super::text::str_newtype;
 
 /// The URI prefix that a plugin owns, in normal form: `git://linux/`, `files://h/a/`, `notes:///`, `web://`.

@@ -4,9 +4,9 @@
 //! lookup is a binary search and one comparison, however many mounts there are.
 
 use super::error::{Overlap, RouteError, TemplateError};
-use super::resource_id::{Path, Uri};
 use super::mount::Mount;
 use super::normalize::{self, Parts};
+use super::resource_id::{Path, Uri};
 use super::template::{self, Template};
 
 /// Mounts that do not overlap, each with what is mounted there.

@@ -12,6 +12,7 @@ use notify::event::ModifyKind;
 use notify::{ErrorKind, Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
 
+use crate::log_target;
 use crate::plugin::Plugin;
 
 /// The granted directories of one plugin, watched.
@@ -89,7 +90,7 @@ impl FsEvents {
             Ok(event) if event.kind.is_access() => return,
             Ok(event) if event.need_rescan() => {
                 tracing::warn!(
-                    plugin = self.plugin,
+                    target: log_target::WATCH, plugin = self.plugin,
                     "changes of a granted directory came faster than they could be noticed: everything is looked at anew"
                 );
                 self.needs_rewatch.store(true, Ordering::Relaxed);
@@ -112,7 +113,7 @@ impl FsEvents {
     fn warn_once(&self, error: &notify::Error) {
         if !self.has_warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(
-                plugin = self.plugin, %error,
+                target: log_target::WATCH, plugin = self.plugin, %error,
                 "some changes of a granted directory are noticed at the interval only (`watch-interval`)"
             );
         }

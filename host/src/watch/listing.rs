@@ -68,10 +68,10 @@ impl ListingMonitor {
     }
 
     /// Returns when changes count for that principal.
-    pub(super) async fn wait_until_tracked(&self, who: &Principal) {
+    pub(super) async fn wait_until_tracked(&self, principal: &Principal) {
         let mut updated = self.updated.subscribe();
         // It fails when there is no sender, and this is the sender.
-        let _ = updated.wait_for(|()| self.fingerprints().contains_key(who)).await;
+        let _ = updated.wait_for(|()| self.fingerprints().contains_key(principal)).await;
     }
 
     pub(super) fn fingerprints(&self) -> MutexGuard<'_, HashMap<Principal, ListingFingerprint>> {
@@ -133,8 +133,8 @@ impl WatcherState {
     /// Those of whom there is no print yet. The prints of those who do not ask any more are forgotten.
     fn untracked(&self, principals: &HashSet<Principal>) -> HashSet<Principal> {
         let mut fingerprints = self.listing.fingerprints();
-        fingerprints.retain(|who, _| principals.contains(who));
-        principals.iter().filter(|who| !fingerprints.contains_key(*who)).cloned().collect()
+        fingerprints.retain(|principal, _| principals.contains(principal));
+        principals.iter().filter(|principal| !fingerprints.contains_key(*principal)).cloned().collect()
     }
 
     /// Takes new prints, and gives those principals for whom the listing is another now.
@@ -143,9 +143,9 @@ impl WatcherState {
         let fresh = catalog::fingerprints(&self.plugin, access, &principals).await;
         let mut fingerprints = self.listing.fingerprints();
         let mut changed = HashSet::new();
-        for (who, now) in principals.into_iter().zip(fresh) {
-            if fingerprints.insert(who.clone(), now).is_some_and(|before| before.differs(now)) {
-                changed.insert(who);
+        for (principal, now) in principals.into_iter().zip(fresh) {
+            if fingerprints.insert(principal.clone(), now).is_some_and(|before| before.differs(now)) {
+                changed.insert(principal);
             }
         }
         changed

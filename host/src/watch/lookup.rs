@@ -22,7 +22,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::plugin::{Fault, Plugin, CallOrigin};
+use crate::plugin::{CallOrigin, Fault, Plugin};
 use crate::uri::Path;
 
 /// Lookups of one plugin that run at the same time.

@@ -187,7 +187,10 @@ mod tests {
         mailbox.put_resource(&uri("b"));
         mailbox.wait_pending().await;
         let now = Instant::now();
-        assert_eq!(drain(&mailbox, now), [PendingUpdate::Listing, PendingUpdate::Resource(uri("a")), PendingUpdate::Resource(uri("b"))]);
+        assert_eq!(
+            drain(&mailbox, now),
+            [PendingUpdate::Listing, PendingUpdate::Resource(uri("a")), PendingUpdate::Resource(uri("b"))]
+        );
         assert_eq!(mailbox.next_deadline(now), Err(None));
     }
 

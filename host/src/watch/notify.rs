@@ -17,7 +17,7 @@ impl WatchContext {
         for uri in uris {
             let mut from = Some(0);
             while let Some(id) = from {
-                from = self.subscription_index().notify(&uri, id, &mut budget, |who| concerns(who, &uri));
+                from = self.subscription_index().notify(&uri, id, &mut budget, |principal| concerns(principal, &uri));
                 budget = budget.saturating_sub(1);
                 if budget == 0 {
                     tokio::task::yield_now().await;

@@ -217,7 +217,9 @@ impl Poller {
 
     /// How long after a round the next begins: as the provider hints, within bounds, else as the config says.
     fn next_delay(&self, hint: Option<Duration>) -> Duration {
-        hint.map_or(self.interval, |hint| hint.clamp(MIN_POLL_INTERVAL.min(self.interval), MAX_POLL_INTERVAL.max(self.interval)))
+        hint.map_or(self.interval, |hint| {
+            hint.clamp(MIN_POLL_INTERVAL.min(self.interval), MAX_POLL_INTERVAL.max(self.interval))
+        })
     }
 
     /// How long a provider that fails is left alone: twice as long each time.

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use futures::future::join_all;
 
-use super::mailbox::{PendingUpdate, Mailbox};
 use super::byte_budget::{ByteBudget, ReservedBytes};
+use super::mailbox::{Mailbox, PendingUpdate};
 use super::{Hub, SubscribeError};
 use crate::access::Principal;
 use crate::config::Operation;
@@ -153,8 +153,10 @@ impl Subscriber {
     /// Takes the subscription back that was asked for in that spelling, if there is one.
     pub(crate) fn unsubscribe_by_spelling(&self, requested_uri: &str) -> bool {
         let mut subscriptions = self.subscriptions();
-        let uri =
-            subscriptions.iter().find(|(uri, subscription)| subscription.requested_uri(uri) == requested_uri).map(|(uri, _)| uri.clone());
+        let uri = subscriptions
+            .iter()
+            .find(|(uri, subscription)| subscription.requested_uri(uri) == requested_uri)
+            .map(|(uri, _)| uri.clone());
         let Some(uri) = uri else { return false };
         subscriptions.remove(&uri);
         self.untrack(&uri);
@@ -162,14 +164,23 @@ impl Subscriber {
     }
 
     /// Begins to subscribe. It is as if nothing had been asked unless the attempt counts in the end.
-    pub(super) fn begin<'a>(&'a self, requested_uri: &str, uri: &'a Uri) -> Result<PendingSubscription<'a>, SubscribeError> {
+    pub(super) fn begin<'a>(
+        &'a self,
+        requested_uri: &str,
+        uri: &'a Uri,
+    ) -> Result<PendingSubscription<'a>, SubscribeError> {
         let mut subscriptions = self.subscriptions();
         let is_room = subscriptions.len() < Self::MAX_RESOURCES;
         let subscription = match subscriptions.entry(uri.clone()) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
-                let own = self.uri_bytes.reserve(requested_uri.len()).filter(|_| is_room).ok_or_else(too_many_subscriptions)?;
-                let bytes = requested_uri.len().saturating_add(uri.as_str().len()).saturating_add(SUBSCRIPTION_OVERHEAD);
+                let own = self
+                    .uri_bytes
+                    .reserve(requested_uri.len())
+                    .filter(|_| is_room)
+                    .ok_or_else(too_many_subscriptions)?;
+                let bytes =
+                    requested_uri.len().saturating_add(uri.as_str().len()).saturating_add(SUBSCRIPTION_OVERHEAD);
                 let all = self.hub.context.memory.reserve(bytes).ok_or_else(subscription_memory_full)?;
                 let serial = self.next_serial.fetch_add(1, Ordering::Relaxed);
                 entry.insert(Subscription {
@@ -226,7 +237,11 @@ impl PendingSubscription<'_> {
         };
         let subscriptions = self.subscriber.subscriptions();
         if subscriptions.get(self.uri).is_some_and(|subscription| subscription.serial == self.serial) {
-            self.subscriber.hub.context.subscription_index().watch(&located.uri, &located.path, &self.subscriber.mailbox);
+            self.subscriber.hub.context.subscription_index().watch(
+                &located.uri,
+                &located.path,
+                &self.subscriber.mailbox,
+            );
         }
     }
 

@@ -10,11 +10,11 @@ use arc_swap::ArcSwap;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::subscriptions::SubscriptionIndex;
-use super::listing::ListingMonitor;
-use super::lookup::{Lookups, LookupError};
 use super::byte_budget::ByteBudget;
+use super::listing::ListingMonitor;
+use super::lookup::{LookupError, Lookups};
 use super::poller::Poller;
+use super::subscriptions::SubscriptionIndex;
 use crate::access::{Access, Principal};
 use crate::catalog::ListingFingerprint;
 use crate::plugin::{Fault, Plugin};
@@ -181,9 +181,9 @@ impl Watcher {
     }
 
     /// Returns when changes of what that principal would list count.
-    pub(super) async fn listing_ready(&self, who: &Principal) {
+    pub(super) async fn listing_ready(&self, principal: &Principal) {
         if self.supports_changes() {
-            self.state.retired.run_until_cancelled(self.state.listing.wait_until_tracked(who)).await;
+            self.state.retired.run_until_cancelled(self.state.listing.wait_until_tracked(principal)).await;
         }
     }
 

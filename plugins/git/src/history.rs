@@ -174,8 +174,7 @@ impl<'r> History<'r> {
         // A commit whose date cannot be told is as old as can be, as for git.
         let date = commit.committer().map(|committer| committer.seconds()).unwrap_or_default();
         self.is_truncated |= commit.parents.len() > MAX_PARENTS;
-        let parents =
-            if self.shallow.contains(id) { Vec::new() } else { commit.parents().take(MAX_PARENTS).collect() };
+        let parents = if self.shallow.contains(id) { Vec::new() } else { commit.parents().take(MAX_PARENTS).collect() };
         Ok(Node { tree: Some(commit.tree()), parents, date })
     }
 }

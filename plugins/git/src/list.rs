@@ -5,9 +5,9 @@
 //! for long.
 
 use crate::error::{Error, Result};
-use crate::resource_entry;
 use crate::provider::default_tree;
 use crate::repo::Repository;
+use crate::resource_entry;
 use crate::settings::Settings;
 use crate::tree::{Entries, FileWalk, is_after};
 use bstr::{BStr, BString, ByteSlice};

@@ -144,7 +144,11 @@ fn log_query(query: &str) -> Result<(Option<BString>, usize)> {
             Some(("path", value)) => path = Some(decode_query_path(value)?),
             Some(("limit", value)) => match value.parse() {
                 Ok(number @ 1..=MAX_LOG_LIMIT) => limit = number,
-                _ => return Err(Failure::invalid(format!("expected a limit from 1 to {MAX_LOG_LIMIT}, found {value:?}"))),
+                _ => {
+                    return Err(Failure::invalid(format!(
+                        "expected a limit from 1 to {MAX_LOG_LIMIT}, found {value:?}"
+                    )));
+                }
             },
             _ => return Err(Failure::invalid(format!("expected `path=` or `limit=` in the query, found {part:?}"))),
         }

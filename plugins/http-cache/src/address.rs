@@ -220,7 +220,9 @@ mod tests {
             ("[0:0::1]/a", "[::1]/a"),
             ("[::FFFF:7f00:1]/a", "[::ffff:127.0.0.1]/a"),
         ] {
-            let Err(Failure::InvalidRequest(said)) = Address::from_resource_path(path, &plain()) else { panic!("{path}") };
+            let Err(Failure::InvalidRequest(said)) = Address::from_resource_path(path, &plain()) else {
+                panic!("{path}")
+            };
             assert!(said.contains(&format!("expected `{canonical}`")), "{path}: {said}");
             assert_eq!(Address::from_resource_path(canonical, &plain()).unwrap().path(), canonical);
         }

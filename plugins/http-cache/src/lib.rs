@@ -19,7 +19,7 @@ mod snapshot;
 mod store;
 
 pub use clock::{Clock, HostClock};
-pub use origin::{Origin, Request, Response, FetchError, WasiHttpOrigin};
+pub use origin::{FetchError, Origin, Request, Response, WasiHttpOrigin};
 pub use store::{HostStore, Store, StoreError};
 
 use address::Address;

@@ -7,10 +7,10 @@
 
 use crate::HttpCache;
 use crate::address::Address;
-use crate::cache::head::Head;
 use crate::cache::entries;
+use crate::cache::head::Head;
 use crate::resource_entry;
-use crate::sitemap::{self, SitemapPages, MissingSitemap};
+use crate::sitemap::{self, MissingSitemap, SitemapPages};
 use crate::snapshot::{self, WalkCursor};
 use mcp_provider::{Entry, Failure, Page, Result, Retry, keyset};
 use std::collections::BTreeSet;

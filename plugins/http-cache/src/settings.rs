@@ -110,7 +110,11 @@ fn address(key: &str, page: &str, rest: &str, plain: &PlainHosts) -> Result<Addr
     let whole = if path.contains('/') { path.to_owned() } else { format!("{path}{rest}") };
     let address = Address::parse(&whole, plain).ok().filter(|address| address.path().len() <= MAX_PATH_LEN);
     address.ok_or_else(|| {
-        invalid_value(key, &format!("pages such as `docs.rs/serde/`, of at most {MAX_PATH_LEN} bytes"), &Value::from(page))
+        invalid_value(
+            key,
+            &format!("pages such as `docs.rs/serde/`, of at most {MAX_PATH_LEN} bytes"),
+            &Value::from(page),
+        )
     })
 }
 
@@ -126,7 +130,11 @@ fn formats(names: &[String]) -> Result<Vec<Format>> {
             formats.push(format);
         }
     }
-    if formats.is_empty() { Err(invalid_value(FORMATS, "at least one format", &Value::from("[]"))) } else { Ok(formats) }
+    if formats.is_empty() {
+        Err(invalid_value(FORMATS, "at least one format", &Value::from("[]")))
+    } else {
+        Ok(formats)
+    }
 }
 
 fn invalid_value(key: &str, expected: &str, found: &Value) -> Failure {

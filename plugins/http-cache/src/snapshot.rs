@@ -11,7 +11,7 @@
 //! [`MAX_AGE`]. One that is gone (too old, damaged, or thrown away to make room for pages) is made anew.
 
 use crate::clock::{millis, time};
-use crate::sitemap::{SitemapPages, MissingSitemap};
+use crate::sitemap::{MissingSitemap, SitemapPages};
 use crate::store::{Store, StoreError};
 use mcp_provider::{Failure, Result, log};
 use serde::{Deserialize, Serialize};

@@ -7,7 +7,7 @@
 //! and when it changes, all of them are said to have changed. A path that the token does not know is said to have changed,
 //! too. The hash is that of the standard library, which may be another in another build: then everything has changed once.
 
-use crate::folder::{Folder, Item, ItemKind, WalkBudget, Walk};
+use crate::folder::{Folder, Item, ItemKind, Walk, WalkBudget};
 use crate::route::Route;
 use mcp_provider::{Changes, Result};
 use std::collections::BTreeMap;

@@ -15,7 +15,7 @@ mod route;
 mod settings;
 
 use collection::Field;
-use folder::{Folder, Item, ItemKind, WalkBudget, Walk};
+use folder::{Folder, Item, ItemKind, Walk, WalkBudget};
 use listing::PageCost;
 use mcp_provider::{
     Argument, Changes, Completion, Config, Contents, Entry, Failure, Info, Page, Provider, Result, Template, export,
@@ -139,7 +139,8 @@ impl Notes {
     }
 
     fn list_collection(&self, field: Field, value: &str, cursor: Option<&str>, limit: usize) -> Result<Page> {
-        let walk = self.folder.files("", listing::parse_cursor(cursor)?, WalkBudget::for_page(COLLECTION_READ_AHEAD))?;
+        let walk =
+            self.folder.files("", listing::parse_cursor(cursor)?, WalkBudget::for_page(COLLECTION_READ_AHEAD))?;
         let page = listing::page(walk, limit, |names, cost| {
             let front_matter = collection::front_matter(&self.folder, names)?;
             cost.add_front_matter(&front_matter);

@@ -42,7 +42,8 @@ impl PageCost {
     fn add_entry(&mut self, entry: &Entry) {
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         let meta: usize = entry.meta.values().map(|value| value.to_string().len()).sum();
-        let parts = [entry.path.len(), entry.name.len(), text(&entry.title), text(&entry.description), meta, ENTRY_OVERHEAD];
+        let parts =
+            [entry.path.len(), entry.name.len(), text(&entry.title), text(&entry.description), meta, ENTRY_OVERHEAD];
         self.bytes = parts.iter().fold(self.bytes, |bytes, part| bytes.saturating_add(*part));
         self.values = self.values.saturating_add(values_of(entry));
     }

@@ -1,7 +1,7 @@
 //! One file, as an entry and as content.
 
 use crate::folder::{Folder, Item};
-use crate::front_matter::{FrontMatter, MAX_BYTES, FIRST_READ_BYTES};
+use crate::front_matter::{FIRST_READ_BYTES, FrontMatter, MAX_BYTES};
 use crate::route::Route;
 use mcp_provider::{Contents, Entry, Failure, Result, mime};
 use std::io::Read;
@@ -37,7 +37,11 @@ pub(crate) fn front_matter(folder: &Folder, names: &str) -> Result<FrontMatter> 
 
 /// A file as an entry.
 pub(crate) fn entry(folder: &Folder, file: &Item) -> Result<Entry> {
-    if is_note(&file.names) { Ok(entry_with_front_matter(file, &front_matter(folder, &file.names)?)) } else { Ok(plain_entry(file)) }
+    if is_note(&file.names) {
+        Ok(entry_with_front_matter(file, &front_matter(folder, &file.names)?))
+    } else {
+        Ok(plain_entry(file))
+    }
 }
 
 /// A note as an entry, with what it says of itself.

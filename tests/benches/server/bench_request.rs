@@ -65,7 +65,13 @@ impl BenchRequest {
     /// Takes an answer, of which the beginning says whether it is one.
     pub(crate) fn check(&self, size: usize, beginning: &[u8]) {
         let said = || String::from_utf8_lossy(beginning);
-        assert!(size >= self.min_size, "{}: expected {} bytes at least, found {size}: {}", self.name, self.min_size, said());
+        assert!(
+            size >= self.min_size,
+            "{}: expected {} bytes at least, found {size}: {}",
+            self.name,
+            self.min_size,
+            said()
+        );
     }
 }
 

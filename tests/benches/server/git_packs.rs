@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use mcp_host_tests::{ConfigFile, Plugin, WrittenConfig};
 use rmcp::model::ProtocolVersion;
 
+use crate::bench_request::BenchRequest;
 use crate::git_cat_file::CatFile;
+use crate::git_pack_fixture::{GitPack, SMALL_TEXT};
 use crate::load::percentile;
 use crate::options::Options;
-use crate::git_pack_fixture::{GitPack, SMALL_TEXT};
-use crate::stdio_client::StdioClient;
 use crate::process::{Program, Server};
-use crate::bench_request::BenchRequest;
+use crate::stdio_client::StdioClient;
 use crate::table;
 
 /// Sizes of the packs, in MiB. The first is what the others are set in ratio to.

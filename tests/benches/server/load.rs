@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 
+use crate::bench_request::BenchRequest;
 use crate::http::HttpClient;
 use crate::stdio_client::StdioClient;
-use crate::bench_request::BenchRequest;
 
 /// A client of either kind.
 pub(crate) enum Client {

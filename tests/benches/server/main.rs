@@ -24,22 +24,22 @@
 )]
 
 mod bare_axum;
+mod bench_request;
 mod git_cat_file;
+mod git_pack_fixture;
+mod git_packs;
 mod http;
 mod load;
-mod plugin_count;
 mod native;
 mod noisy_neighbor;
 mod options;
-mod git_pack_fixture;
-mod git_packs;
 mod pagination;
-mod stdio_client;
-mod setup;
+mod plugin_count;
 mod process;
-mod bench_request;
 mod requests;
+mod setup;
 mod startup;
+mod stdio_client;
 mod table;
 
 use self::options::{Options, Part};

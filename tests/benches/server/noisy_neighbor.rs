@@ -15,11 +15,11 @@ use rmcp::model::ProtocolVersion;
 use tokio::runtime;
 use tokio::sync::oneshot;
 
+use crate::bench_request::BenchRequest;
 use crate::http::HttpClient;
 use crate::load::{self, Client, Sample};
 use crate::options::Options;
 use crate::process::{Program, Server};
-use crate::bench_request::BenchRequest;
 use crate::requests::sizes;
 use crate::table;
 

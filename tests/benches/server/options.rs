@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-const USAGE: &str =
-    "usage: cargo bench -p mcp-host-tests -- [--quick] [requests] [startup] [git-packs] [pagination] [noisy-neighbor] [plugin-count]";
+const USAGE: &str = "usage: cargo bench -p mcp-host-tests -- [--quick] [requests] [startup] [git-packs] [pagination] [noisy-neighbor] [plugin-count]";
 
 /// What to measure, and for how long.
 pub(crate) struct Options {
@@ -45,7 +44,14 @@ impl Options {
             }
         }
         if options.parts.is_empty() {
-            options.parts = vec![Part::Requests, Part::Startup, Part::GitPacks, Part::Pagination, Part::NoisyNeighbor, Part::PluginCount];
+            options.parts = vec![
+                Part::Requests,
+                Part::Startup,
+                Part::GitPacks,
+                Part::Pagination,
+                Part::NoisyNeighbor,
+                Part::PluginCount,
+            ];
         }
         options
     }

@@ -8,11 +8,11 @@ use mcp_host_tests::{ConfigFile, WrittenConfig};
 use rmcp::model::ProtocolVersion;
 use serde_json::Value;
 
+use crate::bench_request::BenchRequest;
 use crate::http::HttpClient;
 use crate::load::percentile;
 use crate::options::Options;
 use crate::process::Program;
-use crate::bench_request::BenchRequest;
 use crate::requests::sizes_at;
 use crate::table;
 

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use mcp_host_tests::{ConfigFile, Plugin, WrittenConfig, fixture};
 use rmcp::model::ProtocolVersion;
 
+use crate::bench_request::BenchRequest;
 use crate::http::HttpClient;
 use crate::load::percentile;
 use crate::options::Options;
-use crate::setup;
 use crate::process::Program;
-use crate::bench_request::BenchRequest;
+use crate::setup;
 use crate::table;
 
 /// How many plugins there are; with `--quick`, without the last.

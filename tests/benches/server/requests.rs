@@ -7,13 +7,13 @@
 use mcp_host_tests::{ConfigFile, Plugin, WrittenConfig, fixture};
 use rmcp::model::ProtocolVersion;
 
+use crate::bench_request::BenchRequest;
 use crate::http::HttpClient;
 use crate::load::{self, Client, Sample};
-use crate::native::{COMPLETION_PREFIX, RESOURCE_COUNT, PAGE_SIZE, SIZES, TEMPLATE};
+use crate::native::{COMPLETION_PREFIX, PAGE_SIZE, RESOURCE_COUNT, SIZES, TEMPLATE};
 use crate::options::Options;
-use crate::stdio_client::StdioClient;
 use crate::process::{Program, Server};
-use crate::bench_request::BenchRequest;
+use crate::stdio_client::StdioClient;
 use crate::table;
 
 /// How many ask at once.

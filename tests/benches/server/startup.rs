@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 use mcp_host_tests::{ConfigFile, Plugin, WrittenConfig};
 use rmcp::model::ProtocolVersion;
 
+use crate::bench_request::BenchRequest;
+use crate::git_pack_fixture::GitPack;
 use crate::http::HttpClient;
 use crate::load::percentile;
 use crate::options::Options;
-use crate::git_pack_fixture::GitPack;
-use crate::stdio_client::StdioClient;
-use crate::setup;
 use crate::process::Program;
-use crate::bench_request::BenchRequest;
 use crate::requests::{self, sizes};
+use crate::setup;
+use crate::stdio_client::StdioClient;
 use crate::table;
 
 /// Measures the host with one plugin, and with what it is made for.

@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use super::reply::Body;
-use super::{Reply, RecordedRequest, SharedState};
+use super::{RecordedRequest, Reply, SharedState};
 
 /// Counts a connection for as long as it is open.
 struct ConnectionGuard<'a>(&'a watch::Sender<usize>);

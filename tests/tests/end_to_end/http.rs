@@ -1,11 +1,11 @@
 //! Streamable HTTP beyond what a client library does: who gets in, and what other requests get.
 
-mod limits;
 mod compression;
-mod unfinished_requests;
-mod sessions;
 mod host_and_origin;
+mod limits;
+mod sessions;
 mod tls;
+mod unfinished_requests;
 
 use mcp_host_tests::{ConfigFile, Connection, GitRepo, HttpServer, Plugin, Revision, WrittenConfig, run};
 use reqwest::{Client, Method, StatusCode, Version};
@@ -162,7 +162,8 @@ async fn an_address_that_is_taken_or_not_loopback_is_an_error_at_once() {
 
 #[tokio::test]
 async fn a_client_that_hangs_up_ends_its_request() {
-    let slow = Plugin::misbehaving("slow").limit("deadline", "60s").limit("concurrency", 1).limit("queue-timeout", "30s");
+    let slow =
+        Plugin::misbehaving("slow").limit("deadline", "60s").limit("concurrency", 1).limit("queue-timeout", "30s");
     let config = ConfigFile::new().plugin(slow).allow_all().write();
     let server = HttpServer::start(&config).await;
     let mut wire = server.raw_client(Revision::V_2026_07_28).await;

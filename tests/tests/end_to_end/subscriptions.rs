@@ -8,7 +8,7 @@ mod model;
 mod update_rate;
 mod watch_command;
 
-use mcp_host_tests::{ConfigFile, Folder, GitRepo, HttpServer, TIMEOUT, Plugin, Revision, Rule, RawStdio, component};
+use mcp_host_tests::{ConfigFile, Folder, GitRepo, HttpServer, Plugin, RawStdio, Revision, Rule, TIMEOUT, component};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::time::timeout;

@@ -61,7 +61,7 @@ impl Host {
         let mut child =
             command.spawn().with_context(|| format!("cannot run {}", command.get_program().to_string_lossy()))?;
         if let Some(stderr) = child.stderr.take() {
-            thread::spawn(move || hear(BufReader::new(stderr), &sender));
+            thread::spawn(move || read_output(BufReader::new(stderr), &sender));
         }
         Ok(Self { child, events })
     }
@@ -152,7 +152,7 @@ fn own_process_group(command: &mut Command) {
 fn own_process_group(_command: &mut Command) {}
 
 /// Passes on what the host says, and reports where it listens and that it ended.
-fn hear(stderr: impl BufRead, events: &Sender<Event>) {
+fn read_output(stderr: impl BufRead, events: &Sender<Event>) {
     for line in stderr.lines().map_while(Result::ok) {
         eprintln!("{line}");
         if let Some(url) = parse_listening_url(&line) {
@@ -181,8 +181,14 @@ mod tests {
 
     #[test]
     fn the_url_is_found_in_colors_and_in_json() {
-        assert_eq!(parse_listening_url("\u{1b}[2mlistening on http://[::1]:1/mcp\u{1b}[0m"), Some("http://[::1]:1/mcp"));
-        assert_eq!(parse_listening_url(r#"{"message":"listening on http://[::1]:1/mcp","n":2}"#), Some("http://[::1]:1/mcp"));
+        assert_eq!(
+            parse_listening_url("\u{1b}[2mlistening on http://[::1]:1/mcp\u{1b}[0m"),
+            Some("http://[::1]:1/mcp")
+        );
+        assert_eq!(
+            parse_listening_url(r#"{"message":"listening on http://[::1]:1/mcp","n":2}"#),
+            Some("http://[::1]:1/mcp")
+        );
     }
 
     #[test]
@@ -194,7 +200,7 @@ mod tests {
     #[test]
     fn what_the_host_says_is_reported_in_order() {
         let (sender, events) = mpsc::channel();
-        hear("starting\nlistening on http://127.0.0.1:1/mcp\n".as_bytes(), &sender);
+        read_output("starting\nlistening on http://127.0.0.1:1/mcp\n".as_bytes(), &sender);
         drop(sender);
         let events: Vec<_> = events.iter().collect();
         assert!(

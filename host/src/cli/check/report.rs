@@ -6,8 +6,8 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::{CheckState, PluginCheck};
-use crate::cli::requirements::{self, RequirementReport};
 use crate::cli::provider::Provider;
+use crate::cli::requirements::{self, RequirementReport};
 
 /// What `--json` prints.
 #[derive(Serialize)]

@@ -18,6 +18,7 @@ use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
+use crate::log_target;
 use crate::regular_file::FileThreads;
 
 /// For how long files must be as they are before they are used.
@@ -138,14 +139,19 @@ impl FileWatcher {
     }
 
     /// Does that with what is known of the files, where it may hang. None if it does.
-    async fn with_state<T: Send + 'static>(&mut self, work: impl FnOnce(&mut WatchState) -> T + Send + 'static) -> Option<T> {
+    async fn with_state<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce(&mut WatchState) -> T + Send + 'static,
+    ) -> Option<T> {
         let watched = self.watched.clone();
         let done = self.threads.run(move || work(&mut lock(&watched))).await;
         let was_stalled = std::mem::replace(&mut self.is_stalled, done.is_err());
         match &done {
-            Ok(_) if was_stalled => tracing::info!("changes of the config and of components are noticed again"),
+            Ok(_) if was_stalled => {
+                tracing::info!(target: log_target::CONFIG, "changes of the config and of components are noticed again")
+            }
             Err(error) if !was_stalled => tracing::error!(
-                %error,
+                target: log_target::CONFIG, %error,
                 "changes of the config and of components are not noticed: a file that the config names cannot be looked at"
             ),
             _ => {}
@@ -216,7 +222,7 @@ impl WatchState {
 
     fn fall_back_to_polling(&mut self, error: &notify::Error) {
         if !std::mem::replace(&mut self.is_polling, true) {
-            tracing::warn!(%error, "changes of the config and of components are noticed only every 2 s");
+            tracing::warn!(target: log_target::CONFIG, %error, "changes of the config and of components are noticed only every 2 s");
         }
     }
 }

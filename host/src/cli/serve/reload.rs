@@ -22,6 +22,7 @@ use super::file_watcher::FileWatcher;
 use crate::cli::signals::Hangup;
 use crate::config::{Config, ConfigError};
 use crate::host::{Host, ReloadError, ReloadReport};
+use crate::log_target;
 use crate::plugin::Backoff;
 use crate::regular_file::FileThreads;
 
@@ -98,7 +99,7 @@ impl<F: Fn(Config) -> Config> Reloader<F> {
                     },
                     () = watcher.changed() => reloading.restart(false),
                     () = self.hangup.next() => {
-                        tracing::info!("SIGHUP: reloading");
+                        tracing::info!(target: log_target::CONFIG, "SIGHUP: reloading");
                         // Whoever asks by hand wants everything tried again.
                         host.clear_failures();
                         reloading.restart(true);
@@ -121,36 +122,37 @@ impl<F: Fn(Config) -> Config> Reloader<F> {
     ) {
         let began = SystemTime::now();
         let file = self.file.clone();
-        let config_files = match threads.run(move || Config::load(&file).map_err(|error| Box::new(RejectedConfig::from(error)))).await
-        {
-            Ok(Ok(config)) => {
-                let config = (self.apply_overrides)(config);
-                let config_files = config.files.clone();
-                let host = host.clone();
-                let reload = async move { host.reload(config).await };
-                reloading.in_progress = Some(AbortOnDropHandle::new(tokio::spawn(reload)));
-                config_files
-            }
-            Ok(Err(rejected)) => {
-                let RejectedConfig { message, files, usable } = *rejected;
-                // What it had before counts as well: the old config is the one that serves.
-                let files = &files | &host.config().files;
-                match usable {
-                    Some(usable) => {
-                        reloading.in_progress = None;
-                        reload_settings(host.clone(), (self.apply_overrides)(usable)).await;
-                        reloading.log_missing(message);
-                    }
-                    None => log_rejected(&message),
+        let config_files =
+            match threads.run(move || Config::load(&file).map_err(|error| Box::new(RejectedConfig::from(error)))).await
+            {
+                Ok(Ok(config)) => {
+                    let config = (self.apply_overrides)(config);
+                    let config_files = config.files.clone();
+                    let host = host.clone();
+                    let reload = async move { host.reload(config).await };
+                    reloading.in_progress = Some(AbortOnDropHandle::new(tokio::spawn(reload)));
+                    config_files
                 }
-                files
-            }
-            Err(error) => {
-                self.stalled(&error);
-                reloading.retry_later();
-                return;
-            }
-        };
+                Ok(Err(rejected)) => {
+                    let RejectedConfig { message, files, usable } = *rejected;
+                    // What it had before counts as well: the old config is the one that serves.
+                    let files = &files | &host.config().files;
+                    match usable {
+                        Some(usable) => {
+                            reloading.in_progress = None;
+                            reload_settings(host.clone(), (self.apply_overrides)(usable)).await;
+                            reloading.log_missing(message);
+                        }
+                        None => log_rejected(&message),
+                    }
+                    files
+                }
+                Err(error) => {
+                    self.stalled(&error);
+                    reloading.retry_later();
+                    return;
+                }
+            };
         watcher.update(self.watched_files(&config_files), began).await;
     }
 
@@ -161,7 +163,7 @@ impl<F: Fn(Config) -> Config> Reloader<F> {
 
     fn stalled(&self, error: &io::Error) {
         tracing::error!(
-            file = %self.file.display(), %error,
+            target: log_target::CONFIG, file = %self.file.display(), %error,
             "reload failed; keeping the current generation, and the config is read again; if this does not pass, \
              put the config, and the files that it names, on a disk that answers"
         );
@@ -180,7 +182,7 @@ impl Reloading {
     /// Says what plugins lack on the disk, which is tried again without saying so again.
     fn log_missing(&mut self, message: String) {
         if !self.is_retry || self.last_missing.as_ref() != Some(&message) {
-            tracing::error!("reload failed; {KEEPING_PLUGINS}, and the new ones are tried again; {SETTINGS_APPLY}\n{message}");
+            tracing::error!(target: log_target::CONFIG, "reload failed; {KEEPING_PLUGINS}, and the new ones are tried again; {SETTINGS_APPLY}\n{message}");
         }
         self.last_missing = Some(message);
         self.retry_later();
@@ -230,16 +232,18 @@ impl Reloading {
                     self.retry_later();
                 }
                 let then = if is_transient { ", and the new ones are tried again" } else { "" };
-                tracing::error!(%error, "reload failed; {KEEPING_PLUGINS}{then}; {SETTINGS_APPLY}");
+                tracing::error!(target: log_target::CONFIG, %error, "reload failed; {KEEPING_PLUGINS}{then}; {SETTINGS_APPLY}");
             }
-            None => tracing::error!("reload failed: internal error; keeping the current plugins"),
+            None => {
+                tracing::error!(target: log_target::CONFIG, "reload failed: internal error; keeping the current plugins")
+            }
         }
     }
 }
 
 fn log_report(reloaded: &ReloadReport, is_requested: bool) {
     for key in &reloaded.requires_restart {
-        tracing::warn!("`{key}` changed, which takes effect after a restart only");
+        tracing::warn!(target: log_target::CONFIG, "`{key}` changed, which takes effect after a restart only");
     }
     let ReloadReport { generation, rules, server, http, .. } = *reloaded;
     let [added, changed, removed] =
@@ -247,14 +251,14 @@ fn log_report(reloaded: &ReloadReport, is_requested: bool) {
     let milliseconds = u64::try_from(reloaded.elapsed.as_millis()).unwrap_or(u64::MAX);
     let took = humantime::format_duration(Duration::from_millis(milliseconds));
     if !reloaded.is_unchanged() {
-        tracing::info!(generation, added, changed, removed, rules, server, http, %took, "reloaded");
+        tracing::info!(target: log_target::CONFIG, generation, added, changed, removed, rules, server, http, %took, "reloaded");
     } else if is_requested {
-        tracing::info!(generation, %took, "reloaded: nothing changed");
+        tracing::info!(target: log_target::CONFIG, generation, %took, "reloaded: nothing changed");
     }
 }
 
 fn log_rejected(message: &str) {
-    tracing::error!("reload failed; keeping the current generation\n{message}");
+    tracing::error!(target: log_target::CONFIG, "reload failed; keeping the current generation\n{message}");
 }
 
 /// Has rules and settings of a config count whose plugins cannot be used.
@@ -262,7 +266,11 @@ async fn reload_settings(host: Arc<Host>, config: Config) {
     let reloaded = tokio::task::spawn_blocking(move || host.reload_settings(config)).await;
     match reloaded {
         Ok(Ok(_)) => {}
-        Ok(Err(error)) => tracing::error!(%error, "rules and settings of the new config are not applied"),
-        Err(error) => tracing::error!(%error, "rules and settings of the new config may not be applied"),
+        Ok(Err(error)) => {
+            tracing::error!(target: log_target::CONFIG, %error, "rules and settings of the new config are not applied")
+        }
+        Err(error) => {
+            tracing::error!(target: log_target::CONFIG, %error, "rules and settings of the new config may not be applied")
+        }
     }
 }

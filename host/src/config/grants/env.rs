@@ -30,10 +30,10 @@ use std::collections::BTreeMap;
 
 use toml::de::DeValue;
 
-use crate::config::error::{Suggest, Diagnostic};
+use crate::config::error::{Diagnostic, Suggest};
 use crate::config::guest_path::EnvName;
 use crate::config::reader::{FromNode, Node};
-use crate::config::secret::{SecretSource, Secret};
+use crate::config::secret::{Secret, SecretSource};
 
 /// The table of granted variables.
 pub(super) struct Env(pub(super) BTreeMap<EnvName, Secret<String>>);
@@ -76,7 +76,8 @@ impl FromNode for EnvValue {
         let value = match node.value {
             DeValue::Table(_) => SecretSource::from_node(node)?.0,
             DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_) => {
-                let help = format!("put it in quotes: {}", node.assignment_hint(&format!("\"{}\"", node.source_text())));
+                let help =
+                    format!("put it in quotes: {}", node.assignment_hint(&format!("\"{}\"", node.source_text())));
                 node.report_error("the value of a variable is text", help);
                 return None;
             }

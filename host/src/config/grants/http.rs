@@ -50,9 +50,9 @@
 //! # }
 //! ```
 
+mod ca_bundle;
 mod credential;
 mod origin;
-mod ca_bundle;
 
 use std::collections::BTreeMap;
 
@@ -64,9 +64,9 @@ use crate::config::paths::ExistingFile;
 use crate::config::reader::{FromNode, Node};
 use crate::config::secret::Secret;
 
-pub use self::credential::{CredentialError, CredentialName, CredentialValue};
-pub use self::origin::{UrlHost, HostName, Origin, OriginError, OriginPattern, Scheme};
 pub use self::ca_bundle::{CaBundle, CaBundleError};
+pub use self::credential::{CredentialError, CredentialName, CredentialValue};
+pub use self::origin::{HostName, Origin, OriginError, OriginPattern, Scheme, UrlHost};
 
 /// The origins that a plugin may send requests to: no two entries are for the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -39,7 +39,7 @@ use std::str::FromStr;
 use toml::de::DeValue;
 
 use crate::config::count::Count;
-use crate::config::error::{Suggest, Diagnostic, quote};
+use crate::config::error::{Diagnostic, Suggest, quote};
 use crate::config::reader::{FromNode, Node};
 use crate::config::size::{GIB, KIB, MIB, Size};
 
@@ -135,7 +135,8 @@ impl FromNode for Keyvalue {
             let Some(Bucket { name, grant }) = Bucket::from_node(&item) else { continue };
             let span = item.entry_span("bucket");
             if let Some(first) = spans.get(&name) {
-                let problem = Diagnostic::new(format!("the bucket `{name}` is granted twice"), "grant each bucket once");
+                let problem =
+                    Diagnostic::new(format!("the bucket `{name}` is granted twice"), "grant each bucket once");
                 node.context.report(problem.at(span).secondary(Clone::clone(first), "the other one"));
             } else {
                 spans.insert(name.clone(), span);

@@ -1,7 +1,7 @@
 //! Whom the checks of `Host` and `Origin` let in beside this machine: `hosts` and `cors` of `[http]`.
 
 use crate::config::error::{Diagnostic, quote};
-use crate::config::grants::{UrlHost, OriginError, OriginPattern};
+use crate::config::grants::{OriginError, OriginPattern, UrlHost};
 use crate::config::reader::{FromNode, Node};
 
 /// The web pages that may ask, by their origins.

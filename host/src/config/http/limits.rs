@@ -5,10 +5,10 @@
 
 use super::share::ClientShare;
 use crate::config::count::Count;
+use crate::config::duration::{BoundedDuration, HOUR, MINUTE, SECOND};
 use crate::config::error::Diagnostic;
 use crate::config::reader::{FromNode, Node};
 use crate::config::size::{GIB, KIB, MIB, Size};
-use crate::config::duration::{HOUR, MINUTE, SECOND, BoundedDuration};
 
 /// How large the body of a request may be.
 pub type Body = Size<KIB, { 4 * MIB }, { 64 * MIB }>;
@@ -81,11 +81,16 @@ impl HttpServerLimits {
         if self.body_memory.bytes() >= self.body.bytes() {
             return;
         }
-        let message = format!("`body-memory` is less than `body`, {}: for the largest body there is never room", self.body);
+        let message =
+            format!("`body-memory` is less than `body`, {}: for the largest body there is never room", self.body);
         let help = "give `body-memory` at least the value of `body`, better many times as much";
         let problem = Diagnostic::new(message, help).at(node.entry_span("body-memory"));
         let is_written = node.value.as_table().is_some_and(|table| table.contains_key("body"));
-        node.context.report(if is_written { problem.secondary(node.entry_span("body"), "more than that") } else { problem });
+        node.context.report(if is_written {
+            problem.secondary(node.entry_span("body"), "more than that")
+        } else {
+            problem
+        });
     }
 }
 

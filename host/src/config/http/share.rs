@@ -52,7 +52,9 @@ impl Suggest for ShareError {
     fn suggestion(&self, key: &str) -> String {
         match self {
             Self::NotAShare(_) => format!("write two whole numbers from 1 to 65535, such as `{key} = \"15/16\"`"),
-            Self::TooSmall(_) => format!("give `{key}` a value from 1/{MIN_SHARE_DENOMINATOR} to 1/1, such as `{key} = \"15/16\"`"),
+            Self::TooSmall(_) => {
+                format!("give `{key}` a value from 1/{MIN_SHARE_DENOMINATOR} to 1/1, such as `{key} = \"15/16\"`")
+            }
             Self::TooLarge(_) => format!("write the smaller number first; for everything write `{key} = \"1/1\"`"),
         }
     }
@@ -66,7 +68,9 @@ impl FromStr for ClientShare {
             Some((part.trim().parse::<NonZeroU16>().ok()?, whole.trim().parse::<NonZeroU16>().ok()?))
         });
         match numbers {
-            Some((part, whole)) if u32::from(part.get()).saturating_mul(MIN_SHARE_DENOMINATOR) < u32::from(whole.get()) => {
+            Some((part, whole))
+                if u32::from(part.get()).saturating_mul(MIN_SHARE_DENOMINATOR) < u32::from(whole.get()) =>
+            {
                 Err(ShareError::TooSmall(text.to_owned()))
             }
             Some((part, whole)) if part <= whole => Ok(Self { part, whole }),

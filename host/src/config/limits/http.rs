@@ -1,9 +1,9 @@
 //! What a plugin may use up of the web: `limits.http`.
 
 use crate::config::count::Count;
+use crate::config::duration::{BoundedDuration, MINUTE, SECOND};
 use crate::config::reader::{FromNode, Node};
 use crate::config::size::{KIB, MIB, Size};
-use crate::config::duration::{MINUTE, SECOND, BoundedDuration};
 
 /// How many HTTP exchanges may be under way at once.
 pub type HttpConcurrency = Count<1, 4, 64>;

@@ -7,7 +7,7 @@ use toml::Spanned;
 use toml::de::{DeString, DeValue};
 
 use super::{FromNode, ReadContext, Table};
-use crate::config::error::{Suggest, Diagnostic, quote, truncated};
+use crate::config::error::{Diagnostic, Suggest, quote, truncated};
 use crate::config::suggest::{did_you_mean, join_quoted};
 
 /// A key with its place in the file.

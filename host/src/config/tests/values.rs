@@ -84,7 +84,10 @@ fn how_http_is_spoken_is_read_whole() {
     assert_eq!(limits.client_share.to_string(), "3/4");
     assert_eq!((limits.response_memory.bytes(), limits.response_memory_per_connection.bytes()), (GIB, 16 * MIB));
     assert_eq!(limits.write_timeout.duration(), Duration::from_secs(5));
-    assert_eq!((limits.read_timeout.duration(), limits.idle_timeout.duration()), (Duration::from_secs(10), Duration::from_secs(60)));
+    assert_eq!(
+        (limits.read_timeout.duration(), limits.idle_timeout.duration()),
+        (Duration::from_secs(10), Duration::from_secs(60))
+    );
     assert_eq!(limits.session_idle_timeout.duration(), Duration::from_secs(3600));
 }
 

@@ -60,7 +60,12 @@ impl Reply {
                 assert!(count <= MAX_ITEMS && page.items.len() <= count, "nothing is added");
                 for (_, template) in &page.items {
                     assert!(template.uri_template.as_str().starts_with(mount.as_str()), "no template leaves its mount");
-                    assert_valid_hints(template.mime_type.as_deref(), &template.annotations, &template.icons, &template.meta);
+                    assert_valid_hints(
+                        template.mime_type.as_deref(),
+                        &template.annotations,
+                        &template.icons,
+                        &template.meta,
+                    );
                 }
             }
             ReplyKind::Contents(contents) => {
@@ -150,7 +155,8 @@ impl Reply {
             2 => ReplyKind::Contents(arbitrary_vec(made, contents)?),
             3 => ReplyKind::Entry(entry(made)?),
             4 => {
-                let (values, total, has_more) = (arbitrary_vec(made, String::arbitrary)?, Option::arbitrary(made)?, false);
+                let (values, total, has_more) =
+                    (arbitrary_vec(made, String::arbitrary)?, Option::arbitrary(made)?, false);
                 ReplyKind::Completion(contract::Completion { values, total, has_more })
             }
             _ => ReplyKind::Changes(contract::ChangeSet {

@@ -35,7 +35,12 @@ impl Validator {
             let timestamp = Timestamp::try_new(text);
             timestamp
                 .inspect_err(|text| {
-                    self.dropped.record_hint("last-modified", path, &Excerpt(text), "a timestamp such as 2025-01-12T15:00:58Z");
+                    self.dropped.record_hint(
+                        "last-modified",
+                        path,
+                        &Excerpt(text),
+                        "a timestamp such as 2025-01-12T15:00:58Z",
+                    );
                 })
                 .ok()
         });

@@ -25,9 +25,9 @@ mod descriptor;
 mod disk;
 mod entries;
 mod files;
-mod quota;
 mod measure;
 mod open;
+mod quota;
 mod stream;
 mod write;
 
@@ -46,7 +46,7 @@ use wasmtime_wasi::p2::bindings::filesystem::{preopens, types};
 use wasmtime_wasi::{FsPerms, OpenMode};
 
 use self::disk::DiskPool;
-use self::files::{FileWarnings, Preopen, GrantRoot};
+use self::files::{FileWarnings, GrantRoot, Preopen};
 use self::quota::{QuotaHandle, QuotaUsage};
 use super::throttled_warning::ThrottledWarning;
 use crate::config::{DirGrant, DirQuota, GuestPath, Limits, Mode};
@@ -107,7 +107,13 @@ impl DirGrants {
     /// Opens them for one instance. A directory that was replaced is the new one from then on.
     pub(in crate::plugin) async fn open(&self) -> Result<Files, GrantError> {
         let preopens = if self.granted.is_empty() { Vec::new() } else { self.open_all().await? };
-        Ok(Files::new(preopens, self.max_open_files, self.process_file_limit.clone(), self.warnings.clone(), self.disk.clone()))
+        Ok(Files::new(
+            preopens,
+            self.max_open_files,
+            self.process_file_limit.clone(),
+            self.warnings.clone(),
+            self.disk.clone(),
+        ))
     }
 }
 

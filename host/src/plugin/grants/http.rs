@@ -27,8 +27,8 @@
 mod address;
 mod body;
 mod connect;
-mod exchange;
 mod error;
+mod exchange;
 mod headers;
 mod resources;
 #[cfg(test)]

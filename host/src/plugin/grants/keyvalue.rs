@@ -42,13 +42,13 @@
 
 mod bindings;
 mod database;
-mod wasi_draft1;
 mod error;
-mod wasi_draft2;
 mod refusal_log;
 mod store;
 #[cfg(test)]
 mod tests;
+mod wasi_draft1;
+mod wasi_draft2;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -60,7 +60,7 @@ use wasmtime::component::{HasData, Linker, ResourceTable};
 use self::database::{Database, DatabasePath};
 use self::error::StoreError;
 use self::refusal_log::RefusalLog;
-use self::store::{OptionalEntry, Page, KeyVersion, PageStart};
+use self::store::{KeyVersion, OptionalEntry, Page, PageStart};
 use crate::config;
 use crate::plugin::guest_log::GuestLog;
 use crate::plugin::memory::MemoryBudget;
@@ -144,7 +144,10 @@ impl Keyvalue {
 
     async fn set(&self, bucket: Bucket, key: String, value: Vec<u8>) -> Result<(), StoreError> {
         let request_bytes = key.len().saturating_add(value.len());
-        self.with_database(request_bytes, zero_size, move |database| store::set_many(database, &bucket, &[(key, value)])).await
+        self.with_database(request_bytes, zero_size, move |database| {
+            store::set_many(database, &bucket, &[(key, value)])
+        })
+        .await
     }
 
     async fn delete(&self, bucket: Bucket, key: String) -> Result<(), StoreError> {
@@ -156,7 +159,12 @@ impl Keyvalue {
     }
 
     async fn keys(&self, bucket: Bucket, start: PageStart) -> Result<Page, StoreError> {
-        self.with_database(0, |page: &Page| keys_size(&page.keys), move |database| store::keys(database, &bucket, &start)).await
+        self.with_database(
+            0,
+            |page: &Page| keys_size(&page.keys),
+            move |database| store::keys(database, &bucket, &start),
+        )
+        .await
     }
 
     /// Adds to a number, if the sum is one of those that the caller can be told.
@@ -167,7 +175,10 @@ impl Keyvalue {
         delta: i128,
         range: std::ops::RangeInclusive<i128>,
     ) -> Result<i128, StoreError> {
-        self.with_database(key.len(), zero_size, move |database| store::increment(database, &bucket, &key, delta, &range)).await
+        self.with_database(key.len(), zero_size, move |database| {
+            store::increment(database, &bucket, &key, delta, &range)
+        })
+        .await
     }
 
     async fn begin_cas(&self, bucket: Bucket, key: String) -> Result<Cas, StoreError> {
@@ -198,11 +209,15 @@ impl Keyvalue {
     }
 
     async fn set_many(&self, bucket: Bucket, entries: Vec<(String, Vec<u8>)>) -> Result<(), StoreError> {
-        self.with_database(entries_size(&entries), zero_size, move |database| store::set_many(database, &bucket, &entries)).await
+        self.with_database(entries_size(&entries), zero_size, move |database| {
+            store::set_many(database, &bucket, &entries)
+        })
+        .await
     }
 
     async fn delete_many(&self, bucket: Bucket, keys: Vec<String>) -> Result<(), StoreError> {
-        self.with_database(keys_size(&keys), zero_size, move |database| store::delete_many(database, &bucket, &keys)).await
+        self.with_database(keys_size(&keys), zero_size, move |database| store::delete_many(database, &bucket, &keys))
+            .await
     }
 
     /// Closes the database after the operations under way, and has its log checkpointed by that. The next operation opens it

@@ -29,7 +29,8 @@ pub(in crate::plugin) struct GuestStreams {
 impl GuestStreams {
     /// Streams into that log.
     pub(in crate::plugin) fn new(log: &Arc<GuestLog>) -> Self {
-        let stream = |level| GuestStream(Arc::new(Mutex::new(LineBuffer { log: log.clone(), level, partial: Vec::new() })));
+        let stream =
+            |level| GuestStream(Arc::new(Mutex::new(LineBuffer { log: log.clone(), level, partial: Vec::new() })));
         Self { stdout: stream(Level::Debug), stderr: stream(Level::Warn) }
     }
 }

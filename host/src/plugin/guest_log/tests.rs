@@ -42,7 +42,10 @@ fn a_message_is_one_event_a_line_and_is_escaped() {
     let lines = capture(LevelFilter::INFO, || {
         GuestLog::new("a".into(), 1 << 20).message(Level::Info, "", "one\r\n\n\ttwo\u{202e}\u{2028}\u{1b}[2J\nthree");
     });
-    assert_eq!(lines, [expected_line("one"), expected_line("\ttwo\\u{202e}\\u{2028}\\u{1b}[2J"), expected_line("three")]);
+    assert_eq!(
+        lines,
+        [expected_line("one"), expected_line("\ttwo\\u{202e}\\u{2028}\\u{1b}[2J"), expected_line("three")]
+    );
 }
 
 #[test]

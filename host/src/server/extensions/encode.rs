@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::access::Principal;
 use crate::config::Operation;
 use crate::host::Host;
-use crate::resource::{ResourceCapabilities, Body, Contents, Entry, Listing};
+use crate::resource::{Body, Contents, Entry, Listing, ResourceCapabilities};
 use crate::server::json::{Encoder, Members, Writer};
 use crate::server::revision::Revision;
 use crate::server::wire::{self, CacheHints, Precision};
@@ -13,7 +13,7 @@ use crate::server::wire::{self, CacheHints, Precision};
 /// Makes objects for one request.
 pub(super) struct ResultEncoder<'a> {
     pub(super) host: &'a Host,
-    pub(super) who: &'a Principal,
+    pub(super) principal: &'a Principal,
     pub(super) revision: Revision,
     /// Whether resources say what can be done with them.
     pub(super) with_capabilities: bool,
@@ -40,7 +40,8 @@ impl ResultEncoder<'_> {
     /// The result of `resources/read`: each content has the members of its resource.
     pub(super) fn read_result(&self, contents: Vec<Contents>) -> Encoder {
         let caching = self.cache_hints(wire::min_ttl(contents.iter().map(|one| &one.entry)), Operation::Read);
-        let contents: Vec<(EntryWithCapabilities, Body)> = contents.into_iter().map(|one| self.describe_contents(one)).collect();
+        let contents: Vec<(EntryWithCapabilities, Body)> =
+            contents.into_iter().map(|one| self.describe_contents(one)).collect();
         let revision = self.revision;
         Encoder::new(move |writer| {
             writer.object(|members| {
@@ -75,7 +76,7 @@ impl ResultEncoder<'_> {
     }
 
     fn describe(&self, entry: Entry) -> EntryWithCapabilities {
-        let abilities = self.with_capabilities.then(|| self.host.capabilities(self.who, &entry));
+        let abilities = self.with_capabilities.then(|| self.host.capabilities(self.principal, &entry));
         (entry, abilities)
     }
 
@@ -100,7 +101,12 @@ impl ResultEncoder<'_> {
 }
 
 /// A resource, with its content if that belongs to it.
-fn resource(writer: &mut Writer<'_>, (entry, abilities): EntryWithCapabilities, body: Option<Body>, revision: Revision) {
+fn resource(
+    writer: &mut Writer<'_>,
+    (entry, abilities): EntryWithCapabilities,
+    body: Option<Body>,
+    revision: Revision,
+) {
     writer.object(|members| {
         wire::resource_members(members, entry, revision, Precision::Double);
         if let Some(ResourceCapabilities { list, subscribe }) = abilities {

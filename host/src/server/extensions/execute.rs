@@ -2,8 +2,8 @@
 
 use rmcp::ErrorData;
 
-use super::request::{ExtensionRequest, ListParams, UriParams, PageParams};
 use super::encode::ResultEncoder;
+use super::request::{ExtensionRequest, ListParams, PageParams, UriParams};
 use crate::access::Principal;
 use crate::config::Extension;
 use crate::host::{Host, ListRequest};
@@ -26,27 +26,28 @@ pub(in crate::server) struct ExtensionOutcome {
 /// The answer to what that principal asks, with the members that there are in that revision.
 pub(in crate::server) async fn execute(
     host: &Host,
-    who: &Principal,
+    principal: &Principal,
     request: ExtensionRequest,
     revision: Revision,
 ) -> Result<ExtensionOutcome, ErrorData> {
     let to_rpc = |error: Error| to_rpc(&error, revision);
     let with_capabilities = host.config().server.extensions.contains(&Extension::Sep2093);
-    let encoder = ResultEncoder { host, who, revision, with_capabilities };
+    let encoder = ResultEncoder { host, principal, revision, with_capabilities };
     let listing = match request {
-        ExtensionRequest::List(ListParams { uri, cursor }) => {
-            host.list(who, ListRequest { parent: uri.as_deref(), cursor: cursor.as_deref() }).await.map_err(to_rpc)?
-        }
+        ExtensionRequest::List(ListParams { uri, cursor }) => host
+            .list(principal, ListRequest { parent: uri.as_deref(), cursor: cursor.as_deref() })
+            .await
+            .map_err(to_rpc)?,
         ExtensionRequest::Directory(ListParams { uri, cursor }) => {
-            host.list_directory(who, &uri, cursor.as_deref()).await.map_err(to_rpc)?
+            host.list_directory(principal, &uri, cursor.as_deref()).await.map_err(to_rpc)?
         }
         ExtensionRequest::Read(UriParams { uri }) => {
-            let contents = host.read_strict(who, &uri).await.map_err(to_rpc)?;
+            let contents = host.read_strict(principal, &uri).await.map_err(to_rpc)?;
             let footprint = contents.footprint();
             return Ok(ExtensionOutcome { result: encoder.read_result(contents), footprint, missing: Vec::new() });
         }
         ExtensionRequest::Metadata(UriParams { uri }) => {
-            let entry = host.metadata(who, &uri).await.map_err(to_rpc)?;
+            let entry = host.metadata(principal, &uri).await.map_err(to_rpc)?;
             let footprint = entry.footprint();
             return Ok(ExtensionOutcome { result: encoder.metadata_result(entry), footprint, missing: Vec::new() });
         }

@@ -106,7 +106,11 @@ mod tests {
         "nonsense",
     ];
 
-    fn parse_request(on: &[Extension], method: &str, params: &Value) -> Option<Result<ExtensionRequest, InvalidParams>> {
+    fn parse_request(
+        on: &[Extension],
+        method: &str,
+        params: &Value,
+    ) -> Option<Result<ExtensionRequest, InvalidParams>> {
         let text = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
         let Ok(Incoming::Single(message)) = jsonrpc::parse(text.as_bytes(), None, on) else { panic!("{text}") };
         parse(on, Revision::LATEST, &message)

@@ -7,6 +7,8 @@ use tokio::time::{Instant, sleep};
 
 use super::delivery::Delivery;
 
+use crate::log_target;
+
 /// What goes on on one connection. To take note of a request wakes nobody up: whoever waits looks from time to time.
 #[derive(Clone, Debug)]
 pub(super) struct Activity(Arc<Mutex<ActivityState>>);
@@ -36,7 +38,11 @@ const POLLS_PER_LIMIT: u32 = 4;
 impl Activity {
     /// Nothing yet.
     pub(super) fn new() -> Self {
-        Self(Arc::new(Mutex::new(ActivityState { in_flight: Vec::new(), has_begun: false, idle_since: Instant::now() })))
+        Self(Arc::new(Mutex::new(ActivityState {
+            in_flight: Vec::new(),
+            has_begun: false,
+            idle_since: Instant::now(),
+        })))
     }
 
     /// Counts a request as in flight that will have that answer.
@@ -55,7 +61,7 @@ impl Activity {
             sleep(limit.checked_div(POLLS_PER_LIMIT).unwrap_or(limit).max(MIN_POLL)).await;
             let answers: Vec<_> = self.lock().in_flight.iter().filter_map(Weak::upgrade).collect();
             for answer in answers.iter().filter(|answer| answer.has_stalled(limit)) {
-                tracing::debug!(?limit, "response aborted: its client reads nothing of it (`http.limits.write-timeout`)");
+                tracing::debug!(target: log_target::SERVER, ?limit, "response aborted: its client reads nothing of it (`http.limits.write-timeout`)");
                 answer.abort();
             }
         }

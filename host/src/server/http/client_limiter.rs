@@ -55,7 +55,12 @@ impl ClientLimiter {
     }
 
     /// So much more for that client, unless it would have more than it may, or all together would.
-    pub(super) fn acquire_amount(&self, client: ClientId, amount: usize, max: ClientLimits) -> Result<ClientPermit, LimitReached> {
+    pub(super) fn acquire_amount(
+        &self,
+        client: ClientId,
+        amount: usize,
+        max: ClientLimits,
+    ) -> Result<ClientPermit, LimitReached> {
         let mut held = self.lock();
         let of_client = held.clients.get(&client).copied().unwrap_or_default().saturating_add(amount);
         if of_client > max.client {

@@ -36,13 +36,14 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::activity::Activity;
-use super::delivery::{TrackedBody, Delivery};
+use super::client_limiter::{ClientLimiter, ClientLimits, ClientPermit};
+use super::delivery::{Delivery, TrackedBody};
 use super::executor::{StreamExecutor, stream_abort};
 use super::head::{self, MAX_HEADER_FIELDS};
 use super::request_body::BodyLimiter;
-use super::client_limiter::{ClientLimits, ClientLimiter, ClientPermit};
 use crate::config::Http;
 use crate::host::Host;
+use crate::log_target;
 use crate::plugin::Throttle;
 use crate::server::budget::{Account, Budget, Charge};
 use crate::server::client_id::ClientId;
@@ -147,9 +148,13 @@ impl Connections {
     fn spawn(&self, tcp: TcpStream, client: ClientId) {
         let limits = &self.shared.host.config().http.limits;
         // That all are taken has been waited for.
-        let max = ClientLimits { overall: usize::MAX, ..ClientLimits::new(limits.connections.get(), limits.client_share) };
-        let Ok(of_client) = self.shared.limiter.acquire(client, max) else { return self.shared.warn_share_reached(client) };
-        let open = ConnectionGuard { token: Some(self.tracker.token()), shared: self.shared.clone(), permit: Some(of_client) };
+        let max =
+            ClientLimits { overall: usize::MAX, ..ClientLimits::new(limits.connections.get(), limits.client_share) };
+        let Ok(of_client) = self.shared.limiter.acquire(client, max) else {
+            return self.shared.warn_share_reached(client);
+        };
+        let open =
+            ConnectionGuard { token: Some(self.tracker.token()), shared: self.shared.clone(), permit: Some(of_client) };
         tokio::spawn(async move { open.shared.abort.run_until_cancelled(open.shared.serve(tcp, client)).await });
     }
 
@@ -157,7 +162,7 @@ impl Connections {
     pub(super) async fn close(&self) {
         self.tracker.close();
         if timeout(CLOSE_TIMEOUT, self.tracker.wait()).await.is_err() {
-            tracing::debug!(open = self.tracker.len(), "shutdown: close timed out with connections open");
+            tracing::debug!(target: log_target::SERVER, open = self.tracker.len(), "shutdown: close timed out with connections open");
             self.shared.abort.cancel();
             self.tracker.wait().await;
         }
@@ -172,7 +177,7 @@ impl Connections {
                 return;
             }
             if !std::mem::replace(&mut has_warned, true) {
-                tracing::warn!(limit, "as many connections are open as `http.limits.connections` allows; others wait");
+                tracing::warn!(target: log_target::SERVER, limit, "as many connections are open as `http.limits.connections` allows; others wait");
             }
             self.shared.closed.notified().await;
         }
@@ -183,7 +188,7 @@ impl Connections {
 async fn back_off_on_accept_error(error: &io::Error) {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {
-        tracing::error!(%error, "accept failed");
+        tracing::error!(target: log_target::SERVER, %error, "accept failed");
         sleep(ACCEPT_BACKOFF).await;
     }
 }
@@ -202,16 +207,16 @@ impl ServerContext {
     fn warn_share_reached(&self, client: ClientId) {
         const TEXT: &str = "a connection is closed: its client has its share (`http.limits.client-share`) of `http.limits.connections`";
         match self.rejection_log.record() {
-            Some(0) => tracing::warn!(%client, "{TEXT}"),
-            Some(suppressed) => tracing::warn!(%client, suppressed, "{TEXT}"),
-            None => tracing::debug!(%client, "{TEXT}"),
+            Some(0) => tracing::warn!(target: log_target::SERVER, %client, "{TEXT}"),
+            Some(suppressed) => tracing::warn!(target: log_target::SERVER, %client, suppressed, "{TEXT}"),
+            None => tracing::debug!(target: log_target::SERVER, %client, "{TEXT}"),
         }
     }
 
     async fn serve(&self, tcp: TcpStream, client: ClientId) {
         // Answers are small and written whole: waiting to fill a packet only delays them.
         if let Err(error) = tcp.set_nodelay(true) {
-            tracing::debug!(%error, "TCP_NODELAY cannot be set");
+            tracing::debug!(target: log_target::SERVER, %error, "TCP_NODELAY cannot be set");
         }
         set_notsent_lowat(&tcp);
         let account = self.budget.account(client);
@@ -219,8 +224,8 @@ impl ServerContext {
         let most = self.host.config().http.limits.read_timeout.duration();
         match self.shutdown.run_until_cancelled(timeout(most, tls.accept(tcp))).await {
             Some(Ok(Ok(stream))) => self.serve_http(stream, account).await,
-            Some(Ok(Err(error))) => tracing::debug!(%error, "TLS handshake failed"),
-            Some(Err(_)) => tracing::debug!("TLS handshake timed out"),
+            Some(Ok(Err(error))) => tracing::debug!(target: log_target::SERVER, %error, "TLS handshake failed"),
+            Some(Err(_)) => tracing::debug!(target: log_target::SERVER, "TLS handshake timed out"),
             None => {}
         }
     }
@@ -274,7 +279,7 @@ impl ServerContext {
         tokio::select! {
             served = serving => {
                 if let Err(error) = served {
-                    tracing::debug!(%error, "a connection ended");
+                    tracing::debug!(target: log_target::SERVER, %error, "a connection ended");
                 }
             }
             () = activity.end_stalled(limits.write_timeout.duration()) => {}
@@ -287,7 +292,7 @@ impl ServerContext {
 fn set_notsent_lowat(tcp: &TcpStream) {
     #[cfg(target_os = "linux")]
     if let Err(error) = socket2::SockRef::from(tcp).set_tcp_notsent_lowat(NOTSENT_LOWAT) {
-        tracing::debug!(%error, "TCP_NOTSENT_LOWAT cannot be set");
+        tracing::debug!(target: log_target::SERVER, %error, "TCP_NOTSENT_LOWAT cannot be set");
     }
     #[cfg(not(target_os = "linux"))]
     let _ = (tcp, NOTSENT_LOWAT);

@@ -24,6 +24,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::config::{self, Http, Origin, OriginPattern};
 use crate::host::Host;
+use crate::log_target;
 
 /// Why somebody may not ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,7 +44,7 @@ pub(super) async fn require_allowed_origin(State(host): State<Arc<Host>>, reques
     match validate(&host.config().http, &request) {
         Ok(()) => next.run(request).await,
         Err(refusal) => {
-            tracing::debug!(host = ?request.headers().get(HOST), origin = ?request.headers().get(ORIGIN), "{refusal}");
+            tracing::debug!(target: log_target::SERVER, host = ?request.headers().get(HOST), origin = ?request.headers().get(ORIGIN), "{refusal}");
             refusal.into_response()
         }
     }
@@ -73,7 +74,8 @@ fn validate(config: &Http, request: &Request) -> Result<(), OriginRejection> {
 fn host_and_port(request: &Request) -> Result<(&str, Option<u16>), OriginRejection> {
     let mut headers = request.headers().get_all(HOST).iter();
     let header = headers.next().map(|header| header.to_str().map_err(|_| OriginRejection::InvalidHost)).transpose()?;
-    let names = [request.uri().authority().map(Authority::as_str), header].map(|name| name.map(split_host_port).transpose());
+    let names =
+        [request.uri().authority().map(Authority::as_str), header].map(|name| name.map(split_host_port).transpose());
     match (names, headers.next()) {
         ([Ok(Some(name)), Ok(None)] | [Ok(None), Ok(Some(name))], None) => Ok(name),
         ([Ok(Some((host, port))), Ok(Some(other))], None) if host.eq_ignore_ascii_case(other.0) && port == other.1 => {
@@ -145,8 +147,16 @@ mod tests {
     fn other_names_of_this_machine_are_refused_in_every_place_of_a_request() {
         let config = Http::default();
         for host in ["evil.example", "localhost.evil.example", "192.168.1.2", "0.0.0.0", "[::]", "2130706433"] {
-            assert_eq!(validate_request(&config, "/mcp", &[("host", host)]), Err(OriginRejection::HostNotAllowed), "{host}");
-            assert_eq!(validate_request(&config, &format!("http://{host}/mcp"), &[]), Err(OriginRejection::HostNotAllowed), "{host}");
+            assert_eq!(
+                validate_request(&config, "/mcp", &[("host", host)]),
+                Err(OriginRejection::HostNotAllowed),
+                "{host}"
+            );
+            assert_eq!(
+                validate_request(&config, &format!("http://{host}/mcp"), &[]),
+                Err(OriginRejection::HostNotAllowed),
+                "{host}"
+            );
         }
     }
 
@@ -181,8 +191,16 @@ mod tests {
             "loc\talhost",
             "l\u{f6}calhost",
         ] {
-            assert_eq!(validate_request(&config, "/mcp", &[("host", host)]), Err(OriginRejection::InvalidHost), "{host:?}");
-            assert_eq!(validate_request(&config, "http://localhost/mcp", &[("host", host)]), Err(OriginRejection::InvalidHost), "{host:?}");
+            assert_eq!(
+                validate_request(&config, "/mcp", &[("host", host)]),
+                Err(OriginRejection::InvalidHost),
+                "{host:?}"
+            );
+            assert_eq!(
+                validate_request(&config, "http://localhost/mcp", &[("host", host)]),
+                Err(OriginRejection::InvalidHost),
+                "{host:?}"
+            );
         }
         for host in
             ["::1", "[::1]x", "[::1]]", "[[::1]]", "]:", "[localhost]", "localhost..", ".localhost", "127.1", "1"]
@@ -193,7 +211,11 @@ mod tests {
             let twice = [("host", "localhost:80"), ("host", other)];
             assert_eq!(validate_request(&config, "/mcp", &twice), Err(OriginRejection::InvalidHost), "{other}");
             let uri = format!("http://{other}/mcp");
-            assert_eq!(validate_request(&config, &uri, &[("host", "localhost:80")]), Err(OriginRejection::InvalidHost), "{other}");
+            assert_eq!(
+                validate_request(&config, &uri, &[("host", "localhost:80")]),
+                Err(OriginRejection::InvalidHost),
+                "{other}"
+            );
         }
         for uri in ["http://evil.example@localhost/mcp", "http://evil.example:80@localhost:80/mcp"] {
             assert_eq!(validate_request(&config, uri, &[]), Err(OriginRejection::InvalidHost), "{uri}");
@@ -208,7 +230,8 @@ mod tests {
     #[test]
     fn pages_of_this_machine_may_ask_and_others_only_if_they_are_named() {
         let named = Http { cors: vec!["https://*.example.com".parse().unwrap()], ..Http::default() };
-        let page = |config: &Http, origin| validate_request(config, "/mcp", &[("host", "localhost"), ("origin", origin)]);
+        let page =
+            |config: &Http, origin| validate_request(config, "/mcp", &[("host", "localhost"), ("origin", origin)]);
         for origin in ["http://localhost:3000", "https://127.0.0.1", "http://[::1]:80"] {
             assert_eq!(page(&Http::default(), origin), Ok(()), "{origin}");
         }

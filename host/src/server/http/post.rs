@@ -38,10 +38,10 @@ use super::SESSION_ID_HEADER;
 use super::connection::ResponseCharge;
 use super::guarded_body::GuardedBody;
 use super::in_flight::{Claim, InFlight};
-use super::rmcp_service::RmcpService;
-use super::request_body::BodyLimiter;
-use super::sessions::SessionGuard;
 use super::preflight::{self, PROTOCOL_VERSION_HEADER};
+use super::request_body::BodyLimiter;
+use super::rmcp_service::RmcpService;
+use super::sessions::SessionGuard;
 use super::stream_limiter::StreamLimiter;
 use crate::access::Principal;
 use crate::host::Host;
@@ -49,12 +49,12 @@ use crate::server::budget::{Account, Charge};
 use crate::server::client::Client;
 use crate::server::client_id::ClientId;
 use crate::server::json::Encoder;
-use crate::server::jsonrpc::{self, Kind, Message, Rejection, Incoming};
+use crate::server::jsonrpc::{self, Incoming, Kind, Message, Rejection};
 use crate::server::methods;
 use crate::server::params::InvalidParams;
+use crate::server::reencode;
 use crate::server::resource_requests::{self, Reply, ResourceRequest};
 use crate::server::revision::Revision;
-use crate::server::reencode;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
@@ -80,7 +80,7 @@ enum Dispatch {
 struct DirectRequest {
     id: RequestId,
     request: Result<ResourceRequest, InvalidParams>,
-    who: Principal,
+    principal: Principal,
     revision: Revision,
     session: Option<SessionGuard>,
     claim: Option<Claim>,
@@ -100,26 +100,32 @@ impl PostHandler {
     }
 
     /// Answers a message of that principal, or a batch of them.
-    pub(super) async fn handle(&self, request: Request, who: &Principal, account: &Arc<Account>) -> Response {
+    pub(super) async fn handle(&self, request: Request, principal: &Principal, account: &Arc<Account>) -> Response {
         let (mut parts, body) = request.into_parts();
-        let sent = match self.body_limiter.receive(body, &parts, account.client(), &self.host.config().http.limits).await {
-            // The text is not needed any more.
-            Ok(body) => jsonrpc::parse(&body, Some(header_revision(&parts)), &self.host.config().server.extensions),
-            Err(refused) => return refused,
-        };
+        let sent =
+            match self.body_limiter.receive(body, &parts, account.client(), &self.host.config().http.limits).await {
+                // The text is not needed any more.
+                Ok(body) => jsonrpc::parse(&body, Some(header_revision(&parts)), &self.host.config().server.extensions),
+                Err(refused) => return refused,
+            };
         match sent {
-            Ok(Incoming::Single(message)) => match self.dispatch(&mut parts, &message, who) {
+            Ok(Incoming::Single(message)) => match self.dispatch(&mut parts, &message, principal) {
                 Ok(Dispatch::Direct(answering)) => answering.respond(&self.host, account).await,
                 Ok(Dispatch::Forward(claim)) => self.forward(parts, claim, &message, account.client()).await,
                 Err((status, refusal)) => message_response(status, &refusal.into_message()),
             },
-            Ok(Incoming::Batch(messages)) => self.batch(parts, messages, who, account).await,
+            Ok(Incoming::Batch(messages)) => self.batch(parts, messages, principal, account).await,
             Err(refusal) => message_response(StatusCode::BAD_REQUEST, &refusal.into_message()),
         }
     }
 
     /// Takes a message, or refuses it.
-    fn dispatch(&self, parts: &mut Parts, message: &Message, who: &Principal) -> Result<Dispatch, (StatusCode, Rejection)> {
+    fn dispatch(
+        &self,
+        parts: &mut Parts,
+        message: &Message,
+        principal: &Principal,
+    ) -> Result<Dispatch, (StatusCode, Rejection)> {
         let session = parts.headers.get(SESSION_ID_HEADER).and_then(|session| session.to_str().ok());
         let Kind::Request { id, params, .. } = &message.kind else {
             if let Some((session, id)) = session.zip(message.cancelled_request()) {
@@ -133,8 +139,15 @@ impl PostHandler {
         if let Some(revision) = preflight::direct_revision(&parts.headers, message, client)
             && let Some(request) = ResourceRequest::from_message(&self.host, revision, message)
         {
-            let (id, who) = (id.clone(), who.clone());
-            return Ok(Dispatch::Direct(Box::new(DirectRequest { id, request, who, revision, session: used, claim })));
+            let (id, principal) = (id.clone(), principal.clone());
+            return Ok(Dispatch::Direct(Box::new(DirectRequest {
+                id,
+                request,
+                principal,
+                revision,
+                session: used,
+                claim,
+            })));
         }
         if let Err(malformed) = params {
             parts.extensions.insert(malformed.clone());
@@ -162,7 +175,7 @@ impl PostHandler {
         &self,
         parts: Parts,
         messages: Vec<Result<Message, Rejection>>,
-        who: &Principal,
+        principal: &Principal,
         account: &Arc<Account>,
     ) -> Response {
         let mut refused = Vec::new();
@@ -170,7 +183,7 @@ impl PostHandler {
         for message in messages {
             let mut parts = parts.clone();
             let admitted = message.and_then(|message| {
-                let admitted = self.dispatch(&mut parts, &message, who).map_err(|(_, refusal)| refusal)?;
+                let admitted = self.dispatch(&mut parts, &message, principal).map_err(|(_, refusal)| refusal)?;
                 Ok((message, admitted))
             });
             let (message, claim) = match admitted {
@@ -270,8 +283,8 @@ impl DirectRequest {
 
     /// The answer, unless the request is cancelled.
     async fn execute(self, host: &Host, account: &Arc<Account>) -> Option<Reply> {
-        let Self { id, request: asked, who, revision, session, claim } = self;
-        let answering = resource_requests::respond(host, &who, account, id, asked, revision);
+        let Self { id, request: asked, principal, revision, session, claim } = self;
+        let answering = resource_requests::respond(host, &principal, account, id, asked, revision);
         let answer = match &claim {
             Some(claim) => tokio::select! {
                 answer = answering => answer,

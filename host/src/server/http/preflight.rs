@@ -14,7 +14,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::accept;
 use crate::server::client::Client;
-use crate::server::jsonrpc::{Kind, Message, DeclaredRevision};
+use crate::server::jsonrpc::{DeclaredRevision, Kind, Message};
 use crate::server::revision::Revision;
 
 /// The header that says which revision the client speaks.
@@ -46,12 +46,16 @@ pub(super) fn direct_revision(headers: &HeaderMap, message: &Message, client: Op
         None => None,
     };
     match message.declared_revision() {
-        DeclaredRevision::None => client.filter(|_| named.is_none_or(Revision::has_sessions)).map(|client| client.revision),
+        DeclaredRevision::None => {
+            client.filter(|_| named.is_none_or(Revision::has_sessions)).map(|client| client.revision)
+        }
         DeclaredRevision::Complete(said) => {
             let revision = named.filter(|named| named.name() == said)?;
             (revision.has_sessions() || headers_match(headers, message)).then_some(revision)
         }
-        DeclaredRevision::VersionOnly(said) => named.filter(|named| named.name() == said && named.has_sessions() && client.is_some()),
+        DeclaredRevision::VersionOnly(said) => {
+            named.filter(|named| named.name() == said && named.has_sessions() && client.is_some())
+        }
     }
 }
 
@@ -66,7 +70,10 @@ fn headers_match(headers: &HeaderMap, message: &Message) -> bool {
         return false;
     }
     match params {
-        Ok(params) => !METHODS_WITH_NAME_HEADER.contains(&method.as_str()) || one(NAME_HEADER).and_then(decode_header).as_deref() == params.name(),
+        Ok(params) => {
+            !METHODS_WITH_NAME_HEADER.contains(&method.as_str())
+                || one(NAME_HEADER).and_then(decode_header).as_deref() == params.name()
+        }
         // It has none that could be repeated.
         Err(_) => true,
     }

@@ -20,7 +20,7 @@ use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
 use tokio::time::timeout;
 
-use super::client_limiter::{LimitReached, ClientLimits, ClientLimiter, ClientPermit};
+use super::client_limiter::{ClientLimiter, ClientLimits, ClientPermit, LimitReached};
 use crate::config::HttpServerLimits;
 use crate::server::client_id::ClientId;
 
@@ -96,7 +96,12 @@ impl BodyLimiter {
     }
 
     /// Counts bytes, unless that would be too many.
-    fn reserve(&self, client: ClientId, bytes: usize, max: ClientLimits) -> Result<Option<ClientPermit>, BodyRejection> {
+    fn reserve(
+        &self,
+        client: ClientId,
+        bytes: usize,
+        max: ClientLimits,
+    ) -> Result<Option<ClientPermit>, BodyRejection> {
         if bytes == 0 {
             return Ok(None);
         }
@@ -142,7 +147,9 @@ impl IntoResponse for BodyRejection {
                     LimitReached::ClientShare => {
                         "the server is receiving as much of this client as `http.limits.body-memory` allows; try again\n"
                     }
-                    LimitReached::Overall => "the server is receiving as much as `http.limits.body-memory` allows; try again\n",
+                    LimitReached::Overall => {
+                        "the server is receiving as much as `http.limits.body-memory` allows; try again\n"
+                    }
                 };
                 (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "1")], text).into_response()
             }
@@ -215,7 +222,8 @@ mod tests {
 
     #[tokio::test]
     async fn bodies_of_one_client_leave_room_for_those_of_others() {
-        let (all, limits) = (BodyLimiter::default(), HttpServerLimits { client_share: "1/2".parse().unwrap(), ..limits() });
+        let (all, limits) =
+            (BodyLimiter::default(), HttpServerLimits { client_share: "1/2".parse().unwrap(), ..limits() });
         let mut held = Vec::new();
         for client in [1, 2] {
             let mut kept = Vec::new();

@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::sessions::Sessions;
 use crate::host::Host;
+use crate::server::handler::{Handler, TransportKind};
 use crate::server::server_info::ServerInfoCache;
-use crate::server::handler::{TransportKind, Handler};
 
 /// The way to rmcp.
 pub(super) struct RmcpService {
@@ -37,7 +37,9 @@ impl RmcpService {
             .with_sse_keep_alive(Some(host.config().http.keep_alive.duration()))
             .with_cancellation_token(streams);
         let about = Arc::new(ServerInfoCache::default());
-        let handler = move || Ok::<_, io::Error>(Handler::new(host.clone(), about.clone(), TransportKind::Http, shutdown.clone()));
+        let handler = move || {
+            Ok::<_, io::Error>(Handler::new(host.clone(), about.clone(), TransportKind::Http, shutdown.clone()))
+        };
         Self { service: StreamableHttpService::new(handler, sessions.manager(), config), sessions }
     }
 

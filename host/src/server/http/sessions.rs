@@ -16,10 +16,11 @@ use rmcp::transport::streamable_http_server::session::SessionManager;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use tokio::time::{Instant, sleep};
 
+use super::client_limiter::{ClientLimiter, ClientLimits, ClientPermit, LimitReached};
 use super::guarded_body::GuardedBody;
-use super::client_limiter::{LimitReached, ClientLimits, ClientLimiter, ClientPermit};
 use super::{SESSION_ID_HEADER, unavailable};
 use crate::host::Host;
+use crate::log_target;
 use crate::server::budget::Account;
 use crate::server::client::{Client, ClientCell};
 use crate::server::client_id::ClientId;
@@ -73,7 +74,7 @@ impl Sessions {
         loop {
             let most = self.host.config().http.limits.session_idle_timeout.duration();
             for id in self.remove_idle(most) {
-                tracing::info!(session = id, "session ended: it was idle");
+                tracing::info!(target: log_target::SERVER, session = id, "session ended: it was idle");
                 self.close(&id).await;
             }
             let idle = self.lock().values().filter(|life| life.in_flight == 0).map(|life| life.idle_since).min();
@@ -89,7 +90,7 @@ impl Sessions {
 
     async fn close(&self, id: &str) {
         if let Err(error) = self.manager.close_session(&id.into()).await {
-            tracing::debug!(%error, session = id, "closing a session failed");
+            tracing::debug!(target: log_target::SERVER, %error, session = id, "closing a session failed");
         }
     }
 
@@ -115,7 +116,8 @@ impl Sessions {
                 (self.limiter.acquire(client, max)?, Some(ended))
             }
         };
-        let life = SessionState { client: opening.clone(), permit: of_client, in_flight: 1, idle_since: Instant::now() };
+        let life =
+            SessionState { client: opening.clone(), permit: of_client, in_flight: 1, idle_since: Instant::now() };
         all.insert(id.to_owned(), life);
         Ok((SessionGuard { sessions: self.clone(), id: id.to_owned(), client: opening }, ended))
     }
@@ -164,12 +166,18 @@ impl Sessions {
         self.manager.has_session(&id.into()).await.unwrap_or(false)
     }
 
-    async fn register(self: &Arc<Self>, id: &str, client: ClientId, opening: ClientCell, response: Response) -> Response {
+    async fn register(
+        self: &Arc<Self>,
+        id: &str,
+        client: ClientId,
+        opening: ClientCell,
+        response: Response,
+    ) -> Response {
         match self.insert(id, client, opening) {
             Ok((used, ended)) => {
                 if let Some(ended) = ended {
                     tracing::info!(
-                        session = ended,
+                        target: log_target::SERVER, session = ended,
                         "session ended: there are as many as `http.limits.sessions` allows"
                     );
                     self.close(&ended).await;

@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use axum::response::Response;
 
-use super::client_limiter::{ClientLimits, ClientLimiter, ClientPermit};
+use super::client_limiter::{ClientLimiter, ClientLimits, ClientPermit};
 use super::unavailable;
 use crate::host::Host;
+use crate::log_target;
 use crate::server::client_id::ClientId;
 use crate::server::jsonrpc::{Kind, Message};
 
@@ -43,13 +44,17 @@ impl StreamLimiter {
     pub(super) fn acquire(&self, client: ClientId) -> Result<ClientPermit, TooManyStreams> {
         let limits = &self.host.config().http.limits;
         self.limiter.acquire(client, ClientLimits::new(limits.streams.get(), limits.client_share)).map_err(|exhausted| {
-            tracing::debug!(%client, ?exhausted, "event stream rejected (`http.limits.streams`)");
+            tracing::debug!(target: log_target::SERVER, %client, ?exhausted, "event stream rejected (`http.limits.streams`)");
             TooManyStreams
         })
     }
 
     /// A place for the stream that the message asks for, if it does.
-    pub(super) fn acquire_for(&self, message: &Message, client: ClientId) -> Result<Option<ClientPermit>, TooManyStreams> {
+    pub(super) fn acquire_for(
+        &self,
+        message: &Message,
+        client: ClientId,
+    ) -> Result<Option<ClientPermit>, TooManyStreams> {
         match &message.kind {
             Kind::Request { method, .. } if method == LISTEN_METHOD => self.acquire(client).map(Some),
             _ => Ok(None),

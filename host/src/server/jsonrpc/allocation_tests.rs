@@ -33,9 +33,9 @@ fn check_cost(text: &[u8], revision: Option<Revision>) -> Result<(), String> {
     }
     match &sent {
         Some(Err(refusal)) if refusal.error.message.len() > MAX_ERROR => return Err(refusal.error.message.to_string()),
-        Some(Ok(Incoming::Single(Message { kind: Kind::Request { params: Err(InvalidParams(fault)), .. }, .. })))
-            if fault.len() > MAX_ERROR =>
-        {
+        Some(Ok(Incoming::Single(Message {
+            kind: Kind::Request { params: Err(InvalidParams(fault)), .. }, ..
+        }))) if fault.len() > MAX_ERROR => {
             return Err(fault.clone());
         }
         _ => {}

@@ -99,7 +99,8 @@ fn decode_bounded<E: Error>(raw: &RawValue, max: usize) -> Result<Option<String>
 /// That something else than a string was expected.
 fn unexpected_string(raw: &RawValue, expected: &dyn Expected) -> String {
     // The text is no longer than it may be, or not shown.
-    let text = decode_bounded::<serde_json::Error>(raw, MAX_QUOTED_TEXT).ok().flatten().unwrap_or_else(|| ELLIPSIS.to_owned());
+    let text =
+        decode_bounded::<serde_json::Error>(raw, MAX_QUOTED_TEXT).ok().flatten().unwrap_or_else(|| ELLIPSIS.to_owned());
     serde::de::value::Error::invalid_type(Unexpected::Str(&text), expected).to_string()
 }
 

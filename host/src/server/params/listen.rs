@@ -101,7 +101,9 @@ impl<'de> Deserialize<'de> for ContextArguments {
             fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<ContextArguments, A::Error> {
                 let mut known = Vec::<(String, String)>::new();
                 type Value = BoundedString<MAX_URI_LEN>;
-                while let Some((BoundedString::<MAX_URI_LEN>(name), BoundedString(value))) = members.next_entry::<Value, Value>()? {
+                while let Some((BoundedString::<MAX_URI_LEN>(name), BoundedString(value))) =
+                    members.next_entry::<Value, Value>()?
+                {
                     if known.iter().any(|(other, _)| *other == name) {
                         return Err(A::Error::custom("expected each argument once"));
                     }

@@ -132,7 +132,12 @@ impl InFlight {
 
 impl Inner {
     /// What is due when an answer is there, or when it is known that there will be none.
-    fn finish(&mut self, batch: Option<BatchId>, answer: Option<ChargedReply>, permit: OwnedSemaphorePermit) -> Outgoing {
+    fn finish(
+        &mut self,
+        batch: Option<BatchId>,
+        answer: Option<ChargedReply>,
+        permit: OwnedSemaphorePermit,
+    ) -> Outgoing {
         let (json, charge) = answer.map(|ChargedReply { json, charge }| (json, charge)).unzip();
         let charge = charge.flatten();
         let Some((id, open)) = batch.and_then(|id| self.batches.get_mut(&id).map(|open| (id, open))) else {

@@ -71,7 +71,7 @@ impl DeltaResolver {
     /// Reads objects of at most so many bytes each.
     pub(crate) fn new(max_size: u64) -> Self {
         let kept = CLruCache::with_config(CLruCacheConfig::new(CACHE_SIZE).with_scale(ByLength));
-        Self { cache: RefCell::new(kept),max_size }
+        Self { cache: RefCell::new(kept), max_size }
     }
 
     /// The object at an offset of a pack.
@@ -130,8 +130,8 @@ impl DeltaResolver {
             if let Some(kind) = entry.header.as_kind() {
                 self.check_memory_budget(id, entry.decompressed_size)?;
                 let stream = data.content(&entry).into_source();
-                let bytes =
-                    inflate::read_all(stream, entry.decompressed_size).map_err(|error| data.io_error(step.offset, error))?;
+                let bytes = inflate::read_all(stream, entry.decompressed_size)
+                    .map_err(|error| data.io_error(step.offset, error))?;
                 return Ok(self.store(&step, kind, bytes, data.key()));
             }
             if steps.len() >= MAX_DEPTH {

@@ -5,8 +5,8 @@
 //! more bytes than the [`Odb`] was opened for, nor any that is stored as a difference from such.
 
 mod alternates;
-mod delta_chain;
 mod delta;
+mod delta_chain;
 mod index;
 mod inflate;
 mod loose;
@@ -88,7 +88,9 @@ impl Odb {
             return Ok(Some(Kind::Tree));
         }
         Ok(match self.locate(id)? {
-            Some(ObjectLocation::Packed(pack, offset)) => Some(DeltaResolver::kind(pack, offset, &|pack, id| self.base(pack, id))?),
+            Some(ObjectLocation::Packed(pack, offset)) => {
+                Some(DeltaResolver::kind(pack, offset, &|pack, id| self.base(pack, id))?)
+            }
             Some(ObjectLocation::Loose(loose)) => Some(loose.kind),
             None => None,
         })

@@ -141,7 +141,11 @@ impl<'r> Refs<'r> {
     }
 
     /// Shows the refs behind this name, in order; with an empty name, all.
-    pub(crate) fn with_refs_after<T>(&self, name: &BStr, show: impl FnOnce(&mut RefIter<'_>) -> Result<T>) -> Result<T> {
+    pub(crate) fn with_refs_after<T>(
+        &self,
+        name: &BStr,
+        show: impl FnOnce(&mut RefIter<'_>) -> Result<T>,
+    ) -> Result<T> {
         let packed = self.packed()?;
         let packed = packed.as_ref().map(|packed| packed.iter_after(name)).transpose()?;
         show(&mut RefIter::new(self, packed, name))
@@ -182,8 +186,7 @@ impl<'r> Refs<'r> {
     }
 
     fn directory(&self, name: &BStr) -> &Path {
-        let shared =
-            name.starts_with_str("refs/") && !PER_WORKTREE.iter().any(|prefix| name.starts_with_str(prefix));
+        let shared = name.starts_with_str("refs/") && !PER_WORKTREE.iter().any(|prefix| name.starts_with_str(prefix));
         if shared { &self.layout.common_dir } else { &self.layout.git_dir }
     }
 }
@@ -241,7 +244,8 @@ mod tests {
         fs::rename(fixture.dir.path().join("aside"), fixture.dir.path().join("packed-refs")).unwrap();
         fs::remove_file(fixture.dir.path().join("refs/heads/a")).unwrap();
         assert_eq!(id(), is(ID));
-        let names = refs.with_refs_after("".into(), |all| Ok(all.map(|found| found.name.to_string()).collect::<Vec<_>>()));
+        let names =
+            refs.with_refs_after("".into(), |all| Ok(all.map(|found| found.name.to_string()).collect::<Vec<_>>()));
         assert_eq!(names.unwrap(), ["refs/heads/a"]);
         fs::remove_file(fixture.dir.path().join("packed-refs")).unwrap();
         assert_eq!(id(), None);

@@ -6,8 +6,8 @@
 
 use crate::error::{Error, Result};
 use crate::odb::check_memory_budget;
-use crate::resource_entry;
 use crate::repo::Repository;
+use crate::resource_entry;
 use crate::rev::Rev;
 use crate::tree;
 use bstr::BStr;

@@ -7,12 +7,12 @@
 
 use crate::error::Result;
 use crate::history;
-use crate::resource_entry;
 use crate::repo::Repository;
+use crate::resource_entry;
 use crate::rev::Rev;
 use crate::tree::Change;
 use crate::view::patch::{self, patch};
-use crate::view::text::{Signature, BoundedText, iso8601, single_line, quote};
+use crate::view::text::{BoundedText, Signature, iso8601, quote, single_line};
 use bstr::{BStr, ByteSlice};
 use gix_hash::ObjectId;
 use gix_object::{CommitRef, Kind, TagRef};

@@ -6,10 +6,10 @@
 
 use crate::error::{Error, Result};
 use crate::history::{self, Commit, History};
-use crate::resource_entry;
 use crate::repo::Repository;
+use crate::resource_entry;
 use crate::rev::Rev;
-use crate::view::text::{Signature, BoundedText, single_line};
+use crate::view::text::{BoundedText, Signature, single_line};
 use bstr::{BStr, BString};
 use mcp_provider::{Contents, Entry};
 
@@ -51,5 +51,9 @@ fn entry(repository: &Repository, resolved: &Rev, rev: &BStr, path: Option<&BStr
     };
     let entry = Entry::new("", format!("log of {}", single_line(rev))).title(title).mime_type("text/plain");
     // A history that was cut off may be deepened, so even that of a full id may change.
-    Ok(if repository.shallow()?.is_empty() { resource_entry::with_mutability(entry, resolved) } else { entry.subscribable() })
+    Ok(if repository.shallow()?.is_empty() {
+        resource_entry::with_mutability(entry, resolved)
+    } else {
+        entry.subscribable()
+    })
 }

@@ -31,8 +31,7 @@ pub(crate) fn cost(repository: &Repository, change: &Change) -> Result<u64> {
     let mut cost = 0_u64;
     for side in change.before.iter().chain(&change.after).filter(|side| !side.mode.is_commit()) {
         // What is larger is not compared.
-        cost =
-            cost.saturating_add(repository.odb.size(&side.id)?.filter(|size| *size <= MAX_FILE).unwrap_or_default());
+        cost = cost.saturating_add(repository.odb.size(&side.id)?.filter(|size| *size <= MAX_FILE).unwrap_or_default());
     }
     Ok(cost)
 }

@@ -87,7 +87,11 @@ pub(crate) fn single_line(text: &[u8]) -> String {
     let shown = text.get(..MAX_LINE).unwrap_or(text);
     let is_cut = shown.len() < text.len();
     // The cut may go through a character.
-    let whole = if is_cut { shown.get(..shown.len().saturating_sub(incomplete_utf8_len(shown))).unwrap_or(shown) } else { shown };
+    let whole = if is_cut {
+        shown.get(..shown.len().saturating_sub(incomplete_utf8_len(shown))).unwrap_or(shown)
+    } else {
+        shown
+    };
     let mut line: String =
         whole.to_str_lossy().chars().map(|char| if char.is_control() { ' ' } else { char }).collect();
     if is_cut {

@@ -1,8 +1,8 @@
 //! Directories, as `git ls-tree` shows them: mode, kind, id and name of each entry, one a line.
 
 use crate::error::{Error, Result};
-use crate::resource_entry;
 use crate::repo::Repository;
+use crate::resource_entry;
 use crate::rev::Rev;
 use crate::tree;
 use crate::view::text::{BoundedText, quote};

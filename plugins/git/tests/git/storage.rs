@@ -78,7 +78,7 @@ fn it_does_not_matter_how_the_objects_are_kept() {
 type StorageLayout = (&'static str, fn(&Repo));
 
 /// The ways to keep objects, from a repository in which all are loose.
-fn storage_layoutStorageLayout -> Vec<Way> {
+fn storage_layouts() -> Vec<StorageLayout> {
     fn repack(repo: &Repo, config: &[&str]) {
         repo.git([config, &["repack", "-a", "-d", "-f", "-q", "--depth=50", "--window=50"]].concat());
         assert_eq!(packs(repo, "pack").len(), 1);

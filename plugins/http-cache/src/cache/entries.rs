@@ -100,8 +100,7 @@ pub(crate) fn put(store: &dyn Store, path: &str, head: &Head, body: Option<&[u8]
     values.push((if head.content.is_some() { &page } else { &redirect }, &bytes));
     let mut rounds = 0..MAX_EVICT_ROUNDS;
     while let Err(error) = store.put(&values) {
-        let is_worth_another =
-            matches!(error, StoreError::Full(_)) && rounds.next().is_some() && evict(store, path);
+        let is_worth_another = matches!(error, StoreError::Full(_)) && rounds.next().is_some() && evict(store, path);
         if !is_worth_another {
             return log::warn!("{path} is not kept: {error}");
         }

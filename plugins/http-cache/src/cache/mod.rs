@@ -5,22 +5,22 @@
 //! a page of its own. When an origin fails, what is kept stands in for as long as that is allowed, and the origin is left
 //! alone for a moment.
 
+pub(crate) mod entries;
 pub(crate) mod head;
 pub(crate) mod policy;
-pub(crate) mod entries;
 
 use crate::address::Address;
 use crate::clock::{Clock, after, millis};
-use crate::origin::{self, Origin, FetchError};
+use crate::origin::{self, FetchError, Origin};
 use crate::page;
 use crate::settings::{PlainHosts, Settings};
 use crate::store::Store;
+use entries::CachedPage;
 use head::{Content, Head};
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, RETRY_AFTER};
 use mcp_provider::{Failure, Result, Retry};
-use policy::{Response, Freshness, Revalidation};
-use entries::CachedPage;
+use policy::{Freshness, Response, Revalidation};
 use std::cell::Cell;
 use std::time::{Duration, SystemTime};
 
@@ -182,7 +182,9 @@ impl Cache {
             }
         }
         match usable {
-            Some(kept) if kept.head.backoff_until > millis(now) && self.may_serve_stale(&kept) => Ok(Step::from_cached(kept, true)),
+            Some(kept) if kept.head.backoff_until > millis(now) && self.may_serve_stale(&kept) => {
+                Ok(Step::from_cached(kept, true))
+            }
             usable => {
                 let is_head = want == Want::Entry && !is_kept;
                 self.request(ConditionalRequest { at, headers, is_head, is_cached: is_kept, deadline }, usable)
@@ -213,7 +215,9 @@ impl Cache {
                         Ok(Step::from_cached(kept, false))
                     }
                     // It speaks of a page that is not kept: ask for the page itself.
-                    Revalidation::Replaced => self.request(ConditionalRequest { headers: policy::request_headers(), ..question }, None),
+                    Revalidation::Replaced => {
+                        self.request(ConditionalRequest { headers: policy::request_headers(), ..question }, None)
+                    }
                 }
             }
             (304, None) => Err(Failure::unavailable(answered("it confirms what it was not asked about"))),
@@ -230,7 +234,9 @@ impl Cache {
                 self.remove(&question);
                 Err(Failure::NotFound)
             }
-            (405 | 501, usable) if question.is_head => self.request(ConditionalRequest { is_head: false, ..question }, usable),
+            (405 | 501, usable) if question.is_head => {
+                self.request(ConditionalRequest { is_head: false, ..question }, usable)
+            }
             (408 | 425 | 429 | 500..=599, usable) => {
                 let retry = Retry::new(answered("it cannot give the page now"));
                 let wait = retry_after(&answer.headers, self.now());
@@ -260,7 +266,12 @@ impl Cache {
     }
 
     /// Takes in a page that came.
-    fn store_response(&self, question: &ConditionalRequest<'_>, answer: origin::Response, sent: SystemTime) -> Result<Step> {
+    fn store_response(
+        &self,
+        question: &ConditionalRequest<'_>,
+        answer: origin::Response,
+        sent: SystemTime,
+    ) -> Result<Step> {
         let at = question.at;
         let coding = answer.headers.get(CONTENT_ENCODING).map(|coding| coding.to_str().unwrap_or_default().trim());
         if coding.is_some_and(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("identity")) {

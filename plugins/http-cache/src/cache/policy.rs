@@ -411,7 +411,9 @@ mod tests {
     fn a_304_may_bring_a_header_that_was_not_there() {
         let page = page(&[("etag", "\"a\"")]);
         let confirming = headers(&[("etag", "\"a\""), ("cache-control", "max-age=60")]);
-        let Revalidation::NotModified(page) = page.validate(&request_headers(), &confirming, at(9), at(9)) else { panic!() };
+        let Revalidation::NotModified(page) = page.validate(&request_headers(), &confirming, at(9), at(9)) else {
+            panic!()
+        };
         assert_eq!(seconds(&page, 9), 60);
     }
 

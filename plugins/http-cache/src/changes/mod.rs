@@ -158,7 +158,10 @@ impl<'a> ValidationRound<'a> {
             Err(Failure::Unavailable(Retry { after: Some(after), .. })) => (before, after),
             Err(_) => (before, Duration::ZERO),
         };
-        Some(Watch { state, next_check: seconds(self.started).saturating_add(wait.max(settings.check_interval).as_secs()) })
+        Some(Watch {
+            state,
+            next_check: seconds(self.started).saturating_add(wait.max(settings.check_interval).as_secs()),
+        })
     }
 
     fn has_budget(&self) -> bool {

@@ -1,6 +1,6 @@
 //! The web, as far as the host grants it.
 
-use super::{Origin, Request, Response, FetchError};
+use super::{FetchError, Origin, Request, Response};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use mcp_provider::http as sdk;
 use mcp_provider::log;

@@ -28,7 +28,9 @@ fn encoding(bytes: &[u8], declared_charset: Option<&str>, kind: Kind) -> Option<
         return Some(encoding);
     }
     let by_label = |label: &str| Encoding::for_label(label.as_bytes());
-    if let Some(encoding) = declared_charset.and_then(by_label).or_else(|| by_label(&meta_charset(bytes, kind)?).map(ascii_like)) {
+    if let Some(encoding) =
+        declared_charset.and_then(by_label).or_else(|| by_label(&meta_charset(bytes, kind)?).map(ascii_like))
+    {
         return Some(encoding);
     }
     if std::str::from_utf8(bytes).is_ok() {

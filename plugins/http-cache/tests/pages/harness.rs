@@ -3,7 +3,7 @@
 //! Every call gets a provider of its own, as in a host; what lasts is in the harness.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use http_cache_provider::{Clock, HttpCache, Origin, Request, Response, Store, StoreError, FetchError};
+use http_cache_provider::{Clock, FetchError, HttpCache, Origin, Request, Response, Store, StoreError};
 use mcp_provider::{Argument, Changes, Completion, Config, Contents, Entry, Page, Provider, Result};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};

@@ -12,7 +12,7 @@ mod changes;
 mod contents;
 mod failures;
 mod freshness;
+mod harness;
 mod listing;
 mod redirects;
 mod store;
-mod harness;

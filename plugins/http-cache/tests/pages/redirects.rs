@@ -37,7 +37,10 @@ fn redirects_are_kept_by_the_same_rules() {
     harness.advance(61);
     harness.serve("https://h.example/a", page());
     let entry = harness.read_one("h.example/a").entry;
-    assert_eq!((harness.request_count(), entry.meta.get("http-cache/url")), (3, Some(&Value::from("https://h.example/a"))));
+    assert_eq!(
+        (harness.request_count(), entry.meta.get("http-cache/url")),
+        (3, Some(&Value::from("https://h.example/a")))
+    );
     assert_eq!(harness.keys(), ["b:h.example/a", "b:h.example/b", "p:h.example/a", "p:h.example/b"]);
 }
 

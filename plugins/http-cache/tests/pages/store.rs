@@ -66,7 +66,10 @@ fn an_address_that_is_too_long_for_a_key_is_served_and_not_kept() {
     let harness = Harness::new();
     let path = format!("h.example/{}", "x".repeat(2000));
     harness.serve(&format!("https://{path}"), ok(&HEADERS, "one"));
-    assert_eq!((harness.text(&path).as_str(), harness.text(&path).as_str(), harness.request_count()), ("one", "one", 2));
+    assert_eq!(
+        (harness.text(&path).as_str(), harness.text(&path).as_str(), harness.request_count()),
+        ("one", "one", 2)
+    );
     assert!(harness.keys().is_empty());
 }
 

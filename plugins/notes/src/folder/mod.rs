@@ -15,7 +15,7 @@ use mcp_provider::{Failure, Result, log};
 use std::fs::{self, File};
 use std::path::Path;
 use std::time::SystemTime;
-pub(crate) use walk::{WalkBudget, Walk};
+pub(crate) use walk::{Walk, WalkBudget};
 
 /// What a name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -146,7 +146,8 @@ impl<'f> Walk<'f> {
                 FileKind::File | FileKind::Folder => return Ok(self.visit(path)),
                 FileKind::Link => {
                     self.spent = self.spent.saturating_add(FOLDER_COST);
-                    let is_shown = self.resolve_link_kind(&path).is_some_and(|kind| kind == ItemKind::File || !self.is_deep);
+                    let is_shown =
+                        self.resolve_link_kind(&path).is_some_and(|kind| kind == ItemKind::File || !self.is_deep);
                     if is_shown {
                         return Ok(self.visit(path));
                     }

@@ -18,7 +18,7 @@ use std::io::Write;
 
 use mcp_provider::{Config, Contents, Entry, Failure, Info, Page, Provider, Result, export, log};
 
-use crate::resources::{KINDS, HostResource};
+use crate::resources::{HostResource, KINDS};
 
 struct Exhaust;
 

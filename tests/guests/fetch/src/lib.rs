@@ -15,8 +15,8 @@
 //! An answer is JSON: `{ status, headers, length, body, ended }`, where `body` is the beginning of it and `ended` what ended it
 //! too early; or `{ error }`.
 
-mod response;
 mod request;
+mod response;
 
 use mcp_provider::{Config, Contents, Entry, Failure, Info, Page, Provider, Result, export};
 use serde_json::Value;

@@ -21,7 +21,9 @@ pub(crate) fn try_run(command: &Command) -> Option<Outcome> {
         "open" => open(command).map(|_| "ok".to_owned()),
         "read" => open(command).and_then(|file| text(&file)),
         "list" => open(command).and_then(|dir| list(&dir)),
-        "write" => with_file(&|file| file.write(&chunk(command.size), command.at).map(|_| "ok".to_owned()).map_err(name)),
+        "write" => {
+            with_file(&|file| file.write(&chunk(command.size), command.at).map(|_| "ok".to_owned()).map_err(name))
+        }
         "stream" => with_file(&|file| copy(file.write_via_stream(command.at).map_err(name)?, command.size)),
         "append" => with_file(&|file| copy(file.append_via_stream().map_err(name)?, command.size)),
         "set-size" => with_file(&|file| said(file.set_size(command.size))),

@@ -5,7 +5,7 @@ use wasip2::filesystem::types::{Descriptor, DescriptorFlags, OpenFlags, PathFlag
 use wasip2::random::random::get_random_bytes;
 
 use crate::Outcome;
-use crate::actions::{name, open, chunk, copy, text};
+use crate::actions::{chunk, copy, name, open, text};
 use crate::command::Command;
 
 /// Does it, if it is an action of this module.
@@ -61,7 +61,8 @@ fn delete_while_open(command: &Command) -> Outcome {
     copy(file.write_via_stream(0).map_err(name)?, command.size)?;
     let dir = command.dir()?;
     dir.unlink_file_at(&command.path).map_err(name)?;
-    let second = dir.open_at(PathFlags::empty(), &command.to, OpenFlags::CREATE, DescriptorFlags::WRITE).map_err(name)?;
+    let second =
+        dir.open_at(PathFlags::empty(), &command.to, OpenFlags::CREATE, DescriptorFlags::WRITE).map_err(name)?;
     let written = second.write(&chunk(command.size), 0).map_err(name);
     // It has been open all the time.
     text(&file)?;

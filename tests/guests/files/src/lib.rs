@@ -6,8 +6,8 @@
 //! Rust's standard library, as other providers do.
 
 mod actions;
-mod exhaust;
 mod command;
+mod exhaust;
 mod std_fs;
 
 use mcp_provider::{Config, Contents, Entry, Failure, Info, Page, Provider, Result, export};
@@ -34,7 +34,8 @@ impl Provider for Files {
 
     fn read(&self, path: &str) -> Result<Vec<Contents>> {
         let command = Command::parse(path)?;
-        let done = std_fs::try_run(&command).or_else(|| exhaust::try_run(&command)).or_else(|| actions::try_run(&command));
+        let done =
+            std_fs::try_run(&command).or_else(|| exhaust::try_run(&command)).or_else(|| actions::try_run(&command));
         let outcome = done.ok_or(Failure::NotFound)?;
         Ok(vec![Contents::text(Entry::new(path, "outcome"), outcome.unwrap_or_else(|error| error))])
     }

@@ -11,7 +11,9 @@ pub(crate) fn page(name: &str, count: usize, cursor: Option<&str>, limit: usize)
         "huge" => Some(Ok(Page::last((0..4096).map(|n| Entry::new(n.to_string(), "x".repeat(1024)))))),
         "same-cursor" => Some(Ok(single_entry("again", Some("again".to_owned())))),
         "long-cursor" => Some(Ok(single_entry("once", Some("x".repeat(5000))))),
-        "endless" => Some(next_page_number(cursor).map(|turn| single_entry(&format!("turn-{turn}"), Some(turn.to_string())))),
+        "endless" => {
+            Some(next_page_number(cursor).map(|turn| single_entry(&format!("turn-{turn}"), Some(turn.to_string()))))
+        }
         "endless-empty" => {
             Some(next_page_number(cursor).map(|turn| Page { entries: Vec::new(), next_cursor: Some(turn.to_string()) }))
         }

@@ -73,7 +73,9 @@ impl Provider for Sample {
                 Contents::text(several().mime_type("application/json").ttl(Duration::from_secs(10)), "[\"several\"]"),
             ]),
             "folder" => Ok(["folder/a", "folder/b"].map(|path| Contents::text(Entry::new(path, path), path)).into()),
-            "collection" => Ok(self.collection_items().take(2).map(|entry| Contents::text(entry.clone(), entry.path)).collect()),
+            "collection" => {
+                Ok(self.collection_items().take(2).map(|entry| Contents::text(entry.clone(), entry.path)).collect())
+            }
             "album" => Ok(vec![
                 Contents::text(album(), "An album.\n"),
                 Contents::text(album().mime_type("application/json"), "[\"album\"]"),
@@ -139,7 +141,8 @@ impl Provider for Sample {
 
 impl Sample {
     fn collection_items(&self) -> impl Iterator<Item = Entry> {
-        (0..self.collection_size).map(|n| Entry::new(format!("collection/{n:03}"), format!("{n:03}")).mime_type("text/plain"))
+        (0..self.collection_size)
+            .map(|n| Entry::new(format!("collection/{n:03}"), format!("{n:03}")).mime_type("text/plain"))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use mcp_host_tests::{ConfigFile, Folder, HttpServer, TIMEOUT, Plugin, client_program, host_binary};
+use mcp_host_tests::{ConfigFile, Folder, HttpServer, Plugin, TIMEOUT, client_program, host_binary};
 use serde_json::Value;
 use tokio::process::Command;
 use tokio::time::timeout;
@@ -41,12 +41,13 @@ async fn walk(home: &Folder, target: &[&str]) {
 #[tokio::test]
 async fn inspector_lists_reads_and_pages() {
     let home = Folder::with_files::<&str, &str>([]);
-    let config = ConfigFile::new().page_size(2).plugin(Plugin::sample("a")).plugin(Plugin::sample("b")).allow_all().write();
+    let config =
+        ConfigFile::new().page_size(2).plugin(Plugin::sample("a")).plugin(Plugin::sample("b")).allow_all().write();
     let server = HttpServer::start(&config).await;
     walk(&home, &[server.url(), "--transport", "http"]).await;
     server.end().await;
 
     let (host, path) = (host_binary(), config.path());
-    let command = [host_binary.to_str().unwrap(), "serve", "--stdio", "--config", path.to_str().unwrap()];
+    let command = [host.to_str().unwrap(), "serve", "--stdio", "--config", path.to_str().unwrap()];
     walk(&home, &[["--"].as_slice(), &command].concat()).await;
 }

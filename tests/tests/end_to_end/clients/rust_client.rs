@@ -1,6 +1,8 @@
 //! One full pass of the official Rust client, over both transports, in every revision.
 
-use mcp_host_tests::{Client, ConfigFile, Folder, GitRepo, HttpServer, Plugin, REVISIONS, Revision, StdioServer, content_bytes};
+use mcp_host_tests::{
+    Client, ConfigFile, Folder, GitRepo, HttpServer, Plugin, REVISIONS, Revision, StdioServer, content_bytes,
+};
 use rmcp::model::ErrorCode;
 
 /// Two pages and a part of one, from two plugins; one file is binary.

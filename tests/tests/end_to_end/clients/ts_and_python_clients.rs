@@ -6,7 +6,9 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::Stdio;
 
-use mcp_host_tests::{ConfigFile, Folder, GitRepo, HttpServer, TIMEOUT, Plugin, WrittenConfig, client_program, host_binary, run};
+use mcp_host_tests::{
+    ConfigFile, Folder, GitRepo, HttpServer, Plugin, TIMEOUT, WrittenConfig, client_program, host_binary, run,
+};
 use serde_json::{Value, json};
 use tokio::process::Command;
 use tokio::time::timeout;

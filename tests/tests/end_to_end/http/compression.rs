@@ -16,7 +16,12 @@ async fn start() -> ((Folder, WrittenConfig), HttpServer) {
 }
 
 /// How an answer is encoded for a client of that revision, and its bytes.
-async fn read(server: &HttpServer, revision: Revision, note: &str, accepted: Option<&str>) -> (Option<String>, Vec<u8>) {
+async fn read(
+    server: &HttpServer,
+    revision: Revision,
+    note: &str,
+    accepted: Option<&str>,
+) -> (Option<String>, Vec<u8>) {
     let uri = format!("notes://n/{note}");
     let mut request = server.raw_client(revision).await.request_builder("resources/read", json!({ "uri": uri }));
     if let Some(accepted) = accepted {

@@ -1,6 +1,6 @@
 //! What HTTP clients may use up, and what those get who want more.
 
-use mcp_host_tests::{ConfigFile, Connection, HttpServer, RawHttp, Plugin, Revision};
+use mcp_host_tests::{ConfigFile, Connection, HttpServer, Plugin, RawHttp, Revision};
 use reqwest::{RequestBuilder, StatusCode, Version};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -86,7 +86,8 @@ async fn a_head_of_too_many_fields_is_refused() {
     for version in VERSIONS {
         for (fields, status) in [(80, StatusCode::OK), (101, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)] {
             let mut connection = Connection::plain(server.address(), version).await;
-            let request = (0..fields).fold(list_request(&server), |request, field| request.header(format!("x-{field}"), "x"));
+            let request =
+                (0..fields).fold(list_request(&server), |request, field| request.header(format!("x-{field}"), "x"));
             assert_eq!(connection.send(request).await.status(), status, "{version:?} {fields}");
         }
     }

@@ -1,6 +1,6 @@
 //! Sessions from their beginning to their end, and the streams that keep them alive.
 
-use mcp_host_tests::{ConfigFile, Folder, HttpServer, RawHttp, TIMEOUT, Plugin, Revision};
+use mcp_host_tests::{ConfigFile, Folder, HttpServer, Plugin, RawHttp, Revision, TIMEOUT};
 use reqwest::{Client, Method, Response, StatusCode};
 use rustix::process::Signal;
 use serde_json::json;

@@ -8,7 +8,7 @@ use hyper::Request;
 use hyper::body::{Bytes, Frame};
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use mcp_host_tests::{ConfigFile, HttpServer, TIMEOUT, Plugin, Revision};
+use mcp_host_tests::{ConfigFile, HttpServer, Plugin, Revision, TIMEOUT};
 use serde_json::json;
 use tokio::net::TcpStream;
 use tokio::time::timeout;

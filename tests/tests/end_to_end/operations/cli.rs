@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use mcp_host_tests::{
-    ConfigFile, Folder, GitRepo, Output, Plugin, Revision, RawStdio, WrittenConfig, component, host_command, run,
+    ConfigFile, Folder, GitRepo, Output, Plugin, RawStdio, Revision, WrittenConfig, component, host_command, run,
     run_on_terminal,
 };
 use serde_json::{Value, json};

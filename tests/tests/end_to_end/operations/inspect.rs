@@ -211,7 +211,8 @@ async fn a_component_for_another_world_is_told_all_that_is_missing() {
 #[tokio::test]
 async fn an_interface_that_is_here_with_less_in_it_is_named_with_what_differs() {
     // The real one has no function `f`.
-    let folder = Folder::with_files([("newer.wasm", wasm_fixtures::component_with_imports(["wasi:cli/environment@0.2.99"]))]);
+    let folder =
+        Folder::with_files([("newer.wasm", wasm_fixtures::component_with_imports(["wasi:cli/environment@0.2.99"]))]);
     let error = inspect_json(&folder.path().join("newer.wasm")).await["error"].as_str().unwrap().to_owned();
     assert!(error.contains("`wasi:cli/environment@0.2.99`") && error.contains("`f`"), "{error}");
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Stdio as Pipe;
 
 use mcp_host_tests::{
-    ConfigFile, Folder, TIMEOUT, Plugin, Revision, Rule, RawStdio, fixture, host_command, run, wait_until,
+    ConfigFile, Folder, Plugin, RawStdio, Revision, Rule, TIMEOUT, fixture, host_command, run, wait_until,
 };
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::Signal;
@@ -19,7 +19,10 @@ const LISTING: &str = "notifications/resources/list_changed";
 
 /// A compiler takes minutes for it, and may take longer in these tests.
 fn never_compiles(folder: &Folder, name: &str) -> Plugin {
-    let file = folder.write(format!("{name}.wasm"), wasm_fixtures::with_padding(wasm_fixtures::hard_to_compile(1000, 300), name.as_bytes()));
+    let file = folder.write(
+        format!("{name}.wasm"),
+        wasm_fixtures::with_padding(wasm_fixtures::hard_to_compile(1000, 300), name.as_bytes()),
+    );
     Plugin::new(name, &file, &format!("{name}:///"))
 }
 
@@ -93,8 +96,13 @@ async fn a_config_that_is_no_regular_file_is_refused_with_what_to_do() {
 async fn a_component_that_becomes_a_fifo_changes_nothing_but_the_rules_of_its_config() {
     let folder = Folder::with_files([("f", "text"), ("g", "text")]);
     let component = folder.write("x.wasm", fs::read(fixture("without-sdk")).unwrap());
-    let both =
-        || ConfigFile::new().plugin(Plugin::faulty("a", folder.path())).plugin(Plugin::new("x", &component, "without-sdk://x/"));
+    let both = || {
+        ConfigFile::new().plugin(Plugin::faulty("a", folder.path())).plugin(Plugin::new(
+            "x",
+            &component,
+            "without-sdk://x/",
+        ))
+    };
     let config = both().write();
     let mut wire = RawStdio::start(&config, REVISION).await;
     fs::remove_file(&component).unwrap();
@@ -107,7 +115,9 @@ async fn a_component_that_becomes_a_fifo_changes_nothing_but_the_rules_of_its_co
     assert_eq!(read(&mut wire, "without-sdk://x/good").await.unwrap(), "good");
     assert!(read(&mut wire, "faulty://b/g").await.is_err(), "plugins are as they were");
     // With another mistake nothing counts.
-    config.replace(changed().rule(Rule::for_principal("local").deny(["faulty://a/f", "faulty://a/g"])).server("page-size", "many"));
+    config.replace(
+        changed().rule(Rule::for_principal("local").deny(["faulty://a/f", "faulty://a/g"])).server("page-size", "many"),
+    );
     wire.log_line("keeping the current generation").await;
     assert_eq!(read(&mut wire, "faulty://a/g").await.unwrap(), "text");
     config.replace(changed().rule(Rule::for_principal("local").deny(["faulty://a/f"])));
@@ -123,8 +133,13 @@ async fn a_component_that_becomes_a_fifo_changes_nothing_but_the_rules_of_its_co
 async fn a_deny_rule_counts_while_the_component_of_a_plugin_is_gone() {
     let folder = Folder::with_files([("f", "text"), ("g", "text")]);
     let component = folder.write("x.wasm", fs::read(fixture("without-sdk")).unwrap());
-    let both =
-        || ConfigFile::new().plugin(Plugin::faulty("a", folder.path())).plugin(Plugin::new("x", &component, "without-sdk://x/"));
+    let both = || {
+        ConfigFile::new().plugin(Plugin::faulty("a", folder.path())).plugin(Plugin::new(
+            "x",
+            &component,
+            "without-sdk://x/",
+        ))
+    };
     let config = both().write();
     let mut wire = RawStdio::start(&config, REVISION).await;
     fs::remove_file(&component).unwrap();
@@ -335,7 +350,9 @@ async fn a_server_can_be_ended_while_everything_compiles() {
 #[tokio::test]
 async fn a_rule_that_matches_no_mount_is_told_with_the_nearest() {
     let all = ConfigFile::new().plugin(Plugin::misbehaving("a")).allow_all();
-    let config = all.rule(Rule::for_principal("*").deny(["misbehavin://a/secrets/**", "misbehaving://a/ok/**", "**/.env"])).write();
+    let config = all
+        .rule(Rule::for_principal("*").deny(["misbehavin://a/secrets/**", "misbehaving://a/ok/**", "**/.env"]))
+        .write();
     let said = "`deny` of rule 2 has `misbehavin://a/secrets/**`, which matches nothing below any mount; the mount that is \
                 most like it is `misbehaving://a/`";
     let path = config.path();
@@ -355,7 +372,9 @@ async fn a_rule_that_matches_no_mount_is_told_with_the_nearest() {
 #[tokio::test]
 async fn of_many_rules_that_match_no_mount_the_first_are_told() {
     let globs = |scheme: &str| (0..50).map(|number| format!("{scheme}://a/{number}")).collect();
-    let with = |scheme: &str| ConfigFile::new().plugin(Plugin::misbehaving("a")).rule(Rule::for_principal("*").deny_globs(globs(scheme)));
+    let with = |scheme: &str| {
+        ConfigFile::new().plugin(Plugin::misbehaving("a")).rule(Rule::for_principal("*").deny_globs(globs(scheme)))
+    };
     let config = with("gone").write();
     let wire = RawStdio::start(&config, REVISION).await;
     wire.log_line("and 30 more globs").await;

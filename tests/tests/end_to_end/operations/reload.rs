@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use mcp_host_tests::{ConfigFile, Folder, HttpServer, Plugin, Revision, Rule, RawStdio, component, fixture};
+use mcp_host_tests::{ConfigFile, Folder, HttpServer, Plugin, RawStdio, Revision, Rule, component, fixture};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -267,7 +267,8 @@ async fn a_cursor_leads_on_after_a_reload() {
 #[tokio::test]
 async fn what_counts_after_a_restart_only_is_said() {
     let folder = Folder::with_files([("f", "text")]);
-    let all = |name: &str| ConfigFile::new().server("name", name).plugin(Plugin::faulty("a", folder.path())).allow_all();
+    let all =
+        |name: &str| ConfigFile::new().server("name", name).plugin(Plugin::faulty("a", folder.path())).allow_all();
     let config = all("before").server("http", "127.0.0.1:0").write();
     let server = HttpServer::start(&config).await;
     let after = all("after").server("http", "127.0.0.1:1").server("cursor-key", cursor_key_source(config.dir()));

@@ -1,6 +1,6 @@
 //! How servers end: in order, after what is in flight has been answered.
 
-use mcp_host_tests::{ConfigFile, HttpServer, Plugin, Revision, RawStdio};
+use mcp_host_tests::{ConfigFile, HttpServer, Plugin, RawStdio, Revision};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

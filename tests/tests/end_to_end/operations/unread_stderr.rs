@@ -1,6 +1,6 @@
 //! Standard error that nobody reads: a pipe that is full, or closed.
 
-use mcp_host_tests::{ConfigFile, Plugin, Revision, RawStdio, WrittenConfig, fixture};
+use mcp_host_tests::{ConfigFile, Plugin, RawStdio, Revision, WrittenConfig, fixture};
 use rustix::process::Signal;
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, BufReader};

@@ -91,8 +91,10 @@ async fn deny_wins_over_allow_in_every_spelling() {
 #[tokio::test]
 async fn a_rule_that_denies_holds_for_local_as_well() {
     let repo = repo();
-    let config =
-        ConfigFile::new().plugin(Plugin::git("repo", repo.path())).rule(Rule::for_principal("*").deny(["**/.env"])).write();
+    let config = ConfigFile::new()
+        .plugin(Plugin::git("repo", repo.path()))
+        .rule(Rule::for_principal("*").deny(["**/.env"]))
+        .write();
     let server = StdioServer::start(&config).await;
     assert_eq!(server.client().resources().await.len(), 2);
     for uri in SPELLINGS {
@@ -164,10 +166,13 @@ async fn what_is_denied_is_never_asked_of_its_provider() {
 #[tokio::test]
 async fn contents_below_a_resource_are_read_without_those_that_are_denied() {
     for (denied, left) in [("**/folder/b", Some("folder/a")), ("**/folder/*", None)] {
-        let config = ConfigFile::new().plugin(Plugin::sample("a")).rule(Rule::for_principal("*").deny([denied])).write();
+        let config =
+            ConfigFile::new().plugin(Plugin::sample("a")).rule(Rule::for_principal("*").deny([denied])).write();
         let server = StdioServer::start(&config).await;
         match (left, server.client().read("sample://a/folder").await) {
-            (Some(left), Ok(contents)) => assert_eq!(contents.iter().map(content_bytes).collect::<Vec<_>>(), [left.as_bytes()]),
+            (Some(left), Ok(contents)) => {
+                assert_eq!(contents.iter().map(content_bytes).collect::<Vec<_>>(), [left.as_bytes()])
+            }
             (None, Err(error)) => assert_eq!(error.code, ErrorCode(-32002)),
             (_, read) => panic!("{denied}: {read:?}"),
         }
@@ -225,7 +230,7 @@ async fn who_asked_for_what_and_what_came_of_it_is_in_the_log_for_those_who_want
         events.map(|event| fields.map(|field| event[field].as_str().unwrap().to_owned())).collect::<Vec<_>>()
     };
     let uri = "git://repo/blob/main/README.md";
-    assert_eq!(told(&["read", uri]).await, [["local", "read", uri, "ok"]]);
-    assert_eq!(told(&["read", uri, "--as", "anonymous"]).await, [["anonymous", "read", uri, "not found"]]);
-    assert_eq!(told(&["list"]).await, [["local", "list", "", "ok"]]);
+    assert_eq!(logged_requests(&["read", uri]).await, [["local", "read", uri, "ok"]]);
+    assert_eq!(logged_requests(&["read", uri, "--as", "anonymous"]).await, [["anonymous", "read", uri, "not found"]]);
+    assert_eq!(logged_requests(&["list"]).await, [["local", "list", "", "ok"]]);
 }

@@ -1,6 +1,6 @@
 //! Requests that make no sense: each gets its own clear answer, and the server goes on.
 
-use mcp_host_tests::{ConfigFile, GitRepo, HttpServer, Plugin, Revision, StdioServer, RawStdio};
+use mcp_host_tests::{ConfigFile, GitRepo, HttpServer, Plugin, RawStdio, Revision, StdioServer};
 use serde_json::{Value, json};
 
 const NOT_FOUND: i64 = -32002;

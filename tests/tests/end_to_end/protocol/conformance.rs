@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use mcp_host_tests::{ConfigFile, HttpServer, TIMEOUT, Plugin, WrittenConfig, client_program, fixture};
+use mcp_host_tests::{ConfigFile, HttpServer, Plugin, TIMEOUT, WrittenConfig, client_program, fixture};
 use serde_json::Value;
 use tokio::process::Command;
 use tokio::time::timeout;

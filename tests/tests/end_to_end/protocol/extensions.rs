@@ -4,7 +4,7 @@ mod access;
 mod children;
 mod consistency;
 
-use mcp_host_tests::{ConfigFile, Folder, GitRepo, HttpServer, Plugin, REVISIONS, Revision, RawStdio, content_bytes};
+use mcp_host_tests::{ConfigFile, Folder, GitRepo, HttpServer, Plugin, REVISIONS, RawStdio, Revision, content_bytes};
 use serde_json::{Value, json};
 
 const SEP_2093: &str = "sep-2093";
@@ -65,7 +65,9 @@ async fn close_and_log(mut wire: RawStdio) -> String {
 async fn clients_that_know_nothing_of_extensions_are_served_all_the_same() {
     let (repo, notes) = create_sources();
     let plain = config_with_sources(&repo, &notes).page_size(3).allow_all().write();
-    let extended = with_extensions(&[SEP_2093, DIRECTORY_READ], config_with_sources(&repo, &notes).page_size(3).allow_all()).write();
+    let extended =
+        with_extensions(&[SEP_2093, DIRECTORY_READ], config_with_sources(&repo, &notes).page_size(3).allow_all())
+            .write();
     let (plain, extended) = (HttpServer::start(&plain).await, HttpServer::start(&extended).await);
     for revision in REVISIONS {
         let (without, with) = (plain.client(revision.clone()).await, extended.client(revision.clone()).await);
@@ -108,8 +110,11 @@ async fn an_extension_is_switched_on_and_off_while_the_server_runs() {
 async fn a_batch_asks_extensions_too() {
     let config = with_extensions(&[SEP_2093], ConfigFile::new().plugin(Plugin::sample("a")).allow_all()).write();
     let of = |id: u64, method: &str, path: &str| json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": { "uri": format!("sample://a/{path}") } });
-    let batch =
-        json!([of(1, "resources/list", "collection"), of(2, "resources/read", "plain"), of(3, "resources/metadata", "all")]);
+    let batch = json!([
+        of(1, "resources/list", "collection"),
+        of(2, "resources/read", "plain"),
+        of(3, "resources/metadata", "all")
+    ]);
     let check = |answers: &[Value]| {
         let result = |id: u64| &answers.iter().find(|answer| answer["id"] == id).unwrap()["result"];
         assert_eq!(result(1)["resources"].as_array().unwrap().len(), 3, "{answers:?}");
@@ -137,7 +142,8 @@ async fn a_batch_asks_extensions_too() {
 
 #[tokio::test]
 async fn what_an_extension_answers_can_be_cancelled() {
-    let slow = Plugin::misbehaving("slow").limit("deadline", "60s").limit("concurrency", 1).limit("queue-timeout", "30s");
+    let slow =
+        Plugin::misbehaving("slow").limit("deadline", "60s").limit("concurrency", 1).limit("queue-timeout", "30s");
     let config = with_extensions(&[SEP_2093], ConfigFile::new().plugin(slow)).write();
     let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
     let id = wire.send_request("resources/metadata", json!({ "uri": "misbehaving://slow/slow?ms=50000" })).await;
@@ -155,8 +161,10 @@ async fn directories_are_read_with_what_the_other_extension_says_of_resources() 
     let config = with_extensions(&[SEP_2093, DIRECTORY_READ], ConfigFile::new().plugin(Plugin::sample("a"))).write();
     let mut wire = RawStdio::start(&config, Revision::V_2026_07_28).await;
     let collection = json!({ "uri": "sample://a/collection" });
-    let [listed, read] =
-        [wire.request("resources/list", collection.clone()).await, wire.request("resources/directory/read", collection).await];
+    let [listed, read] = [
+        wire.request("resources/list", collection.clone()).await,
+        wire.request("resources/directory/read", collection).await,
+    ];
     assert_eq!(listed.result(), read.result());
     assert_eq!(read.result()["resources"][0]["capabilities"], json!({ "list": false, "subscribe": false }));
     close_and_log(wire).await;

@@ -17,7 +17,7 @@ mod extensions;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use mcp_host_tests::{ConfigFile, HttpServer, Plugin, REVISIONS, Revision, RawStdio, WrittenConfig};
+use mcp_host_tests::{ConfigFile, HttpServer, Plugin, REVISIONS, RawStdio, Revision, WrittenConfig};
 use serde_json::Value;
 
 use self::cases::{Case, SUBJECTS, Subject};

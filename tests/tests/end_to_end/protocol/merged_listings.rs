@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use mcp_host_tests::{ConfigFile, Plugin, Revision, Rule, RawStdio, fixture, run};
+use mcp_host_tests::{ConfigFile, Plugin, RawStdio, Revision, Rule, fixture, run};
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -33,16 +33,19 @@ fn config(counts: &[ItemCount], hidden: &BTreeSet<(usize, usize)>, size: i64) ->
 }
 
 /// What that principal is shown of the plugins that list anything.
-fn expected(counts: &[ItemCount], hidden: &BTreeSet<(usize, usize)>, who: &str) -> Vec<String> {
+fn expected(counts: &[ItemCount], hidden: &BTreeSet<(usize, usize)>, principal: &str) -> Vec<String> {
     let items =
         counts.iter().enumerate().flat_map(|(plugin, count)| (0..count.unwrap_or(0)).map(move |item| (plugin, item)));
-    items.filter(|item| who == "local" || !hidden.contains(item)).map(|(plugin, item)| uri(plugin, item)).collect()
+    items
+        .filter(|item| principal == "local" || !hidden.contains(item))
+        .map(|(plugin, item)| uri(plugin, item))
+        .collect()
 }
 
-async fn list_pages(config: ConfigFile, who: &str) -> Vec<Value> {
+async fn list_pages(config: ConfigFile, principal: &str) -> Vec<Value> {
     let config = config.write();
     let path = config.path();
-    let listed = run(["list", "--all", "--json", "--as", who, "--config", path.to_str().unwrap()]).await;
+    let listed = run(["list", "--all", "--json", "--as", principal, "--config", path.to_str().unwrap()]).await;
     String::from_utf8(listed.stdout).unwrap().lines().map(|page| serde_json::from_str(page).unwrap()).collect()
 }
 
@@ -54,15 +57,15 @@ proptest! {
         counts in vec(prop_oneof![5 => (0..40_usize).prop_map(Some), 1 => Just(None)], 1..6),
         hidden in btree_set((0..6_usize, 0..40_usize), 0..30),
         size in prop_oneof![1..8_i64, 1..100_i64],
-        who in prop_oneof![Just("local"), Just("anonymous")],
+        principal in prop_oneof![Just("local"), Just("anonymous")],
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let pages = runtime.block_on(list_pages(config(&counts, &hidden, size), who));
+        let pages = runtime.block_on(list_pages(config(&counts, &hidden, size), principal));
         let longest = usize::try_from(size).unwrap();
         prop_assert!(pages.iter().all(|page| page["resources"].as_array().unwrap().len() <= longest));
         let listed = pages.iter().flat_map(|page| page["resources"].as_array().unwrap());
         let listed: Vec<_> = listed.map(|resource| resource["uri"].as_str().unwrap().to_owned()).collect();
-        prop_assert_eq!(listed, expected(&counts, &hidden, who));
+        prop_assert_eq!(listed, expected(&counts, &hidden, principal));
         let missing = pages.iter().flat_map(|page| page["_meta"]["mcp-host/missing"].as_array().into_iter().flatten());
         let missing: Vec<_> = missing.map(|one| one["plugin"].as_str().unwrap().to_owned()).collect();
         let failing = counts.iter().enumerate().filter(|(_, count)| count.is_none());
@@ -81,7 +84,8 @@ async fn a_million_resources_of_a_hundred_plugins_are_walked_in_little_memory() 
     for plugin in 0..PLUGINS {
         let name = format!("p{plugin:02}");
         let plugin = Plugin::new(&name, &fixture("sizes"), &format!("sizes://{name}/"));
-        config = config.plugin(plugin.config("count", ITEMS_PER_PLUGIN as i64).limit("deadline", "30s").limit("cpu", "10s"));
+        config =
+            config.plugin(plugin.config("count", ITEMS_PER_PLUGIN as i64).limit("deadline", "30s").limit("cpu", "10s"));
     }
     let config = config.write();
     let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
@@ -90,7 +94,10 @@ async fn a_million_resources_of_a_hundred_plugins_are_walked_in_little_memory() 
         let params = cursor.as_ref().map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }));
         let page = wire.request("resources/list", params).await;
         for resource in page.result()["resources"].as_array().unwrap() {
-            assert_eq!(resource["uri"], format!("sizes://p{:02}/text/{}", count / ITEMS_PER_PLUGIN, count % ITEMS_PER_PLUGIN));
+            assert_eq!(
+                resource["uri"],
+                format!("sizes://p{:02}/text/{}", count / ITEMS_PER_PLUGIN, count % ITEMS_PER_PLUGIN)
+            );
             count += 1;
         }
         pages += 1;

@@ -1,6 +1,6 @@
 //! What is on the wire, byte for byte where a revision says so.
 
-use mcp_host_tests::{ConfigFile, GitRepo, HttpServer, Plugin, REVISIONS, Revision, Rule, RawStdio};
+use mcp_host_tests::{ConfigFile, GitRepo, HttpServer, Plugin, REVISIONS, RawStdio, Revision, Rule};
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 
@@ -46,7 +46,8 @@ async fn results_of_2026_07_28_have_their_envelope() {
 #[tokio::test]
 async fn results_are_private_where_the_rules_tell_principals_apart() {
     let repo = repo();
-    let config = repo_config(&repo).rule(Rule::for_principal("anonymous").deny(["**/secret.md"]).operations(["read"])).write();
+    let config =
+        repo_config(&repo).rule(Rule::for_principal("anonymous").deny(["**/secret.md"]).operations(["read"])).write();
     let server = HttpServer::start(&config).await;
     let mut wire = server.raw_client(Revision::V_2026_07_28).await;
     for (method, params, scope) in [
@@ -223,7 +224,8 @@ async fn a_client_that_asks_for_warnings_is_told_which_plugin_is_missing() {
 
 #[tokio::test]
 async fn a_request_that_its_client_cancels_ends_and_the_next_is_answered() {
-    let slow = Plugin::misbehaving("slow").limit("deadline", "60s").limit("concurrency", 1).limit("queue-timeout", "30s");
+    let slow =
+        Plugin::misbehaving("slow").limit("deadline", "60s").limit("concurrency", 1).limit("queue-timeout", "30s");
     let config = ConfigFile::new().plugin(slow).write();
     let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
     let id = wire.send_request("resources/read", json!({ "uri": "misbehaving://slow/slow?ms=50000" })).await;
@@ -238,7 +240,8 @@ async fn a_request_that_its_client_cancels_ends_and_the_next_is_answered() {
 
 #[tokio::test]
 async fn a_request_that_its_client_cancels_over_http_ends_without_an_answer() {
-    let slow = Plugin::misbehaving("slow").limit("deadline", "60s").limit("concurrency", 1).limit("queue-timeout", "30s");
+    let slow =
+        Plugin::misbehaving("slow").limit("deadline", "60s").limit("concurrency", 1).limit("queue-timeout", "30s");
     let config = ConfigFile::new().plugin(slow).allow_all().write();
     let server = HttpServer::start(&config).await;
     let mut wire = server.raw_client(Revision::V_2025_11_25).await;

@@ -1,9 +1,9 @@
 //! The provider `git` beside the command `git`: both say the same of the same repository.
 
-mod limits;
 mod corruption;
 mod files;
 mod history;
+mod limits;
 mod storage;
 mod subscriptions;
 
@@ -41,7 +41,11 @@ fn tree_files(repo: &GitRepo, rev: &str) -> Vec<TreeFile> {
 async fn assert_same_files(client: &Client, repo: &GitRepo, rev: &str) {
     let files = tree_files(repo, rev);
     for file in &files {
-        let uri = format!("git://repo/blob/{}/{}", percent_encode(rev.as_bytes()).replace('/', "%2F"), percent_encode(&file.path));
+        let uri = format!(
+            "git://repo/blob/{}/{}",
+            percent_encode(rev.as_bytes()).replace('/', "%2F"),
+            percent_encode(&file.path)
+        );
         let expected = repo.git(["cat-file", "blob", &file.id]);
         let contents = client.read(&uri).await.unwrap_or_else(|error| panic!("{uri}: {error:?}"));
         assert_eq!(content_bytes(&contents[0]), expected, "{uri}");
@@ -53,7 +57,8 @@ async fn assert_same_files(client: &Client, repo: &GitRepo, rev: &str) {
 async fn assert_same_listing(client: &Client, repo: &GitRepo) {
     let listed = client.resources().await;
     let files = tree_files(repo, "HEAD");
-    let expected: Vec<_> = files.iter().map(|file| format!("git://repo/blob/HEAD/{}", percent_encode(&file.path))).collect();
+    let expected: Vec<_> =
+        files.iter().map(|file| format!("git://repo/blob/HEAD/{}", percent_encode(&file.path))).collect();
     assert_eq!(listed.iter().map(|resource| resource.uri.as_str()).collect::<Vec<_>>(), expected);
     for (resource, file) in listed.iter().zip(&files) {
         let meta = resource.meta.as_ref().unwrap();

@@ -1,13 +1,13 @@
 //! The provider `http-cache`, with a local web server for the web.
 
-mod limits;
 mod caching;
 mod contents;
-mod listing;
 mod failures;
+mod limits;
+mod listing;
 mod subscriptions;
 
-use mcp_host_tests::{ConfigFile, MockOrigin, Plugin, Revision, RawStdio, WrittenConfig, component};
+use mcp_host_tests::{ConfigFile, MockOrigin, Plugin, RawStdio, Revision, WrittenConfig, component};
 use serde_json::{Value, json};
 
 /// The provider at `web://`, which may speak to those servers, without TLS, and keep pages.

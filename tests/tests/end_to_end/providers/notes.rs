@@ -6,7 +6,7 @@ mod subscriptions;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use mcp_host_tests::{ConfigFile, Folder, Plugin, Revision, StdioServer, RawStdio, reserved_expansion};
+use mcp_host_tests::{ConfigFile, Folder, Plugin, RawStdio, Revision, StdioServer, reserved_expansion};
 use rmcp::model::{ErrorCode, ResourceContents, Role};
 use serde_json::json;
 

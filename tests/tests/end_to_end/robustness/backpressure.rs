@@ -1,8 +1,8 @@
 //! Answers on their way to their clients: what waits to be sent is bounded in bytes, what makes no progress is ended, and one client
 //! does not take everybody's place.
 
-mod page_size;
 mod client_share;
+mod page_size;
 mod stdio;
 
 use std::time::Duration;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use http_body_util::BodyExt;
-use mcp_host_tests::{ConfigFile, Connection, HttpServer, TIMEOUT, Plugin, Revision, fixture, request, wait_until};
+use mcp_host_tests::{ConfigFile, Connection, HttpServer, Plugin, Revision, TIMEOUT, fixture, request, wait_until};
 use reqwest::{RequestBuilder, StatusCode, Version};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -27,7 +27,8 @@ const OVERHEAD: u64 = 192 * MIB;
 /// The guest that makes answers of any size, two at a time, beside a good plugin.
 fn config() -> ConfigFile {
     let sizes = Plugin::new("sizes", &fixture("sizes"), "sizes:///");
-    let sizes = sizes.limit("memory", "256MiB").limit("concurrency", 2).limit("queue-timeout", "1m").limit("deadline", "1m");
+    let sizes =
+        sizes.limit("memory", "256MiB").limit("concurrency", 2).limit("queue-timeout", "1m").limit("deadline", "1m");
     ConfigFile::new().plugin(sizes.limit("cpu", "1m")).plugin(Plugin::sample("good")).allow_all()
 }
 
@@ -52,7 +53,8 @@ async fn answers_that_nobody_reads_take_no_more_memory_than_the_budget() {
     let server = HttpServer::start(&config).await;
     assert_good_plugin_answers(&server).await;
     let connection = Connection::with_window(server.address(), 0).await;
-    let mut answers: FuturesUnordered<_> = (0..30).map(|_| connection.start_request(read(&server, LARGE_URI))).collect();
+    let mut answers: FuturesUnordered<_> =
+        (0..30).map(|_| connection.start_request(read(&server, LARGE_URI))).collect();
     let mut unread = Vec::new();
     // As many as there is room for; the others wait.
     while unread.len() < 3 {

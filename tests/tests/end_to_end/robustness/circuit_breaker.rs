@@ -1,6 +1,6 @@
 //! Plugins that keep failing: set aside, tried again, and back.
 
-use mcp_host_tests::{Client, ConfigFile, Folder, TIMEOUT, Plugin, Revision, StdioServer, RawStdio};
+use mcp_host_tests::{Client, ConfigFile, Folder, Plugin, RawStdio, Revision, StdioServer, TIMEOUT};
 use rmcp::model::ErrorData;
 use serde_json::{Value, json};
 

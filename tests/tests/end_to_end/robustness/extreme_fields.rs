@@ -6,7 +6,7 @@
 //! use, what the client is sent, and a constant. Which shapes a server meets is left to chance, the
 //! same in every run.
 
-use mcp_host_tests::{RpcResponse, ConfigFile, HttpServer, Plugin, Revision, fixture};
+use mcp_host_tests::{ConfigFile, HttpServer, Plugin, Revision, RpcResponse, fixture};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -135,13 +135,15 @@ async fn send_all(server: &HttpServer, revision: &Revision, plugin: &str) {
 }
 
 async fn assert_good_plugin_answers(server: &HttpServer) {
-    let answer = send(server, &Revision::V_2026_07_28, "resources/read", json!({ "uri": "misbehaving://good/good" })).await;
+    let answer =
+        send(server, &Revision::V_2026_07_28, "resources/read", json!({ "uri": "misbehaving://good/good" })).await;
     assert_eq!(answer.result()["contents"][0]["text"], "good");
 }
 
 async fn assert_bounds_hold(shapes: &[AnswerShape]) {
     let plugins = shapes.iter().enumerate().map(|(number, shape)| shape.plugin(&format!("bad{number}")));
-    let config = plugins.fold(ConfigFile::new(), ConfigFile::plugin).plugin(Plugin::misbehaving("good")).allow_all().write();
+    let config =
+        plugins.fold(ConfigFile::new(), ConfigFile::plugin).plugin(Plugin::misbehaving("good")).allow_all().write();
     let server = HttpServer::start(&config).await;
     for revision in [Revision::V_2025_11_25, Revision::V_2026_07_28] {
         send(&server, &revision, "resources/list", json!({})).await;

@@ -2,7 +2,7 @@
 //!
 //! Measured as the memory of the real process against what was sent, with a good request beside each bad one.
 
-use mcp_host_tests::{ConfigFile, HttpServer, RawHttp, TIMEOUT, Plugin, Revision, RawStdio};
+use mcp_host_tests::{ConfigFile, HttpServer, Plugin, RawHttp, RawStdio, Revision, TIMEOUT};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use reqwest::{Client, Method, StatusCode};
@@ -286,7 +286,8 @@ async fn a_host_that_is_not_one_name_is_refused() {
 
 #[tokio::test]
 async fn bodies_that_never_come_whole_leave_room_for_others() {
-    let config = config().http_limit("body", "1MiB").http_limit("body-memory", "4MiB").http_limit("client-share", "1/1");
+    let config =
+        config().http_limit("body", "1MiB").http_limit("body-memory", "4MiB").http_limit("client-share", "1/1");
     // Whatever else the machine does, no body is given up meanwhile.
     let config = config.http_limit("read-timeout", "10m").write();
     let server = HttpServer::start(&config).await;

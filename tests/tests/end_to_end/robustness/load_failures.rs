@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use mcp_host_tests::{ConfigFile, Folder, GitRepo, Plugin, Revision, StdioServer, RawStdio, fixture, run};
+use mcp_host_tests::{ConfigFile, Folder, GitRepo, Plugin, RawStdio, Revision, StdioServer, fixture, run};
 use rmcp::model::ErrorCode;
 use serde_json::{Value, json};
 
@@ -34,8 +34,11 @@ fn write_broken_components(folder: &Folder) -> Vec<BrokenComponent> {
         ("strange", wat(unknown), "acme:unknown/thing@1.0.0"),
         ("lies", wat(lies), "is a component but no provider"),
     ];
-    let broken =
-        files.map(|(name, bytes, said)| BrokenComponent { name, file: folder.write(format!("{name}.wasm"), bytes), said });
+    let broken = files.map(|(name, bytes, said)| BrokenComponent {
+        name,
+        file: folder.write(format!("{name}.wasm"), bytes),
+        said,
+    });
     broken.into()
 }
 

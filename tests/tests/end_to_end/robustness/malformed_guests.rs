@@ -2,7 +2,7 @@
 //! runs before anybody called it. The client gets an answer of its kind, the host stays as small as it was, and a good
 //! plugin goes on.
 
-use mcp_host_tests::{ComponentFile, ConfigFile, WatProvider, Plugin, StdioServer, WrittenConfig, fixture};
+use mcp_host_tests::{ComponentFile, ConfigFile, Plugin, StdioServer, WatProvider, WrittenConfig, fixture};
 use rmcp::model::ErrorCode;
 use serde_json::{Value, json};
 
@@ -71,19 +71,23 @@ fn unavailable_error(reason: &str) -> Result<Vec<u8>, Value> {
 
 #[tokio::test]
 async fn a_provider_in_plain_text_can_be_read() {
-    let component = provider_with_read(&single_content(TEXT, 9000, 2)).module_fields("(data (i32.const 9000) \"hi\")").build();
+    let component =
+        provider_with_read(&single_content(TEXT, 9000, 2)).module_fields("(data (i32.const 9000) \"hi\")").build();
     assert_eq!(read(plugin(&component)).await, Ok(b"hi".to_vec()));
 }
 
 #[tokio::test]
 async fn text_that_is_not_utf8_is_no_answer() {
-    let component = provider_with_read(&single_content(TEXT, 9000, 2)).module_fields("(data (i32.const 9000) \"\\ff\\fe\")").build();
+    let component = provider_with_read(&single_content(TEXT, 9000, 2))
+        .module_fields("(data (i32.const 9000) \"\\ff\\fe\")")
+        .build();
     assert_eq!(read(plugin(&component)).await, internal_error());
 }
 
 #[tokio::test]
 async fn half_of_a_surrogate_pair_is_no_answer() {
-    for (units, answered) in [("\\3d\\d8\\00\\de", Ok("😀".as_bytes().to_vec())), ("\\3d\\d8h\\00", internal_error())] {
+    for (units, answered) in [("\\3d\\d8\\00\\de", Ok("😀".as_bytes().to_vec())), ("\\3d\\d8h\\00", internal_error())]
+    {
         let data = format!("(data (i32.const 9000) \"{units}\")");
         let component = provider_with_read(&single_content(TEXT, 9000, 2)).module_fields(&data).utf16().build();
         assert_eq!(read(plugin(&component)).await, answered, "{units}");

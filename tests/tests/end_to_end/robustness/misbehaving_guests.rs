@@ -1,6 +1,6 @@
 //! Guests that trap, hang, hoard, flood and lie, beside good ones that are served all the same.
 
-use mcp_host_tests::{Client, ConfigFile, GitRepo, Plugin, Revision, StdioServer, RawStdio, fixture};
+use mcp_host_tests::{Client, ConfigFile, GitRepo, Plugin, RawStdio, Revision, StdioServer, fixture};
 use rmcp::model::{ErrorCode, ErrorData};
 use serde_json::{Value, json};
 
@@ -216,7 +216,8 @@ async fn a_cursor_that_leads_back_ends_that_plugins_part_of_the_listing() {
 
 #[tokio::test]
 async fn a_cursor_that_its_provider_disowns_ends_the_listing_of_that_client_with_an_invalid_cursor() {
-    let config = ConfigFile::new().page_size(1).plugin(misbehaving_plugin("bad").config("list", "no-such-cursor")).write();
+    let config =
+        ConfigFile::new().page_size(1).plugin(misbehaving_plugin("bad").config("list", "no-such-cursor")).write();
     let server = StdioServer::start(&config).await;
     let first = server.client().page(None).await.unwrap();
     let error = server.client().page(first.next_cursor.as_deref()).await.unwrap_err();

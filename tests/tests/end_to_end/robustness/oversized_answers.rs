@@ -1,6 +1,6 @@
 //! Answers that have too much of one thing: what the host does with them is part of the call, and bounded as it is.
 
-use mcp_host_tests::{Client, ConfigFile, Plugin, Revision, Rule, StdioServer, RawStdio, fixture, run};
+use mcp_host_tests::{Client, ConfigFile, Plugin, RawStdio, Revision, Rule, StdioServer, fixture, run};
 use rmcp::model::ErrorData;
 use serde_json::{Value, json};
 
@@ -123,8 +123,15 @@ async fn an_answer_counts_against_the_memory_of_its_plugin() {
     let server = StdioServer::start(&config).await;
     let client = server.client();
     let size = 11 << 20;
-    assert_eq!(client.bytes(&format!("oversized-by-path://fresh/blob/{size}")).await.len(), size, "its instance is gone by then");
-    assert_unavailable(&client.read_error(&format!("oversized-by-path://kept/blob/{size}")).await, "it ran out of memory");
+    assert_eq!(
+        client.bytes(&format!("oversized-by-path://fresh/blob/{size}")).await.len(),
+        size,
+        "its instance is gone by then"
+    );
+    assert_unavailable(
+        &client.read_error(&format!("oversized-by-path://kept/blob/{size}")).await,
+        "it ran out of memory",
+    );
     assert_eq!(client.bytes(&format!("oversized-by-path://kept/blob/{}", size / 4)).await.len(), size / 4);
     server.end().await;
 }
@@ -160,7 +167,8 @@ fn many_rules() -> Rule {
 #[tokio::test]
 async fn a_read_is_answered_beside_answers_that_take_long_to_filter() {
     let slow = |name: &str| max_items(name).limit("cpu", "1m").limit("deadline", "1m");
-    let config = ConfigFile::new().plugin(slow("a")).plugin(slow("b")).plugin(default_limits("good")).rule(many_rules()).write();
+    let config =
+        ConfigFile::new().plugin(slow("a")).plugin(slow("b")).plugin(default_limits("good")).rule(many_rules()).write();
     let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
     let read = |uri: &str| json!({ "uri": uri });
     wire.request("resources/read", read("oversized-by-path://good/good")).await.result();
@@ -184,7 +192,8 @@ async fn a_read_is_answered_beside_answers_that_take_long_to_filter() {
 async fn what_the_host_does_with_an_answer_counts_against_the_limits_on_time() {
     let frugal = max_items("frugal").limit("cpu", "100ms").limit("deadline", "1m");
     let hurried = max_items("hurried").limit("cpu", "1m").limit("deadline", "1s");
-    let config = ConfigFile::new().plugin(frugal).plugin(hurried).plugin(default_limits("good")).rule(many_rules()).write();
+    let config =
+        ConfigFile::new().plugin(frugal).plugin(hurried).plugin(default_limits("good")).rule(many_rules()).write();
     let server = StdioServer::start(&config).await;
     let client = server.client();
     assert_read_fails(client, "oversized-by-path://frugal/contents/20000", "it used up its CPU time").await;

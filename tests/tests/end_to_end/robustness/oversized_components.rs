@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::Path;
 use std::process::Stdio as Pipe;
 
-use mcp_host_tests::{ConfigFile, Folder, TIMEOUT, Plugin, StdioServer, fixture, host_command, run, run_on_terminal};
+use mcp_host_tests::{ConfigFile, Folder, Plugin, StdioServer, TIMEOUT, fixture, host_command, run, run_on_terminal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -103,8 +103,9 @@ async fn a_component_of_200_mb_is_served_without_ever_being_in_memory() {
         "large.wasm",
         wasm_fixtures::with_padding(std::fs::read(fixture("without-sdk")).unwrap(), &vec![0; 200_000_000]),
     )]);
-    let config =
-        ConfigFile::new().plugin(Plugin::new("large", &folder.path().join("large.wasm"), "without-sdk://large/")).write();
+    let config = ConfigFile::new()
+        .plugin(Plugin::new("large", &folder.path().join("large.wasm"), "without-sdk://large/"))
+        .write();
     let server = StdioServer::start(&config).await;
     assert_eq!(server.client().text("without-sdk://large/good").await, "good");
     let peak = server.peak_rss();
@@ -169,7 +170,10 @@ async fn a_provider_that_is_cut_off_anywhere_is_refused() {
 
 #[tokio::test]
 async fn names_in_a_component_do_not_drive_the_terminal() {
-    let folder = Folder::with_files([("names.wasm", wasm_fixtures::component_with_imports(["url=<a\u{1b}]0;owned\u{7}\nerror: b>"]))]);
+    let folder = Folder::with_files([(
+        "names.wasm",
+        wasm_fixtures::component_with_imports(["url=<a\u{1b}]0;owned\u{7}\nerror: b>"]),
+    )]);
     let file = folder.path().join("names.wasm");
     let shown = run_on_terminal(["inspect".as_ref(), file.as_os_str()]).await;
     for text in [shown.text(), shown.stderr] {

@@ -1,8 +1,8 @@
 //! Granted directories, and a guest that tries to get out of them, to fill them, or to have the host wait for ever.
 
+mod escapes;
 mod open_files;
 mod quota;
-mod escapes;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use mcp_host_tests::{
-    CertificateAuthority, ConfigFile, Folder, MockOrigin, Plugin, Reply, Revision, StdioServer, RawStdio, WrittenConfig, fixture,
+    CertificateAuthority, ConfigFile, Folder, MockOrigin, Plugin, RawStdio, Reply, Revision, StdioServer,
+    WrittenConfig, fixture,
 };
 use serde_json::{Value, json};
 use toml::Table;
@@ -134,7 +135,8 @@ async fn credentials_go_to_their_origin_and_the_guest_never_sees_them() {
     let plugin = fetch_plugin().http(http_grant(&api, [("headers-from", headers.into())])).origin(&other.origin());
     let server = StdioServer::start(&config(plugin)).await;
     let own = "&header=Authorization:mine&header=X-Trace:1";
-    let answers = [run_fetch(&server, "get", &api.url("/"), own).await, run_fetch(&server, "get", &other.url("/"), own).await];
+    let answers =
+        [run_fetch(&server, "get", &api.url("/"), own).await, run_fetch(&server, "get", &other.url("/"), own).await];
     let ended = server.end().await;
     let [request] = &api.requests()[..] else { panic!("one request") };
     let sent: Vec<_> = request.headers.iter().filter(|(name, _)| name == "authorization").collect();
@@ -153,8 +155,9 @@ async fn over_tls_a_server_is_who_the_certificate_says() {
     for origin in [&right, &wrong, &stranger, &bare] {
         origin.serve("/", Reply::ok("text/plain", "hello"));
     }
-    let with_ca =
-        [&right, &wrong, &stranger].into_iter().fold(fetch_plugin(), |plugin, origin| plugin.http(http_grant(origin, [ca()])));
+    let with_ca = [&right, &wrong, &stranger]
+        .into_iter()
+        .fold(fetch_plugin(), |plugin, origin| plugin.http(http_grant(origin, [ca()])));
     let server = StdioServer::start(&config(with_ca.origin(&bare.origin()))).await;
     assert_eq!(get(&server, &right.url("/")).await["body"], "hello");
     // Another name, another authority, and an authority that counts for other origins only.
@@ -188,7 +191,8 @@ async fn a_body_that_is_too_large_ends_with_an_error() {
 async fn a_request_that_is_too_large_is_not_sent_whole() {
     let origin = MockOrigin::http().await;
     origin.serve("/", Reply::ok("text/plain", ""));
-    let server = StdioServer::start(&config_with_limits(&origin, [("body", "4KiB".into()), ("headers", "1KiB".into())])).await;
+    let server =
+        StdioServer::start(&config_with_limits(&origin, [("body", "4KiB".into()), ("headers", "1KiB".into())])).await;
     let post = |more: String| format!("&method=POST{more}");
     assert_eq!(run_fetch(&server, "get", &origin.url("/"), &post("&fill=4096".into())).await["status"], 200);
     for more in ["&fill=4097", "&fill=1000000"] {
@@ -196,7 +200,10 @@ async fn a_request_that_is_too_large_is_not_sent_whole() {
         assert!(is_error(&answer, "HttpRequestBodySize"), "{answer}");
     }
     let announced = post("&header=Content-Length:4097&fill=4097".into());
-    assert_eq!(run_fetch(&server, "get", &origin.url("/"), &announced).await, error_json("HttpRequestBodySize(Some(4096))"));
+    assert_eq!(
+        run_fetch(&server, "get", &origin.url("/"), &announced).await,
+        error_json("HttpRequestBodySize(Some(4096))")
+    );
     let large = format!("&header=X-Large:{}", "x".repeat(1024));
     let many = "&header=X:1".repeat(300);
     let long = origin.url(&format!("/{}", "x".repeat(1024)));
@@ -235,7 +242,8 @@ async fn an_exchange_ends_with_its_time_however_slowly_it_goes_on() {
     let server = StdioServer::start(&config_with_limits(&origin, [("timeout", "1s".into())])).await;
     assert_eq!(get(&server, &origin.url("/silent")).await, error_json("HttpResponseTimeout"));
     // The guest's own time counts only if it is less.
-    let patient = run_fetch(&server, "get", &origin.url("/silent"), "&connect=60000&first-byte=60000&pause=60000").await;
+    let patient =
+        run_fetch(&server, "get", &origin.url("/silent"), "&connect=60000&first-byte=60000&pause=60000").await;
     assert_eq!(patient, error_json("HttpResponseTimeout"));
     let drip = get(&server, &origin.url("/drip")).await;
     assert!(drip["ended"].as_str().unwrap().contains("timeout"), "{drip}");
@@ -250,7 +258,10 @@ async fn a_guest_may_be_less_patient() {
     origin.serve("/silent", Reply::silent());
     origin.serve("/pause", Reply::drip(Duration::from_secs(3600)));
     let server = StdioServer::start(&config_with_limits(&origin, [("timeout", "50s".into())])).await;
-    assert_eq!(run_fetch(&server, "get", &origin.url("/silent"), "&first-byte=50").await, error_json("ConnectionReadTimeout"));
+    assert_eq!(
+        run_fetch(&server, "get", &origin.url("/silent"), "&first-byte=50").await,
+        error_json("ConnectionReadTimeout")
+    );
     let pause = run_fetch(&server, "get", &origin.url("/pause"), "&pause=1000").await;
     assert_eq!((&pause["length"], &pause["ended"]), (&json!(1), &json!("connection read timeout")));
     origin.wait_until_idle().await;
@@ -262,7 +273,8 @@ async fn exchanges_at_once_are_counted() {
     let origin = MockOrigin::http().await;
     origin.serve("/silent", Reply::silent());
     origin.serve("/", Reply::ok("text/plain", ""));
-    let server = StdioServer::start(&config_with_limits(&origin, [("concurrency", 2.into()), ("timeout", "2s".into())])).await;
+    let server =
+        StdioServer::start(&config_with_limits(&origin, [("concurrency", 2.into()), ("timeout", "2s".into())])).await;
     let answers = run_fetch(&server, "many", &origin.url("/silent"), "&count=6").await;
     let count = |code| answers.as_array().unwrap().iter().filter(|answer| **answer == error_json(code)).count();
     assert_eq!((count("ConnectionLimitReached"), count("HttpResponseTimeout")), (4, 2), "{answers}");

@@ -1,6 +1,6 @@
 //! Instances: fresh for each call, or kept for the next one, and what ends them.
 
-use mcp_host_tests::{ConfigFile, Plugin, Revision, StdioServer, RawStdio, WrittenConfig};
+use mcp_host_tests::{ConfigFile, Plugin, RawStdio, Revision, StdioServer, WrittenConfig};
 use serde_json::{Value, json};
 
 /// The misbehaving guest with instances that are kept.
@@ -59,7 +59,8 @@ async fn nothing_is_left_of_a_call_unless_its_plugin_keeps_instances() {
 
 #[tokio::test]
 async fn an_instance_serves_no_more_calls_than_it_may() {
-    let server = StdioServer::start(&config(Plugin::misbehaving("a").instances("max-calls", 2).instances("max-idle", 1))).await;
+    let server =
+        StdioServer::start(&config(Plugin::misbehaving("a").instances("max-calls", 2).instances("max-idle", 1))).await;
     // The host's own calls, to describe the plugin and to watch it, are calls as well.
     let mut counts = Vec::new();
     for _ in 0..8 {
@@ -127,7 +128,10 @@ async fn an_instance_ends_with_a_call_that_its_client_cancels() {
 
 #[tokio::test]
 async fn an_instance_that_nobody_needs_ends() {
-    let config = ConfigFile::new().plugin(reusing("a").instances("idle-timeout", "50ms")).plugin(Plugin::misbehaving("clock")).write();
+    let config = ConfigFile::new()
+        .plugin(reusing("a").instances("idle-timeout", "50ms"))
+        .plugin(Plugin::misbehaving("clock"))
+        .write();
     let server = StdioServer::start(&config).await;
     count_calls(&server, "a").await;
     server.client().text("misbehaving://clock/slow?ms=100").await;
@@ -172,7 +176,8 @@ async fn idle_instances_give_way_when_another_plugin_needs_a_seat() {
     };
     let names = ["a", "b", "c", "d"];
     let config = names.into_iter().fold(ConfigFile::new(), |config, name| config.plugin(many(name)));
-    let mut reads = RawReads::start(&config.plugin(Plugin::misbehaving("other").limit("queue-timeout", "30s")).write()).await;
+    let mut reads =
+        RawReads::start(&config.plugin(Plugin::misbehaving("other").limit("queue-timeout", "30s")).write()).await;
     let mut under_way = Vec::new();
     for name in names {
         for n in 0..64 {

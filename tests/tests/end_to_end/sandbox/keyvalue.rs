@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use futures::future::join_all;
 use mcp_host_tests::{
-    Client, ConfigFile, Folder, Plugin, Revision, StdioServer, RawStdio, WrittenConfig, component, fixture,
+    Client, ConfigFile, Folder, Plugin, RawStdio, Revision, StdioServer, WrittenConfig, component, fixture,
 };
 use rmcp::model::ErrorCode;
 use rustix::process::Signal;

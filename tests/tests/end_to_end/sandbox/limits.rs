@@ -1,6 +1,6 @@
 //! Limits on how calls come and on how much one answer has: who is refused, with what words, and that it is told once.
 
-use mcp_host_tests::{Client, ConfigFile, Plugin, Revision, StdioServer, RawStdio};
+use mcp_host_tests::{Client, ConfigFile, Plugin, RawStdio, Revision, StdioServer};
 use rmcp::model::{ErrorData, ListResourcesResult};
 use serde_json::{Value, json};
 
@@ -69,12 +69,17 @@ async fn calls_that_come_too_fast_are_refused_and_that_is_told_once() {
 
 #[tokio::test]
 async fn an_answer_with_too_many_items_is_refused_whatever_they_are() {
-    let few = |name: &str| Plugin::misbehaving(name).limit("response-items", 10).config("list", "many").config("count", 11);
+    let few =
+        |name: &str| Plugin::misbehaving(name).limit("response-items", 10).config("list", "many").config("count", 11);
     let config = ConfigFile::new().plugin(few("a")).plugin(few("b").limit("response-items", 1)).page_size(100).write();
     let server = StdioServer::start(&config).await;
     let client = server.client();
     assert_eq!(client.read("misbehaving://a/contents?n=10").await.unwrap().len(), 10);
-    assert_unavailable(&client.read_error("misbehaving://a/contents?n=11").await, "a", "more than the 10 contents allowed");
+    assert_unavailable(
+        &client.read_error("misbehaving://a/contents?n=11").await,
+        "a",
+        "more than the 10 contents allowed",
+    );
     let completed = client.complete("misbehaving://a/echo/{+path}", ("path", ""), &[]).await.unwrap_err();
     assert_unavailable(&completed, "a", "more than the 10 completions allowed");
     let page = serde_json::to_value(client.page(None).await.unwrap()).unwrap();

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use mcp_host_tests::{
-    ConfigFile, Connection, Folder, HttpServer, RawHttp, TIMEOUT, Plugin, Revision, StdioServer, content_bytes, fixture, wait_until,
+    ConfigFile, Connection, Folder, HttpServer, Plugin, RawHttp, Revision, StdioServer, TIMEOUT, content_bytes,
+    fixture, wait_until,
 };
 use reqwest::{Response, Version};
 use serde_json::{Value, json};
@@ -150,7 +151,8 @@ async fn subscribers_hear_of_edits_while_clients_read_without_pause() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn subscribers_hear_of_edits_beside_plugins_that_spin_when_they_are_asked_what_changed() {
     let folder = many_notes();
-    let spinning = |number: usize| busy_plugin(&format!("s{number}")).config("changes", "spin").set("watch-interval", "100ms");
+    let spinning =
+        |number: usize| busy_plugin(&format!("s{number}")).config("changes", "spin").set("watch-interval", "100ms");
     let config = (0..16).map(spinning).fold(ConfigFile::new(), ConfigFile::plugin);
     let config = config.plugin(Plugin::notes("n", folder.path())).allow_all().write();
     let server = HttpServer::start(&config).await;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use mcp_host_tests::{
-    ConfigFile, Folder, HttpServer, RawHttp, TIMEOUT, Plugin, Revision, RawStdio, WrittenConfig, component, wait_until,
+    ConfigFile, Folder, HttpServer, Plugin, RawHttp, RawStdio, Revision, TIMEOUT, WrittenConfig, component, wait_until,
 };
 use mcp_resource_host::server::serve_http;
 use mcp_resource_host::{Host, WatchStats};
@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::{ACKNOWLEDGED, SESSIONS, UPDATED, notes_config, next_notification};
+use super::{ACKNOWLEDGED, SESSIONS, UPDATED, next_notification, notes_config};
 use crate::subscriptions::facade::start;
 
 fn two_faulty_plugins(folder: &Folder) -> ConfigFile {
@@ -46,8 +46,10 @@ impl InProcessServer {
     }
 
     async fn wait_until_watching(&self, expected: (usize, usize, usize)) {
-        wait_until(&format!("{expected:?} are watched, subscribers, resources and plugins"), || self.watch_counts() == expected)
-            .await;
+        wait_until(&format!("{expected:?} are watched, subscribers, resources and plugins"), || {
+            self.watch_counts() == expected
+        })
+        .await;
     }
 
     async fn end(self) {

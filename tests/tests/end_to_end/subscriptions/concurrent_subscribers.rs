@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::{join_all, try_join_all};
-use mcp_host_tests::{ConfigFile, Folder, HttpServer, TIMEOUT, Plugin, Revision, Rule, RawStdio, wait_until};
+use mcp_host_tests::{ConfigFile, Folder, HttpServer, Plugin, RawStdio, Revision, Rule, TIMEOUT, wait_until};
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::config::Config;
 use mcp_resource_host::resource::Error;
@@ -83,7 +83,8 @@ async fn all_who_listen_at_the_same_moment_hear_of_an_edit_and_share_one_questio
 #[tokio::test]
 async fn as_many_requests_as_are_made_at_once_subscribe_whatever_queue_and_rate_allow() {
     let folder = Folder::with_files([("state", "0")]);
-    let narrow = watched_plugin(&folder).limit("concurrency", 1).limit("queue", 0).limit("rate", 1).config("stat-ms", 2);
+    let narrow =
+        watched_plugin(&folder).limit("concurrency", 1).limit("queue", 0).limit("rate", 1).config("stat-ms", 2);
     let config = ConfigFile::new().plugin(narrow).write();
     let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
     let mut ids = Vec::new();

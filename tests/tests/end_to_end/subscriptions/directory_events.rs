@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use mcp_host_tests::{ConfigFile, Folder, Plugin, Revision, RawStdio, wait_until};
+use mcp_host_tests::{ConfigFile, Folder, Plugin, RawStdio, Revision, wait_until};
 use serde_json::json;
 
 const UPDATED: &str = "notifications/resources/updated";

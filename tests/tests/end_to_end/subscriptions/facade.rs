@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mcp_host_tests::{ConfigFile, Folder, TIMEOUT, Plugin, Rule, WrittenConfig, host_binary};
+use mcp_host_tests::{ConfigFile, Folder, Plugin, Rule, TIMEOUT, WrittenConfig, host_binary};
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::config::Config;
 use mcp_resource_host::plugin::Compiler;
@@ -28,7 +28,7 @@ async fn that_the_listing_changed_is_told_only_to_those_for_whom_it_did() {
     let folder = Folder::with_files([("a", "a")]);
     let config = faulty_config(&folder).allow_all().rule(Rule::for_principal("local").deny(["**/secret*"])).write();
     let host = start(&config).await;
-    let [all, some] = [Principal::ANONYMOUS, Principal::LOCAL].map(|who| host_binary.subscriber(&who));
+    let [all, some] = [Principal::ANONYMOUS, Principal::LOCAL].map(|principal| host.subscriber(&principal));
     for subscriber in [&all, &some] {
         subscriber.watch_listing();
         subscriber.listing_ready().await;
@@ -48,7 +48,7 @@ async fn that_the_listing_changed_is_told_only_to_those_for_whom_it_did() {
 async fn a_listing_that_cannot_be_walked_is_told_of_whenever_it_may_have_changed() {
     let folder = Folder::with_files([("a", "a"), (".faults/list.trap", "")]);
     let host = start(&faulty_config(&folder).write()).await;
-    let subscriber = host_binary.subscriber(&Principal::LOCAL);
+    let subscriber = host.subscriber(&Principal::LOCAL);
     subscriber.watch_listing();
     subscriber.listing_ready().await;
     folder.write("b", "");
@@ -60,14 +60,14 @@ async fn what_changed_while_a_provider_was_broken_is_told_when_it_is_back() {
     for fault in ["changes.trap", "changes.hang", "changes.fail"] {
         let folder = Folder::with_files([("a", "a"), ("b", "b")]);
         let host = start(&faulty_config(&folder).write()).await;
-        let subscriber = host_binary.subscriber(&Principal::LOCAL);
+        let subscriber = host.subscriber(&Principal::LOCAL);
         for uri in ["faulty://m/a", "faulty://m/b"] {
-            host_binary.subscribe(&subscriber, uri).await.unwrap();
+            host.subscribe(&subscriber, uri).await.unwrap();
         }
         let broken = folder.write(format!(".faults/{fault}"), "");
         folder.write("a", "changed");
         // While it is broken nobody can subscribe either, and the attempt is the proof that it is.
-        host_binary.subscribe(&host_binary.subscriber(&Principal::LOCAL), "faulty://m/a").await.unwrap_err();
+        host.subscribe(&host.subscriber(&Principal::LOCAL), "faulty://m/a").await.unwrap_err();
         folder.write("b", "changed");
         std::fs::remove_file(broken).unwrap();
         let mut told = [next_update(&subscriber).await, next_update(&subscriber).await];
@@ -80,9 +80,9 @@ async fn what_changed_while_a_provider_was_broken_is_told_when_it_is_back() {
 async fn a_slow_subscriber_is_told_once_and_delays_nobody() {
     let folder = Folder::with_files([("a", "a")]);
     let host = start(&faulty_config(&folder).write()).await;
-    let [slow, quick] = [(); 2].map(|()| host_binary.subscriber(&Principal::LOCAL));
+    let [slow, quick] = [(); 2].map(|()| host.subscriber(&Principal::LOCAL));
     for subscriber in [&slow, &quick] {
-        host_binary.subscribe(subscriber, "faulty://m/a").await.unwrap();
+        host.subscribe(subscriber, "faulty://m/a").await.unwrap();
     }
     for round in 0..5 {
         folder.write("a", format!("round {round}"));
@@ -97,17 +97,17 @@ async fn a_reload_of_nothing_changes_nothing_and_of_something_keeps_the_rest() {
     let folder = Folder::with_files([("a", "a")]);
     let config = faulty_config(&folder).plugin(Plugin::faulty("n", folder.path())).write();
     let host = start(&config).await;
-    let subscriber = host_binary.subscriber(&Principal::LOCAL);
+    let subscriber = host.subscriber(&Principal::LOCAL);
     for uri in ["faulty://m/a", "faulty://n/a"] {
-        host_binary.subscribe(&subscriber, uri).await.unwrap();
+        host.subscribe(&subscriber, uri).await.unwrap();
     }
-    let reloaded = host_binary.reload(Config::load(&config.path()).unwrap()).await.unwrap();
+    let reloaded = host.reload(Config::load(&config.path()).unwrap()).await.unwrap();
     assert!(reloaded.is_unchanged() && reloaded.generation == 1, "{reloaded:?}");
     config.replace(faulty_config(&folder).plugin(Plugin::faulty("n", folder.path()).config("prefix", "new")));
-    let reloaded = host_binary.reload(Config::load(&config.path()).unwrap()).await.unwrap();
+    let reloaded = host.reload(Config::load(&config.path()).unwrap()).await.unwrap();
     assert_eq!((reloaded.generation, reloaded.changed), (2, vec!["n".to_owned()]));
     assert_eq!(next_update(&subscriber).await, Update::Resource("faulty://n/a".to_owned()));
     // What was announced was announced once, and of what stayed as it was nothing.
-    host_binary.subscribe(&subscriber, "faulty://n/a").await.unwrap();
+    host.subscribe(&subscriber, "faulty://n/a").await.unwrap();
     assert_eq!(subscriber.try_next(), None);
 }

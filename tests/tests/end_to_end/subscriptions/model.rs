@@ -11,13 +11,13 @@
 //! The same runs are made over the façade, over stdio and over HTTP; what tells these apart is a [`Transport`](transport::Transport).
 
 mod expectations;
-mod rng;
 mod facade;
-mod transport;
+mod fixture;
 mod http;
+mod rng;
 mod run;
 mod stdio;
-mod fixture;
+mod transport;
 
 /// How many there are that subscribe.
 const SUBSCRIBERS: usize = 4;

@@ -4,7 +4,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use mcp_host_tests::{ConfigFile, Folder, Plugin, Revision, RawStdio};
+use mcp_host_tests::{ConfigFile, Folder, Plugin, RawStdio, Revision};
 use mcp_resource_host::Update;
 use mcp_resource_host::access::Principal;
 use serde_json::json;
@@ -94,7 +94,9 @@ async fn walks_that_find_out_what_is_listed_take_nothing_of_what_clients_may_use
 async fn more_resources_than_one_answer_may_name_are_all_told() {
     const RESOURCES: usize = 600;
     let folder = Folder::with_files([("state", "0")]);
-    let host = start(&ConfigFile::new().plugin(Plugin::watched("w", folder.path()).limit("response-items", 200)).write()).await;
+    let host =
+        start(&ConfigFile::new().plugin(Plugin::watched("w", folder.path()).limit("response-items", 200)).write())
+            .await;
     let subscriber = host.subscriber(&Principal::LOCAL);
     let uris: Vec<_> = (0..RESOURCES).map(|number| format!("watched://w/{number}")).collect();
     for change in ["as soon as it counts", "1", "2"] {

@@ -2,7 +2,7 @@
 
 use std::process::Stdio as Pipe;
 
-use mcp_host_tests::{TIMEOUT, Plugin, Rule, WrittenConfig, component, host_command, run};
+use mcp_host_tests::{Plugin, Rule, TIMEOUT, WrittenConfig, component, host_command, run};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader, Lines};

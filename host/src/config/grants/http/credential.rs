@@ -6,9 +6,9 @@ use std::str::FromStr;
 
 use hyper::header::{self, HeaderName, HeaderValue};
 
-use crate::config::error::{Suggest, Diagnostic, quote};
+use crate::config::error::{Diagnostic, Suggest, quote};
 use crate::config::reader::{FromNode, Node};
-use crate::config::secret::{SecretSource, Secret};
+use crate::config::secret::{Secret, SecretSource};
 
 /// Headers that say how a message is cut and where it goes. They are the host's own.
 const RESERVED_HEADERS: [HeaderName; 12] = [

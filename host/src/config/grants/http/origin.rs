@@ -247,7 +247,11 @@ impl FromStr for UrlHost {
         }
         let name: HostName = text.parse()?;
         // Resolvers take `2130706433`, `127.1` and `0x7f.1` for addresses.
-        if name.0.rsplit('.').next().is_some_and(is_numeric_label) { Err(not_an_address()) } else { Ok(Self::Name(name)) }
+        if name.0.rsplit('.').next().is_some_and(is_numeric_label) {
+            Err(not_an_address())
+        } else {
+            Ok(Self::Name(name))
+        }
     }
 }
 

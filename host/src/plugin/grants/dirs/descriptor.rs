@@ -18,8 +18,8 @@ use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, FsError, FsResult};
 use super::ALLOW_BLOCKING;
 use super::entries::{DirectoryListing, READ_DIR_BUFFER};
 use super::files::{FilesView, check_path, error_code, oom_to_fs_error, to_fs_error};
-use super::quota::{ENTRY_COST, GrowthGuard};
 use super::open::{OpenRequest, Opened};
+use super::quota::{ENTRY_COST, GrowthGuard};
 use super::stream::{Reader, Writer};
 use super::write::{self, WriteAt};
 
@@ -127,7 +127,9 @@ impl HostDescriptor for FilesView<'_> {
         let permit = self.files.acquire_file()?;
         let parent = dir.dir.clone();
         let opened = match &root.quota {
-            Some(quota) if request.creates() => quota.grow(move |guard| request.open_or_create(&parent, &path, guard)).await,
+            Some(quota) if request.creates() => {
+                quota.grow(move |guard| request.open_or_create(&parent, &path, guard)).await
+            }
             _ => self.files.disk.run(move || request.open_existing(&parent, &path)).await,
         };
         let opened = match opened.map_err(to_fs_error)? {
@@ -150,8 +152,9 @@ impl HostDescriptor for FilesView<'_> {
         let (root, permit) = (self.files.root(&descriptor)?, self.files.acquire_file()?);
         let memory = self.memory.reserve(READ_DIR_BUFFER).map_err(oom_to_fs_error)?;
         let warnings = self.files.warnings.clone();
-        let entries =
-            DirectoryListing::open(dir.dir, root, warnings, permit, memory, self.files.disk.clone()).await.map_err(to_fs_error)?;
+        let entries = DirectoryListing::open(dir.dir, root, warnings, permit, memory, self.files.disk.clone())
+            .await
+            .map_err(to_fs_error)?;
         let entries = self.wasi.table.push(entries)?;
         // The linker knows the resource by wasmtime-wasi's type, of which nobody else can make one.
         Ok(Resource::new_own(entries.rep()))
@@ -160,7 +163,8 @@ impl HostDescriptor for FilesView<'_> {
     async fn create_directory_at(&mut self, descriptor: Resource<Descriptor>, path: String) -> FsResult<()> {
         check_path(&path)?;
         let guard = self.files.root(&descriptor)?.charge_entry().await?;
-        let result = self.on_disk(&descriptor, move |wasi, own| wasi.create_directory_at(own, path).boxed_local()).await;
+        let result =
+            self.on_disk(&descriptor, move |wasi, own| wasi.create_directory_at(own, path).boxed_local()).await;
         refund_on_error(guard, &result);
         result
     }

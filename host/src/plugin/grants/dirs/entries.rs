@@ -51,7 +51,8 @@ impl DirectoryListing {
         memory: Reservation,
         disk: DiskPool,
     ) -> io::Result<Self> {
-        let mut entries = Self { buffered: VecDeque::new(), remaining: None, root, warnings, _permit: permit, memory, disk };
+        let mut entries =
+            Self { buffered: VecDeque::new(), remaining: None, root, warnings, _permit: permit, memory, disk };
         let first = entries.disk.run(move || read_batch(read_base_dir(&dir)?)).await?;
         entries.store_batch(first)?;
         Ok(entries)

@@ -12,7 +12,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 use wasmtime_wasi::p2::{FsError, FsResult};
 
 use super::disk::DiskPool;
-use super::quota::{QuotaHandle, GrowthGuard};
+use super::quota::{GrowthGuard, QuotaHandle};
 use crate::plugin::grants::throttled_warning::ThrottledWarning;
 use crate::plugin::guest_log::GuestLog;
 use crate::plugin::memory::{MemoryMeter, OutOfMemory, Reservation};
@@ -103,7 +103,12 @@ impl FileWarnings {
     /// Warnings in that log.
     pub(super) fn new(log: &Arc<GuestLog>) -> Self {
         let warning = || ThrottledWarning::new(log.clone());
-        Self { instance_limit: warning(), process_limit: warning(), stream_limit: warning(), non_unicode_names: warning() }
+        Self {
+            instance_limit: warning(),
+            process_limit: warning(),
+            stream_limit: warning(),
+            non_unicode_names: warning(),
+        }
     }
 }
 
@@ -131,7 +136,16 @@ impl Files {
     ) -> Self {
         let file_permits = Arc::new(Semaphore::new(limit));
         let stream_permits = Arc::new(Semaphore::new(limit.saturating_mul(STREAMS_PER_FILE)));
-        Self { preopens, handles: HashMap::new(), limit, file_permits, process_file_limit, stream_permits, warnings, disk }
+        Self {
+            preopens,
+            handles: HashMap::new(),
+            limit,
+            file_permits,
+            process_file_limit,
+            stream_permits,
+            warnings,
+            disk,
+        }
     }
 
     /// Room for one more file, directory or listing.
@@ -172,7 +186,12 @@ impl Files {
     }
 
     /// Remembers a descriptor that the guest is given.
-    pub(super) fn track(&mut self, descriptor: &Resource<Descriptor>, root: Arc<GrantRoot>, permit: Option<FilePermit>) {
+    pub(super) fn track(
+        &mut self,
+        descriptor: &Resource<Descriptor>,
+        root: Arc<GrantRoot>,
+        permit: Option<FilePermit>,
+    ) {
         self.handles.insert(descriptor.rep(), OpenHandle { root, permit });
     }
 

@@ -238,10 +238,8 @@ impl GrowthGuard {
 
     /// Gives back what was charged for something that did not come about.
     pub(super) fn refund(&self, bytes: u64) {
-        let _ = self
-            .usage
-            .used
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| Some(used.saturating_sub(bytes)));
+        let _ =
+            self.usage.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| Some(used.saturating_sub(bytes)));
     }
 }
 

@@ -176,7 +176,9 @@ impl OutputStream for Writer {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
         match self.state {
             // What may be written at once is what was reserved.
-            WriteState::Ready if bytes.len() > MAX_CHUNK => Err(StreamError::trap("wrote more than `check-write` allowed")),
+            WriteState::Ready if bytes.len() > MAX_CHUNK => {
+                Err(StreamError::trap("wrote more than `check-write` allowed"))
+            }
             WriteState::Ready => {
                 let writing = tokio::spawn(self.write_chunk(bytes));
                 self.state = WriteState::Writing(AbortOnDropHandle::new(writing));

@@ -63,14 +63,13 @@ pub(super) fn is_public(address: IpAddr) -> bool {
 }
 
 fn is_public_v4(address: Ipv4Addr) -> bool {
-    !NON_PUBLIC_V4.into_iter().any(|(network, length)| {
-        in_prefix(u32::from(address).into(), u32::from(network).into(), length, u32::BITS)
-    })
+    !NON_PUBLIC_V4
+        .into_iter()
+        .any(|(network, length)| in_prefix(u32::from(address).into(), u32::from(network).into(), length, u32::BITS))
 }
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
-    let lies_in =
-        |(network, length): (Ipv6Addr, u32)| in_prefix(address.into(), network.into(), length, u128::BITS);
+    let lies_in = |(network, length): (Ipv6Addr, u32)| in_prefix(address.into(), network.into(), length, u128::BITS);
     if lies_in(NAT64) {
         let [.., a, b, c, d] = address.octets();
         return is_public_v4(Ipv4Addr::new(a, b, c, d));

@@ -13,7 +13,7 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use wasmtime_wasi_http::{Error, WasiBody};
 
 use super::error::ExchangeError;
-use super::{OutboundHttp, ExchangePermit, headers};
+use super::{ExchangePermit, OutboundHttp, headers};
 use crate::config::Origin;
 
 /// The body of a request, of so many bytes at most.
@@ -37,7 +37,10 @@ impl Body for RequestBody {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
         Poll::Ready(frame.map(|frame| {
             let frame = frame?;
-            self.remaining = self.remaining.checked_sub(length(&frame)).ok_or(ExchangeError::RequestBodyTooLarge(self.limit).to_wasi())?;
+            self.remaining = self
+                .remaining
+                .checked_sub(length(&frame))
+                .ok_or(ExchangeError::RequestBodyTooLarge(self.limit).to_wasi())?;
             Ok(frame)
         }))
     }
@@ -78,7 +81,13 @@ struct OpenBody {
 impl ResponseBody {
     pub(super) fn new(incoming: Incoming, exchange: ExchangeContext) -> Self {
         let remaining = exchange.http.limits.body.bytes();
-        Self(Some(OpenBody { incoming, remaining, deadline: Box::pin(sleep_until(exchange.deadline)), between_bytes_timer: None, exchange }))
+        Self(Some(OpenBody {
+            incoming,
+            remaining,
+            deadline: Box::pin(sleep_until(exchange.deadline)),
+            between_bytes_timer: None,
+            exchange,
+        }))
     }
 }
 
@@ -95,14 +104,19 @@ impl OpenBody {
         Poll::Ready(frame.map(|frame| match frame {
             Ok(frame) => {
                 let most = limits.body.bytes();
-                self.remaining = self.remaining.checked_sub(length(&frame)).ok_or(ExchangeError::ResponseBodyTooLarge(most))?;
+                self.remaining =
+                    self.remaining.checked_sub(length(&frame)).ok_or(ExchangeError::ResponseBodyTooLarge(most))?;
                 match frame.trailers_ref() {
-                    Some(trailers) if headers::size(trailers) > limits.headers.bytes() => Err(ExchangeError::ResponseHeadersTooLarge),
+                    Some(trailers) if headers::size(trailers) > limits.headers.bytes() => {
+                        Err(ExchangeError::ResponseHeadersTooLarge)
+                    }
                     _ => Ok(frame),
                 }
             }
             // The connection is closed at the end of the time, which may be seen before the end of the time is.
-            Err(_) if Instant::now() >= self.exchange.deadline => Err(ExchangeError::Timeout(limits.timeout.duration())),
+            Err(_) if Instant::now() >= self.exchange.deadline => {
+                Err(ExchangeError::Timeout(limits.timeout.duration()))
+            }
             Err(error) => Err(ExchangeError::from_hyper(error)),
         }))
     }
@@ -119,8 +133,9 @@ impl Body for ResponseBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let Some(open) = &mut self.0 else { return Poll::Ready(None) };
-        let frame = ready!(open.poll(context))
-            .map(|frame| frame.map_err(|failure| open.exchange.http.refusal_log.record(Some(&open.exchange.origin), &failure)));
+        let frame = ready!(open.poll(context)).map(|frame| {
+            frame.map_err(|failure| open.exchange.http.refusal_log.record(Some(&open.exchange.origin), &failure))
+        });
         if !matches!(frame, Some(Ok(_))) {
             self.0 = None;
         }

@@ -16,7 +16,7 @@ use super::ExchangePermit;
 use super::address::is_public;
 use super::error::ExchangeError;
 use super::tls::TlsClient;
-use crate::config::{UrlHost, HostName, Origin};
+use crate::config::{HostName, Origin, UrlHost};
 
 /// How many addresses of a name are tried.
 pub(super) const MAX_ADDRESSES: usize = 8;
@@ -78,7 +78,11 @@ pub(super) async fn connect(
 
 /// The addresses of a name. The system's resolver cannot be stopped, so the place stays taken until it has answered, even if
 /// nobody waits for it any more.
-async fn resolve(network: &Arc<dyn Network>, name: &HostName, permit: &ExchangePermit) -> Result<Vec<IpAddr>, ExchangeError> {
+async fn resolve(
+    network: &Arc<dyn Network>,
+    name: &HostName,
+    permit: &ExchangePermit,
+) -> Result<Vec<IpAddr>, ExchangeError> {
     let (lookup, permit) = (network.resolve(name), permit.clone());
     let answer = tokio::spawn(async move {
         let answer = lookup.await;

@@ -15,11 +15,11 @@ use hyper_util::rt::TokioIo;
 use tokio::time::{Instant, timeout, timeout_at};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
 
-use super::body::{ExchangeContext, ResponseBody, RequestBody};
+use super::body::{ExchangeContext, RequestBody, ResponseBody};
 use super::connect::{IoStream, connect};
 use super::error::ExchangeError;
 use super::tls::TlsClient;
-use super::{OutboundHttp, ExchangePermit, headers};
+use super::{ExchangePermit, OutboundHttp, headers};
 use crate::config::{HttpGrant, Origin, Scheme};
 
 /// The least that hyper takes for its buffer.
@@ -121,7 +121,9 @@ impl OutboundHttp {
             return Ok(None);
         }
         match (&grant.ca, self.per_grant_tls.get(&grant.origin)) {
-            (Some(roots), Some(client)) => client.get_or_try_init(|| self.tls_roots.with_extra_roots(roots)).await.map(Some),
+            (Some(roots), Some(client)) => {
+                client.get_or_try_init(|| self.tls_roots.with_extra_roots(roots)).await.map(Some)
+            }
             _ => self.tls_roots.system().await.map(Some),
         }
     }
@@ -178,7 +180,11 @@ impl OutboundHttp {
             return Err(ExchangeError::ResponseHeadersTooLarge);
         }
         let max_body = self.limits.body.bytes();
-        if response.body().size_hint().lower() > max_body { Err(ExchangeError::ResponseBodyTooLarge(max_body)) } else { Ok(response) }
+        if response.body().size_hint().lower() > max_body {
+            Err(ExchangeError::ResponseBodyTooLarge(max_body))
+        } else {
+            Ok(response)
+        }
     }
 }
 

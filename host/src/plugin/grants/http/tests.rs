@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
 
 use super::*;
-use crate::config::{HostName, HttpGrant, CaBundle};
+use crate::config::{CaBundle, HostName, HttpGrant};
 
 const PUBLIC: &str = "93.184.215.14";
 

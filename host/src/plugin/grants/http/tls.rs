@@ -15,7 +15,8 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::error::ExchangeError;
-use crate::config::{UrlHost, CaBundle};
+use crate::config::{CaBundle, UrlHost};
+use crate::log_target;
 
 /// The certificates that this machine trusts, and a client that does.
 #[derive(Default)]
@@ -47,10 +48,10 @@ impl TlsRoots {
 async fn load_system_certificates() -> Vec<CertificateDer<'static>> {
     let found = tokio::task::spawn_blocking(rustls_native_certs::load_native_certs).await.unwrap_or_default();
     for error in &found.errors {
-        tracing::warn!(%error, "some of the certificates that this machine trusts cannot be read");
+        tracing::warn!(target: log_target::PLUGIN, %error, "some of the certificates that this machine trusts cannot be read");
     }
     if found.certs.is_empty() {
-        tracing::warn!("this machine has no certificates of authorities: only `ca` of a grant makes TLS possible");
+        tracing::warn!(target: log_target::PLUGIN, "this machine has no certificates of authorities: only `ca` of a grant makes TLS possible");
     }
     found.certs
 }
@@ -72,12 +73,15 @@ impl TlsClient {
     }
 
     /// Encrypts a connection, if the server is that host.
-    pub(super) async fn handshake(&self, host: &UrlHost, stream: TcpStream) -> Result<TlsStream<TcpStream>, ExchangeError> {
+    pub(super) async fn handshake(
+        &self,
+        host: &UrlHost,
+        stream: TcpStream,
+    ) -> Result<TlsStream<TcpStream>, ExchangeError> {
         let name = match host {
             UrlHost::Address(address) => ServerName::from(*address),
-            UrlHost::Name(name) => {
-                ServerName::try_from(name.as_str().to_owned()).map_err(|error| ExchangeError::Resolve(error.to_string()))?
-            }
+            UrlHost::Name(name) => ServerName::try_from(name.as_str().to_owned())
+                .map_err(|error| ExchangeError::Resolve(error.to_string()))?,
         };
         self.0.connect(name, stream).await.map_err(ExchangeError::from_handshake)
     }

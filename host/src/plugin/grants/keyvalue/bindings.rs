@@ -35,5 +35,5 @@ mod generated_draft1 {
     });
 }
 
-pub(super) use self::generated_draft2::wasi::keyvalue as draft2;
 pub(super) use self::generated_draft1::wasi::keyvalue as draft1;
+pub(super) use self::generated_draft2::wasi::keyvalue as draft2;

@@ -84,7 +84,9 @@ impl DatabasePath {
 
     /// The directory of the database, made if there is none. It and what lies beside the database are this user's own.
     fn open_directory(&self) -> Result<PrivateDir, StoreError> {
-        let dir = PrivateDir::open(&self.state_dir).and_then(|state| state.subdirectory(DIRECTORY)).map_err(to_store_error)?;
+        let dir = PrivateDir::open(&self.state_dir)
+            .and_then(|state| state.subdirectory(DIRECTORY))
+            .map_err(to_store_error)?;
         for beside in ["-wal", "-shm", "-journal"] {
             dir.has_file(&format!("{}{beside}", self.file_name)).map_err(to_store_error)?;
         }

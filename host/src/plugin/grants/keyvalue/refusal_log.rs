@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use super::database::DatabasePath;
 use super::error::StoreError;
-use crate::plugin::grants::throttled_warning::{ThrottledWarning, LOG_INTERVAL};
+use crate::log_target;
+use crate::plugin::grants::throttled_warning::{LOG_INTERVAL, ThrottledWarning};
 use crate::plugin::guest_log::GuestLog;
 use crate::plugin::throttle::Throttle;
 
@@ -67,7 +68,7 @@ struct DatabaseErrorLog {
 
 const DAMAGED_MESSAGE: &str = "the key-value store of a plugin is damaged, and its buckets cannot be used: end all hosts that use it, \
                        then mend it (`sqlite3 FILE .recover`), or move it and its `-wal` file away to begin anew";
-const UNUSABLE_MESSAGE: &str = "the key-value store of a plugin cannot be used: see that the user who runs the host can write it and its \
+const UNUSABLE_MESSAGE: &str = "the key-value store of a plugin cannot be used: see that the user principal runs the host can write it and its \
                       directory, and that the disk has room";
 
 impl DatabaseErrorLog {
@@ -75,7 +76,7 @@ impl DatabaseErrorLog {
         if let Some(suppressed) = self.throttle.record() {
             let count = suppressed.saturating_add(1);
             let (plugin, file) = (&*self.plugin, path.map(|path| path.file.display().to_string()));
-            tracing::error!(plugin, file, reason, count, "{message}");
+            tracing::error!(target: log_target::PLUGIN, plugin, file, reason, count, "{message}");
         }
     }
 }

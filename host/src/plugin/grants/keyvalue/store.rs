@@ -153,7 +153,8 @@ pub(super) fn keys(database: &Database, bucket: &Bucket, start: &PageStart) -> R
          ORDER BY key LIMIT ?3 OFFSET ?4",
     )?;
     // One more tells that there are more.
-    let rows = statement.query_map(params![&*bucket.name, after, limit_plus_one(MAX_KEYS), skipped], |row| row.get(0))?;
+    let rows =
+        statement.query_map(params![&*bucket.name, after, limit_plus_one(MAX_KEYS), skipped], |row| row.get(0))?;
     let mut keys = Vec::new();
     for key in rows {
         keys.push(String::from_utf8(key?).map_err(|_| StoreError::Damaged("a key is no text".to_owned()))?);

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use rusqlite::Connection;
 
-use super::store::{delete_many, exists, get, get_many, increment, keys, version_of, set_many, swap};
+use super::store::{delete_many, exists, get, get_many, increment, keys, set_many, swap, version_of};
 use super::*;
 
 const I64_RANGE: std::ops::RangeInclusive<i128> = i64::MIN as i128..=i64::MAX as i128;

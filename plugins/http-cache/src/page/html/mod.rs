@@ -1,7 +1,7 @@
 //! Pages of HTML: what they say of themselves, what encoding they are in, and what they say as Markdown.
 
-mod head;
 mod attributes;
+mod head;
 mod parse;
 mod readable;
 

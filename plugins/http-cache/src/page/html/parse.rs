@@ -104,7 +104,8 @@ fn tokenizer() -> Tokenizer<BoundedTreeBuilder> {
     let dom = RcDom::default();
     let tree = Tree { dom, elements: Cell::new(0), has_body: Cell::new(false) };
     let builder = TreeBuilder::new(tree, TreeBuilderOpts::default());
-    let bounded = BoundedTreeBuilder { builder, tags: Cell::new(0), is_too_deep: Cell::new(false), is_cut: Cell::new(false) };
+    let bounded =
+        BoundedTreeBuilder { builder, tags: Cell::new(0), is_too_deep: Cell::new(false), is_cut: Cell::new(false) };
     Tokenizer::new(bounded, TokenizerOpts::default())
 }
 

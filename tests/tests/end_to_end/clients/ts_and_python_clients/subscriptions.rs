@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
-use mcp_host_tests::{ConfigFile, Folder, HttpServer, TIMEOUT, Plugin, WrittenConfig, fixture};
+use mcp_host_tests::{ConfigFile, Folder, HttpServer, Plugin, TIMEOUT, WrittenConfig, fixture};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};

@@ -1,6 +1,6 @@
 //! What a principal may not see does not exist for it, whatever an extension asks.
 
-use mcp_host_tests::{ConfigFile, HttpServer, RawHttp, Plugin, Revision, Rule};
+use mcp_host_tests::{ConfigFile, HttpServer, Plugin, RawHttp, Revision, Rule};
 use serde_json::{Value, json};
 
 use super::{DIRECTORY_READ, SEP_2093, with_extensions};
@@ -43,7 +43,8 @@ async fn without_a_rule_nothing_is_there_and_it_looks_like_nothing() {
             let hidden = wire.request(method, uri_params("collection")).await;
             let unknown = wire.request(method, json!({ "uri": "nobody://a/collection" })).await;
             assert_eq!(hidden.error_code(), unknown.error_code(), "{method}");
-            let of = |answer: &mcp_host_tests::RpcResponse, scheme: &str| answer.error().to_string().replace(scheme, "");
+            let of =
+                |answer: &mcp_host_tests::RpcResponse, scheme: &str| answer.error().to_string().replace(scheme, "");
             assert_eq!(of(&hidden, "sample"), of(&unknown, "nobody"), "{method}");
         }
     }
@@ -52,7 +53,11 @@ async fn without_a_rule_nothing_is_there_and_it_looks_like_nothing() {
 
 #[tokio::test]
 async fn a_child_that_is_denied_is_in_no_listing_and_in_no_contents() {
-    let (_config, server) = start_with_rules([allow_everything(), Rule::for_principal("anonymous").deny(["sample://a/collection/001", "**/cover"])]).await;
+    let (_config, server) = start_with_rules([
+        allow_everything(),
+        Rule::for_principal("anonymous").deny(["sample://a/collection/001", "**/cover"]),
+    ])
+    .await;
     let mut wire = server.raw_client(Revision::V_2026_07_28).await;
     for method in ["resources/list", "resources/directory/read"] {
         assert_eq!(uris(&mut wire, method, "collection").await, ["collection/000", "collection/002"], "{method}");
@@ -67,7 +72,8 @@ async fn a_child_that_is_denied_is_in_no_listing_and_in_no_contents() {
 
 #[tokio::test]
 async fn a_resource_that_a_principal_may_not_list_says_so_and_is_read_without_what_is_below_it() {
-    let rules = [allow_everything(), Rule::for_principal("anonymous").deny(["**/album", "**/collection"]).operations(["list"])];
+    let rules =
+        [allow_everything(), Rule::for_principal("anonymous").deny(["**/album", "**/collection"]).operations(["list"])];
     let (_config, server) = start_with_rules(rules).await;
     let mut wire = server.raw_client(Revision::V_2026_07_28).await;
     assert_eq!(capabilities(&mut wire, "album").await, json!({ "list": false, "subscribe": false }));
@@ -81,7 +87,11 @@ async fn a_resource_that_a_principal_may_not_list_says_so_and_is_read_without_wh
 #[tokio::test]
 async fn a_resource_that_a_principal_may_not_subscribe_to_says_so() {
     for denied in ["subscribe", "read"] {
-        let (_config, server) = start_with_rules([allow_everything(), Rule::for_principal("anonymous").deny(["**/all"]).operations([denied])]).await;
+        let (_config, server) = start_with_rules([
+            allow_everything(),
+            Rule::for_principal("anonymous").deny(["**/all"]).operations([denied]),
+        ])
+        .await;
         let mut wire = server.raw_client(Revision::V_2025_11_25).await;
         assert_eq!(capabilities(&mut wire, "all").await, json!({ "list": false, "subscribe": false }));
         assert_eq!(capabilities(&mut wire, "collection").await, json!({ "list": true, "subscribe": true }));
@@ -93,7 +103,11 @@ async fn a_resource_that_a_principal_may_not_subscribe_to_says_so() {
 
 #[tokio::test]
 async fn metadata_is_an_operation_of_its_own() {
-    let (_config, server) = start_with_rules([allow_everything(), Rule::for_principal("anonymous").deny(["**/plain"]).operations(["metadata"])]).await;
+    let (_config, server) = start_with_rules([
+        allow_everything(),
+        Rule::for_principal("anonymous").deny(["**/plain"]).operations(["metadata"]),
+    ])
+    .await;
     let mut wire = server.raw_client(Revision::V_2025_11_25).await;
     assert_eq!(wire.request("resources/metadata", uri_params("plain")).await.error_code(), -32002);
     assert_eq!(wire.request("resources/read", uri_params("plain")).await.result()["contents"][0]["text"], "Plain.\n");
@@ -102,7 +116,10 @@ async fn metadata_is_an_operation_of_its_own() {
 
 #[tokio::test]
 async fn what_can_be_done_differs_between_principals_so_results_that_say_it_are_private() {
-    let rules = [Rule::for_principal("*").allow(["**"]), Rule::for_principal("anonymous").deny(["**/all"]).operations(["subscribe"])];
+    let rules = [
+        Rule::for_principal("*").allow(["**"]),
+        Rule::for_principal("anonymous").deny(["**/all"]).operations(["subscribe"]),
+    ];
     let (config, server) = start_with_rules(rules).await;
     let scopes = async |server: &HttpServer| {
         let mut wire = server.raw_client(Revision::V_2026_07_28).await;

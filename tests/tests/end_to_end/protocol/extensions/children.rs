@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use mcp_host_tests::{ConfigFile, HttpServer, Plugin, Revision, Rule, RawStdio, fixture, run};
+use mcp_host_tests::{ConfigFile, HttpServer, Plugin, RawStdio, Revision, Rule, fixture, run};
 use proptest::collection::btree_set;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{SEP_2093, close_and_log, list_all, list_pages, config_with_sources, create_sources, uri_of, with_extensions};
+use super::{
+    SEP_2093, close_and_log, config_with_sources, create_sources, list_all, list_pages, uri_of, with_extensions,
+};
 use crate::support::proptest_config::with_cases;
 
 fn child(n: usize) -> String {
@@ -88,7 +90,8 @@ async fn a_provider_that_lists_whatever_the_parent_is_not_asked_for_what_cannot_
 
 #[tokio::test]
 async fn a_cursor_of_one_transport_goes_on_over_the_other_and_for_every_spelling_of_the_parent() {
-    let config = with_extensions(&[SEP_2093], ConfigFile::new().page_size(1).plugin(Plugin::sample("a")).allow_all()).write();
+    let config =
+        with_extensions(&[SEP_2093], ConfigFile::new().page_size(1).plugin(Plugin::sample("a")).allow_all()).write();
     let server = HttpServer::start(&config).await;
     let mut old = server.raw_client(Revision::V_2025_06_18).await;
     let mut new = server.raw_client(Revision::V_2026_07_28).await;

@@ -1,9 +1,11 @@
 //! What is said of a resource is so, wherever it is said.
 
-use mcp_host_tests::{ConfigFile, Plugin, REVISIONS, Revision, RawStdio};
+use mcp_host_tests::{ConfigFile, Plugin, REVISIONS, RawStdio, Revision};
 use serde_json::{Value, json};
 
-use super::{DIRECTORY_READ, SEP_2093, close_and_log, list_all, config_with_sources, create_sources, uri_of, with_extensions};
+use super::{
+    DIRECTORY_READ, SEP_2093, close_and_log, config_with_sources, create_sources, list_all, uri_of, with_extensions,
+};
 
 /// Everything that is listed, and what is below all that can be listed.
 async fn all_resources(wire: &mut RawStdio) -> Vec<Value> {
@@ -98,7 +100,11 @@ async fn contents_of_others_come_with_listable_resources_alone() {
         assert_eq!(paths.collect::<Vec<_>>(), uris, "{path}");
     }
     let folder = wire.request("resources/read", json!({ "uri": "sample://a/folder" })).await;
-    assert_eq!((folder.error_code(), &folder.error()["data"]["kind"]), (-32603, &json!("internal")), "nothing is its own");
+    assert_eq!(
+        (folder.error_code(), &folder.error()["data"]["kind"]),
+        (-32603, &json!("internal")),
+        "nothing is its own"
+    );
     let log = close_and_log(wire).await;
     assert!(log.contains("reading `folder`, which cannot be listed, gave contents of others"), "{log}");
 }

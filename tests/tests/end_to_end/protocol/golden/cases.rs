@@ -75,7 +75,15 @@ fn abbreviate(mut message: Value) -> Value {
 
 impl Case {
     fn new(what: &'static str, sent: Payload) -> Self {
-        Self { name: what, payload: sent, expected_lines: 1, is_first: false, http_only: false, method: None, headers: Vec::new() }
+        Self {
+            name: what,
+            payload: sent,
+            expected_lines: 1,
+            is_first: false,
+            http_only: false,
+            method: None,
+            headers: Vec::new(),
+        }
     }
 
     pub(super) fn message(what: &'static str, message: Value) -> Self {
@@ -174,7 +182,9 @@ fn lifecycle(revision: &Revision) -> Vec<Case> {
         first(&mut builder, "a ping before the handshake", "ping", json!({}));
         first(&mut builder, "a request before the handshake", "resources/list", json!({}));
         builder.push("a second handshake", "initialize", initialize_params(revision));
-        builder.cases.push(Case::message("the end of the handshake, once more", initialized_notification()).without_response());
+        builder
+            .cases
+            .push(Case::message("the end of the handshake, once more", initialized_notification()).without_response());
     } else {
         first(&mut builder, "what there is to know of the server", "server/discover", json!({}));
         first(&mut builder, "the first request", "resources/templates/list", json!({}));
@@ -397,7 +407,8 @@ fn messages(revision: &Revision) -> Vec<Case> {
             json!({ "jsonrpc": "2.0", "id": 99, "error": { "code": 1, "message": "" } }),
         )
         .without_response(),
-        Case::message("a notification that nobody knows", notification("notifications/nonsense", json!({}))).without_response(),
+        Case::message("a notification that nobody knows", notification("notifications/nonsense", json!({})))
+            .without_response(),
         Case::message("a cancellation of nothing", notification("notifications/cancelled", json!({ "requestId": 99 })))
             .without_response(),
         Case::message(
@@ -405,16 +416,21 @@ fn messages(revision: &Revision) -> Vec<Case> {
             notification("notifications/cancelled", json!({ "requestId": [] })),
         )
         .without_response(),
-        Case::message("a request without an id, which is none", notification("resources/list", json!({}))).without_response(),
+        Case::message("a request without an id, which is none", notification("resources/list", json!({})))
+            .without_response(),
     ];
     let read = |id: u64, uri: &str| request(revision, id, "resources/read", json!({ "uri": uri }));
     let batch = json!([read(1, "sample://a/plain"), notification("notifications/nonsense", json!({}))]);
     cases.push(Case::message("a batch of a request and a notification", batch));
     if revision.as_str() == "2025-03-26" {
-        let initialize = json!({ "jsonrpc": "2.0", "id": 3, "method": "initialize", "params": initialize_params(revision) });
+        let initialize =
+            json!({ "jsonrpc": "2.0", "id": 3, "method": "initialize", "params": initialize_params(revision) });
         cases.push(Case::message("a batch with what is no message", json!([5, read(2, "sample://a/nothing")])));
         cases.push(Case::message("a batch with a handshake", json!([initialize])));
-        cases.push(Case::message("a batch of notifications", json!([initialized_notification(), initialized_notification()])).without_response());
+        cases.push(
+            Case::message("a batch of notifications", json!([initialized_notification(), initialized_notification()]))
+                .without_response(),
+        );
         cases.push(Case::text("a batch that is too long", Value::Array(vec![ping(json!(1)); 65]).to_string()));
     }
     drop(builder);
@@ -432,7 +448,9 @@ fn http(revision: &Revision) -> Vec<Case> {
     list(&mut builder, "not saying what is accepted", &|case| case.header("accept", None));
     list(&mut builder, "a body of another type", &|case| case.header("content-type", "text/plain"));
     list(&mut builder, "a body of no type", &|case| case.header("content-type", None));
-    list(&mut builder, "a type with a parameter", &|case| case.header("content-type", "application/json; charset=utf-8"));
+    list(&mut builder, "a type with a parameter", &|case| {
+        case.header("content-type", "application/json; charset=utf-8")
+    });
     list(&mut builder, "a foreign host", &|case| case.header("host", "evil.example"));
     list(&mut builder, "a foreign page", &|case| case.header("origin", "https://evil.example"));
     list(&mut builder, "a page of this machine", &|case| case.header("origin", "http://localhost:3000"));
@@ -469,7 +487,9 @@ fn http(revision: &Revision) -> Vec<Case> {
     } else {
         list(&mut builder, "another method in the header", &|case| case.header("mcp-method", "resources/list"));
         list(&mut builder, "no method in the headers", &|case| case.header("mcp-method", None));
-        list(&mut builder, "an older revision in the header", &|case| case.header("mcp-protocol-version", "2025-11-25"));
+        list(&mut builder, "an older revision in the header", &|case| {
+            case.header("mcp-protocol-version", "2025-11-25")
+        });
         list(&mut builder, "a stream without a request", &|case| Case { method: Some(Method::GET), ..case });
         list(&mut builder, "an end of what has none", &|case| Case { method: Some(Method::DELETE), ..case });
         for (what, name) in [

@@ -3,7 +3,7 @@
 use mcp_host_tests::{Revision, initialize_params};
 use serde_json::{Value, json};
 
-use super::cases::{CaseBuilder, Case, Subject};
+use super::cases::{Case, CaseBuilder, Subject};
 
 /// A file for each extension, by the name that it has in a config.
 pub(super) const EXTENSIONS: [Subject; 2] =

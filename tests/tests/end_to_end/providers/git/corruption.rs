@@ -66,7 +66,8 @@ async fn a_damaged_pack_is_an_error_and_another_repository_is_served_beside_it()
 #[tokio::test]
 async fn a_directory_that_is_no_repository_leaves_its_plugin_missing() {
     let folder = Folder::with_files([("a.txt", "A")]);
-    let config = ConfigFile::new().plugin(Plugin::git("repo", folder.path())).plugin(Plugin::misbehaving("good")).write();
+    let config =
+        ConfigFile::new().plugin(Plugin::git("repo", folder.path())).plugin(Plugin::misbehaving("good")).write();
     let server = StdioServer::start(&config).await;
     let page = server.client().page(None).await.unwrap();
     assert_eq!(page.meta.unwrap()["mcp-host/missing"][0]["plugin"], "repo");

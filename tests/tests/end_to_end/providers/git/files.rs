@@ -6,7 +6,7 @@ use std::path::Path;
 
 use mcp_host_tests::{ConfigFile, GitRepo, Plugin, StdioServer, content_bytes, reserved_expansion, run};
 
-use super::{assert_same_files, assert_same_listing, percent_encode, files, history, repo_config};
+use super::{assert_same_files, assert_same_listing, percent_encode, repo_config, repo_with_history, tree_files};
 
 /// Names that somebody's parser, shell or URI library has stumbled over.
 const HOSTILE: [&[u8]; 22] = [
@@ -92,7 +92,8 @@ async fn a_directory_lists_what_git_ls_tree_lists() {
             listed.text().lines().map(|page| serde_json::from_str(page).unwrap()).collect();
         let uris =
             pages.iter().flat_map(|page| page["resources"].as_array().unwrap()).map(|one| one["uri"].as_str().unwrap());
-        let records = repo.git_records(["ls-tree", "-z", "main", dir].into_iter().filter(|argument| !argument.is_empty()));
+        let records =
+            repo.git_records(["ls-tree", "-z", "main", dir].into_iter().filter(|argument| !argument.is_empty()));
         let expected = records.iter().map(|record| {
             let tab = record.iter().position(|byte| *byte == b'\t').unwrap();
             let family = if record[..tab].windows(4).any(|word| word == b"tree") { "tree" } else { "blob" };

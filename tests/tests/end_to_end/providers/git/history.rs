@@ -3,7 +3,7 @@
 use mcp_host_tests::{GitRepo, StdioServer};
 use rmcp::model::ErrorCode;
 
-use super::{assert_same_files, history, lines, git_log, repo_config};
+use super::{assert_same_files, git_log, lines, repo_config, repo_with_history};
 
 #[tokio::test]
 async fn every_revision_is_read_by_branch_tag_full_and_short_id() {
@@ -54,7 +54,9 @@ async fn a_commit_says_what_git_show_says_of_files_and_people() {
         let subject = repo.git_line(["log", "-1", "--format=%s", rev]);
         assert!(commit.starts_with(&format!("commit {rev}\n")) && commit.contains(&subject), "{commit}");
         let show = |what: &[&str]| {
-            repo.git_line([["show", "--first-parent", "-m", "--no-renames", "--format="].as_slice(), what, &[rev]].concat())
+            repo.git_line(
+                [["show", "--first-parent", "-m", "--no-renames", "--format="].as_slice(), what, &[rev]].concat(),
+            )
         };
         let is_status = |line: &&str| matches!(line.split_once('\t'), Some(("A" | "M" | "D" | "T", _)));
         let statuses: Vec<_> = commit.lines().filter(is_status).collect();

@@ -4,7 +4,7 @@ use futures::future::join_all;
 use mcp_host_tests::{ConfigFile, GitRepo, Plugin, StdioServer};
 use rmcp::model::ErrorCode;
 
-use super::{assert_same_files, assert_same_listing, history, git_log, repo_config};
+use super::{assert_same_files, assert_same_listing, git_log, repo_config, repo_with_history};
 
 #[tokio::test]
 async fn it_does_not_matter_how_objects_and_refs_are_stored() {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use mcp_host_tests::{ConfigFile, GitRepo, Plugin, Revision, RawStdio, WrittenConfig};
+use mcp_host_tests::{ConfigFile, GitRepo, Plugin, RawStdio, Revision, WrittenConfig};
 use serde_json::json;
 
 const SUBSCRIBED: [&str; 8] = [

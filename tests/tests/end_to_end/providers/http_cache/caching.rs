@@ -3,7 +3,7 @@
 use mcp_host_tests::{CertificateAuthority, Folder, MockOrigin, Plugin, Reply, component};
 use toml::Table;
 
-use super::{PageReader, host_and_port, plugin_config, page_uri, web_plugin};
+use super::{PageReader, host_and_port, page_uri, plugin_config, web_plugin};
 
 #[tokio::test]
 async fn a_fresh_page_is_asked_for_once_by_all_calls_and_after_a_restart() {

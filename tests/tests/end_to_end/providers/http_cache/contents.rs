@@ -2,7 +2,7 @@
 
 use mcp_host_tests::{MockOrigin, Reply};
 
-use super::{PageReader, plugin_config, page_uri, web_plugin};
+use super::{PageReader, page_uri, plugin_config, web_plugin};
 
 #[tokio::test]
 async fn html_is_offered_as_markdown_and_as_it_is() {

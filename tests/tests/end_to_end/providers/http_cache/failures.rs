@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mcp_host_tests::{MockOrigin, Reply};
 
-use super::{PageReader, plugin_config, page_uri, web_plugin};
+use super::{PageReader, page_uri, plugin_config, web_plugin};
 
 #[tokio::test]
 async fn a_stale_copy_stands_in_for_a_server_that_is_down_and_says_so() {

@@ -3,7 +3,7 @@
 use mcp_host_tests::{ConfigFile, MockOrigin, Plugin, Reply, StdioServer, component};
 use rmcp::model::ErrorCode;
 
-use super::{host_and_port, plugin_config, page_uri, web_plugin};
+use super::{host_and_port, page_uri, plugin_config, web_plugin};
 
 fn sitemap(origin: &MockOrigin, pages: usize) -> String {
     let urls: String =
@@ -132,7 +132,8 @@ async fn pages_that_are_made_to_take_long_are_read_within_the_time_of_a_page() {
     for (path, html) in &pages {
         origin.serve(path, Reply::ok("text/html", &**html));
     }
-    let config = plugin_config(web_plugin(&[&origin]).limit("cpu", "3s").limit("deadline", "20s").limit("memory", "192MiB"));
+    let config =
+        plugin_config(web_plugin(&[&origin]).limit("cpu", "3s").limit("deadline", "20s").limit("memory", "192MiB"));
     let server = StdioServer::start(&config).await;
     for (path, _) in &pages {
         let contents =

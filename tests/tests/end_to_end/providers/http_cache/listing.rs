@@ -2,7 +2,7 @@
 
 use mcp_host_tests::{MockOrigin, Reply, StdioServer, run};
 
-use super::{host_and_port, plugin_config, page_uri, web_plugin};
+use super::{host_and_port, page_uri, plugin_config, web_plugin};
 
 #[tokio::test]
 async fn seeds_and_what_is_kept_are_listed_and_nobody_is_asked_for_that() {
@@ -10,8 +10,10 @@ async fn seeds_and_what_is_kept_are_listed_and_nobody_is_asked_for_that() {
     let date = "Sun, 12 Jan 2025 15:00:58 GMT";
     let page = Reply::ok("text/html", "<title>The b</title>b").cache_control("max-age=3600").last_modified(date);
     origin.serve("/b", page);
-    let config =
-        plugin_config(web_plugin(&[&origin]).config("seeds", vec![page_uri(&origin, "/c").replace("web://", ""), host_and_port(&origin)]));
+    let config = plugin_config(
+        web_plugin(&[&origin])
+            .config("seeds", vec![page_uri(&origin, "/c").replace("web://", ""), host_and_port(&origin)]),
+    );
     let server = StdioServer::start(&config).await;
     assert_eq!(server.client().uris().await, [page_uri(&origin, "/"), page_uri(&origin, "/c")]);
     assert!(origin.requests().is_empty());
@@ -59,7 +61,8 @@ async fn hosts_and_paths_are_completed() {
     assert_eq!(server.client().templates().await[0].uri_template, template);
     let hosts = server.client().complete(template, ("host", "127"), &[]).await.unwrap();
     assert_eq!(hosts.values, [host_and_port(&origin)]);
-    let paths = server.client().complete(template, ("path", "serde_"), &[("host", &host_and_port(&origin))]).await.unwrap();
+    let paths =
+        server.client().complete(template, ("path", "serde_"), &[("host", &host_and_port(&origin))]).await.unwrap();
     assert_eq!(paths.values, ["serde_json/"]);
     server.end().await;
 }

@@ -1,9 +1,9 @@
 //! Who subscribes to a page is told when it changes, and then alone.
 
-use mcp_host_tests::{ConfigFile, MockOrigin, Plugin, Reply, Revision, RawStdio, WrittenConfig};
+use mcp_host_tests::{ConfigFile, MockOrigin, Plugin, RawStdio, Reply, Revision, WrittenConfig};
 use serde_json::json;
 
-use super::{plugin_config, page_uri, web_plugin};
+use super::{page_uri, plugin_config, web_plugin};
 
 const UPDATED: &str = "notifications/resources/updated";
 

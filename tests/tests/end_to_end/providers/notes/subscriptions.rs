@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
-use mcp_host_tests::{ConfigFile, Folder, Plugin, Revision, RawStdio};
+use mcp_host_tests::{ConfigFile, Folder, Plugin, RawStdio, Revision};
 use serde_json::json;
 
 /// What is told last of all that is told at once: it is the last by its name.

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use mcp_host_tests::{HttpServer, RawHttp, TIMEOUT, Revision, initialize_params, request};
+use mcp_host_tests::{HttpServer, RawHttp, Revision, TIMEOUT, initialize_params, request};
 use reqwest::{Response, StatusCode};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -74,7 +74,8 @@ async fn streams_that_are_open_do_not_keep_requests_from_being_answered() {
     let mut second = RawHttp::start(server.url(), revision()).await;
     for wire in [&mut first, &mut second] {
         wire.request("ping", json!({})).await.result();
-        let subscribing = send(wire.request_builder("resources/subscribe", json!({ "uri": "sample://good/plain" }))).await;
+        let subscribing =
+            send(wire.request_builder("resources/subscribe", json!({ "uri": "sample://good/plain" }))).await;
         assert_eq!(subscribing.status(), StatusCode::OK, "what it says does not matter");
         wire.request("resources/list", json!({})).await.result();
         let listing = send(wire.request_builder("tools/list", json!({}))).await;
@@ -104,7 +105,8 @@ async fn send_unfinished_body(server: &HttpServer, from: IpAddr) -> TcpStream {
 
 #[tokio::test]
 async fn one_address_does_not_take_all_room_for_bodies() {
-    let config = config().http_limit("body", "1MiB").http_limit("body-memory", "4MiB").http_limit("client-share", "1/2");
+    let config =
+        config().http_limit("body", "1MiB").http_limit("body-memory", "4MiB").http_limit("client-share", "1/2");
     // Whatever else the machine does, no body is given up meanwhile.
     let config = config.http_limit("read-timeout", "10m").write();
     let server = HttpServer::start(&config).await;

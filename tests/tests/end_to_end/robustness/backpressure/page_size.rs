@@ -29,7 +29,8 @@ async fn a_page_ends_when_its_bytes_are_used_up() {
 #[tokio::test]
 async fn a_page_has_one_resource_however_large_it_is() {
     // No entry is so small.
-    let sizes = Plugin::new("large", &fixture("misbehaving"), "misbehaving://large/").config("list", "many").config("count", 5);
+    let sizes =
+        Plugin::new("large", &fixture("misbehaving"), "misbehaving://large/").config("list", "many").config("count", 5);
     let config = ConfigFile::new().server("page-bytes", "1KiB").plugin(sizes).write();
     let server = StdioServer::start(&config).await;
     let pages = server.client().pages().await;

@@ -1,10 +1,10 @@
 //! A client over stdio that does not read.
 
-use mcp_host_tests::{Revision, RawStdio};
+use mcp_host_tests::{RawStdio, Revision};
 use rustix::process::Signal;
 use serde_json::json;
 
-use super::{OVERHEAD, BUDGET, LARGE_URI, config};
+use super::{BUDGET, LARGE_URI, OVERHEAD, config};
 
 /// A server with many answers that nobody reads.
 async fn start_with_unread_output() -> (mcp_host_tests::WrittenConfig, RawStdio) {

@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 
 use mcp_host_tests::Folder;
 
-use super::{run_action, files_plugin, snapshot, start};
+use super::{files_plugin, run_action, snapshot, start};
 
 /// Deeds that read or change what a path leads to.
 const FOLLOWING_ACTIONS: [&str; 11] = [
@@ -223,7 +223,8 @@ async fn nothing_is_linked_or_moved_from_one_grant_into_another() {
     let folder = Folder::with_files([("read/a", "read"), ("one/b", "one"), ("other/c", "other")]);
     let (read, one, other) = (folder.path().join("read"), folder.path().join("one"), folder.path().join("other"));
     let before = snapshot(folder.path());
-    let plugin = files_plugin().dir(&read, "/read").writable_dir(&one, "/one", "1MiB").writable_dir(&other, "/other", "1MiB");
+    let plugin =
+        files_plugin().dir(&read, "/read").writable_dir(&one, "/one", "1MiB").writable_dir(&other, "/other", "1MiB");
     // The same directory twice, once to be written.
     let server = start(plugin.writable_dir(&read, "/same", "1MiB")).await;
     for (order, outcome) in [

@@ -8,7 +8,7 @@ use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 use rustix::io::Errno;
 use serde_json::json;
 
-use super::{run_action, files_plugin, start, action_uri};
+use super::{action_uri, files_plugin, run_action, start};
 
 #[tokio::test]
 async fn what_is_neither_a_file_nor_a_directory_is_refused_at_once() {

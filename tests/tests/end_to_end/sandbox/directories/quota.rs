@@ -7,7 +7,7 @@ use std::path::Path;
 use futures::future::join_all;
 use mcp_host_tests::{ConfigFile, Folder, Plugin, StdioServer, fixture};
 
-use super::{run_action, files_plugin, start};
+use super::{files_plugin, run_action, start};
 
 const QUOTA: u64 = 64 << 10;
 /// What an entry counts beside the size of a file.
@@ -145,7 +145,7 @@ async fn a_full_directory_of_one_plugin_is_no_concern_of_another() {
     let full = Folder::with_files([("a", [0; 64 << 10])]);
     let other = Folder::with_files([("a", "")]);
     let neighbor = Plugin::new("other", &fixture("files"), "other:///").writable_dir(other.path(), "/a", "64KiB");
-    let config = ConfigFile::new().plugin(files_plugin().writable_dir(full.path(), "/a", "64KiB")).plugin(neighbour);
+    let config = ConfigFile::new().plugin(files_plugin().writable_dir(full.path(), "/a", "64KiB")).plugin(neighbor);
     let server = StdioServer::start(&config.write()).await;
     assert_eq!(run_action(server.client(), "mkdir dir=/a path=new").await, "quota");
     assert_eq!(server.client().text("other:///mkdir?dir=/a&path=new").await, "ok");

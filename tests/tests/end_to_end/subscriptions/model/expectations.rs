@@ -31,7 +31,7 @@ impl Expectations {
 
     /// It may see the file by one of those rules.
     fn may_see(&self, rules: &[Denied], file: &str) -> bool {
-        rules.iter().any(|denied| !denied.iter().any(|(who, what)| (*who, *what) == (self.principal, file)))
+        rules.iter().any(|denied| !denied.iter().any(|(principal, what)| (*principal, *what) == (self.principal, file)))
     }
 
     /// It subscribed, while those rules may have been in force.

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use futures::{StreamExt, stream};
 use mcp_host_tests::{WrittenConfig, wait_until};
 use mcp_resource_host::access::Principal;
-use mcp_resource_host::config::Config;
+use mcp_resource_host::config::{ANONYMOUS, Config, LOCAL};
 use mcp_resource_host::{Host, Subscriber, Update, WatchStats};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::SUBSCRIBERS;
 use super::rng::seeds;
-use super::transport::{Transport, StreamEvent};
 use super::run::Run;
+use super::transport::{StreamEvent, Transport};
 use crate::subscriptions::facade::start;
 
 /// Runs at the same time.
@@ -30,8 +30,8 @@ impl FacadeTransport {
     async fn start(config: &WrittenConfig) -> Self {
         let host = start(config).await;
         let mut subscribers = Vec::new();
-        for who in 0..SUBSCRIBERS {
-            subscribers.push(subscriber(&host, who).await);
+        for principal in 0..SUBSCRIBERS {
+            subscribers.push(subscriber(&host, principal).await);
         }
         Self { host, subscribers, reloading: None, listeners: Vec::new() }
     }
@@ -43,12 +43,12 @@ impl FacadeTransport {
     }
 }
 
-fn principal(who: usize) -> Principal {
-    [Principal::LOCAL, Principal::ANONYMOUS][who % 2].clone()
+fn principal_at(index: usize) -> Principal {
+    Principal::new(FacadeTransport::principal(index))
 }
 
-async fn subscriber(host: &Host, who: usize) -> Subscriber {
-    let subscriber = host.subscriber(&principal(who));
+async fn subscriber(host: &Host, principal: usize) -> Subscriber {
+    let subscriber = host.subscriber(&principal_at(principal));
     subscriber.watch_listing();
     subscriber.listing_ready().await;
     subscriber
@@ -57,29 +57,29 @@ async fn subscriber(host: &Host, who: usize) -> Subscriber {
 impl Transport for FacadeTransport {
     const IS_LISTING_EFFECTIVE_AT_ONCE: bool = true;
 
-    fn principal(who: usize) -> &'static str {
-        principal(who).name()
+    fn principal(index: usize) -> &'static str {
+        [LOCAL, ANONYMOUS][index % 2]
     }
 
-    async fn subscribe(&mut self, who: usize, uri: &str) -> bool {
-        self.host.subscribe(&self.subscribers[who], uri).await.is_ok()
+    async fn subscribe(&mut self, principal: usize, uri: &str) -> bool {
+        self.host.subscribe(&self.subscribers[principal], uri).await.is_ok()
     }
 
-    async fn unsubscribe(&mut self, who: usize, uri: &str) -> Vec<Update> {
-        let told = self.drain_updates(&[who]).await.remove(0);
+    async fn unsubscribe(&mut self, principal: usize, uri: &str) -> Vec<Update> {
+        let told = self.drain_updates(&[principal]).await.remove(0);
         // That there is no such plugin any more is no error that would matter.
-        let _ = self.host.unsubscribe(&self.subscribers[who], uri);
+        let _ = self.host.unsubscribe(&self.subscribers[principal], uri);
         told
     }
 
     async fn listen(&mut self, count: usize, uris: &[String]) -> Vec<mpsc::UnboundedReceiver<StreamEvent>> {
         let mut all = Vec::new();
-        for who in 0..count {
+        for principal in 0..count {
             let (heard, receiver) = mpsc::unbounded_channel();
             heard.send(StreamEvent::Acknowledged(uris.to_vec())).unwrap();
             let (host, uris) = (self.host.clone(), uris.to_vec());
             self.listeners.push(tokio::spawn(async move {
-                let subscriber = host.subscriber(&principal(who));
+                let subscriber = host.subscriber(&principal_at(principal));
                 let hearing = async {
                     // Whoever does not want to know any more has gone.
                     while heard.send(StreamEvent::Update(subscriber.next().await)).is_ok() {}
@@ -94,16 +94,16 @@ impl Transport for FacadeTransport {
         all
     }
 
-    async fn reconnect(&mut self, who: usize) {
-        self.subscribers[who] = subscriber(&self.host, who).await;
+    async fn reconnect(&mut self, principal: usize) {
+        self.subscribers[principal] = subscriber(&self.host, principal).await;
     }
 
     async fn drain_updates(&mut self, whom: &[usize]) -> Vec<Vec<Update>> {
-        whom.iter().map(|who| std::iter::from_fn(|| self.subscribers[*who].try_next()).collect()).collect()
+        whom.iter().map(|principal| std::iter::from_fn(|| self.subscribers[*principal].try_next()).collect()).collect()
     }
 
-    async fn wait_for_update(&mut self, who: usize) -> Vec<Update> {
-        vec![self.subscribers[who].next().await]
+    async fn wait_for_update(&mut self, principal: usize) -> Vec<Update> {
+        vec![self.subscribers[principal].next().await]
     }
 
     fn reload(&mut self, config: &WrittenConfig) {

@@ -46,12 +46,13 @@ impl Fixture {
     pub(super) fn new(has_faults: bool) -> Self {
         let folder = Folder::with_files(FILES.map(|name| (name, "0")));
         folder.write(".faults/none", "");
-        let bells = Folder::with_files((0..SUBSCRIBERS).map(|who| (barrier_file(who), barrier_text(0))));
+        let bells = Folder::with_files((0..SUBSCRIBERS).map(|principal| (barrier_file(principal), barrier_text(0))));
         bells.write(".faults/none", "");
         let config = ConfigFile::new().write();
         let deadline = if has_faults { "200ms" } else { "30s" };
         let (faults, rules) = (BTreeSet::new(), vec![Denied::new()]);
-        let mut world = Self { folder, barriers: bells, config, faults: faults, deadline, serves_n: true, rules, edit_count: 0 };
+        let mut world =
+            Self { folder, barriers: bells, config, faults, deadline, serves_n: true, rules, edit_count: 0 };
         world.write_config();
         world
     }
@@ -152,8 +153,8 @@ pub(super) fn file_of(uri: &str) -> &str {
 }
 
 /// The name of the file by which a subscriber knows that all before has arrived.
-pub(super) fn barrier_file(who: usize) -> String {
-    format!("barrier-{who}")
+pub(super) fn barrier_file(principal: usize) -> String {
+    format!("barrier-{principal}")
 }
 
 /// What is in it after it was rung so often: always as long, so that the listing stays the same.

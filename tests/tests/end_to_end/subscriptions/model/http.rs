@@ -8,7 +8,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use futures::future::join_all;
-use mcp_host_tests::{HttpServer, RawHttp, TIMEOUT, Revision, WrittenConfig};
+use mcp_host_tests::{HttpServer, RawHttp, Revision, TIMEOUT, WrittenConfig};
 use mcp_resource_host::Update;
 use reqwest::Response;
 use serde_json::{Value, json};
@@ -16,10 +16,10 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::SUBSCRIBERS;
-use super::rng::seeds;
-use super::transport::{Transport, StreamEvent, update_in};
-use super::run::Run;
 use super::fixture::{barrier_file, barrier_text, uri};
+use super::rng::seeds;
+use super::run::Run;
+use super::transport::{StreamEvent, Transport, update_in};
 
 struct HttpTransport {
     server: HttpServer,
@@ -40,11 +40,11 @@ struct Session {
 }
 
 impl Session {
-    async fn start(server: &HttpServer, who: usize) -> Self {
+    async fn start(server: &HttpServer, principal: usize) -> Self {
         let mut wire = server.raw_client(Revision::V_2025_11_25).await;
         let (sender, told) = mpsc::unbounded_channel();
         tokio::spawn(forward_events(wire.event_stream().await, update_in, sender));
-        let bell = uri("barriers", &barrier_file(who));
+        let bell = uri("barriers", &barrier_file(principal));
         wire.request("resources/subscribe", json!({ "uri": bell })).await.result();
         Self { wire, barrier: Update::Resource(bell), updates: told }
     }
@@ -73,17 +73,17 @@ impl HttpTransport {
     async fn start(config: &WrittenConfig, bells: PathBuf) -> Self {
         let server = HttpServer::start(config).await;
         let mut sessions = Vec::new();
-        for who in 0..SUBSCRIBERS {
-            sessions.push(Session::start(&server, who).await);
+        for principal in 0..SUBSCRIBERS {
+            sessions.push(Session::start(&server, principal).await);
         }
         Self { server, barriers: bells, barrier_count: 0, sessions, generation: 1, reconnect_count: 0 }
     }
 
-    fn touch_barrier(&mut self, who: usize) {
+    fn touch_barrier(&mut self, principal: usize) {
         self.barrier_count += 1;
         let aside = self.barriers.join(".faults/aside");
         fs::write(&aside, barrier_text(self.barrier_count)).unwrap();
-        fs::rename(aside, self.barriers.join(barrier_file(who))).unwrap();
+        fs::rename(aside, self.barriers.join(barrier_file(principal))).unwrap();
     }
 }
 
@@ -94,14 +94,14 @@ impl Transport for HttpTransport {
         "anonymous"
     }
 
-    async fn subscribe(&mut self, who: usize, uri: &str) -> bool {
-        let answer = self.sessions[who].wire.request("resources/subscribe", json!({ "uri": uri })).await;
+    async fn subscribe(&mut self, principal: usize, uri: &str) -> bool {
+        let answer = self.sessions[principal].wire.request("resources/subscribe", json!({ "uri": uri })).await;
         answer.message.get("result").is_some()
     }
 
-    async fn unsubscribe(&mut self, who: usize, uri: &str) -> Vec<Update> {
-        self.sessions[who].wire.request("resources/unsubscribe", json!({ "uri": uri })).await;
-        self.drain_updates(&[who]).await.remove(0)
+    async fn unsubscribe(&mut self, principal: usize, uri: &str) -> Vec<Update> {
+        self.sessions[principal].wire.request("resources/unsubscribe", json!({ "uri": uri })).await;
+        self.drain_updates(&[principal]).await.remove(0)
     }
 
     async fn listen(&mut self, count: usize, uris: &[String]) -> Vec<mpsc::UnboundedReceiver<StreamEvent>> {
@@ -118,9 +118,9 @@ impl Transport for HttpTransport {
     }
 
     /// Every other one says that it goes away.
-    async fn reconnect(&mut self, who: usize) {
-        let new = Session::start(&self.server, who).await;
-        let old = std::mem::replace(&mut self.sessions[who], new);
+    async fn reconnect(&mut self, principal: usize) {
+        let new = Session::start(&self.server, principal).await;
+        let old = std::mem::replace(&mut self.sessions[principal], new);
         self.reconnect_count += 1;
         if self.reconnect_count.is_multiple_of(2) {
             old.wire.delete_session().await;
@@ -128,10 +128,10 @@ impl Transport for HttpTransport {
     }
 
     async fn drain_updates(&mut self, whom: &[usize]) -> Vec<Vec<Update>> {
-        whom.iter().for_each(|who| self.touch_barrier(*who));
+        whom.iter().for_each(|principal| self.touch_barrier(*principal));
         let mut all = Vec::new();
-        for who in whom {
-            let (session, mut told) = (&mut self.sessions[*who], Vec::new());
+        for principal in whom {
+            let (session, mut told) = (&mut self.sessions[*principal], Vec::new());
             loop {
                 let update = timeout(TIMEOUT, session.next()).await.expect("the bell is heard");
                 if update == session.barrier {
@@ -144,8 +144,8 @@ impl Transport for HttpTransport {
         all
     }
 
-    async fn wait_for_update(&mut self, who: usize) -> Vec<Update> {
-        vec![self.sessions[who].next().await]
+    async fn wait_for_update(&mut self, principal: usize) -> Vec<Update> {
+        vec![self.sessions[principal].next().await]
     }
 
     /// The server sees by itself that its config is another one.

@@ -9,9 +9,9 @@ use tokio::time::{Instant, timeout_at};
 
 use super::SUBSCRIBERS;
 use super::expectations::Expectations;
+use super::fixture::{FAULTS, FILES, Fixture, PLUGINS, file_of, uri};
 use super::rng::Rng;
-use super::transport::{Transport, StreamEvent};
-use super::fixture::{FILES, FAULTS, PLUGINS, Fixture, file_of, uri};
+use super::transport::{StreamEvent, Transport};
 
 /// One who listens. What was acknowledged is owed, whatever is in the way of it at that moment.
 struct Listener {
@@ -62,14 +62,22 @@ impl Run {
     pub(super) fn new(seed: u64) -> Self {
         let is_faulty = seed.is_multiple_of(2);
         let (chance, world) = (Rng::with_seed(seed), Fixture::new(is_faulty));
-        Self { seed, rng: chance, fixture: world, expectations: Vec::new(), listeners: Vec::new(), has_faults: is_faulty, steps: Vec::new() }
+        Self {
+            seed,
+            rng: chance,
+            fixture: world,
+            expectations: Vec::new(),
+            listeners: Vec::new(),
+            has_faults: is_faulty,
+            steps: Vec::new(),
+        }
     }
 
     /// Does steps by chance, then pays what is owed, and once more after everything changed.
     pub(super) async fn run<F: Transport>(mut self, face: &mut F, steps: usize) {
         // A session's listing begins to count while it goes on, and what changes then is told in doubt, of each plugin.
         let in_doubt = if F::IS_LISTING_EFFECTIVE_AT_ONCE { 0 } else { PLUGINS.len() };
-        let account = |who| Expectations::new(F::principal(who), self.fixture.rules(), in_doubt);
+        let account = |principal| Expectations::new(F::principal(principal), self.fixture.rules(), in_doubt);
         self.expectations = (0..SUBSCRIBERS).map(account).collect();
         for _ in 0..steps {
             self.step(face).await;
@@ -92,7 +100,7 @@ impl Run {
     }
 
     async fn step<F: Transport>(&mut self, face: &mut F) {
-        let who = self.rng.usize_below(SUBSCRIBERS);
+        let principal = self.rng.usize_below(SUBSCRIBERS);
         let file = self.rng.choice(&FILES);
         let uri = uri(self.rng.choice(&PLUGINS), file);
         match self.rng.usize_below(26) {
@@ -104,29 +112,30 @@ impl Run {
                 self.edit(file);
             }
             6..=10 => {
-                let granted = face.subscribe(who, &uri).await;
-                self.log(format!("{who} subscribes to {uri}: {granted}"));
+                let granted = face.subscribe(principal, &uri).await;
+                self.log(format!("{principal} subscribes to {uri}: {granted}"));
                 if granted {
-                    let subscribed = self.expectations[who].record_subscribed(uri, self.fixture.rules());
-                    self.check(who, subscribed);
+                    let subscribed = self.expectations[principal].record_subscribed(uri, self.fixture.rules());
+                    self.check(principal, subscribed);
                 }
             }
             11..=13 => {
-                self.log(format!("{who} unsubscribes from {uri}"));
-                let told = face.unsubscribe(who, &uri).await;
-                self.record_updates(who, &told);
-                self.expectations[who].subscribed.remove(&uri);
+                self.log(format!("{principal} unsubscribes from {uri}"));
+                let told = face.unsubscribe(principal, &uri).await;
+                self.record_updates(principal, &told);
+                self.expectations[principal].subscribed.remove(&uri);
             }
             14 => {
-                self.log(format!("{who} leaves"));
-                face.reconnect(who).await;
+                self.log(format!("{principal} leaves"));
+                face.reconnect(principal).await;
                 // A walk that is under way, the one behind it, and that nobody knows what came first.
                 let in_doubt = 3 * PLUGINS.len();
-                self.expectations[who] = Expectations::new(F::principal(who), self.fixture.rules(), in_doubt);
+                self.expectations[principal] =
+                    Expectations::new(F::principal(principal), self.fixture.rules(), in_doubt);
             }
             15 => {
-                self.expectations[who].is_slow = !self.expectations[who].is_slow;
-                self.log(format!("{who} is slow: {}", self.expectations[who].is_slow));
+                self.expectations[principal].is_slow = !self.expectations[principal].is_slow;
+                self.log(format!("{principal} is slow: {}", self.expectations[principal].is_slow));
             }
             16..=17 if self.has_faults => {
                 let fault = self.rng.choice(&FAULTS);
@@ -143,7 +152,7 @@ impl Run {
             19..=20 => {
                 self.wait_until_reloaded(face).await;
                 let mut denied = self.fixture.denied().clone();
-                let rule = (F::principal(who), file);
+                let rule = (F::principal(principal), file);
                 if !denied.remove(&rule) {
                     denied.insert(rule);
                 }
@@ -200,10 +209,10 @@ impl Run {
 
     /// Those who are not slow read what they have been told.
     async fn read_updates(&mut self, face: &mut impl Transport) {
-        let readers: Vec<_> = (0..SUBSCRIBERS).filter(|who| !self.expectations[*who].is_slow).collect();
-        for (who, told) in readers.iter().zip(face.drain_updates(&readers).await) {
-            self.record_updates(*who, &told);
-            self.expectations[*who].record_read(self.fixture.rules());
+        let readers: Vec<_> = (0..SUBSCRIBERS).filter(|principal| !self.expectations[*principal].is_slow).collect();
+        for (principal, told) in readers.iter().zip(face.drain_updates(&readers).await) {
+            self.record_updates(*principal, &told);
+            self.expectations[*principal].record_read(self.fixture.rules());
         }
         let mut listeners = std::mem::take(&mut self.listeners);
         for listener in &mut listeners {
@@ -218,11 +227,11 @@ impl Run {
     /// Waits until everyone has been told what is owed to it, then reads the rest.
     async fn wait_until_nothing_pending<F: Transport>(&mut self, face: &mut F) {
         let end = Instant::now() + TIMEOUT;
-        for who in 0..SUBSCRIBERS {
-            while self.expectations[who].is_pending(F::IS_LISTING_EFFECTIVE_AT_ONCE) {
-                match timeout_at(end, face.wait_for_update(who)).await {
-                    Ok(told) => self.record_updates(who, &told),
-                    Err(_) => self.check(who, Err("it is not told".to_owned())),
+        for principal in 0..SUBSCRIBERS {
+            while self.expectations[principal].is_pending(F::IS_LISTING_EFFECTIVE_AT_ONCE) {
+                match timeout_at(end, face.wait_for_update(principal)).await {
+                    Ok(told) => self.record_updates(principal, &told),
+                    Err(_) => self.check(principal, Err("it is not told".to_owned())),
                 }
             }
         }
@@ -241,14 +250,14 @@ impl Run {
         self.read_updates(face).await;
     }
 
-    fn record_updates(&mut self, who: usize, told: &[Update]) {
+    fn record_updates(&mut self, principal: usize, told: &[Update]) {
         for update in told {
-            self.log(format!("{who} is told of {update:?}"));
-            let taken = self.expectations[who].record_update(update);
-            self.check(who, taken);
+            self.log(format!("{principal} is told of {update:?}"));
+            let taken = self.expectations[principal].record_update(update);
+            self.check(principal, taken);
             if !self.has_faults {
-                let accounted = self.expectations[who].check_listings();
-                self.check(who, accounted);
+                let accounted = self.expectations[principal].check_listings();
+                self.check(principal, accounted);
             }
         }
     }
@@ -258,10 +267,10 @@ impl Run {
     }
 
     /// Fails with all that led to it.
-    fn check(&self, who: usize, outcome: Result<(), String>) {
+    fn check(&self, principal: usize, outcome: Result<(), String>) {
         if let Err(error) = outcome {
-            let (seed, account, steps) = (self.seed, &self.expectations[who], self.steps.join("\n"));
-            panic!("seed {seed}: subscriber {who}: {error}. It is {account} after\n{steps}");
+            let (seed, account, steps) = (self.seed, &self.expectations[principal], self.steps.join("\n"));
+            panic!("seed {seed}: subscriber {principal}: {error}. It is {account} after\n{steps}");
         }
     }
 }

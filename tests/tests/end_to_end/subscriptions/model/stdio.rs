@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use futures::future::join_all;
-use mcp_host_tests::{Revision, RawStdio, WrittenConfig};
+use mcp_host_tests::{RawStdio, Revision, WrittenConfig};
 use mcp_resource_host::Update;
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -12,8 +12,8 @@ use tokio::task::JoinHandle;
 
 use super::SUBSCRIBERS;
 use super::rng::seeds;
-use super::transport::{Transport, StreamEvent, update_in};
 use super::run::Run;
+use super::transport::{StreamEvent, Transport, update_in};
 
 struct StdioTransport {
     config: PathBuf,
@@ -98,13 +98,13 @@ impl Transport for StdioTransport {
         "local"
     }
 
-    async fn subscribe(&mut self, who: usize, uri: &str) -> bool {
-        let answer = self.servers[who].wire.request("resources/subscribe", json!({ "uri": uri })).await;
+    async fn subscribe(&mut self, principal: usize, uri: &str) -> bool {
+        let answer = self.servers[principal].wire.request("resources/subscribe", json!({ "uri": uri })).await;
         answer.message.get("result").is_some()
     }
 
-    async fn unsubscribe(&mut self, who: usize, uri: &str) -> Vec<Update> {
-        let wire = &mut self.servers[who].wire;
+    async fn unsubscribe(&mut self, principal: usize, uri: &str) -> Vec<Update> {
+        let wire = &mut self.servers[principal].wire;
         wire.request("resources/unsubscribe", json!({ "uri": uri })).await;
         wire.take_notifications().iter().filter_map(update_in).collect()
     }
@@ -118,18 +118,18 @@ impl Transport for StdioTransport {
         (0..count).map(listen).collect()
     }
 
-    async fn reconnect(&mut self, who: usize) {
+    async fn reconnect(&mut self, principal: usize) {
         let new = Server::start(self.config.clone()).await;
-        std::mem::replace(&mut self.servers[who], new).end().await;
+        std::mem::replace(&mut self.servers[principal], new).end().await;
     }
 
     async fn drain_updates(&mut self, whom: &[usize]) -> Vec<Vec<Update>> {
-        let asked = self.servers.iter_mut().enumerate().filter(|(who, _)| whom.contains(who));
+        let asked = self.servers.iter_mut().enumerate().filter(|(principal, _)| whom.contains(principal));
         join_all(asked.map(|(_, server)| server.drain_updates())).await
     }
 
-    async fn wait_for_update(&mut self, who: usize) -> Vec<Update> {
-        let wire = &mut self.servers[who].wire;
+    async fn wait_for_update(&mut self, principal: usize) -> Vec<Update> {
+        let wire = &mut self.servers[principal].wire;
         let mut messages = wire.take_notifications();
         if messages.is_empty() {
             messages.push(wire.message().await.expect("the server goes on"));

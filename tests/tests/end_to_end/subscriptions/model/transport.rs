@@ -42,25 +42,25 @@ pub(super) trait Transport {
     const IS_LISTING_EFFECTIVE_AT_ONCE: bool;
 
     /// The principal of that subscriber, as rules name it.
-    fn principal(who: usize) -> &'static str;
+    fn principal(principal: usize) -> &'static str;
 
     /// Subscribes; whether that was granted.
-    async fn subscribe(&mut self, who: usize, uri: &str) -> bool;
+    async fn subscribe(&mut self, principal: usize, uri: &str) -> bool;
 
     /// Unsubscribes; all that it was told up to that, so that whatever it is told later was sent behind the answer.
-    async fn unsubscribe(&mut self, who: usize, uri: &str) -> Vec<Update>;
+    async fn unsubscribe(&mut self, principal: usize, uri: &str) -> Vec<Update>;
 
     /// Begins so many streams of `subscriptions/listen` at the same moment, each about all of these. They go on to the end.
     async fn listen(&mut self, count: usize, uris: &[String]) -> Vec<mpsc::UnboundedReceiver<StreamEvent>>;
 
     /// Goes away and comes anew, with no subscriptions.
-    async fn reconnect(&mut self, who: usize);
+    async fn reconnect(&mut self, principal: usize);
 
     /// What each of those has been told by now: nothing that was sent before is on its way any more.
     async fn drain_updates(&mut self, whom: &[usize]) -> Vec<Vec<Update>>;
 
     /// Waits until that one is told something.
-    async fn wait_for_update(&mut self, who: usize) -> Vec<Update>;
+    async fn wait_for_update(&mut self, principal: usize) -> Vec<Update>;
 
     /// Has hosts go over to the config file of now, which may take a while.
     fn reload(&mut self, config: &WrittenConfig);

@@ -5,7 +5,7 @@ use wasmtime_wasi_http::FieldMap;
 use wasmtime_wasi_http::p2::bindings::http::types::{self, HostFields};
 use wasmtime_wasi_http::p2::{HeaderError, HeaderResult};
 
-use super::{HttpView, RESOURCE_COST, field_cost, delegate};
+use super::{HttpView, RESOURCE_COST, delegate, field_cost};
 
 impl HttpView<'_> {
     /// What the values of one name cost.
