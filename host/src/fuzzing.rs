@@ -72,7 +72,7 @@ pub fn reply(data: &[u8]) {
 }
 
 /// A client's message, in every revision, with all extensions and with none. What goes on to rmcp is a message too.
-#[cfg(feature = "server")]
+#[cfg(any(feature = "http", feature = "stdio"))]
 pub fn message(data: &[u8]) {
     crate::server::fuzzing::message(data);
 }

@@ -104,7 +104,7 @@ impl Host {
     }
 
     /// Changes whenever something else is served: by a reload, and when a plugin was loaded in the background.
-    #[cfg(feature = "server")]
+    #[cfg(any(feature = "http", feature = "stdio"))]
     pub(crate) fn version(&self) -> u64 {
         self.generation_store.version()
     }

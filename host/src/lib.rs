@@ -53,14 +53,23 @@
 //! | [`config`], [`uri`], [`resource`] | the file; mounts and URIs; the domain's own types |
 //! | `private_dir`, `regular_file`, `thread_priority` | files that are this user's alone; opening files that may hang; priorities of threads |
 //!
-//! Without the feature `server`, on by default, there is no server and no command, and none of their dependencies.
+//! # Features
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `http` | `server::serve_http`: MCP over streamable HTTP |
+//! | `stdio` | `server::serve_stdio`: MCP over standard input and output |
+//! | `keyvalue` | key-value buckets for plugins, kept in SQLite |
+//! | `cli` | the command `mcp-host`, with all of the above |
+//!
+//! None is on by default.
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
-#![cfg_attr(not(feature = "server"), allow(rustdoc::broken_intra_doc_links, reason = "the map names all modules"))]
+#![cfg_attr(not(feature = "cli"), allow(rustdoc::broken_intra_doc_links, reason = "the map names all modules"))]
 
 pub mod access;
 mod catalog;
-#[cfg(feature = "server")]
+#[cfg(feature = "cli")]
 pub mod cli;
 pub mod config;
 mod escape;
@@ -73,7 +82,7 @@ pub mod plugin;
 mod private_dir;
 mod regular_file;
 pub mod resource;
-#[cfg(feature = "server")]
+#[cfg(any(feature = "http", feature = "stdio"))]
 pub mod server;
 mod thread_priority;
 pub mod uri;

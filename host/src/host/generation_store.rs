@@ -54,7 +54,7 @@ impl GenerationStore {
     }
 
     /// How often it was replaced.
-    #[cfg(feature = "server")]
+    #[cfg(any(feature = "http", feature = "stdio"))]
     pub(super) fn version(&self) -> u64 {
         *self.version.borrow()
     }

@@ -175,5 +175,5 @@ fn sanitize(text: &str, bytes: usize) -> String {
     shown
 }
 
-#[cfg(all(test, feature = "server"))]
+#[cfg(all(test, feature = "cli"))]
 mod tests;

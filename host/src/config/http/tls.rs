@@ -74,7 +74,7 @@ impl Tls {
     }
 
     /// What rustls shows to clients.
-    #[cfg(feature = "server")]
+    #[cfg(feature = "http")]
     pub(crate) fn certified_key(&self) -> Arc<CertifiedKey> {
         self.0.clone()
     }
