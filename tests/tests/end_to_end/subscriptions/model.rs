@@ -14,8 +14,8 @@ mod expectations;
 mod facade;
 mod fixture;
 mod http;
-mod rng;
 mod run;
+mod seeds;
 mod stdio;
 mod transport;
 

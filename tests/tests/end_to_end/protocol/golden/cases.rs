@@ -10,7 +10,14 @@ pub(super) struct Subject {
     pub(super) cases: fn(&Revision) -> Vec<Case>,
 }
 
-/// All files.
+impl Subject {
+    /// What is sent in that revision.
+    pub(super) fn cases_in(&self, revision: &Revision) -> Vec<Case> {
+        (self.cases)(revision)
+    }
+}
+
+/// All files but those of extensions.
 pub(super) const SUBJECTS: [Subject; 9] = [
     Subject { name: "lifecycle", cases: lifecycle },
     Subject { name: "listing", cases: listing },
@@ -24,8 +31,9 @@ pub(super) const SUBJECTS: [Subject; 9] = [
 ];
 
 /// Something to send.
+#[derive(Clone)]
 pub(super) struct Case {
-    /// What it is, in words.
+    /// Its name, which no other case of the subject has.
     pub(super) name: &'static str,
     pub(super) payload: Payload,
     /// How many lines come back over stdio.
@@ -39,6 +47,7 @@ pub(super) struct Case {
     pub(super) headers: Vec<(&'static str, Option<&'static str>)>,
 }
 
+#[derive(Clone)]
 pub(super) enum Payload {
     Message(Value),
     Text(String),
@@ -186,7 +195,7 @@ fn lifecycle(revision: &Revision) -> Vec<Case> {
             .cases
             .push(Case::message("the end of the handshake, once more", initialized_notification()).without_response());
     } else {
-        first(&mut builder, "what there is to know of the server", "server/discover", json!({}));
+        first(&mut builder, "what there is to know of the server, first of all", "server/discover", json!({}));
         first(&mut builder, "the first request", "resources/templates/list", json!({}));
         first(&mut builder, "a ping, which the revision has not", "ping", json!({}));
         first(&mut builder, "a handshake, which the revision has not", "initialize", initialize_params(revision));
@@ -288,6 +297,13 @@ fn reading(revision: &Revision) -> Vec<Case> {
     builder.push("without a URI", "resources/read", json!({}));
     builder.push("a URI that is no text", "resources/read", json!({ "uri": 5 }));
     builder.push("a URI that is null", "resources/read", json!({ "uri": null }));
+    for (what, path) in [
+        ("a resource of which nothing is told", "plain"),
+        ("a listable resource", "collection"),
+        ("a listable resource that has a content of its own", "album"),
+    ] {
+        builder.push(what, "resources/read", json!({ "uri": format!("sample://a/{path}") }));
+    }
     builder.cases
 }
 
@@ -338,14 +354,24 @@ fn completion(revision: &Revision) -> Vec<Case> {
 }
 
 fn subscriptions(revision: &Revision) -> Vec<Case> {
+    const SUBSCRIBE: &str = "resources/subscribe";
+    const UNSUBSCRIBE: &str = "resources/unsubscribe";
     let mut builder = CaseBuilder::new(revision);
-    for method in ["resources/subscribe", "resources/unsubscribe"] {
-        builder.push("a resource that can be", method, json!({ "uri": "sample://a/all" }));
-        builder.push("a resource that cannot be", method, json!({ "uri": "sample://a/plain" }));
-        builder.push("a resource that is not there", method, json!({ "uri": "sample://a/nothing" }));
-        builder.push("what is no URI", method, json!({ "uri": "not a URI" }));
-        builder.push("without a URI", method, json!({}));
-        builder.push("a URI that is no text", method, json!({ "uri": 5 }));
+    for (what, method, params) in [
+        ("subscribing to a resource that can be", SUBSCRIBE, json!({ "uri": "sample://a/all" })),
+        ("subscribing to a resource that cannot be", SUBSCRIBE, json!({ "uri": "sample://a/plain" })),
+        ("subscribing to a resource that is not there", SUBSCRIBE, json!({ "uri": "sample://a/nothing" })),
+        ("subscribing to what is no URI", SUBSCRIBE, json!({ "uri": "not a URI" })),
+        ("subscribing without a URI", SUBSCRIBE, json!({})),
+        ("subscribing to a URI that is no text", SUBSCRIBE, json!({ "uri": 5 })),
+        ("unsubscribing from a resource that can be", UNSUBSCRIBE, json!({ "uri": "sample://a/all" })),
+        ("unsubscribing from a resource that cannot be", UNSUBSCRIBE, json!({ "uri": "sample://a/plain" })),
+        ("unsubscribing from a resource that is not there", UNSUBSCRIBE, json!({ "uri": "sample://a/nothing" })),
+        ("unsubscribing from what is no URI", UNSUBSCRIBE, json!({ "uri": "not a URI" })),
+        ("unsubscribing without a URI", UNSUBSCRIBE, json!({})),
+        ("unsubscribing from a URI that is no text", UNSUBSCRIBE, json!({ "uri": 5 })),
+    ] {
+        builder.push(what, method, params);
     }
     let listen = "subscriptions/listen";
     if revision.has_initialize() {

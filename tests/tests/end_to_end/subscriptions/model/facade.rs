@@ -11,8 +11,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::SUBSCRIBERS;
-use super::rng::seeds;
 use super::run::Run;
+use super::seeds::seeds;
 use super::transport::{StreamEvent, Transport};
 use crate::subscriptions::facade::start;
 

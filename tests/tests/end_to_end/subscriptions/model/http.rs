@@ -17,8 +17,8 @@ use tokio::time::timeout;
 
 use super::SUBSCRIBERS;
 use super::fixture::{barrier_file, barrier_text, uri};
-use super::rng::seeds;
 use super::run::Run;
+use super::seeds::seeds;
 use super::transport::{StreamEvent, Transport, update_in};
 
 struct HttpTransport {

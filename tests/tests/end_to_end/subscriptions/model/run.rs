@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use fastrand::Rng;
 use mcp_host_tests::TIMEOUT;
 use mcp_resource_host::Update;
 use tokio::sync::mpsc;
@@ -10,7 +11,6 @@ use tokio::time::{Instant, timeout_at};
 use super::SUBSCRIBERS;
 use super::expectations::Expectations;
 use super::fixture::{FAULTS, FILES, Fixture, PLUGINS, file_of, uri};
-use super::rng::Rng;
 use super::transport::{StreamEvent, Transport};
 
 /// One who listens. What was acknowledged is owed, whatever is in the way of it at that moment.
@@ -61,11 +61,10 @@ impl Run {
     /// The run of that seed. In every other, nothing fails.
     pub(super) fn new(seed: u64) -> Self {
         let is_faulty = seed.is_multiple_of(2);
-        let (chance, world) = (Rng::with_seed(seed), Fixture::new(is_faulty));
         Self {
             seed,
-            rng: chance,
-            fixture: world,
+            rng: Rng::with_seed(seed),
+            fixture: Fixture::new(is_faulty),
             expectations: Vec::new(),
             listeners: Vec::new(),
             has_faults: is_faulty,
@@ -100,13 +99,13 @@ impl Run {
     }
 
     async fn step<F: Transport>(&mut self, face: &mut F) {
-        let principal = self.rng.usize_below(SUBSCRIBERS);
-        let file = self.rng.choice(&FILES);
-        let uri = uri(self.rng.choice(&PLUGINS), file);
-        match self.rng.usize_below(26) {
+        let principal = self.rng.usize(..SUBSCRIBERS);
+        let file = pick(&mut self.rng, &FILES);
+        let uri = uri(pick(&mut self.rng, &PLUGINS), file);
+        match self.rng.usize(..26) {
             0..=5 => {
                 // What is read before is not taken for what is owed by this; what is not may have come together with it.
-                if self.rng.once_in(2) {
+                if self.rng.bool() {
                     self.read_updates(face).await;
                 }
                 self.edit(file);
@@ -138,13 +137,13 @@ impl Run {
                 self.log(format!("{principal} is slow: {}", self.expectations[principal].is_slow));
             }
             16..=17 if self.has_faults => {
-                let fault = self.rng.choice(&FAULTS);
+                let fault = pick(&mut self.rng, &FAULTS);
                 let is_on = self.fixture.toggle_fault(fault);
                 self.log(format!("{fault}: {is_on}"));
             }
             16..=18 => {
                 self.wait_until_reloaded(face).await;
-                let serves_n = !self.rng.once_in(3);
+                let serves_n = self.rng.usize(..3) > 0;
                 self.log(format!("reload, with n: {serves_n}"));
                 self.fixture.serve_n(serves_n);
                 self.reload(face).await;
@@ -168,9 +167,9 @@ impl Run {
 
     /// Many listen at the same moment, all to the same resources.
     async fn add_listeners(&mut self, face: &mut impl Transport) {
-        let count = self.rng.usize_below(20).min(MAX_LISTENERS - self.listeners.len());
+        let count = self.rng.usize(..20).min(MAX_LISTENERS - self.listeners.len());
         let all = PLUGINS.iter().flat_map(|plugin| FILES.map(|file| uri(plugin, file)));
-        let uris: Vec<_> = all.filter(|_| self.rng.once_in(2)).collect();
+        let uris: Vec<_> = all.filter(|_| self.rng.bool()).collect();
         self.log(format!("{count} listen to {uris:?}"));
         for heard in face.listen(count, &uris).await {
             self.listeners.push(Listener { events: heard, accepted: None, pending: BTreeSet::new() });
@@ -178,7 +177,7 @@ impl Run {
     }
 
     fn edit(&mut self, file: &'static str) {
-        let is_renamed = self.rng.once_in(2);
+        let is_renamed = self.rng.bool();
         self.log(format!("edit {file}, renamed: {is_renamed}"));
         let states = self.fixture.edit(file, is_renamed);
         for account in &mut self.expectations {
@@ -196,7 +195,7 @@ impl Run {
             account.record_reload(self.fixture.denied());
         }
         face.reload(&self.fixture.config);
-        if self.rng.once_in(2) {
+        if self.rng.bool() {
             self.wait_until_reloaded(face).await;
         }
     }
@@ -266,11 +265,23 @@ impl Run {
         self.steps.push(step);
     }
 
-    /// Fails with all that led to it.
+    /// Fails if the rule of subscriptions is broken.
     fn check(&self, principal: usize, outcome: Result<(), String>) {
         if let Err(error) = outcome {
-            let (seed, account, steps) = (self.seed, &self.expectations[principal], self.steps.join("\n"));
-            panic!("seed {seed}: subscriber {principal}: {error}. It is {account} after\n{steps}");
+            panic!("subscriber {principal}: {error}. It is {}", self.expectations[principal]);
         }
     }
+}
+
+/// A failure of any kind, a timeout or a panic of a transport too, is followed by the steps that led to it.
+impl Drop for Run {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("seed {}: {} steps led to this failure:\n{}", self.seed, self.steps.len(), self.steps.join("\n"));
+        }
+    }
+}
+
+fn pick<T: Copy>(rng: &mut Rng, all: &[T]) -> T {
+    all[rng.usize(..all.len())]
 }
