@@ -66,5 +66,5 @@ async fn run() -> Result<(), Box<dyn Error>> {
 
 async fn uris(host: &Host) -> Result<Vec<String>, Box<dyn Error>> {
     let page = host.list(&Principal::LOCAL, ListRequest::default()).await?;
-    Ok(page.items.into_iter().map(|entry| entry.uri).collect())
+    Ok(page.items.into_iter().map(|entry| entry.uri.to_string()).collect())
 }
