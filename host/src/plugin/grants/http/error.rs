@@ -1,6 +1,6 @@
-//! Errors of an exchange: their mapping to the guest's error codes, and the log of refusals.
+//! Errors of an exchange: their mapping to the guest's error codes, and the log of rejected requests.
 //!
-//! A request that the host refused is logged, once a minute per reason, with its origin. Other failures (a name that
+//! A request that the host rejects is logged, once a minute per reason, with its origin. Other failures (a name that
 //! does not exist, a server that is down) are only reported to the guest. No log line contains more of a request than
 //! its origin: paths and headers may hold secrets.
 
@@ -135,7 +135,7 @@ impl ExchangeError {
     }
 }
 
-/// The throttled warnings about one plugin's refused requests.
+/// The throttled warnings about one plugin's rejected requests.
 pub(super) struct RefusalLog {
     not_granted: ThrottledWarning,
     private_address: ThrottledWarning,
@@ -160,7 +160,7 @@ impl RefusalLog {
         }
     }
 
-    /// Logs the failure if it is a refusal, and returns the error code for the guest.
+    /// Logs the failure if the host rejected the request, and returns the error code for the guest.
     pub(super) fn record(&self, origin: Option<&Origin>, failure: &ExchangeError) -> Error {
         let warning = match failure {
             ExchangeError::NotGranted => Some(&self.not_granted),
