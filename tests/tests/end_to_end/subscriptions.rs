@@ -1,4 +1,4 @@
-//! Who subscribes is told of changes: in sessions, on the streams of 2026-07-28, and on the command line.
+//! Notifications of changes: in sessions, on the streams of 2026-07-28, and on the command line.
 
 mod cleanup;
 mod concurrent_subscribers;
@@ -24,7 +24,7 @@ fn notes_config() -> (Folder, ConfigFile) {
     (folder, config)
 }
 
-/// The URI of the next update; what else comes is passed over.
+/// Returns the URI of the next update; other messages are skipped.
 async fn next_updated(wire: &mut RawStdio) -> String {
     next_notification(wire, UPDATED).await["params"]["uri"].as_str().unwrap().to_owned()
 }
@@ -87,7 +87,7 @@ async fn a_session_is_told_when_what_is_listed_changes() {
     let (folder, config) = notes_config();
     let config = config.write();
     let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
-    // A subscription is answered when a round has been made, so the listing is known from here on.
+    // A subscription is answered after a round of polling, so the listing is known from here on.
     wire.request("resources/subscribe", json!({ "uri": "notes://n/a.md" })).await.result();
     folder.write("new.md", "new");
     next_notification(&mut wire, LISTING).await;
@@ -142,7 +142,7 @@ async fn a_stream_over_stdio_is_acknowledged_and_told_until_it_is_cancelled() {
     let id = wire.send_request("subscriptions/listen", wanted).await;
     let acknowledged = next_notification(&mut wire, ACKNOWLEDGED).await;
     assert_eq!(acknowledged["params"]["notifications"], json!({ "resourceSubscriptions": ["notes://n/a.md"] }));
-    // Told once as soon as it counts; from then on for each change.
+    // The first update is sent as soon as the subscription is active; then one for each change.
     for content in [None, Some("changed"), Some("changed again")] {
         if let Some(content) = content {
             folder.write("a.md", content);

@@ -1,5 +1,5 @@
-//! Loading keeps nobody waiting: rules count at once, what is loaded is served while the rest compiles, and neither a file that
-//! hangs nor a component that never compiles holds up anything else.
+//! Loading blocks nothing: rules apply at once, loaded plugins are served while others compile, and neither a file that
+//! hangs nor a component that never finishes compiling delays anything else.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::support::wasm_fixtures;
 const REVISION: Revision = Revision::V_2025_11_25;
 const LISTING: &str = "notifications/resources/list_changed";
 
-/// A compiler takes minutes for it, and may take longer in these tests.
+/// A component that takes a compiler minutes; in these tests its deadline is longer.
 fn never_compiles(folder: &Folder, name: &str) -> Plugin {
     let file = folder.write(
         format!("{name}.wasm"),
@@ -26,7 +26,7 @@ fn never_compiles(folder: &Folder, name: &str) -> Plugin {
     Plugin::new(name, &file, &format!("{name}:///"))
 }
 
-/// A config whose compiler has that limit.
+/// A config with that limit of the compiler.
 fn config_with_compile_limit(key: &str, limit: &str) -> ConfigFile {
     ConfigFile::new().server("compile", toml::Table::from_iter([(key.to_owned(), limit.into())]))
 }
@@ -39,7 +39,7 @@ async fn read(wire: &mut RawStdio, uri: &str) -> Result<String, Value> {
     }
 }
 
-/// Reads until that is what comes of it.
+/// Reads until the result is that one.
 async fn read_until(wire: &mut RawStdio, uri: &str, wanted: impl Fn(&Result<String, Value>) -> bool) {
     let reading = async { while !wanted(&read(wire, uri).await) {} };
     tokio::time::timeout(TIMEOUT, reading).await.unwrap_or_else(|_| panic!("{uri} is not read as it should be"));
@@ -50,7 +50,7 @@ async fn close_and_log(mut wire: RawStdio) -> String {
     wire.wait_clean_exit().await.log
 }
 
-/// How often a compiler was started for that file, by the log.
+/// The number of compilers started for that file, by the log.
 fn count_compilations(log: &str, file: &str) -> usize {
     log.lines().filter(|line| line.contains("compiling a component") && line.contains(file)).count()
 }
@@ -114,7 +114,7 @@ async fn a_component_that_becomes_a_fifo_changes_nothing_but_the_rules_of_its_co
     assert_eq!(read(&mut wire, "faulty://a/g").await.unwrap(), "text");
     assert_eq!(read(&mut wire, "without-sdk://x/good").await.unwrap(), "good");
     assert!(read(&mut wire, "faulty://b/g").await.is_err(), "plugins are as they were");
-    // With another mistake nothing counts.
+    // With any other mistake, nothing of the config applies.
     config.replace(
         changed().rule(Rule::for_principal("local").deny(["faulty://a/f", "faulty://a/g"])).server("page-size", "many"),
     );
@@ -171,7 +171,7 @@ async fn a_deny_rule_counts_while_a_granted_directory_is_gone_and_plugins_follow
     read_until(&mut wire, "faulty://a/f", Result::is_err).await;
     wire.log_line("there is no directory at").await;
     assert_eq!(read(&mut wire, "faulty://a/g").await.unwrap(), "text");
-    // Nobody asks for it: it is noticed.
+    // No request triggers it: the change of the file is detected.
     folder.write("below/granted/f", "text");
     wire.log_line("changed=\"b\"").await;
     assert_eq!(read(&mut wire, "faulty://b/f").await.unwrap(), "new text");
@@ -193,18 +193,18 @@ async fn a_deny_rule_counts_while_a_component_of_the_same_change_never_compiles(
     read_until(&mut wire, "faulty://a/f", Result::is_err).await;
     wait_until("a compiler runs", || wire.child_count() == 1).await;
     assert!(!wire.log().contains("reloaded"), "its plugins are still being loaded: {}", wire.log());
-    // What is told of changes goes by the new rules, too.
+    // Notifications are filtered by the new rules, too.
     folder.write("f", "changed in secret");
     folder.write("g", "changed");
     let updated = wire.notification("notifications/resources/updated").await;
     assert_eq!(updated["params"]["uri"], "faulty://a/g");
     assert_eq!(read(&mut wire, "faulty://a/g").await.unwrap(), "changed");
 
-    // One more rule, with the same component under way: it counts at once, and the compiler goes on.
+    // One more rule, while the same component compiles: the rule applies at once, and the compiler continues.
     config.replace(good().plugin(slow).rule(Rule::for_principal("local").deny(["faulty://a/*"])));
     read_until(&mut wire, "faulty://a/g", Result::is_err).await;
     assert_eq!(wire.child_count(), 1);
-    // It may be read again, and the component is not wanted any more.
+    // The resource may be read again, and the component is not needed any more.
     config.replace(good());
     read_until(&mut wire, "faulty://a/g", Result::is_ok).await;
     wait_until("the compiler is ended", || wire.child_count() == 0).await;
@@ -230,7 +230,7 @@ async fn what_is_loaded_is_served_while_the_rest_compiles() {
     assert_eq!(missing, ["x", "y", "z"]);
     let processors = std::thread::available_parallelism().unwrap().get();
     wait_until("compilers run", || wire.child_count() == processors.min(3)).await;
-    // The end waits for none of it.
+    // The shutdown waits for none of it.
     wire.signal(Signal::TERM);
     wire.wait_clean_exit().await;
 }
@@ -284,14 +284,14 @@ async fn a_component_that_does_not_compile_is_not_tried_again_for_a_change_that_
         config.replace(with(prefix));
         wire.log_line(&format!("generation={generation}")).await;
     }
-    // In one that is new it is the same component.
+    // In a new config it is still the same component.
     let again = folder.path().join("again.wasm");
     fs::copy(folder.path().join("z.wasm"), &again).unwrap();
     config.replace(with("two").plugin(Plugin::new("again", &again, "again:///")));
     wire.log_line("reload failed").await;
     let compiled = |log: &str| count_compilations(log, "z.wasm") + count_compilations(log, "again.wasm");
     assert_eq!(compiled(&wire.log()), 1, "{}", wire.log());
-    // Whoever asks by hand has it tried again.
+    // A manual reload retries it.
     wire.signal(Signal::HUP);
     wait_until("it is compiled again", || compiled(&wire.log()) == 2).await;
     close_and_log(wire).await;
@@ -342,7 +342,7 @@ async fn a_server_can_be_ended_while_everything_compiles() {
     let id = rustix::process::Pid::from_raw(server.id().unwrap().cast_signed()).unwrap();
     let children = format!("/proc/{}/task/{0}/children", id.as_raw_nonzero());
     wait_until("it has begun", || fs::read_to_string(&children).is_ok()).await;
-    // Before or after it listens to signals: it ends.
+    // Before or after the signal handler is installed: the process exits.
     rustix::process::kill_process(id, Signal::TERM).unwrap();
     tokio::time::timeout(TIMEOUT, server.wait()).await.expect("it ends").unwrap();
 }

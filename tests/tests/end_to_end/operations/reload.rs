@@ -1,4 +1,4 @@
-//! A server that runs goes over to another config, or another component, and nobody who is connected loses anything.
+//! Reload of a running server: another config, or another component, without a failure for any connected client.
 
 use std::fs;
 use std::io::Write;
@@ -49,7 +49,7 @@ async fn an_edited_config_counts_and_sessions_and_subscriptions_go_on() {
     config.replace(ConfigFile::new().plugin(faulty.config("prefix", "new: ")).plugin(other));
     let line = wire.log_line("generation=2").await;
     assert!(line.contains("added=\"b\" changed=\"a\" removed=\"\""), "{line}");
-    // Both are told, in whatever order.
+    // Both notifications are sent, in any order.
     let mut told = wire.take_notifications();
     let is_told = |told: &[Value], method: &str| told.iter().any(|message| message["method"] == method);
     while !(is_told(&told, UPDATED) && is_told(&told, LISTING)) {
@@ -282,7 +282,7 @@ async fn what_counts_after_a_restart_only_is_said() {
     assert!(!log.contains("`server.http`"), "the command line says where to listen: {log}");
 }
 
-/// Where a cursor key stands.
+/// The file or variable of a cursor key.
 fn cursor_key_source(dir: &Path) -> toml::Table {
     fs::write(dir.join("key"), "00".repeat(32)).unwrap();
     toml::Table::from_iter([("file".to_owned(), dir.join("key").to_str().unwrap().into())])

@@ -1,4 +1,4 @@
-//! Standard error that nobody reads: a pipe that is full, or closed.
+//! Standard error that nobody reads: a full pipe, or a closed one.
 
 use mcp_host_tests::{ConfigFile, Plugin, RawStdio, Revision, WrittenConfig, fixture};
 use rustix::process::Signal;
@@ -6,7 +6,7 @@ use serde_json::json;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::timeout;
 
-/// More than the pipe and the queue take together: 8 MB.
+/// More than the pipe and the queue hold together: 8 MB.
 const NOISY_URI: &str = "exhaust://h/noise?count=8000";
 
 fn noisy_config() -> WrittenConfig {

@@ -1,4 +1,4 @@
-//! Requests that make no sense: each gets its own clear answer, and the server goes on.
+//! Invalid requests: each gets an error of its own, and the server continues.
 
 use mcp_host_tests::{ConfigFile, GitRepo, HttpServer, Plugin, RawStdio, Revision, StdioServer};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 const NOT_FOUND: i64 = -32002;
 const INVALID: i64 = -32602;
 
-/// URIs that cannot be read, with their codes before 2026-07-28 and a part of what is said.
+/// URIs that cannot be read, with their error codes before 2026-07-28 and a part of the message.
 const BAD_URIS: [(&str, i64, &str); 37] = [
     ("", INVALID, "does not begin with a scheme"),
     ("README.md", INVALID, "does not begin with a scheme"),
@@ -82,7 +82,7 @@ async fn what_is_not_found_is_an_invalid_request_with_its_uri_in_2026_07_28() {
     let server = HttpServer::start(&config).await;
     let mut wire = server.raw_client(Revision::V_2026_07_28).await;
     for (uri, code, said) in BAD_URIS {
-        // What a header cannot carry is sent encoded, which is another subject.
+        // What a header cannot carry is sent encoded, which other tests cover.
         if !uri.bytes().all(|byte| byte.is_ascii_graphic()) || uri.is_empty() {
             continue;
         }

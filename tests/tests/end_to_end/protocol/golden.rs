@@ -2,13 +2,13 @@
 //!
 //! `tests/tests/wire/base/SUBJECT.json` holds the exchanges of a subject, in their order, in the latest revision with
 //! sessions ([`BASE`]). `tests/tests/wire/REVISION/SUBJECT.json` holds the exchanges that the revision changes, and the
-//! names of those that it does not have. So a change is reviewed once, and the difference between two revisions is a file
-//! that can be read.
+//! names of those that it does not have. So a change is reviewed once, and the difference between two revisions is a
+//! file that can be read.
 //!
-//! An exchange is the request (without the `_meta` that every request of 2026-07-28 has), the response over stdio, and the
-//! HTTP status, content type and body; the body is left out where it is the same message as over stdio. A message that
-//! gets no response is followed by the next. Redacted: cursors (`<cursor>`), the version of the host (`<version>`), and
-//! the revision itself (`<revision>`).
+//! An exchange is the request (without the `_meta` that every request of 2026-07-28 has), the response over stdio, and
+//! the HTTP status, content type and body; the body is left out where it is the same message as over stdio. A message
+//! that gets no response is followed by the next. Redacted: cursors (`<cursor>`), the version of the host
+//! (`<version>`), and the revision itself (`<revision>`).
 //!
 //! Extensions of MCP have files of their own, recorded with the extension switched on. With the extension off there is
 //! nothing to record: the host answers as if it had never heard of it, and that is one assertion.

@@ -1,4 +1,4 @@
-//! What is on the wire, byte for byte where a revision says so.
+//! Messages as they are on the wire, byte for byte where a revision prescribes it.
 
 use mcp_host_tests::{ConfigFile, GitRepo, HttpServer, Plugin, REVISIONS, RawStdio, Revision, Rule};
 use reqwest::header::HeaderMap;
@@ -167,7 +167,7 @@ async fn there_are_no_tools_and_no_prompts() {
     }
 }
 
-/// Methods that revision 2026-07-28 removed, and one that never was.
+/// Methods that revision 2026-07-28 removed, and an unknown one.
 fn removed_methods() -> [(&'static str, Value); 5] {
     [
         ("ping", json!({})),
@@ -231,7 +231,7 @@ async fn a_request_that_its_client_cancels_ends_and_the_next_is_answered() {
     let id = wire.send_request("resources/read", json!({ "uri": "misbehaving://slow/slow?ms=50000" })).await;
     let cancelled = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } });
     wire.send(&cancelled).await;
-    // There is one place for a call: it is free only because the first one was ended.
+    // The concurrency limit is one call: it is free only because the first call was ended.
     let read = wire.request("resources/read", json!({ "uri": "misbehaving://slow/good" })).await;
     assert_eq!(read.result()["contents"][0]["text"], "good");
     wire.close_stdin();
@@ -259,7 +259,7 @@ async fn a_request_that_its_client_cancels_over_http_ends_without_an_answer() {
         (200, b"text/event-stream".as_slice())
     );
     assert_eq!(answer.text().await.unwrap(), "");
-    // There is one place for a call: it is free only because the first one was ended.
+    // The concurrency limit is one call: it is free only because the first call was ended.
     let read = wire.request("resources/read", json!({ "uri": "misbehaving://slow/good" })).await;
     assert_eq!(read.result()["contents"][0]["text"], "good");
     server.end().await;

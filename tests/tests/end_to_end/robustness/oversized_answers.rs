@@ -1,20 +1,20 @@
-//! Answers that have too much of one thing: what the host does with them is part of the call, and bounded as it is.
+//! Oversized answers: the host's work on them is part of the call, and bounded with it.
 
 use mcp_host_tests::{Client, ConfigFile, Plugin, RawStdio, Revision, Rule, StdioServer, fixture, run};
 use rmcp::model::ErrorData;
 use serde_json::{Value, json};
 
-/// What the process may have had at its most beside what a test allows for: the host itself, its engine and its threads.
+/// The peak memory of the process beyond what a test allows for: the host itself, its engine and its threads.
 const HOST_BASELINE: u64 = 100 << 20;
 
-/// The guest whose answers have too much of something, with the limits that plugins have by default, but for those on time: how
-/// much of that anything takes is the machine's affair.
+/// The guest with oversized answers, under the default limits of plugins, but for those on time, which depend on the
+/// machine.
 fn default_limits(name: &str) -> Plugin {
     let plugin = Plugin::new(name, &fixture("oversized-by-path"), &format!("oversized-by-path://{name}/"));
     plugin.limit("cpu", "30s").limit("deadline", "1m")
 }
 
-/// The same with as many items allowed as can be.
+/// The same with the maximum of items.
 fn max_items(name: &str) -> Plugin {
     default_limits(name).limit("response-items", 1_000_000)
 }
@@ -159,7 +159,7 @@ async fn what_is_wrong_with_a_long_text_is_told_in_short() {
     }
 }
 
-/// Rules with so many globs that filtering what a guest answered in milliseconds takes seconds.
+/// Rules with so many globs that filtering an answer of milliseconds takes seconds.
 fn many_rules() -> Rule {
     Rule::for_principal("local").deny_globs((0..2000).map(|index| format!("**/secret-{index}/*")).collect())
 }

@@ -1,5 +1,5 @@
-//! Changes are noticed whatever the operating system tells of them: at the limits of inotify, and when a directory that is
-//! watched is another one.
+//! Changes are detected whatever the operating system notifies: at the limits of inotify, and when a watched directory
+//! is replaced.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ async fn wait_until_updated(wire: &mut RawStdio) {
     assert_eq!(wire.notification(UPDATED).await["params"]["uri"], URI);
 }
 
-/// Whether this machine lets its users have namespaces, in which limits are their own.
+/// Whether this machine allows user namespaces, which have limits of their own.
 fn has_user_namespaces() -> bool {
     let namespace = std::process::Command::new("unshare").args(["--user", "--map-root-user", "true"]).output();
     let has = namespace.is_ok_and(|output| output.status.success());
@@ -49,7 +49,7 @@ async fn at_the_limit_of_inotify_changes_are_noticed_at_the_interval_and_the_log
         wait_until_updated(&mut wire).await;
         wire.close_stdin();
         let log = wire.wait_clean_exit().await.log;
-        // Once for each of the two plugins that there have been.
+        // Once for each of the two plugins that have existed.
         assert!(log.matches("noticed at the interval only").count() <= 2, "{log}");
     }
 }

@@ -1,5 +1,5 @@
-//! However often a provider says that something changed, and whoever makes it say so: how often a subscriber is told, and what
-//! the host does for it, is bounded.
+//! However often a provider reports a change: the rate of updates to a subscriber, and the host's work for them, are
+//! bounded.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ const UPDATED: &str = "notifications/resources/updated";
 const LISTING: &str = "notifications/resources/list_changed";
 const URI: &str = "watched://w/f";
 
-/// How often something may be told in that time: once in 100 ms, and at both ends.
+/// The maximum number of updates in that time: one per 100 ms, and one at each end.
 fn max_updates_in(time: Duration) -> u128 {
     time.as_millis() / 100 + 2
 }

@@ -1,4 +1,5 @@
-//! What is sent: for every method what it does and every way in which it fails, and everything that is no message.
+//! The requests of the golden files: every method in success and in each kind of failure, and everything that is not a
+//! valid message.
 
 use mcp_host_tests::{Revision, initialize_params, initialized_notification, request};
 use reqwest::Method;
@@ -11,13 +12,13 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// What is sent in that revision.
+    /// Returns the cases in that revision.
     pub(super) fn cases_in(&self, revision: &Revision) -> Vec<Case> {
         (self.cases)(revision)
     }
 }
 
-/// All files but those of extensions.
+/// All subjects but those of extensions.
 pub(super) const SUBJECTS: [Subject; 9] = [
     Subject { name: "lifecycle", cases: lifecycle },
     Subject { name: "listing", cases: listing },
@@ -30,20 +31,20 @@ pub(super) const SUBJECTS: [Subject; 9] = [
     Subject { name: "http", cases: http },
 ];
 
-/// Something to send.
+/// A message to send.
 #[derive(Clone)]
 pub(super) struct Case {
     /// Its name, which no other case of the subject has.
     pub(super) name: &'static str,
     pub(super) payload: Payload,
-    /// How many lines come back over stdio.
+    /// The number of lines of the response over stdio.
     pub(super) expected_lines: usize,
-    /// Whether it is the first that the server hears of this client.
+    /// Whether it is the first message on its connection.
     pub(super) is_first: bool,
     pub(super) http_only: bool,
-    /// Another method than POST.
+    /// The HTTP method, if it is not POST.
     pub(super) method: Option<Method>,
-    /// Headers that are other than they should be; none takes one away.
+    /// Headers with other values than they should have; none removes one.
     pub(super) headers: Vec<(&'static str, Option<&'static str>)>,
 }
 
@@ -61,7 +62,7 @@ impl Payload {
         }
     }
 
-    /// As it stands in a file: what is too long to read is cut short.
+    /// The payload in the golden file: long texts are truncated.
     pub(super) fn for_golden(&self) -> Value {
         match self {
             Self::Message(message) => abbreviate(message.clone()),
@@ -71,7 +72,7 @@ impl Payload {
     }
 }
 
-/// The message, with a placeholder for what every request of a revision without sessions has.
+/// Replaces the usual `_meta` of a revision without sessions by a placeholder.
 fn abbreviate(mut message: Value) -> Value {
     let usual = request(&Revision::V_2026_07_28, 1, "", json!({}))["params"]["_meta"].take();
     match &mut message {
@@ -129,7 +130,7 @@ impl Case {
     }
 }
 
-/// Numbers the requests of one subject.
+/// Builds the cases of one subject, with consecutive ids.
 pub(super) struct CaseBuilder<'a> {
     revision: &'a Revision,
     pub(super) cases: Vec<Case>,
@@ -153,7 +154,7 @@ impl<'a> CaseBuilder<'a> {
         self.cases.push(Case::message(what, message));
     }
 
-    /// Asks with parameters that leave no room for what belongs to the revision.
+    /// Adds a request with these parameters as they are, without the `_meta` of the revision.
     pub(super) fn push_raw(&mut self, what: &'static str, method: &str, params: Value) {
         let message = json!({ "jsonrpc": "2.0", "id": self.id(), "method": method, "params": params });
         self.cases.push(Case::message(what, message));
@@ -238,7 +239,7 @@ fn lifecycle(revision: &Revision) -> Vec<Case> {
 }
 
 impl Case {
-    /// Takes place over stdio too, where there are no headers.
+    /// Sends the case over stdio too, where there are no headers.
     fn over_both_transports(self) -> Self {
         Self { http_only: false, ..self }
     }

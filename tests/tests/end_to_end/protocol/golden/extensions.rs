@@ -1,11 +1,11 @@
-//! The cases of extensions, and the same without the extension: what a host sees that does not know it.
+//! The cases of extensions, and the equivalent cases for a host that does not know the extension.
 
 use mcp_host_tests::{Revision, initialize_params};
 use serde_json::{Value, json};
 
 use super::cases::{Case, CaseBuilder, Payload, Subject};
 
-/// A file for each extension, by the name that it has in a config.
+/// One file for each extension, by its name in the config.
 pub(super) const EXTENSIONS: [Subject; 2] =
     [Subject { name: "sep-2093", cases: sep_2093 }, Subject { name: "sep-2640-directory-read", cases: directory_read }];
 
@@ -33,7 +33,7 @@ pub(super) fn without_extension(case: &Case) -> Case {
     case
 }
 
-/// That record of a case without the extension, as if the request had been the one of the other record.
+/// Returns the record of a case without the extension, as if its request had been that of the other record.
 pub(super) fn as_answer_to(plain: &Value, request: &Value) -> Value {
     let request = &request["request"];
     let method = request["method"].as_str().expect("cases of extensions have a method");
@@ -52,7 +52,7 @@ fn uri(path: &str) -> String {
     format!("sample://a/{path}")
 }
 
-/// What the server says that it can do.
+/// The capabilities of the server.
 fn capabilities(builder: &mut CaseBuilder<'_>, revision: &Revision) {
     let (method, params) = match revision.has_initialize() {
         true => ("initialize", initialize_params(revision)),
@@ -130,7 +130,7 @@ fn metadata(builder: &mut CaseBuilder<'_>) {
     builder.push_raw("with parameters that are no object", metadata, json!(["x"]));
 }
 
-/// Headers that say something else than the message.
+/// Headers that contradict the message.
 fn headers(builder: &mut CaseBuilder<'_>) {
     let mut ask = |what, method: &str, change: &dyn Fn(Case) -> Case| {
         let message: Value = builder.request(method, json!({ "uri": uri("plain") }));

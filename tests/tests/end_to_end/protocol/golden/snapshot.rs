@@ -1,4 +1,4 @@
-//! Comparing records with a golden file.
+//! Compares records with a golden file.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -9,8 +9,8 @@ use snapbox::assert::{Action, Assert, DEFAULT_ACTION_ENV};
 use snapbox::data::DataFormat;
 use snapbox::{Data, IntoData};
 
-/// The difference between the file and the records: the names of the cases first, then the lines. Without records there is
-/// no file.
+/// Returns the difference between the file and the records: the names of the cases first, then the lines. Without
+/// records there must be no file.
 pub(super) fn difference(file: &Path, records: &[Value]) -> String {
     if records.is_empty() {
         return stale(file);
@@ -23,7 +23,7 @@ pub(super) fn difference(file: &Path, records: &[Value]) -> String {
     }
 }
 
-/// Removes the file, or complains about it.
+/// Removes the file, or reports it.
 fn stale(file: &Path) -> String {
     if !file.exists() {
         return String::new();

@@ -1,4 +1,4 @@
-//! One run: steps by chance, and the model that goes along with them.
+//! One run: random steps, and the model beside them.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use super::expectations::Expectations;
 use super::fixture::{FAULTS, FILES, Fixture, PLUGINS, file_of, uri};
 use super::transport::{StreamEvent, Transport};
 
-/// One who listens. What was acknowledged is owed, whatever is in the way of it at that moment.
+/// A listener. Acknowledged resources are pending, whatever their state at that moment.
 struct Listener {
     events: mpsc::UnboundedReceiver<StreamEvent>,
     /// None before it is acknowledged.
@@ -42,23 +42,23 @@ impl Listener {
     }
 }
 
-/// Listeners that one run has at most.
+/// The maximum number of listeners in a run.
 const MAX_LISTENERS: usize = 60;
 
-/// One run of one seed.
+/// The run of one seed.
 pub(super) struct Run {
     seed: u64,
     rng: Rng,
     pub(super) fixture: Fixture,
     expectations: Vec<Expectations>,
     listeners: Vec<Listener>,
-    /// Whether providers fail in it. What is listed cannot be accounted for then, as it may not be known.
+    /// Whether providers fail in it. Then updates about listings cannot be counted, as a listing may be unknown.
     has_faults: bool,
     steps: Vec<String>,
 }
 
 impl Run {
-    /// The run of that seed. In every other, nothing fails.
+    /// Creates the run of that seed. In every other run, nothing fails.
     pub(super) fn new(seed: u64) -> Self {
         let is_faulty = seed.is_multiple_of(2);
         Self {
@@ -72,9 +72,10 @@ impl Run {
         }
     }
 
-    /// Does steps by chance, then pays what is owed, and once more after everything changed.
+    /// Takes random steps, then waits until no update is pending, and once more after everything changed.
     pub(super) async fn run<F: Transport>(mut self, face: &mut F, steps: usize) {
-        // A session's listing begins to count while it goes on, and what changes then is told in doubt, of each plugin.
+        // A session's listing is watched while the handshake goes on, and changes in between may be notified, for each
+        // plugin.
         let in_doubt = if F::IS_LISTING_EFFECTIVE_AT_ONCE { 0 } else { PLUGINS.len() };
         let account = |principal| Expectations::new(F::principal(principal), self.fixture.rules(), in_doubt);
         self.expectations = (0..SUBSCRIBERS).map(account).collect();
@@ -104,7 +105,7 @@ impl Run {
         let uri = uri(pick(&mut self.rng, &PLUGINS), file);
         match self.rng.usize(..26) {
             0..=5 => {
-                // What is read before is not taken for what is owed by this; what is not may have come together with it.
+                // Reading first separates earlier updates from the one for this edit; otherwise they may be coalesced.
                 if self.rng.bool() {
                     self.read_updates(face).await;
                 }
@@ -127,7 +128,7 @@ impl Run {
             14 => {
                 self.log(format!("{principal} leaves"));
                 face.reconnect(principal).await;
-                // A walk that is under way, the one behind it, and that nobody knows what came first.
+                // A walk in progress, the one after it, and an unknown order of the two.
                 let in_doubt = 3 * PLUGINS.len();
                 self.expectations[principal] =
                     Expectations::new(F::principal(principal), self.fixture.rules(), in_doubt);
@@ -165,7 +166,7 @@ impl Run {
         }
     }
 
-    /// Many listen at the same moment, all to the same resources.
+    /// Starts many listeners at the same moment, all for the same resources.
     async fn add_listeners(&mut self, face: &mut impl Transport) {
         let count = self.rng.usize(..20).min(MAX_LISTENERS - self.listeners.len());
         let all = PLUGINS.iter().flat_map(|plugin| FILES.map(|file| uri(plugin, file)));
@@ -189,7 +190,7 @@ impl Run {
         }
     }
 
-    /// Has hosts go over to the config that was written. That they did so with the one before must be known.
+    /// Makes the hosts apply the config that was written. The previous one must have been applied.
     async fn reload(&mut self, face: &mut impl Transport) {
         for account in &mut self.expectations {
             account.record_reload(self.fixture.denied());
@@ -206,7 +207,7 @@ impl Run {
         self.fixture.drop_previous_rules();
     }
 
-    /// Those who are not slow read what they have been told.
+    /// Reads the updates of all subscribers that are not slow.
     async fn read_updates(&mut self, face: &mut impl Transport) {
         let readers: Vec<_> = (0..SUBSCRIBERS).filter(|principal| !self.expectations[*principal].is_slow).collect();
         for (principal, told) in readers.iter().zip(face.drain_updates(&readers).await) {
@@ -223,7 +224,7 @@ impl Run {
         self.listeners = listeners;
     }
 
-    /// Waits until everyone has been told what is owed to it, then reads the rest.
+    /// Waits until no update is pending, then reads the rest.
     async fn wait_until_nothing_pending<F: Transport>(&mut self, face: &mut F) {
         let end = Instant::now() + TIMEOUT;
         for principal in 0..SUBSCRIBERS {
@@ -273,7 +274,7 @@ impl Run {
     }
 }
 
-/// A failure of any kind, a timeout or a panic of a transport too, is followed by the steps that led to it.
+/// Prints the steps after a failure of any kind, also a timeout or a panic of a transport.
 impl Drop for Run {
     fn drop(&mut self) {
         if std::thread::panicking() {
