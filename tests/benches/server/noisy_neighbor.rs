@@ -111,11 +111,11 @@ impl HostileClients {
     }
 }
 
-/// Has this thread compute only while no other wants to: attackers would be on machines of their own, and what their
-/// clients do with megabytes of answers is no plugin's doing.
+/// Lowers the priority of this thread to idle: attackers would be on machines of their own, and the CPU time that their
+/// clients spend on megabytes of responses is not the plugin's.
 fn lower_priority() {
     let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the call reads one number, and keeps nothing of it.
+    // SAFETY: the call reads one number, and retains no pointer.
     #[allow(unsafe_code, reason = "no library has this call")]
     let failed = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) };
     assert_eq!(failed, 0, "any thread may give way");
@@ -124,7 +124,7 @@ fn lower_priority() {
 async fn run_hostile_client(address: SocketAddr, action: &'static str) {
     let mut client = HttpClient::connect(address, ProtocolVersion::V_2026_07_28).await;
     loop {
-        // Whatever comes back, a refusal too.
+        // Any response counts, an error too.
         for path in [action, "good"] {
             client.send_unchecked(&BenchRequest::read("an attack", &format!("misbehaving://bad/{path}"), 0)).await;
             tokio::time::sleep(THINK_TIME).await;
@@ -132,7 +132,7 @@ async fn run_hostile_client(address: SocketAddr, action: &'static str) {
     }
 }
 
-/// The good plugin's turn, after a quarter of that to get warm.
+/// Measures the good plugin, after a warm-up of a quarter of that time.
 async fn measure(server: &Server, clients: &mut Vec<Client>, span: Duration) -> Sample {
     let question = BenchRequest::read("read 1 KiB of text", "sizes:///text/1024", 1 << 10);
     load::apply(clients, &question, span / 4).await;
