@@ -38,7 +38,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
     // Every request is made for a principal. `LOCAL` is the one that started the host; without rules it may do everything.
     let page = host.list(&Principal::LOCAL, ListRequest::default()).await?;
     for entry in &page.items {
-        let contents = host.read(&Principal::LOCAL, &entry.uri).await?;
+        let contents = host.read(&Principal::LOCAL, entry.uri.as_str()).await?;
         for content in contents {
             println!("{} reads {}", entry.uri, String::from_utf8_lossy(content.body.as_bytes()));
         }

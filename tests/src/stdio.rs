@@ -174,6 +174,20 @@ impl RawStdio {
         self.buffered.iter().filter(|message| message["method"].is_null()).collect()
     }
 
+    /// Reads a resource that is one text, and returns the text or the error.
+    pub async fn read(&mut self, uri: &str) -> Result<String, Value> {
+        let answer = self.request("resources/read", json!({ "uri": uri })).await;
+        match answer.message["result"]["contents"][0]["text"].as_str() {
+            Some(text) => Ok(text.to_owned()),
+            None => Err(answer.message["error"].clone()),
+        }
+    }
+
+    /// Subscribes to a resource, which must succeed.
+    pub async fn subscribe(&mut self, uri: &str) {
+        self.request("resources/subscribe", json!({ "uri": uri })).await.result();
+    }
+
     /// Waits for the next notification of that method, or returns one that arrived before; others are skipped.
     pub async fn notification(&mut self, method: &str) -> Value {
         while !self.buffered.is_empty() {
@@ -258,6 +272,12 @@ impl RawStdio {
     /// Closes the server's standard input.
     pub fn close_stdin(&mut self) {
         self.stdin = None;
+    }
+
+    /// Closes the server's standard input, as a client that disconnects does, and waits for a clean exit.
+    pub async fn end(mut self) -> Exit {
+        self.close_stdin();
+        self.wait_clean_exit().await
     }
 
     /// Reads the rest of standard output and waits for a clean exit.

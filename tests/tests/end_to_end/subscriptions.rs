@@ -49,8 +49,7 @@ async fn every_change_after_a_subscription_is_told() {
             folder.write("a.md", "longer and ".repeat(round + 2));
             assert_eq!(next_updated(&mut wire).await, "notes://n/a.md");
         }
-        wire.close_stdin();
-        wire.wait_clean_exit().await;
+        wire.end().await;
     }
 }
 
@@ -62,8 +61,7 @@ async fn an_update_names_the_resource_as_it_was_subscribed_to() {
     wire.request("resources/subscribe", json!({ "uri": "NOTES://n/./%61.md" })).await.result();
     folder.write("a.md", "changed");
     assert_eq!(next_updated(&mut wire).await, "NOTES://n/./%61.md");
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -78,8 +76,7 @@ async fn after_an_unsubscription_nothing_more_is_told() {
     folder.write("a.md", "changed first");
     folder.write("b.md", "changed second");
     assert_eq!(next_updated(&mut wire).await, "notes://n/b.md");
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -91,8 +88,7 @@ async fn a_session_is_told_when_what_is_listed_changes() {
     wire.request("resources/subscribe", json!({ "uri": "notes://n/a.md" })).await.result();
     folder.write("new.md", "new");
     next_notification(&mut wire, LISTING).await;
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -108,8 +104,7 @@ async fn commits_are_told_to_those_who_watch_a_branch() {
     let mut told = [next_updated(&mut wire).await, next_updated(&mut wire).await];
     told.sort();
     assert_eq!(told, ["git://g/blob/HEAD/a.txt", "git://g/refs"]);
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -129,8 +124,7 @@ async fn what_is_not_there_or_cannot_be_watched_or_is_denied_cannot_be_subscribe
         let answer = wire.request("resources/subscribe", json!({ "uri": uri })).await;
         assert_eq!(answer.error_code(), code, "{uri}: {answer:?}");
     }
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -151,8 +145,7 @@ async fn a_stream_over_stdio_is_acknowledged_and_told_until_it_is_cancelled() {
         assert_eq!(told["params"]["uri"], "notes://n/a.md");
         assert_eq!(told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], id);
     }
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]

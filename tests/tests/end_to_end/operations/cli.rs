@@ -103,8 +103,7 @@ async fn json_is_the_result_object_of_the_protocol() {
         let read = wire.request("resources/read", json!({ "uri": &uri })).await;
         assert_eq!(&served.run(&["read", &uri, "--json"]).await.success().json(), read.result());
     }
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]

@@ -48,9 +48,8 @@ async fn the_end_of_input_ends_stdio_after_the_read_in_flight_was_answered() {
 #[tokio::test]
 async fn a_client_that_goes_away_before_it_says_hello_ends_stdio_in_order() {
     let config = slow_config().write();
-    let mut wire = RawStdio::start(&config, Revision::V_2026_07_28).await;
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    let wire = RawStdio::start(&config, Revision::V_2026_07_28).await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -113,8 +112,7 @@ async fn standard_output_carries_protocol_only_while_a_guest_floods_its_own() {
         let listed = wire.request("resources/list", json!({})).await;
         assert_eq!(listed.result()["resources"][0]["uri"], "misbehaving://slow/good");
     }
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]

@@ -71,8 +71,7 @@ async fn every_bad_uri_has_its_code_and_the_server_goes_on() {
         let good = wire.request("resources/read", json!({ "uri": "git://demo/blob/main/README.md" })).await;
         assert_eq!(good.result()["contents"][0]["text"], "hello", "after {uri:?}");
     }
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -134,8 +133,7 @@ async fn parameters_that_are_wrong_are_told_from_methods_that_are_unknown() {
         for method in ["resources/delete", "nonsense", ""] {
             assert_eq!(wire.request(method, json!({})).await.error_code(), -32601, "{method}");
         }
-        wire.close_stdin();
-        wire.wait_clean_exit().await;
+        wire.end().await;
     }
 }
 
@@ -165,6 +163,5 @@ async fn lines_that_are_no_messages_do_not_end_the_server() {
         let good = wire.request("resources/read", json!({ "uri": "git://demo/blob/main/README.md" })).await;
         assert_eq!(good.result()["contents"][0]["text"], "hello", "after {line:?}");
     }
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }

@@ -56,11 +56,6 @@ fn uri_of(resource: &Value) -> &str {
     resource["uri"].as_str().unwrap()
 }
 
-async fn close_and_log(mut wire: RawStdio) -> String {
-    wire.close_stdin();
-    wire.wait_clean_exit().await.log
-}
-
 #[tokio::test]
 async fn clients_that_know_nothing_of_extensions_are_served_all_the_same() {
     let (repo, notes) = create_sources();
@@ -103,7 +98,7 @@ async fn an_extension_is_switched_on_and_off_while_the_server_runs() {
     wire.log_line("generation=3").await;
     assert_eq!(wire.request("resources/list", below.clone()).await.result(), everything.result());
     assert_eq!(wire.request("resources/metadata", below).await.error_code(), -32601);
-    close_and_log(wire).await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -129,7 +124,7 @@ async fn a_batch_asks_extensions_too() {
     assert_eq!(wire.line().await.unwrap()[0]["result"]["resources"].as_array().unwrap().len(), 3);
     wire.send(&batch).await;
     check(wire.line().await.unwrap().as_array().unwrap());
-    close_and_log(wire).await;
+    wire.end().await;
 
     let server = HttpServer::start(&config).await;
     let wire = server.raw_client(Revision::V_2025_03_26).await;
@@ -153,7 +148,7 @@ async fn what_an_extension_answers_can_be_cancelled() {
     // The concurrency limit is one call: it is free only because the first call was ended.
     let read = wire.request("resources/read", json!({ "uri": "misbehaving://slow/good" })).await;
     assert_eq!(read.result()["contents"][0]["text"], "good");
-    close_and_log(wire).await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -167,5 +162,5 @@ async fn directories_are_read_with_what_the_other_extension_says_of_resources() 
     ];
     assert_eq!(listed.result(), read.result());
     assert_eq!(read.result()["resources"][0]["capabilities"], json!({ "list": false, "subscribe": false }));
-    close_and_log(wire).await;
+    wire.end().await;
 }

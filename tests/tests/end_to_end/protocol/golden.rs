@@ -77,8 +77,7 @@ async fn exchanges(config: &WrittenConfig, http: &HttpServer, revision: &Revisio
             Case { is_first: true, .. } => {
                 let mut uninitialized = RawStdio::uninitialized(config, revision.clone());
                 let line = over_stdio(&mut uninitialized, case, &mut lines_cursors).await;
-                uninitialized.close_stdin();
-                uninitialized.wait_clean_exit().await;
+                uninitialized.end().await;
                 Some(line)
             }
             _ => {
@@ -98,9 +97,8 @@ async fn exchanges(config: &WrittenConfig, http: &HttpServer, revision: &Revisio
         };
         exchanges.extend(exchange::record(case, line, post));
     }
-    if let Some(mut session) = session {
-        session.close_stdin();
-        session.wait_clean_exit().await;
+    if let Some(session) = session {
+        session.end().await;
     }
     exchanges
 }

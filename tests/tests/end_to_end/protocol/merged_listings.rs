@@ -112,6 +112,5 @@ async fn a_million_resources_of_a_hundred_plugins_are_walked_in_little_memory() 
     assert_eq!((count, pages), (PLUGINS * ITEMS_PER_PLUGIN, PLUGINS * ITEMS_PER_PLUGIN / PAGE_SIZE));
     let grown = wire.rss().saturating_sub(memory);
     assert!(grown < MAX_GROWTH, "{grown} bytes more than after a tenth of the pages");
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }

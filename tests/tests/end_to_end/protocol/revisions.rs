@@ -70,8 +70,7 @@ async fn results_of_older_revisions_have_no_result_type() {
         assert_eq!(listed.result().get("resultType"), None);
         let read = wire.request("resources/read", json!({ "uri": README })).await;
         assert_eq!(read.result().get("resultType"), None);
-        wire.close_stdin();
-        wire.wait_clean_exit().await;
+        wire.end().await;
     }
 }
 
@@ -103,8 +102,7 @@ async fn an_unknown_revision_is_answered_with_one_that_is_known() {
     .await;
     let answer = wire.response_to(77).await;
     assert_eq!(answer.result()["protocolVersion"], "2025-11-25");
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -162,8 +160,7 @@ async fn there_are_no_tools_and_no_prompts() {
         ] {
             assert_eq!(wire.request(method, params).await.error_code(), -32601, "{method} in {revision}");
         }
-        wire.close_stdin();
-        wire.wait_clean_exit().await;
+        wire.end().await;
     }
 }
 
@@ -201,8 +198,7 @@ async fn methods_that_2026_07_28_removed_are_unknown_over_stdio() {
         let answer = wire.request(method, params).await;
         assert_eq!(answer.error_code(), -32601, "{method}: {answer:?}");
     }
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -218,8 +214,7 @@ async fn a_client_that_asks_for_warnings_is_told_which_plugin_is_missing() {
         told |= message["method"] == "notifications/message" && message["params"]["data"]["plugin"] == "bad";
         answered |= message["id"] == id;
     }
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -234,8 +229,7 @@ async fn a_request_that_its_client_cancels_ends_and_the_next_is_answered() {
     // The concurrency limit is one call: it is free only because the first call was ended.
     let read = wire.request("resources/read", json!({ "uri": "misbehaving://slow/good" })).await;
     assert_eq!(read.result()["contents"][0]["text"], "good");
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -281,8 +275,7 @@ async fn a_request_with_the_id_of_one_in_flight_is_refused_over_stdio() {
     assert_eq!(wire.response_to(77).await.result()["contents"][0]["text"], "slow");
     wire.send(&read("misbehaving://slow/good")).await;
     assert_eq!(wire.response_to(77).await.result()["contents"][0]["text"], "good", "it has been answered by now");
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]

@@ -58,8 +58,7 @@ impl PageReader {
         self.0.request("resources/read", json!({ "uri": uri })).await.error().clone()
     }
 
-    async fn end(mut self) {
-        self.0.close_stdin();
-        self.0.wait_clean_exit().await;
+    async fn end(self) {
+        self.0.end().await;
     }
 }

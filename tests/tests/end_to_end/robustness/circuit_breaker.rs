@@ -112,6 +112,5 @@ async fn what_changes_while_a_plugin_is_set_aside_is_told_when_it_is_back() {
             break;
         }
     }
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }

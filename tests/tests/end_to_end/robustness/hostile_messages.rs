@@ -200,9 +200,8 @@ async fn a_handshake_over_stdio_keeps_nothing_either() {
     let plain = other.peak_rss();
     assert!(peak < plain + 4 * MAX_LINE as u64 + OVERHEAD, "{plain} bytes without it, {peak} with it");
     assert!(kept < plain + 2 * MAX_LINE as u64 + OVERHEAD, "{plain} bytes without it, {kept} are kept");
-    for mut wire in [wire, other] {
-        wire.close_stdin();
-        wire.wait_clean_exit().await;
+    for wire in [wire, other] {
+        wire.end().await;
     }
 }
 
@@ -215,8 +214,7 @@ async fn a_message_of_many_resources_to_listen_to_is_acknowledged_in_part() {
     let acknowledged = wire.notification("notifications/subscriptions/acknowledged").await;
     let accepted = acknowledged["params"]["notifications"]["resourceSubscriptions"].as_array().unwrap();
     assert_eq!(accepted.len(), 1024);
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -236,8 +234,7 @@ async fn an_unknown_method_is_answered_with_those_that_there_are() {
                 assert!(message.len() < 500, "{message}");
             }
         }
-        lines.close_stdin();
-        lines.wait_clean_exit().await;
+        lines.end().await;
     }
     server.end().await;
 }

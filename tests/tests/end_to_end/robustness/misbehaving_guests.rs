@@ -180,8 +180,7 @@ async fn hints_that_are_wrong_are_dropped_and_the_entry_stays() {
         }])
     );
     assert_eq!(listed.result().get("_meta"), None, "a provider cannot speak for the host");
-    wire.close_stdin();
-    let log = wire.wait_clean_exit().await.log;
+    let log = wire.end().await.log;
     for hint in ["priority", "last-modified", "icon", "MIME type"] {
         assert!(log.contains(&format!("{hint} of `good` dropped")), "{hint}: {log}");
     }
@@ -260,8 +259,7 @@ async fn slow_reads_of_one_plugin_hold_up_neither_another_nor_those_who_would_wa
         wire.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }))
             .await;
     }
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]

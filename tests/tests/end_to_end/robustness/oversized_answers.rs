@@ -112,8 +112,7 @@ async fn metadata_is_not_built_beyond_the_memory_of_its_plugin() {
     assert!(peak < HOST_BASELINE + (64 << 20), "{peak} bytes");
     let good = wire.request("resources/read", json!({ "uri": "oversized-by-path://good/objects/1000" })).await;
     assert_eq!(good.result()["contents"][0]["text"], "good");
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -184,8 +183,7 @@ async fn a_read_is_answered_beside_answers_that_take_long_to_filter() {
     for id in slow {
         assert_eq!(wire.response_to(id).await.result()["contents"].as_array().unwrap().len(), 5000);
     }
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -209,8 +207,7 @@ async fn what_only_repeats_itself_is_kept_once() {
     let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
     let listed = wire.request("resources/list", json!({})).await;
     assert_eq!(listed.result()["resources"][0]["annotations"], json!({ "audience": ["user"] }));
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
     let checked = run(["check", "--json", "--config", config.path().to_str().unwrap()]).await;
     let description = checked.json()["plugins"][0]["provider"]["description"].clone();
     let Value::String(description) = description else { panic!("{}", checked.json()) };

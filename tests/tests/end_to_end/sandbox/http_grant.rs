@@ -357,8 +357,7 @@ async fn a_call_that_is_cancelled_ends_its_exchange() {
             .await;
         origin.wait_until_idle().await;
     }
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]

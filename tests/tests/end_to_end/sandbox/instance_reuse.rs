@@ -40,9 +40,8 @@ impl RawReads {
         id
     }
 
-    async fn end(mut self) {
-        self.0.close_stdin();
-        self.0.wait_clean_exit().await;
+    async fn end(self) {
+        self.0.end().await;
     }
 }
 

@@ -45,8 +45,7 @@ async fn a_call_that_finds_the_queue_full_is_refused_at_once_and_those_in_it_are
         assert!(error["message"].as_str().unwrap().contains("too many requests wait for it"), "{error}");
         assert_eq!(error["data"], json!({ "kind": "unavailable", "plugin": "a", "retryAfterMs": 1000 }));
     }
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]

@@ -144,8 +144,7 @@ async fn a_stream_over_stdio_that_is_cancelled_leaves_no_directory_watched() {
         wire.send(&cancel_notification(id)).await;
         wait_until("no directory is watched", || wire.inotify_watches() == 0).await;
     }
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 fn cancel_notification(id: u64) -> Value {
@@ -177,8 +176,7 @@ async fn a_session_over_stdio_unsubscribes_in_order_when_nothing_can_be_watched_
             *wire.request("resources/unsubscribe", json!({ "uri": "notes://n/a.md" })).await.result(),
             json!({})
         );
-        wire.close_stdin();
-        wire.wait_clean_exit().await;
+        wire.end().await;
     }
 }
 

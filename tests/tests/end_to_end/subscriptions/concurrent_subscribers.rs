@@ -101,8 +101,7 @@ async fn as_many_requests_as_are_made_at_once_subscribe_whatever_queue_and_rate_
         let update = wire.notification(UPDATED).await;
         told.insert(update["params"]["uri"].as_str().unwrap().to_owned());
     }
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]

@@ -47,8 +47,7 @@ async fn at_the_limit_of_inotify_changes_are_noticed_at_the_interval_and_the_log
         config.replace(ConfigFile::new().plugin(faulty().config("prefix", "new ")));
         wire.log_line("generation=2 ").await;
         wait_until_updated(&mut wire).await;
-        wire.close_stdin();
-        let log = wire.wait_clean_exit().await.log;
+        let log = wire.end().await.log;
         // Once for each of the two plugins that have existed.
         assert!(log.matches("noticed at the interval only").count() <= 2, "{log}");
     }
@@ -72,8 +71,7 @@ async fn a_directory_that_is_removed_and_made_again_is_watched_again() {
         folder.write("data/a", format!("edited after that, {round}"));
         wait_until_updated(&mut wire).await;
     }
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -91,6 +89,5 @@ async fn a_directory_that_is_replaced_by_another_is_watched_as_it_is_then() {
     folder.write("old/a", "of no interest any more");
     folder.write("data/a", "edited");
     wait_until_updated(&mut wire).await;
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }

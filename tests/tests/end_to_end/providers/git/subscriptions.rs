@@ -101,6 +101,5 @@ async fn exactly_what_became_another_object_is_told() {
     assert_eq!(told, set(&["blob/main/a.txt", "commit/main"]), "it is back");
     let told = watcher.updates_after_git(["tag", "v1"]).await;
     assert_eq!(told, set(&[]), "a tag concerns nobody who does not name it");
-    watcher.wire.close_stdin();
-    watcher.wire.wait_clean_exit().await;
+    watcher.wire.end().await;
 }

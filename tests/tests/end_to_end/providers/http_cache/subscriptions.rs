@@ -47,9 +47,8 @@ impl<'a> PageWatcher<'a> {
         self.wire.notification(UPDATED).await["params"]["uri"].as_str().unwrap().to_owned()
     }
 
-    async fn end(mut self) {
-        self.wire.close_stdin();
-        self.wire.wait_clean_exit().await;
+    async fn end(self) {
+        self.wire.end().await;
     }
 }
 

@@ -71,6 +71,5 @@ async fn exactly_what_an_edit_concerns_is_told() {
     assert_eq!(watcher.drain_updates().await, set(&["a.md", ""]), "it is there again");
     fs::remove_dir_all(path("sub")).unwrap();
     assert_eq!(watcher.drain_updates().await, set(&["sub", "sub/c.md", ""]), "a folder is deleted");
-    watcher.wire.close_stdin();
-    watcher.wire.wait_clean_exit().await;
+    watcher.wire.end().await;
 }

@@ -51,6 +51,5 @@ async fn answers_that_nobody_reads_take_no_more_memory_than_the_budget() {
     }
     let peak = server.peak_rss();
     assert!(peak < BUDGET + OVERHEAD, "{} MiB", peak >> 20);
-    server.close_stdin();
-    server.wait_clean_exit().await;
+    server.end().await;
 }

@@ -49,8 +49,7 @@ async fn serve_listeners(mut wire: RawStdio, mut new: mpsc::UnboundedReceiver<Li
             }
         }
     }
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 struct Server {
@@ -69,9 +68,8 @@ impl Server {
         self.wire.take_notifications().iter().filter_map(update_in).collect()
     }
 
-    async fn end(mut self) {
-        self.wire.close_stdin();
-        self.wire.wait_clean_exit().await;
+    async fn end(self) {
+        self.wire.end().await;
     }
 }
 
