@@ -56,7 +56,7 @@ mod work_budget;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path as FilePath, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use self::admission::Admission;
@@ -70,6 +70,7 @@ use self::grants::dirs::OpenFileLimit;
 use self::grants::http::TlsRoots;
 use self::guest_log::GuestLog;
 use self::loader::{CompiledComponent, Loader};
+use self::memory::Reclaim;
 use self::pool::Pool;
 use self::sandbox::Sandbox;
 use self::state::GuestState;
@@ -180,7 +181,7 @@ impl PluginRuntime {
                     self.tls_roots.clone(),
                     self.open_files.clone(),
                     log,
-                    pool.as_ref(),
+                    pool.as_ref().map(|pool| -> Weak<dyn Reclaim> { Arc::<Pool>::downgrade(pool) }),
                 ),
                 limits: config.limits.clone(),
                 validation: Arc::new(ValidationContext {

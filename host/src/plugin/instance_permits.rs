@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::pool::Pool;
+use super::memory::Reclaim;
 
 /// A seat, until it is dropped.
 pub(super) type InstancePermit = OwnedSemaphorePermit;
@@ -20,7 +20,7 @@ pub(super) type InstancePermit = OwnedSemaphorePermit;
 pub(super) struct InstancePermits {
     semaphore: Arc<Semaphore>,
     waiting: AtomicUsize,
-    pools: Mutex<Vec<Weak<Pool>>>,
+    pools: Mutex<Vec<Weak<dyn Reclaim>>>,
 }
 
 impl InstancePermits {
@@ -30,10 +30,10 @@ impl InstancePermits {
     }
 
     /// Has the idle instances of that pool give way when seats are scarce.
-    pub(super) fn register_pool(&self, pool: &Arc<Pool>) {
+    pub(super) fn register_pool(&self, pool: Weak<dyn Reclaim>) {
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         pools.retain(|known| known.strong_count() > 0);
-        pools.push(Arc::downgrade(pool));
+        pools.push(pool);
     }
 
     /// Waits for a seat.

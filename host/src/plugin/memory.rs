@@ -8,28 +8,36 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use wasmtime::ResourceLimiter;
-
-use super::pool::Pool;
 
 /// Elements that one table may have.
 const MAX_TABLE_ELEMENTS: usize = 60_000;
 /// Bytes of one table element: a pointer.
 const TABLE_ELEMENT_SIZE: usize = size_of::<usize>();
 
+/// Instances that are idle, and can be ended to give back what they hold.
+pub(super) trait Reclaim: Send + Sync {
+    /// The time since which the instance that has been idle for longest is idle.
+    fn idle_since(&self) -> Option<Instant>;
+
+    /// Ends the instance that has been idle for longest. Returns whether there was one.
+    fn evict_oldest(&self) -> bool;
+}
+
 /// The memory of one plugin, shared by all its instances. Idle ones give way when a call needs more.
 pub(super) struct MemoryBudget {
     used: AtomicUsize,
     limit: usize,
-    reclaim: Option<Weak<Pool>>,
+    reclaim: Option<Weak<dyn Reclaim>>,
 }
 
 impl MemoryBudget {
-    /// A budget of that many bytes, of which the idle instances in that pool can be made to give back theirs.
-    pub(super) fn new(limit: u64, idle: Option<&Arc<Pool>>) -> Arc<Self> {
+    /// A budget of that many bytes, from which `reclaim` is evicted before a charge is refused.
+    pub(super) fn new(limit: u64, reclaim: Option<Weak<dyn Reclaim>>) -> Arc<Self> {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        Arc::new(Self { used: AtomicUsize::new(0), limit, reclaim: idle.map(Arc::downgrade) })
+        Arc::new(Self { used: AtomicUsize::new(0), limit, reclaim })
     }
 
     /// How many bytes it has in all.
@@ -45,7 +53,7 @@ impl MemoryBudget {
 
     fn charge(&self, bytes: usize) -> bool {
         while !self.try_charge(bytes) {
-            let evicted = self.reclaim.as_ref().and_then(Weak::upgrade).is_some_and(|pool| pool.evict_oldest());
+            let evicted = self.reclaim.as_ref().and_then(Weak::upgrade).is_some_and(|idle| idle.evict_oldest());
             if !evicted {
                 return false;
             }

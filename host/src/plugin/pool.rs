@@ -23,6 +23,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::engine::Engine;
 use super::instance::Instance;
+use super::memory::Reclaim;
 use crate::config::Plugin;
 
 /// The idle instances of one plugin.
@@ -56,7 +57,8 @@ impl Pool {
                 sweeper: None,
             }),
         });
-        engine.instance_permits.register_pool(&pool);
+        let reclaim: Weak<dyn Reclaim> = Arc::<Self>::downgrade(&pool);
+        engine.instance_permits.register_pool(reclaim);
         Some(pool)
     }
 
@@ -87,17 +89,6 @@ impl Pool {
         }
     }
 
-    /// Since when the instance that has been idle for longest is.
-    pub(super) fn idle_since(&self) -> Option<Instant> {
-        self.lock().idle.oldest_since()
-    }
-
-    /// Ends the instance that has been idle for longest, if there is any.
-    pub(super) fn evict_oldest(&self) -> bool {
-        let oldest = self.lock().idle.pop_oldest();
-        oldest.is_some()
-    }
-
     /// Ends what is idle for too long, until nothing is idle.
     async fn sweep(pool: Weak<Self>) {
         while let Some(next) = pool.upgrade().and_then(|pool| pool.expire(Instant::now())) {
@@ -120,6 +111,17 @@ impl Pool {
 
     fn lock(&self) -> MutexGuard<'_, IdleSet> {
         self.idle_set.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Reclaim for Pool {
+    fn idle_since(&self) -> Option<Instant> {
+        self.lock().idle.oldest_since()
+    }
+
+    fn evict_oldest(&self) -> bool {
+        let oldest = self.lock().idle.pop_oldest();
+        oldest.is_some()
     }
 }
 

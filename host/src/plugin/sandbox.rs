@@ -6,7 +6,7 @@
 //! the directory, never by a path of the machine: no `..`, link or absolute path leads out of it.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::WasiCtx;
@@ -17,8 +17,7 @@ use super::grants::dirs::{DirGrants, OpenFileLimit};
 use super::grants::http::{OutboundHttp, TlsRoots};
 use super::grants::keyvalue::Keyvalue;
 use super::guest_log::{GuestLog, GuestStreams};
-use super::memory::{MemoryBudget, MemoryMeter};
-use super::pool::Pool;
+use super::memory::{MemoryBudget, MemoryMeter, Reclaim};
 use super::state::GuestState;
 use crate::config;
 
@@ -41,17 +40,16 @@ pub(super) struct Sandbox {
 }
 
 impl Sandbox {
-    /// The sandbox of that plugin, which keeps what must last below `state` and whose idle instances are in that pool, if it has
-    /// one.
+    /// The sandbox of that plugin, which stores its buckets below `state_dir` and evicts `idle` when it runs out of memory.
     pub(super) fn new(
         plugin: &config::Plugin,
         state_dir: Option<&Path>,
         tls_roots: Arc<TlsRoots>,
         open_files: OpenFileLimit,
         log: Arc<GuestLog>,
-        pool: Option<&Arc<Pool>>,
+        idle: Option<Weak<dyn Reclaim>>,
     ) -> Self {
-        let memory = MemoryBudget::new(plugin.limits.memory.bytes(), pool);
+        let memory = MemoryBudget::new(plugin.limits.memory.bytes(), idle);
         Self {
             dirs: DirGrants::new(&plugin.grants.dirs, &plugin.limits, open_files, &log),
             variables: plugin

@@ -41,7 +41,7 @@ impl GuestState {
     }
 
     /// The plugin's buckets, with this instance's handles.
-    pub(super) fn keyvalue(&mut self) -> KeyvalueView<'_> {
+    fn keyvalue(&mut self) -> KeyvalueView<'_> {
         KeyvalueView { keyvalue: &self.keyvalue, table: &mut self.table }
     }
 }
@@ -68,6 +68,6 @@ pub(super) fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<Guest
     http::add_to_linker(&mut linker, GuestState::http)?;
     wasmtime_wasi_config::add_to_linker(&mut linker, |state: &mut GuestState| WasiConfig::from(&*state.config))?;
     logging::add_to_linker::<_, HasSelf<GuestState>>(&mut linker, |state| state)?;
-    keyvalue::add_to_linker(&mut linker)?;
+    keyvalue::add_to_linker(&mut linker, GuestState::keyvalue)?;
     Ok(linker)
 }

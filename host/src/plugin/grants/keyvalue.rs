@@ -64,7 +64,6 @@ use self::store::{KeyVersion, OptionalEntry, Page, PageStart};
 use crate::config;
 use crate::plugin::guest_log::GuestLog;
 use crate::plugin::memory::MemoryBudget;
-use crate::plugin::state::GuestState;
 
 /// Bytes that a key may have.
 const MAX_KEY: usize = 1024;
@@ -324,6 +323,7 @@ pub(in crate::plugin) struct KeyvalueView<'a> {
     pub(in crate::plugin) table: &'a mut ResourceTable,
 }
 
+/// Stands for [`KeyvalueView`] where wasmtime wants a type without lifetimes.
 struct HasKeyvalue;
 
 impl HasData for HasKeyvalue {
@@ -331,7 +331,10 @@ impl HasData for HasKeyvalue {
 }
 
 /// Lets components import `wasi:keyvalue`, in both drafts.
-pub(in crate::plugin) fn add_to_linker(linker: &mut Linker<GuestState>) -> wasmtime::Result<()> {
-    wasi_draft2::add_to_linker(linker)?;
-    wasi_draft1::add_to_linker(linker)
+pub(in crate::plugin) fn add_to_linker<T: Send + 'static>(
+    linker: &mut Linker<T>,
+    keyvalue: fn(&mut T) -> KeyvalueView<'_>,
+) -> wasmtime::Result<()> {
+    wasi_draft2::add_to_linker(linker, keyvalue)?;
+    wasi_draft1::add_to_linker(linker, keyvalue)
 }

@@ -18,8 +18,9 @@ use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, FsError, FsResult};
 use super::ALLOW_BLOCKING;
 use super::entries::{DirectoryListing, READ_DIR_BUFFER};
 use super::files::{FilesView, check_path, error_code, oom_to_fs_error, to_fs_error};
+use super::measure::ENTRY_COST;
 use super::open::{OpenRequest, Opened};
-use super::quota::{ENTRY_COST, GrowthGuard};
+use super::quota::GrowthGuard;
 use super::stream::{Reader, Writer};
 use super::write::{self, WriteAt};
 

@@ -6,8 +6,8 @@ use std::io;
 
 use cap_primitives::fs::{DirEntry, MetadataExt, ReadDir, read_base_dir};
 
-use super::quota::ENTRY_COST;
-
+/// What an entry of a directory counts beside the size of a file.
+pub(super) const ENTRY_COST: u64 = 4096;
 /// Directories within each other that are walked through. What is nested deeper counts as more than any quota, as
 /// each level costs the walk a few open files.
 const MAX_DEPTH: usize = 128;

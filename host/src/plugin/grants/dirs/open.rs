@@ -15,7 +15,8 @@ use rustix::io::Errno;
 use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorFlags, ErrorCode, OpenFlags, PathFlags};
 use wasmtime_wasi::{FsPerms, OpenMode};
 
-use super::quota::{ENTRY_COST, GrowthGuard};
+use super::measure::ENTRY_COST;
+use super::quota::GrowthGuard;
 
 /// How often an opening starts again because something else came or went meanwhile.
 const MAX_ATTEMPTS: usize = 4;

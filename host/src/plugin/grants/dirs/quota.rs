@@ -25,12 +25,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 use super::disk::DiskPool;
-use super::measure;
+use super::measure::{self, ENTRY_COST};
 use crate::config::DirQuota;
 use crate::plugin::grants::throttled_warning::ThrottledWarning;
 
-/// What an entry of a directory counts beside the size of a file.
-pub(super) const ENTRY_COST: u64 = 4096;
 /// The shortest time between two measurements.
 const MIN_RESCAN_INTERVAL: Duration = Duration::from_millis(100);
 /// How many times as long as a measurement took the next one has to wait.

@@ -9,15 +9,17 @@ use super::bindings::draft1::{atomics, batch, store};
 use super::error::StoreError;
 use super::store::PageStart;
 use super::{Bucket, HasKeyvalue, KeyvalueView};
-use crate::plugin::state::GuestState;
 
 /// The numbers that this draft knows.
 const INTEGER_RANGE: std::ops::RangeInclusive<i128> = 0..=u64::MAX as i128;
 
-pub(super) fn add_to_linker(linker: &mut Linker<GuestState>) -> wasmtime::Result<()> {
-    store::add_to_linker::<_, HasKeyvalue>(linker, GuestState::keyvalue)?;
-    atomics::add_to_linker::<_, HasKeyvalue>(linker, GuestState::keyvalue)?;
-    batch::add_to_linker::<_, HasKeyvalue>(linker, GuestState::keyvalue)
+pub(super) fn add_to_linker<T: Send + 'static>(
+    linker: &mut Linker<T>,
+    keyvalue: fn(&mut T) -> KeyvalueView<'_>,
+) -> wasmtime::Result<()> {
+    store::add_to_linker::<T, HasKeyvalue>(linker, keyvalue)?;
+    atomics::add_to_linker::<T, HasKeyvalue>(linker, keyvalue)?;
+    batch::add_to_linker::<T, HasKeyvalue>(linker, keyvalue)
 }
 
 impl From<StoreError> for store::Error {

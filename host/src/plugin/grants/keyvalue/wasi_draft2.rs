@@ -6,17 +6,19 @@ use super::bindings::draft2::{atomics, batch, store};
 use super::error::StoreError;
 use super::store::PageStart;
 use super::{Bucket, Cas, HasKeyvalue, KeyvalueView};
-use crate::plugin::state::GuestState;
 
 /// The numbers that this draft knows.
 const INTEGER_RANGE: std::ops::RangeInclusive<i128> = i64::MIN as i128..=i64::MAX as i128;
 /// A version that no entry ever has.
 const NO_VERSION: i64 = -1;
 
-pub(super) fn add_to_linker(linker: &mut Linker<GuestState>) -> wasmtime::Result<()> {
-    store::add_to_linker::<_, HasKeyvalue>(linker, GuestState::keyvalue)?;
-    atomics::add_to_linker::<_, HasKeyvalue>(linker, GuestState::keyvalue)?;
-    batch::add_to_linker::<_, HasKeyvalue>(linker, GuestState::keyvalue)
+pub(super) fn add_to_linker<T: Send + 'static>(
+    linker: &mut Linker<T>,
+    keyvalue: fn(&mut T) -> KeyvalueView<'_>,
+) -> wasmtime::Result<()> {
+    store::add_to_linker::<T, HasKeyvalue>(linker, keyvalue)?;
+    atomics::add_to_linker::<T, HasKeyvalue>(linker, keyvalue)?;
+    batch::add_to_linker::<T, HasKeyvalue>(linker, keyvalue)
 }
 
 /// Why a swap did not happen.
