@@ -22,7 +22,8 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::plugin::{CallOrigin, Fault, Plugin};
+use crate::engine::CallOrigin;
+use crate::plugin::{Fault, Plugin};
 use crate::uri::Path;
 
 /// Lookups of one plugin that run at the same time.
