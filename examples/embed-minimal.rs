@@ -9,7 +9,7 @@ use std::error::Error;
 
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::config::{Config, Plugin};
-use mcp_resource_host::plugin::{Compiler, run_compiler};
+use mcp_resource_host::engine::{Compiler, run_compiler};
 use mcp_resource_host::{Host, ListRequest};
 
 /// The component of `examples/hello-rust`.

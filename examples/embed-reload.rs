@@ -10,7 +10,7 @@ use std::path::Path;
 
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::config::{Config, Plugin};
-use mcp_resource_host::plugin::{Compiler, run_compiler};
+use mcp_resource_host::engine::{Compiler, run_compiler};
 use mcp_resource_host::{Host, ListRequest, ReloadError, Update};
 
 /// The component of `examples/hello-rust`.
