@@ -19,14 +19,10 @@ mod key;
 mod prefetch;
 mod source;
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
 use self::cursor::{Binding, CursorCipher, CursorPayload, WalkProgress};
 use self::prefetch::Prefetcher;
-use crate::plugin::{Fault, LoadError, Plugin};
+use crate::plugin::{Fault, PluginSlot};
 use crate::resource::{Error, Footprint, Listing, MissingPlugin};
-use crate::uri::Mount;
 
 pub(crate) use self::fingerprint::{ListingFingerprint, fingerprints};
 pub(crate) use self::source::{Entries, ListingItem, ListingKind, ListingSource, Templates, Viewer};
@@ -40,50 +36,6 @@ pub(crate) use self::cursor::fuzzing;
 const MAX_CALLS: usize = 64;
 /// Pages of one plugin in a row that may have nothing on them.
 const MAX_EMPTY_PAGES: usize = 1000;
-/// When to come again while a plugin is being loaded.
-const LOADING_RETRY_AFTER: Duration = Duration::from_secs(1);
-
-/// A plugin of the config: loaded, or not.
-#[derive(Clone)]
-pub(crate) struct PluginSlot {
-    pub(crate) name: String,
-    pub(crate) mount: Mount,
-    pub(crate) plugin: Result<Arc<Plugin>, NotLoaded>,
-}
-
-/// Why a plugin of the config is not served.
-#[derive(Clone, Debug)]
-pub(crate) enum NotLoaded {
-    /// It is being loaded, which may take a compiler a while.
-    Loading,
-    /// It could not be loaded.
-    Failed {
-        /// Why.
-        error: Arc<LoadError>,
-        /// When it is tried again by itself, if it is.
-        retry_at: Option<Instant>,
-    },
-}
-
-impl PluginSlot {
-    /// The plugin, if it did load.
-    pub(crate) fn loaded(&self) -> Result<&Plugin, Error> {
-        self.plugin.as_deref().map_err(|_| self.unavailable_error())
-    }
-
-    /// The answer to any request for a plugin that is not loaded.
-    fn unavailable_error(&self) -> Error {
-        let (reason, retry_after) = match &self.plugin {
-            Err(NotLoaded::Failed { retry_at, .. }) => (
-                "it could not be loaded; the server's log says why",
-                retry_at.map(|at| at.saturating_duration_since(Instant::now())),
-            ),
-            _ => ("it is still being loaded; try again shortly", Some(LOADING_RETRY_AFTER)),
-        };
-        Error::Unavailable { plugin: self.name.clone(), reason: reason.to_owned(), retry_after }
-    }
-}
-
 /// The page that is asked for.
 #[derive(Clone, Copy)]
 pub(crate) struct PageRequest<'a> {

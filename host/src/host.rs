@@ -16,6 +16,7 @@ mod data_dirs;
 mod generation;
 mod generation_store;
 mod reload;
+mod resolve;
 mod status;
 mod subscribe;
 
@@ -30,13 +31,14 @@ use self::audit::audited;
 use self::background_loader::BackgroundLoader;
 use self::generation::Generation;
 use self::generation_store::GenerationStore;
+use self::resolve::{not_found_if_empty, route_error};
 use crate::access::Principal;
-use crate::catalog::{Catalog, Entries, PageRequest, PluginSlot, Templates, Viewer};
+use crate::catalog::{Catalog, Entries, Templates};
 use crate::config::{Config, Operation};
 use crate::log_target;
 use crate::plugin::PluginRuntime;
 use crate::resource::{Argument, Completion, Contents, Entry, EntryTemplate, Error, Listing};
-use crate::uri::{Mount, Path, RouteError, Uri};
+use crate::uri::RouteError;
 use crate::watch::{Hub, Subscriber, WatchStats};
 
 pub use self::builder::{HostBuilder, StartError};
@@ -221,61 +223,5 @@ impl Host {
             Err(error) => return Err(route_error(&error, uri)),
         }
         Ok(())
-    }
-}
-
-impl Generation {
-    fn viewer(&self, principal: &Principal) -> Viewer {
-        Viewer { access: self.access.clone(), principal: principal.clone() }
-    }
-
-    /// Says of contents whether the principal may read them.
-    fn read_filter(&self, principal: &Principal) -> impl FnMut(&Contents) -> bool + Send + use<> {
-        let viewer = self.viewer(principal);
-        move |one| viewer.access.allows(&viewer.principal, Operation::Read, &one.entry.uri)
-    }
-
-    fn page_request<'a>(&self, viewer: &'a Viewer, cursor: Option<&'a str>) -> PageRequest<'a> {
-        let server = &self.config.server;
-        let max_bytes = usize::try_from(server.page_bytes.bytes()).unwrap_or(usize::MAX);
-        PageRequest { viewer, scope: "", cursor, size: server.page_size.get(), max_bytes }
-    }
-
-    /// Where a URI leads, if it is one and the principal may do that there.
-    fn resolve(&self, principal: &Principal, operation: Operation, uri: &str) -> Result<ResolvedTarget<'_>, Error> {
-        let routed = self.router.route(uri).map_err(|error| match error.mount() {
-            // That there is such a mount is nothing that everyone may know.
-            Some(mount) if !self.may_access_mount(principal, operation, mount) => {
-                Error::NotFound { uri: uri.to_owned() }
-            }
-            _ => route_error(&error, uri),
-        })?;
-        let slot = self.slots.get(*routed.target).filter(|_| self.access.allows(principal, operation, &routed.uri));
-        let slot = slot.ok_or_else(|| Error::NotFound { uri: uri.to_owned() })?;
-        Ok(ResolvedTarget { slot, uri: routed.uri, path: routed.path })
-    }
-
-    fn may_access_mount(&self, principal: &Principal, operation: Operation, mount: &Mount) -> bool {
-        mount.compose("").is_ok_and(|root| self.access.allows(principal, operation, &root.uri))
-    }
-}
-
-/// The contents that the principal may read. There is at least one, or the resource does not exist for it.
-fn not_found_if_empty(requested_uri: &str, contents: Vec<Contents>) -> Result<Vec<Contents>, Error> {
-    if contents.is_empty() { Err(Error::NotFound { uri: requested_uri.to_owned() }) } else { Ok(contents) }
-}
-
-/// Where a URI leads.
-struct ResolvedTarget<'a> {
-    slot: &'a PluginSlot,
-    uri: Uri,
-    path: Path,
-}
-
-/// The answer to a URI or template that cannot be routed.
-fn route_error(error: &RouteError, requested_uri: &str) -> Error {
-    match error {
-        RouteError::NoMount => Error::NotFound { uri: requested_uri.to_owned() },
-        _ => Error::InvalidRequest { message: error.to_string() },
     }
 }

@@ -50,6 +50,7 @@ mod progress;
 mod requirements;
 mod sandbox;
 mod shares;
+mod slot;
 mod state;
 mod throttle;
 mod work_budget;
@@ -89,6 +90,7 @@ pub use self::imports::UnsatisfiedImports;
 pub use self::inspect::{Info, Inspection};
 pub use self::progress::Progress;
 pub use self::requirements::{Capability, GrantStatus, Requirement, Requirements};
+pub(crate) use self::slot::{NotLoaded, PluginSlot};
 pub(crate) use self::throttle::Throttle;
 
 /// The engine, and what loads plugins for it.

@@ -49,6 +49,7 @@ mod lookup;
 mod mailbox;
 mod notify;
 mod poller;
+mod state;
 mod subscriber;
 mod subscriptions;
 mod watcher;
@@ -62,7 +63,8 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 
 use self::lookup::LookupError;
-use self::watcher::{Handover, PollError, WatchContext, Watcher};
+use self::state::{PollError, WatchContext};
+use self::watcher::{Handover, Watcher};
 use crate::access::{Access, Principal};
 use crate::catalog::ListingFingerprint;
 use crate::config::Operation;

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 
 use futures::future::join_all;
 
-use super::{ListingItem, ListingSource, PagePosition, PluginSlot, Viewer};
-use crate::plugin::{CallOrigin, Fault, Page};
+use super::{ListingItem, ListingSource, PagePosition, Viewer};
+use crate::plugin::{CallOrigin, Fault, Page, PluginSlot};
 
 /// Plugins that are asked at the same time.
 const MAX_PREFETCH: usize = 16;

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::arguments::GlobalArgs;
 use super::color::ColorChoice;
 use super::error::CliError;
 use super::logging;
 use super::messages::Messages;
+use super::options::GlobalArgs;
 use super::output::Output;
 use super::progress;
 use crate::config::Config;

@@ -4,10 +4,10 @@
 
 use bytesize::ByteSize;
 
-use super::arguments::PrincipalArgs;
 use super::context::Context;
 use super::error::CliError;
 use super::messages::Messages;
+use super::options::PrincipalArgs;
 use super::output::Output;
 use super::table::{Cell, Table};
 use crate::access::Principal;

@@ -15,10 +15,10 @@ use std::path::PathBuf;
 
 use bytesize::ByteSize;
 
-use super::arguments::PrincipalArgs;
 use super::context::Context;
 use super::error::CliError;
 use super::escape;
+use super::options::PrincipalArgs;
 use super::output::{Destination, Output};
 use crate::host::Host;
 use crate::resource::{Body, Contents};

@@ -4,9 +4,9 @@ use anyhow::Context as _;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::arguments::PrincipalArgs;
 use super::context::Context;
 use super::error::CliError;
+use super::options::PrincipalArgs;
 use super::output::Output;
 use super::{escape, signals};
 use crate::host::Host;

@@ -9,10 +9,10 @@ use super::generation::{Generation, sorted_by_name};
 use super::generation_store::GenerationStore;
 use super::{DataDirs, Host};
 use crate::access::Access;
-use crate::catalog::{Catalog, CursorKey, KeyError, NotLoaded};
+use crate::catalog::{Catalog, CursorKey, KeyError};
 use crate::config::Config;
 use crate::log_target;
-use crate::plugin::{self, Compiler, PluginRuntime, Progress};
+use crate::plugin::{self, Compiler, NotLoaded, PluginRuntime, Progress};
 use crate::uri::Overlap;
 
 /// How many warnings about one config are logged.

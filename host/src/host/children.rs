@@ -3,8 +3,9 @@
 //! Providers say which of their resources can be listed. The host holds them to it: nothing is listed below any other, and
 //! [`read_strict`](Host::read_strict) gives no contents of others with one.
 
+use super::Host;
 use super::audit::audited;
-use super::{Host, ResolvedTarget, not_found_if_empty};
+use super::resolve::not_found_if_empty;
 use crate::access::Principal;
 use crate::catalog::{Entries, PageRequest};
 use crate::config::Operation;
@@ -100,13 +101,5 @@ impl Host {
             }
         })
         .await
-    }
-}
-
-impl ResolvedTarget<'_> {
-    /// Tells about it. `asked` is its URI as it was asked for.
-    pub(super) async fn stat(&self, requested_uri: &str) -> Result<Entry, Error> {
-        let plugin = self.slot.loaded()?;
-        plugin.stat(&self.path).await.map_err(|fault| fault.into_client_error(plugin.name(), requested_uri))
     }
 }

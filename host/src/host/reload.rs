@@ -33,9 +33,8 @@ use super::Host;
 use super::builder::log_warnings;
 use super::generation::{Generation, build_router, sorted_by_name};
 use crate::access::Access;
-use crate::catalog::NotLoaded;
 use crate::config::{self, Config, Digest};
-use crate::plugin::{LoadError, Plugin};
+use crate::plugin::{LoadError, NotLoaded, Plugin};
 use crate::uri::Overlap;
 use crate::watch::ListingSnapshot;
 

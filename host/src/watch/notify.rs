@@ -3,7 +3,7 @@
 //! How many there are is for clients to decide, and how often they are notified is for providers. So no piece of it puts more
 //! than [`BATCH_SIZE`] updates into mailboxes: then the lock that everybody needs is released, and the thread is yielded.
 
-use super::watcher::WatchContext;
+use super::state::WatchContext;
 use crate::access::Principal;
 use crate::uri::{Mount, Uri};
 

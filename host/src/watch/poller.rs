@@ -21,7 +21,7 @@ use tokio::time::sleep;
 use super::directories::DirectoryWatcher;
 use super::groups::PathGroups;
 use super::notify::BATCH_SIZE;
-use super::watcher::{PollOutcome, WatcherState};
+use super::state::{PollOutcome, WatcherState};
 use crate::plugin::{ChangeSet, Fault};
 use crate::uri::{Path, Uri};
 
