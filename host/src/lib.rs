@@ -73,6 +73,7 @@ mod catalog;
 pub mod cli;
 pub mod config;
 mod escape;
+mod fs_watch;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -90,7 +91,8 @@ mod watch;
 
 pub use catalog::{CursorKey, KeyError};
 pub use host::{
-    CompleteRequest, DataDirs, Host, HostBuilder, ListRequest, PluginState, PluginStatus, ReloadError, ReloadReport,
-    StartError,
+    CheckError, CheckReport, CheckedProvider, CompleteRequest, ConfigWatcher, Host, HostBuilder, InspectError,
+    ListRequest, PluginCheck, PluginState, PluginStatus, ReloadError, ReloadReport, ReloadTrigger, StartError,
 };
+pub use resource::Error as RequestError;
 pub use watch::{Subscriber, Update, WatchStats};

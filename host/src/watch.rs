@@ -42,7 +42,6 @@
 //! is gone sleeps until there is one again. When rules change, what somebody may read again is told once.
 
 mod byte_budget;
-mod directories;
 mod groups;
 mod listing;
 mod lookup;
@@ -61,6 +60,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tokio_util::sync::CancellationToken;
 
 use self::lookup::LookupError;
 use self::state::{PollError, WatchContext};
@@ -82,6 +82,8 @@ pub(crate) struct Hub {
     next_subscriber_id: AtomicU64,
     /// How many reloads there have been.
     reloads: tokio::sync::watch::Sender<u64>,
+    /// Cancelled by [`shutdown`](Hub::shutdown).
+    closed: CancellationToken,
 }
 
 type Watchers = BTreeMap<Mount, Arc<Watcher>>;
@@ -147,6 +149,7 @@ impl Hub {
             context,
             next_subscriber_id: AtomicU64::new(0),
             reloads: tokio::sync::watch::Sender::new(0),
+            closed: CancellationToken::new(),
         })
     }
 
@@ -293,6 +296,12 @@ impl Hub {
         for watcher in self.watchers().values() {
             watcher.recheck_listing(old.clone());
         }
+    }
+
+    /// Stops the tasks of all watchers, so that no provider is called any more, and ends the streams of updates.
+    pub(crate) fn shutdown(&self) {
+        self.closed.cancel();
+        self.watchers().values().for_each(|watcher| watcher.retire());
     }
 
     /// Who watches the plugin that owns a URI.

@@ -4,6 +4,7 @@
 //! cursors live through a restart. Hosts that are to go on with each other's listings are given the same one
 //! (`server.cursor-key`).
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::private_dir::{PrivateDir, PrivateError, SECRET_LEN, random_secret};
@@ -22,6 +23,12 @@ pub struct KeyError {
 /// A key for cursors: 32 bytes. Never shown.
 #[derive(Clone)]
 pub struct CursorKey([u8; SECRET_LEN]);
+
+impl fmt::Debug for CursorKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CursorKey(…)")
+    }
+}
 
 impl CursorKey {
     /// The key of those bytes.

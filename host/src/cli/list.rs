@@ -56,7 +56,7 @@ impl Args {
     pub(super) async fn run(self, context: &Context) -> Result<(), CliError> {
         let host = context.start_host().await?;
         let result = self.list(&host, context).await;
-        context.close(&host).await;
+        context.shutdown(&host).await;
         result
     }
 

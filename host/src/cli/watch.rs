@@ -46,7 +46,7 @@ impl Args {
         let shutdown = signals::shutdown(&context.messages).context("cannot listen to signals")?;
         let host = context.start_host().await?;
         let result = self.watch(&host, &shutdown, context).await;
-        context.close(&host).await;
+        context.shutdown(&host).await;
         result
     }
 

@@ -45,6 +45,11 @@ impl BackgroundLoader {
         self.tasks().retain(|name, _| names.contains(name.as_str()));
     }
 
+    /// Stops all loading.
+    pub(super) fn stop(&self) {
+        self.tasks().clear();
+    }
+
     fn tasks(&self) -> MutexGuard<'_, HashMap<String, AbortOnDropHandle<()>>> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }

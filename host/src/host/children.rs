@@ -4,7 +4,6 @@
 //! [`read_strict`](Host::read_strict) gives no contents of others with one.
 
 use super::Host;
-use super::audit::audited;
 use super::resolve::not_found_if_empty;
 use crate::access::Principal;
 use crate::catalog::{Entries, PageRequest};
@@ -37,7 +36,7 @@ impl Host {
     ///
     /// A provider that gives others all the same breaks the contract: what is not of the resource is left out.
     pub async fn read_strict(&self, principal: &Principal, uri: &str) -> Result<Vec<Contents>, Error> {
-        audited(principal, Operation::Read, uri, self.read_strict_inner(principal, uri)).await
+        self.audited(principal, Operation::Read, uri, self.read_strict_inner(principal, uri)).await
     }
 
     async fn read_strict_inner(&self, principal: &Principal, uri: &str) -> Result<Vec<Contents>, Error> {
@@ -87,7 +86,7 @@ impl Host {
         cursor: Option<&str>,
         check: impl FnOnce(&Entry) -> Result<(), &'static str>,
     ) -> Result<Listing<Entry>, Error> {
-        audited(principal, Operation::List, parent, async {
+        self.audited(principal, Operation::List, parent, async {
             let now = self.generation.load_full();
             let target = now.resolve(principal, Operation::List, parent)?;
             let (entries, viewer) = (Entries { parent: Some(&target.path) }, now.viewer(principal));

@@ -6,6 +6,7 @@ use std::time::Duration;
 ///
 /// What only an administrator may know (what a trap of a guest says, a path of the machine) is in the log, under the plugin's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// There is no such resource, or none that this principal may know of.
     #[error("there is no resource {uri}")]
@@ -38,6 +39,9 @@ pub enum Error {
         /// When another try makes sense, where that is known.
         retry_after: Option<Duration>,
     },
+    /// The host is shutting down ([`Host::shutdown`](crate::Host::shutdown)).
+    #[error("the server is shutting down")]
+    ShuttingDown,
     /// The plugin is at fault; the log says how.
     #[error("plugin `{plugin}` failed; the server's log says why")]
     Internal {
@@ -54,7 +58,7 @@ impl Error {
             Self::InvalidRequest { .. } => "invalid request",
             Self::InvalidCursor => "invalid cursor",
             Self::Denied { .. } => "denied",
-            Self::Unavailable { .. } => "unavailable",
+            Self::Unavailable { .. } | Self::ShuttingDown => "unavailable",
             Self::Internal { .. } => "internal",
         }
     }
