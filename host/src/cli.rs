@@ -179,11 +179,12 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_principal_is_refused_with_those_that_are_known() {
-        let error = parse("mcp-host read notes:/// --as root").unwrap_err();
+    fn a_misspelled_principal_is_refused_with_the_one_that_was_meant() {
+        let error = parse("mcp-host read notes:/// --as anonimous").unwrap_err();
         assert_eq!(error.exit_code(), 2);
         let message = error.to_string();
-        assert!(message.contains("'root'") && message.contains("local, anonymous"), "{message}");
+        assert!(message.contains("'anonimous'") && message.contains("did you mean `anonymous`?"), "{message}");
+        assert!(parse("mcp-host read notes:/// --as ada@example.com").is_ok());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use tracing_subscriber::filter::Targets;
 use super::color::ColorChoice;
 use super::logging;
 use crate::access::Principal;
-use crate::config::LOCAL;
+use crate::config::{LOCAL, misspelled_principal};
 
 /// The options of all commands.
 #[derive(Args, Debug)]
@@ -48,7 +48,15 @@ pub(super) struct PrincipalArgs {
         long = "as",
         value_name = "PRINCIPAL",
         default_value = LOCAL,
-        value_parser = NonEmptyStringValueParser::new().map(Principal::new)
+        value_parser = NonEmptyStringValueParser::new().try_map(principal)
     )]
     pub(super) principal: Principal,
+}
+
+/// Parses the name of a principal. A misspelled name of a built-in one is an error.
+fn principal(name: String) -> Result<Principal, String> {
+    match misspelled_principal(&name) {
+        Some(built_in) => Err(format!("did you mean `{built_in}`?")),
+        None => Ok(Principal::new(name)),
+    }
 }

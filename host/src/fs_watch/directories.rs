@@ -24,7 +24,7 @@ pub(crate) struct DirectoryWatcher {
 /// The events of these directories.
 struct FsEvents {
     plugin: String,
-    /// The directories that were granted.
+    /// The granted directories.
     roots: Vec<PathBuf>,
     changed: Notify,
     needs_rewatch: AtomicBool,

@@ -15,18 +15,18 @@ use super::subscriptions::SubscriptionIndex;
 use crate::access::Access;
 use crate::plugin::{Fault, Plugin};
 
-/// What all subscriptions of a host may take up, in bytes: about a million of them whose URIs have 50 bytes.
+/// The memory budget of all subscriptions of a host, in bytes: about a million of them with URIs of 50 bytes.
 const MAX_SUBSCRIPTION_BYTES: usize = 512 << 20;
 
-/// What all watchers share.
+/// The state that all watchers share.
 #[derive(Debug)]
 pub(super) struct WatchContext {
     subscription_index: Mutex<SubscriptionIndex>,
-    /// The rules of now.
+    /// The current rules.
     pub(super) access: ArcSwap<Access>,
-    /// Held by each subscriber.
+    /// Cloned by each subscriber, to count them.
     subscribers: Arc<()>,
-    /// What all subscriptions may take up.
+    /// The memory budget of all subscriptions.
     pub(super) memory: ByteBudget,
 }
 
@@ -40,12 +40,12 @@ impl WatchContext {
         })
     }
 
-    /// How many subscribers there are.
+    /// Returns the number of subscribers.
     pub(super) fn subscriber_count(&self) -> usize {
         Arc::strong_count(&self.subscribers).saturating_sub(1)
     }
 
-    /// What a subscriber holds to be counted.
+    /// Returns a guard that counts a subscriber while it is held.
     pub(super) fn subscriber_guard(&self) -> Arc<()> {
         self.subscribers.clone()
     }
@@ -55,20 +55,20 @@ impl WatchContext {
     }
 }
 
-/// What a watcher and its tasks share.
+/// The state that a watcher and its tasks share.
 pub(super) struct WatcherState {
     pub(super) plugin: Arc<Plugin>,
     pub(super) context: Arc<WatchContext>,
-    /// Something happened that a round should not wait for the interval to see.
+    /// Notified by events for which the next poll should not wait for the interval.
     pub(super) wake: Notify,
-    /// Nobody is interested any more.
+    /// Notified when there are no more subscribers.
     pub(super) unwatched: Notify,
-    /// How many rounds have been asked for: those that a round counts for are all up to the number at its beginning.
+    /// The number of polls that were requested. A poll serves all requests up to the number at its start.
     pub(super) requested_polls: AtomicU64,
-    /// The last round: up to which of those asked for it counted, and how it went.
+    /// The last poll: the number of requests that it served, and its result.
     pub(super) last_poll: watch::Sender<PollOutcome>,
     pub(super) listing: ListingMonitor,
-    /// Whether its plugin is being asked, round by round.
+    /// Whether the plugin is being polled.
     pub(super) is_polling: AtomicBool,
     pub(super) retired: CancellationToken,
 }
@@ -76,15 +76,15 @@ pub(super) struct WatcherState {
 #[derive(Clone, Debug, Default)]
 pub(super) struct PollOutcome {
     pub(super) completed_polls: u64,
-    /// What was wrong, and in how long it makes sense to ask again.
+    /// The fault, and the time after which to retry.
     pub(super) fault: Option<(Fault, Duration)>,
 }
 
-/// Why no round was made.
+/// The reason why a poll failed.
 pub(super) enum PollError {
-    /// The provider failed. In so long it makes sense to ask again.
+    /// The provider failed. To be retried after the given time.
     Fault(Fault, Duration),
-    /// The watcher was retired: another one may have taken its place.
+    /// The watcher was retired, and possibly replaced.
     Retired,
 }
 
@@ -93,7 +93,7 @@ impl WatcherState {
         self.plugin.info().watches
     }
 
-    /// Returns when a round that began from now on has ended.
+    /// Waits until a poll that started after this call has ended.
     pub(super) async fn wait_for_poll(&self) -> Result<(), PollError> {
         let requested = self.requested_polls.fetch_add(1, Ordering::SeqCst).saturating_add(1);
         let mut polls = self.last_poll.subscribe();
