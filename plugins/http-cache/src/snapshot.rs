@@ -54,7 +54,7 @@ impl WalkCursor {
                 missing.split(',').filter(|hash| !hash.is_empty()).map(|hash| u32::from_str_radix(hash, 16).ok());
             Some((Self { snapshot, missing: missing.collect::<Option<_>>()? }, rest))
         };
-        parsed().ok_or_else(|| Failure::invalid("expected a cursor that this provider gave out"))
+        parsed().ok_or_else(|| Failure::invalid("expected a cursor that this provider returned"))
     }
 
     /// What the walk began with, if it is still kept.

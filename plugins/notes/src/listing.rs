@@ -74,7 +74,7 @@ pub(crate) fn parse_cursor(cursor: Option<&str>) -> Result<&str> {
     match cursor {
         None => Ok(""),
         Some(cursor) => {
-            cursor.strip_prefix(':').ok_or_else(|| Failure::invalid("expected a cursor that this provider gave out"))
+            cursor.strip_prefix(':').ok_or_else(|| Failure::invalid("expected a cursor that this provider returned"))
         }
     }
 }

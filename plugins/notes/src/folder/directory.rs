@@ -105,7 +105,7 @@ mod wasi {
     fn failure(error: ErrorCode) -> Failure {
         match error {
             ErrorCode::NoEntry | ErrorCode::NotDirectory => Failure::NotFound,
-            ErrorCode::Access | ErrorCode::NotPermitted => Failure::denied("the file system refuses access to it"),
+            ErrorCode::Access | ErrorCode::NotPermitted => Failure::denied("the file system denied access"),
             error => Failure::internal(format!("reading a directory failed: {}", error.message())),
         }
     }
