@@ -9,5 +9,7 @@ use crate::{Config, Failure, Result};
 ///
 /// [`Failure::Internal`] if the host fails to return it.
 pub fn config() -> Result<Config> {
-    get_all().map(Config::from_pairs).map_err(|error| Failure::internal(format!("cannot read the config from the host: {error}")))
+    get_all()
+        .map(Config::from_pairs)
+        .map_err(|error| Failure::internal(format!("cannot read the config from the host: {error}")))
 }

@@ -87,7 +87,8 @@ impl<'t> Parser<'t> {
             return self.unmatchable(format!("`{name}` lists several variables; write each in its own braces"));
         }
         if matches!(self.path.last(), Some(Part::Segment(_) | Part::Rest(_))) {
-            return self.unmatchable(format!("`{{{name}}}` directly follows another variable; put a literal between them"));
+            return self
+                .unmatchable(format!("`{{{name}}}` directly follows another variable; put a literal between them"));
         }
         self.path.push(part(name.to_owned()));
         self.name(name)
