@@ -78,7 +78,7 @@ impl Provider for Git {
                 .title("The history of a revision")
                 .description(format!(
                     "Its commits, newest first, one per line: id, date, author, subject. {rev}; with `path`, those that \
-                     changed what stands there; `limit` is how many, 50 if it is left out and at most 1000."
+                     changed it; `limit` is the number of commits, 50 by default and at most 1000."
                 ))
                 .mime_type("text/plain"),
         ]
