@@ -1,4 +1,4 @@
-//! Origins that fail, refuse, or answer nonsense.
+//! Origins that fail, deny, or respond with nonsense.
 
 use crate::harness::{Harness, ok, status};
 use mcp_provider::{Failure, Retry};

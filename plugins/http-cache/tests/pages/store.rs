@@ -1,4 +1,4 @@
-//! What is kept, and what happens when it cannot be.
+//! Storage, and its failures.
 
 use crate::harness::{Harness, ok};
 
