@@ -26,7 +26,7 @@ const MISSING: &str = "http-cache/missing";
 
 /// Adds the missing part to a sitemap of which not all pages are listed.
 pub(crate) fn with_missing_reason(entry: Entry, reason: &str) -> Entry {
-    let entry = if entry.title.is_none() { entry.title("A sitemap of which not all pages are listed") } else { entry };
+    let entry = if entry.title.is_none() { entry.title("An incompletely listed sitemap") } else { entry };
     entry.meta(MISSING, reason)
 }
 

@@ -315,13 +315,13 @@ mod tests {
     #[test]
     fn a_broken_sitemap_is_read_as_far_as_it_goes_and_what_is_wrong_is_said() {
         for (xml, fault) in [
-            ("<urlset><url><loc>https://h/a</loc></url><url><loc>https://h/", "ends too early"),
+            ("<urlset><url><loc>https://h/a</loc></url><url><loc>https://h/", "it is truncated"),
             ("<urlset><url><loc>https://h/a</loc></url></wrong>", "broken at byte"),
         ] {
             assert_eq!(pages(xml), ["https://h/a"]);
             assert!(read(xml).1.unwrap_err().contains(fault), "{xml}");
         }
-        assert_eq!(read("<!doctype html><p>not here").1, Err("it is no sitemap".to_owned()));
+        assert_eq!(read("<!doctype html><p>not here").1, Err("it is not a sitemap".to_owned()));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The example of `docs/providers.md`, word for word.
+//! The example in `docs/providers.md`, verbatim.
 
 use mcp_provider::Result;
 use mcp_provider::keyvalue::Bucket;
