@@ -7,7 +7,6 @@
 
 use crate::error::Result;
 use crate::paths::Address;
-use crate::provider::default_tree;
 use crate::repo::Repository;
 use crate::settings::Settings;
 use bstr::{BStr, BString};
@@ -103,7 +102,7 @@ pub(crate) fn changes(
 
 /// Returns the state that the default listing depends on.
 fn listing_state(repository: &Repository, settings: &Settings) -> String {
-    match default_tree(repository, settings) {
+    match repository.default_tree(settings.default_rev().as_ref()) {
         Ok(tree) => tree.map(|tree| tree.to_string()).unwrap_or_default(),
         Err(error) => error.to_string(),
     }

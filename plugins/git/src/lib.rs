@@ -19,6 +19,7 @@ mod complete;
 mod error;
 mod files;
 mod history;
+mod layout;
 mod list;
 mod odb;
 mod paths;

@@ -4,7 +4,6 @@
 //! the meantime does not matter. A page ends early, and may be empty, after a long run of directories without files.
 
 use crate::error::{Error, Result};
-use crate::provider::default_tree;
 use crate::repo::Repository;
 use crate::resource_entry;
 use crate::settings::Settings;
@@ -23,8 +22,8 @@ pub(crate) fn default_files(
     limit: usize,
 ) -> Result<Page> {
     let behind = cursor.map(path::decode_bytes).transpose()?.map(BString::from);
-    let Some(tree) = default_tree(repository, settings)? else { return Ok(Page::default()) };
     let rev = settings.default_rev();
+    let Some(tree) = repository.default_tree(rev.as_ref())? else { return Ok(Page::default()) };
     let resolved = repository.rev(rev.as_ref())?;
     let mut files = FileWalk::new(repository, &tree, behind.as_ref().map(|path| path.as_bstr()))?;
     let mut page = page(files.by_ref(), limit, |file| {

@@ -1,6 +1,6 @@
 //! The provider: dispatches each call to the module that implements it.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::paths::{self, Address};
 use crate::repo::Repository;
 use crate::settings::Settings;
@@ -90,19 +90,5 @@ impl Provider for Git {
 
     fn changes(&self, watched: &[String], since: Option<&str>) -> Result<Changes, Failure> {
         Ok(changes::changes(&self.repository, &self.settings, watched, since)?)
-    }
-}
-
-/// Returns the tree that is listed by default; `None` while there is no commit yet.
-pub(crate) fn default_tree(repository: &Repository, settings: &Settings) -> Result<Option<gix_hash::ObjectId>> {
-    let rev = settings.default_rev();
-    match repository.rev(rev.as_ref()).and_then(|rev| repository.tree_of(rev.id)) {
-        Ok(tree) => Ok(Some(tree)),
-        Err(Error::NotFound) if repository.refs().resolve("HEAD".into())?.is_none() => Ok(None),
-        Err(Error::NotFound) => Err(Error::Unsupported(format!(
-            "the config's revision {rev} is not a branch, tag or commit of the repository; \
-             its config `rev` decides"
-        ))),
-        Err(error) => Err(error),
     }
 }

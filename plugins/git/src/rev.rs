@@ -44,6 +44,18 @@ impl Repository {
         Err(Error::NotFound)
     }
 
+    /// Returns the tree of the revision that is listed by default; `None` while there is no commit yet.
+    pub(crate) fn default_tree(&self, rev: &BStr) -> Result<Option<ObjectId>> {
+        match self.rev(rev).and_then(|rev| self.tree_of(rev.id)) {
+            Ok(tree) => Ok(Some(tree)),
+            Err(Error::NotFound) if self.refs().resolve("HEAD".into())?.is_none() => Ok(None),
+            Err(Error::NotFound) => Err(Error::Unsupported(format!(
+                "{rev} is not a branch, tag or commit of the repository; correct the plugin's config key `rev`"
+            ))),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Peels an object to a commit.
     pub(crate) fn commit_of(&self, id: ObjectId) -> Result<ObjectId> {
         match self.peel(id, |_| {})? {

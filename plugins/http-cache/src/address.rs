@@ -7,13 +7,30 @@
 //! spellings are rejected with it ([`Address::from_resource_path`]), so that an access rule for one URI covers the
 //! page. Addresses from pages, redirects and the config are canonicalized.
 
-use crate::settings::PlainHosts;
 use iri_string::types::{UriAbsoluteStr, UriReferenceStr, UriStr};
 use mcp_provider::{Failure, Result, path};
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// The maximum length of a URL in bytes.
 const MAX_URL_LEN: usize = 8192;
+
+/// Hosts that are requested without TLS, each with its port unless it is the default. Case is ignored.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct PlainHosts(BTreeSet<String>);
+
+impl PlainHosts {
+    /// Returns whether an authority in lower case is one of them: `127.0.0.1:8080`.
+    fn contains(&self, authority: &str) -> bool {
+        self.0.contains(authority)
+    }
+}
+
+impl FromIterator<String> for PlainHosts {
+    fn from_iter<I: IntoIterator<Item = String>>(hosts: I) -> Self {
+        Self(hosts.into_iter().map(|host| host.to_ascii_lowercase()).collect())
+    }
+}
 
 /// The canonical address of a page.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -163,12 +180,10 @@ fn canonical_host(host: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mcp_provider::Config;
     use proptest::prelude::*;
 
     fn plain() -> PlainHosts {
-        let config = Config::from_pairs([("plain-http", r#"["127.0.0.1:8080", "plain.example"]"#)]);
-        crate::settings::Settings::parse(&config).unwrap().plain
+        ["127.0.0.1:8080", "plain.example"].map(str::to_owned).into_iter().collect()
     }
 
     fn parse(path: &str) -> Option<Address> {

@@ -1,9 +1,8 @@
 //! The plugin's configuration.
 
-use crate::address::Address;
+use crate::address::{Address, PlainHosts};
 use mcp_provider::{Config, Failure, Result};
 use serde_json::Value;
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 const SEEDS: &str = "seeds";
@@ -53,17 +52,6 @@ pub(crate) struct Settings {
     pub(crate) timeout: Duration,
 }
 
-/// Hosts that are requested without TLS, each with its port unless it is the default.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct PlainHosts(BTreeSet<String>);
-
-impl PlainHosts {
-    /// Returns whether an authority is one of them: `127.0.0.1:8080`.
-    pub(crate) fn contains(&self, authority: &str) -> bool {
-        self.0.contains(authority)
-    }
-}
-
 impl Settings {
     /// Parses the config; an unknown key is an error, since it is most likely a typo.
     pub(crate) fn parse(config: &Config) -> Result<Self> {
@@ -71,8 +59,7 @@ impl Settings {
             let known = KEYS.join("`, `");
             return Err(Failure::internal(format!("config key `{unknown}` is unknown; expected one of `{known}`")));
         }
-        let plain = list(config, PLAIN_HTTP)?.unwrap_or_default();
-        let plain = PlainHosts(plain.into_iter().map(|host| host.to_ascii_lowercase()).collect());
+        let plain: PlainHosts = list(config, PLAIN_HTTP)?.unwrap_or_default().into_iter().collect();
         let seconds = |key: &str, default: u64| {
             Ok::<_, Failure>(Duration::from_secs(config.parse::<u32>(key)?.map_or(default, u64::from)))
         };

@@ -8,9 +8,9 @@
 //! malformed, compressed or not a sitemap, and everything beyond [`MAX_SITEMAPS`], [`MAX_XML`], [`MAX_PAGES`] or
 //! [`MAX_PATHS_SIZE`].
 
-use crate::address::Address;
+use crate::address::{Address, PlainHosts};
 use crate::cache::{Cache, Want};
-use crate::settings::{MAX_PATH_LEN, PlainHosts};
+use crate::settings::MAX_PATH_LEN;
 use mcp_provider::{Failure, log};
 use quick_xml::Reader;
 use quick_xml::events::{BytesRef, Event};

@@ -217,8 +217,8 @@ impl Refs<'_> {
 #[cfg(test)]
 mod tests {
     use crate::block_cache::BlockCache;
+    use crate::layout::Layout;
     use crate::refs::Refs;
-    use crate::repo::Layout;
     use gix_hash::Kind;
     use proptest::prelude::*;
     use std::collections::BTreeSet;

@@ -14,7 +14,7 @@ mod state;
 use crate::block_cache::BlockCache;
 use crate::error::{Error, Result};
 use crate::files;
-use crate::repo::Layout;
+use crate::layout::Layout;
 use bstr::{BStr, BString, ByteSlice};
 use gix_hash::{Kind, ObjectId};
 pub(crate) use list::RefIter;

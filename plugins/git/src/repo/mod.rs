@@ -1,14 +1,13 @@
 //! A repository, opened for reading.
 
 mod format;
-mod layout;
 
 use crate::block_cache::BlockCache;
 use crate::error::{Error, Result};
+use crate::layout::Layout;
 use crate::odb::Odb;
 use crate::refs::Refs;
 use gix_hash::ObjectId;
-pub(crate) use layout::Layout;
 use std::collections::HashSet;
 use std::path::Path;
 use std::rc::Rc;

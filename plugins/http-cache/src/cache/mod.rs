@@ -9,11 +9,11 @@ pub(crate) mod entries;
 pub(crate) mod head;
 pub(crate) mod policy;
 
-use crate::address::Address;
+use crate::address::{Address, PlainHosts};
 use crate::clock::{Clock, after, millis};
 use crate::origin::{self, FetchError, Origin};
 use crate::page;
-use crate::settings::{PlainHosts, Settings};
+use crate::settings::Settings;
 use crate::store::Store;
 use entries::CachedPage;
 use head::{Content, Head};

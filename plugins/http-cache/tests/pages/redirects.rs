@@ -72,7 +72,9 @@ fn a_circle_ends_with_a_word_about_it() {
     let harness = Harness::new();
     harness.serve("https://h.example/a", redirect("/b"));
     harness.serve("https://h.example/b", redirect("https://h.example/a"));
-    assert!(matches!(harness.read("h.example/a"), Err(Failure::Unavailable(retry)) if retry.reason.contains("redirect loop")));
+    assert!(
+        matches!(harness.read("h.example/a"), Err(Failure::Unavailable(retry)) if retry.reason.contains("redirect loop"))
+    );
     harness.serve("https://h.example/self", redirect("http://h.example/self"));
     assert!(
         matches!(harness.read("h.example/self"), Err(Failure::Unavailable(retry)) if retry.reason.contains("redirect loop"))
