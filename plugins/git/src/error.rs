@@ -136,7 +136,7 @@ mod tests {
         let candidates = vec!["abcd1".to_owned(), "abcd2".to_owned()];
         let error = Error::Ambiguous { prefix: "abcd".to_owned(), candidates, has_more: true };
         let Failure::InvalidRequest(text) = Failure::from(error) else { panic!("expected an invalid request") };
-        assert_eq!(text, "the short id abcd stands for several objects; use more of its digits: abcd1 abcd2 and more");
+        assert_eq!(text, "the short id abcd is ambiguous; use more digits. It matches: abcd1 abcd2 and more");
     }
 
     #[test]

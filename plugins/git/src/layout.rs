@@ -43,14 +43,14 @@ impl Layout {
             None => Ok(layout),
             Some(_) if !files::is_directory(dir) => Err(no_repository(
                 dir,
-                "there is no such directory; grant the plugin the repository's directory under this path, or set its \
-                 config `dir` to the path of the grant",
+                "no such directory; grant the plugin the repository's directory under this path, or set the config key \
+                 `dir` to the path of the grant",
             )),
             Some(part) => Err(no_repository(
                 dir,
                 &format!(
-                    "{} is not there; what `.git` and `commondir` name must lie in a granted directory, and absolute \
-                     paths must be granted as they stand",
+                    "{} does not exist; the targets of `.git` and `commondir` must be in a granted directory, and \
+                     absolute paths must be granted under the same path",
                     part.display()
                 ),
             )),
@@ -138,12 +138,12 @@ mod tests {
     fn what_is_missing_is_named_with_what_helps() {
         let dir = tempfile::tempdir().unwrap();
         let error = Layout::find(dir.path()).unwrap_err().to_string();
-        assert!(error.contains("HEAD is not there"), "{error}");
+        assert!(error.contains("HEAD does not exist"), "{error}");
         let error = Layout::find(&dir.path().join("none")).unwrap_err().to_string();
         assert!(error.contains("grant the plugin"), "{error}");
         fs::write(dir.path().join(".git"), "gitdir: /nowhere/at/all\n").unwrap();
         let error = Layout::find(dir.path()).unwrap_err().to_string();
-        assert!(error.contains("/nowhere/at/all/HEAD is not there"), "{error}");
+        assert!(error.contains("/nowhere/at/all/HEAD does not exist"), "{error}");
     }
 
     #[test]

@@ -68,7 +68,7 @@ impl Provider for Git {
                 .description(format!("The content of a file. {rev}; `path` is the file's path from the root.")),
             Template::new(paths::TREE, "tree")
                 .title("A directory at a revision")
-                .description(format!("The entries of a directory. {rev}; `path` is the directory's path, empty for the root."))
+                .description(format!("The entries of a directory. {rev}; `path` is its path, empty for the root."))
                 .mime_type("inode/directory"),
             Template::new(paths::COMMIT, "commit")
                 .title("A commit")
@@ -77,8 +77,8 @@ impl Provider for Git {
             Template::new(paths::LOG, "log")
                 .title("The history of a revision")
                 .description(format!(
-                    "Its commits, newest first, one per line: id, date, author, subject. {rev}; with `path`, those that \
-                     changed it; `limit` is the number of commits, 50 by default and at most 1000."
+                    "Its commits, newest first, one per line: id, date, author, subject. {rev}; with `path`, those \
+                     that changed it; `limit` is the number of commits, 50 by default and at most 1000."
                 ))
                 .mime_type("text/plain"),
         ]

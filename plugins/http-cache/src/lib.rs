@@ -57,9 +57,9 @@ impl Provider for HttpCache {
         Info::new("http-cache", env!("CARGO_PKG_VERSION"))
             .title("Web pages")
             .description(
-                "A path is a URL without `https://`, such as `docs.rs/serde/latest/serde/`. HTML is served as readable Markdown \
-                 and as it is. Pages are kept for as long as their origins allow; `http-cache/stale` in `_meta` marks one whose \
-                 origin could not be asked.",
+                "A path is a URL without `https://`, such as `docs.rs/serde/latest/serde/`. HTML is served as \
+                 readable Markdown and unchanged. Pages are cached for as long as their origins allow; \
+                 `http-cache/stale` in `_meta` marks one that could not be revalidated.",
             )
             .watches(true)
     }

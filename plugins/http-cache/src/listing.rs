@@ -25,9 +25,9 @@ pub(crate) fn list(provider: &HttpCache, cursor: Option<&str>, limit: usize) -> 
         None => (None, None),
     };
     let others = stored_and_seed_paths(provider);
-    let kept = walk.as_ref().and_then(|walk| walk.load(cache.store(), cache.now()));
-    let is_kept = kept.is_some();
-    let found = match kept {
+    let stored = walk.as_ref().and_then(|walk| walk.load(cache.store(), cache.now()));
+    let is_stored = stored.is_some();
+    let found = match stored {
         Some(found) => found,
         None => sitemap::collect(cache, &settings.sitemaps, &settings.plain, cache.deadline()),
     };
@@ -51,7 +51,7 @@ pub(crate) fn list(provider: &HttpCache, cursor: Option<&str>, limit: usize) -> 
     });
     let entries = entries.collect();
     let next_cursor = page.next_cursor.map(|position| {
-        let walk = walk.filter(|_| is_kept).unwrap_or_else(|| start_walk(provider, &found));
+        let walk = walk.filter(|_| is_stored).unwrap_or_else(|| start_walk(provider, &found));
         format!("{walk}:{position}")
     });
     Ok(Page { entries, next_cursor })
@@ -60,9 +60,10 @@ pub(crate) fn list(provider: &HttpCache, cursor: Option<&str>, limit: usize) -> 
 /// Starts the walk whose first page needs a second.
 fn start_walk(provider: &HttpCache, found: &SitemapPages) -> WalkCursor {
     let HttpCache { cache, settings } = provider;
-    let is_to_keep = !settings.sitemaps.is_empty();
-    let kept = Some(found).filter(|_| is_to_keep).and_then(|found| snapshot::save(cache.store(), found, cache.now()));
-    WalkCursor::new(kept, found)
+    let has_sitemaps = !settings.sitemaps.is_empty();
+    let stored =
+        Some(found).filter(|_| has_sitemaps).and_then(|found| snapshot::save(cache.store(), found, cache.now()));
+    WalkCursor::new(stored, found)
 }
 
 fn unavailable(lost: &MissingSitemap) -> Failure {
@@ -73,8 +74,8 @@ fn unavailable(lost: &MissingSitemap) -> Failure {
 
 /// Returns the paths of the listing that are known without requests.
 pub(crate) fn stored_and_seed_paths(provider: &HttpCache) -> BTreeSet<String> {
-    let kept = entries::paths(provider.cache.store());
-    kept.into_iter().chain(provider.settings.seeds.iter().map(Address::path)).collect()
+    let stored = entries::paths(provider.cache.store());
+    stored.into_iter().chain(provider.settings.seeds.iter().map(Address::path)).collect()
 }
 
 fn entry(provider: &HttpCache, path: &str, head: Option<Head>) -> Option<Entry> {

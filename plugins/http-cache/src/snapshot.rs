@@ -116,14 +116,14 @@ pub(crate) fn save(store: &dyn Store, found: &SitemapPages, now: SystemTime) -> 
     let [about_key, pages_key] = keys(id);
     let about = SnapshotMeta { version: VERSION, made: millis(now), missing: found.missing.clone() };
     let about = serde_json::to_vec(&about).ok()?;
-    let kept = sweep(store, id, now).and_then(|has_pages| {
+    let stored = sweep(store, id, now).and_then(|has_pages| {
         let mut values: Vec<(&str, &[u8])> = vec![(&about_key, &about)];
         if !has_pages {
             values.push((&pages_key, found.pages.as_bytes()));
         }
         store.put(&values)
     });
-    kept.inspect_err(|error| log::debug!("sitemap snapshot not stored: {error}")).ok().map(|()| id)
+    stored.inspect_err(|error| log::debug!("sitemap snapshot not stored: {error}")).ok().map(|()| id)
 }
 
 /// Deletes expired snapshots, and the oldest beyond the maximum; returns whether the one with this id exists.

@@ -43,9 +43,9 @@ impl Provider for Notes {
         Info::new("notes", env!("CARGO_PKG_VERSION"))
             .title("A folder of notes")
             .description(
-                "Markdown notes and their attachments, each at its path in the folder. `tag/{tag}` and `lang/{lang}` list \
-                 the notes with a tag and in a language, `tag` and `lang` all there are. What lies in a real folder named \
-                 `tag`, `lang` or `file` is at `file/…`.",
+                "Markdown notes and their attachments, each at its path in the folder. `tag/{tag}` and `lang/{lang}` \
+                 list the notes with a tag and in a language, `tag` and `lang` all tags and languages. Items in a \
+                 real folder named `tag`, `lang` or `file` are at `file/…`.",
             )
             .watches(true)
     }

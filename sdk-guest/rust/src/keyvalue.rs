@@ -8,7 +8,7 @@
 //! use mcp_provider::Result;
 //! use mcp_provider::keyvalue::Bucket;
 //!
-//! /// Counts a visit of that page, and tells how many there were.
+//! /// Counts a visit of a page, and returns the number of visits.
 //! fn visit(page: &str) -> Result<i64> {
 //!     Bucket::open("visits")?.increment(page, 1)
 //! }

@@ -39,13 +39,13 @@ impl PackedRefs {
         let header = packed.line(0)?;
         if header.starts_with(b"#") {
             packed.start = header.len() as u64;
-            let says = |trait_: &[u8]| header.trim_end().split_str(" ").any(|word| word == trait_);
-            (packed.sorted, packed.fully_peeled) = (says(b"sorted"), says(b"fully-peeled"));
+            let declares = |trait_: &[u8]| header.trim_end().split_str(" ").any(|word| word == trait_);
+            (packed.sorted, packed.fully_peeled) = (declares(b"sorted"), declares(b"fully-peeled"));
         }
         if !packed.sorted && packed.file.size() > MAX_UNSORTED {
             return Err(Error::Unsupported(format!(
-                "{} has {} bytes and does not say that it is sorted, and at most {MAX_UNSORTED} are read of such; \
-                 `git pack-refs --all` writes it anew",
+                "{} is unsorted and has {} bytes, expected at most {MAX_UNSORTED}; rewrite it with \
+                 `git pack-refs --all`",
                 packed.file.path().display(),
                 packed.file.size()
             )));

@@ -210,7 +210,7 @@ pub(crate) fn read(git: &Git, path: &str) -> Contents {
 
 /// Reads the only content of a resource as text.
 pub(crate) fn text(git: &Git, path: &str) -> String {
-    read(git, path).as_text().unwrap_or_else(|| panic!("{path} is no text")).to_owned()
+    read(git, path).as_text().unwrap_or_else(|| panic!("{path} is not text")).to_owned()
 }
 
 /// Returns all entries of a listing, read in pages of `limit` entries.

@@ -164,25 +164,25 @@ impl Cache {
     /// Returns the page or redirect at one address.
     fn step(&self, at: &Address, want: Want, deadline: SystemTime) -> Result<Step> {
         let now = self.now();
-        let kept = entries::get(self.store(), &at.path(), want == Want::Body);
-        let is_kept = kept.is_some();
+        let stored = entries::get(self.store(), &at.path(), want == Want::Body);
+        let is_stored = stored.is_some();
         let (mut headers, mut usable) = (policy::request_headers(), None);
-        if let Some(kept) = kept {
-            match kept.head.response.freshness(now) {
-                Freshness::Fresh(_) => return Ok(Step::from_cached(kept, false)),
+        if let Some(stored) = stored {
+            match stored.head.response.freshness(now) {
+                Freshness::Fresh(_) => return Ok(Step::from_cached(stored, false)),
                 Freshness::Stale { request, matches } => {
                     headers = request;
-                    usable = matches.then_some(kept);
+                    usable = matches.then_some(stored);
                 }
             }
         }
         match usable {
-            Some(kept) if kept.head.backoff_until > millis(now) && self.may_serve_stale(&kept) => {
-                Ok(Step::from_cached(kept, true))
+            Some(stored) if stored.head.backoff_until > millis(now) && self.may_serve_stale(&stored) => {
+                Ok(Step::from_cached(stored, true))
             }
             usable => {
-                let is_head = want == Want::Entry && !is_kept;
-                self.request(ConditionalRequest { at, headers, is_head, is_cached: is_kept, deadline }, usable)
+                let is_head = want == Want::Entry && !is_stored;
+                self.request(ConditionalRequest { at, headers, is_head, is_cached: is_stored, deadline }, usable)
             }
         }
     }
@@ -203,12 +203,12 @@ impl Cache {
         };
         let answered = |what: &str| format!("{} responds {}: {what}", at.url(), answer.status);
         match (answer.status, usable) {
-            (304, Some(mut kept)) => {
-                match kept.head.response.validate(&question.headers, &answer.headers, sent, self.now()) {
+            (304, Some(mut stored)) => {
+                match stored.head.response.validate(&question.headers, &answer.headers, sent, self.now()) {
                     Revalidation::NotModified(response) => {
-                        (kept.head.response, kept.head.backoff_until) = (response, 0);
-                        entries::put(self.store(), &at.path(), &kept.head, None);
-                        Ok(Step::from_cached(kept, false))
+                        (stored.head.response, stored.head.backoff_until) = (response, 0);
+                        entries::put(self.store(), &at.path(), &stored.head, None);
+                        Ok(Step::from_cached(stored, false))
                     }
                     // The 304 is about a page that is not stored: request the page unconditionally.
                     Revalidation::Replaced => {
@@ -306,19 +306,19 @@ impl Cache {
 
     /// Serves the stored page for a failing origin, and starts the origin's back-off.
     fn serve_stale(&self, at: &Address, usable: Option<CachedPage>, retry: Retry) -> Result<Step> {
-        match usable.filter(|kept| self.may_serve_stale(kept)) {
+        match usable.filter(|stored| self.may_serve_stale(stored)) {
             None => Err(retry.into()),
-            Some(mut kept) => {
+            Some(mut stored) => {
                 let hold = retry.after.unwrap_or(DEFAULT_BACKOFF).min(MAX_BACKOFF);
-                kept.head.backoff_until = millis(after(self.now(), hold));
-                entries::put(self.store(), &at.path(), &kept.head, None);
-                Ok(Step::from_cached(kept, true))
+                stored.head.backoff_until = millis(after(self.now(), hold));
+                entries::put(self.store(), &at.path(), &stored.head, None);
+                Ok(Step::from_cached(stored, true))
             }
         }
     }
 
-    fn may_serve_stale(&self, kept: &CachedPage) -> bool {
-        kept.head.response.stale_until(self.max_stale).is_some_and(|until| self.now() < until)
+    fn may_serve_stale(&self, stored: &CachedPage) -> bool {
+        stored.head.response.stale_until(self.max_stale).is_some_and(|until| self.now() < until)
     }
 }
 
@@ -333,8 +333,8 @@ struct ConditionalRequest<'a> {
 }
 
 impl Step {
-    fn from_cached(kept: CachedPage, is_stale: bool) -> Self {
-        Self { head: kept.head, body: kept.body, is_stale }
+    fn from_cached(stored: CachedPage, is_stale: bool) -> Self {
+        Self { head: stored.head, body: stored.body, is_stale }
     }
 }
 

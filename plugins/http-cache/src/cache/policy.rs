@@ -191,7 +191,7 @@ fn response(status: StatusCode, headers: HeaderMap) -> http::Response<()> {
 
 /// Returns the relevant headers, each once, in normalized form.
 fn normalize_headers(headers: &HeaderMap, sent: SystemTime, received: SystemTime) -> HeaderMap {
-    let mut kept = HeaderMap::new();
+    let mut normalized = HeaderMap::new();
     for name in &STORED_HEADERS {
         let values: Vec<&str> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
         let value = match *name {
@@ -206,22 +206,22 @@ fn normalize_headers(headers: &HeaderMap, sent: SystemTime, received: SystemTime
         };
         let value = value.filter(|value| value.len() <= MAX_HEADER_VALUE && (!value.is_empty() || *name == SET_COOKIE));
         if let Some(value) = value.and_then(|value| HeaderValue::try_from(value).ok()) {
-            kept.insert(name.clone(), value);
+            normalized.insert(name.clone(), value);
         }
     }
     // A list that is too long to store might have contained any directive.
-    if headers.contains_key(CACHE_CONTROL) && !kept.contains_key(CACHE_CONTROL) {
-        kept.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if headers.contains_key(CACHE_CONTROL) && !normalized.contains_key(CACHE_CONTROL) {
+        normalized.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
-    if headers.contains_key(VARY) && !kept.contains_key(VARY) {
-        kept.insert(VARY, HeaderValue::from_static("*"));
+    if headers.contains_key(VARY) && !normalized.contains_key(VARY) {
+        normalized.insert(VARY, HeaderValue::from_static("*"));
     }
     let made = header_value(headers, &DATE).and_then(|date| httpdate::parse_http_date(date).ok());
     if let Ok(date) = HeaderValue::try_from(httpdate::fmt_http_date(made.unwrap_or(received))) {
-        kept.insert(DATE, date);
+        normalized.insert(DATE, date);
     }
-    kept.insert(AGE, HeaderValue::from(initial_age(headers, made, sent, received)));
-    kept
+    normalized.insert(AGE, HeaderValue::from(initial_age(headers, made, sent, received)));
+    normalized
 }
 
 /// Returns the age of a response on reception, in seconds (RFC 9111, section 4.2.3).

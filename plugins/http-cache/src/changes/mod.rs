@@ -122,11 +122,11 @@ impl<'a> ValidationRound<'a> {
         let addresses: Vec<Address> =
             paths.iter().filter_map(|path| Address::from_resource_path(path, &settings.plain).ok()).collect();
         if then.is_none_or(|then| then.next_check <= now) {
-            let mut kept: Vec<_> =
+            let mut stored: Vec<_> =
                 addresses.iter().filter_map(|address| Some((cache.cached_head(address)?, address))).collect();
-            kept.retain(|(head, _)| head.response.ttl(self.started).is_zero());
-            kept.sort_by_key(|(head, _)| head.received());
-            for (_, address) in kept {
+            stored.retain(|(head, _)| head.response.ttl(self.started).is_zero());
+            stored.sort_by_key(|(head, _)| head.received());
+            for (_, address) in stored {
                 if self.has_budget() {
                     // The result is in the store.
                     drop(cache.fetch(address, Want::Body, self.deadline));

@@ -71,8 +71,8 @@ impl Folder {
     pub(crate) fn open(dir: &Path) -> Result<Self> {
         let fault = |reason: &str| {
             Failure::internal(format!(
-                "no folder of notes at {dir:?}: {reason}; expected `grants.dirs = [{{ host = \"…\", guest = {dir:?} }}]`, or \
-                 the config key `dir` to name another that is granted"
+                "no folder of notes at {dir:?}: {reason}; expected `grants.dirs = [{{ host = \"…\", guest = {dir:?} }}]`, \
+                 or another granted directory in the config key `dir`"
             ))
         };
         match fs::metadata(dir) {

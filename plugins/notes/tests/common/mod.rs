@@ -1,6 +1,6 @@
 //! The test fixture: a temporary folder of notes.
 
-#![allow(dead_code, clippy::unwrap_used, reason = "a harness of tests, of which not every one needs all of it")]
+#![allow(dead_code, clippy::unwrap_used, reason = "shared by several test binaries, each of which uses a part of it")]
 
 use mcp_provider::{Changes, Config, Contents, Entry, Page, Provider, Result};
 use notes_provider::Notes;

@@ -76,8 +76,8 @@ impl<'t> Parser<'t> {
                 self.variable(expression, Part::Segment)
             }
             _ => self.unmatchable(format!(
-                "`{{{expression}}}` is not supported; write `{{var}}` or `{{+var}}` before the query, `{{?var}}` to begin \
-                 it and `{{&var}}` within it"
+                "`{{{expression}}}` is not supported; write `{{var}}` or `{{+var}}` before the query, `{{?var}}` to \
+                 begin it and `{{&var}}` within it"
             )),
         }
     }
