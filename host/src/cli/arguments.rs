@@ -9,7 +9,7 @@ use tracing_subscriber::filter::Targets;
 use super::color::ColorChoice;
 use super::{check, completions, inspect, list, logging, read, serve, watch};
 use crate::access::Principal;
-use crate::config::LOCAL;
+use crate::config::{LOCAL, misspelled_principal};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -79,9 +79,17 @@ pub(super) struct PrincipalArgs {
         long = "as",
         value_name = "PRINCIPAL",
         default_value = LOCAL,
-        value_parser = NonEmptyStringValueParser::new().map(Principal::new)
+        value_parser = NonEmptyStringValueParser::new().try_map(principal)
     )]
     pub(super) principal: Principal,
+}
+
+/// The principal of that name, unless the name is a misspelled built-in one.
+fn principal(name: String) -> Result<Principal, String> {
+    match misspelled_principal(&name) {
+        Some(built_in) => Err(format!("did you mean `{built_in}`?")),
+        None => Ok(Principal::new(name)),
+    }
 }
 
 #[cfg(test)]
@@ -132,11 +140,12 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_principal_is_refused_with_those_that_are_known() {
-        let error = parse("mcp-host read notes:/// --as root").unwrap_err();
+    fn a_misspelled_principal_is_refused_with_the_one_that_was_meant() {
+        let error = parse("mcp-host read notes:/// --as anonimous").unwrap_err();
         assert_eq!(error.exit_code(), 2);
         let message = error.to_string();
-        assert!(message.contains("'root'") && message.contains("local, anonymous"), "{message}");
+        assert!(message.contains("'anonimous'") && message.contains("did you mean `anonymous`?"), "{message}");
+        assert!(parse("mcp-host read notes:/// --as ada@example.com").is_ok());
     }
 
     #[test]

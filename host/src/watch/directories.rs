@@ -1,8 +1,8 @@
-//! Noticing at once that something below a granted directory changed, as far as the operating system tells.
+//! File system events of granted directories, where the operating system supports them.
 //!
-//! Where it does not, the interval alone says when to ask, and the log says so: too many directories for inotify, a file
-//! system of the network, a directory that is not there. After events were lost, or when a granted directory is another one
-//! than it was, everything is watched anew.
+//! Where it does not, changes are only found at the interval, and a warning is logged: too many directories for
+//! inotify, a network file system, a directory that does not exist. After an event overflow, or when a granted
+//! directory has been replaced, all directories are watched again.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use tokio::sync::Notify;
 use crate::log_target;
 use crate::plugin::Plugin;
 
-/// The granted directories of one plugin, watched.
+/// A file system watcher for the granted directories of one plugin.
 pub(super) struct DirectoryWatcher {
     events: Arc<FsEvents>,
-    /// Ends the watching when dropped.
+    /// Stops watching when dropped.
     _watcher: Option<RecommendedWatcher>,
 }
 
-/// What the operating system told.
+/// The events of the operating system.
 struct FsEvents {
     plugin: String,
-    /// The directories that were granted.
+    /// The granted directories.
     roots: Vec<PathBuf>,
     changed: Notify,
     needs_rewatch: AtomicBool,
@@ -33,8 +33,8 @@ struct FsEvents {
 }
 
 impl DirectoryWatcher {
-    /// Watches what can be watched of what the plugin was granted, in the place of what was watched `before`. A tree of many
-    /// directories takes its time.
+    /// Watches the plugin's granted directories as far as possible, in place of `before`. Takes a while for a tree of
+    /// many directories.
     pub(super) async fn watch(plugin: &Plugin, before: Option<Self>) -> Self {
         let roots = plugin.granted_directories().map(Path::to_owned).collect();
         let has_warned = before.is_some_and(|before| before.events.has_warned.load(Ordering::Relaxed));
@@ -44,12 +44,12 @@ impl DirectoryWatcher {
         Self { events, _watcher: watching.ok().flatten() }
     }
 
-    /// Waits until something changed.
+    /// Waits until something has changed.
     pub(super) async fn changed(&self) {
         self.events.changed.notified().await;
     }
 
-    /// Whether they should be watched anew.
+    /// Returns whether the directories must be watched again.
     pub(super) fn needs_rewatch(&self) -> bool {
         self.events.needs_rewatch.load(Ordering::Relaxed)
     }
@@ -75,7 +75,7 @@ impl FsEvents {
         let mut watcher = watcher.inspect_err(|error| self.warn_once(error)).ok()?;
         for root in &self.roots {
             if let Err(error) = watcher.watch(root, RecursiveMode::Recursive) {
-                // One that is not there may be there the next time.
+                // A directory that does not exist may exist at the next attempt.
                 if !matches!(error.kind, ErrorKind::MaxFilesWatch) {
                     self.needs_rewatch.store(true, Ordering::Relaxed);
                 }
@@ -91,25 +91,25 @@ impl FsEvents {
             Ok(event) if event.need_rescan() => {
                 tracing::warn!(
                     target: log_target::WATCH, plugin = self.plugin,
-                    "changes of a granted directory came faster than they could be noticed: everything is looked at anew"
+                    "event overflow: a granted directory changed faster than its events were read; all directories are watched again"
                 );
                 self.needs_rewatch.store(true, Ordering::Relaxed);
             }
             Ok(event) if self.affects_root(&event) => self.needs_rewatch.store(true, Ordering::Relaxed),
             Ok(_) => {}
-            // Something below was missed: it changed, and is watched no more.
+            // Something below could not be watched: it has changed, and is no longer watched.
             Err(error) => self.warn_once(&error),
         }
         self.changed.notify_one();
     }
 
-    /// Whether a granted directory itself went away: what is there next is another one.
+    /// Returns whether a granted directory itself was removed or renamed, so that it must be watched again.
     fn affects_root(&self, event: &Event) -> bool {
         let is_going = matches!(event.kind, EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_)));
         is_going && event.paths.iter().any(|path| self.roots.contains(path))
     }
 
-    /// Says once what is not noticed at once.
+    /// Logs once that some changes cause no event.
     fn warn_once(&self, error: &notify::Error) {
         if !self.has_warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(

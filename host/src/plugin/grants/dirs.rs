@@ -1,25 +1,25 @@
-//! Granted directories: what a guest's `wasi:filesystem` leads to.
+//! Directory grants: the host's implementation of a guest's `wasi:filesystem`.
 //!
-//! wasmtime-wasi does the work, and keeps to the directory: each path is resolved below the handle of a directory, by the
-//! kernel where it can (`openat2`), so no `..`, link or absolute path leads out. This module stands in front of it and sees to
-//! what it leaves open:
+//! wasmtime-wasi does the work and confines it to the directory: each path is resolved relative to a directory handle,
+//! by the kernel where possible (`openat2`), so no `..`, symbolic link or absolute path escapes. This module wraps it
+//! and adds the checks that it lacks:
 //!
-//! | | by |
+//! | guarantee | mechanism |
 //! |---|---|
-//! | nothing but files and directories is opened, and no opening waits | [`open`]: looked at first, opened without blocking, looked at again |
-//! | a directory becomes no larger than its quota | [`quota`]: charged before anything grows, measured when it seems full |
-//! | two grants are two file systems | nothing is linked or moved from one into the other, as between two disks |
-//! | files open at once, of one instance and of all | [`files`]: permits, which the streams of a file share with it |
-//! | what the host keeps in memory: buffers of streams, names of a listing, bytes to be written | reserved from `limits.memory` |
-//! | threads that a disk blocks which is slow, or gone | [`disk`]: permits, of each plugin its own |
-//! | no path is longer than a system takes | [`files::MAX_PATH`] |
-//! | a directory of any size can be listed | [`entries`]: read piece by piece; names that are not Unicode are skipped |
+//! | only regular files and directories are opened, and opening never blocks | [`open`]: `stat`, non-blocking open, second `stat` |
+//! | a directory does not grow beyond its quota | [`quota`]: growth is charged in advance; the directory is measured again when it seems full |
+//! | two grants are two file systems | linking or moving between them is rejected, as between two disks |
+//! | open files per instance and in total | [`files`]: semaphore permits, shared by a file's streams |
+//! | host memory: stream buffers, names of a listing, bytes to be written | reserved from `limits.memory` |
+//! | threads blocked by a slow or unreachable disk | [`disk`]: a semaphore per plugin |
+//! | no path is longer than operating systems accept | [`files::MAX_PATH`] |
+//! | a directory of any size can be listed | [`entries`]: read in batches; names that are not Unicode are skipped |
 //!
-//! What is not in the table is wasmtime-wasi's own, called where it may block ([`disk`]).
+//! All other functions are wasmtime-wasi's own, called on threads that may block ([`disk`]).
 //!
-//! Not promised: that a file never blocks that only looks like one (below `/proc`, or on a network that is gone), that a hard
-//! link which somebody else put into the directory is not to a file elsewhere, or that directories which are granted twice keep
-//! to the smaller quota.
+//! Not promised: that a special file which reports itself as a regular one never blocks (below `/proc`, or on an
+//! unreachable network file system), that a hard link which a third party placed in the directory does not refer to a
+//! file elsewhere, or that directories which are granted twice observe the smaller quota.
 
 mod descriptor;
 mod disk;
@@ -54,10 +54,10 @@ use crate::plugin::guest_log::GuestLog;
 
 pub(in crate::plugin) use self::files::{Files, FilesView, OpenFileLimit};
 
-/// The directories of one plugin.
+/// The directory grants of one plugin.
 pub(in crate::plugin) struct DirGrants {
     granted: Arc<[GrantedDir]>,
-    /// Files and directories that an instance may have open at once.
+    /// The limit of files and directories that one instance has open at once.
     max_open_files: usize,
     process_file_limit: OpenFileLimit,
     log: Arc<GuestLog>,
@@ -74,7 +74,7 @@ pub(in crate::plugin) struct GrantError {
 }
 
 impl DirGrants {
-    /// The directories that are granted to a plugin, which shares `open_in_all` with all others.
+    /// Creates the directory grants of one plugin. `process_file_limit` is shared by all plugins.
     pub(in crate::plugin) fn new(
         granted: &BTreeMap<GuestPath, DirGrant>,
         limits: &Limits,
@@ -99,12 +99,13 @@ impl DirGrants {
         }
     }
 
-    /// Where they are on the machine.
+    /// Returns the directories' paths on the host.
     pub(in crate::plugin) fn host_paths(&self) -> impl Iterator<Item = &Path> {
         self.granted.iter().map(|granted| granted.host_path.as_path())
     }
 
-    /// Opens them for one instance. A directory that was replaced is the new one from then on.
+    /// Opens the directories for one instance. If a directory has been replaced on the host, instances opened from then
+    /// on get the new one.
     pub(in crate::plugin) async fn open(&self) -> Result<Files, GrantError> {
         let preopens = if self.granted.is_empty() { Vec::new() } else { self.open_all().await? };
         Ok(Files::new(
@@ -118,7 +119,7 @@ impl DirGrants {
 }
 
 impl DirGrants {
-    /// Opens them on a thread that may block: a directory may be on a network that is gone.
+    /// Opens the directories on a thread that may block: a directory may be on an unreachable network file system.
     async fn open_all(&self) -> Result<Vec<Preopen>, GrantError> {
         let (granted, log, disk) = (self.granted.clone(), self.log.clone(), self.disk.clone());
         let opened = self.disk.run(move || {
@@ -131,12 +132,13 @@ impl DirGrants {
     }
 }
 
-/// All functions of wasmtime-wasi's that ask the system for something are called on a thread that may block.
+/// Lets wasmtime-wasi block the calling thread: its functions that enter the operating system run on a [`DiskPool`]
+/// thread.
 const ALLOW_BLOCKING: bool = true;
 
 /// One granted directory.
 struct GrantedDir {
-    /// Where the guest sees it.
+    /// The path under which the guest sees the directory.
     guest_path: Arc<str>,
     host_path: PathBuf,
     access: DirAccess,
@@ -146,12 +148,12 @@ enum DirAccess {
     ReadOnly,
     ReadWrite {
         quota: DirQuota,
-        /// The ledger of the directory that was at the place last.
+        /// The usage of the directory that was last found at the host path.
         usage: Mutex<Option<(FileId, Arc<QuotaUsage>)>>,
     },
 }
 
-/// Device and number: what stays the same of a directory that is renamed, and differs from one that replaces it.
+/// Device and inode number: unchanged when a directory is renamed, different for a directory that replaces it.
 type FileId = (u64, u64);
 
 impl GrantedDir {
@@ -195,14 +197,14 @@ impl GrantedDir {
     }
 }
 
-/// Stands for [`FilesView`] where wasmtime wants a type without lifetimes.
+/// Names [`FilesView`] where wasmtime requires a type without lifetimes.
 struct HasFiles;
 
 impl HasData for HasFiles {
     type Data<'a> = FilesView<'a>;
 }
 
-/// Puts this module in front of what wasmtime-wasi has linked already.
+/// Replaces the `wasi:filesystem` functions that wasmtime-wasi has already linked by this module's.
 pub(in crate::plugin) fn add_to_linker<T: Send + 'static>(
     linker: &mut Linker<T>,
     files: fn(&mut T) -> FilesView<'_>,

@@ -1,28 +1,31 @@
-//! Requests to web servers: `grants.http`.
+//! Outbound HTTP: `grants.http`.
 //!
-//! This is all of HTTP that a guest has: `wasi:http` of WASI 0.2, with [`send_request`](WasiHttpHooks::send_request) of our
-//! own. What may be asked for is in the reference of [`HttpGrants`]; this is what is done for each request, in this order:
+//! This is the only HTTP that a guest has: `wasi:http` of WASI 0.2, with the host's own
+//! [`send_request`](WasiHttpHooks::send_request). The reference of [`HttpGrants`] says which requests are allowed. Each
+//! request passes these steps, in this order:
 //!
-//! | step | by | refused with |
+//! | step | mechanism | error if it fails |
 //! |---|---|---|
 //! | the origin is granted | scheme, host and port | `HTTP-request-denied` |
-//! | the request is small enough and has a method that may be sent | [`headers`], `limits.http.headers`, `limits.http.body` | `HTTP-request-header-section-size`, `HTTP-request-body-size`, `HTTP-request-method-invalid` |
-//! | there is a request left in this minute, and a place | `limits.http.rate`, `limits.http.concurrency` | `connection-limit-reached`, at once |
-//! | the name is resolved, once, and addresses of the inside are left out | [`address`] | `destination-IP-prohibited` |
-//! | a connection is made to one of the addresses that were checked | [`connect`] | `connection-refused` and the like |
-//! | over TLS, the server is who the name says | [`tls`] | `TLS-certificate-error` |
-//! | the answer's headers are small enough | `limits.http.headers` | `HTTP-response-header-section-size` |
-//! | the body is, and comes in time | [`body`], `limits.http.body`, `limits.http.timeout` | an error in the middle of the stream, never a short body |
+//! | the request is within its size limits, and its method is allowed | [`headers`], `limits.http.headers`, `limits.http.body` | `HTTP-request-header-section-size`, `HTTP-request-body-size`, `HTTP-request-method-invalid` |
+//! | concurrency limit (a semaphore) and rate limit | `limits.http.concurrency`, `limits.http.rate` | `connection-limit-reached`, at once |
+//! | the name is resolved, once, and non-public addresses are filtered out (SSRF protection) | [`address`] | `destination-IP-prohibited` |
+//! | a connection to one of the validated addresses is established | [`connect`] | `connection-refused` and similar |
+//! | over TLS, the server's certificate is verified for the name | [`tls`] | `TLS-certificate-error` |
+//! | the response's headers are within their size limit | `limits.http.headers` | `HTTP-response-header-section-size` |
+//! | the body is within its size limit, and arrives before the deadline | [`body`], `limits.http.body`, `limits.http.timeout` | an error in the middle of the stream, never a short body |
 //!
-//! The whole exchange, from resolving to the last byte of the body, is bounded by `limits.http.timeout`; the guest's own
-//! timeouts can only make it less. Redirects are the guest's affair: it sees the `3xx`, and its next request is looked at
-//! like the first. Each exchange has a connection of its own, so that nothing of one is left for another.
+//! The whole exchange, from name resolution to the last byte of the body, is bounded by `limits.http.timeout`; the
+//! guest's own timeouts can only shorten it. Redirects are not followed: the guest receives the `3xx`, and its next
+//! request is checked like the first. Each exchange has a connection of its own, so no state of one exchange is visible
+//! to another.
 //!
-//! An exchange belongs to the instance: when the call ends or is dropped, so does its connection. It runs on the guest threads.
+//! An exchange belongs to the instance: when the call ends or is dropped, so is the connection. It runs on the guest
+//! threads.
 //!
-//! Bounded besides: [`headers::MAX_HEADERS`] header lines in a message, [`connect::MAX_ADDRESSES`] addresses of a name. What the host
-//! keeps for an instance, from the first header of a request that may never be sent, is charged to `limits.memory`
-//! ([`resources`]).
+//! Also bounded: [`headers::MAX_HEADERS`] header lines per message, [`connect::MAX_ADDRESSES`] addresses per name.
+//! Memory that the host keeps for an instance, from the first header of a request that may never be sent, is charged to
+//! `limits.memory` ([`resources`]).
 
 mod address;
 mod body;
@@ -59,17 +62,17 @@ use crate::plugin::memory::MemoryMeter;
 pub(in crate::plugin) use self::resources::{HttpView, add_to_linker};
 pub(in crate::plugin) use self::tls::TlsRoots;
 
-/// How much of a request's body may wait for the network.
+/// The size of the chunks in which a request's body is buffered for the network.
 const BODY_CHUNK_SIZE: usize = 16 << 10;
-/// The headers that a guest may put together when no request of its can be sent.
+/// The size of the headers that a guest without grants may build, although it can send no request.
 const MAX_HEADERS_WITHOUT_GRANT: usize = 8 << 10;
-/// What a header costs in memory beside its text.
+/// The memory that a header takes in addition to its text.
 const HEADER_OVERHEAD: usize = 128;
 
-/// A place among the exchanges of a plugin. It is free again when the last clone is gone.
+/// A permit of `limits.http.concurrency`, released with its last clone.
 type ExchangePermit = Arc<OwnedSemaphorePermit>;
 
-/// What one plugin may do on the web, for all its instances.
+/// Outbound HTTP of one plugin, shared by all its instances.
 pub(in crate::plugin) struct OutboundHttp {
     grants: HttpGrants,
     limits: HttpLimits,
@@ -78,12 +81,12 @@ pub(in crate::plugin) struct OutboundHttp {
     refusal_log: RefusalLog,
     network: Arc<dyn Network>,
     tls_roots: Arc<TlsRoots>,
-    /// For the grants that trust more than the machine does, made when they are first used.
+    /// TLS clients of the grants with certificate authorities of their own, created at first use.
     per_grant_tls: BTreeMap<OriginPattern, OnceCell<TlsClient>>,
 }
 
 impl OutboundHttp {
-    /// What the config grants.
+    /// Creates the outbound HTTP that `grants` and `limits` allow.
     pub(in crate::plugin) fn new(
         grants: &HttpGrants,
         limits: &HttpLimits,
@@ -114,21 +117,21 @@ impl OutboundHttp {
         }
     }
 
-    /// What one instance needs of it.
+    /// Creates the state of one instance.
     pub(in crate::plugin) fn new_instance(self: &Arc<Self>) -> InstanceHttp {
         let headers = match self.grants.is_empty() {
             true => MAX_HEADERS_WITHOUT_GRANT,
             false => usize::try_from(self.limits.headers.bytes()).unwrap_or(usize::MAX),
         };
         let mut ctx = WasiHttpCtx::new();
-        // A guest that goes beyond it traps, so there is room for more headers than can be sent.
+        // A guest that exceeds this size traps, so it is larger than the headers that can be sent.
         let max_header_memory = headers.saturating_add(headers::MAX_HEADERS.saturating_mul(HEADER_OVERHEAD));
         ctx.set_field_size_limit(max_header_memory);
         InstanceHttp { ctx, hooks: Hooks(self.clone()), reservations: ResourceReservations::new(max_header_memory) }
     }
 }
 
-/// One instance's way to the web.
+/// Outbound HTTP of one instance.
 pub(in crate::plugin) struct InstanceHttp {
     ctx: WasiHttpCtx,
     hooks: Hooks,
@@ -136,7 +139,7 @@ pub(in crate::plugin) struct InstanceHttp {
 }
 
 impl InstanceHttp {
-    /// As the linker's functions want it.
+    /// Returns the view that the linker's functions take.
     pub(in crate::plugin) fn view<'a>(
         &'a mut self,
         table: &'a mut ResourceTable,
@@ -158,7 +161,7 @@ impl WasiHttpHooks for Hooks {
         Arc::new(headers::is_host_controlled)
     }
 
-    /// It is set when the origin is known to be granted.
+    /// The header is set once the origin is known to be granted.
     fn set_host_header(&mut self) -> bool {
         false
     }

@@ -1,44 +1,46 @@
-//! Key-value buckets, enforced: `wasi:keyvalue` for one plugin, kept on disk.
+//! Key-value grants: the host's implementation of `wasi:keyvalue` for one plugin, stored on disk.
 //!
-//! # What it is
+//! # Storage
 //!
-//! Each plugin with a bucket has one SQLite database, `keyvalue/PLUGIN.sqlite3` below the state directory, for its user alone.
-//! SQLite rather than an embedded store of one process, because several hosts may share a state directory: two desktop
-//! clients that each start `mcp-host` with the same config see the same buckets, at the same time.
+//! Each plugin with a bucket has one SQLite database, `keyvalue/PLUGIN.sqlite3` below the state directory, accessible
+//! to its user only. SQLite, not an embedded store for a single process, because several hosts may share a state
+//! directory: two desktop clients that each start `mcp-host` with the same config see the same buckets, at the same
+//! time.
 //!
-//! Guests speak `wasi:keyvalue` in the standard's newest draft ([`wasi_draft2`]), or in the one before it ([`wasi_draft1`]), which other
-//! hosts have. Both are thin: [`Keyvalue`] has one method for each thing that can be done, and [`store`] does it.
+//! Guests use `wasi:keyvalue` in the standard's newest draft ([`wasi_draft2`]), or in the previous one
+//! ([`wasi_draft1`]), which other hosts implement. Both are thin: [`Keyvalue`] has one method per operation, and
+//! [`store`] performs it.
 //!
-//! # What it promises
+//! # Guarantees
 //!
-//! - A bucket that is not granted does not exist: opening it is `no-such-store`. Nothing is denied that exists, since a bucket
-//!   exists by being granted.
-//! - What was acknowledged is there after `kill -9`, and no write is there by half: each operation is one transaction of a
-//!   write-ahead log. The log is synchronised at checkpoints, not at each write, so a machine that loses power may lose the
-//!   last writes, in their order; the database stays sound. A host that ends in order checkpoints the log and leaves none behind.
-//! - Quotas are exact, also between processes: the totals of a bucket are a row that is read, checked and written in the
-//!   transaction that writes the entry, and a writer takes the write lock before it reads.
-//! - A database that is damaged, was emptied, cannot be written, or is not this user's own is an error for the guest, and a
-//!   line in the log for the admin. It is never deleted, nor begun anew: a new one is made with its tables beside its place and
-//!   then renamed, so that an empty file is never one that was only just begun.
+//! - A bucket that is not granted does not exist: opening it returns `no-such-store`. No existing bucket is ever
+//!   denied, since a bucket exists by being granted.
+//! - Acknowledged writes survive `kill -9`, and writes are atomic: each operation is one transaction of a write-ahead
+//!   log. The log is synchronized at checkpoints, not at each write, so a power failure may lose the last writes, in
+//!   their order; the database stays consistent. A host that shuts down gracefully checkpoints the log and removes it.
+//! - Quotas are exact, also between processes: the totals of a bucket are a row that is read, checked and written in
+//!   the transaction that writes the entry, and a writer takes the write lock before it reads.
+//! - A database that is damaged, was emptied, cannot be written, or does not belong to this user is an error for the
+//!   guest, and a log line for the admin. It is never deleted or recreated: a new database is created with its tables
+//!   under a temporary name and then renamed, so an empty file is never one whose creation was interrupted.
 //!
-//! # What bounds it
+//! # Bounds
 //!
-//! | bound | by |
+//! | bound | mechanism |
 //! |---|---|
 //! | bytes and keys of a bucket | its quotas |
-//! | a key | [`MAX_KEY`] |
-//! | a value, and the values of one call together | [`MAX_VALUE`] |
+//! | the length of a key | [`MAX_KEY`] |
+//! | the size of a value, and of all values of one call | [`MAX_VALUE`] |
 //! | keys of one call, and of one page of a listing | [`MAX_KEYS`] |
-//! | memory: what a call gives, while it waits and works, and what it gets | `limits.memory` |
+//! | memory: a call's arguments, while it waits and runs, and its result | `limits.memory` |
 //! | waiting for another process | [`database::BUSY_TIMEOUT`] |
-//! | threads | one of the blocking ones for each plugin, while it works |
-//! | descriptors | three for each plugin, from its first use on |
+//! | threads | one blocking thread per plugin, during an operation |
+//! | file descriptors | three per plugin, from its first use |
 //!
-//! SQLite blocks, so it is not called on the guest threads, but on the runtime's threads for that. The connection is behind a
-//! lock that calls wait for *before* they take such a thread: a plugin that does nothing else takes one of them, not all. A
-//! thread of its own for each plugin would do as well and lie idle most of the time. A call that ends while it waits has done
-//! nothing; one that ends while its operation is under way may have done it, unacknowledged.
+//! SQLite blocks, so it is called on the runtime's blocking threads, not on the guest threads. The connection is behind
+//! a lock that calls acquire *before* they take such a thread, so a plugin that uses its store constantly takes one of
+//! them, not all. A dedicated thread per plugin would work as well, but would be idle most of the time. A call that
+//! ends while it waits has changed nothing; one that ends during its operation may have completed it, unacknowledged.
 
 mod bindings;
 mod database;
@@ -66,32 +68,32 @@ use crate::plugin::guest_log::GuestLog;
 use crate::plugin::memory::MemoryBudget;
 use crate::plugin::state::GuestState;
 
-/// Bytes that a key may have.
+/// The maximum length of a key in bytes.
 const MAX_KEY: usize = 1024;
-/// Bytes that a value may have, and the values of one call together.
+/// The maximum size in bytes of a value, and of all values of one call.
 const MAX_VALUE: usize = 16 << 20;
-/// Keys that one call may be about, and that one page of a listing has.
+/// The maximum number of keys of one call, and of one page of a listing.
 const MAX_KEYS: usize = 1000;
 
 /// The buckets of one plugin.
 pub(in crate::plugin) struct Keyvalue {
     granted: BTreeMap<String, Quota>,
-    /// None where there is no directory to keep it in.
+    /// `None` without a state directory.
     database_path: Option<DatabasePath>,
-    /// Opened at its first use, and again after it was found to be damaged.
+    /// Opened at the first use, and again after a database error.
     database: Arc<Mutex<Option<Database>>>,
     refusal_log: RefusalLog,
     memory: Arc<MemoryBudget>,
 }
 
-/// What may be kept in a bucket.
+/// The quotas of a bucket.
 #[derive(Clone, Copy, Debug)]
 struct Quota {
     bytes: u64,
     keys: u64,
 }
 
-/// An open bucket: a name that is granted.
+/// An open bucket: the name of a granted one.
 #[derive(Clone, Debug)]
 #[allow(unreachable_pub, reason = "the generated code re-exports it")]
 pub struct Bucket {
@@ -99,7 +101,7 @@ pub struct Bucket {
     quota: Quota,
 }
 
-/// A state of a key that a swap starts from.
+/// The state of a key on which a compare-and-swap is conditional.
 #[derive(Clone, Debug)]
 #[allow(unreachable_pub, reason = "the generated code re-exports it")]
 pub struct Cas {
@@ -109,7 +111,7 @@ pub struct Cas {
 }
 
 impl Keyvalue {
-    /// The buckets that the plugin is granted, kept below that state directory.
+    /// Creates the buckets that are granted to the plugin, stored below `state_dir`.
     pub(in crate::plugin) fn new(
         plugin: &config::Plugin,
         state_dir: Option<&Path>,
@@ -131,7 +133,7 @@ impl Keyvalue {
     }
 
     fn open(&self, name: &str) -> Result<Bucket, StoreError> {
-        // A name of any length is told back to the log.
+        // The name is written to the log, so its length is bounded.
         let name = name.get(..name.floor_char_boundary(MAX_KEY)).unwrap_or(name);
         let found = self.granted.get_key_value(name);
         let bucket = found.map(|(name, quota)| Bucket { name: name.as_str().into(), quota: *quota });
@@ -167,7 +169,7 @@ impl Keyvalue {
         .await
     }
 
-    /// Adds to a number, if the sum is one of those that the caller can be told.
+    /// Adds `delta` to a number. Fails if the sum is outside of `range`, the numbers that the caller can represent.
     async fn increment(
         &self,
         bucket: Bucket,
@@ -189,12 +191,12 @@ impl Keyvalue {
         Ok(Cas { bucket, key, version })
     }
 
-    /// The value of a remembered key, and whether it still is in the state that was remembered.
+    /// Returns the value of the key of `cas`, and whether its state is unchanged since `cas` was created.
     async fn current(&self, cas: Cas) -> Result<(Option<Vec<u8>>, bool), StoreError> {
         self.with_database(0, |(value, _)| value_size(value), move |database| store::current(database, &cas)).await
     }
 
-    /// Writes a remembered key; if it is not in the remembered state any more, the state that it is in instead.
+    /// Writes the key of `cas` if its state is unchanged. Otherwise returns its current state.
     async fn swap(&self, cas: Cas, value: Vec<u8>) -> Result<Result<(), Cas>, StoreError> {
         self.with_database(value.len(), zero_size, move |database| store::swap(database, cas, value)).await
     }
@@ -220,12 +222,11 @@ impl Keyvalue {
             .await
     }
 
-    /// Closes the database after the operations under way, and has its log checkpointed by that. The next operation opens it
-    /// again.
+    /// Closes the database after the operation in flight, which checkpoints the log. The next operation opens it again.
     pub(in crate::plugin) async fn close(&self) {
         let mut database = self.database.clone().lock_owned().await;
         if let Some(open) = database.take() {
-            // Held until it is closed, so that nobody opens it meanwhile.
+            // The lock is held until the database is closed, so that no caller opens it meanwhile.
             let _ = tokio::task::spawn_blocking(move || {
                 drop(open);
                 drop(database);
@@ -234,7 +235,8 @@ impl Keyvalue {
         }
     }
 
-    /// Why the database cannot be used, if there is one and it cannot: for the admin, with its file. Makes none.
+    /// Checks that the database, if it exists, can be used. The error is for the admin, and names the file. Creates no
+    /// database.
     pub(in crate::plugin) async fn check(&self) -> Result<(), String> {
         let Some(path) = self.database_path.clone().filter(|_| !self.granted.is_empty()) else { return Ok(()) };
         let database = self.database.clone().lock_owned().await;
@@ -243,13 +245,13 @@ impl Keyvalue {
         }
         let file = path.file.clone();
         let checked = tokio::task::spawn_blocking(move || {
-            // Held until it is closed, so that nobody opens it meanwhile.
+            // The lock is held until the database is closed, so that no caller opens it meanwhile.
             let _closed = database;
             if path.has_database()? { Database::open(&path).map(drop) } else { Ok(()) }
         });
         let checked = checked.await.unwrap_or_else(|error| Err(StoreError::Failed(error.to_string())));
         match checked {
-            // Another process works with it.
+            // In use by another process.
             Ok(()) | Err(StoreError::Busy) => Ok(()),
             Err(StoreError::Damaged(reason)) => Err(format!("{} is damaged: {reason}", file.display())),
             Err(StoreError::Failed(reason)) => Err(format!("{}: {reason}", file.display())),
@@ -257,8 +259,8 @@ impl Keyvalue {
         }
     }
 
-    /// Works with the database, where that may block. `given` are the bytes that the guest gave for it, and `size` tells those
-    /// of what it gets: both are reserved from `limits.memory` while the host has them, for as long as the work lasts.
+    /// Runs `work` with the database, on a blocking thread. `request_bytes` is the size of the guest's arguments, and
+    /// `size` returns that of the result: both are reserved from `limits.memory` while the host holds them.
     async fn with_database<T: Send + 'static>(
         &self,
         request_bytes: usize,
@@ -274,12 +276,12 @@ impl Keyvalue {
                 closed => closed.insert(Database::open(&path)?),
             };
             let result = work(open).and_then(|result| {
-                // One call at a time is here, so what is read before it is known to fit is one answer.
+                // One call runs at a time, so at most one result is in memory before its size is checked.
                 let bytes = memory.bytes().saturating_add(size(&result));
                 if memory.try_resize(bytes) { Ok(result) } else { Err(StoreError::OutOfMemory) }
             });
             if result.as_ref().is_err_and(StoreError::is_database_fault) {
-                // Whoever mends it need not start the host anew.
+                // Once the admin has repaired the database, the next operation opens it without a restart of the host.
                 *database = None;
             }
             Ok((result?, memory))
@@ -293,7 +295,7 @@ impl Keyvalue {
     }
 }
 
-/// The size of an answer that has the same few bytes whatever is asked.
+/// The size of a result that takes no memory in proportion to the stored data.
 fn zero_size<T>(_: &T) -> usize {
     0
 }
@@ -318,7 +320,7 @@ fn entry_size((key, value): &(String, Vec<u8>)) -> usize {
     key.len().saturating_add(value.len()).saturating_add(size_of::<(String, Vec<u8>)>())
 }
 
-/// What one instance has of its plugin's buckets: they, and where its handles are kept.
+/// One instance's access to the buckets of its plugin, and the table of its handles.
 pub(in crate::plugin) struct KeyvalueView<'a> {
     pub(in crate::plugin) keyvalue: &'a Keyvalue,
     pub(in crate::plugin) table: &'a mut ResourceTable,
@@ -330,7 +332,7 @@ impl HasData for HasKeyvalue {
     type Data<'a> = KeyvalueView<'a>;
 }
 
-/// Lets components import `wasi:keyvalue`, in both drafts.
+/// Links `wasi:keyvalue`, in both drafts.
 pub(in crate::plugin) fn add_to_linker(linker: &mut Linker<GuestState>) -> wasmtime::Result<()> {
     wasi_draft2::add_to_linker(linker)?;
     wasi_draft1::add_to_linker(linker)

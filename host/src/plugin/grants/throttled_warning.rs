@@ -1,4 +1,4 @@
-//! What is worth a line in the log, but not a line for each time.
+//! Throttled warnings: at most one log line per interval for a recurring condition.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -8,10 +8,11 @@ use crate::plugin::bindings::logging::Level;
 use crate::plugin::guest_log::GuestLog;
 use crate::plugin::throttle::Throttle;
 
-/// How often such a line is logged.
+/// The shortest time between two lines of one warning.
 pub(super) const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// A warning about one plugin that stands in the log at most once a minute, with how often there was reason for it.
+/// A warning about one plugin, logged at most once per [`LOG_INTERVAL`] with the number of occurrences since the
+/// previous line.
 #[derive(Debug)]
 pub(super) struct ThrottledWarning {
     log: Arc<GuestLog>,
@@ -19,12 +20,12 @@ pub(super) struct ThrottledWarning {
 }
 
 impl ThrottledWarning {
-    /// A warning in that log.
+    /// Creates a warning that is written to `log`.
     pub(super) fn new(log: Arc<GuestLog>) -> Self {
         Self { log, throttle: Throttle::new(LOG_INTERVAL) }
     }
 
-    /// There is reason for it.
+    /// Records one occurrence, and logs `message` unless the warning is throttled.
     pub(super) fn warn(&self, message: impl Display) {
         if let Some(suppressed) = self.throttle.record() {
             let line = match suppressed.saturating_add(1) {

@@ -159,7 +159,7 @@ async fn exit_codes_tell_what_cannot_be_done_from_what_is_wrong() {
         (&["list", "git://repo/tree/main/nothing"], 1, "there is no resource"),
         (&["read"], 2, "required"),
         (&["nonsense"], 2, "unrecognized subcommand"),
-        (&["list", "--as", "root"], 2, "local, anonymous"),
+        (&["list", "--as", "locla"], 2, "did you mean `local`?"),
         (&["serve", "--stdio", "--http", "127.0.0.1:0"], 2, "cannot be used with"),
     ] {
         let ended = served.run(arguments).await;
@@ -180,7 +180,7 @@ async fn mistakes_in_the_config_name_file_and_line_and_what_to_write() {
         (format!("{}limits = {{ memory = \"lots\" }}\n", plugin("git://repo/")), 5, "64MiB"),
         (plugin("git:repo"), 4, "mount"),
         (plugin("git://repo/") + &plugin("git://repo/x/").replace("\"repo\"", "\"other\""), 8, "overlap"),
-        ("[[rule]]\nprincipals = [\"root\"]\nallow = [\"**\"]\n".to_owned(), 2, "anonymous"),
+        ("[[rule]]\nprincipals = [\"anonymus\"]\nallow = [\"**\"]\n".to_owned(), 2, "anonymous"),
         ("this is no TOML\n".to_owned(), 1, "TOML"),
     ] {
         let folder = Folder::with_files([("team.toml", text.as_bytes())]);

@@ -78,7 +78,7 @@ async fn a_granted_origin_is_asked_and_no_other() {
     ] {
         assert_eq!(get(&server, &url).await, error_json("HttpRequestDenied"), "{url}");
     }
-    server.log_line("`grants.http` has no such origin").await;
+    server.log_line("the origin is not granted").await;
     server.end().await;
     assert_eq!((granted.requests().len(), other.requests().len()), (1, 0));
 }
@@ -107,7 +107,7 @@ async fn a_name_never_leads_to_this_machine() {
     let by_name = format!("http://localhost:{}", origin.port());
     let server = StdioServer::start(&config(fetch_plugin().origin(&by_name))).await;
     assert_eq!(get(&server, &by_name).await, error_json("DestinationIpProhibited"));
-    server.log_line("which only a grant of the address itself reaches").await;
+    server.log_line("which only a grant of the address itself allows").await;
     server.end().await;
     assert_eq!(origin.requests(), []);
 }
@@ -278,7 +278,7 @@ async fn exchanges_at_once_are_counted() {
     let answers = run_fetch(&server, "many", &origin.url("/silent"), "&count=6").await;
     let count = |code| answers.as_array().unwrap().iter().filter(|answer| **answer == error_json(code)).count();
     assert_eq!((count("ConnectionLimitReached"), count("HttpResponseTimeout")), (4, 2), "{answers}");
-    server.log_line("`limits.http.concurrency` (2) is used up").await;
+    server.log_line("`limits.http.concurrency` (2) is reached").await;
     // The places are free again.
     for _ in 0..5 {
         assert_eq!(get(&server, &origin.url("/")).await["status"], 200);

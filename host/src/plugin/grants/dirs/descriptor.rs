@@ -1,6 +1,7 @@
 //! The functions of `wasi:filesystem`.
 //!
-//! Most are wasmtime-wasi's, called as they are where they may block. Those that open something, or make something grow, are this host's.
+//! Most delegate to wasmtime-wasi on a thread that may block. Functions that open a file or make a directory grow are
+//! the host's own.
 
 use std::sync::Arc;
 
@@ -49,8 +50,8 @@ impl Host for FilesView<'_> {
 }
 
 impl FilesView<'_> {
-    /// Refuses what would lead from one grant into another: they are two file systems. What concerns a read-only one is
-    /// left to wasmtime-wasi to refuse.
+    /// Rejects a link or move from one grant into another: they are two file systems. If one of them is read-only,
+    /// wasmtime-wasi rejects the operation.
     fn check_same_grant(&self, from: &Resource<Descriptor>, to: &Resource<Descriptor>) -> FsResult<()> {
         let (from, to) = (self.files.root(from)?, self.files.root(to)?);
         let both_writable = from.quota.is_some() && to.quota.is_some();
@@ -58,7 +59,7 @@ impl FilesView<'_> {
     }
 }
 
-/// Gives back what was charged for an entry that did not come about.
+/// Refunds the charge for an entry that was not created.
 fn refund_on_error(guard: Option<GrowthGuard>, result: &FsResult<()>) {
     if let (Some(guard), Err(_)) = (guard, result) {
         guard.refund(ENTRY_COST);
@@ -156,7 +157,7 @@ impl HostDescriptor for FilesView<'_> {
             .await
             .map_err(to_fs_error)?;
         let entries = self.wasi.table.push(entries)?;
-        // The linker knows the resource by wasmtime-wasi's type, of which nobody else can make one.
+        // The linker knows the resource by wasmtime-wasi's type, which has no public constructor.
         Ok(Resource::new_own(entries.rep()))
     }
 
@@ -209,7 +210,7 @@ impl HostDescriptor for FilesView<'_> {
         check_path(&path)?;
         check_path(&new_path)?;
         self.check_same_grant(&descriptor, &new_descriptor)?;
-        // What is moved while the directory is measured could be missed.
+        // A measurement could miss an entry that is moved meanwhile.
         let _guard = self.files.root(&descriptor)?.begin_growth().await?;
         self.on_disk_pair(&descriptor, &new_descriptor, move |wasi, [from, to]| {
             wasi.rename_at(from, path, to, new_path).boxed_local()
@@ -234,7 +235,7 @@ impl HostDescriptor for FilesView<'_> {
                 })
                 .await;
         }
-        // wasmtime-wasi would open it, whatever it is.
+        // wasmtime-wasi would open the path whatever its file type.
         let opened = self.open_at(descriptor, flags, path, OpenFlags::empty(), DescriptorFlags::READ).await?;
         let set = self.on_disk(&opened, move |wasi, own| wasi.set_times(own, accessed, modified).boxed_local()).await;
         HostDescriptor::drop(self, opened).map_err(FsError::trap)?;
@@ -246,7 +247,7 @@ impl HostDescriptor for FilesView<'_> {
         HostDescriptor::drop(&mut self.wasi, descriptor)
     }
 
-    // Delegated unchanged to wasmtime-wasi, where it may block.
+    // Delegated unchanged to wasmtime-wasi, on a thread that may block.
 
     async fn advise(
         &mut self,
@@ -348,7 +349,7 @@ impl HostDescriptor for FilesView<'_> {
 }
 
 impl FilesView<'_> {
-    /// Calls a function of wasmtime-wasi's about a descriptor, where it may block.
+    /// Calls a function of wasmtime-wasi for one descriptor, on a thread that may block.
     async fn on_disk<T: Send + 'static>(
         &mut self,
         descriptor: &Resource<Descriptor>,
@@ -363,7 +364,7 @@ impl FilesView<'_> {
         self.files.disk.call([descriptor], move |wasi, [own]| function(wasi, own)).await
     }
 
-    /// The same about two.
+    /// Calls a function of wasmtime-wasi for two descriptors, on a thread that may block.
     async fn on_disk_pair<T: Send + 'static>(
         &mut self,
         one: &Resource<Descriptor>,

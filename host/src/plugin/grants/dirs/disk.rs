@@ -1,9 +1,11 @@
-//! Where a plugin's file operations block: on threads for that, and on no more than [`MAX_BLOCKING_THREADS`] of them at once.
+//! Blocking file operations of one plugin: they run on blocking threads, at most [`MAX_BLOCKING_THREADS`] at once (a
+//! semaphore).
 //!
-//! A disk can be slow, or gone: a network that does not answer blocks a thread for as long as it likes, whatever became of the
-//! call that wanted something of it. So an operation has its permit until the operating system has answered, not until
-//! nobody waits for it any more: a plugin whose directory hangs takes that many threads and no others, and its next calls wait
-//! for a permit, without a thread, until their deadline. The pools of threads are large enough for hundreds of plugins.
+//! A disk can be slow or unreachable: a network file system that does not respond blocks a thread for an unbounded
+//! time, even after the call that started the operation has ended. So an operation holds its permit until the operating
+//! system has answered, not until its caller stops waiting: a plugin whose directory hangs blocks at most that many
+//! threads, and its next calls wait for a permit, without a thread, until their deadline. The thread pools are large
+//! enough for hundreds of plugins.
 
 use std::io;
 use std::sync::Arc;
@@ -16,10 +18,10 @@ use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemCtx, WasiFilesystemCtx
 use wasmtime_wasi::p2::FsResult;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 
-/// Threads that one plugin may block: as many as it has calls at once, unless it has set another number.
+/// Threads that one plugin may block: as many as the default of `limits.concurrency`.
 const MAX_BLOCKING_THREADS: usize = 8;
 
-/// The threads that one plugin may block.
+/// The semaphore for the threads that one plugin may block.
 #[derive(Clone, Debug)]
 pub(super) struct DiskPool(Arc<Semaphore>);
 
@@ -30,7 +32,7 @@ impl Default for DiskPool {
 }
 
 impl DiskPool {
-    /// Does something on a thread that may block. Once begun it goes on to its end, whoever waits for it.
+    /// Runs `work` on a thread that may block. Once started it runs to completion, even if the caller stops waiting.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> io::Result<T> + Send + 'static,
@@ -38,7 +40,7 @@ impl DiskPool {
         self.spawn(work).await.unwrap_or_else(Err)
     }
 
-    /// Calls a function of wasmtime-wasi's on such a thread. The descriptors that it is about are in a table of their own.
+    /// Calls a function of wasmtime-wasi on such a thread, with `descriptors` in a resource table of their own.
     pub(super) async fn call<const N: usize, T: Send + 'static>(
         &self,
         descriptors: [Descriptor; N],
@@ -55,14 +57,14 @@ impl DiskPool {
             let handles = std::array::from_fn(|_| pushed.next().unwrap_or_else(|| Resource::new_own(u32::MAX)));
             drop(pushed);
             let mut view = WasiFilesystemCtxView { ctx: &mut ctx, table: &mut table };
-            // They block this thread, as their descriptors allow: none of them ever waits.
+            // The descriptors allow blocking, so the functions block this thread and their futures are never pending.
             function(&mut view, handles).now_or_never().unwrap_or_else(|| Err(ErrorCode::WouldBlock.into()))
         };
         self.spawn(call).await.unwrap_or_else(|error| Err(error.into()))
     }
 
     async fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
-        // It is never closed.
+        // The semaphore is never closed.
         let permit = self.0.clone().acquire_owned().await.map_err(io::Error::other)?;
         let done = tokio::task::spawn_blocking(move || {
             let done = work();
@@ -84,7 +86,7 @@ mod tests {
         let (hanging, other) = (DiskPool::default(), DiskPool::default());
         let (end, ended) = mpsc::channel::<()>();
         let ended = Arc::new(std::sync::Mutex::new(ended));
-        // Each is given up by whoever waits for it, as a call is at its deadline, and goes on nevertheless.
+        // Each caller stops waiting, as a call does at its deadline; the operation continues nevertheless.
         for _ in 0..MAX_BLOCKING_THREADS {
             let ended = ended.clone();
             let hangs = hanging.run(move || {

@@ -1,8 +1,8 @@
-//! Listing a directory.
+//! Directory listings.
 //!
-//! It is read piece by piece as the guest asks, so a directory of any size costs the host little memory, which is reserved. Names that are not
-//! Unicode cannot be told to a guest: they are skipped, and a line in the log says so, rather than that a listing ends
-//! at the first one.
+//! A directory is read in batches as the guest requests entries, so the memory that a listing takes on the host is
+//! small whatever the directory's size, and is reserved. Names that are not Unicode cannot be represented to a guest:
+//! they are skipped with a warning in the log, and the listing continues.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -16,15 +16,15 @@ use super::disk::DiskPool;
 use super::files::{FilePermit, FileWarnings, GrantRoot};
 use crate::plugin::memory::Reservation;
 
-/// Entries that are read at once.
+/// The number of entries that are read at once.
 const BATCH_SIZE: usize = 256;
-/// What a listing costs beside its names: the buffer that the system fills.
+/// The memory that a listing takes in addition to its names: the buffer that the operating system fills.
 pub(super) const READ_DIR_BUFFER: usize = 16 << 10;
 
-/// A directory that is being listed.
+/// An open directory listing.
 pub(super) struct DirectoryListing {
     buffered: VecDeque<DirectoryEntry>,
-    /// What is still to be read.
+    /// The rest of the directory, unless it has been read to the end.
     remaining: Option<ReadDir>,
     root: Arc<GrantRoot>,
     warnings: Arc<FileWarnings>,
@@ -33,16 +33,16 @@ pub(super) struct DirectoryListing {
     disk: DiskPool,
 }
 
-/// A piece of a listing, and whether there is more.
+/// A batch of entries, and the rest of the directory if there are more.
 struct EntryBatch {
     entries: VecDeque<DirectoryEntry>,
     remaining: Option<ReadDir>,
-    /// The last of the names that were skipped.
+    /// The last name that was skipped.
     skipped: Option<String>,
 }
 
 impl DirectoryListing {
-    /// Begins to list that directory.
+    /// Starts a listing of `dir`.
     pub(super) async fn open(
         dir: Arc<File>,
         root: Arc<GrantRoot>,
@@ -58,7 +58,7 @@ impl DirectoryListing {
         Ok(entries)
     }
 
-    /// The next entry; none at the end.
+    /// Returns the next entry, or `None` at the end.
     pub(super) async fn next(&mut self) -> io::Result<Option<DirectoryEntry>> {
         while self.buffered.is_empty() {
             let Some(remaining) = self.remaining.take() else { return Ok(None) };
@@ -101,7 +101,7 @@ fn read_batch(mut dir: ReadDir) -> io::Result<EntryBatch> {
     Ok(batch)
 }
 
-/// What an entry is. Most file systems say so with its name; others are asked.
+/// Returns the type of an entry. Most file systems return it with the name; for others it is queried.
 fn entry_type(entry: &DirEntry) -> DescriptorType {
     match entry.file_type().map(descriptor_type) {
         Ok(DescriptorType::Unknown) => {

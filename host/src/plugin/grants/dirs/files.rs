@@ -1,4 +1,4 @@
-//! What one instance has open.
+//! Open files of one instance: permits, descriptors, and the mapping of errors.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,26 +17,28 @@ use crate::plugin::grants::throttled_warning::ThrottledWarning;
 use crate::plugin::guest_log::GuestLog;
 use crate::plugin::memory::{MemoryMeter, OutOfMemory, Reservation};
 
-/// Streams for each file that may be open: one to read it and one to write it.
+/// Streams per open file: one for reading and one for writing.
 const STREAMS_PER_FILE: usize = 2;
-/// What a stream keeps of its file: a piece that was read, or is to be written, and itself.
+/// The memory that a stream takes: one chunk that was read or is to be written, and the stream itself.
 const STREAM_COST: usize = (64 << 10) + (1 << 10);
-/// Bytes of a path, and of what a link leads to: what Linux takes. Longer ones would only wait for the disk to be refused.
+/// The maximum length of a path, and of a symbolic link's target, in bytes: Linux's `PATH_MAX`. A longer one would be
+/// rejected only after waiting for the disk.
 pub(super) const MAX_PATH: usize = 4096;
-/// What every system allows a process.
+/// The limit of open files that every system grants a process, assumed if the actual one is unknown.
 const FALLBACK_NOFILE: u64 = 1024;
 
 /// A granted directory, as one instance has it open.
 #[derive(Debug)]
 pub(super) struct GrantRoot {
-    /// Where the guest sees it.
+    /// The path under which the guest sees the directory.
     pub(super) guest_path: Arc<str>,
-    /// What pays for growth, if it may be written.
+    /// The quota that growth is charged to; `None` for a read-only grant.
     pub(super) quota: Option<QuotaHandle>,
 }
 
 impl GrantRoot {
-    /// Keeps it from being measured, until the turn ends. None if it is only read: wasmtime-wasi refuses whatever follows.
+    /// Acquires a guard that excludes measurements of the directory. Returns `None` for a read-only grant, where
+    /// wasmtime-wasi rejects the operation that follows.
     pub(super) async fn begin_growth(&self) -> FsResult<Option<GrowthGuard>> {
         match &self.quota {
             Some(quota) => quota.begin_growth().await.map(Some).map_err(to_fs_error),
@@ -44,7 +46,7 @@ impl GrantRoot {
         }
     }
 
-    /// A turn in which a new entry has been charged.
+    /// Acquires a guard and charges a new entry. Returns `None` for a read-only grant.
     pub(super) async fn charge_entry(&self) -> FsResult<Option<GrowthGuard>> {
         match &self.quota {
             Some(quota) => quota.charge_entry().await.map(Some).map_err(to_fs_error),
@@ -53,19 +55,19 @@ impl GrantRoot {
     }
 }
 
-/// A granted directory before the guest has asked for it.
+/// A granted directory before the guest has requested it.
 pub(super) struct Preopen {
     pub(super) dir: Dir,
     pub(super) root: Arc<GrantRoot>,
 }
 
-/// Files that all guests together may have open: a quarter of what the process may. A listing takes two of the process's, and
-/// the host itself needs some as well.
+/// The limit of files that all guests together have open: a quarter of the process's limit. A listing takes two of the
+/// process's descriptors, and the host itself needs some as well.
 #[derive(Clone, Debug)]
 pub(in crate::plugin) struct OpenFileLimit(Arc<Semaphore>);
 
 impl OpenFileLimit {
-    /// What the system allows this process.
+    /// Derives the limit from the process's `RLIMIT_NOFILE`.
     pub(in crate::plugin) fn from_rlimit() -> Self {
         let soft_limit = rlimit::Resource::NOFILE.get_soft().unwrap_or(FALLBACK_NOFILE);
         let quarter = usize::try_from(soft_limit).unwrap_or(usize::MAX).checked_div(4).unwrap_or_default();
@@ -73,25 +75,25 @@ impl OpenFileLimit {
     }
 }
 
-/// Lets one file, directory or listing be open: in the instance, and in the process.
+/// Permits for one open file, directory or listing: one of the instance and one of the process.
 pub(super) type FilePermit = Arc<[OwnedSemaphorePermit; 2]>;
 
-/// What a stream of a file keeps: the file, which is open for as long as the stream is, and the stream itself.
+/// The permits that a file's stream holds: those of the file, which stays open as long as the stream, and its own.
 pub(super) struct StreamPermits {
     _file: Option<FilePermit>,
     _stream: OwnedSemaphorePermit,
     _memory: Reservation,
 }
 
-/// A descriptor that the guest has.
+/// A descriptor of the guest.
 struct OpenHandle {
-    /// The grant that it comes from.
+    /// The grant to which the descriptor belongs.
     root: Arc<GrantRoot>,
-    /// None for a granted directory itself, which is open in any case.
+    /// `None` for a granted directory itself, which is always open.
     permit: Option<FilePermit>,
 }
 
-/// The warnings about what an instance has open.
+/// The throttled warnings about an instance's files.
 pub(super) struct FileWarnings {
     instance_limit: ThrottledWarning,
     process_limit: ThrottledWarning,
@@ -100,7 +102,7 @@ pub(super) struct FileWarnings {
 }
 
 impl FileWarnings {
-    /// Warnings in that log.
+    /// Creates the warnings, which are written to `log`.
     pub(super) fn new(log: &Arc<GuestLog>) -> Self {
         let warning = || ThrottledWarning::new(log.clone());
         Self {
@@ -112,10 +114,10 @@ impl FileWarnings {
     }
 }
 
-/// What one instance has open, and may.
+/// The open files of one instance, and their limits.
 pub(in crate::plugin) struct Files {
     pub(super) preopens: Vec<Preopen>,
-    /// By the number that the descriptor has in the resource table.
+    /// By the descriptor's index in the resource table.
     handles: HashMap<u32, OpenHandle>,
     limit: usize,
     file_permits: Arc<Semaphore>,
@@ -126,7 +128,8 @@ pub(in crate::plugin) struct Files {
 }
 
 impl Files {
-    /// Nothing is open yet but the granted directories; `limit` files and directories may be.
+    /// Creates the state of an instance that has only its granted directories open; `limit` files and directories may
+    /// be.
     pub(super) fn new(
         preopens: Vec<Preopen>,
         limit: usize,
@@ -148,26 +151,26 @@ impl Files {
         }
     }
 
-    /// Room for one more file, directory or listing.
+    /// Acquires permits for one more file, directory or listing.
     pub(super) fn acquire_file(&self) -> FsResult<FilePermit> {
         let Ok(instance_permit) = self.file_permits.clone().try_acquire_owned() else {
             let limit = self.limit;
             self.warnings
                 .instance_limit
-                .warn(format_args!("`limits.files` ({limit}) does not let it have more files open at once"));
+                .warn(format_args!("no more files can be opened: `limits.files` ({limit}) is reached"));
             return Err(ErrorCode::InsufficientMemory.into());
         };
         let Ok(process_permit) = self.process_file_limit.0.clone().try_acquire_owned() else {
             self.warnings.process_limit.warn(
-                "all plugins together have as many files open as they may: a quarter of what the system allows the host \
-                 (`ulimit -n`)",
+                "no more files can be opened: all plugins together have reached a quarter of the host's limit of open \
+                 files (`ulimit -n`)",
             );
             return Err(ErrorCode::InsufficientMemory.into());
         };
         Ok(Arc::new([instance_permit, process_permit]))
     }
 
-    /// Room for one more stream of that file.
+    /// Acquires permits for one more stream of `file`.
     fn acquire_stream(&self, file: &Resource<Descriptor>, memory: &mut MemoryMeter) -> FsResult<StreamPermits> {
         let handle = self.handle(file)?;
         match self.stream_permits.clone().try_acquire_owned() {
@@ -178,14 +181,14 @@ impl Files {
             Err(_) => {
                 let (limit, streams) = (self.limit, STREAMS_PER_FILE);
                 self.warnings.stream_limit.warn(format_args!(
-                    "`limits.files` ({limit}) does not let it have more than {streams} times as many streams of files"
+                    "no more streams of files can be opened: {streams} times `limits.files` ({limit}) is reached"
                 ));
                 Err(ErrorCode::InsufficientMemory.into())
             }
         }
     }
 
-    /// Remembers a descriptor that the guest is given.
+    /// Tracks a descriptor that the guest received.
     pub(super) fn track(
         &mut self,
         descriptor: &Resource<Descriptor>,
@@ -195,12 +198,12 @@ impl Files {
         self.handles.insert(descriptor.rep(), OpenHandle { root, permit });
     }
 
-    /// Forgets a descriptor that the guest gave back.
+    /// Stops tracking a descriptor that the guest dropped.
     pub(super) fn untrack(&mut self, descriptor: &Resource<Descriptor>) {
         self.handles.remove(&descriptor.rep());
     }
 
-    /// The grant that a descriptor comes from.
+    /// Returns the grant to which a descriptor belongs.
     pub(super) fn root(&self, descriptor: &Resource<Descriptor>) -> FsResult<Arc<GrantRoot>> {
         self.handle(descriptor).map(|held| held.root.clone())
     }
@@ -210,7 +213,7 @@ impl Files {
     }
 }
 
-/// The files of an instance during a call of the host.
+/// The files of an instance during a host call.
 pub(in crate::plugin) struct FilesView<'a> {
     pub(in crate::plugin) files: &'a mut Files,
     pub(in crate::plugin) wasi: WasiFilesystemCtxView<'a>,
@@ -218,12 +221,12 @@ pub(in crate::plugin) struct FilesView<'a> {
 }
 
 impl FilesView<'_> {
-    /// Room for one more stream of that file.
+    /// Acquires permits for one more stream of `file`.
     pub(super) fn acquire_stream(&mut self, file: &Resource<Descriptor>) -> FsResult<StreamPermits> {
         self.files.acquire_stream(file, self.memory)
     }
 
-    /// A directory that the guest has.
+    /// Returns the directory of a descriptor. Fails if it is a file.
     pub(super) fn dir(&self, descriptor: &Resource<Descriptor>) -> FsResult<Dir> {
         match self.wasi.table.get(descriptor)? {
             Descriptor::Dir(dir) => Ok(dir.clone()),
@@ -231,8 +234,8 @@ impl FilesView<'_> {
         }
     }
 
-    /// A file that the guest has and may write, with the account that pays for it. A directory is no file, and one
-    /// that comes from a read-only grant is not written.
+    /// Returns a file that the guest may write, and the quota that growth is charged to. Fails for a directory, and for
+    /// a file of a read-only grant.
     pub(super) fn writable(
         &self,
         descriptor: &Resource<Descriptor>,
@@ -247,22 +250,22 @@ impl FilesView<'_> {
     }
 }
 
-/// Refuses a path that no system takes.
+/// Rejects a path that is longer than operating systems accept.
 pub(super) fn check_path(path: &str) -> FsResult<()> {
     if path.len() <= MAX_PATH { Ok(()) } else { Err(ErrorCode::NameTooLong.into()) }
 }
 
-/// What a guest is told when `limits.memory` is used up.
+/// Maps an exhausted `limits.memory` to the guest's error.
 pub(super) fn oom_to_fs_error(_: OutOfMemory) -> FsError {
     ErrorCode::InsufficientMemory.into()
 }
 
-/// What a guest is told of an error.
+/// Maps an I/O error to the guest's error.
 pub(super) fn to_fs_error(error: io::Error) -> FsError {
     error_code(&error).into()
 }
 
-/// The standard's word for an error.
+/// Maps an I/O error to the error code of the standard.
 pub(super) fn error_code(error: &io::Error) -> ErrorCode {
     match error.kind() {
         io::ErrorKind::QuotaExceeded => ErrorCode::Quota,

@@ -1,4 +1,4 @@
-//! How much is below a directory.
+//! Disk usage of a directory, as a quota counts it.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -8,15 +8,15 @@ use cap_primitives::fs::{DirEntry, MetadataExt, ReadDir, read_base_dir};
 
 use super::quota::ENTRY_COST;
 
-/// Directories within each other that are walked through. What is nested deeper counts as more than any quota, as
-/// each level costs the walk a few open files.
+/// The maximum nesting depth of a walk. A deeper directory counts as larger than any quota, as each level takes a few
+/// open files of the host.
 const MAX_DEPTH: usize = 128;
 
-/// What is below that directory, in bytes of a quota. Links are counted, not followed. The walk ends as soon as it has found more
-/// than `enough`, and so looks at `enough / ENTRY` entries at most.
+/// Returns the bytes below `dir`, as a quota counts them. Links are counted, not followed. The walk ends as soon as the
+/// sum exceeds `stop_above`, so it visits at most `stop_above / ENTRY_COST` entries.
 ///
-/// What disappears under way does not count, and neither does what is in a directory that the host may not read: nobody
-/// writes there through the host.
+/// Entries that disappear during the walk do not count, and neither do directories that the host may not read: the host
+/// does not write there for anyone.
 pub(super) fn disk_usage(dir: &File, stop_above: u64) -> io::Result<u64> {
     let mut sum = 0_u64;
     let mut seen_hard_links = HashSet::new();
@@ -50,12 +50,12 @@ fn open_subdir(entry: &DirEntry) -> io::Result<ReadDir> {
     read_base_dir(&entry.open_dir()?)
 }
 
-/// What was found, if it is there and may be looked at.
+/// Returns `None` if the entry has disappeared or may not be accessed.
 fn ignore_vanished<T>(found: io::Result<T>) -> io::Result<Option<T>> {
     match found {
         Ok(found) => Ok(Some(found)),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => Ok(None),
-        // A link has taken the directory's place meanwhile.
+        // The directory has been replaced by a link.
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(None),
         Err(error) => Err(error),
     }

@@ -1,9 +1,9 @@
-//! Opening what lies below a granted directory.
+//! Opening files and directories below a granted directory.
 //!
-//! What is opened is a file or a directory. A FIFO, a device or a socket is refused without touching it: opening one can wait
-//! for ever, or have an effect. So each path is looked at before it is opened. Somebody could put another thing in its place
-//! between the two, so it is opened without waiting (`O_NONBLOCK`, which means nothing to a file), and looked at once more.
-//! No thread waits for anything, whoever wins such a race.
+//! Only regular files and directories are opened. A FIFO, a device or a socket is rejected without being opened:
+//! opening one can block forever or have side effects. So each path is checked with `stat` before it is opened. The
+//! path could be replaced between the two steps (TOCTOU), so it is opened with `O_NONBLOCK`, which has no effect on a
+//! regular file, and checked once more. Opening never blocks, whatever the outcome of the race.
 
 use std::fs::File;
 use std::io;
@@ -17,10 +17,10 @@ use wasmtime_wasi::{FsPerms, OpenMode};
 
 use super::quota::{ENTRY_COST, GrowthGuard};
 
-/// How often an opening starts again because something else came or went meanwhile.
+/// The maximum number of attempts when a path is created or removed concurrently.
 const MAX_ATTEMPTS: usize = 4;
 
-/// How a path is to be opened.
+/// The validated parameters of an `open-at` call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenRequest {
     follow: FollowSymlinks,
@@ -29,7 +29,7 @@ pub(super) struct OpenRequest {
     write: bool,
 }
 
-/// What was opened.
+/// An opened file or directory.
 #[derive(Debug)]
 pub(super) enum Opened {
     File(File),
@@ -37,7 +37,7 @@ pub(super) enum Opened {
 }
 
 impl OpenRequest {
-    /// What a guest asks for, if it makes sense and `perms` allow it.
+    /// Validates a guest's request. Fails if its flags are unsupported or contradictory, or if `perms` do not allow it.
     pub(super) fn new(
         path: PathFlags,
         oflags: OpenFlags,
@@ -62,17 +62,17 @@ impl OpenRequest {
             true => FollowSymlinks::Yes,
             false => FollowSymlinks::No,
         };
-        // What is not opened to be written is opened to be read: the system wants one of them.
+        // The operating system requires an access mode: without write access, the file is opened for reading.
         let read = flags.contains(DescriptorFlags::READ) || !flags.contains(DescriptorFlags::WRITE);
         Ok(Self { follow, oflags, read, write })
     }
 
-    /// Whether it may make something new.
+    /// Returns whether the request may create a file.
     pub(super) fn creates(self) -> bool {
         self.oflags.contains(OpenFlags::CREATE)
     }
 
-    /// What the descriptor may be used for.
+    /// Returns the operations that the new descriptor permits.
     pub(super) fn mode(self) -> OpenMode {
         let mut mode = OpenMode::empty();
         mode.set(OpenMode::READ, self.read);
@@ -80,13 +80,13 @@ impl OpenRequest {
         mode
     }
 
-    /// Opens what is there.
+    /// Opens an existing file or directory.
     pub(super) fn open_existing(self, dir: &File, path: &str) -> io::Result<Opened> {
         self.check_file_type(&stat(dir, Path::new(path), self.follow)?)?;
         self.open(dir, path, false)
     }
 
-    /// Opens what is there, or makes a new file, which is charged.
+    /// Opens an existing file or directory, or creates a file, whose entry is charged to the quota.
     pub(super) fn open_or_create(self, dir: &File, path: &str, guard: &GrowthGuard) -> io::Result<Opened> {
         for _ in 0..MAX_ATTEMPTS {
             match stat(dir, Path::new(path), self.follow) {
@@ -125,7 +125,7 @@ impl OpenRequest {
         Ok(if found.is_dir() { Opened::Dir(opened) } else { Opened::File(opened) })
     }
 
-    /// Refuses what is neither a file nor a directory, or not what was asked for.
+    /// Rejects anything that is neither a regular file nor a directory, and a file where a directory was requested.
     fn check_file_type(self, found: &Metadata) -> io::Result<()> {
         if found.is_symlink() {
             return Err(Errno::LOOP.into());

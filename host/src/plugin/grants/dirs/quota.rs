@@ -1,18 +1,20 @@
-//! The quota of one granted directory: how large it may become by a plugin's writing.
+//! The quota of one granted directory: an upper bound on its size after a plugin's writes.
 //!
-//! A [`QuotaUsage`] knows an upper bound of what is below the directory, and is shared by all instances of the plugin:
+//! A [`QuotaUsage`] holds an upper bound of the bytes used below the directory, and is shared by all instances of the
+//! plugin:
 //!
-//! - an entry (file, directory, link) counts [`ENTRY_COST`] bytes, for its name and its place on the disk, and a file its size as
-//!   well, also where it has holes. A file with several names counts once. What others write counts like what the plugin writes;
-//! - growth is charged *before* it happens: what a write adds to the size of its file, [`ENTRY_COST`] for a new entry. Nothing is
-//!   given back when something shrinks or goes away, except by measuring;
-//! - the directory is measured at the first charge, and again when a charge finds no room: not more often than every [`MIN_RESCAN_INTERVAL`],
-//!   and not for more than a tenth of the time. A charge waits for that, if it is not long. If there is still no room, it
-//!   is refused;
-//! - a file that was deleted while the plugin has it open still counts: its bytes are still on the disk.
+//! - an entry (file, directory, link) counts [`ENTRY_COST`] bytes, for its name and its metadata on the disk, and a
+//!   file its size in addition, including holes. A file with several hard links counts once. Data written by others
+//!   counts like the plugin's;
+//! - growth is charged *before* it happens: the bytes that a write adds to the size of its file, [`ENTRY_COST`] for a
+//!   new entry. Nothing is refunded when a file shrinks or is removed; only a measurement lowers the usage;
+//! - the directory is measured at the first charge, and again when a charge exceeds the quota: at most once every
+//!   [`MIN_RESCAN_INTERVAL`], and for at most a tenth of the time. A charge waits for the measurement if it can start
+//!   within [`MAX_RESCAN_WAIT`]. If the quota is still exceeded, the charge is rejected;
+//! - a deleted file that the plugin has open still counts: its bytes are still on the disk.
 //!
-//! While something grows, nothing is measured, and the other way round: so no growth is missed by a walk that has passed already.
-//! Those that wait for a walk wait without a thread, and whoever goes away while waiting leaves nothing behind.
+//! Growth and measurement exclude each other (a read-write lock), so a walk never misses growth in a part that it has
+//! already visited. Waiting for a measurement takes no thread, and a wait that is cancelled leaves no state.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -29,31 +31,31 @@ use super::measure;
 use crate::config::DirQuota;
 use crate::plugin::grants::throttled_warning::ThrottledWarning;
 
-/// What an entry of a directory counts beside the size of a file.
+/// The cost of a directory entry, in addition to a file's size.
 pub(super) const ENTRY_COST: u64 = 4096;
 /// The shortest time between two measurements.
 const MIN_RESCAN_INTERVAL: Duration = Duration::from_millis(100);
-/// How many times as long as a measurement took the next one has to wait.
+/// The pause after a measurement, as a multiple of its duration.
 const RESCAN_COST_FACTOR: u32 = 9;
-/// How long a charge waits for a measurement to begin.
+/// The longest time that a charge waits for a measurement to start.
 const MAX_RESCAN_WAIT: Duration = Duration::from_secs(1);
 
-/// There is no room for what was to be written.
+/// A charge would exceed the quota.
 #[derive(Debug, thiserror::Error)]
-#[error("the directory's quota is used up")]
+#[error("the directory's quota is exhausted")]
 struct QuotaExceeded;
 
-/// What is used of a quota, for all instances of a plugin.
+/// The used part of a quota, shared by all instances of a plugin.
 #[derive(Debug)]
 pub(super) struct QuotaUsage {
-    /// Where the guest sees the directory.
+    /// The path under which the guest sees the directory.
     guest_path: Arc<str>,
     quota: DirQuota,
-    /// At least what is below the directory, once it has been measured.
+    /// An upper bound of the bytes used below the directory, once it has been measured.
     used: AtomicU64,
-    /// Shared by those that grow, alone with the one who measures.
+    /// Locked shared during growth and exclusively during a measurement.
     last_scan: Arc<RwLock<Option<LastScan>>>,
-    /// Files below the directory that were opened.
+    /// Opened files below the directory.
     open_files: Mutex<Vec<Weak<File>>>,
     warning: ThrottledWarning,
     disk: DiskPool,
@@ -66,14 +68,14 @@ struct LastScan {
 }
 
 impl QuotaUsage {
-    /// The ledger of a directory that has not been measured yet.
+    /// Creates the usage of a directory that has not been measured yet.
     pub(super) fn new(guest_path: Arc<str>, quota: DirQuota, warning: ThrottledWarning, disk: DiskPool) -> Self {
         let (used, last_scan, open_files) = (AtomicU64::new(0), Arc::default(), Mutex::default());
         Self { guest_path, quota, used, last_scan, open_files, warning, disk }
     }
 
     fn charge(&self, bytes: u64) -> io::Result<()> {
-        // What does not grow may go on, even in a directory that is larger than its quota.
+        // Operations without growth succeed even in a directory that exceeds its quota.
         if bytes == 0 {
             return Ok(());
         }
@@ -83,7 +85,7 @@ impl QuotaUsage {
         charged.map(drop).map_err(|_| io::Error::new(io::ErrorKind::QuotaExceeded, QuotaExceeded))
     }
 
-    /// The bytes of deleted files that are open.
+    /// Returns the size of deleted files that are still open.
     fn deleted_bytes(&self) -> io::Result<u64> {
         let open_files: Vec<_> = self.lock_open_files().iter().filter_map(Weak::upgrade).collect();
         let mut seen = HashSet::new();
@@ -102,28 +104,28 @@ impl QuotaUsage {
     }
 }
 
-/// A ledger, as one instance uses it.
+/// A [`QuotaUsage`], as one instance uses it.
 #[derive(Clone, Debug)]
 pub(super) struct QuotaHandle {
     usage: Arc<QuotaUsage>,
-    /// The directory, as the instance has it open.
+    /// The instance's handle of the directory.
     dir: Arc<File>,
 }
 
 impl QuotaHandle {
-    /// An account for that directory.
+    /// Creates a handle to `usage` that measures `dir`.
     pub(super) fn new(usage: Arc<QuotaUsage>, dir: Arc<File>) -> Self {
         Self { usage, dir }
     }
 
-    /// Remembers a file for as long as it is open.
+    /// Tracks a file for as long as it is open.
     pub(super) fn track_open_file(&self, file: &Arc<File>) {
         let mut files = self.usage.lock_open_files();
         files.retain(|file| file.strong_count() > 0);
         files.push(Arc::downgrade(file));
     }
 
-    /// Keeps the directory from being measured, until the turn ends.
+    /// Acquires a guard that excludes measurements of the directory. Measures it first if that has not been done yet.
     pub(super) async fn begin_growth(&self) -> io::Result<GrowthGuard> {
         loop {
             let last_scan = self.usage.last_scan.clone().read_owned().await;
@@ -135,7 +137,7 @@ impl QuotaHandle {
         }
     }
 
-    /// A turn in which a new entry has been charged.
+    /// Acquires a guard and charges a new entry.
     pub(super) async fn charge_entry(&self) -> io::Result<GrowthGuard> {
         let guard = self.begin_growth().await?;
         if guard.charge(ENTRY_COST).is_ok() {
@@ -147,8 +149,8 @@ impl QuotaHandle {
         self.warn_if_full(guard.charge(ENTRY_COST)).map(|()| guard)
     }
 
-    /// Does what may make the directory grow, where it may block. `work` charges its turn before anything grows, and is done once
-    /// more if the charge found no room.
+    /// Runs `work`, which may make the directory grow, on a thread that may block. `work` charges its guard before any
+    /// growth. If the charge exceeds the quota, `work` is run once more after a measurement.
     pub(super) async fn grow<T, F>(&self, work: F) -> io::Result<T>
     where
         T: Send + 'static,
@@ -170,20 +172,23 @@ impl QuotaHandle {
         F: Fn(&GrowthGuard) -> io::Result<T> + Send + Sync + 'static,
     {
         let guard = self.begin_growth().await?;
-        // The turn goes along, and so lasts for as long as the work does, whoever waits for it.
+        // The guard moves into the operation, so it lives as long as the operation does, even if the caller stops
+        // waiting.
         self.usage.disk.run(move || work(&guard)).await
     }
 
-    /// Says in the log that there is no room, if that is so.
+    /// Logs a warning if the quota is exceeded.
     fn warn_if_full<T>(&self, result: io::Result<T>) -> io::Result<T> {
         if is_quota_exceeded(&result) {
             let QuotaUsage { guest_path, quota, warning, .. } = &*self.usage;
-            warning.warn(format_args!("the directory `{guest_path}` has no room left: its `quota` is {quota}"));
+            warning.warn(format_args!(
+                "quota exhausted: the directory `{guest_path}` has no room left (`quota` is {quota})"
+            ));
         }
         result
     }
 
-    /// Measures the directory, unless that has been done since now, or cannot be done soon.
+    /// Measures the directory, unless a measurement has started since the call, or none can start soon.
     async fn rescan_if_due(&self) -> io::Result<()> {
         let requested_at = Instant::now();
         loop {
@@ -216,14 +221,14 @@ impl QuotaHandle {
 }
 
 impl LastScan {
-    /// How long it is until the directory may be measured again.
+    /// Returns the time until the directory may be measured again.
     fn time_until_due(&self) -> Duration {
         let interval = MIN_RESCAN_INTERVAL.max(self.elapsed.saturating_mul(RESCAN_COST_FACTOR));
         self.elapsed.saturating_add(interval).saturating_sub(self.started.elapsed())
     }
 }
 
-/// A time in which the directory is not being measured, and may grow.
+/// A shared lock during which the directory is not measured, and may grow.
 #[derive(Debug)]
 pub(super) struct GrowthGuard {
     usage: Arc<QuotaUsage>,
@@ -231,12 +236,12 @@ pub(super) struct GrowthGuard {
 }
 
 impl GrowthGuard {
-    /// Charges that many bytes, which are about to be written.
+    /// Charges `bytes` that are about to be written.
     pub(super) fn charge(&self, bytes: u64) -> io::Result<()> {
         self.usage.charge(bytes)
     }
 
-    /// Gives back what was charged for something that did not come about.
+    /// Refunds a charge whose operation failed.
     pub(super) fn refund(&self, bytes: u64) {
         let _ =
             self.usage.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| Some(used.saturating_sub(bytes)));

@@ -1,7 +1,7 @@
-//! Streams of a file's content.
+//! Input and output streams of a file's content.
 //!
-//! Both keep the file's permits for as long as they last, work where they may block, and have one piece at a time under way,
-//! of at most [`MAX_CHUNK`] bytes. A [`Writer`] charges what it writes.
+//! Both hold the file's permits for as long as they exist, run their operations on threads that may block, and have one
+//! operation at a time in flight, of at most [`MAX_CHUNK`] bytes. A [`Writer`] charges its writes to the quota.
 
 use std::fs::File;
 use std::io;
@@ -19,10 +19,10 @@ use super::files::StreamPermits;
 use super::quota::QuotaHandle;
 use super::write::{self, WriteAt};
 
-/// The most that is taken at once: as much as wasmtime-wasi takes.
+/// The maximum size of one operation, equal to wasmtime-wasi's.
 const MAX_CHUNK: usize = 64 << 10;
 
-/// What a stream reads from a file.
+/// An input stream of a file.
 pub(super) struct Reader {
     file: Arc<File>,
     disk: DiskPool,
@@ -39,16 +39,16 @@ enum ReadState {
     Closed,
 }
 
-/// What is read when a guest waits for something to be there.
+/// The bytes that are read ahead when a guest waits for the stream to be ready.
 const READ_AHEAD: usize = 4096;
 
 impl Reader {
-    /// A stream that reads from there on.
+    /// Creates a stream that reads from `position`.
     pub(super) fn new(file: Arc<File>, disk: DiskPool, position: u64, permits: StreamPermits) -> Self {
         Self { file, disk, position, state: ReadState::Idle, _permits: permits }
     }
 
-    /// Reads a piece. What was begun goes on to its end, even if nobody waits for it any more.
+    /// Reads a chunk. Once started the read runs to completion, even if the caller stops waiting.
     fn read_chunk(&self, size: usize) -> impl Future<Output = ReadState> + Send + use<> {
         let (file, disk, position) = (self.file.clone(), self.disk.clone(), self.position);
         async move { disk.run(move || Ok(read_blocking(&file, position, size))).await.unwrap_or_else(ReadState::Failed) }
@@ -115,7 +115,7 @@ impl InputStream for Reader {
     }
 
     async fn cancel(&mut self) {
-        // It cannot be stopped. A guest that had to wait for nothing could pile up any number of these.
+        // A read cannot be cancelled. If the guest did not wait here, it could accumulate any number of them.
         self.finish_read().await;
         self.state = ReadState::Closed;
     }
@@ -131,7 +131,7 @@ impl Pollable for Reader {
     }
 }
 
-/// What a stream writes to a file.
+/// An output stream of a file.
 pub(super) struct Writer {
     file: Arc<File>,
     quota: QuotaHandle,
@@ -148,12 +148,12 @@ enum WriteState {
 }
 
 impl Writer {
-    /// A stream that writes there, and charges that account.
+    /// Creates a stream that writes at `at` and charges `quota`.
     pub(super) fn new(file: Arc<File>, quota: QuotaHandle, at: WriteAt, permits: StreamPermits) -> Self {
         Self { file, quota, at, state: WriteState::Ready, _permits: permits }
     }
 
-    /// Writes a piece. What was begun goes on to its end, even if nobody waits for it any more.
+    /// Writes a chunk. Once started the write runs to completion, even if the caller stops waiting.
     fn write_chunk(&mut self, bytes: Bytes) -> impl Future<Output = io::Result<()>> + Send + use<> {
         let (file, quota, at) = (self.file.clone(), self.quota.clone(), self.at);
         if let WriteAt::Offset(offset) = &mut self.at {
@@ -162,7 +162,7 @@ impl Writer {
         async move { quota.grow(move |guard| write::write_all(&file, guard, &bytes, at)).await }
     }
 
-    /// Says once what failed; after that it is closed.
+    /// Returns the error of the last write once; the stream is closed from then on.
     fn take_error(&mut self) -> StreamError {
         match mem::replace(&mut self.state, WriteState::Closed) {
             WriteState::Failed(error) => StreamError::LastOperationFailed(error.into()),
@@ -175,7 +175,7 @@ impl Writer {
 impl OutputStream for Writer {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
         match self.state {
-            // What may be written at once is what was reserved.
+            // One chunk's memory is reserved, so a larger write is a trap.
             WriteState::Ready if bytes.len() > MAX_CHUNK => {
                 Err(StreamError::trap("wrote more than `check-write` allowed"))
             }
@@ -184,7 +184,7 @@ impl OutputStream for Writer {
                 self.state = WriteState::Writing(AbortOnDropHandle::new(writing));
                 Ok(())
             }
-            WriteState::Writing(_) => Err(StreamError::trap("written without asking `check-write` first")),
+            WriteState::Writing(_) => Err(StreamError::trap("wrote without a permit of `check-write`")),
             WriteState::Failed(_) | WriteState::Closed => Err(self.take_error()),
         }
     }
@@ -201,7 +201,7 @@ impl OutputStream for Writer {
     }
 
     fn flush(&mut self) -> StreamResult<()> {
-        // Nothing is kept here that could be flushed: `check-write` tells when all is written.
+        // Nothing is buffered here that could be flushed: `check-write` succeeds when everything has been written.
         self.check_write().map(drop)
     }
 
@@ -214,7 +214,7 @@ impl OutputStream for Writer {
     }
 
     async fn cancel(&mut self) {
-        // It cannot be stopped. A guest that had to wait for nothing could pile up any number of these.
+        // A write cannot be cancelled. If the guest did not wait here, it could accumulate any number of them.
         if let WriteState::Writing(writing) = mem::replace(&mut self.state, WriteState::Closed) {
             let _ = writing.await;
         }

@@ -1,7 +1,7 @@
-//! What makes a file larger: each charges the growth first.
+//! Operations that make a file larger. Each charges the growth first.
 //!
-//! How much a write adds is read from the file just before. Of two writes to the same end of a file both are charged: too much is
-//! charged at times, never too little, and the next measurement tells.
+//! The growth is computed from the size of the file just before the operation. Two concurrent writes to the same end of
+//! a file are both charged: a charge can be too high, never too low, and the next measurement corrects it.
 
 use std::fs::File;
 use std::io;
@@ -11,22 +11,22 @@ use rustix::io::Errno;
 
 use super::quota::GrowthGuard;
 
-/// Where in a file something is written.
+/// The position of a write in a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum WriteAt {
-    /// From there on.
+    /// At this offset.
     Offset(u64),
-    /// Behind all that is there.
+    /// At the end of the file.
     Append,
 }
 
-/// Writes as much as the system takes at once.
+/// Writes as much as the operating system accepts in one call.
 pub(super) fn write_partial(file: &File, guard: &GrowthGuard, bytes: &[u8], offset: u64) -> io::Result<usize> {
     charge_extension(file, guard, end_offset(bytes, offset)?)?;
     file.write_at(bytes, offset)
 }
 
-/// Writes everything.
+/// Writes all bytes.
 pub(super) fn write_all(file: &File, guard: &GrowthGuard, bytes: &[u8], at: WriteAt) -> io::Result<()> {
     match at {
         WriteAt::Offset(offset) => {
@@ -40,13 +40,13 @@ pub(super) fn write_all(file: &File, guard: &GrowthGuard, bytes: &[u8], at: Writ
     }
 }
 
-/// Makes the file that long, shorter or longer.
+/// Truncates or extends the file to `size` bytes.
 pub(super) fn set_size(file: &File, guard: &GrowthGuard, size: u64) -> io::Result<()> {
     charge_extension(file, guard, size)?;
     file.set_len(size)
 }
 
-/// Charges what a file lacks to that size.
+/// Charges the growth of a file that is extended to `size` bytes.
 fn charge_extension(file: &File, guard: &GrowthGuard, size: u64) -> io::Result<()> {
     guard.charge(size.saturating_sub(file.metadata()?.len()))
 }
@@ -68,7 +68,7 @@ fn append(file: &File, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Without a call for it, two that append at once may write over each other.
+/// Appends by reading the size first, as the platform has no atomic call: concurrent appends may overwrite each other.
 #[cfg(not(target_os = "linux"))]
 fn append(file: &File, bytes: &[u8]) -> io::Result<()> {
     file.write_all_at(bytes, file.metadata()?.len())

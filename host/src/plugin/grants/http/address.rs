@@ -1,15 +1,16 @@
-//! Addresses that a name may lead to: those of the public internet.
+//! SSRF protection: a name may only resolve to addresses of the public internet.
 //!
-//! A provider that is not trusted could otherwise have a name of its own resolve to where only this machine gets: itself, its
-//! network, the metadata of its cloud. What the IANA's special-purpose registries (RFC 6890) do not call globally
-//! reachable is of the inside, and so is a v6 address that carries such a v4 address. A grant that names an address is not asked.
+//! Otherwise an untrusted provider could let a name of its own resolve to an address that only this machine can reach:
+//! the machine itself, its network, the metadata service of its cloud. Every address that the IANA special-purpose
+//! registries (RFC 6890) do not list as globally reachable is rejected, and so is an IPv6 address that embeds such an
+//! IPv4 address. A grant that names an address is not subject to this check.
 //!
-//! Not known here, and so not refused: public addresses of this machine itself, and networks that translate by a prefix of
+//! Not detected, and so not rejected: public addresses of this machine itself, and NAT64 networks with a prefix of
 //! their own.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// v4 networks of the inside, by their first address and the length of their prefix.
+/// Non-public IPv4 networks: the first address and the prefix length.
 const NON_PUBLIC_V4: [(Ipv4Addr, u32); 15] = [
     // This network.
     (Ipv4Addr::new(0, 0, 0, 0), 8),
@@ -17,44 +18,44 @@ const NON_PUBLIC_V4: [(Ipv4Addr, u32); 15] = [
     (Ipv4Addr::new(10, 0, 0, 0), 8),
     (Ipv4Addr::new(172, 16, 0, 0), 12),
     (Ipv4Addr::new(192, 168, 0, 0), 16),
-    // Behind a carrier's translation (RFC 6598).
+    // Carrier-grade NAT (RFC 6598).
     (Ipv4Addr::new(100, 64, 0, 0), 10),
     (Ipv4Addr::new(127, 0, 0, 0), 8),
-    // Link-local, and with it the metadata of most clouds.
+    // Link-local, which includes the metadata service of most clouds.
     (Ipv4Addr::new(169, 254, 0, 0), 16),
-    // The metadata of a cloud that took a public address for it.
+    // The metadata service of a cloud that uses a public address for it.
     (Ipv4Addr::new(168, 63, 129, 16), 32),
-    // Protocol assignments, and with them the metadata of another.
+    // Protocol assignments, which include the metadata service of another cloud.
     (Ipv4Addr::new(192, 0, 0, 0), 24),
     // Documentation.
     (Ipv4Addr::new(192, 0, 2, 0), 24),
     (Ipv4Addr::new(198, 51, 100, 0), 24),
     (Ipv4Addr::new(203, 0, 113, 0), 24),
-    // Relays of 6to4, which nobody runs any more.
+    // 6to4 relays, no longer in operation.
     (Ipv4Addr::new(192, 88, 99, 0), 24),
-    // Benchmarks.
+    // Benchmarking.
     (Ipv4Addr::new(198, 18, 0, 0), 15),
     // Multicast, reserved, broadcast.
     (Ipv4Addr::new(224, 0, 0, 0), 3),
 ];
 
-/// v6 networks of the inside within the one that is unicast and global.
+/// Non-public IPv6 networks within [`GLOBAL_V6`].
 const NON_PUBLIC_V6: [(Ipv6Addr, u32); 3] = [
-    // Protocol assignments: Teredo, benchmarks, ORCHID.
+    // Protocol assignments: Teredo, benchmarking, ORCHID.
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
     // Documentation.
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20),
 ];
 
-/// All that is unicast and global lies here (RFC 4291, section 2.4).
+/// Global unicast addresses (RFC 4291, section 2.4).
 const GLOBAL_V6: (Ipv6Addr, u32) = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
-/// v4 addresses in the well-known prefix of NAT64 (RFC 6052).
+/// The well-known prefix of NAT64, which embeds IPv4 addresses (RFC 6052).
 const NAT64: (Ipv6Addr, u32) = (Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96);
-/// v4 addresses behind the prefix of 6to4 (RFC 3056).
+/// The prefix of 6to4, which embeds IPv4 addresses (RFC 3056).
 const SIX_TO_FOUR: (Ipv6Addr, u32) = (Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16);
 
-/// Whether a name may lead there.
+/// Returns whether a name may resolve to `address`.
 pub(super) fn is_public(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => is_public_v4(address),
@@ -81,7 +82,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     lies_in(GLOBAL_V6) && !NON_PUBLIC_V6.into_iter().any(lies_in)
 }
 
-/// Whether two numbers of so many bits are the same in their first `length` bits.
+/// Returns whether two addresses of `bits` bits are equal in their first `length` bits.
 fn in_prefix(one: u128, other: u128, length: u32, bits: u32) -> bool {
     let rest = bits.saturating_sub(length);
     one.checked_shr(rest) == other.checked_shr(rest)

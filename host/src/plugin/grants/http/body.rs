@@ -1,6 +1,7 @@
-//! Bodies with an end: so many bytes, and until then.
+//! Bodies of requests and responses, bounded in size and time.
 //!
-//! One that is larger or later ends with an error, so that nobody takes a part of it for the whole.
+//! A body that exceeds its limit or deadline ends with an error, so a truncated body is never mistaken for a complete
+//! one.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use super::error::ExchangeError;
 use super::{ExchangePermit, OutboundHttp, headers};
 use crate::config::Origin;
 
-/// The body of a request, of so many bytes at most.
+/// A request's body, bounded by `limit` bytes.
 pub(super) struct RequestBody {
     body: WasiBody,
     remaining: u64,
@@ -54,26 +55,26 @@ impl Body for RequestBody {
     }
 }
 
-/// What the body of a response is held to.
+/// The bounds of a response's body, and the resources that it holds.
 pub(super) struct ExchangeContext {
     pub(super) http: Arc<OutboundHttp>,
     pub(super) origin: Origin,
-    /// When the exchange ends.
+    /// The deadline of the exchange.
     pub(super) deadline: Instant,
-    /// How long the guest waits for more.
+    /// The longest pause between two chunks, as set by the guest.
     pub(super) between_bytes_timeout: Option<Duration>,
-    /// Kept for as long as more may come.
+    /// Held until the body ends.
     pub(super) _permit: ExchangePermit,
 }
 
-/// The body of a response. Its place is free again after the last byte, or an error.
+/// A response's body. Its permit is released after the last byte, or after an error.
 pub(super) struct ResponseBody(Option<OpenBody>);
 
 struct OpenBody {
     incoming: Incoming,
     remaining: u64,
     deadline: Pin<Box<Sleep>>,
-    /// Goes on while nothing comes.
+    /// Runs while no data arrives.
     between_bytes_timer: Option<Pin<Box<Sleep>>>,
     exchange: ExchangeContext,
 }
@@ -113,7 +114,7 @@ impl OpenBody {
                     _ => Ok(frame),
                 }
             }
-            // The connection is closed at the end of the time, which may be seen before the end of the time is.
+            // The connection is closed at the deadline, which can be observed before the timer fires.
             Err(_) if Instant::now() >= self.exchange.deadline => {
                 Err(ExchangeError::Timeout(limits.timeout.duration()))
             }

@@ -1,7 +1,8 @@
-//! From an origin to a connection: resolve once, check, connect to what was checked.
+//! Connections to an origin: resolve once, validate, connect to a validated address.
 //!
-//! A name is resolved once for an exchange. The addresses of that one answer are checked, and the connection is made to
-//! exactly one of them: a name that says something else a moment later (DNS rebinding) is not asked again.
+//! A name is resolved once per exchange. The addresses of that one answer are validated, and the connection is made to
+//! exactly one of them, so a name that resolves differently a moment later (DNS rebinding, a TOCTOU attack) has no
+//! effect.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -18,15 +19,15 @@ use super::error::ExchangeError;
 use super::tls::TlsClient;
 use crate::config::{HostName, Origin, UrlHost};
 
-/// How many addresses of a name are tried.
+/// The maximum number of addresses that are tried per name.
 pub(super) const MAX_ADDRESSES: usize = 8;
 
-/// What resolves and connects.
+/// Name resolution and connections.
 pub(super) trait Network: Send + Sync {
-    /// All addresses of a name. Called once for an exchange with a name, never for one with an address.
+    /// Returns all addresses of a name. Called once per exchange with a name, never for one with an address.
     fn resolve(&self, name: &HostName) -> BoxFuture<'static, io::Result<Vec<IpAddr>>>;
 
-    /// A connection to that address, which was checked.
+    /// Connects to a validated address.
     fn connect(&self, address: SocketAddr) -> BoxFuture<'static, io::Result<TcpStream>>;
 }
 
@@ -49,7 +50,7 @@ pub(super) trait IoStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> IoStream for T {}
 
-/// Connects to an origin until then, over TLS if there is some.
+/// Connects to an origin until `deadline`, over TLS if a client is given.
 pub(super) async fn connect(
     network: &Arc<dyn Network>,
     origin: &Origin,
@@ -65,7 +66,7 @@ pub(super) async fn connect(
         }
     };
     let stream = connect_any(network, &addresses, origin.port(), deadline).await?;
-    // Small messages, each of which is waited for.
+    // Messages are small, and each is awaited.
     let _ = stream.set_nodelay(true);
     match tls {
         None => Ok(Box::new(stream)),
@@ -76,8 +77,8 @@ pub(super) async fn connect(
     }
 }
 
-/// The addresses of a name. The system's resolver cannot be stopped, so the place stays taken until it has answered, even if
-/// nobody waits for it any more.
+/// Resolves a name. The system's resolver cannot be cancelled, so the permit is held until it has answered, even if the
+/// caller stops waiting.
 async fn resolve(
     network: &Arc<dyn Network>,
     name: &HostName,
@@ -95,7 +96,7 @@ async fn resolve(
         .map_err(|error| ExchangeError::Resolve(error.to_string()))
 }
 
-/// Those that a name may lead to.
+/// Returns the public addresses. Fails if there are none.
 fn filter_public(addresses: Vec<IpAddr>) -> Result<Vec<IpAddr>, ExchangeError> {
     let (public, non_public): (Vec<_>, Vec<_>) = addresses.into_iter().partition(|address| is_public(*address));
     match (public.is_empty(), non_public.first()) {
@@ -105,8 +106,8 @@ fn filter_public(addresses: Vec<IpAddr>) -> Result<Vec<IpAddr>, ExchangeError> {
     }
 }
 
-/// A connection to the first address that takes one. Each gets its share of the time, so that one that does not answer
-/// leaves some for the next.
+/// Connects to the first address that accepts. Each attempt gets an equal share of the remaining time, so an address
+/// that does not respond leaves time for the next.
 async fn connect_any(
     network: &Arc<dyn Network>,
     addresses: &[IpAddr],

@@ -1,8 +1,8 @@
-//! Why an exchange failed: what the guest is told, and what of it is worth a line in the log.
+//! Errors of an exchange: their mapping to the guest's error codes, and the log of rejected requests.
 //!
-//! What the host refused is logged, once a minute for each reason, with the origin. What went wrong on the way (a name that
-//! does not exist, a server that is down) is the guest's to tell. No line has more of a request than its origin: paths and
-//! headers may hold secrets.
+//! A request that the host rejects is logged, once a minute per reason, with its origin. Other failures (a name that
+//! does not exist, a server that is down) are only reported to the guest. No log line contains more of a request than
+//! its origin: paths and headers may hold secrets.
 
 use std::error::Error as _;
 use std::io;
@@ -19,61 +19,61 @@ use crate::config::Origin;
 use crate::plugin::grants::throttled_warning::ThrottledWarning;
 use crate::plugin::guest_log::GuestLog;
 
-/// Why an exchange failed. Displayed, it is for the log.
+/// The reason why an exchange failed. Its text is for the log.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ExchangeError {
-    #[error("`grants.http` has no such origin")]
+    #[error("the origin is not granted: `grants.http` does not list it")]
     NotGranted,
-    #[error("the origin is none")]
+    #[error("the request has no valid origin")]
     InvalidUri,
-    #[error("its method cannot be sent")]
+    #[error("the request's method is not allowed")]
     ForbiddenMethod,
     #[error("`limits.http.rate` ({0} a minute) is used up")]
     RateLimited(usize),
-    #[error("`limits.http.concurrency` ({0}) is used up")]
+    #[error("`limits.http.concurrency` ({0}) is reached")]
     ConcurrencyLimit(usize),
-    #[error("its headers are larger than `limits.http.headers`")]
+    #[error("the request's headers are larger than `limits.http.headers`")]
     RequestHeadersTooLarge(u64),
-    #[error("its body is larger than `limits.http.body` ({})", ByteSize(*.0))]
+    #[error("the request's body is larger than `limits.http.body` ({})", ByteSize(*.0))]
     RequestBodyTooLarge(u64),
-    #[error("the name leads to {0}, which only a grant of the address itself reaches")]
+    #[error("the name resolves to the non-public address {0}, which only a grant of the address itself allows")]
     PrivateAddress(IpAddr),
     #[error("cannot resolve the name: {0}")]
     Resolve(String),
-    #[error("the name was not resolved in time")]
+    #[error("timeout while resolving the name")]
     ResolveTimeout,
     #[error("cannot connect: {0}")]
     Connect(io::Error),
-    #[error("there was no connection in time")]
+    #[error("timeout while connecting")]
     ConnectTimeout,
     #[error("the server's certificate is not trusted: {0}")]
     Certificate(String),
-    #[error("the server ended the handshake: {0:?}")]
+    #[error("the server aborted the TLS handshake: {0:?}")]
     Alert(AlertDescription),
-    #[error("cannot speak TLS with the server: {0}")]
+    #[error("the TLS handshake with the server failed: {0}")]
     Tls(rustls::Error),
-    #[error("there was no answer in time")]
+    #[error("timeout while waiting for the response")]
     FirstByteTimeout,
-    #[error("nothing more came in time")]
+    #[error("timeout while waiting for more of the response's body")]
     BetweenBytesTimeout,
-    #[error("the headers of the answer are larger than `limits.http.headers`, or too many")]
+    #[error("the response's headers are larger than `limits.http.headers`, or too many")]
     ResponseHeadersTooLarge,
-    #[error("the body of the answer is larger than `limits.http.body` ({})", ByteSize(*.0))]
+    #[error("the response's body is larger than `limits.http.body` ({})", ByteSize(*.0))]
     ResponseBodyTooLarge(u64),
     #[error("the exchange took longer than `limits.http.timeout` ({})", format_duration(*.0))]
     Timeout(Duration),
-    #[error("the server wants to speak something else than HTTP")]
+    #[error("the server switched to a protocol other than HTTP")]
     Upgrade,
-    #[error("the server ended the connection in the middle of the answer")]
+    #[error("the server closed the connection before the end of the response")]
     Incomplete,
-    #[error("the request's body was not sent whole")]
+    #[error("the request's body was not sent completely")]
     Aborted,
     #[error("the server does not speak HTTP/1.1: {0}")]
     Protocol(hyper::Error),
 }
 
 impl ExchangeError {
-    /// What hyper says.
+    /// Maps an error of hyper.
     pub(super) fn from_hyper(error: hyper::Error) -> Self {
         let from_body = error.source().and_then(|source| source.downcast_ref::<Error>());
         match from_body {
@@ -85,7 +85,7 @@ impl ExchangeError {
         }
     }
 
-    /// What a handshake ended with.
+    /// Maps an error of the TLS handshake.
     pub(super) fn from_handshake(error: io::Error) -> Self {
         let tls_error = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
         match tls_error {
@@ -96,7 +96,7 @@ impl ExchangeError {
         }
     }
 
-    /// What the guest is told.
+    /// Returns the error code that the guest receives.
     pub(super) fn to_wasi(&self) -> Error {
         match self {
             Self::NotGranted => Error::HttpRequestDenied,
@@ -135,7 +135,7 @@ impl ExchangeError {
     }
 }
 
-/// What one plugin was refused, as the log has it.
+/// The throttled warnings about one plugin's rejected requests.
 pub(super) struct RefusalLog {
     not_granted: ThrottledWarning,
     private_address: ThrottledWarning,
@@ -160,7 +160,7 @@ impl RefusalLog {
         }
     }
 
-    /// Logs a failure if it is a refusal, and says what the guest is told.
+    /// Logs the failure if the host rejected the request, and returns the error code for the guest.
     pub(super) fn record(&self, origin: Option<&Origin>, failure: &ExchangeError) -> Error {
         let warning = match failure {
             ExchangeError::NotGranted => Some(&self.not_granted),
@@ -176,7 +176,7 @@ impl RefusalLog {
             _ => None,
         };
         if let (Some(warning), Some(origin)) = (warning, origin) {
-            warning.warn(format_args!("refused a request to {origin}: {failure}"));
+            warning.warn(format_args!("a request to {origin} failed: {failure}"));
         }
         failure.to_wasi()
     }

@@ -1,4 +1,4 @@
-//! One exchange: a request that may be sent, its connection, the answer.
+//! One HTTP exchange: validation of the request, its connection, the response.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -22,16 +22,17 @@ use super::tls::TlsClient;
 use super::{ExchangePermit, OutboundHttp, headers};
 use crate::config::{HttpGrant, Origin, Scheme};
 
-/// The least that hyper takes for its buffer.
+/// The smallest buffer that hyper accepts.
 const MIN_BUFFER: usize = 8 << 10;
 
-/// What drives the connection while the body is read.
+/// The future that drives the connection while the body is read.
 type Driver = Box<dyn Future<Output = Result<(), Error>> + Send>;
-/// A request under way.
+/// A request in flight.
 pub(super) type ResponseFuture = Box<dyn Future<Output = Result<(Response<WasiBody>, Driver), Error>> + Send>;
 
 impl OutboundHttp {
-    /// Sends a request and gives back its answer, with a body that is still to come. Dropping either ends the exchange.
+    /// Sends a request and returns its response, whose body is still to be received. Dropping the future or the
+    /// response ends the exchange.
     pub(super) async fn exchange(
         self: Arc<Self>,
         request: Request<WasiBody>,
@@ -75,7 +76,7 @@ impl OutboundHttp {
         Ok((response.map(|incoming| ResponseBody::new(incoming, exchange).boxed_unsync()), driver))
     }
 
-    /// The request as it goes over the wire, if it may.
+    /// Validates a request, and builds it in the form in which it is sent.
     fn prepare(
         &self,
         origin: &Origin,
@@ -83,7 +84,7 @@ impl OutboundHttp {
         request: Request<WasiBody>,
     ) -> Result<Request<RequestBody>, ExchangeError> {
         let (Parts { method, uri, mut headers, .. }, body) = request.into_parts();
-        // A tunnel leads anywhere, and `TRACE` would show the guest what the host added.
+        // A tunnel would give access to any server, and `TRACE` would reveal the headers that the host adds.
         if method == Method::CONNECT || method == Method::TRACE {
             return Err(ExchangeError::ForbiddenMethod);
         }
@@ -107,7 +108,7 @@ impl OutboundHttp {
         Ok(request)
     }
 
-    /// A place among the exchanges, if there is one at once.
+    /// Acquires a permit of `limits.http.concurrency` without waiting, and checks the rate limit.
     fn acquire_permit(&self) -> Result<ExchangePermit, ExchangeError> {
         let permit = self.permits.clone().try_acquire_owned();
         let permit = permit.map_err(|_| ExchangeError::ConcurrencyLimit(self.limits.concurrency.get()))?;
@@ -115,7 +116,7 @@ impl OutboundHttp {
         Ok(Arc::new(permit))
     }
 
-    /// What a connection for that grant is encrypted with.
+    /// Returns the TLS client for a grant, or `None` for a plain-text origin.
     async fn tls(&self, grant: &HttpGrant) -> Result<Option<&TlsClient>, ExchangeError> {
         if grant.origin.scheme() == Scheme::Http {
             return Ok(None);
@@ -148,7 +149,7 @@ impl OutboundHttp {
             let mut answer = pin!(sender.send_request(request));
             tokio::select! {
                 answer = &mut answer => answer,
-                // What it has answered before it ended is there by now.
+                // The response that arrived before the connection ended is already available.
                 ended = &mut connection => match ended {
                     Ok(()) => answer.await,
                     Err(error) => Err(error),
@@ -161,7 +162,7 @@ impl OutboundHttp {
         };
         let driver = async move {
             if !connection.is_terminated() {
-                // What fails here, the body says; and at the end of the time the connection is closed.
+                // An error here is reported by the body; at the deadline the connection is closed.
                 let _ = timeout_at(deadline, connection).await;
             }
             Ok(())
@@ -169,7 +170,7 @@ impl OutboundHttp {
         Ok((answer.map_err(ExchangeError::from_hyper)?, Box::new(driver)))
     }
 
-    /// The answer as the guest may see it.
+    /// Validates a response, and removes the headers that the guest must not see.
     fn check_response(&self, mut response: Response<Incoming>) -> Result<Response<Incoming>, ExchangeError> {
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return Err(ExchangeError::Upgrade);
@@ -188,7 +189,7 @@ impl OutboundHttp {
     }
 }
 
-/// The origin that a request is for.
+/// Returns the origin of a request's URI.
 fn origin_of(uri: &Uri) -> Option<Origin> {
     let scheme = uri.scheme().unwrap_or(&UriScheme::HTTPS);
     format!("{scheme}://{}", uri.authority()?).parse().ok()

@@ -1,17 +1,17 @@
-//! Headers: which are whose, and how many there may be.
+//! Headers that the host controls, and the limit on their number.
 //!
-//! Those of a connection (RFC 9110, section 7.6.1) go no further than the connection, in either direction. `Host` is the
-//! origin's. The credentials of a grant stand in place of what the guest sent by the same names.
+//! Hop-by-hop headers (RFC 9110, section 7.6.1) are not forwarded in either direction. `Host` is set from the origin.
+//! The credentials of a grant replace headers of the same names that the guest sent.
 
 use hyper::HeaderMap;
 use hyper::header::{self, HeaderName, HeaderValue};
 
 use crate::config::{HttpGrant, Origin};
 
-/// How many header lines a message may have.
+/// The maximum number of header lines of a message.
 pub(super) const MAX_HEADERS: usize = 256;
 
-/// What belongs to one connection.
+/// The known hop-by-hop headers.
 const HOP_BY_HOP: [HeaderName; 10] = [
     header::CONNECTION,
     HeaderName::from_static("http2-settings"),
@@ -25,12 +25,12 @@ const HOP_BY_HOP: [HeaderName; 10] = [
     header::UPGRADE,
 ];
 
-/// Whether a guest neither sets nor sees it.
+/// Returns whether a guest can neither set nor see the header.
 pub(super) fn is_host_controlled(name: &HeaderName) -> bool {
     *name == header::HOST || HOP_BY_HOP.contains(name)
 }
 
-/// Takes out what belongs to the connection: the known headers, and those that `Connection` names.
+/// Removes the hop-by-hop headers: the known ones, and those that `Connection` names.
 pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     let connection_options: Vec<HeaderName> = headers
         .get_all(header::CONNECTION)
@@ -38,7 +38,7 @@ pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
         .filter_map(|name| name.trim().parse().ok())
-        // They say what the body is, and a server that names them there is wrong about it.
+        // These describe the body, so a server that names them in `Connection` is wrong.
         .filter(|name| *name != header::CONTENT_LENGTH && *name != header::CONTENT_TYPE)
         .collect();
     for name in HOP_BY_HOP.iter().chain(&connection_options) {
@@ -46,9 +46,9 @@ pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
-/// Puts the host's own in, in place of the guest's.
+/// Sets the host's headers, which replace the guest's.
 pub(super) fn apply_host_headers(headers: &mut HeaderMap, origin: &Origin, grant: &HttpGrant) {
-    // An origin is ASCII without spaces, so this is always a header.
+    // An origin is ASCII without spaces, so it is always a valid header value.
     if let Ok(host) = HeaderValue::try_from(origin.authority()) {
         headers.insert(header::HOST, host);
     }
@@ -58,7 +58,7 @@ pub(super) fn apply_host_headers(headers: &mut HeaderMap, origin: &Origin, grant
     }
 }
 
-/// How many bytes they are as a message has them.
+/// Returns the size of the headers in a message, in bytes.
 pub(super) fn size(headers: &HeaderMap) -> u64 {
     let line =
         |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len().saturating_add(value.len()).saturating_add(4);

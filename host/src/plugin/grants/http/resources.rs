@@ -1,21 +1,21 @@
-//! What the host keeps of HTTP for one instance: header fields, requests, responses, their bodies; each charged to the plugin's
-//! memory.
+//! Memory accounting of one instance's HTTP resources: header fields, requests, responses and their bodies, each
+//! charged to the plugin's memory.
 //!
-//! wasmtime-wasi-http does the work; this module stands in front of each of its functions that keeps something of what the
-//! guest says, or of what a server answered. It needs no grant to build a request and never send it, so what is kept is
-//! [reserved](crate::plugin::limits::Reservation) before it is kept, and released when its resource is dropped, with the
-//! instance at the latest. When `limits.memory` does not have it, the call ends.
+//! wasmtime-wasi-http does the work; this module wraps each of its functions that stores data of the guest or of a
+//! server's response. A guest can build a request without a grant and without ever sending it, so memory is
+//! [reserved](crate::plugin::limits::Reservation) before it is used, and released when its resource is dropped, with
+//! the instance at the latest. When `limits.memory` is exhausted, the call ends.
 //!
-//! | kept | charged | released with |
+//! | stored | charged | released with |
 //! |---|---|---|
-//! | a field | its name and value, and [`FIELD_COST`] | its `fields`, or the request that they became a part of |
-//! | method, scheme, authority and path of a request | their length, each at most `limits.http.headers` and 32 KiB, as fields are | the request |
-//! | the body of a request | [`BODY_COST`], which bounds what may be written to it before it is sent | the request, or its answer |
-//! | an exchange | [`ResourceReservations::exchange_cost`]: the buffers of its connection, and its answer's headers | the answer, and its body |
-//! | trailers of an answer | as an exchange, until they are there | their future |
+//! | a field | its name and value, and [`FIELD_COST`] | its `fields`, or the request that takes them over |
+//! | method, scheme, authority and path of a request | their length, each at most `limits.http.headers` and 32 KiB, like fields | the request |
+//! | the body of a request | [`BODY_COST`], which bounds the bytes that can be written to it before it is sent | the request, or its response |
+//! | an exchange | [`ResourceReservations::exchange_cost`]: the buffers of its connection, and its response's headers | the response, and its body |
+//! | trailers of a response | as an exchange, until they have arrived | their future |
 //! | trailers of a request | as fields | the instance |
 //!
-//! A handle itself counts with the table that it is in, whose memory is reserved whole (`limits.handles`).
+//! The handle itself is part of the resource table, whose memory is reserved in advance (`limits.handles`).
 
 mod fields;
 mod incoming;
@@ -34,37 +34,38 @@ use wasmtime_wasi_http::p2::{HeaderError, HttpError};
 use super::BODY_CHUNK_SIZE;
 use crate::plugin::memory::{MemoryMeter, OutOfMemory, Reservation};
 
-/// What a resource costs beside what it holds.
+/// The memory that a resource takes in addition to its content.
 const RESOURCE_COST: usize = 512;
-/// What a field costs beside its name and value: its place in a hash map, which may be half empty.
+/// The memory that a field takes in addition to its name and value: its slot in a hash map, which may be half empty.
 const FIELD_COST: usize = 256;
-/// What a body costs: its channels, and the two chunks that fit into them.
+/// The memory that a body takes: its channels, and the two chunks that they can hold.
 const BODY_COST: usize = (2 * BODY_CHUNK_SIZE).saturating_add(4 << 10);
-/// The buffers of a connection, TLS included, beside that for headers.
+/// The buffers of a connection, TLS included, in addition to the one for headers.
 const CONNECTION_COST: usize = 64 << 10;
 
-/// What is kept for one instance, by the number of the resource in its table.
+/// The reservations of one instance, by the resource's index in its table.
 pub(super) struct ResourceReservations {
     by_resource: HashMap<u32, Reservation>,
-    /// What is kept until the instance ends.
+    /// Memory that is reserved until the instance ends.
     permanent: Option<Reservation>,
-    /// The longest text, and the largest fields: more than can be sent, so that sending says what is too large.
+    /// The maximum length of a text, and size of fields: larger than can be sent, so that sending returns the error
+    /// that names the limit.
     max_text_size: usize,
 }
 
 impl ResourceReservations {
-    /// Nothing yet, of an instance whose texts and fields have so many bytes at most.
+    /// Creates an empty set of reservations, with the given maximum length of texts and size of fields.
     pub(super) fn new(max_text_size: usize) -> Self {
         Self { by_resource: HashMap::new(), permanent: None, max_text_size }
     }
 
-    /// What an exchange costs.
+    /// Returns the memory that an exchange takes.
     fn exchange_cost(&self) -> usize {
         self.max_text_size.saturating_add(CONNECTION_COST)
     }
 }
 
-/// HTTP of one instance during a call of the host.
+/// HTTP of one instance during a host call.
 pub(in crate::plugin) struct HttpView<'a> {
     pub(super) wasi: WasiHttpCtxView<'a>,
     pub(super) reservations: &'a mut ResourceReservations,
@@ -72,12 +73,12 @@ pub(in crate::plugin) struct HttpView<'a> {
 }
 
 impl HttpView<'_> {
-    /// What is charged for a resource.
+    /// Returns the bytes that are reserved for a resource.
     fn charged_bytes<T: 'static>(&self, resource: &Resource<T>) -> usize {
         self.reservations.by_resource.get(&resource.rep()).map_or(0, Reservation::bytes)
     }
 
-    /// Charges a resource that much.
+    /// Sets the reservation of a resource to `bytes`.
     fn charge<T: 'static>(&mut self, resource: &Resource<T>, bytes: usize) -> Result<(), OutOfMemory> {
         match self.reservations.by_resource.get_mut(&resource.rep()) {
             Some(reservation) => self.memory.resize(reservation, bytes),
@@ -94,23 +95,23 @@ impl HttpView<'_> {
         self.reservations.by_resource.insert(resource.rep(), reservation);
     }
 
-    /// What was reserved for a resource that is going away.
+    /// Removes and returns the reservation of a resource.
     fn take_reservation<T: 'static>(&mut self, resource: &Resource<T>) -> Option<Reservation> {
         self.reservations.by_resource.remove(&resource.rep())
     }
 }
 
-/// What fields cost, but for [`RESOURCE_COST`].
+/// Returns the memory that fields take, without [`RESOURCE_COST`].
 fn fields_cost(fields: &HeaderMap) -> usize {
     fields.iter().fold(0, |sum, (name, value)| sum.saturating_add(field_cost(name.as_str(), value.as_bytes())))
 }
 
-/// What a field costs.
+/// Returns the memory that one field takes.
 fn field_cost(name: &str, value: &[u8]) -> usize {
     name.len().saturating_add(value.len()).saturating_add(FIELD_COST)
 }
 
-/// Functions that keep nothing are wasmtime-wasi-http's, called as they are.
+/// Delegates functions that store nothing to wasmtime-wasi-http unchanged.
 macro_rules! delegate {
     ($interface:path: $(fn $name:ident($($argument:ident: $type:ty),*) -> $output:ty;)*) => {
         $(fn $name(&mut self, $($argument: $type),*) -> $output {
@@ -128,14 +129,14 @@ impl types::Host for HttpView<'_> {
     }
 }
 
-/// Stands for [`HttpView`] where wasmtime wants a type without lifetimes.
+/// Names [`HttpView`] where wasmtime requires a type without lifetimes.
 struct HasHttp;
 
 impl HasData for HasHttp {
     type Data<'a> = HttpView<'a>;
 }
 
-/// Lets components import `wasi:http`.
+/// Links `wasi:http`.
 pub(in crate::plugin) fn add_to_linker<T: Send + 'static>(
     linker: &mut Linker<T>,
     http: fn(&mut T) -> HttpView<'_>,

@@ -1,4 +1,4 @@
-//! Exchanges on a network that says what a test wants: names lead to public addresses, and those to a server on loopback.
+//! Exchanges on a fake network: names resolve to public addresses, which lead to a server on loopback.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -25,11 +25,11 @@ const PUBLIC: &str = "93.184.215.14";
 /// A network with one server.
 #[derive(Default)]
 struct FakeNetwork {
-    /// What a name leads to: one answer after the other, the last one for ever.
+    /// The answers for a name, in order; the last one is repeated.
     answers: Mutex<Vec<Vec<IpAddr>>>,
-    /// Where the server really is; without one, nothing answers.
+    /// The server's real address; without one, every connection is refused.
     server: Option<SocketAddr>,
-    /// Addresses where nobody is.
+    /// Addresses that do not respond.
     unreachable: Vec<IpAddr>,
     resolved: Mutex<Vec<String>>,
     connected: Mutex<Vec<SocketAddr>>,
@@ -71,7 +71,7 @@ impl super::Network for FakeNetwork {
     }
 }
 
-/// A server that answers each connection with one line.
+/// Starts a server that answers each connection with one line.
 async fn start_server(tls: Option<TlsAcceptor>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -117,7 +117,7 @@ fn request(url: &str) -> hyper::Request<WasiBody> {
     hyper::Request::builder().uri(url).body(body).unwrap()
 }
 
-/// The body of the answer.
+/// Returns the body of the response.
 async fn get(http: &Arc<OutboundHttp>, url: &str) -> Result<String, Error> {
     let (response, driver) = http.clone().exchange(request(url), RequestOptions::default()).await?;
     let driver = tokio::spawn(Box::into_pin(driver));
@@ -134,7 +134,7 @@ async fn a_name_is_resolved_once_and_what_was_checked_is_connected_to() {
     assert_eq!(get(&http, "http://rebind.example.com:81/").await.unwrap(), "hello");
     assert_eq!(network.resolved(), ["rebind.example.com"]);
     assert_eq!(network.connected(), [format!("{PUBLIC}:81")]);
-    // The next exchange asks again, and what the name says now is not reached.
+    // The next exchange resolves again, and the new address is rejected.
     let error = get(&http, "http://rebind.example.com:81/").await.unwrap_err();
     assert!(matches!(error, Error::DestinationIpProhibited), "{error}");
     assert_eq!((network.resolved().len(), network.connected().len()), (2, 1));
@@ -208,7 +208,7 @@ async fn a_name_without_addresses_is_unknown() {
     assert!(matches!(error, Error::DnsError { .. }), "{error}");
 }
 
-/// An authority, and what a server with its certificate for that name speaks TLS with.
+/// Creates a certificate authority, and a TLS acceptor with its certificate for that name.
 fn issue_certificate(name: &str) -> (CaBundle, TlsAcceptor) {
     let authority_key = KeyPair::generate().unwrap();
     let mut authority = CertificateParams::new(Vec::new()).unwrap();
@@ -236,7 +236,7 @@ async fn over_tls_the_name_counts_and_not_the_address() {
     for (grants, url) in [
         (vec![trusting("https://rust-lang.org")], "https://rust-lang.org/"),
         (vec![trusting(&format!("https://{PUBLIC}"))], "https://93.184.215.14/"),
-        // The authority of one grant is nothing to another.
+        // The authority of one grant does not apply to another.
         (vec![grant("https://docs.rs"), trusting("https://rust-lang.org")], "https://docs.rs/"),
     ] {
         let error = get(&http(network(), grants), url).await.unwrap_err();
@@ -244,7 +244,7 @@ async fn over_tls_the_name_counts_and_not_the_address() {
     }
 }
 
-/// A resolver that answers when it is told to.
+/// A resolver that answers when the test releases it.
 struct SlowResolver(Mutex<Option<oneshot::Receiver<()>>>);
 
 impl super::Network for SlowResolver {

@@ -1,7 +1,7 @@
-//! Who is believed to be who the name says: TLS, with the certificates that this machine trusts.
+//! TLS: verification of servers by the certificate authorities that this machine trusts.
 //!
-//! They are read when the first exchange over TLS needs them, once for all plugins. A grant can add authorities of its own,
-//! which count for its origin alone.
+//! They are read when the first exchange over TLS needs them, once for all plugins. A grant can add authorities of its
+//! own, which apply to its origin only.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use super::error::ExchangeError;
 use crate::config::{CaBundle, UrlHost};
 use crate::log_target;
 
-/// The certificates that this machine trusts, and a client that does.
+/// The certificate authorities that this machine trusts, and a client that uses them.
 #[derive(Default)]
 pub(in crate::plugin) struct TlsRoots {
     system_certificates: OnceCell<Vec<CertificateDer<'static>>>,
@@ -26,12 +26,12 @@ pub(in crate::plugin) struct TlsRoots {
 }
 
 impl TlsRoots {
-    /// A client that trusts what the machine trusts.
+    /// Returns a client that trusts this machine's authorities.
     pub(super) async fn system(&self) -> Result<&TlsClient, ExchangeError> {
         self.system_client.get_or_try_init(|| self.new_client(&[])).await
     }
 
-    /// A client that trusts these authorities as well.
+    /// Creates a client that trusts `roots` in addition to this machine's authorities.
     pub(super) async fn with_extra_roots(&self, roots: &CaBundle) -> Result<TlsClient, ExchangeError> {
         self.new_client(roots.certificates()).await
     }
@@ -44,14 +44,14 @@ impl TlsRoots {
     }
 }
 
-/// Reading them is a matter of some hundred files.
+/// Reads this machine's certificates on a blocking thread, as there are some hundred files.
 async fn load_system_certificates() -> Vec<CertificateDer<'static>> {
     let found = tokio::task::spawn_blocking(rustls_native_certs::load_native_certs).await.unwrap_or_default();
     for error in &found.errors {
-        tracing::warn!(target: log_target::PLUGIN, %error, "some of the certificates that this machine trusts cannot be read");
+        tracing::warn!(target: log_target::PLUGIN, %error, "cannot read some of the certificate authorities that this machine trusts");
     }
     if found.certs.is_empty() {
-        tracing::warn!(target: log_target::PLUGIN, "this machine has no certificates of authorities: only `ca` of a grant makes TLS possible");
+        tracing::warn!(target: log_target::PLUGIN, "this machine has no certificate authorities: TLS works only for grants with `ca`");
     }
     found.certs
 }
@@ -67,12 +67,12 @@ impl TlsClient {
             .with_root_certificates(roots)
             .with_no_client_auth();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        // A session that is taken up again would tell a server that two plugins are on one machine.
+        // A resumed session would reveal to a server that two plugins run on one machine.
         config.resumption = Resumption::disabled();
         Ok(Self(TlsConnector::from(Arc::new(config))))
     }
 
-    /// Encrypts a connection, if the server is that host.
+    /// Performs the TLS handshake, which verifies that the server is `host`.
     pub(super) async fn handshake(
         &self,
         host: &UrlHost,

@@ -1,4 +1,4 @@
-//! `wasi:keyvalue` as wasmtime's generated code has it, in the standard's newest draft and in the one before.
+//! Generated bindings of `wasi:keyvalue`, in the standard's newest draft and in the previous one.
 
 mod generated_draft2 {
     #![allow(missing_docs, unreachable_pub, reason = "generated; the WIT files are the documentation")]

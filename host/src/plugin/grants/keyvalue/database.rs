@@ -1,4 +1,4 @@
-//! The file of one plugin's buckets: where it is, and how it is opened.
+//! The database file of one plugin's buckets: its path, creation and opening.
 
 use std::fs;
 use std::io;
@@ -12,24 +12,24 @@ use super::error::StoreError;
 use crate::config::PluginName;
 use crate::private_dir::{PrivateDir, PrivateError};
 
-/// How long an operation waits for another process that writes.
+/// The longest time that an operation waits for another process that writes.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long to wait where SQLite does not do it itself.
+/// The delay between retries of an operation for which SQLite does not wait itself.
 const BUSY_RETRY_DELAY: Duration = Duration::from_millis(5);
-/// Marks the file as this host's: `mcph`.
+/// SQLite's application id, which marks the file as this host's: `mcph`.
 const APPLICATION_ID: i32 = 0x6d63_7068;
-/// The version of the tables below.
+/// The version of [`SCHEMA`].
 const SCHEMA_VERSION: i32 = 1;
 /// The directory of all plugins' databases, below the state directory.
 const DIRECTORY: &str = "keyvalue";
 const OPEN_FLAGS: OpenFlags = OpenFlags::SQLITE_OPEN_READ_WRITE.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
-/// Prepared statements that are kept: more than there are.
+/// The number of prepared statements that are cached: more than exist.
 const STATEMENT_CACHE_SIZE: usize = 32;
 
-/// `buckets` has the totals of what `entries` holds. `writes` counts up with each change of the bucket, and gives each entry
-/// that is written its version: no state of a key comes twice but its absence.
+/// `buckets` has the totals of the rows in `entries`. `writes` is incremented by each change of the bucket, and is the
+/// version of each entry that is written: no state of a key ever recurs, except for its absence.
 ///
-/// Keys are bytes, because SQLite's text does not get on with NUL. Values may be large, so the keys are in an index beside them.
+/// Keys are bytes, because SQLite's text does not support NUL. Values may be large, so the keys have a separate index.
 const SCHEMA: &str = "
     CREATE TABLE buckets (
         id INTEGER PRIMARY KEY,
@@ -48,23 +48,24 @@ const SCHEMA: &str = "
     ) STRICT;
 ";
 
-/// Where one plugin's buckets are kept.
+/// The location of one plugin's database.
 #[derive(Clone, Debug)]
 pub(super) struct DatabasePath {
     state_dir: PathBuf,
     file_name: String,
-    /// The database. SQLite puts its log beside it.
+    /// The database file. SQLite creates its log next to it.
     pub(super) file: PathBuf,
 }
 
 impl DatabasePath {
-    /// The place of that plugin below a state directory.
+    /// Returns the location of a plugin's database below a state directory.
     pub(super) fn new(state_dir: &Path, plugin: &PluginName) -> Self {
         let file_name = format!("{plugin}.sqlite3");
         Self { state_dir: state_dir.to_owned(), file: state_dir.join(DIRECTORY).join(&file_name), file_name }
     }
 
-    /// Sees to it that there is a database, and that it, its log and its directories are this user's own.
+    /// Creates the database unless it exists. Fails unless the database, its log and its directories belong to this
+    /// user only.
     fn ensure_exists(&self) -> Result<(), StoreError> {
         let dir = self.open_directory()?;
         if !dir.has_file(&self.file_name).map_err(to_store_error)? {
@@ -73,7 +74,8 @@ impl DatabasePath {
         Ok(())
     }
 
-    /// Whether there is a database. What there is of it, its log and its directories is this user's own; nothing is made.
+    /// Returns whether the database exists. Fails unless the database, its log and its directories, as far as they
+    /// exist, belong to this user only. Creates no database.
     pub(super) fn has_database(&self) -> Result<bool, StoreError> {
         match fs::symlink_metadata(self.state_dir.join(DIRECTORY)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -82,7 +84,8 @@ impl DatabasePath {
         }
     }
 
-    /// The directory of the database, made if there is none. It and what lies beside the database are this user's own.
+    /// Opens the directory of the database, and creates it if it does not exist. Fails unless it and SQLite's auxiliary
+    /// files belong to this user only.
     fn open_directory(&self) -> Result<PrivateDir, StoreError> {
         let dir = PrivateDir::open(&self.state_dir)
             .and_then(|state| state.subdirectory(DIRECTORY))
@@ -93,11 +96,12 @@ impl DatabasePath {
         Ok(dir)
     }
 
-    /// Makes a database with its tables, for this user alone. SQLite gives the files beside it the same mode.
+    /// Creates a database with its tables, accessible to this user only. SQLite gives the auxiliary files the same
+    /// mode.
     fn create_file(&self, dir: &PrivateDir) -> Result<(), StoreError> {
         let new = dir.new_file().map_err(to_store_error)?;
         let connection = Connection::open_with_flags(new.path(), OPEN_FLAGS)?;
-        // It is synchronised as a whole; until then nobody knows it.
+        // No journal: the file is synchronized as a whole, and is not visible under its name before that.
         connection.pragma_update(None, "journal_mode", "OFF")?;
         connection.execute_batch(SCHEMA)?;
         connection.pragma_update(None, "application_id", APPLICATION_ID)?;
@@ -105,7 +109,7 @@ impl DatabasePath {
         connection.close().map_err(|(_, error)| error)?;
         new.as_file().sync_all().map_err(to_store_error)?;
         match new.persist_noclobber(&self.file) {
-            // Another process was faster: its database is the one.
+            // Another process has created the database first, and that one is used.
             Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             persisted => persisted.map(drop).map_err(|error| to_store_error(error.error)),
         }
@@ -116,32 +120,33 @@ fn to_store_error(error: impl Into<PrivateError>) -> StoreError {
     StoreError::Failed(error.into().to_string())
 }
 
-/// An open database, with its tables.
+/// An open database with its tables.
 pub(super) struct Database {
     pub(super) connection: Connection,
 }
 
 impl Database {
-    /// Opens the database at that place, and makes it if there is none.
+    /// Opens the database, and creates it if it does not exist.
     pub(super) fn open(path: &DatabasePath) -> Result<Self, StoreError> {
         path.ensure_exists()?;
         let connection = Connection::open_with_flags(&path.file, OPEN_FLAGS)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
         connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE_SIZE);
-        // What a file says in its schema is not run, and what it says of its pages is checked.
+        // Code in the file's schema is not executed, and its pages are validated.
         connection.pragma_update(None, "trusted_schema", false)?;
         connection.pragma_update(None, "cell_size_check", true)?;
         connection.pragma_update(None, "cache_size", -1024)?;
         check_schema(&connection)?;
         enable_wal(&connection)?;
         connection.pragma_update(None, "synchronous", "NORMAL")?;
-        // What a large write has made of the log is given back.
+        // Truncates a log that a large write has extended.
         connection.pragma_update(None, "journal_size_limit", 16 << 20)?;
         Ok(Self { connection })
     }
 }
 
-/// Switches to a write-ahead log, which the file remembers. SQLite does not wait for others who do the same.
+/// Switches to a write-ahead log, which is stored in the file. SQLite does not wait for other processes that do the
+/// same.
 fn enable_wal(connection: &Connection) -> Result<(), StoreError> {
     let begun = Instant::now();
     loop {
@@ -149,7 +154,9 @@ fn enable_wal(connection: &Connection) -> Result<(), StoreError> {
         match mode.map_err(StoreError::from) {
             Ok(mode) if mode == "wal" => return Ok(()),
             Ok(mode) => {
-                return Err(StoreError::Failed(format!("the file system allows no write-ahead log, but `{mode}`")));
+                return Err(StoreError::Failed(format!(
+                    "the file system does not support a write-ahead log (journal mode `{mode}`)"
+                )));
             }
             Err(StoreError::Busy) if begun.elapsed() < BUSY_TIMEOUT => thread::sleep(BUSY_RETRY_DELAY),
             Err(error) => return Err(error),
@@ -157,15 +164,15 @@ fn enable_wal(connection: &Connection) -> Result<(), StoreError> {
     }
 }
 
-/// Whether the tables are those of this host.
+/// Checks that the tables are this host's.
 fn check_schema(connection: &Connection) -> Result<(), StoreError> {
     let number = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i32>(0));
     match (number("application_id")?, number("user_version")?, number("schema_version")?) {
         (APPLICATION_ID, SCHEMA_VERSION, _) => Ok(()),
-        (0, 0, 0) => Err(StoreError::Damaged("it is empty: somebody has taken away all that was in it".to_owned())),
+        (0, 0, 0) => Err(StoreError::Damaged("it is empty: all its content was removed".to_owned())),
         (APPLICATION_ID, version, _) => Err(StoreError::Failed(format!(
-            "it was written by another version of this host (its tables are of version {version})"
+            "it was written by another version of this host (schema version {version})"
         ))),
-        _ => Err(StoreError::Damaged("it is a database of another program".to_owned())),
+        _ => Err(StoreError::Damaged("it is a database of another application".to_owned())),
     }
 }

@@ -1,26 +1,27 @@
-//! Why an operation on a bucket failed: for the guest in words that a client may read, for the admin with all there is to know.
+//! Errors of bucket operations: without internals for the guest and its clients, with all details for the admin.
 
 use rusqlite::ErrorCode;
 use wasmtime::component::ResourceTableError;
 
 use super::{Bucket, MAX_KEY, MAX_KEYS, MAX_VALUE};
 
-/// Why an operation failed. Its text is what the guest is told, and through it a client may be: no path, no word of SQLite's.
+/// The reason why an operation failed. Its text is returned to the guest, which may pass it on to a client: it contains
+/// no path and no message of SQLite.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum StoreError {
-    /// There is no such bucket, since none is granted.
+    /// The bucket does not exist, as it is not granted.
     #[error("the bucket `{0}` is not granted")]
     NotGranted(String),
     /// The key is empty or too long.
-    #[error("a key has 1 to {MAX_KEY} bytes, and not {0}")]
+    #[error("a key has 1 to {MAX_KEY} bytes, not {0}")]
     InvalidKeyLength(usize),
-    /// The value is too long, or the values of one call are.
+    /// The value is too large, or all values of one call are together.
     #[error("the values of one call have at most {} together", bytesize::ByteSize(MAX_VALUE as u64))]
     ValuesTooLarge,
-    /// One call is about too many keys.
-    #[error("one call is about at most {MAX_KEYS} keys, and not {0}")]
+    /// One call names too many keys.
+    #[error("one call takes at most {MAX_KEYS} keys, not {0}")]
     TooManyKeys(usize),
-    /// It would have more bytes than its quota.
+    /// The bucket would exceed its quota of bytes.
     #[error("the bucket `{name}` is full: it may hold {} of keys and values", bytesize::ByteSize(*.quota))]
     ByteQuotaExceeded {
         /// The bucket.
@@ -28,7 +29,7 @@ pub(super) enum StoreError {
         /// Its quota.
         quota: u64,
     },
-    /// It would have more keys than its quota.
+    /// The bucket would exceed its quota of keys.
     #[error("the bucket `{name}` is full: it may hold {quota} keys")]
     KeyQuotaExceeded {
         /// The bucket.
@@ -36,32 +37,32 @@ pub(super) enum StoreError {
         /// Its quota.
         quota: u64,
     },
-    /// What should be incremented is no number.
-    #[error("the value of the key is no whole number in decimal digits")]
+    /// The value to be incremented is not a number.
+    #[error("the value of the key is not an integer in decimal digits")]
     NotANumber,
-    /// The sum is too large or too small.
-    #[error("the sum is too large or too small a number")]
+    /// The sum is out of range.
+    #[error("the sum is out of range")]
     Overflow,
-    /// The cursor was not made here.
-    #[error("the cursor is none that this bucket gave out")]
+    /// The cursor is invalid.
+    #[error("the cursor was not issued by this bucket")]
     InvalidCursor,
-    /// The instance holds as many handles as it may.
-    #[error("there are too many open handles")]
+    /// The instance has reached its limit of handles.
+    #[error("too many open handles")]
     TooManyHandles,
-    /// The host may keep no more for the plugin: `limits.memory` is used up.
-    #[error("there is no memory left for the keys and values of the call")]
+    /// `limits.memory` is exhausted.
+    #[error("out of memory: the keys and values of the call exceed `limits.memory`")]
     OutOfMemory,
-    /// Another process writes for too long.
+    /// Another process has held the write lock for too long.
     #[error("the store is busy; try again")]
     Busy,
-    /// There is no directory to keep it in.
-    #[error("there is no place to keep it in")]
+    /// The host has no state directory.
+    #[error("the host has no state directory to store it in")]
     NoStateDir,
-    /// The file is damaged, or is none of this host's.
-    #[error("the store of this plugin is damaged; the log of the host says more")]
+    /// The file is damaged, or was not created by this host.
+    #[error("the store of this plugin is damaged; see the log of the host")]
     Damaged(String),
     /// The file cannot be read or written.
-    #[error("the store of this plugin cannot be used; the log of the host says more")]
+    #[error("the store of this plugin cannot be used; see the log of the host")]
     Failed(String),
 }
 
@@ -74,7 +75,7 @@ impl StoreError {
         Self::KeyQuotaExceeded { name: bucket.name.to_string(), quota: bucket.quota.keys }
     }
 
-    /// Whether the database is at fault, and not the request.
+    /// Returns whether the error is a fault of the database, not of the request.
     pub(super) fn is_database_fault(&self) -> bool {
         matches!(self, Self::Damaged(_) | Self::Failed(_))
     }
@@ -86,7 +87,7 @@ impl From<rusqlite::Error> for StoreError {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy,
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Damaged(error.to_string()),
             Some(_) => Self::Failed(error.to_string()),
-            // SQLite itself found nothing wrong: a value is of a type that nothing here writes, or a table is missing.
+            // Not an error of SQLite: a value has a type that is never written here, or a table is missing.
             None => Self::Damaged(error.to_string()),
         }
     }

@@ -1,8 +1,8 @@
-//! What was refused, in the log: each kind once a minute, with how often it was.
+//! Log of failed operations: one throttled warning per kind of error, once a minute with the number of occurrences.
 //!
-//! What the guest is at fault for, or what its quota does not let it do, goes through the guest's own log. What only an admin
-//! can mend (a damaged file, a full disk) is an error of the host's, with the file and with what to do: a guest that has used
-//! up its log does not hide it.
+//! Errors that the guest causes, or that its quota does, go through the guest's own log. Errors that only an admin can
+//! repair (a damaged file, a full disk) are logged as the host's, with the file and the remedy: a guest that has
+//! exhausted its log allowance does not hide them.
 
 use std::sync::Arc;
 
@@ -13,19 +13,19 @@ use crate::plugin::grants::throttled_warning::{LOG_INTERVAL, ThrottledWarning};
 use crate::plugin::guest_log::GuestLog;
 use crate::plugin::throttle::Throttle;
 
-/// What one plugin was refused.
+/// The throttled warnings about one plugin's failed operations.
 #[derive(Debug)]
 pub(super) struct RefusalLog {
     not_granted: ThrottledWarning,
     quota: ThrottledWarning,
-    /// A key, a value, a number, a cursor, a batch that is none or too large; too many handles.
+    /// An invalid or oversized key, value, number, cursor or batch; too many handles.
     request: ThrottledWarning,
     busy: ThrottledWarning,
     database: DatabaseErrorLog,
 }
 
 impl RefusalLog {
-    /// None so far.
+    /// Creates the warnings, none of which has occurred.
     pub(super) fn new(plugin: Arc<str>, log: &Arc<GuestLog>) -> Self {
         let warning = || ThrottledWarning::new(log.clone());
         Self {
@@ -37,7 +37,7 @@ impl RefusalLog {
         }
     }
 
-    /// Takes note of one.
+    /// Records an error.
     pub(super) fn record(&self, error: &StoreError, path: Option<&DatabasePath>) {
         let warning = match error {
             StoreError::NotGranted(_) => &self.not_granted,
@@ -55,21 +55,21 @@ impl RefusalLog {
             | StoreError::OutOfMemory
             | StoreError::TooManyHandles => &self.request,
         };
-        warning.warn(format_args!("wasi:keyvalue refused: {error}"));
+        warning.warn(format_args!("a `wasi:keyvalue` call failed: {error}"));
     }
 }
 
-/// An error about one plugin's database, which stands in the log at most once a minute.
+/// An error about one plugin's database, logged at most once a minute.
 #[derive(Debug)]
 struct DatabaseErrorLog {
     plugin: Arc<str>,
     throttle: Throttle,
 }
 
-const DAMAGED_MESSAGE: &str = "the key-value store of a plugin is damaged, and its buckets cannot be used: end all hosts that use it, \
-                       then mend it (`sqlite3 FILE .recover`), or move it and its `-wal` file away to begin anew";
-const UNUSABLE_MESSAGE: &str = "the key-value store of a plugin cannot be used: see that the user principal runs the host can write it and its \
-                      directory, and that the disk has room";
+const DAMAGED_MESSAGE: &str = "the key-value store of a plugin is damaged, and its buckets cannot be used: stop all hosts that use it, \
+     then repair it (`sqlite3 FILE .recover`), or move it and its `-wal` file away to start with an empty store";
+const UNUSABLE_MESSAGE: &str = "the key-value store of a plugin cannot be used: check that the user who runs the host can write to it and its \
+     directory, and that the disk is not full";
 
 impl DatabaseErrorLog {
     fn log(&self, path: Option<&DatabasePath>, reason: &str, message: &str) {

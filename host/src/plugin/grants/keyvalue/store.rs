@@ -1,4 +1,4 @@
-//! What can be done with a bucket, each in one transaction.
+//! Operations on a bucket, each in one transaction.
 
 use std::ops::RangeInclusive;
 
@@ -11,52 +11,53 @@ use super::error::StoreError;
 use super::{Bucket, Cas, MAX_KEY, MAX_KEYS, MAX_VALUE};
 
 type Result<T> = std::result::Result<T, StoreError>;
-/// A key with its value, where there is such a key.
+/// A key with its value, or `None` if the key does not exist.
 pub(super) type OptionalEntry = Option<(String, Vec<u8>)>;
 
-/// The state of a key: the version of its entry, if there is one. Each write makes another.
+/// The state of a key: the version of its entry, or `None` if the key does not exist. Each write creates a new version.
 pub(super) type KeyVersion = Option<i64>;
 
-/// Where a page of a listing starts.
+/// The position at which a page of a listing starts.
 #[derive(Clone, Debug)]
 pub(super) enum PageStart {
-    /// Behind the key that a cursor names, or at the first key.
+    /// After the key that a cursor names, or at the first key.
     After(Option<String>),
-    /// Behind so many keys.
+    /// After this number of keys.
     Offset(u64),
 }
 
-/// One page of the keys, in the order of their bytes.
+/// One page of the keys, in byte order.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Page {
     pub(super) keys: Vec<String>,
-    /// Whether there are more.
+    /// Whether there are more keys.
     pub(super) has_more: bool,
 }
 
 impl Page {
-    /// The cursor for [`PageStart::After`], if there are more: the last key, which needs not be there any more.
+    /// Returns the cursor for [`PageStart::After`] if there are more keys: the last key, which may have been deleted
+    /// since.
     pub(super) fn cursor(&self) -> Option<String> {
         self.keys.last().filter(|_| self.has_more).map(|key| URL_SAFE_NO_PAD.encode(key))
     }
 }
 
-/// The value of a key.
+/// Returns the value of a key.
 pub(super) fn get(database: &Database, bucket: &Bucket, key: &str) -> Result<Option<Vec<u8>>> {
     Ok(entry(&database.connection, bucket, key)?.map(|(_, value)| value))
 }
 
-/// Whether there is such a key.
+/// Returns whether a key exists.
 pub(super) fn exists(database: &Database, bucket: &Bucket, key: &str) -> Result<bool> {
     Ok(version_of(database, bucket, key)?.is_some())
 }
 
-/// The state of a key.
+/// Returns the state of a key.
 pub(super) fn version_of(database: &Database, bucket: &Bucket, key: &str) -> Result<KeyVersion> {
     version(&database.connection, bucket, key)
 }
 
-/// The values of the keys, all as they were at one moment.
+/// Returns the values of the keys, read from one snapshot.
 pub(super) fn get_many(database: &mut Database, bucket: &Bucket, keys: Vec<String>) -> Result<Vec<OptionalEntry>> {
     check_count(keys.len())?;
     let snapshot = database.connection.transaction_with_behavior(TransactionBehavior::Deferred)?;
@@ -71,7 +72,7 @@ pub(super) fn get_many(database: &mut Database, bucket: &Bucket, keys: Vec<Strin
     Ok(found)
 }
 
-/// Gives each key its value, or none of them.
+/// Writes all entries, or none of them.
 pub(super) fn set_many(database: &mut Database, bucket: &Bucket, entries: &[(String, Vec<u8>)]) -> Result<()> {
     check_count(entries.len())?;
     let values = entries.iter().try_fold(0_usize, |sum, (_, value)| sum.checked_add(value.len()));
@@ -83,7 +84,7 @@ pub(super) fn set_many(database: &mut Database, bucket: &Bucket, entries: &[(Str
     tx.commit()
 }
 
-/// Takes the keys away, or none of them.
+/// Deletes all keys, or none of them.
 pub(super) fn delete_many(database: &mut Database, bucket: &Bucket, keys: &[String]) -> Result<()> {
     check_count(keys.len())?;
     let mut tx = WriteTransaction::begin(database, bucket)?;
@@ -93,7 +94,7 @@ pub(super) fn delete_many(database: &mut Database, bucket: &Bucket, keys: &[Stri
     tx.commit()
 }
 
-/// Adds to the number that is the value of a key, in decimal digits.
+/// Adds `delta` to the value of a key, a number in decimal digits. Fails if the sum is outside of `range`.
 pub(super) fn increment(
     database: &mut Database,
     bucket: &Bucket,
@@ -116,14 +117,14 @@ pub(super) fn increment(
     Ok(sum)
 }
 
-/// The value of a remembered key, and whether it still is in the state that was remembered.
+/// Returns the value of the key of `cas`, and whether its state is unchanged since `cas` was created.
 pub(super) fn current(database: &Database, cas: &Cas) -> Result<(Option<Vec<u8>>, bool)> {
     let entry = entry(&database.connection, &cas.bucket, &cas.key)?;
     let is_same = entry.as_ref().map(|(version, _)| *version) == cas.version;
     Ok((entry.map(|(_, value)| value), is_same))
 }
 
-/// Writes a remembered key; if it is not in the remembered state any more, gives the state that it is in instead.
+/// Writes the key of `cas` if its state is unchanged. Otherwise returns its current state.
 pub(super) fn swap(database: &mut Database, cas: Cas, value: Vec<u8>) -> Result<std::result::Result<(), Cas>> {
     if value.len() > MAX_VALUE {
         return Err(StoreError::ValuesTooLarge);
@@ -137,7 +138,7 @@ pub(super) fn swap(database: &mut Database, cas: Cas, value: Vec<u8>) -> Result<
     tx.commit().map(Ok)
 }
 
-/// One page of the keys.
+/// Returns one page of the keys.
 pub(super) fn keys(database: &Database, bucket: &Bucket, start: &PageStart) -> Result<Page> {
     let (after, skipped) = match start {
         PageStart::After(None) => (Vec::new(), 0),
@@ -147,17 +148,17 @@ pub(super) fn keys(database: &Database, bucket: &Bucket, start: &PageStart) -> R
     if after.len() > MAX_KEY {
         return Err(StoreError::InvalidCursor);
     }
-    // No key is empty, so behind the empty one are all.
+    // No key is empty, so the empty key precedes all keys.
     let mut statement = database.connection.prepare_cached(
         "SELECT key FROM entries WHERE bucket = (SELECT id FROM buckets WHERE name = ?1) AND key > ?2
          ORDER BY key LIMIT ?3 OFFSET ?4",
     )?;
-    // One more tells that there are more.
+    // One more row than a page has shows that there are more keys.
     let rows =
         statement.query_map(params![&*bucket.name, after, limit_plus_one(MAX_KEYS), skipped], |row| row.get(0))?;
     let mut keys = Vec::new();
     for key in rows {
-        keys.push(String::from_utf8(key?).map_err(|_| StoreError::Damaged("a key is no text".to_owned()))?);
+        keys.push(String::from_utf8(key?).map_err(|_| StoreError::Damaged("a key is not valid UTF-8".to_owned()))?);
     }
     let has_more = keys.len() > MAX_KEYS;
     keys.truncate(MAX_KEYS);
@@ -193,8 +194,8 @@ fn version(connection: &Connection, bucket: &Bucket, key: &str) -> Result<KeyVer
     Ok(statement.query_row(params![&*bucket.name, key.as_bytes()], |row| row.get(0)).optional()?)
 }
 
-/// A transaction that writes. It has the write lock from its beginning, so what it has read stays true until its end. One that is
-/// dropped without a commit has changed nothing.
+/// A write transaction. It holds the write lock from its start, so its reads stay valid until its end. Dropping it
+/// without a commit rolls it back.
 struct WriteTransaction<'a> {
     transaction: Transaction<'a>,
     bucket: &'a Bucket,
@@ -202,7 +203,7 @@ struct WriteTransaction<'a> {
     totals: Totals,
 }
 
-/// The row of a bucket.
+/// A bucket's row of totals.
 #[derive(Clone, Copy)]
 struct Totals {
     id: i64,
@@ -248,7 +249,7 @@ impl<'a> WriteTransaction<'a> {
         Ok(())
     }
 
-    /// Makes it last, unless the bucket has grown beyond a quota. One that was beyond it before may shrink.
+    /// Commits, unless a quota is exceeded and the bucket has grown. A bucket that exceeded a quota before may shrink.
     fn commit(self) -> Result<()> {
         let Self { transaction, bucket, before, totals } = self;
         let is_beyond =
@@ -265,7 +266,7 @@ impl<'a> WriteTransaction<'a> {
         Ok(transaction.commit()?)
     }
 
-    /// The bytes of an entry, key included.
+    /// Returns the size of an entry in bytes, key included.
     fn size(&self, key: &str) -> Result<Option<i64>> {
         check_key(key)?;
         let mut statement =

@@ -1,4 +1,4 @@
-//! What a store does with the requests of guests, with several hosts, and with files that are not right.
+//! Requests of guests, several hosts with one store, and invalid database files.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -17,7 +17,7 @@ fn database_path(state: &Path) -> DatabasePath {
     DatabasePath::new(state, &"web".parse().unwrap())
 }
 
-/// A database in a directory of its own, which goes away with it.
+/// A database in a temporary directory, which is removed with it.
 struct TempDatabase {
     state: tempfile::TempDir,
     database: Database,
@@ -30,7 +30,7 @@ impl TempDatabase {
         Self { state, database }
     }
 
-    /// The same file, opened once more, as another process would.
+    /// Opens the same file once more, as another process would.
     fn reopen(&self) -> Database {
         Database::open(&database_path(self.state.path())).unwrap()
     }
@@ -57,7 +57,7 @@ fn small_bucket(bytes: u64, keys: u64) -> Bucket {
     Bucket { name: "small".into(), quota: Quota { bytes, keys } }
 }
 
-/// The totals that the file has of a bucket, and those of its entries.
+/// Returns the totals that the file has of a bucket, and the sums of its entries.
 fn totals(database: &Database, bucket: &Bucket) -> [(i64, i64); 2] {
     let query = |sql: &str| {
         let row = database.connection.query_row(sql, [&*bucket.name], |row| Ok((row.get(0)?, row.get(1)?)));
@@ -326,7 +326,7 @@ fn a_page_of_the_file_that_is_damaged_is_an_error_of_the_database() {
     }
     let path = database_path(store.state.path());
     let TempDatabase { state, database } = store;
-    // The last connection that is closed writes all to the file and takes the log away.
+    // Closing the last connection checkpoints and removes the log.
     drop(database);
     let mut bytes = fs::read(&path.file).unwrap();
     let length = bytes.len();
@@ -357,7 +357,7 @@ async fn a_handle_that_was_read_after_another_write_never_swaps() {
     keyvalue.set(pages.clone(), "a".to_owned(), b"1".to_vec()).await.unwrap();
     let read = view.current(wasmtime::component::Resource::new_borrow(cas.rep())).await.unwrap();
     assert_eq!(read.unwrap(), b"1");
-    // Now the key is as it was when the handle was made, and not as it was when the handle was read.
+    // The key is again in the state that it had when the handle was created, not when it was read last.
     keyvalue.delete(pages.clone(), "a".to_owned()).await.unwrap();
     assert!(matches!(view.swap(cas, b"2".to_vec()).await, Err(wasi_draft2::SwapError::Failed(_))));
     assert_eq!(keyvalue.get(pages, "a".to_owned()).await, Ok(None));
@@ -384,7 +384,7 @@ async fn a_store_that_was_mended_is_used_again_without_a_new_start() {
     assert_eq!(keyvalue.get(pages, "a".to_owned()).await, Ok(None));
 }
 
-/// Something that changes a bucket.
+/// A change of a bucket.
 #[derive(Clone, Debug)]
 enum Change {
     Set(String, Vec<u8>),
@@ -413,7 +413,7 @@ proptest! {
     fn totals_are_exact_whatever_is_done_and_whatever_is_refused(changes in prop::collection::vec(change(), 1..40)) {
         let (mut store, full) = (TempDatabase::new(), small_bucket(100, 5));
         for change in changes {
-            // Some are refused.
+            // Some changes are rejected.
             let _ = match change {
                 Change::Set(key, value) => store.set(&full, &key, &value),
                 Change::Delete(key) => delete_many(&mut store.database, &full, &[key]),

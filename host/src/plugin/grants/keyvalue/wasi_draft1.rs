@@ -1,7 +1,7 @@
-//! `wasi:keyvalue` in the draft before the newest, for components that were built for hosts that have only that.
+//! `wasi:keyvalue` in the previous draft, for components built for hosts that support only that.
 //!
-//! It knows no compare-and-swap and no negative numbers, and its cursors are numbers: so many keys to skip. A listing in pages may
-//! therefore miss a key, or have it twice, when others are written meanwhile, as the standard allows.
+//! It has no compare-and-swap and no negative numbers, and its cursors are numbers: the count of keys to skip. A
+//! paginated listing may therefore miss or repeat a key when others are written meanwhile, as the standard allows.
 
 use wasmtime::component::{Linker, Resource};
 
@@ -11,7 +11,7 @@ use super::store::PageStart;
 use super::{Bucket, HasKeyvalue, KeyvalueView};
 use crate::plugin::state::GuestState;
 
-/// The numbers that this draft knows.
+/// The range of numbers in this draft.
 const INTEGER_RANGE: std::ops::RangeInclusive<i128> = 0..=u64::MAX as i128;
 
 pub(super) fn add_to_linker(linker: &mut Linker<GuestState>) -> wasmtime::Result<()> {

@@ -1,4 +1,4 @@
-//! `wasi:keyvalue` in the standard's newest draft, as guests call it.
+//! `wasi:keyvalue` in the standard's newest draft.
 
 use wasmtime::component::{Linker, Resource};
 
@@ -8,7 +8,7 @@ use super::store::PageStart;
 use super::{Bucket, Cas, HasKeyvalue, KeyvalueView};
 use crate::plugin::state::GuestState;
 
-/// The numbers that this draft knows.
+/// The range of numbers in this draft.
 const INTEGER_RANGE: std::ops::RangeInclusive<i128> = i64::MIN as i128..=i64::MAX as i128;
 /// A version that no entry ever has.
 const NO_VERSION: i64 = -1;
@@ -19,11 +19,11 @@ pub(super) fn add_to_linker(linker: &mut Linker<GuestState>) -> wasmtime::Result
     batch::add_to_linker::<_, HasKeyvalue>(linker, GuestState::keyvalue)
 }
 
-/// Why a swap did not happen.
+/// The reason why a swap did not happen.
 pub(super) enum SwapError {
-    /// It failed.
+    /// The operation failed.
     Store(StoreError),
-    /// The key was written meanwhile.
+    /// The key was written since the handle was created. The new handle has its current state.
     Failed(Resource<Cas>),
 }
 
@@ -43,18 +43,18 @@ impl From<StoreError> for store::Error {
 }
 
 impl KeyvalueView<'_> {
-    /// The bucket behind a handle.
+    /// Returns the bucket of a handle.
     pub(super) fn bucket(&self, handle: &Resource<Bucket>) -> Result<Bucket, StoreError> {
         Ok(self.table.get(handle)?.clone())
     }
 
-    /// A handle for a granted bucket.
+    /// Opens a handle to a granted bucket.
     pub(super) fn open(&mut self, name: &str) -> Result<Resource<Bucket>, StoreError> {
         let bucket = self.keyvalue.open(name)?;
         self.handle(bucket)
     }
 
-    /// A new handle, if the instance may hold one more.
+    /// Creates a handle. Fails if the instance has reached its limit of handles.
     fn handle<T: Send + 'static>(&mut self, value: T) -> Result<Resource<T>, StoreError> {
         self.keyvalue.log_refusal(self.table.push(value).map_err(StoreError::from))
     }
@@ -130,8 +130,8 @@ impl atomics::HostCas for KeyvalueView<'_> {
         self.handle(cas)
     }
 
-    /// The value as it is now. If it is not the one that the handle remembers, the handle will never swap: its holder may have
-    /// seen either.
+    /// Returns the current value. If the key has changed since the handle was created, the handle will never swap: its
+    /// holder may have seen either value.
     async fn current(&mut self, cas: Resource<Cas>) -> Result<Option<Vec<u8>>, StoreError> {
         let snapshot = self.table.get(&cas)?.clone();
         let (value, is_same) = self.keyvalue.current(snapshot).await?;

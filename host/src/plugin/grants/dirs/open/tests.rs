@@ -8,7 +8,7 @@ fn request(flags: DescriptorFlags) -> OpenRequest {
     OpenRequest::new(PathFlags::SYMLINK_FOLLOW, OpenFlags::empty(), flags, FsPerms::ReadWrite).unwrap()
 }
 
-/// A directory with a FIFO `fifo` that nobody else has open.
+/// Creates a directory with a FIFO `fifo` that no other process has open.
 fn dir_with_a_fifo() -> (TempDir, File) {
     let dir = tempfile::tempdir().unwrap();
     mknodat(CWD, dir.path().join("fifo"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
@@ -29,7 +29,7 @@ fn a_fifo_is_refused() {
 fn a_fifo_that_takes_the_place_of_a_file_at_the_last_moment_is_refused_without_waiting() {
     let (_kept, dir) = dir_with_a_fifo();
     for flags in [DescriptorFlags::READ, DescriptorFlags::WRITE, DescriptorFlags::READ | DescriptorFlags::WRITE] {
-        // As `existing` does once it has looked.
+        // As `open_existing` does after its `stat`.
         request(flags).open(&dir, "fifo", false).unwrap_err();
     }
 }

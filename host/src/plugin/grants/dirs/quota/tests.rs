@@ -6,7 +6,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::plugin::guest_log::GuestLog;
 
-/// A directory with an account.
+/// A directory and a handle to its quota.
 pub(in crate::plugin::grants::dirs) struct QuotaFixture {
     dir: TempDir,
     quota: QuotaHandle,
@@ -65,7 +65,7 @@ async fn nothing_is_given_back_but_by_measuring() {
     let fixture = QuotaFixture::new("16KiB");
     fixture.charge(8 << 10).await.unwrap();
     assert_eq!(fixture.used(), 8 << 10);
-    // Nothing of it was ever written.
+    // None of these bytes was ever written.
     fixture.charge(12 << 10).await.unwrap();
     assert_eq!(fixture.used(), 12 << 10);
 }

@@ -8,14 +8,14 @@ use wasmtime_wasi_http::p2::{HeaderError, HeaderResult};
 use super::{HttpView, RESOURCE_COST, delegate, field_cost};
 
 impl HttpView<'_> {
-    /// What the values of one name cost.
+    /// Returns the memory that the values of one name take.
     fn values_cost(&self, fields: &Resource<FieldMap>, name: &str) -> HeaderResult<usize> {
         let fields = self.wasi.table.get(fields)?;
         let values = fields.get_all(name).iter();
         Ok(values.fold(0, |sum, value| sum.saturating_add(field_cost(name, value.as_bytes()))))
     }
 
-    /// Changes fields, which then cost that much, or still what they did if they did not change.
+    /// Applies a change to fields and adjusts their reservation to `size`, or leaves it unchanged if the change fails.
     fn change(
         &mut self,
         fields: &Resource<FieldMap>,
@@ -68,7 +68,8 @@ impl HostFields for HttpView<'_> {
     }
 
     fn clone(&mut self, fields: Resource<FieldMap>) -> wasmtime::Result<Resource<FieldMap>> {
-        // They share their content until one of them is changed, which is then not asked about any more.
+        // Both share their content until one of them is changed. The copy that this makes is not charged then, so it is
+        // charged here.
         let reservation = self.memory.reserve(self.charged_bytes(&fields).max(RESOURCE_COST))?;
         let copy = HostFields::clone(&mut self.wasi, fields)?;
         self.attach_reservation(&copy, reservation);

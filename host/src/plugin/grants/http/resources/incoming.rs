@@ -1,4 +1,4 @@
-//! Answers of servers; and requests to a provider, of which there are none.
+//! Responses of servers, and requests to a provider, which do not exist.
 
 use wasmtime::component::Resource;
 use wasmtime_wasi::p2::{DynInputStream, DynPollable};
@@ -12,7 +12,7 @@ use super::{HttpView, RESOURCE_COST, delegate, fields_cost};
 type FutureOutput<T> = wasmtime::Result<Option<Result<Result<T, ErrorCode>, ()>>>;
 
 impl HttpView<'_> {
-    /// Has headers of an answer count.
+    /// Charges the headers of a response.
     fn charge_response_headers(&mut self, headers: Resource<FieldMap>) -> wasmtime::Result<Resource<FieldMap>> {
         let size = fields_cost(self.wasi.table.get(&headers)?).saturating_add(RESOURCE_COST);
         self.charge(&headers, size)?;
@@ -25,7 +25,7 @@ impl types::HostFutureIncomingResponse for HttpView<'_> {
         let given = types::HostFutureIncomingResponse::get(&mut self.wasi, Resource::new_borrow(answer.rep()))?;
         match &given {
             Some(Ok(Ok(response))) => {
-                // From now on the response has what the exchange needs.
+                // From here on, the exchange is charged to the response.
                 self.charge(&answer, RESOURCE_COST)?;
                 let headers = fields_cost(&self.wasi.table.get(response)?.headers);
                 self.charge(response, headers.saturating_add(self.reservations.exchange_cost()))?;
@@ -59,7 +59,7 @@ impl types::HostIncomingResponse for HttpView<'_> {
         let same = Resource::new_borrow(response.rep());
         let consumed = types::HostIncomingResponse::consume(&mut self.wasi, same)?;
         if let Ok(body) = &consumed {
-            // The exchange goes on for the body.
+            // The exchange continues for the body.
             let exchange = self.reservations.exchange_cost();
             self.charge(&response, self.charged_bytes(&response).saturating_sub(exchange))?;
             self.charge(body, exchange)?;

@@ -1,4 +1,4 @@
-//! Requests, their bodies, and how they are sent; and responses, which a provider may build but has nobody to give to.
+//! Requests, their bodies and the sending of requests; and responses, which a provider can build but not send.
 
 use wasmtime::component::Resource;
 use wasmtime_wasi::p2::DynOutputStream;
@@ -16,12 +16,12 @@ use wasmtime_wasi_http::p2::{HttpError, HttpResult};
 use super::{BODY_COST, HttpView, RESOURCE_COST, delegate, fields_cost};
 use crate::plugin::memory::OutOfMemory;
 
-/// The answer of a function that refuses without a reason.
+/// The result of a function whose error carries no reason.
 type UnitErrorResult<T = ()> = wasmtime::Result<Result<T, ()>>;
 
 impl HttpView<'_> {
-    /// Gives a request another text in place of one of that length, if there is memory for it, and if a request with it
-    /// could be sent.
+    /// Replaces a text of a request, and adjusts its reservation. Fails if the text is longer than any request that can
+    /// be sent.
     fn set_text(
         &mut self,
         request: Resource<HostOutgoingRequest>,
@@ -40,7 +40,7 @@ impl HttpView<'_> {
         Ok(accepted)
     }
 
-    /// Has the fields of a message count as a part of it.
+    /// Moves fields, and their reservation, into a message.
     fn move_fields_into<T: 'static>(
         &mut self,
         fields: Resource<FieldMap>,
@@ -55,7 +55,7 @@ impl HttpView<'_> {
         Ok(message)
     }
 
-    /// A body of a message, if it has none yet.
+    /// Creates the body of a message, unless it already has one.
     fn add_body<T: 'static, B>(
         &mut self,
         message: &Resource<T>,
@@ -70,7 +70,7 @@ impl HttpView<'_> {
         Ok(body)
     }
 
-    /// Another handle to the headers of a message.
+    /// Charges one more handle to the headers of a message.
     fn charge_header_handle(&mut self, headers: Resource<FieldMap>) -> wasmtime::Result<Resource<FieldMap>> {
         let size = fields_cost(self.wasi.table.get(&headers)?).saturating_add(RESOURCE_COST);
         self.charge(&headers, size)?;
@@ -151,7 +151,7 @@ impl outgoing_handler::Host for HttpView<'_> {
         request: Resource<HostOutgoingRequest>,
         options: Option<Resource<RequestOptions>>,
     ) -> HttpResult<Resource<HostFutureIncomingResponse>> {
-        // The request lives on in its exchange.
+        // The exchange takes over the request.
         let size = self.charged_bytes(&request).saturating_add(self.reservations.exchange_cost());
         self.charge(&request, size).map_err(HttpError::trap)?;
         let reservation = self.take_reservation(&request);
@@ -178,7 +178,7 @@ impl types::HostOutgoingBody for HttpView<'_> {
 }
 
 impl HttpView<'_> {
-    /// Has trailers count until the instance ends: nobody knows which request they are now a part of.
+    /// Charges trailers until the instance ends: the request that they become part of is not known.
     fn charge_until_instance_ends(&mut self, trailers: &Resource<FieldMap>) -> Result<(), OutOfMemory> {
         let Some(reservation) = self.take_reservation(trailers) else { return Ok(()) };
         match &mut self.reservations.permanent {
