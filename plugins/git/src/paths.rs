@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn each_family_is_recognised() {
+    fn each_family_is_recognized() {
         let (rev, path) = (BString::from("feature/x"), BString::from("a b/c"));
         let parse = |path: &str| Address::parse(path).unwrap();
         assert_eq!(parse("blob/feature%2Fx/a%20b/c"), Address::Blob { rev: rev.clone(), path: path.clone() });

@@ -11,7 +11,7 @@
 //! | `plain/…` | is not subscribable |
 //!
 //! While a file `/data/CALL.FAULT` exists, every CALL (`stat`, `changes`, `list`) ends with the FAULT: `trap`, `hang`,
-//! `fail`; with `wait`, it returns once the file is deleted. Each `stat` logs `stat PATH`, each `changes` `asked about
+//! `fail`; with `wait`, it returns once the file is deleted. Each `stat` logs `stat PATH`, each `changes` `changes
 //! COUNT`, and each `list` `listed`; a directory `/count`, if it is granted, contains a file with the call's name that
 //! grows by one byte per call.
 //!
@@ -77,8 +77,8 @@ impl Provider for Watched {
     }
 
     fn changes(&self, watched: &[String], since: Option<&str>) -> Result<Changes> {
-        log::info!("asked about {}", watched.len());
-        record_call("asked")?;
+        log::info!("changes {}", watched.len());
+        record_call("changes")?;
         inject_fault("changes")?;
         let now = state();
         let times = if since.is_some_and(|since| since != now) { 1 } else { 0 }.max(self.repeat);
