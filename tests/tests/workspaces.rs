@@ -59,12 +59,16 @@ fn the_toolchain_is_the_oldest_that_the_workspaces_promise() {
     }
 }
 
-/// Returns the complete manifest that the example's README gives for a copy outside of the workspace.
+/// Returns the TOML blocks of a page.
+fn toml_blocks(page: &str) -> Vec<String> {
+    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(page)).unwrap();
+    page.split("```toml\n").skip(1).map(|block| block.split("```").next().unwrap().to_owned()).collect()
+}
+
+/// Returns the complete manifest in the example's README, for a copy outside of the workspace.
 fn standalone_manifest() -> String {
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/hello-rust/README.md");
-    let readme = std::fs::read_to_string(readme).unwrap();
-    let mut blocks = readme.split("```toml\n").skip(1).map(|block| block.split("```").next().unwrap());
-    blocks.find(|block| block.starts_with("[package]")).unwrap().to_owned()
+    let blocks = toml_blocks("examples/hello-rust/README.md");
+    blocks.into_iter().find(|block| block.starts_with("[package]")).unwrap()
 }
 
 #[test]
@@ -77,7 +81,14 @@ fn the_standalone_manifest_of_the_example_has_the_values_of_the_workspace() {
     assert_eq!(standalone["lib"], example["lib"]);
     let dependencies = |manifest: &Table| table_at(manifest, &["dependencies"]).keys().cloned().collect::<Vec<_>>();
     assert_eq!(dependencies(&standalone), dependencies(&example));
-    assert_eq!(standalone["profile"], guests["profile"], "the profile that halves a component");
+    assert_eq!(standalone["profile"], guests["profile"], "the release profile in the README");
+    let docs =
+        toml_blocks("docs/providers.md").into_iter().find(|block| block.starts_with("[profile.release]")).unwrap();
+    assert_eq!(
+        docs.parse::<Table>().unwrap()["profile"],
+        guests["profile"],
+        "the release profile in docs/providers.md"
+    );
 }
 
 #[test]
