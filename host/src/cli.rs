@@ -88,7 +88,7 @@ enum Command {
 /// Runs the command that this process was started with.
 ///
 /// Wrong usage ends the process with exit code 2, `--help` and `--version` with 0. The `main` that calls this begins
-/// with [`run_compiler`](crate::plugin::run_compiler).
+/// with [`run_compiler`](crate::engine::run_compiler).
 pub fn main() -> ExitCode {
     let Cli { global, command } = Cli::parse();
     let context = Context::new(&global);

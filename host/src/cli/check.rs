@@ -114,6 +114,7 @@ mod tests {
     use super::*;
     use crate::cli::output::Destination;
     use crate::config;
+    use crate::engine::ComponentError;
     use crate::plugin::LoadError;
 
     fn plugin() -> config::Plugin {
@@ -123,7 +124,8 @@ mod tests {
 
     fn load_failed(plugin: config::Plugin) -> PluginCheck {
         let found = "it is empty".to_owned();
-        let error = LoadError::NotAComponent { file: "/srv/plugins/notes.wasm".into(), found };
+        let error =
+            LoadError::Component(ComponentError::NotAComponent { file: "/srv/plugins/notes.wasm".into(), found });
         PluginCheck { plugin, provider: None, outcome: Err(error.into()) }
     }
 

@@ -14,8 +14,9 @@ use super::lifecycle::RequestTracker;
 use crate::access::Access;
 use crate::catalog::{Catalog, CursorKey, KeyError};
 use crate::config::Config;
+use crate::engine::{Compiler, Progress};
 use crate::log_target;
-use crate::plugin::{self, Compiler, NotLoaded, PluginRuntime, Progress};
+use crate::plugin::{self, NotLoaded, PluginRuntime};
 use crate::uri::Overlap;
 
 /// How many warnings about one config are logged.
