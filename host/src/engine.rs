@@ -3,17 +3,19 @@
 //! Instances come from a pool that is sized to calls at once, not to plugins, so that a fresh instance costs tens of
 //! microseconds.
 
-pub(crate) mod bindings;
+mod bindings;
 mod cache;
 mod call_origin;
 mod compilations;
 mod compiler;
 mod component_file;
 mod config;
+mod convert;
 pub(crate) mod cpu;
 pub(crate) mod epoch;
 mod error;
 pub(crate) mod executor;
+pub(crate) mod guest;
 mod imports;
 pub(crate) mod instance;
 pub(crate) mod instance_permits;
@@ -21,6 +23,7 @@ pub(crate) mod loader;
 pub(crate) mod pool;
 mod progress;
 pub(crate) mod shares;
+mod trap;
 
 use std::sync::Arc;
 
@@ -39,6 +42,7 @@ pub use self::compiler::{CompileError, Compiler, run_compiler};
 pub use self::error::{ComponentError, EngineError};
 pub use self::imports::UnsatisfiedImports;
 pub use self::progress::Progress;
+pub(crate) use self::trap::CallEnd;
 
 /// Instances alive at once over all plugins, idle ones included. What of them the calls of one plugin may use is its
 /// [share](super::shares); a call beyond that waits, as it does for a place when its plugin is busy.

@@ -83,6 +83,7 @@ mod host;
 mod log_target;
 pub mod plugin;
 mod private_dir;
+pub mod provider;
 mod regular_file;
 pub mod resource;
 mod sandbox;
@@ -91,6 +92,7 @@ pub mod server;
 mod text;
 mod thread_priority;
 mod throttle;
+mod time;
 pub mod uri;
 mod watch;
 

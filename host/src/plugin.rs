@@ -20,12 +20,14 @@
 //! with it. A plugin that keeps failing is set aside for a growing while.
 
 mod admission;
+mod backend;
 mod backoff;
 mod breaker;
 mod call;
 mod error;
 mod fault;
 mod fault_recorder;
+mod function;
 mod inspect;
 mod requirements;
 mod validation;
@@ -37,32 +39,33 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use self::admission::Admission;
+use self::backend::{Backend, ComponentBackend};
 use self::breaker::CircuitBreaker;
 use self::call::CallContext;
 use self::fault_recorder::FaultRecorder;
+use self::function::{Changes, Complete, Describe, ListEntries, ListTemplates, Read, Stat};
 use self::validation::ValidationContext;
 use crate::config::{self, Digest};
-use crate::engine::bindings::{ProviderPre, contract};
-use crate::engine::loader::{CompiledComponent, Loader};
+use crate::engine::loader::{CompiledComponent, LinkedComponent, Loader};
 use crate::engine::pool::Pool;
 use crate::engine::{CallOrigin, Compiler, ComponentError, Engine, EngineError, Progress};
+use crate::provider::{NativePlugin, ProviderInfo};
 use crate::resource::{Argument, Completion, Contents, Entry, EntryTemplate};
 use crate::sandbox::Sandbox;
 use crate::sandbox::dirs::OpenFileLimit;
 use crate::sandbox::guest_log::GuestLog;
 use crate::sandbox::http::TlsRoots;
-use crate::sandbox::memory::Reclaim;
-use crate::sandbox::state::GuestState;
+use crate::sandbox::memory::{MemoryBudget, Reclaim};
 use crate::uri::{Mount, Path};
 
 pub(crate) use self::backoff::Backoff;
 pub use self::error::LoadError;
 pub use self::fault::{Fault, FaultKind};
-pub use self::inspect::{Info, Inspection};
+pub use self::inspect::Inspection;
 pub use self::requirements::{Capability, GrantStatus, Requirement, Requirements};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use self::validation::fuzzing;
-pub use self::validation::{ChangeSet, Page};
+pub use self::validation::{FilteredPage, WatchedChanges};
 
 /// The engine, and what loads plugins for it.
 pub struct PluginRuntime {
@@ -104,8 +107,8 @@ impl PluginRuntime {
     /// Loads a plugin: its component is checked, linked, compiled if need be, and asked to describe itself.
     pub async fn load(&self, config: &config::Plugin) -> Result<Plugin, LoadError> {
         let compiled = self.loader.load(config).await?;
-        let provider = self.loader.link(&config.component, &compiled)?;
-        let mut plugin = self.build(config, &compiled, provider);
+        let component = self.loader.link(&config.component, &compiled)?;
+        let mut plugin = self.build(config, &compiled, component);
         plugin.info = plugin.describe().await.map_err(LoadError::Describe)?;
         Ok(plugin)
     }
@@ -125,46 +128,69 @@ impl PluginRuntime {
         self.loader.clear_failures();
     }
 
-    fn build(
-        &self,
-        config: &config::Plugin,
-        compiled: &CompiledComponent,
-        provider: ProviderPre<GuestState>,
-    ) -> Plugin {
-        let component = compiled.component.component_type();
-        let imports = component.imports(self.engine.wasmtime()).map(|(name, _)| name);
+    fn build(&self, config: &config::Plugin, compiled: &CompiledComponent, component: LinkedComponent) -> Plugin {
+        let component_type = compiled.component.component_type();
+        let imports = component_type.imports(self.engine.wasmtime()).map(|(name, _)| name);
         let name: Arc<str> = config.name.as_str().into();
-        let log = GuestLog::new(name.clone(), config.limits.log.bytes());
-        let faults = Arc::new(FaultRecorder::new(name.clone(), config.limits.log.bytes()));
-        let items = config.limits.response_items.get();
         let pool = Pool::from_config(config, &self.engine);
+        let sandbox = Sandbox::new(
+            config,
+            self.state_dir.as_deref(),
+            self.tls_roots.clone(),
+            self.open_files.clone(),
+            GuestLog::new(name.clone(), config.limits.log.bytes()),
+            pool.as_ref().map(|pool| -> Weak<dyn Reclaim> { Arc::<Pool>::downgrade(pool) }),
+        );
+        let memory = sandbox.memory().clone();
+        let share = self.engine.shares.share();
+        let backend = Backend::Component(Box::new(ComponentBackend { component, sandbox, share, pool }));
         Plugin {
-            mount: config.mount.clone(),
-            digest: compiled.digest,
-            watch_interval: config.watch_interval.duration(),
+            digest: Some(compiled.digest),
             requirements: Requirements::new(imports, config),
-            info: Info::default(),
+            ..self.plugin(name, &config.mount, &config.limits, config.watch_interval, backend, memory)
+        }
+    }
+
+    /// A native provider as a plugin.
+    pub(crate) fn native(&self, native: &NativePlugin) -> Plugin {
+        let NativePlugin { name, mount, provider, limits, watch_interval } = native;
+        let memory = MemoryBudget::new(limits.memory.bytes(), None);
+        let backend = Backend::Native(provider.clone());
+        let info = validation::truncate_info(provider.describe());
+        Plugin { info, ..self.plugin(name.as_str().into(), mount, limits, *watch_interval, backend, memory) }
+    }
+
+    /// A plugin that is not described yet.
+    fn plugin(
+        &self,
+        name: Arc<str>,
+        mount: &Mount,
+        limits: &config::Limits,
+        watch_interval: config::WatchInterval,
+        backend: Backend,
+        memory: Arc<MemoryBudget>,
+    ) -> Plugin {
+        let faults = Arc::new(FaultRecorder::new(name.clone(), limits.log.bytes()));
+        let max_response_size = matches!(backend, Backend::Native(_)).then(|| limits.response_size.bytes());
+        Plugin {
+            mount: mount.clone(),
+            digest: None,
+            watch_interval: watch_interval.duration(),
+            requirements: Requirements::default(),
+            info: ProviderInfo::default(),
             call_context: Arc::new(CallContext {
                 engine: self.engine.clone(),
-                provider,
-                sandbox: Sandbox::new(
-                    config,
-                    self.state_dir.as_deref(),
-                    self.tls_roots.clone(),
-                    self.open_files.clone(),
-                    log,
-                    pool.as_ref().map(|pool| -> Weak<dyn Reclaim> { Arc::<Pool>::downgrade(pool) }),
-                ),
-                limits: config.limits.clone(),
+                backend,
+                limits: limits.clone(),
                 validation: Arc::new(ValidationContext {
-                    mount: config.mount.clone(),
-                    max_items: items,
+                    mount: mount.clone(),
+                    max_items: limits.response_items.get(),
+                    max_response_size,
                     faults: faults.clone(),
                 }),
-                admission: Admission::new(&config.limits),
+                admission: Admission::new(limits),
                 run_queue: self.engine.executor.plugin_queue(),
-                share: self.engine.shares.share(),
-                pool,
+                memory,
             }),
             breaker: CircuitBreaker::default(),
             faults,
@@ -177,10 +203,10 @@ impl PluginRuntime {
 pub struct Plugin {
     name: Arc<str>,
     mount: Mount,
-    digest: Digest,
+    digest: Option<Digest>,
     requirements: Requirements,
     watch_interval: Duration,
-    info: Info,
+    info: ProviderInfo,
     call_context: Arc<CallContext>,
     breaker: CircuitBreaker,
     faults: Arc<FaultRecorder>,
@@ -197,8 +223,8 @@ impl Plugin {
         &self.mount
     }
 
-    /// What its component is, by its content.
-    pub fn digest(&self) -> Digest {
+    /// The digest of its component; none for a native provider.
+    pub fn digest(&self) -> Option<Digest> {
         self.digest
     }
 
@@ -213,7 +239,7 @@ impl Plugin {
     }
 
     /// What its provider says of itself.
-    pub fn info(&self) -> &Info {
+    pub fn info(&self) -> &ProviderInfo {
         &self.info
     }
 
@@ -235,7 +261,7 @@ impl Plugin {
         cursor: Option<&str>,
         limit: u32,
         filter: impl FnMut(&Entry) -> bool + Send + 'static,
-    ) -> Result<Page<Entry>, Fault> {
+    ) -> Result<FilteredPage<Entry>, Fault> {
         self.list_as(CallOrigin::Client, parent, cursor, limit, filter).await
     }
 
@@ -247,21 +273,12 @@ impl Plugin {
         cursor: Option<&str>,
         limit: u32,
         filter: impl FnMut(&Entry) -> bool + Send + 'static,
-    ) -> Result<Page<Entry>, Fault> {
-        let parent = parent.map(ToString::to_string);
+    ) -> Result<FilteredPage<Entry>, Fault> {
         let cursor: Option<Arc<str>> = cursor.map(Arc::from);
-        let requested = cursor.clone();
-        self.call(
-            "list-entries",
-            origin,
-            move |guest, store| {
-                Box::pin(
-                    async move { guest.call_list_entries(store, parent.as_deref(), requested.as_deref(), limit).await },
-                )
-            },
-            |check, page| async move { check.page(page, cursor.as_deref(), filter).await },
-        )
-        .await
+        let parent = parent.map(|parent| Arc::from(parent.as_str()));
+        let function = ListEntries { parent, cursor: cursor.clone(), limit };
+        self.call(origin, function, |check, page| async move { check.page(page, cursor.as_deref(), filter).await })
+            .await
     }
 
     /// One page of its templates. `filter` says, as a part of the call, which are answered.
@@ -269,7 +286,7 @@ impl Plugin {
         &self,
         cursor: Option<&str>,
         filter: impl FnMut(&EntryTemplate) -> bool + Send + 'static,
-    ) -> Result<Page<EntryTemplate>, Fault> {
+    ) -> Result<FilteredPage<EntryTemplate>, Fault> {
         self.templates_as(CallOrigin::Client, cursor, filter).await
     }
 
@@ -279,13 +296,12 @@ impl Plugin {
         origin: CallOrigin,
         cursor: Option<&str>,
         filter: impl FnMut(&EntryTemplate) -> bool + Send + 'static,
-    ) -> Result<Page<EntryTemplate>, Fault> {
+    ) -> Result<FilteredPage<EntryTemplate>, Fault> {
         let cursor: Option<Arc<str>> = cursor.map(Arc::from);
-        let requested = cursor.clone();
+        let function = ListTemplates { cursor: cursor.clone() };
         self.call(
-            "list-templates",
             origin,
-            move |guest, store| Box::pin(async move { guest.call_list_templates(store, requested.as_deref()).await }),
+            function,
             |check, page| async move { check.template_page(page, cursor.as_deref(), filter).await },
         )
         .await
@@ -299,13 +315,10 @@ impl Plugin {
         filter: impl FnMut(&Contents) -> bool + Send + 'static,
     ) -> Result<Vec<Contents>, Fault> {
         let path: Arc<str> = path.as_str().into();
-        let requested = path.clone();
-        self.call(
-            "read",
-            CallOrigin::Client,
-            move |guest, store| Box::pin(async move { guest.call_read(store, &requested).await }),
-            |check, contents| async move { check.contents(contents, &path, filter).await },
-        )
+        let function = Read { path: path.clone() };
+        self.call(CallOrigin::Client, function, |check, contents| async move {
+            check.contents(contents, &path, filter).await
+        })
         .await
     }
 
@@ -317,14 +330,8 @@ impl Plugin {
     /// The same, as a call of a client or of the host itself.
     pub(crate) async fn stat_as(&self, origin: CallOrigin, path: &Path) -> Result<Entry, Fault> {
         let path: Arc<str> = path.as_str().into();
-        let requested = path.clone();
-        self.call(
-            "stat",
-            origin,
-            move |guest, store| Box::pin(async move { guest.call_stat(store, &requested).await }),
-            |check, entry| async move { check.stat_entry(entry, &path).await },
-        )
-        .await
+        let function = Stat { path: path.clone() };
+        self.call(origin, function, |check, entry| async move { check.stat_entry(entry, &path).await }).await
     }
 
     /// Completes a variable of one of its path templates. `filter` says, as a part of the call, which values are answered.
@@ -335,32 +342,16 @@ impl Plugin {
         context: Vec<Argument>,
         filter: impl FnMut(&str) -> bool + Send + 'static,
     ) -> Result<Completion, Fault> {
-        let template = template.to_owned();
-        let argument = wit_argument(argument);
-        let context: Vec<_> = context.into_iter().map(wit_argument).collect();
-        self.call(
-            "complete",
-            CallOrigin::Client,
-            move |guest, store| {
-                Box::pin(async move { guest.call_complete(store, &template, &argument, &context).await })
-            },
-            |check, completion| check.completion(completion, filter),
-        )
-        .await
+        let function = Complete { template: template.to_owned(), argument, context };
+        self.call(CallOrigin::Client, function, |check, completion| check.completion(completion, filter)).await
     }
 
     /// Tells which of the watched paths changed since a token of an earlier answer; without one, where to start from.
-    pub async fn changes(&self, watched: &[Path], since: Option<&str>) -> Result<ChangeSet, Fault> {
+    pub async fn changes(&self, watched: &[Path], since: Option<&str>) -> Result<WatchedChanges, Fault> {
         let watched: Arc<[String]> = watched.iter().map(ToString::to_string).collect();
-        let paths = watched.clone();
-        let since = since.map(str::to_owned);
-        self.call(
-            "changes",
-            CallOrigin::Host,
-            move |guest, store| Box::pin(async move { guest.call_changes(store, &paths, since.as_deref()).await }),
-            |check, changes| async move { check.change_set(changes, &watched).await },
-        )
-        .await
+        let function = Changes { watched: watched.clone(), since: since.map(str::to_owned) };
+        self.call(CallOrigin::Host, function, |check, changes| async move { check.change_set(changes, &watched).await })
+            .await
     }
 
     /// How many items a listing of its may have over all its pages (`limits.listing-items`).
@@ -381,30 +372,25 @@ impl Plugin {
     /// Closes what it has open beside its instances: the database of its key-value buckets, which has its write-ahead log
     /// checkpointed by that. A later call opens it again.
     pub(crate) async fn close(&self) {
-        self.call_context.sandbox.close().await;
+        if let Some(sandbox) = self.call_context.backend.sandbox() {
+            sandbox.close().await;
+        }
     }
 
     /// Why the database of its key-value buckets cannot be used, if there is one and it cannot. Makes none.
     pub(crate) async fn check_stores(&self) -> Result<(), String> {
-        self.call_context.sandbox.check_stores().await
+        match self.call_context.backend.sandbox() {
+            Some(sandbox) => sandbox.check_stores().await,
+            None => Ok(()),
+        }
     }
 
     /// The directories of the machine that it was granted.
     pub fn granted_directories(&self) -> impl Iterator<Item = &FilePath> {
-        self.call_context.sandbox.granted_directories()
+        self.call_context.backend.sandbox().into_iter().flat_map(Sandbox::granted_directories)
     }
 
-    async fn describe(&self) -> Result<Info, Fault> {
-        self.call(
-            "describe",
-            CallOrigin::Host,
-            |guest, store| Box::pin(async move { Ok(Ok(guest.call_describe(store).await?)) }),
-            |check, info| check.info(info),
-        )
-        .await
+    async fn describe(&self) -> Result<ProviderInfo, Fault> {
+        self.call(CallOrigin::Host, Describe, |check, info| check.info(info)).await
     }
-}
-
-fn wit_argument(argument: Argument) -> contract::Argument {
-    contract::Argument { name: argument.name, value: argument.value }
 }

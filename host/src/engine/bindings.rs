@@ -17,7 +17,7 @@ mod generated {
 }
 
 /// What every provider exports.
-pub(crate) const CONTRACT: &str = "mcp-host:provider/resource-provider@0.1.0";
+pub(super) const CONTRACT: &str = "mcp-host:provider/resource-provider@0.1.0";
 
-pub(crate) use generated::exports::mcp_host::provider::resource_provider as contract;
-pub(crate) use generated::{Plugin as Provider, PluginPre as ProviderPre};
+pub(super) use generated::exports::mcp_host::provider::resource_provider as contract;
+pub(super) use generated::{Plugin as Provider, PluginPre as ProviderPre};

@@ -48,6 +48,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::call_origin::CallOrigin;
 use super::cpu::CpuClock;
 use crate::thread_priority;
+use crate::time::saturating_millis;
 
 /// For how long a call may compute and still be light.
 const LIGHT_CPU_BUDGET: Duration = Duration::from_millis(1);
@@ -240,7 +241,7 @@ impl PluginQueue {
         let polled = call.poll(context);
         if call.cpu_time >= LIGHT_CPU_BUDGET {
             let heavy_for = call.cpu_time.saturating_mul(HEAVY_PENALTY_FACTOR).min(MAX_HEAVY_PENALTY);
-            self.heavy_until.fetch_max(self.now().saturating_add(millis(heavy_for)), Ordering::Relaxed);
+            self.heavy_until.fetch_max(self.now().saturating_add(saturating_millis(heavy_for)), Ordering::Relaxed);
         }
         polled
     }
@@ -255,7 +256,7 @@ impl PluginQueue {
     }
 
     fn now(&self) -> u64 {
-        millis(self.start.elapsed())
+        saturating_millis(self.start.elapsed())
     }
 }
 
@@ -266,10 +267,6 @@ fn yield_if_pending<T>(polled: Poll<T>) -> Poll<T> {
         std::thread::yield_now();
     }
     polled
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A leaky bucket of processor time: what is used fills it, one part in [`HOST_SHARE`] of the time that goes by leaves it, and
@@ -332,8 +329,8 @@ pub(crate) enum CallAborted {
     Shutdown(#[from] JoinError),
 }
 
-/// What a panic said.
-fn panic_message(panic: &(dyn Any + Send)) -> String {
+/// The message of a panic.
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "with no message".to_owned())
 }

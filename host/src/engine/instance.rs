@@ -1,24 +1,19 @@
 //! An instance of a provider: its memory, its handles, and one call at a time under the plugin's limits.
 
-use std::pin::Pin;
 use std::sync::Arc;
 
 use wasmtime::{Engine, Store, UpdateDeadline};
 
-use super::bindings::contract::{self, Guest};
-use super::bindings::{Provider, ProviderPre};
+use super::bindings::Provider;
 use super::cpu::{CpuClock, CpuLimitExceeded};
+use super::guest::Guest;
 use super::instance_permits::InstancePermit;
+use super::loader::LinkedComponent;
 use crate::config::Limits;
 use crate::sandbox::state::GuestState;
 
-/// What a reply may carry beyond its limit in bytes: the metadata around the content.
-const REPLY_SLACK: usize = 1 << 20;
-
-/// What a call answers: the trap that ended it, or the provider's own word.
-pub(crate) type GuestResult<T> = wasmtime::Result<Result<T, contract::Failure>>;
-/// A call under way.
-pub(crate) type GuestFuture<'a, T> = Pin<Box<dyn Future<Output = GuestResult<T>> + Send + 'a>>;
+/// What an answer may carry beyond its limit in bytes: the metadata around the content.
+pub(crate) const REPLY_SLACK: usize = 1 << 20;
 
 /// An instance, from before its first call on.
 pub(crate) struct Instance {
@@ -38,25 +33,22 @@ impl Instance {
         Self { store, provider: None, calls: 0, _permit: seat }
     }
 
-    /// Makes one call. All limits are those of this call; `clock` is what its CPU time is taken from.
-    pub(crate) async fn call<T, F>(
+    /// Begins one call: applies the limits, and instantiates the component if that has not been done. `clock` is the call's CPU
+    /// clock.
+    pub(crate) async fn begin_call(
         &mut self,
-        pre: &ProviderPre<GuestState>,
+        component: &LinkedComponent,
         limits: &Limits,
         clock: &Arc<CpuClock>,
-        run: F,
-    ) -> GuestResult<T>
-    where
-        F: for<'a> FnOnce(&'a Guest, &'a mut Store<GuestState>) -> GuestFuture<'a, T>,
-    {
+    ) -> wasmtime::Result<Guest<'_>> {
         self.calls = self.calls.saturating_add(1);
         self.apply_limits(limits, clock.clone());
         let provider = match self.provider.take() {
             Some(provider) => provider,
-            None => pre.instantiate_async(&mut self.store).await?,
+            None => component.pre.instantiate_async(&mut self.store).await?,
         };
         let provider = self.provider.insert(provider);
-        run(provider.mcp_host_provider_resource_provider(), &mut self.store).await
+        Ok(Guest::new(provider.mcp_host_provider_resource_provider(), &mut self.store))
     }
 
     /// How many calls it has been asked for.

@@ -54,6 +54,11 @@ pub(crate) struct CompiledComponent {
     pub(crate) component: Component,
 }
 
+/// A provider's component whose imports are linked: what instances are made of.
+pub(crate) struct LinkedComponent {
+    pub(super) pre: ProviderPre<GuestState>,
+}
+
 impl Loader {
     /// A loader whose compiler has those limits, and that stores compiled code in `cache`, with the key in `state`.
     pub(crate) fn new(
@@ -113,20 +118,17 @@ impl Loader {
     }
 
     /// Finds what a component imports, and the contract among what it exports.
-    pub(crate) fn link(
-        &self,
-        file: &Path,
-        compiled: &CompiledComponent,
-    ) -> Result<ProviderPre<GuestState>, ComponentError> {
+    pub(crate) fn link(&self, file: &Path, compiled: &CompiledComponent) -> Result<LinkedComponent, ComponentError> {
         let component = &compiled.component;
         let linked = self.engine.linker().instantiate_pre(component).map_err(|error| ComponentError::Import {
             file: file.to_owned(),
             missing: UnsatisfiedImports::new(component, self.engine.wasmtime(), &error),
         })?;
-        ProviderPre::new(linked).map_err(|error| ComponentError::NotAProvider {
+        let pre = ProviderPre::new(linked).map_err(|error| ComponentError::NotAProvider {
             file: file.to_owned(),
             reason: self.explain_not_a_provider(component, &error),
-        })
+        })?;
+        Ok(LinkedComponent { pre })
     }
 
     /// Why a component is no provider: it has the contract in another version, not at all, or not as it should be.

@@ -49,11 +49,8 @@ impl CallEnd {
         if error.downcast_ref::<Trap>().is_none() {
             // wasmtime has no types for these errors. Only the root cause is compared: its context may contain the guest's text.
             let cause = error.root_cause().to_string();
-            let known = [
-                (HOSTCALL_FUEL, Self::ResponseSize),
-                (HANDLE_LIMIT, Self::Handles),
-                (RANDOM_SIZE, Self::RandomBytes),
-            ];
+            let known =
+                [(HOSTCALL_FUEL, Self::ResponseSize), (HANDLE_LIMIT, Self::Handles), (RANDOM_SIZE, Self::RandomBytes)];
             if let Some((_, end)) = known.into_iter().find(|(message, _)| cause.contains(message)) {
                 return end;
             }

@@ -11,6 +11,7 @@ use super::{CompleteRequest, Generation, Host, route_error};
 use crate::access::Principal;
 use crate::config::Operation;
 use crate::resource::{Argument, Completion, Error};
+use crate::text;
 use crate::uri::Template;
 
 /// Bytes of a known value that are kept for expanding.
@@ -49,11 +50,6 @@ fn context_arguments(template: &Template, known: Vec<Argument>) -> BTreeMap<Stri
     known.map(|known| (known.name, known.value)).collect()
 }
 
-/// As much of a value as can make a difference: a template takes 9999 characters of it, or it must fit into a URI.
-fn truncate_value(value: &str) -> &str {
-    value.split_at_checked(value.floor_char_boundary(MAX_VALUE_LEN)).map_or(value, |(beginning, _)| beginning)
-}
-
 /// Decides which values one principal is offered for one variable of a template.
 struct ValueFilter {
     generation: Arc<Generation>,
@@ -80,7 +76,10 @@ impl ValueFilter {
             principal: principal.clone(),
             template: template.clone(),
             variable: name.to_owned(),
-            context: context.iter().map(|(name, value)| (name.clone(), truncate_value(value).to_owned())).collect(),
+            context: context
+                .iter()
+                .map(|(name, value)| (name.clone(), text::prefix(value, MAX_VALUE_LEN).to_owned()))
+                .collect(),
             has_all_values: template.variables().all(|variable| variable == name || context.contains_key(variable)),
         }
     }

@@ -4,7 +4,9 @@ mod kind;
 
 use std::time::Duration;
 
-use crate::engine::bindings::contract;
+use crate::config::Limits;
+use crate::engine::CallEnd;
+use crate::provider::Failure;
 use crate::resource::Error;
 use crate::text::truncate;
 
@@ -82,6 +84,9 @@ pub enum Fault {
     /// The guest trapped.
     #[error("trapped: {0}")]
     Trap(String),
+    /// A native provider panicked.
+    #[error("panicked: {0}")]
+    Panicked(String),
     /// The reply breaks the contract.
     #[error("broke the contract: {0}")]
     Contract(String),
@@ -132,9 +137,21 @@ impl Fault {
             Self::Handles(_) => unavailable("it holds too much open at once", None),
             Self::Random(_) => unavailable("it asked for too many random bytes at once", None),
             Self::Grant(_) => unavailable("a directory that it needs cannot be opened", None),
-            Self::Internal(_) | Self::Trap(_) | Self::Contract(_) | Self::Host(_) => {
+            Self::Internal(_) | Self::Trap(_) | Self::Panicked(_) | Self::Contract(_) | Self::Host(_) => {
                 Error::Internal { plugin: plugin.to_owned() }
             }
+        }
+    }
+
+    /// The fault of a guest's call that ended so.
+    pub(super) fn from_call_end(end: CallEnd, limits: &Limits) -> Self {
+        match end {
+            CallEnd::Cpu => Self::Cpu(limits.cpu.duration()),
+            CallEnd::Memory => Self::Memory(limits.memory.bytes()),
+            CallEnd::Handles => Self::Handles(limits.handles.get()),
+            CallEnd::ResponseSize => Self::Reply(limits.response_size.bytes()),
+            CallEnd::RandomBytes => Self::Random(limits.random_bytes.bytes()),
+            CallEnd::Trap(message) => Self::Trap(message),
         }
     }
 
@@ -163,6 +180,7 @@ impl Fault {
                 | Self::Reply(_)
                 | Self::Items { .. }
                 | Self::Trap(_)
+                | Self::Panicked(_)
                 | Self::Contract(_)
                 | Self::Host(_)
         )
@@ -180,17 +198,16 @@ fn format_seconds(time: Duration) -> humantime::FormattedDuration {
 /// How much of what a provider says of a failure is passed on.
 const MAX_MESSAGE: usize = 1024;
 
-impl From<contract::Failure> for Fault {
-    fn from(failure: contract::Failure) -> Self {
+impl From<Failure> for Fault {
+    fn from(failure: Failure) -> Self {
         match failure {
-            contract::Failure::NotFound => Self::NotFound,
-            contract::Failure::InvalidRequest(message) => Self::InvalidRequest(truncate_message(message)),
-            contract::Failure::Denied(message) => Self::Denied(truncate_message(message)),
-            contract::Failure::Unavailable(retry) => Self::Unavailable {
-                reason: truncate_message(retry.reason),
-                retry_after: retry.after_ms.map(Duration::from_millis),
-            },
-            contract::Failure::Internal(message) => Self::Internal(truncate_message(message)),
+            Failure::NotFound => Self::NotFound,
+            Failure::InvalidRequest(message) => Self::InvalidRequest(truncate_message(message)),
+            Failure::Denied(message) => Self::Denied(truncate_message(message)),
+            Failure::Unavailable { reason, retry_after } => {
+                Self::Unavailable { reason: truncate_message(reason), retry_after }
+            }
+            Failure::Internal(message) => Self::Internal(truncate_message(message)),
         }
     }
 }

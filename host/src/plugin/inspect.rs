@@ -5,42 +5,8 @@ use std::collections::BTreeSet;
 use super::requirements::Requirements;
 use super::{LoadError, PluginRuntime};
 use crate::config::{self, Digest};
-use crate::engine::bindings::contract;
 use crate::engine::loader::CompiledComponent;
-use crate::text::truncate;
-
-/// Bytes that are kept of a provider's name, version and title, each.
-const MAX_NAME: usize = 1024;
-/// Bytes that are kept of a provider's description.
-const MAX_DESCRIPTION: usize = 65_536;
-
-/// What a provider says of itself. It is kept for as long as the plugin is loaded, so texts are cut: names at 1 KiB, the
-/// description at 64 KiB.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Info {
-    /// A short name for programs.
-    pub name: String,
-    /// The provider's own version.
-    pub version: String,
-    /// Its name as people read it.
-    pub title: Option<String>,
-    /// What it serves and how its paths are built.
-    pub description: Option<String>,
-    /// Whether it can tell what changed.
-    pub watches: bool,
-}
-
-impl From<contract::ProviderInfo> for Info {
-    fn from(info: contract::ProviderInfo) -> Self {
-        Self {
-            name: truncate(info.name, MAX_NAME),
-            version: truncate(info.version, MAX_NAME),
-            title: info.title.map(|title| truncate(title, MAX_NAME)),
-            description: info.description.map(|description| truncate(description, MAX_DESCRIPTION)),
-            watches: info.watches,
-        }
-    }
-}
+use crate::provider::ProviderInfo;
 
 /// What a component is and wants.
 #[derive(Debug)]
@@ -56,7 +22,7 @@ pub struct Inspection {
     /// What it imports against what its plugin is granted.
     pub requirements: Requirements,
     /// What it says of itself, if it gets that far.
-    pub info: Result<Info, LoadError>,
+    pub info: Result<ProviderInfo, LoadError>,
 }
 
 impl PluginRuntime {
@@ -86,7 +52,7 @@ impl PluginRuntime {
         &self,
         plugin: &config::Plugin,
         compiled: &CompiledComponent,
-    ) -> Result<Info, LoadError> {
+    ) -> Result<ProviderInfo, LoadError> {
         let ungranted = config::Plugin { grants: config::Grants::default(), ..plugin.clone() };
         let provider = self.loader.link(&plugin.component, compiled)?;
         self.build(&ungranted, compiled, provider).describe().await.map_err(LoadError::Describe)

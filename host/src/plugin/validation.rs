@@ -23,13 +23,16 @@ use self::dropped::DroppedItems;
 use self::measure::{Measure, check_cost};
 use super::fault::Fault;
 use super::fault_recorder::FaultRecorder;
-use super::inspect::Info;
 use super::work_budget::{CLOCK_CHECK_INTERVAL_NS, WorkBudget};
-use crate::engine::bindings::contract;
+use crate::provider::{self, ProviderInfo, Template};
 use crate::resource::{Body, Completion, Contents, Entry, EntryTemplate};
-use crate::text::Excerpt;
+use crate::text::{Excerpt, truncate};
 use crate::uri::{Mount, Path, ResourceId};
 
+/// Bytes that are stored of a provider's name, version and title, each.
+const MAX_NAME: usize = 1024;
+/// Bytes that are stored of a provider's description.
+const MAX_DESCRIPTION: usize = 65_536;
 /// The longest token that a provider may give, in bytes.
 const MAX_TOKEN: usize = 65536;
 /// The longest cursor that a provider may give, in bytes.
@@ -38,27 +41,27 @@ const MAX_CURSOR: usize = 4096;
 /// here how many rules there are.
 const FILTER_COST: usize = CLOCK_CHECK_INTERVAL_NS / 8;
 
-/// One page of a provider's listing, or what was kept of it.
+/// One page of a provider's listing: its valid items that the filter admits.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Page<T> {
-    /// What was kept, each with its place among the valid items of the page, in order.
+pub struct FilteredPage<T> {
+    /// The items, each with its index among the valid items of the page, in order.
     pub items: Vec<(usize, T)>,
-    /// How many valid items the page has.
+    /// The number of valid items of the page.
     pub size: usize,
-    /// The provider's cursor for the page after it.
+    /// The provider's cursor of the next page.
     pub next_cursor: Option<String>,
 }
 
-/// What changed since a token.
+/// The changes of watched paths since a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChangeSet {
-    /// What to ask with next time.
+pub struct WatchedChanges {
+    /// The token for the next call.
     pub token: String,
     /// Those of the watched paths that changed, each once.
     pub changed: Vec<Path>,
-    /// Whether what is listed changed.
+    /// Whether the listing changed.
     pub listing_changed: bool,
-    /// In how long the provider thinks that it makes sense to ask again.
+    /// The provider's hint when to poll next.
     pub poll_after: Option<Duration>,
 }
 
@@ -68,7 +71,9 @@ pub(super) struct ValidationContext {
     pub(super) mount: Mount,
     /// How many items one answer may have.
     pub(super) max_items: usize,
-    /// Where what is dropped is told.
+    /// How large one answer may be, where lifting does not bound that.
+    pub(super) max_response_size: Option<u64>,
+    /// Where what is dropped is recorded.
     pub(super) faults: Arc<FaultRecorder>,
 }
 
@@ -88,20 +93,21 @@ impl Validator {
         Self { context: rules, watches, work, measure: Measure::default(), dropped: DroppedItems::default() }
     }
 
-    pub(super) async fn info(mut self, info: contract::ProviderInfo) -> Result<Info, Fault> {
+    /// The description, truncated.
+    pub(super) async fn info(mut self, info: ProviderInfo) -> Result<ProviderInfo, Fault> {
         let texts = [info.title.as_ref(), info.description.as_ref()].into_iter().flatten();
         let texts = texts.chain([&info.name, &info.version]);
-        self.measure.add_bytes(texts.map(String::len).fold(0, usize::saturating_add));
+        self.measure.add_text_bytes(texts.map(String::len).fold(0, usize::saturating_add));
         self.charge()?;
-        Ok(info.into())
+        Ok(truncate_info(info))
     }
 
     /// The changes among the paths that were asked about, which are in normal form.
     pub(super) async fn change_set(
         mut self,
-        changes: contract::ChangeSet,
+        changes: provider::ChangeSet,
         watched: &[String],
-    ) -> Result<ChangeSet, Fault> {
+    ) -> Result<WatchedChanges, Fault> {
         if changes.token.len() > MAX_TOKEN {
             let length = changes.token.len();
             return Err(Fault::Contract(format!("its token has {length} bytes; {MAX_TOKEN} are allowed")));
@@ -124,20 +130,20 @@ impl Validator {
                 }
             }
         }
-        Ok(ChangeSet {
+        Ok(WatchedChanges {
             changed,
             token: changes.token,
             listing_changed: changes.listing_changed,
-            poll_after: changes.poll_after_ms.map(Duration::from_millis),
+            poll_after: changes.poll_after,
         })
     }
 
     pub(super) async fn page(
         mut self,
-        page: contract::Page,
+        page: provider::Page,
         requested: Option<&str>,
         mut filter: impl FnMut(&Entry) -> bool,
-    ) -> Result<Page<Entry>, Fault> {
+    ) -> Result<FilteredPage<Entry>, Fault> {
         let next_cursor = validate_cursor(page.next_cursor, requested)?;
         self.check_item_count("entries", &page.entries)?;
         self.measure_entries(&page.entries).await?;
@@ -153,15 +159,15 @@ impl Validator {
                 kept.push(self.convert_entry(entry, located), &mut filter);
             }
         }
-        Ok(Page { items: kept.items, size: kept.size, next_cursor })
+        Ok(FilteredPage { items: kept.items, size: kept.size, next_cursor })
     }
 
     pub(super) async fn template_page(
         mut self,
-        page: contract::TemplatePage,
+        page: provider::TemplatePage,
         requested: Option<&str>,
         mut filter: impl FnMut(&EntryTemplate) -> bool,
-    ) -> Result<Page<EntryTemplate>, Fault> {
+    ) -> Result<FilteredPage<EntryTemplate>, Fault> {
         let next_cursor = validate_cursor(page.next_cursor, requested)?;
         self.check_item_count("templates", &page.templates)?;
         self.measure_templates(&page.templates).await?;
@@ -177,12 +183,12 @@ impl Validator {
                 kept.push(template, &mut filter);
             }
         }
-        Ok(Page { items: kept.items, size: kept.size, next_cursor })
+        Ok(FilteredPage { items: kept.items, size: kept.size, next_cursor })
     }
 
     pub(super) async fn contents(
         mut self,
-        contents: Vec<contract::Contents>,
+        contents: Vec<provider::Contents>,
         requested: &str,
         mut filter: impl FnMut(&Contents) -> bool,
     ) -> Result<Vec<Contents>, Fault> {
@@ -198,7 +204,7 @@ impl Validator {
         let mut kept = Vec::with_capacity(contents.len());
         let mut contents = contents.into_iter();
         while let Some(next) = contents.as_slice().first() {
-            let text = if let contract::Body::TextBytes(bytes) = &next.body { bytes.len() } else { 0 };
+            let text = if let provider::Body::TextBytes(bytes) = &next.body { bytes.len() } else { 0 };
             let cost = check_cost(&next.entry.path, &next.entry.icons, next.entry.meta.as_deref());
             self.work.step(cost.saturating_add(text.div_ceil(4)).saturating_add(FILTER_COST)).await?;
             if let Some(one) = contents.next() {
@@ -211,25 +217,25 @@ impl Validator {
         Ok(kept)
     }
 
-    fn convert_contents(&mut self, contents: contract::Contents) -> Result<Contents, Fault> {
+    fn convert_contents(&mut self, contents: provider::Contents) -> Result<Contents, Fault> {
         let located = self.compose(&contents.entry.path)?;
         let entry = self.convert_entry(contents.entry, located);
         let body = match contents.body {
-            contract::Body::Text(text) => Body::Text(text),
-            contract::Body::TextBytes(bytes) => {
+            provider::Body::Text(text) => Body::Text(text),
+            provider::Body::TextBytes(bytes) => {
                 let text = String::from_utf8(bytes);
                 Body::Text(text.map_err(|error| {
                     let uri = Excerpt(entry.uri.as_str());
                     Fault::Contract(format!("the text of {uri} is not UTF-8: {}", error.utf8_error()))
                 })?)
             }
-            contract::Body::Blob(bytes) => Body::Blob(bytes),
+            provider::Body::Blob(bytes) => Body::Blob(bytes),
         };
         Ok(Contents { entry, body })
     }
 
     /// The entry of the path that was asked for, which is in normal form.
-    pub(super) async fn stat_entry(mut self, entry: contract::Entry, requested: &str) -> Result<Entry, Fault> {
+    pub(super) async fn stat_entry(mut self, entry: provider::Entry, requested: &str) -> Result<Entry, Fault> {
         self.work.step(check_cost(&entry.path, &entry.icons, entry.meta.as_deref())).await?;
         self.measure_entry(&entry)?;
         self.charge()?;
@@ -244,7 +250,7 @@ impl Validator {
     /// The completion, cut to what a client may be shown.
     pub(super) async fn completion(
         mut self,
-        given: contract::Completion,
+        given: Completion,
         mut filter: impl FnMut(&str) -> bool,
     ) -> Result<Completion, Fault> {
         self.check_item_count("completions", &given.values)?;
@@ -279,7 +285,7 @@ impl Validator {
             .map_err(|error| Fault::Contract(format!("its path `{}` is refused: {error}", Excerpt(path))))
     }
 
-    fn convert_entry(&mut self, entry: contract::Entry, located: ResourceId) -> Entry {
+    fn convert_entry(&mut self, entry: provider::Entry, located: ResourceId) -> Entry {
         let name = if entry.name.is_empty() { last_segment(&located.path).to_owned() } else { entry.name };
         let path = entry.path.as_str();
         Entry {
@@ -288,17 +294,17 @@ impl Validator {
             description: entry.description,
             mime_type: self.mime_type(entry.mime_type, path),
             size: entry.size,
-            annotations: self.annotations(entry.annotations, path),
+            annotations: self.annotations(entry.audience, entry.priority, entry.last_modified, path),
             icons: self.icons(entry.icons, path),
             listable: entry.listable,
             subscribable: entry.subscribable && self.watches,
-            ttl: entry.ttl_ms.map(Duration::from_millis),
+            ttl: entry.ttl,
             meta: self.meta(entry.meta, path),
             uri: located.uri,
         }
     }
 
-    fn convert_template(&mut self, template: contract::EntryTemplate) -> Option<EntryTemplate> {
+    fn convert_template(&mut self, template: Template) -> Option<EntryTemplate> {
         let path = template.path_template.as_str();
         let uri_template = match self.context.mount.compose_template(path) {
             Ok(uri_template) => uri_template,
@@ -316,7 +322,7 @@ impl Validator {
             title: template.title,
             description: template.description,
             mime_type: self.mime_type(template.mime_type, path),
-            annotations: self.annotations(template.annotations, path),
+            annotations: self.annotations(template.audience, template.priority, template.last_modified, path),
             icons: self.icons(template.icons, path),
             meta: self.meta(template.meta, path),
         })
@@ -351,6 +357,15 @@ impl<T> FilteredItems<T> {
     }
 }
 
+/// The description with its texts truncated to what the host stores of them.
+pub(super) fn truncate_info(mut info: ProviderInfo) -> ProviderInfo {
+    info.name = truncate(info.name, MAX_NAME);
+    info.version = truncate(info.version, MAX_NAME);
+    info.title = info.title.map(|title| truncate(title, MAX_NAME));
+    info.description = info.description.map(|description| truncate(description, MAX_DESCRIPTION));
+    info
+}
+
 /// A cursor that leads on: short enough, and not the one that led here.
 fn validate_cursor(next: Option<String>, requested: Option<&str>) -> Result<Option<String>, Fault> {
     match next {
@@ -377,25 +392,14 @@ mod tests {
 
     const MEMORY_LIMIT: u64 = 1 << 20;
 
-    fn entry(path: &str, meta: Option<&str>) -> contract::Entry {
-        contract::Entry {
-            path: path.to_owned(),
-            name: String::new(),
-            title: None,
-            description: None,
-            mime_type: None,
-            size: None,
-            annotations: None,
-            icons: Vec::new(),
-            listable: false,
-            subscribable: false,
-            ttl_ms: None,
-            meta: meta.map(str::to_owned),
-        }
+    fn entry(path: &str, meta: Option<&str>) -> provider::Entry {
+        let mut entry = provider::Entry::new(path, "");
+        entry.meta = meta.map(str::to_owned);
+        entry
     }
 
-    fn page(entries: Vec<contract::Entry>) -> contract::Page {
-        contract::Page { entries, next_cursor: None }
+    fn page(entries: Vec<provider::Entry>) -> provider::Page {
+        provider::Page { entries, next_cursor: None }
     }
 
     #[test]
@@ -411,12 +415,8 @@ mod tests {
     fn changes_are_those_of_what_is_watched_and_each_is_told_once() {
         let watched = ["a", "b", "c"].map(str::to_owned);
         let changed = ["b", "./b", "x", "../a", "%61", "b"].repeat(1000);
-        let given = contract::ChangeSet {
-            token: String::new(),
-            changed: changed.into_iter().map(str::to_owned).collect(),
-            listing_changed: false,
-            poll_after_ms: None,
-        };
+        let mut given = provider::ChangeSet::none("");
+        given.changed = changed.into_iter().map(str::to_owned).collect();
         let changes = block_on(validator(10_000, MEMORY_LIMIT, true).change_set(given, &watched)).unwrap();
         assert_eq!(changes.changed.iter().map(Path::as_str).collect::<Vec<_>>(), ["b", "a"]);
     }
@@ -424,7 +424,7 @@ mod tests {
     #[test]
     fn only_values_that_may_be_shown_are_looked_at() {
         let values = (0..1000).map(|value| value.to_string()).collect();
-        let given = contract::Completion { values, total: Some(1000), has_more: false };
+        let given = Completion { values, total: Some(1000), has_more: false };
         let mut seen = 0;
         let filter = |_: &str| {
             seen += 1;

@@ -23,6 +23,7 @@ use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use super::bindings::logging::Level;
 use crate::escape;
 use crate::log_target;
+use crate::text::prefix;
 use crate::throttle::Throttle;
 
 mod stream;
@@ -158,11 +159,6 @@ fn is_enabled(level: Level) -> bool {
         Level::Warn => tracing::enabled!(target: log_target::GUEST, tracing::Level::WARN),
         Level::Error | Level::Critical => tracing::enabled!(target: log_target::GUEST, tracing::Level::ERROR),
     }
-}
-
-/// At most that many bytes of a text, whole characters.
-fn prefix(text: &str, bytes: usize) -> &str {
-    text.get(..text.floor_char_boundary(bytes)).unwrap_or(text)
 }
 
 /// A text as it may stand in a log: at most that many bytes of it, escaped. Tabs stay.

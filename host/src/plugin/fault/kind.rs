@@ -13,6 +13,8 @@ pub enum FaultKind {
     Internal,
     /// The guest trapped.
     Trap,
+    /// A native provider panicked.
+    Panic,
     /// What it answered breaks the contract, as a whole or in a part that was left out.
     Contract,
     /// A call took too long (`limits.deadline`).
@@ -47,10 +49,11 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// Every kind, in the order of its number.
-    pub(in crate::plugin) const ALL: [Self; 18] = [
+    pub(in crate::plugin) const ALL: [Self; 19] = [
         Self::Unavailable,
         Self::Internal,
         Self::Trap,
+        Self::Panic,
         Self::Contract,
         Self::Deadline,
         Self::Cpu,
@@ -74,6 +77,7 @@ impl FaultKind {
             Self::Unavailable => "unavailable",
             Self::Internal => "internal",
             Self::Trap => "trap",
+            Self::Panic => "panic",
             Self::Contract => "contract",
             Self::Deadline => "deadline",
             Self::Cpu => "cpu",
@@ -94,7 +98,10 @@ impl FaultKind {
 
     /// Whether one fault of the kind says the same as the next, so that the log needs only some of them.
     pub(in crate::plugin) fn is_throttled(self) -> bool {
-        !matches!(self, Self::Unavailable | Self::Internal | Self::Trap | Self::Contract | Self::Grant | Self::Host)
+        !matches!(
+            self,
+            Self::Unavailable | Self::Internal | Self::Trap | Self::Panic | Self::Contract | Self::Grant | Self::Host
+        )
     }
 }
 
@@ -124,6 +131,7 @@ impl Fault {
             Self::Handles(_) => FaultKind::Handles,
             Self::Random(_) => FaultKind::Random,
             Self::Trap(_) => FaultKind::Trap,
+            Self::Panicked(_) => FaultKind::Panic,
             Self::Contract(_) => FaultKind::Contract,
             Self::Grant(_) => FaultKind::Grant,
             Self::Host(_) => FaultKind::Host,
