@@ -30,6 +30,7 @@ mod fault_recorder;
 mod function;
 mod inspect;
 mod requirements;
+mod slot;
 mod validation;
 mod work_budget;
 
@@ -63,6 +64,7 @@ pub use self::error::LoadError;
 pub use self::fault::{Fault, FaultKind};
 pub use self::inspect::Inspection;
 pub use self::requirements::{Capability, GrantStatus, Requirement, Requirements};
+pub(crate) use self::slot::{NotLoaded, PluginSlot};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use self::validation::fuzzing;
 pub use self::validation::{FilteredPage, WatchedChanges};
@@ -76,8 +78,9 @@ pub struct PluginRuntime {
     state_dir: Option<PathBuf>,
 }
 
-/// Why [`Plugins::start`] failed.
+/// Why there is no [`PluginRuntime`].
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum RuntimeError {
     /// The engine cannot be started.
     #[error(transparent)]
@@ -88,17 +91,17 @@ pub enum RuntimeError {
 }
 
 impl PluginRuntime {
-    /// Starts the engine. Components are compiled within `limits`, and compiled ones are kept in `cache`. What plugins have in
-    /// key-value buckets is kept in `state`, and the key that compiled components are authenticated with; without it, buckets
-    /// are granted and fail, and components are compiled at each start. It blocks.
-    pub fn start(
+    /// A runtime on that engine. Components are compiled within `limits`, and the code is stored in `cache`. `state_dir` holds the
+    /// key-value buckets and the key that the stored code is authenticated with; without it, buckets are granted and fail, and
+    /// components are compiled at each start. Blocks.
+    pub fn new(
+        engine: Arc<Engine>,
         compiler: Compiler,
         limits: config::CompileLimits,
         cache: &FilePath,
         state_dir: Option<PathBuf>,
         progress: Progress,
     ) -> Result<Self, RuntimeError> {
-        let engine = Arc::new(Engine::start()?);
         let loader = Loader::new(engine.clone(), compiler, limits, cache, state_dir.as_deref(), progress)?;
         let open_files = OpenFileLimit::from_rlimit();
         Ok(Self { engine, tls_roots: Arc::default(), open_files, loader, state_dir })

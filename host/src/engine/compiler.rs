@@ -85,22 +85,28 @@ impl CompileError {
     }
 }
 
-/// Which program compiles components.
+/// Where components are compiled.
+///
+/// A compiler is a large program, and hostile input may make it compute for long, use much memory, or crash. A child process is
+/// bounded by `server.compile`; this process is not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Compiler {
-    /// This very program, started anew. Its `main` must begin with [`run_compiler`].
+    /// In this process, on a thread for blocking work. No limit of `server.compile` applies: for components that you trust as
+    /// far as the compiler goes. Their code still runs in its sandbox, under its limits.
     #[default]
-    CurrentExe,
-    /// Another program whose `main` begins with [`run_compiler`], such as `mcp-host`.
-    Program(PathBuf),
-    /// No other process: the component is compiled in this one, with nothing to bound it. For components that you built
-    /// yourself.
     InProcess,
+    /// In a child process that runs the current executable, under the limits of `server.compile`. Its `main` must begin with
+    /// [`run_compiler`].
+    CurrentExe,
+    /// In a child process that runs another program whose `main` begins with [`run_compiler`], such as `mcp-host`, under the
+    /// limits of `server.compile`.
+    Program(PathBuf),
 }
 
 /// Compiles a component and ends the program, if a host has started this program for that.
 ///
-/// Call it first thing in the `main` of every program that embeds a [`Host`](crate::Host) with [`Compiler::ThisProgram`].
+/// Call it first thing in the `main` of every program that embeds a [`Host`](crate::Host) with [`Compiler::CurrentExe`].
 /// It returns at once when the program was started for anything else.
 pub fn run_compiler() {
     let mut arguments = std::env::args_os().skip(1);
@@ -169,7 +175,7 @@ impl Compiler {
         };
         if std::env::var_os(CHILD_ENV_VAR).is_some() {
             return Err(start(
-                "this program was itself started as the compiler: call `mcp_resource_host::run_compiler()` first thing \
+                "this program was itself started as the compiler: call `mcp_resource_host::engine::run_compiler()` first thing \
                  in its `main`"
                     .to_owned(),
             ));

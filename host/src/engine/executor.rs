@@ -34,7 +34,6 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
-use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
@@ -74,37 +73,36 @@ pub(crate) struct GuestExecutor {
     heavy: WorkerPool,
     host: WorkerPool,
     host_heavy: WorkerPool,
-    processors: usize,
+    workers: usize,
 }
 
 impl GuestExecutor {
-    /// Starts them.
-    pub(crate) fn start() -> io::Result<Self> {
-        let processors = available_parallelism().map_or(1, usize::from);
+    /// Starts the pools, the smallest with `workers / 2` threads.
+    pub(crate) fn start(workers: usize) -> io::Result<Self> {
         let mut light = Builder::new_multi_thread();
         let mut heavy = Builder::new_multi_thread();
         let mut host = Builder::new_multi_thread();
         let mut host_heavy = Builder::new_multi_thread();
         Ok(Self {
-            light: WorkerPool::start(light.thread_name("guest").worker_threads(processors))?,
+            light: WorkerPool::start(light.thread_name("guest").worker_threads(workers))?,
             heavy: WorkerPool::start(
                 heavy
                     .thread_name("heavy-guest")
-                    .worker_threads(processors.saturating_mul(2))
+                    .worker_threads(workers.saturating_mul(2))
                     .on_thread_start(|| thread_priority::lower_priority(HEAVY_NICENESS)),
             )?,
             host: WorkerPool::start(
                 host.thread_name("host-call")
-                    .worker_threads(processors)
+                    .worker_threads(workers)
                     .on_thread_start(thread_priority::set_short_time_slice),
             )?,
             host_heavy: WorkerPool::start(
                 host_heavy
                     .thread_name("heavy-host-call")
-                    .worker_threads(processors.div_ceil(2))
+                    .worker_threads(workers.div_ceil(2))
                     .on_thread_start(|| thread_priority::lower_priority(HOST_HEAVY_NICENESS)),
             )?,
-            processors,
+            workers,
         })
     }
 
@@ -113,7 +111,7 @@ impl GuestExecutor {
         Arc::new(PluginQueue {
             heavy: self.heavy.handle.clone(),
             host_heavy: self.host_heavy.handle.clone(),
-            run_permits: Arc::new(Semaphore::new(self.processors)),
+            run_permits: Arc::new(Semaphore::new(self.workers)),
             start: Instant::now(),
             heavy_until: AtomicU64::new(0),
             host_budget: Mutex::new(LeakyBucket::empty(Instant::now())),

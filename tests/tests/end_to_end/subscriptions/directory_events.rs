@@ -36,13 +36,13 @@ async fn at_the_limit_of_inotify_changes_are_noticed_at_the_interval_and_the_log
         let config = ConfigFile::new().plugin(faulty()).write();
         let mut wire = RawStdio::start_with_inotify_limit(watches, &config, REVISION).await;
         wire.request("resources/subscribe", json!({ "uri": URI })).await.result();
-        wire.log_line("noticed at the interval only").await;
+        wire.log_line("found only by polling").await;
         for round in 0..3 {
             folder.write("a", format!("{watches} {round}"));
             wait_until_updated(&mut wire).await;
         }
         if watches == 0 {
-            wire.log_line("changes of the config and of components are noticed only every 2 s").await;
+            wire.log_line("changes of the config and of components are detected by polling, every 2 s").await;
         }
         config.replace(ConfigFile::new().plugin(faulty().config("prefix", "new ")));
         wire.log_line("generation=2 ").await;
@@ -50,7 +50,7 @@ async fn at_the_limit_of_inotify_changes_are_noticed_at_the_interval_and_the_log
         wire.close_stdin();
         let log = wire.wait_clean_exit().await.log;
         // Once for each of the two plugins that there have been.
-        assert!(log.matches("noticed at the interval only").count() <= 2, "{log}");
+        assert!(log.matches("found only by polling").count() <= 2, "{log}");
     }
 }
 

@@ -1,28 +1,27 @@
-//! File system events of granted directories, where the operating system supports them.
+//! Change events of the directory trees that a plugin is granted, as far as the operating system reports them.
 //!
-//! Where it does not, changes are only found at the interval, and a warning is logged: too many directories for
-//! inotify, a network file system, a directory that does not exist. After an event overflow, or when a granted
-//! directory has been replaced, all directories are watched again.
+//! Where it does not (too many directories for inotify, a network file system, a missing directory), changes are only found by
+//! polling at the plugin's interval, and the log says so. After events were lost, or when a granted directory was replaced,
+//! all trees are watched anew.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use notify::event::ModifyKind;
-use notify::{ErrorKind, Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use notify::{ErrorKind, Event, EventKind};
 use tokio::sync::Notify;
 
+use super::event_source::{Depth, EventSource};
 use crate::log_target;
-use crate::plugin::Plugin;
 
-/// A file system watcher for the granted directories of one plugin.
-pub(super) struct DirectoryWatcher {
+/// A watcher of the granted directories of one plugin.
+pub(crate) struct DirectoryWatcher {
     events: Arc<FsEvents>,
-    /// Stops watching when dropped.
-    _watcher: Option<RecommendedWatcher>,
+    _source: Option<EventSource>,
 }
 
-/// The events of the operating system.
+/// The events of these directories.
 struct FsEvents {
     plugin: String,
     /// The granted directories.
@@ -33,24 +32,24 @@ struct FsEvents {
 }
 
 impl DirectoryWatcher {
-    /// Watches the plugin's granted directories as far as possible, in place of `before`. Takes a while for a tree of
-    /// many directories.
-    pub(super) async fn watch(plugin: &Plugin, before: Option<Self>) -> Self {
-        let roots = plugin.granted_directories().map(Path::to_owned).collect();
+    /// Watches the granted directories of a plugin, as far as possible, in place of the watcher `before`. A large tree takes
+    /// its time.
+    pub(crate) async fn watch(plugin: &str, roots: impl Iterator<Item = &Path>, before: Option<Self>) -> Self {
+        let roots = roots.map(Path::to_owned).collect();
         let has_warned = before.is_some_and(|before| before.events.has_warned.load(Ordering::Relaxed));
-        let events = Arc::new(FsEvents::new(plugin.name(), roots, has_warned));
+        let events = Arc::new(FsEvents::new(plugin, roots, has_warned));
         let watched = events.clone();
         let watching = tokio::task::spawn_blocking(move || watched.watch()).await;
-        Self { events, _watcher: watching.ok().flatten() }
+        Self { events, _source: watching.ok().flatten() }
     }
 
-    /// Waits until something has changed.
-    pub(super) async fn changed(&self) {
+    /// Waits until something changed.
+    pub(crate) async fn changed(&self) {
         self.events.changed.notified().await;
     }
 
-    /// Returns whether the directories must be watched again.
-    pub(super) fn needs_rewatch(&self) -> bool {
+    /// Returns whether they should be watched anew.
+    pub(crate) fn needs_rewatch(&self) -> bool {
         self.events.needs_rewatch.load(Ordering::Relaxed)
     }
 }
@@ -66,55 +65,54 @@ impl FsEvents {
         }
     }
 
-    fn watch(self: &Arc<Self>) -> Option<RecommendedWatcher> {
+    fn watch(self: &Arc<Self>) -> Option<EventSource> {
         if self.roots.is_empty() {
             return None;
         }
         let events = self.clone();
-        let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| events.on_event(event));
-        let mut watcher = watcher.inspect_err(|error| self.warn_once(error)).ok()?;
+        let source = EventSource::new(move |event| events.on_event(event));
+        let mut source = source.inspect_err(|error| self.warn_once(error)).ok()?;
         for root in &self.roots {
-            if let Err(error) = watcher.watch(root, RecursiveMode::Recursive) {
-                // A directory that does not exist may exist at the next attempt.
+            if let Err(error) = source.watch(root, Depth::Tree) {
+                // A missing directory may exist the next time.
                 if !matches!(error.kind, ErrorKind::MaxFilesWatch) {
                     self.needs_rewatch.store(true, Ordering::Relaxed);
                 }
                 self.warn_once(&error);
             }
         }
-        Some(watcher)
+        Some(source)
     }
 
     fn on_event(&self, event: notify::Result<Event>) {
         match event {
-            Ok(event) if event.kind.is_access() => return,
             Ok(event) if event.need_rescan() => {
                 tracing::warn!(
                     target: log_target::WATCH, plugin = self.plugin,
-                    "event overflow: a granted directory changed faster than its events were read; all directories are watched again"
+                    "events of a granted directory were lost because they came too fast: all of it is watched anew"
                 );
                 self.needs_rewatch.store(true, Ordering::Relaxed);
             }
             Ok(event) if self.affects_root(&event) => self.needs_rewatch.store(true, Ordering::Relaxed),
             Ok(_) => {}
-            // Something below could not be watched: it has changed, and is no longer watched.
+            // Something below changed and is no longer watched.
             Err(error) => self.warn_once(&error),
         }
         self.changed.notify_one();
     }
 
-    /// Returns whether a granted directory itself was removed or renamed, so that it must be watched again.
+    /// Returns whether a granted directory itself was removed or renamed: the next one of that name is another directory.
     fn affects_root(&self, event: &Event) -> bool {
         let is_going = matches!(event.kind, EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_)));
         is_going && event.paths.iter().any(|path| self.roots.contains(path))
     }
 
-    /// Logs once that some changes cause no event.
+    /// Warns once that some changes are only found by polling.
     fn warn_once(&self, error: &notify::Error) {
         if !self.has_warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 target: log_target::WATCH, plugin = self.plugin, %error,
-                "some changes of a granted directory are noticed at the interval only (`watch-interval`)"
+                "some changes of a granted directory are found only by polling (`watch-interval`)"
             );
         }
     }
@@ -123,7 +121,7 @@ impl FsEvents {
 #[cfg(test)]
 mod tests {
     use futures::FutureExt;
-    use notify::event::{AccessKind, CreateKind, Flag, RemoveKind};
+    use notify::event::{CreateKind, Flag, RemoveKind};
 
     use super::*;
 
@@ -133,13 +131,6 @@ mod tests {
 
     fn is_changed(events: &FsEvents) -> bool {
         events.changed.notified().now_or_never().is_some()
-    }
-
-    #[test]
-    fn reading_a_file_is_no_change() {
-        let events = fs_events();
-        events.on_event(Ok(Event::new(EventKind::Access(AccessKind::Any))));
-        assert!(!is_changed(&events));
     }
 
     #[test]

@@ -1,68 +1,120 @@
-//! When a server reloads: on SIGHUP, when the config or a file that it names is another, and once more after a reload that
-//! failed for a reason that may pass.
+//! Reload on change: [`Host::watch_config`].
 //!
-//! What is wrong is told in the log, as `check` tells it, and the server goes on with what it has. The next event tries again.
-//! Where it is only that something which a plugin needs is not on the disk, rules and settings count all the same, and it is
-//! tried again without an event, too.
-//! The newest config wins: a reload that is still loading plugins is given up for it.
+//! A host is reloaded when its config file, or a file that the config names, changes, when a [`ReloadTrigger`] requests it,
+//! and again after a reload that failed for a transient reason.
 //!
-//! Nothing here waits for a file: the config is read, with all that it names, on a thread of its own, one at a time, and given up
-//! after [`DEADLINE`].
+//! A config with mistakes is logged as `mcp-host check` reports it, and the host keeps serving what it has; the next event
+//! retries. If a config is valid but for a missing file that a plugin needs, its rules and settings apply all the same, and
+//! the rest is retried with back-off, without an event, too. The newest config wins: a reload that is still loading plugins
+//! is cancelled for it.
+//!
+//! The config, with all files that it names, is read on a separate thread, one at a time, and abandoned after [`DEADLINE`]:
+//! nothing here waits for a disk.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::file_watcher::FileWatcher;
-use crate::cli::signals::Hangup;
+use super::{Host, ReloadError, ReloadReport};
 use crate::config::{Config, ConfigError};
-use crate::host::{Host, ReloadError, ReloadReport};
+use crate::fs_watch::FileWatcher;
 use crate::log_target;
 use crate::plugin::Backoff;
 use crate::regular_file::FileThreads;
 
-/// How long reading the config may take, with all files that it names but components.
+/// The longest time to read the config with all files that it names, except components.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// What the log says of plugins that are not replaced.
+/// The part of a log message about plugins that are not replaced.
 const KEEPING_PLUGINS: &str = "keeping the current plugins";
-/// What it says of the rest of their config.
+/// The part about the rest of their config.
 const SETTINGS_APPLY: &str = "rules and settings of the new config apply";
 
-/// Reloads a host when there is a reason to.
-pub(super) struct Reloader<F> {
-    /// The config file.
-    pub(super) file: PathBuf,
-    /// What the command line has to say about a config.
-    pub(super) apply_overrides: F,
-    pub(super) hangup: Hangup,
+/// Reloads a host when its config file, or a file that the config names, changes. Made by [`Host::watch_config`]; works while
+/// [`run`](Self::run) is polled.
+pub struct ConfigWatcher {
+    host: Arc<Host>,
+    file: PathBuf,
+    map: Box<dyn Fn(Config) -> Config + Send + Sync>,
+    trigger: ReloadTrigger,
 }
 
-/// The reload that is under way, and the next one.
+/// Requests a reload from a [`ConfigWatcher`], as `SIGHUP` does for the command `mcp-host serve`.
+#[derive(Clone, Debug, Default)]
+pub struct ReloadTrigger(Arc<Notify>);
+
+impl ReloadTrigger {
+    /// Requests that the config is read and everything in it is tried again, even if no file has changed and even components
+    /// that did not compile before. Requests that come in before the reload begins are coalesced.
+    pub fn reload(&self) {
+        self.0.notify_one();
+    }
+}
+
+impl Host {
+    /// Returns a watcher that reloads the host from that config file. It reads the file once at the start, so that no change
+    /// since the host was started is missed.
+    ///
+    /// ```no_run
+    /// use std::sync::Arc;
+    ///
+    /// use mcp_resource_host::Host;
+    /// use mcp_resource_host::config::Config;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let host = Arc::new(Host::start(Config::load("mcp-host.toml".as_ref())?).await?);
+    /// let watcher = host.watch_config("mcp-host.toml");
+    /// let trigger = watcher.trigger();
+    /// tokio::spawn(watcher.run());
+    /// // Files that change are noticed by themselves. To reload on demand as well:
+    /// trigger.reload();
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn watch_config(self: &Arc<Self>, file: impl Into<PathBuf>) -> ConfigWatcher {
+        ConfigWatcher {
+            host: self.clone(),
+            file: file.into(),
+            map: Box::new(|config| config),
+            trigger: ReloadTrigger::default(),
+        }
+    }
+}
+
+impl fmt::Debug for ConfigWatcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConfigWatcher").field("file", &self.file).finish_non_exhaustive()
+    }
+}
+
+/// The reload in flight, and the next one.
 #[derive(Default)]
 struct Reloading {
     in_progress: Option<AbortOnDropHandle<Result<ReloadReport, ReloadError>>>,
-    /// Whether somebody asked for it who wants to know that nothing changed.
+    /// Whether it was requested explicitly: then "nothing changed" is logged, too.
     is_requested: bool,
-    /// When to try again what may work then.
+    /// The time of the next retry.
     retry_at: Option<Instant>,
     backoff: Backoff,
-    /// Whether the config is read again though nothing happened.
+    /// Whether this is a retry without an event.
     is_retry: bool,
-    /// What was said of a config whose plugins lack something on the disk.
+    /// The last message about missing files.
     last_missing: Option<String>,
 }
 
-/// Why a config cannot be used, ready for the log: drawing it takes a while, which is not for the threads that serve.
+/// A config that cannot be used, with the rendered reason: rendering takes a while, and is not for the threads that serve.
 struct RejectedConfig {
     message: String,
     files: BTreeSet<PathBuf>,
-    /// What can be used of it all the same.
+    /// The config without the plugins that lack a file.
     usable: Option<Config>,
 }
 
@@ -72,25 +124,37 @@ impl From<ConfigError> for RejectedConfig {
     }
 }
 
-/// Why nothing is waited for any more.
+/// What ended a wait.
 enum Event {
-    /// The reload has ended; without an outcome, by a panic.
+    /// The reload has ended; without an outcome: by a panic.
     Finished(Option<Result<ReloadReport, ReloadError>>),
-    /// It is time for another try.
+    /// The next retry is due.
     Retry,
 }
 
-impl<F: Fn(Config) -> Config> Reloader<F> {
-    /// Goes on until it is dropped.
-    pub(super) async fn run(mut self, host: Arc<Host>) {
+impl ConfigWatcher {
+    /// Applies a function to each config that is read, before it is served: for settings that do not come from the file.
+    #[must_use]
+    pub fn map(mut self, map: impl Fn(Config) -> Config + Send + Sync + 'static) -> Self {
+        self.map = Box::new(map);
+        self
+    }
+
+    /// Returns a handle that requests reloads.
+    pub fn trigger(&self) -> ReloadTrigger {
+        self.trigger.clone()
+    }
+
+    /// Watches and reloads until the future is dropped. Results are logged under the target `mcp_host::config`.
+    pub async fn run(self) {
         let threads = FileThreads::new(1, DEADLINE);
         let mut watcher = FileWatcher::new();
-        watcher.watch(self.watched_files(&host.config().files)).await;
-        // Something may have changed since the config was read.
+        watcher.watch(self.watched_files(&self.host.config().files)).await;
+        // A file may have changed since the config was read.
         watcher.settle().await;
         let mut reloading = Reloading::default();
         loop {
-            self.read_and_reload(&host, &threads, &mut watcher, &mut reloading).await;
+            self.read_and_reload(&threads, &mut watcher, &mut reloading).await;
             loop {
                 tokio::select! {
                     event = reloading.event() => if let Event::Finished(outcome) = event {
@@ -98,10 +162,9 @@ impl<F: Fn(Config) -> Config> Reloader<F> {
                         continue;
                     },
                     () = watcher.changed() => reloading.restart(false),
-                    () = self.hangup.next() => {
-                        tracing::info!(target: log_target::CONFIG, "SIGHUP: reloading");
-                        // Whoever asks by hand wants everything tried again.
-                        host.clear_failures();
+                    () = self.trigger.0.notified() => {
+                        // An explicit request retries everything.
+                        self.host.clear_failures();
                         reloading.restart(true);
                         watcher.settle().await;
                     }
@@ -111,36 +174,29 @@ impl<F: Fn(Config) -> Config> Reloader<F> {
         }
     }
 
-    /// Reads the config and begins to reload, in the place of a reload that is under way; of a config that cannot be used, says
-    /// why.
-    async fn read_and_reload(
-        &self,
-        host: &Arc<Host>,
-        threads: &FileThreads,
-        watcher: &mut FileWatcher,
-        reloading: &mut Reloading,
-    ) {
+    /// Reads the config and begins a reload, which cancels one in flight. Logs why a config cannot be used.
+    async fn read_and_reload(&self, threads: &FileThreads, watcher: &mut FileWatcher, reloading: &mut Reloading) {
         let began = SystemTime::now();
         let file = self.file.clone();
         let config_files =
             match threads.run(move || Config::load(&file).map_err(|error| Box::new(RejectedConfig::from(error)))).await
             {
                 Ok(Ok(config)) => {
-                    let config = (self.apply_overrides)(config);
+                    let config = (self.map)(config);
                     let config_files = config.files.clone();
-                    let host = host.clone();
+                    let host = self.host.clone();
                     let reload = async move { host.reload(config).await };
                     reloading.in_progress = Some(AbortOnDropHandle::new(tokio::spawn(reload)));
                     config_files
                 }
                 Ok(Err(rejected)) => {
                     let RejectedConfig { message, files, usable } = *rejected;
-                    // What it had before counts as well: the old config is the one that serves.
-                    let files = &files | &host.config().files;
+                    // The files of the old config count as well: it is the one that is served.
+                    let files = &files | &self.host.config().files;
                     match usable {
                         Some(usable) => {
                             reloading.in_progress = None;
-                            reload_settings(host.clone(), (self.apply_overrides)(usable)).await;
+                            reload_settings(self.host.clone(), (self.map)(usable)).await;
                             reloading.log_missing(message);
                         }
                         None => log_rejected(&message),
@@ -171,7 +227,7 @@ impl<F: Fn(Config) -> Config> Reloader<F> {
 }
 
 impl Reloading {
-    /// Something happened that has the config read again.
+    /// Begins anew after an event.
     fn restart(&mut self, is_requested: bool) {
         self.is_requested = is_requested;
         self.is_retry = false;
@@ -179,7 +235,7 @@ impl Reloading {
         self.retry_at = None;
     }
 
-    /// Says what plugins lack on the disk, which is tried again without saying so again.
+    /// Logs which files are missing, once per message, and schedules a retry.
     fn log_missing(&mut self, message: String) {
         if !self.is_retry || self.last_missing.as_ref() != Some(&message) {
             tracing::error!(target: log_target::CONFIG, "reload failed; {KEEPING_PLUGINS}, and the new ones are tried again; {SETTINGS_APPLY}\n{message}");
@@ -188,7 +244,7 @@ impl Reloading {
         self.retry_later();
     }
 
-    /// Waits for the end of the reload that is under way, or until it is time for another try.
+    /// Waits for the end of the reload in flight, or for the next retry.
     async fn event(&mut self) -> Event {
         let (in_progress, retry_at) = (&mut self.in_progress, self.retry_at);
         let ended = async {
@@ -261,7 +317,7 @@ fn log_rejected(message: &str) {
     tracing::error!(target: log_target::CONFIG, "reload failed; keeping the current generation\n{message}");
 }
 
-/// Has rules and settings of a config count whose plugins cannot be used.
+/// Applies the rules and settings of a config whose plugins cannot be used.
 async fn reload_settings(host: Arc<Host>, config: Config) {
     let reloaded = tokio::task::spawn_blocking(move || host.reload_settings(config)).await;
     match reloaded {

@@ -1,12 +1,12 @@
-//! Watching the files that a server is made of: the config, the components, the values that stand in files.
+//! Change detection for single files: the config, the components, secrets in files.
 //!
-//! What counts is whether a file is another one than before, by what the operating system says of it (its place, its size,
-//! its times), so it does not matter how it was replaced: written over, renamed to, or behind a link that leads elsewhere, as
-//! config maps of Kubernetes do. The directories that these files and links lie in are watched; any event there is an
-//! occasion to look. Where they cannot be watched, looking every [`POLL_INTERVAL`] takes the place of it, and the log says so.
+//! A file has changed if its metadata (device, inode, size, times) differs from the last snapshot, so it does not matter how
+//! it was replaced: overwritten, renamed to, or through a link that now leads elsewhere, as in config maps of Kubernetes. The
+//! directories of the files, and of all links on the way, are watched; any event there triggers a new snapshot. Where a
+//! directory cannot be watched, snapshots are taken every [`POLL_INTERVAL`] instead, and the log says so.
 //!
-//! Looking may hang, as a network disk that is gone does: it is done on a thread of its own, one at a time, and given up after
-//! [`DEADLINE`], which the log says, too.
+//! A snapshot may hang, as on a network disk that is gone. It is taken on a separate thread, one at a time, and abandoned
+//! after [`DEADLINE`], which is logged, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
@@ -14,46 +14,46 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
+use super::event_source::{Depth, EventSource};
 use crate::log_target;
 use crate::regular_file::FileThreads;
 
-/// For how long files must be as they are before they are used.
+/// Files must be unchanged for this long before they are used.
 const DEBOUNCE: Duration = Duration::from_millis(100);
-/// The longest that is waited for that.
+/// The longest wait for that.
 const MAX_SETTLE: Duration = Duration::from_secs(10);
-/// How often is looked where nothing is told.
+/// The interval of snapshots where events are not available.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
-/// How long looking at all of them may take.
+/// The longest time for one snapshot of all files.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// How coarse the clock of a file system may be.
+/// The coarsest clock of a file system.
 const MTIME_GRANULARITY: Duration = Duration::from_secs(2);
-/// Links that one path may lead through.
+/// The number of links that one path may lead through.
 const MAX_LINKS: usize = 40;
 
-/// Files, and what they were when they were last looked at.
-pub(super) struct FileWatcher {
-    /// Only what runs on `threads` waits for it.
+/// A watcher of files, with the last snapshot of their metadata.
+pub(crate) struct FileWatcher {
+    /// Locked on `threads` only.
     watched: Arc<Mutex<WatchState>>,
     threads: FileThreads,
     wakeup: Arc<Notify>,
     is_stalled: bool,
 }
 
-/// What is known of the files.
+/// The files and their last snapshot.
 struct WatchState {
     files: BTreeSet<PathBuf>,
     last_snapshot: BTreeMap<PathBuf, Option<FileState>>,
-    /// Those that are watched, by what they are.
+    /// The watched directories, with their identity.
     directories: BTreeMap<PathBuf, Option<FileId>>,
-    watcher: Option<RecommendedWatcher>,
+    source: Option<EventSource>,
     is_polling: bool,
 }
 
-/// What tells one state of a file from another.
+/// The metadata that identifies one state of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct FileState {
     device: u64,
@@ -64,54 +64,50 @@ struct FileState {
 }
 
 impl FileWatcher {
-    /// Nothing yet.
-    pub(super) fn new() -> Self {
+    /// Watches nothing yet.
+    pub(crate) fn new() -> Self {
         let wakeup = Arc::new(Notify::new());
         let notify = wakeup.clone();
-        let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
-            // An error is something that was missed.
-            if event.map_or(true, |event| !event.kind.is_access()) {
-                notify.notify_one();
-            }
-        });
+        // An error stands for lost events.
+        let source = EventSource::new(move |_| notify.notify_one());
         let mut watched = WatchState {
             files: BTreeSet::new(),
             last_snapshot: BTreeMap::new(),
             directories: BTreeMap::new(),
-            watcher: None,
+            source: None,
             is_polling: false,
         };
-        match watcher {
-            Ok(watcher) => watched.watcher = Some(watcher),
+        match source {
+            Ok(source) => watched.source = Some(source),
             Err(error) => watched.fall_back_to_polling(&error),
         }
         let watched = Arc::new(Mutex::new(watched));
         Self { watched, threads: FileThreads::new(1, DEADLINE), wakeup, is_stalled: false }
     }
 
-    /// Watches those files from now on. What they are now is what they are compared with.
-    pub(super) async fn watch(&mut self, files: BTreeSet<PathBuf>) {
+    /// Watches those files from now on, and takes a snapshot of them.
+    pub(crate) async fn watch(&mut self, files: BTreeSet<PathBuf>) {
         self.with_state(|watched| watched.watch(files)).await;
     }
 
-    /// Watches those files from now on, which were used some time after `began`. Of those that were watched before, what is
-    /// compared with stays. One that was not, and has changed since, is another one than was used, or may be.
-    pub(super) async fn update(&mut self, files: BTreeSet<PathBuf>, began: SystemTime) {
+    /// Watches those files from now on, which were read after `began`. Files that were watched before keep their snapshot. A
+    /// new one that was modified after `began` counts as changed, since another version may have been read.
+    pub(crate) async fn update(&mut self, files: BTreeSet<PathBuf>, began: SystemTime) {
         self.with_state(move |watched| watched.update(files, began)).await;
-        // What happened since the last look is looked at.
+        // Check for what happened since the last snapshot.
         self.wakeup.notify_one();
     }
 
-    /// Waits until one of them is another, and all have come to rest. Dropped before that, nothing is missed.
-    pub(super) async fn changed(&mut self) {
+    /// Waits until a file has changed and all have settled. Dropping the future loses no change.
+    pub(crate) async fn changed(&mut self) {
         let _recheck = RecheckOnDrop(self.wakeup.clone());
         loop {
             let is_polling = self.with_state(|watched| watched.is_polling).await.unwrap_or(true);
             let wait = if is_polling { POLL_INTERVAL } else { Duration::MAX };
-            // Whether it was an event or the time does not matter.
+            // An event or the timeout: both lead to a new snapshot.
             let _ = tokio::time::timeout(wait, self.wakeup.notified()).await;
             let has_changed = self.with_state(|watched| {
-                // A link may lead elsewhere now, or a directory be there that was not.
+                // A link may lead elsewhere now, or a directory may have been created.
                 watched.watch_directories();
                 watched.snapshot() != watched.last_snapshot
             });
@@ -124,8 +120,8 @@ impl FileWatcher {
         self.settle().await;
     }
 
-    /// Waits until they are at rest, within bounds. What they are then is what they are compared with from now on.
-    pub(super) async fn settle(&mut self) {
+    /// Waits until no file changes for [`DEBOUNCE`], [`MAX_SETTLE`] at most, and takes a new snapshot.
+    pub(crate) async fn settle(&mut self) {
         let began = Instant::now();
         let Some(mut current) = self.with_state(|watched| watched.snapshot()).await else { return };
         while began.elapsed() < MAX_SETTLE {
@@ -138,7 +134,7 @@ impl FileWatcher {
         self.with_state(|watched| watched.last_snapshot = current).await;
     }
 
-    /// Does that with what is known of the files, where it may hang. None if it does.
+    /// Runs `work` on the thread for blocking file access. None if it hangs.
     async fn with_state<T: Send + 'static>(
         &mut self,
         work: impl FnOnce(&mut WatchState) -> T + Send + 'static,
@@ -148,11 +144,11 @@ impl FileWatcher {
         let was_stalled = std::mem::replace(&mut self.is_stalled, done.is_err());
         match &done {
             Ok(_) if was_stalled => {
-                tracing::info!(target: log_target::CONFIG, "changes of the config and of components are noticed again")
+                tracing::info!(target: log_target::CONFIG, "changes of the config and of components are detected again")
             }
             Err(error) if !was_stalled => tracing::error!(
                 target: log_target::CONFIG, %error,
-                "changes of the config and of components are not noticed: a file that the config names cannot be looked at"
+                "changes of the config and of components are not detected: a file that the config names cannot be read"
             ),
             _ => {}
         }
@@ -164,7 +160,7 @@ fn lock(watched: &Mutex<WatchState>) -> MutexGuard<'_, WatchState> {
     watched.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Has the files looked at once more when it is dropped: once too often does no harm, and what was dropped halfway is made good.
+/// Triggers one more snapshot when it is dropped: a superfluous one does no harm, and an interrupted one is repeated.
 struct RecheckOnDrop(Arc<Notify>);
 
 impl Drop for RecheckOnDrop {
@@ -201,33 +197,32 @@ impl WatchState {
 
     fn watch_directories(&mut self) {
         let wanted: BTreeSet<_> = self.files.iter().flat_map(|file| directories_to_watch(file)).collect();
-        let Some(mut watcher) = self.watcher.take() else { return };
+        let Some(mut source) = self.source.take() else { return };
         for gone in self.directories.keys().filter(|directory| !wanted.contains(*directory)) {
-            // One that was removed is not watched any more anyway.
-            let _ = watcher.unwatch(gone);
+            source.unwatch(gone);
         }
         let mut watched = BTreeMap::new();
         for directory in wanted {
             let now = FileState::read(&directory).map(FileState::file_id);
             if self.directories.get(&directory).is_none_or(|before| *before != now)
-                && let Err(error) = watcher.watch(&directory, RecursiveMode::NonRecursive)
+                && let Err(error) = source.watch(&directory, Depth::Entries)
             {
                 self.fall_back_to_polling(&error);
             }
             watched.insert(directory, now);
         }
         self.directories = watched;
-        self.watcher = Some(watcher);
+        self.source = Some(source);
     }
 
     fn fall_back_to_polling(&mut self, error: &notify::Error) {
         if !std::mem::replace(&mut self.is_polling, true) {
-            tracing::warn!(target: log_target::CONFIG, %error, "changes of the config and of components are noticed only every 2 s");
+            tracing::warn!(target: log_target::CONFIG, %error, "changes of the config and of components are detected by polling, every 2 s");
         }
     }
 }
 
-/// What tells one directory from another by the same name: device and inode.
+/// The identity of a directory: device and inode.
 type FileId = (u64, u64);
 
 impl FileState {
@@ -235,13 +230,13 @@ impl FileState {
         (self.device, self.inode)
     }
 
-    /// Whether it is of that time or later, as far as the clocks of file systems go.
+    /// Returns whether it was changed at that time or later, to the precision of file system clocks.
     fn is_newer_than(&self, time: SystemTime) -> bool {
         let time = time.checked_sub(MTIME_GRANULARITY).and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         time.is_none_or(|time| u64::try_from(self.changed.0).is_ok_and(|changed| changed >= time.as_secs()))
     }
 
-    /// None for a file that is not there.
+    /// None for a file that does not exist.
     fn read(file: &Path) -> Option<Self> {
         let metadata = file.metadata().ok()?;
         Some(Self {
@@ -254,8 +249,8 @@ impl FileState {
     }
 }
 
-/// The directories in which something happens when a path leads to another file: its own, and those of all links on the way.
-/// Of one that is not there, the nearest that is.
+/// The directories with an event when a path leads to another file: its own, and those of all links on the way. In place of
+/// one that does not exist: its nearest ancestor that does.
 fn directories_to_watch(file: &Path) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     let mut path = file.to_owned();
