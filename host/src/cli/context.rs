@@ -12,7 +12,6 @@ use super::output::Output;
 use super::progress;
 use crate::config::Config;
 use crate::engine::Compiler;
-use crate::engine::Progress;
 use crate::host::{Host, HostBuilder};
 
 /// The longest time for a graceful shutdown of the host: requests in flight, and closing databases.

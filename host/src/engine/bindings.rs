@@ -1,6 +1,6 @@
 //! The contract as wasmtime's generated code has it.
 //!
-//! Nothing outside this module's parent sees these types.
+//! Only `engine` sees these types: `convert` turns them into those of [`provider`](crate::provider).
 
 mod generated {
     #![allow(missing_docs, unreachable_pub, reason = "generated; the WIT files are the documentation")]
@@ -16,7 +16,7 @@ mod generated {
     });
 }
 
-/// What every provider exports.
+/// The interface that every provider exports.
 pub(super) const CONTRACT: &str = "mcp-host:provider/resource-provider@0.1.0";
 
 pub(super) use generated::exports::mcp_host::provider::resource_provider as contract;

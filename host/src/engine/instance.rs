@@ -1,4 +1,4 @@
-//! An instance of a provider: its memory, its handles, and one call at a time under the plugin's limits.
+//! An instance of a component: its store, its handles, and one call at a time under the plugin's limits.
 
 use std::sync::Arc;
 
@@ -12,29 +12,29 @@ use super::loader::LinkedComponent;
 use crate::config::Limits;
 use crate::sandbox::state::GuestState;
 
-/// What an answer may carry beyond its limit in bytes: the metadata around the content.
+/// The bytes of an answer beyond `limits.response-size` that are allowed for the metadata around the content.
 pub(crate) const REPLY_SLACK: usize = 1 << 20;
 
-/// An instance, from before its first call on.
+/// An instance, instantiated by its first call.
 pub(crate) struct Instance {
     store: Store<GuestState>,
-    /// None before the first call, which pays for it.
+    /// None before the first call, whose limits instantiation counts against.
     provider: Option<Provider>,
     calls: usize,
-    /// Free again only when the memory is: the last to be dropped.
+    /// The last field to be dropped: the slot is free only when the memory is.
     _permit: Option<InstancePermit>,
 }
 
 impl Instance {
-    /// An instance that will be made with its first call.
+    /// An instance that the first call will instantiate.
     pub(crate) fn new(engine: &Engine, state: GuestState, seat: Option<InstancePermit>) -> Self {
         let mut store = Store::new(engine, state);
         store.limiter(|state| &mut state.memory);
         Self { store, provider: None, calls: 0, _permit: seat }
     }
 
-    /// Begins one call: applies the limits, and instantiates the component if that has not been done. `clock` is the call's CPU
-    /// clock.
+    /// Begins one call: applies the limits, and instantiates the component if that has not been done. `clock` is the
+    /// call's CPU clock.
     pub(crate) async fn begin_call(
         &mut self,
         component: &LinkedComponent,
@@ -51,22 +51,22 @@ impl Instance {
         Ok(Guest::new(provider.mcp_host_provider_resource_provider(), &mut self.store))
     }
 
-    /// How many calls it has been asked for.
+    /// The number of calls that it has served.
     pub(crate) fn calls(&self) -> usize {
         self.calls
     }
 
-    /// How many bytes of memory it holds.
+    /// The bytes of memory that it holds.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.state().memory.held()
     }
 
-    /// What the host keeps for it.
+    /// The host's state of the instance.
     pub(crate) fn state(&self) -> &GuestState {
         self.store.data()
     }
 
-    /// Puts it under the limits, for one call.
+    /// Applies the limits for one call.
     fn apply_limits(&mut self, limits: &Limits, clock: Arc<CpuClock>) {
         self.store.data_mut().memory.reset();
         let reply = usize::try_from(limits.response_size.bytes()).unwrap_or(usize::MAX);
