@@ -109,7 +109,7 @@ async fn as_many_requests_as_are_made_at_once_subscribe_whatever_queue_and_rate_
 async fn whoever_listens_while_the_provider_fails_hears_of_it_when_it_is_back() {
     for fault in ["stat.trap", "stat.fail", "stat.hang", "changes.trap", "changes.fail", "changes.hang", "list.trap"] {
         let folder = Folder::with_files([("state", "0")]);
-        let call = if fault.starts_with("stat") { "stat f" } else { "asked about 1" };
+        let call = if fault.starts_with("stat") { "stat f" } else { "changes 1" };
         let broken = folder.write(fault, "");
         if fault == "list.trap" {
             // Then the circuit breaker opens, too.

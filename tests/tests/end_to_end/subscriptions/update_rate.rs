@@ -27,7 +27,7 @@ async fn a_path_that_is_named_thousands_of_times_is_told_once_a_round() {
         Plugin::watched("w", folder.path()).config("repeat", 9000).writable_dir(counts.path(), "/count", "1MiB");
     let mut wire = RawStdio::start(&ConfigFile::new().plugin(plugin).write(), Revision::V_2025_11_25).await;
     wire.request("resources/subscribe", json!({ "uri": URI })).await.result();
-    let rounds = || fs::read(counts.path().join("asked")).unwrap().len();
+    let rounds = || fs::read(counts.path().join("changes")).unwrap().len();
     let before = rounds();
     for told in 1..=20 {
         wire.notification(UPDATED).await;

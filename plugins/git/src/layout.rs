@@ -1,27 +1,27 @@
-//! Where the parts of a repository are.
+//! The layout of a repository on disk.
 //!
-//! A directory is taken for a repository when it is one itself (bare), has one in `.git`, or has a file `.git` that
-//! names one, as submodules and linked worktrees do. A linked worktree has a `HEAD` of its own and shares the rest with
-//! the repository that its file `commondir` names (`gitrepository-layout`). Nothing above the directory is looked at:
-//! what was granted is all there is. Absolute paths that git wrote hold only when the directory is granted under its
-//! own path.
+//! A directory contains a repository if it is one itself (bare), has one in `.git`, or has a file `.git` that names
+//! one, as submodules and linked worktrees do. A linked worktree has its own `HEAD` and shares the rest with the
+//! repository that its file `commondir` names (`gitrepository-layout`). Parent directories are not searched: they are
+//! not granted. Absolute paths that git wrote are valid only if the directory is granted under its own path.
 
 use crate::error::{Error, Result};
 use crate::files;
 use std::path::{Path, PathBuf};
 
-/// How many bytes a file has at most that names a directory.
+/// The maximum size of a file that names a directory, in bytes.
 const MAX_BYTES: u64 = 8 * 1024;
 
-/// How many bytes of the list of shallow commits are read.
+/// The maximum size of the list of shallow commits, in bytes.
 const MAX_SHALLOW_SIZE: u64 = 16 * 1024 * 1024;
 
-/// Where the parts of a repository are.
+/// The directories of a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// What belongs to this worktree: `HEAD`.
+    /// The worktree's own directory, which contains `HEAD`.
     pub(crate) git_dir: PathBuf,
-    /// What all worktrees share: objects, branches, tags, config. The same, unless this is a linked worktree.
+    /// The directory shared by all worktrees: objects, branches, tags, config. The same as `git_dir`, except in a
+    /// linked worktree.
     pub(crate) common_dir: PathBuf,
 }
 
@@ -43,39 +43,39 @@ impl Layout {
             None => Ok(layout),
             Some(_) if !files::is_directory(dir) => Err(no_repository(
                 dir,
-                "there is no such directory; grant the plugin the repository's directory under this path, or set its \
-                 config `dir` to the path of the grant",
+                "no such directory; grant the plugin the repository's directory under this path, or set the config key \
+                 `dir` to the path of the grant",
             )),
             Some(part) => Err(no_repository(
                 dir,
                 &format!(
-                    "{} is not there; what `.git` and `commondir` name must lie in a granted directory, and absolute \
-                     paths must be granted as they stand",
+                    "{} does not exist; the targets of `.git` and `commondir` must be in a granted directory, and \
+                     absolute paths must be granted under the same path",
                     part.display()
                 ),
             )),
         }
     }
 
-    /// The directory of objects.
+    /// Returns the object directory.
     pub(crate) fn objects(&self) -> PathBuf {
         self.common_dir.join("objects")
     }
 
-    /// The list of the commits at which the history was cut off: empty where it was not.
+    /// Reads the list of shallow commits; empty if the clone is not shallow.
     pub(crate) fn shallow(&self) -> Result<Vec<u8>> {
         Ok(files::read(&self.shallow_path(), MAX_SHALLOW_SIZE)?.unwrap_or_default())
     }
 
-    /// Where that list is.
+    /// Returns the path of the list of shallow commits.
     pub(crate) fn shallow_path(&self) -> PathBuf {
         self.common_dir.join("shallow")
     }
 
-    /// A part that every repository has and that is not there.
+    /// Returns the path of a required part that does not exist.
     fn missing(&self) -> Option<PathBuf> {
         let head = self.git_dir.join("HEAD");
-        // `HEAD` may be a link to nothing yet, in very old repositories.
+        // `HEAD` may be a dangling link, in very old repositories.
         if std::fs::symlink_metadata(&head).is_err() {
             return Some(head);
         }
@@ -87,10 +87,10 @@ fn no_repository(dir: &Path, why: &str) -> Error {
     Error::NoRepository { dir: dir.to_owned(), reason: why.to_owned() }
 }
 
-/// The path that a file consists of, behind a prefix; none where there is no such file.
+/// Reads a file that consists of a path after a prefix; `None` if it does not exist.
 fn read_link_file(file: &Path, prefix: &str) -> Result<Option<PathBuf>> {
     let Some(bytes) = files::read(file, MAX_BYTES)? else { return Ok(None) };
-    let text = String::from_utf8(bytes).map_err(|_| Error::corrupt(file.display(), "it is no text"))?;
+    let text = String::from_utf8(bytes).map_err(|_| Error::corrupt(file.display(), "expected UTF-8 text"))?;
     match text.strip_prefix(prefix).map(|path| path.trim_end_matches(['\n', '\r'])) {
         Some(path) if !path.is_empty() => Ok(Some(path.into())),
         _ => Err(Error::corrupt(file.display(), format!("expected `{prefix}` and a path"))),
@@ -138,12 +138,12 @@ mod tests {
     fn what_is_missing_is_named_with_what_helps() {
         let dir = tempfile::tempdir().unwrap();
         let error = Layout::find(dir.path()).unwrap_err().to_string();
-        assert!(error.contains("HEAD is not there"), "{error}");
+        assert!(error.contains("HEAD does not exist"), "{error}");
         let error = Layout::find(&dir.path().join("none")).unwrap_err().to_string();
         assert!(error.contains("grant the plugin"), "{error}");
         fs::write(dir.path().join(".git"), "gitdir: /nowhere/at/all\n").unwrap();
         let error = Layout::find(dir.path()).unwrap_err().to_string();
-        assert!(error.contains("/nowhere/at/all/HEAD is not there"), "{error}");
+        assert!(error.contains("/nowhere/at/all/HEAD does not exist"), "{error}");
     }
 
     #[test]
