@@ -1,23 +1,24 @@
-//! Plugins: sandboxed providers that can be called.
+//! Plugins: providers at their mounts, called under limits.
 //!
-//! [`Plugins`] starts the engine and loads plugins; a [`Plugin`] is a loaded one, with one method for each function of the
-//! contract. Each call gets a fresh instance with the plugin's grants, or one that is kept if the plugin opted into that
-//! (`instances`), and begins on the caller's thread and goes on on guest threads (`threads`), under the plugin's
-//! limits:
+//! [`PluginRuntime`] loads plugins; a [`Plugin`] is a loaded one, with one method for each function of the contract.
+//! Its provider is a component in a sandbox, or a native one. Each call of a component gets a fresh instance with the
+//! plugin's grants, or a pooled one if the plugin opted into reuse (`instances`). A call begins on the caller's thread
+//! and continues on the engine's worker threads, under the plugin's limits:
 //!
-//! | bound | by |
+//! | resource | bound |
 //! |---|---|
-//! | calls | a rate (`limits.rate`), places for calls at once (`limits.concurrency`) and a queue for them (`limits.queue`, `limits.queue-timeout`); seats for all instances of all plugins, of which each plugin has a share |
+//! | calls | admission control: a rate limit (`limits.rate`), a concurrency limit (`limits.concurrency`) and a queue for it (`limits.queue`, `limits.queue-timeout`); instance slots for all plugins, of which each plugin has a share |
 //! | wall clock | a timeout around the call, instantiation included (`limits.deadline`) |
-//! | CPU time | the processor time of the thread while it polls the call; the engine's epoch has the guest look at it every half millisecond, and the host looks at it as it checks the answer (`limits.cpu`) |
-//! | memory | a budget that all instances of the plugin share, with what the host keeps for them and the answers of calls under way (`limits.memory`) |
-//! | reply | what the host copies out of the guest (`limits.response-size`), and how many items it has (`limits.response-items`) |
-//! | log | an allowance of bytes a minute (`limits.log`) |
-//! | handles, random bytes | what the host keeps for one instance by number (`limits.handles`); what it hands out at once (`limits.random-bytes`) |
-//! | files | permits for what one instance has open (`limits.files`); a quota for each directory that may be written |
+//! | CPU time | the processor time of the thread while it polls the call; checked by the guest at each tick of the engine's epoch, every half millisecond, and by the host as it validates the answer (`limits.cpu`) |
+//! | memory | a budget that all instances of the plugin share, with what the host allocates for them and the answers of calls in progress (`limits.memory`) |
+//! | answer | the bytes that the host copies out of the guest (`limits.response-size`), and the number of items (`limits.response-items`) |
+//! | log | an allowance of bytes per minute (`limits.log`) |
+//! | handles, random bytes | the resource table of one instance (`limits.handles`); the random bytes of one request (`limits.random-bytes`) |
+//! | files | permits for what one instance has open (`limits.files`); a quota for each writable directory |
 //!
-//! A trap, a timeout, a limit or a panic ends that call alone and is a typed [`Fault`]. A caller that goes away takes its call
-//! with it. A plugin that keeps failing is set aside for a growing while.
+//! A trap, a timeout, a limit or a panic ends that call alone and is a typed [`Fault`]. A caller that drops the future
+//! cancels its call. A plugin that keeps failing is suspended by a circuit breaker with back-off. Which of the limits
+//! apply to a native provider stands in [`provider`](crate::provider).
 
 mod admission;
 mod backend;
@@ -69,7 +70,7 @@ pub(crate) use self::slot::{NotLoaded, PluginSlot};
 pub(crate) use self::validation::fuzzing;
 pub use self::validation::{FilteredPage, WatchedChanges};
 
-/// The engine, and what loads plugins for it.
+/// Loads plugins on an engine.
 pub struct PluginRuntime {
     engine: Arc<Engine>,
     tls_roots: Arc<TlsRoots>,
@@ -107,7 +108,7 @@ impl PluginRuntime {
         Ok(Self { engine, tls_roots: Arc::default(), open_files, loader, state_dir })
     }
 
-    /// Loads a plugin: its component is checked, linked, compiled if need be, and asked to describe itself.
+    /// Loads a plugin: reads, compiles (unless cached), links and checks its component, and calls `describe`.
     pub async fn load(&self, config: &config::Plugin) -> Result<Plugin, LoadError> {
         let compiled = self.loader.load(config).await?;
         let component = self.loader.link(&config.component, &compiled)?;
@@ -116,17 +117,17 @@ impl PluginRuntime {
         Ok(plugin)
     }
 
-    /// What a component file is by its content; none for one that cannot be a component.
+    /// Returns the digest of a component file; none for a file that cannot be a component.
     pub(crate) async fn digest_of(&self, file: &FilePath) -> Option<Digest> {
         self.loader.digest_of(file).await
     }
 
-    /// Forgets all components but those, and ends the compilers that work on others.
+    /// Drops all components but those, and ends the compilers of others.
     pub(crate) fn retain(&self, wanted: &HashSet<Digest>) {
         self.loader.retain(wanted);
     }
 
-    /// Has components tried again that did not compile.
+    /// Drops compile failures, so that those components are compiled again.
     pub(crate) fn clear_failures(&self) {
         self.loader.clear_failures();
     }
@@ -154,7 +155,7 @@ impl PluginRuntime {
         }
     }
 
-    /// A native provider as a plugin.
+    /// Mounts a native provider.
     pub(crate) fn native(&self, native: &NativePlugin) -> Plugin {
         let NativePlugin { name, mount, provider, limits, watch_interval } = native;
         let memory = MemoryBudget::new(limits.memory.bytes(), None);
@@ -163,7 +164,7 @@ impl PluginRuntime {
         Plugin { info, ..self.plugin(name.as_str().into(), mount, limits, *watch_interval, backend, memory) }
     }
 
-    /// A plugin that is not described yet.
+    /// A plugin without a description.
     fn plugin(
         &self,
         name: Arc<str>,
@@ -202,7 +203,7 @@ impl PluginRuntime {
     }
 }
 
-/// A loaded plugin: one generation of it.
+/// A loaded plugin.
 pub struct Plugin {
     name: Arc<str>,
     mount: Mount,
@@ -216,7 +217,7 @@ pub struct Plugin {
 }
 
 impl Plugin {
-    /// Its name in the configuration.
+    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -231,33 +232,33 @@ impl Plugin {
         self.digest
     }
 
-    /// What its component imports against what it is granted.
+    /// The imports of its component, compared with its grants; none for a native provider.
     pub fn requirements(&self) -> &Requirements {
         &self.requirements
     }
 
-    /// How often it is asked what changed while somebody watches it, unless it hints otherwise.
+    /// The interval of `changes` while somebody watches it, unless it hints otherwise.
     pub fn watch_interval(&self) -> Duration {
         self.watch_interval
     }
 
-    /// What its provider says of itself.
+    /// The provider's description of itself.
     pub fn info(&self) -> &ProviderInfo {
         &self.info
     }
 
-    /// How often something went wrong with it since it was loaded, by kind. Kinds of which there was nothing are not in it.
+    /// The number of faults since it was loaded, by kind. Kinds that did not occur are left out.
     pub fn faults(&self) -> BTreeMap<FaultKind, u64> {
         self.faults.counts()
     }
 
-    /// For how long it is still set aside because it kept failing; none if it is not.
+    /// The time for which the circuit breaker suspends it still; none if it is not suspended.
     pub fn suspended_for(&self) -> Option<Duration> {
         self.breaker.suspended_for(Instant::now())
     }
 
-    /// One page of its default listing, or of what is directly below `parent`. `limit` is a hint: a page may be longer. `filter`
-    /// says, as a part of the call, which entries are answered.
+    /// Returns one page of its default listing, or of the children of `parent`. `limit` is a hint: a page may be
+    /// longer. `filter` decides, as a part of the call, which entries are returned.
     pub async fn list(
         &self,
         parent: Option<&Path>,
@@ -284,7 +285,7 @@ impl Plugin {
             .await
     }
 
-    /// One page of its templates. `filter` says, as a part of the call, which are answered.
+    /// Returns one page of its templates. `filter` decides, as a part of the call, which are returned.
     pub async fn templates(
         &self,
         cursor: Option<&str>,
@@ -310,8 +311,8 @@ impl Plugin {
         .await
     }
 
-    /// Reads a resource. Contents with other URIs than the one asked for are of what is below it. `filter` says, as a part of the
-    /// call, which are answered: there may be none left.
+    /// Reads a resource. Contents with other URIs than the requested one belong to resources below it. `filter`
+    /// decides, as a part of the call, which are returned: there may be none left.
     pub async fn read(
         &self,
         path: &Path,
@@ -325,7 +326,7 @@ impl Plugin {
         .await
     }
 
-    /// Tells about a resource without reading it.
+    /// Returns a resource without its content.
     pub async fn stat(&self, path: &Path) -> Result<Entry, Fault> {
         self.stat_as(CallOrigin::Client, path).await
     }
@@ -337,7 +338,8 @@ impl Plugin {
         self.call(origin, function, |check, entry| async move { check.stat_entry(entry, &path).await }).await
     }
 
-    /// Completes a variable of one of its path templates. `filter` says, as a part of the call, which values are answered.
+    /// Completes a variable of one of its path templates. `filter` decides, as a part of the call, which values are
+    /// returned.
     pub async fn complete(
         &self,
         template: &str,
@@ -349,7 +351,8 @@ impl Plugin {
         self.call(CallOrigin::Client, function, |check, completion| check.completion(completion, filter)).await
     }
 
-    /// Tells which of the watched paths changed since a token of an earlier answer; without one, where to start from.
+    /// Returns which of the watched paths changed since a token of an earlier answer; without one, the token to start
+    /// from.
     pub async fn changes(&self, watched: &[Path], since: Option<&str>) -> Result<WatchedChanges, Fault> {
         let watched: Arc<[String]> = watched.iter().map(ToString::to_string).collect();
         let function = Changes { watched: watched.clone(), since: since.map(str::to_owned) };
@@ -357,22 +360,22 @@ impl Plugin {
             .await
     }
 
-    /// How many items a listing of its may have over all its pages (`limits.listing-items`).
+    /// The maximum number of items of a listing over all its pages (`limits.listing-items`).
     pub(crate) fn max_listing_items(&self) -> usize {
         self.call_context.limits.listing_items.get()
     }
 
-    /// How many items one answer of its may have (`limits.response-items`).
+    /// The maximum number of items of one answer (`limits.response-items`).
     pub(crate) fn max_items(&self) -> usize {
         self.call_context.limits.response_items.get()
     }
 
-    /// Takes note of a fault in its answers to that function which shows only in what is made of them.
+    /// Records a fault of an answer to that function that shows only in its further processing.
     pub(crate) fn record_fault(&self, function: &str, fault: &Fault) {
         self.faults.record(function, fault);
     }
 
-    /// Closes what it has open beside its instances: the database of its key-value buckets, which has its write-ahead log
+    /// Closes what it has open beside its instances: the database of its key-value buckets, whose write-ahead log is
     /// checkpointed by that. A later call opens it again.
     pub(crate) async fn close(&self) {
         if let Some(sandbox) = self.call_context.backend.sandbox() {
@@ -380,7 +383,7 @@ impl Plugin {
         }
     }
 
-    /// Why the database of its key-value buckets cannot be used, if there is one and it cannot. Makes none.
+    /// Returns why the database of its key-value buckets cannot be used, if it exists and is unusable. Creates none.
     pub(crate) async fn check_stores(&self) -> Result<(), String> {
         match self.call_context.backend.sandbox() {
             Some(sandbox) => sandbox.check_stores().await,
@@ -388,7 +391,7 @@ impl Plugin {
         }
     }
 
-    /// The directories of the machine that it was granted.
+    /// The directories of the host that it was granted.
     pub fn granted_directories(&self) -> impl Iterator<Item = &FilePath> {
         self.call_context.backend.sandbox().into_iter().flat_map(Sandbox::granted_directories)
     }

@@ -1,9 +1,9 @@
-//! A rate limit for a warning that repeats: at most one line in a period, with the number of those that were suppressed.
+//! A rate limit for a recurring warning: at most one line per period, with the number of suppressed ones.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Decides which occurrences of a warning are logged. Each costs one short lock, whether it is logged or not.
+/// Decides which occurrences of a warning are logged. Each occurrence costs one short lock.
 #[derive(Debug)]
 pub(crate) struct Throttle {
     period: Duration,
@@ -17,17 +17,17 @@ struct ThrottleState {
 }
 
 impl Throttle {
-    /// One line in that period.
+    /// One line per period.
     pub(crate) fn new(period: Duration) -> Self {
         Self { period, state: Mutex::default() }
     }
 
-    /// Records one more occurrence. If it is to be logged: how many were suppressed since the last one that was.
+    /// Records one more occurrence. If it is to be logged, returns the number suppressed since the last line.
     pub(crate) fn record(&self) -> Option<u64> {
         self.record_at(Instant::now())
     }
 
-    /// Whether a line is due for what was suppressed, though nothing more occurred; if so, for how many.
+    /// Returns the number of suppressed occurrences if a line about them is due, though nothing more occurred.
     pub(crate) fn overdue(&self) -> Option<u64> {
         self.overdue_at(Instant::now())
     }

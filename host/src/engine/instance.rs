@@ -27,10 +27,10 @@ pub(crate) struct Instance {
 
 impl Instance {
     /// An instance that the first call will instantiate.
-    pub(crate) fn new(engine: &Engine, state: GuestState, seat: Option<InstancePermit>) -> Self {
+    pub(crate) fn new(engine: &Engine, state: GuestState, permit: Option<InstancePermit>) -> Self {
         let mut store = Store::new(engine, state);
         store.limiter(|state| &mut state.memory);
-        Self { store, provider: None, calls: 0, _permit: seat }
+        Self { store, provider: None, calls: 0, _permit: permit }
     }
 
     /// Begins one call: applies the limits, and instantiates the component if that has not been done. `clock` is the

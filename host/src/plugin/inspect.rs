@@ -1,4 +1,4 @@
-//! What a component is and wants, found out without giving it anything.
+//! Inspection of a component without any grants.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,10 @@ use crate::config::{self, Digest};
 use crate::engine::loader::CompiledComponent;
 use crate::provider::ProviderInfo;
 
-/// What a component is and wants.
+/// What a component imports, exports and says about itself.
 #[derive(Debug)]
 pub struct Inspection {
-    /// What the file is, by its content.
+    /// The digest of the file.
     pub digest: Digest,
     /// The size of the file in bytes.
     pub size: u64,
@@ -19,20 +19,20 @@ pub struct Inspection {
     pub imports: BTreeSet<String>,
     /// The interfaces that it exports.
     pub exports: BTreeSet<String>,
-    /// What it imports against what its plugin is granted.
+    /// The imports, compared with the grants of the plugin.
     pub requirements: Requirements,
-    /// What it says of itself, if it gets that far.
+    /// Its description, if it loads that far.
     pub info: Result<ProviderInfo, LoadError>,
 }
 
 impl PluginRuntime {
-    /// Compiles a plugin's component and, if it is a provider, asks it to describe itself, in a sandbox with nothing granted.
-    /// Nothing else of it runs.
+    /// Compiles a plugin's component and, if it is a provider, calls `describe`, in a sandbox without grants. Nothing
+    /// else of it runs.
     ///
     /// # Errors
     ///
-    /// The file is no component that this host can compile, or not the one that the plugin is pinned to. That it is no
-    /// provider is part of the answer.
+    /// The file is not a component that this host can compile, or not the one that the plugin is pinned to. A component
+    /// that is not a provider is part of the answer.
     pub async fn inspect(&self, plugin: &config::Plugin) -> Result<Inspection, LoadError> {
         let compiled = self.loader.load(plugin).await?;
         let engine = self.engine.wasmtime();

@@ -1,12 +1,14 @@
-//! From the contract's types to the domain's: the one place where a provider's answer is checked.
+//! Validation of answers: from the types of [`provider`] to those of [`resource`](crate::resource). It is the only
+//! place where a provider's answer is checked, be the provider a component or native.
 //!
-//! An entry survives what is wrong with its hints: a priority of 7, a date that is none, a bad icon or MIME type are dropped.
-//! A path that leaves the mount drops the entry from a listing and refuses a read. Each such fault is the
-//! provider's and is counted; one line of its log tells of all that was dropped from one answer.
+//! Invalid hints are dropped alone: a priority of 7, a malformed date, icon or MIME type. A path that leaves the mount
+//! drops the entry from a listing and fails a read. Each such fault is the provider's and is counted; one log line
+//! reports everything that was dropped from one answer.
 //!
-//! All of it is part of the call: it is accounted for as [`Work`], and yields. An answer is *measured* first, and refused as a
-//! whole if it has more items than `limits.response-items` or needs more memory than `limits.memory` leaves; only then is anything made
-//! of it. The one who asks says what to keep of the valid items, so that what a principal may not see is filtered here, too.
+//! All of it is part of the call: it is accounted for by a [`WorkBudget`], and yields. An answer is *measured* first,
+//! and rejected as a whole if it has more items than `limits.response-items` or needs more memory than `limits.memory`
+//! leaves; only then is anything allocated for it. The caller's filter decides which valid items are kept, so that what
+//! a principal may not see is filtered here, too.
 
 mod dropped;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -33,12 +35,12 @@ use crate::uri::{Mount, Path, ResourceId};
 const MAX_NAME: usize = 1024;
 /// Bytes that are stored of a provider's description.
 const MAX_DESCRIPTION: usize = 65_536;
-/// The longest token that a provider may give, in bytes.
+/// The longest token of a provider, in bytes.
 const MAX_TOKEN: usize = 65536;
-/// The longest cursor that a provider may give, in bytes.
+/// The longest cursor of a provider, in bytes.
 const MAX_CURSOR: usize = 4096;
-/// What asking whether to keep an item counts as, in nanoseconds of work: the clock is looked at every eight, as nobody knows
-/// here how many rules there are.
+/// The cost of a call of the filter, in nanoseconds of work: the clock is checked every eight calls, because the number
+/// of rules is not known here.
 const FILTER_COST: usize = CLOCK_CHECK_INTERVAL_NS / 8;
 
 /// One page of a provider's listing: its valid items that the filter admits.
@@ -65,22 +67,22 @@ pub struct WatchedChanges {
     pub poll_after: Option<Duration>,
 }
 
-/// What all answers of one plugin are checked against.
+/// What all answers of one plugin are validated against.
 pub(super) struct ValidationContext {
-    /// Where its URIs begin.
+    /// The mount of its URIs.
     pub(super) mount: Mount,
-    /// How many items one answer may have.
+    /// The maximum number of items of one answer.
     pub(super) max_items: usize,
-    /// How large one answer may be, where lifting does not bound that.
+    /// The maximum bytes of one answer, where lifting does not enforce that.
     pub(super) max_response_size: Option<u64>,
-    /// Where what is dropped is recorded.
+    /// The recorder of what is dropped.
     pub(super) faults: Arc<FaultRecorder>,
 }
 
-/// Checks one answer.
+/// Validates one answer.
 pub(super) struct Validator {
     context: Arc<ValidationContext>,
-    /// Whether the provider can tell what changed.
+    /// Whether the provider implements `changes`.
     watches: bool,
     work: WorkBudget,
     measure: Measure,
@@ -88,7 +90,7 @@ pub(super) struct Validator {
 }
 
 impl Validator {
-    /// Checks an answer of a plugin with those rules. What it takes is accounted for by `work`.
+    /// A validator of one answer of a plugin, whose work is accounted for by `work`.
     pub(super) fn new(rules: Arc<ValidationContext>, watches: bool, work: WorkBudget) -> Self {
         Self { context: rules, watches, work, measure: Measure::default(), dropped: DroppedItems::default() }
     }
@@ -102,7 +104,7 @@ impl Validator {
         Ok(truncate_info(info))
     }
 
-    /// The changes among the paths that were asked about, which are in normal form.
+    /// The changes among the watched paths, which are in normal form.
     pub(super) async fn change_set(
         mut self,
         changes: provider::ChangeSet,
@@ -234,7 +236,7 @@ impl Validator {
         Ok(Contents { entry, body })
     }
 
-    /// The entry of the path that was asked for, which is in normal form.
+    /// The entry of the requested path, which is in normal form.
     pub(super) async fn stat_entry(mut self, entry: provider::Entry, requested: &str) -> Result<Entry, Fault> {
         self.work.step(check_cost(&entry.path, &entry.icons, entry.meta.as_deref())).await?;
         self.measure_entry(&entry)?;
@@ -247,7 +249,7 @@ impl Validator {
         Ok(self.convert_entry(entry, located))
     }
 
-    /// The completion, cut to what a client may be shown.
+    /// The completion, truncated to what a client may be shown.
     pub(super) async fn completion(
         mut self,
         given: Completion,
@@ -256,11 +258,11 @@ impl Validator {
         self.check_item_count("completions", &given.values)?;
         self.measure_texts(&given.values).await?;
         self.charge()?;
-        // Those behind the last that may be shown are not looked at.
+        // Values after the last that may be shown are ignored.
         let offered = given.values.len();
         let mut values = Vec::new();
         for value in given.values.into_iter().take(Completion::MAX_VALUES) {
-            // To know it, its URI is expanded and routed.
+            // The filter expands and routes the value's URI.
             self.work.step(CLOCK_CHECK_INTERVAL_NS).await?;
             if filter(&value) {
                 values.push(value);
@@ -271,13 +273,13 @@ impl Validator {
         Ok(Completion { values, total, has_more })
     }
 
-    /// The path behind the mount; one that is refused drops that part of the answer.
+    /// Composes the path with the mount; a rejected path drops that part of the answer.
     fn compose_or_drop(&mut self, part: &'static str, path: &str) -> Option<ResourceId> {
         let located = self.compose(path);
         located.inspect_err(|fault| self.dropped.record(part, || format!("{part} was left out: {fault}"))).ok()
     }
 
-    /// The path behind the mount.
+    /// Composes the path with the mount.
     fn compose(&self, path: &str) -> Result<ResourceId, Fault> {
         self.context
             .mount
@@ -329,26 +331,26 @@ impl Validator {
     }
 }
 
-/// What was dropped is told however the call goes on.
+/// Drops are logged however the call ends.
 impl Drop for Validator {
     fn drop(&mut self) {
         self.dropped.log(&self.context.faults);
     }
 }
 
-/// The items of a page that are kept.
+/// The items of a page that the filter admits.
 struct FilteredItems<T> {
     items: Vec<(usize, T)>,
     size: usize,
 }
 
 impl<T> FilteredItems<T> {
-    /// None yet of at most so many, the memory for which is charged.
+    /// Capacity for so many items; the memory is charged already.
     fn with_capacity(capacity: usize) -> Self {
         Self { items: Vec::with_capacity(capacity), size: 0 }
     }
 
-    /// One more valid item.
+    /// Adds a valid item, if the filter admits it.
     fn push(&mut self, item: T, filter: &mut impl FnMut(&T) -> bool) {
         if filter(&item) {
             self.items.push((self.size, item));
@@ -357,7 +359,7 @@ impl<T> FilteredItems<T> {
     }
 }
 
-/// The description with its texts truncated to what the host stores of them.
+/// The description with its texts truncated to what the host stores.
 pub(super) fn truncate_info(mut info: ProviderInfo) -> ProviderInfo {
     info.name = truncate(info.name, MAX_NAME);
     info.version = truncate(info.version, MAX_NAME);
@@ -366,7 +368,7 @@ pub(super) fn truncate_info(mut info: ProviderInfo) -> ProviderInfo {
     info
 }
 
-/// A cursor that leads on: short enough, and not the one that led here.
+/// Validates a cursor: short enough, and not the one of the same page.
 fn validate_cursor(next: Option<String>, requested: Option<&str>) -> Result<Option<String>, Fault> {
     match next {
         Some(next) if next.len() > MAX_CURSOR => {

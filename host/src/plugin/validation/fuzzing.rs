@@ -1,4 +1,4 @@
-//! Answers that a fuzzer makes up, and what must hold of what is made of them.
+//! Arbitrary answers for fuzzing, and the invariants of what validation makes of them.
 
 #![allow(clippy::expect_used, reason = "a test that cannot be set up fails")]
 
@@ -12,19 +12,19 @@ use super::*;
 use crate::resource::{Annotations, Icon, Meta, Role, Theme, Timestamp};
 use crate::sandbox::memory::MemoryBudget;
 
-/// What the checker lets through of one answer.
+/// The item limit of the validator.
 const MAX_ITEMS: usize = 30;
-/// What an answer may take of the host's memory, in bytes.
+/// The memory limit of the validator, in bytes.
 pub(crate) const MEMORY_LIMIT: u64 = 1 << 20;
 
-/// Any answer of a provider: it is refused as a whole, or nothing in what is left of it is against a rule.
+/// Any answer of a provider: it is rejected as a whole, or what is left of it breaks no rule.
 pub(crate) fn reply(data: &[u8]) {
     let mut made = Unstructured::new(data);
     // With too few bytes there is no answer, and nothing to check.
     let _ = Reply::generate(&mut made).map(Reply::check);
 }
 
-/// An answer, and what it answers.
+/// An answer and its request.
 struct Reply {
     watches: bool,
     requested: String,
@@ -104,14 +104,14 @@ fn mount() -> Mount {
     "files://h/a/".parse().expect("a mount")
 }
 
-/// A checker that takes as long as it likes, of a plugin with so much memory.
+/// A validator without a CPU limit, of a plugin with so much memory.
 pub(super) fn validator(items: usize, memory: u64, watches: bool) -> Validator {
     let faults = Arc::new(FaultRecorder::new("made-up".into(), 0));
     let rules = Arc::new(ValidationContext { mount: mount(), max_items: items, max_response_size: None, faults });
     Validator::new(rules, watches, WorkBudget::new(Arc::default(), Duration::MAX, MemoryBudget::new(memory, None)))
 }
 
-/// What a check comes to. There is nothing that it could wait for: it only yields.
+/// The result of a validation, which never waits: it only yields.
 pub(super) fn block_on<T>(check: impl Future<Output = T>) -> T {
     let mut check = pin!(check);
     let mut context = Context::from_waker(Waker::noop());
@@ -171,7 +171,7 @@ impl Reply {
     }
 }
 
-/// So many that sometimes one is too many.
+/// A number of items that is sometimes one too many.
 fn arbitrary_vec<'a, T>(made: &mut Unstructured<'a>, one: fn(&mut Unstructured<'a>) -> Result<T>) -> Result<Vec<T>> {
     let count = made.int_in_range(0..=MAX_ITEMS + 1)?;
     (0..count).map(|_| one(made)).collect()

@@ -1,4 +1,4 @@
-//! Hints of an entry or a template: its type, annotations, icons and metadata. One that is invalid is dropped alone.
+//! Hints of an entry or a template: MIME type, annotations, icons and metadata. An invalid hint is dropped alone.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::provider;
 use crate::resource::{Annotations, Icon, Meta, Priority, Role, Timestamp};
 use crate::text::Excerpt;
 
-/// What keys of `meta` begin with that are the host's.
+/// The reserved prefix of keys of `meta`.
 pub(super) const HOST_PREFIX: &str = "mcp-host/";
 /// The longest MIME type, in bytes.
 const MAX_MIME_TYPE: usize = 255;
@@ -77,7 +77,7 @@ impl Validator {
         checked
     }
 
-    /// The metadata, whose values were counted.
+    /// The metadata, whose values have been counted.
     pub(super) fn meta(&mut self, meta: Option<String>, path: &str) -> Meta {
         let Some(text) = meta else { return Meta::new() };
         match serde_json::from_str(&text) {

@@ -1,9 +1,9 @@
-//! How much an answer holds, before anything is made of it: its items, and its memory.
+//! The size of an answer, measured before anything is allocated for it: its items, and its memory.
 //!
-//! Everything that there can be many of counts against `limits.response-items`: entries, templates, contents, completions and changed
-//! paths; of an entry or a template its annotations, the roles of its audience, its icons and their sizes, the members and
-//! elements of its `meta`. What is charged to `limits.memory` is an upper bound: the answer as it was lifted, and beside it what
-//! it will be turned into. Strings and bodies move and are held once.
+//! Everything that there can be many of counts against `limits.response-items`: entries, templates, contents,
+//! completions and changed paths; of an entry or a template its annotations, the roles of its audience, its icons and
+//! their sizes, the members and elements of its `meta`. The charge to `limits.memory` is an upper bound: the answer as
+//! the provider returned it, and what it will be turned into. Strings and bodies move and are held once.
 
 use super::Validator;
 use super::json::JsonCount;
@@ -13,7 +13,7 @@ use crate::provider::{self, Template};
 use crate::resource::{Contents, Entry, EntryTemplate, Icon, Role};
 use crate::uri::MAX_URI_LEN;
 
-/// What an answer holds.
+/// The size of an answer.
 #[derive(Debug, Default)]
 pub(super) struct Measure {
     /// Items of all kinds.
@@ -45,7 +45,7 @@ impl Measure {
         self.add_text_bytes(text.map_or(0, String::len));
     }
 
-    /// What a path becomes behind a mount of so many bytes: a URI and, for a moment, a path.
+    /// Adds a path: itself, and with a mount of so many bytes the URI and, temporarily, the path that it becomes.
     fn add_path(&mut self, path: &str, mount: usize) {
         self.add_text_bytes(path.len());
         self.add_bytes(path.len().min(MAX_URI_LEN).saturating_mul(2).saturating_add(mount));
@@ -53,14 +53,14 @@ impl Measure {
 }
 
 impl Validator {
-    /// Counts so many items of a list that is an answer, or most of one.
+    /// Counts the items of the list that is the answer, or most of it.
     pub(super) fn check_item_count<T>(&mut self, what: &'static str, items: &[T]) -> Result<(), Fault> {
         self.measure.items = items.len();
         self.measure.add_list(items);
         self.check_item_limit(what)
     }
 
-    /// Charges all that was measured, unless the answer is larger than it may be.
+    /// Charges everything that was measured, unless the answer exceeds its largest size.
     pub(super) fn charge(&mut self) -> Result<(), Fault> {
         if let Some(limit) = self.context.max_response_size
             && self.measure.answer as u64 > limit.saturating_add(REPLY_SLACK as u64)
@@ -127,7 +127,7 @@ impl Validator {
         Ok(())
     }
 
-    /// Texts of an answer that is nothing but texts.
+    /// Measures the texts of an answer that consists of texts.
     pub(super) async fn measure_texts(&mut self, texts: &[String]) -> Result<(), Fault> {
         for text in texts {
             self.work.step(5).await?;
@@ -160,7 +160,7 @@ impl Validator {
         for icon in icons {
             self.measure.add_text_bytes(icon.src.len());
             self.measure.add_text(icon.mime_type.as_ref());
-            // Once as returned, once as those that are valid.
+            // Once as returned, once for those that are valid.
             self.measure.add_list(&icon.sizes);
             self.measure.add_bytes(size_of_val(icon.sizes.as_slice()));
             self.add_items(icon.sizes.len())?;
@@ -181,13 +181,13 @@ impl Validator {
     }
 }
 
-/// Nanoseconds that it takes to measure an entry or a template, by estimate.
+/// The estimated nanoseconds to measure an entry or a template.
 fn measure_cost(icons: &[provider::Icon], meta: Option<&str>) -> usize {
     let sizes = icons.iter().fold(0, |sum: usize, icon| sum.saturating_add(icon.sizes.len()));
     sizes.saturating_mul(2).saturating_add(meta.map_or(0, str::len)).saturating_add(50)
 }
 
-/// Nanoseconds that it takes to check an entry or a template of that path, by estimate: at worst some for each byte of the path
+/// The estimated nanoseconds to validate an entry or a template of that path: at worst some for each byte of the path
 /// and the metadata, where small objects are an allocation every few bytes, and for each icon and size.
 pub(super) fn check_cost(path: &str, icons: &[provider::Icon], meta: Option<&str>) -> usize {
     let icons = icons.iter().fold(0, |sum: usize, icon| {
