@@ -50,8 +50,9 @@
 //! | [`plugin`] | the call path: admission, circuit breaker, calls under limits, validation of answers |
 //! | [`engine`] | wasmtime: compiling and loading components, the instance pool, the threads that calls run on |
 //! | `sandbox` | the WASI context of an instance: directories, HTTP, key-value buckets, the log, memory |
+//! | [`provider`] | the contract in Rust: native providers, and what components answer |
 //! | [`config`], [`uri`], [`resource`] | the file; mounts and URIs; the domain's own types |
-//! | `private_dir`, `regular_file`, `thread_priority`, `throttle`, `text` | files that are this user's alone; opening files that may hang; priorities of threads; throttled warnings; excerpts of texts |
+//! | `private_dir`, `regular_file`, `thread_priority`, `throttle`, `text`, `time` | files that are this user's alone; opening files that may hang; priorities of threads; throttled warnings; truncated texts; durations as numbers |
 //!
 //! # Features
 //!

@@ -1,7 +1,8 @@
 //! A rate limit for a recurring warning: at most one line per period, with the number of suppressed ones.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// Decides which occurrences of a warning are logged. Each occurrence costs one short lock.
 #[derive(Debug)]
@@ -33,7 +34,7 @@ impl Throttle {
     }
 
     fn record_at(&self, now: Instant) -> Option<u64> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         if state.last_logged.is_some_and(|logged| now.saturating_duration_since(logged) < self.period) {
             state.suppressed = state.suppressed.saturating_add(1);
             return None;
@@ -43,7 +44,7 @@ impl Throttle {
     }
 
     fn overdue_at(&self, now: Instant) -> Option<u64> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let is_due = state.last_logged.is_none_or(|logged| now.saturating_duration_since(logged) >= self.period);
         if state.suppressed == 0 || !is_due {
             return None;

@@ -98,9 +98,7 @@ impl Provider for Notes {
         if template != "{number}" {
             return Err(Failure::invalid("`{number}`"));
         }
-        let values: Vec<_> =
-            (0..self.count).map(|number| number.to_string()).filter(|n| n.starts_with(&argument.value)).collect();
-        Ok(Completion { values, total: None, has_more: false })
+        Ok(Completion::matching((0..self.count).map(|number| number.to_string()), &argument.value))
     }
 
     async fn changes(&self, watched: &[String], since: Option<&str>) -> Result<ChangeSet> {
@@ -234,7 +232,7 @@ async fn a_resource_is_read_described_and_completed() {
     let templates = fixture.host.templates(&Principal::LOCAL, None).await.unwrap();
     let template = templates.items[0].uri_template.as_str();
     assert_eq!(template, "notes:///{number}");
-    let argument = Argument { name: "number".to_owned(), value: "1".to_owned() };
+    let argument = Argument::new("number", "1");
     let request = CompleteRequest { template, argument, context: Vec::new() };
     let completion = fixture.host.complete(&Principal::LOCAL, request).await.unwrap();
     assert_eq!(completion.values, ["1", "10", "11"]);

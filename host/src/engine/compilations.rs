@@ -15,8 +15,9 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Semaphore, watch};
 use tokio_util::task::AbortOnDropHandle;
 use wasmtime::component::Component;
@@ -120,7 +121,7 @@ impl Compilations {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Digest, Arc<Compilation>>> {
-        self.by_digest.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_digest.lock()
     }
 }
 

@@ -17,9 +17,9 @@
 //! | the comparison with the limit | the wall clock; the thread's clock only if the limit would be reached by the wall clock |
 
 use std::cell::Cell;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use rustix::time::{ClockId, clock_gettime};
 
 /// The wall clock stands for the processor time of a poll, or of a whole call, up to this duration.
@@ -49,7 +49,7 @@ impl CpuClock {
     }
 
     fn meter(&self) -> MutexGuard<'_, CpuMeter> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

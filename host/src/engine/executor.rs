@@ -35,13 +35,14 @@ use std::future::poll_fn;
 use std::io;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use futures::future::CatchUnwind;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::Semaphore;
 use tokio::task::JoinError;
@@ -256,7 +257,7 @@ impl PluginQueue {
     }
 
     fn host_budget(&self) -> MutexGuard<'_, LeakyBucket> {
-        self.host_budget.lock().unwrap_or_else(PoisonError::into_inner)
+        self.host_budget.lock()
     }
 
     fn now(&self) -> u64 {

@@ -7,8 +7,9 @@
 //! while a call waits for a permit, no instance becomes idle.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::sandbox::memory::Reclaim;
@@ -31,7 +32,7 @@ impl InstancePermits {
 
     /// Registers idle instances that are evicted when permits are scarce.
     pub(crate) fn register_pool(&self, pool: Weak<dyn Reclaim>) {
-        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pools = self.pools.lock();
         pools.retain(|known| known.strong_count() > 0);
         pools.push(pool);
     }
@@ -54,7 +55,7 @@ impl InstancePermits {
 
     fn evict_idlest(&self) {
         let pools: Vec<_> = {
-            let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+            let pools = self.pools.lock();
             pools.iter().filter_map(Weak::upgrade).collect()
         };
         let idle = pools.iter().filter_map(|pool| Some((pool.idle_since()?, pool)));

@@ -16,9 +16,10 @@
 //! there is none. The epoch does not advance for idle instances.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Engine;
@@ -110,7 +111,7 @@ impl Pool {
     }
 
     fn lock(&self) -> MutexGuard<'_, IdleSet> {
-        self.idle_set.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle_set.lock()
     }
 }
 

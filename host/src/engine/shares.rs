@@ -28,8 +28,9 @@
 //! everything.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 use super::call_origin::CallOrigin;
@@ -83,7 +84,7 @@ impl Shares {
     }
 
     fn state(&self) -> MutexGuard<'_, SlotState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Releases a permit, and admits the calls that may use the slot now.

@@ -23,8 +23,9 @@
 //! [`FAILURE_THRESHOLD`] calls. The price is that a plugin that lists but answers no read is not suspended: its calls
 //! fail one by one, within their limits.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::backoff;
 use super::fault::Fault;
@@ -125,7 +126,7 @@ impl CircuitBreaker {
     }
 
     fn state(&self) -> MutexGuard<'_, BreakerState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

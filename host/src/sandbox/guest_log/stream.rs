@@ -4,9 +4,10 @@
 //! be written in several pieces. A write is complete when it returns: nothing waits, no task runs, and one write takes
 //! at most [`MAX_WRITE`] bytes.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::io::AsyncWrite;
 use wasmtime_wasi::async_trait;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
@@ -41,7 +42,7 @@ pub(crate) struct GuestStream(Arc<Mutex<LineBuffer>>);
 
 impl GuestStream {
     fn push(&self, bytes: &[u8]) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(bytes);
+        self.0.lock().push(bytes);
     }
 }
 
