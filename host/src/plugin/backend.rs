@@ -7,12 +7,14 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use futures::FutureExt;
+use futures::future::BoxFuture;
 
 use super::fault::Fault;
 use super::function::Function;
 use crate::config::Limits;
 use crate::engine::cpu::CpuClock;
 use crate::engine::executor::panic_message;
+use crate::engine::guest::GuestResult;
 use crate::engine::instance::Instance;
 use crate::engine::instance_permits::InstancePermit;
 use crate::engine::loader::LinkedComponent;
@@ -131,11 +133,12 @@ impl ComponentBackend {
         function: F,
     ) -> (Result<F::Answer, Fault>, Option<Instance>) {
         let _epoch_guard = engine.ticker.keep_ticking();
-        let answer = match instance.begin_call(&self.component, limits, clock).await {
-            Ok(guest) => function.call_guest(guest).await,
-            Err(error) => Err(error),
-        };
-        match answer {
+        // Boxed and erased: wasmtime's futures are nested so deeply that the compiler would give up on those around them.
+        let call: BoxFuture<'_, GuestResult<F::Answer>> = Box::pin(async {
+            let guest = instance.begin_call(&self.component, limits, clock).await?;
+            function.call_guest(guest).await
+        });
+        match call.await {
             // The guest's memory is free before that of its answer is charged.
             Ok(answer) => (answer.map_err(Fault::from), Some(instance).filter(|_| self.pool.is_some())),
             Err(error) => {
