@@ -64,9 +64,10 @@
 //!
 //! # Threads
 //!
-//! A call begins on its caller's thread and continues on the engine's worker threads, which it shares with components, as one
-//! future among others. **A provider that blocks in a poll blocks a worker**, and neither `cpu` nor `deadline` can end it before
-//! the poll returns: use asynchronous I/O, or [`tokio::task::spawn_blocking`], which runs on the engine's runtime.
+//! The first poll of a call runs on its caller's thread, which may be one of a transport; later ones run on the engine's worker
+//! threads, shared with components. **A provider that blocks in a poll blocks that thread**, and neither `cpu` nor `deadline`
+//! can end the call before the poll returns: use asynchronous I/O, or [`tokio::task::spawn_blocking`], which runs on the
+//! engine's runtime.
 
 mod changes;
 mod contents;
