@@ -1,17 +1,17 @@
-//! The catalog: one merged listing of what all plugins offer, as one principal sees it.
+//! The catalog: the merged listing of all plugins, as one principal sees it.
 //!
-//! Plugins stand in the order of their names, and each one's items in its own order, so the listing is the same for every
-//! host and after every restart. A page is filled by walking the plugins from where the cursor says, and the next cursor
-//! says where to go on: no state is kept between pages, and a page at the end costs what one at the start does.
+//! Plugins are ordered by name, and the items of each in its own order, so the listing is the same on every host and
+//! after every restart. A page is filled by walking the plugins from the cursor's position, and the next cursor holds
+//! the new position: the host stores no state between pages, and a page at the end costs the same as one at the start.
 //!
-//! A plugin that fails is passed over, and the page on which its items would have stood says so. What the principal may not
-//! see is left out, as a part of the call to the plugin; so that a listing of much that is hidden stays cheap, a page makes at most [`MAX_CALLS`] calls and may
-//! then be short, or empty, with a cursor that leads on.
+//! A plugin that fails is skipped, and the page on which its items would have been listed reports it as missing. Items
+//! that the principal may not see are filtered as part of the call to the plugin. To keep a listing with many hidden
+//! items cheap, a page makes at most [`MAX_CALLS`] calls; it may then be short, or empty, with a cursor to continue.
 //!
-//! Every walk ends. How much of a plugin has been listed is counted in the cursor, so that a provider whose own cursors never
-//! end does not keep the plugins behind it out of reach for ever: after `limits.listing-items` items, or [`MAX_EMPTY_PAGES`] pages in a row
-//! with nothing on them, the rest of it is left out, and the page says so. An honest listing below that is given whole, however
-//! small its pages are.
+//! Every walk ends. The cursor counts the listed items of a plugin, so a provider with an endless sequence of cursors
+//! does not make the plugins after it unreachable: after `limits.listing-items` items, or [`MAX_EMPTY_PAGES`]
+//! consecutive empty pages, the rest of the plugin is skipped, and the page reports it as missing. A listing below
+//! these bounds is returned completely, however small its pages are.
 
 mod cursor;
 mod fingerprint;
@@ -19,14 +19,10 @@ mod key;
 mod prefetch;
 mod source;
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
 use self::cursor::{Binding, CursorCipher, CursorPayload, WalkProgress};
 use self::prefetch::Prefetcher;
-use crate::plugin::{Fault, LoadError, Plugin};
+use crate::plugin::{Fault, PluginSlot};
 use crate::resource::{Error, Footprint, Listing, MissingPlugin};
-use crate::uri::Mount;
 
 pub(crate) use self::fingerprint::{ListingFingerprint, fingerprints};
 pub(crate) use self::source::{Entries, ListingItem, ListingKind, ListingSource, Templates, Viewer};
@@ -36,68 +32,25 @@ pub use self::key::{CursorKey, KeyError};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use self::cursor::fuzzing;
 
-/// Calls to providers that one page may take.
+/// The maximum number of provider calls for one page.
 const MAX_CALLS: usize = 64;
-/// Pages of one plugin in a row that may have nothing on them.
+/// The maximum number of consecutive empty pages of one plugin.
 const MAX_EMPTY_PAGES: usize = 1000;
-/// When to come again while a plugin is being loaded.
-const LOADING_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// A plugin of the config: loaded, or not.
-#[derive(Clone)]
-pub(crate) struct PluginSlot {
-    pub(crate) name: String,
-    pub(crate) mount: Mount,
-    pub(crate) plugin: Result<Arc<Plugin>, NotLoaded>,
-}
-
-/// Why a plugin of the config is not served.
-#[derive(Clone, Debug)]
-pub(crate) enum NotLoaded {
-    /// It is being loaded, which may take a compiler a while.
-    Loading,
-    /// It could not be loaded.
-    Failed {
-        /// Why.
-        error: Arc<LoadError>,
-        /// When it is tried again by itself, if it is.
-        retry_at: Option<Instant>,
-    },
-}
-
-impl PluginSlot {
-    /// The plugin, if it did load.
-    pub(crate) fn loaded(&self) -> Result<&Plugin, Error> {
-        self.plugin.as_deref().map_err(|_| self.unavailable_error())
-    }
-
-    /// The answer to any request for a plugin that is not loaded.
-    fn unavailable_error(&self) -> Error {
-        let (reason, retry_after) = match &self.plugin {
-            Err(NotLoaded::Failed { retry_at, .. }) => (
-                "it could not be loaded; the server's log says why",
-                retry_at.map(|at| at.saturating_duration_since(Instant::now())),
-            ),
-            _ => ("it is still being loaded; try again shortly", Some(LOADING_RETRY_AFTER)),
-        };
-        Error::Unavailable { plugin: self.name.clone(), reason: reason.to_owned(), retry_after }
-    }
-}
-
-/// The page that is asked for.
+/// The parameters of a requested page.
 #[derive(Clone, Copy)]
 pub(crate) struct PageRequest<'a> {
     pub(crate) viewer: &'a Viewer,
-    /// The URI below which is listed; empty for the whole catalog.
+    /// The URI below which to list; empty for the whole catalog.
     pub(crate) scope: &'a str,
     pub(crate) cursor: Option<&'a str>,
-    /// Items on a page, at least 1.
+    /// The maximum number of items on the page, at least 1.
     pub(crate) size: usize,
-    /// The bytes that the items of a page take, about. One item is on it however many it takes.
+    /// The approximate maximum size of the page's items in bytes. One item is always returned, whatever its size.
     pub(crate) max_bytes: usize,
 }
 
-/// Where a listing is: in which plugin, at which page of it, behind how many of that page's items.
+/// A position in a listing: the plugin, the page of the plugin, and the number of items of that page to skip.
 #[derive(Default)]
 struct PagePosition {
     plugin: usize,
@@ -106,18 +59,18 @@ struct PagePosition {
     progress: WalkProgress,
 }
 
-/// Makes pages of merged listings.
+/// Creates pages of merged listings.
 pub(crate) struct Catalog {
     cipher: CursorCipher,
 }
 
 impl Catalog {
-    /// A catalog whose cursors are sealed with that key.
+    /// Creates a catalog whose cursors are sealed with `key`.
     pub(crate) fn new(key: &CursorKey) -> Self {
         Self { cipher: CursorCipher::new(key.bytes()) }
     }
 
-    /// One page of what `slots`, in the order of their names, have of `source`.
+    /// Returns one page of `source`'s items, of the plugins in `slots`, which are ordered by name.
     pub(crate) async fn page<S: ListingSource>(
         &self,
         source: &S,
@@ -167,9 +120,9 @@ impl Catalog {
                         PagePosition { plugin: position.plugin, cursor: page.next_cursor, skip: 0, progress }
                     }
                 }
-                // The provider does not know its own cursor any more: neither is the client's of any use.
+                // The provider rejects its own cursor, so the client's cursor is invalid as well.
                 Err(Some(Fault::InvalidRequest(_))) if was_client_cursor => return Err(Error::InvalidCursor),
-                // Below one resource there is nobody else to answer.
+                // A listing below one resource has only one plugin, whose fault is the result.
                 Err(fault) if !request.scope.is_empty() => return Err(client_error(slot, fault, request.scope)),
                 Err(fault) => {
                     listing.missing.push(missing_plugin(slot, fault));
@@ -186,7 +139,7 @@ impl Catalog {
     }
 }
 
-/// The place that a cursor stands for. A plugin that is gone since is passed over: its successors follow.
+/// Returns the position that a cursor holds. If its plugin has been removed, the position is the next plugin.
 fn resume_at(payload: CursorPayload, slots: &[PluginSlot]) -> PagePosition {
     let plugin = slots.partition_point(|slot| slot.name < payload.plugin);
     if slots.get(plugin).is_some_and(|slot| slot.name == payload.plugin) {
@@ -196,7 +149,7 @@ fn resume_at(payload: CursorPayload, slots: &[PluginSlot]) -> PagePosition {
     }
 }
 
-/// Why the listing of a plugin does not go on, if it has come so far that it must not.
+/// Returns the fault that ends a plugin's listing if it exceeds its bounds.
 fn check_listing_bounds(slot: &PluginSlot, progress: WalkProgress) -> Option<Fault> {
     let plugin = slot.plugin.as_ref().ok()?;
     let max_items = plugin.max_listing_items();
@@ -211,7 +164,7 @@ fn check_listing_bounds(slot: &PluginSlot, progress: WalkProgress) -> Option<Fau
     Some(fault)
 }
 
-/// What the one who asked may know of a plugin that failed, or that did not load.
+/// Returns the error that a client receives for a plugin that failed or is not loaded.
 fn client_error(slot: &PluginSlot, fault: Option<Fault>, uri: &str) -> Error {
     fault.map_or_else(|| slot.unavailable_error(), |fault| fault.into_client_error(&slot.name, uri))
 }

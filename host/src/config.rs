@@ -89,6 +89,8 @@ pub use limits::Limits;
 pub use plugin::{Plugin, PluginName, PluginNameError, WatchInterval};
 pub use plugins::{PluginConflict, Plugins};
 pub use range::OutOfRange;
+#[cfg(feature = "cli")]
+pub(crate) use rule::misspelled_principal;
 pub use rule::{ANONYMOUS, LOCAL, Operation, PrincipalSelector, Rule};
 pub use secret::Secret;
 pub use server::{PageBytes, PageSize, Server};

@@ -1,26 +1,27 @@
-//! What of foreign text may stand in a log or on a terminal.
+//! Escaping of untrusted text for logs and terminals.
 //!
-//! Text of providers and of clients is not trusted, and a terminal obeys what it is shown: it can be made to rename its
-//! window, to overwrite what stands above, to type. Logs are read on terminals in the end. So these are shown as what they
-//! are, `\u{1b}`:
+//! Text of providers and clients is not trusted, and a terminal interprets control sequences: they can rename its
+//! window, overwrite earlier output, or inject input. Logs are read on terminals as well. So these characters are shown
+//! in escaped form, such as `\u{1b}`:
 //!
-//! - control characters (C0, DEL and C1), NEL (U+0085) among them;
+//! - control characters (C0, DEL and C1), including NEL (U+0085);
 //! - line and paragraph separators (U+2028, U+2029), which end a line for some readers of logs;
-//! - the characters that turn the reading direction of what follows (Unicode UAX #9, explicit formatting: U+202A to U+202E,
-//!   U+2066 to U+2069; implicit marks: U+061C, U+200E, U+200F), with which a name can be made to look like another;
-//! - what is never seen: the byte order mark (U+FEFF), the deprecated format characters (U+206A to U+206F), interlinear
-//!   annotation (U+FFF9 to U+FFFB) and tags (U+E0000 to U+E007F), which carry hidden text.
+//! - bidirectional formatting characters, which change the reading direction of the following text (Unicode UAX #9,
+//!   explicit formatting: U+202A to U+202E, U+2066 to U+2069; implicit marks: U+061C, U+200E, U+200F), so that a name
+//!   can imitate another;
+//! - invisible characters: the byte order mark (U+FEFF), the deprecated format characters (U+206A to U+206F),
+//!   interlinear annotation (U+FFF9 to U+FFFB) and tags (U+E0000 to U+E007F), which carry hidden text.
 //!
-//! All other text, in whatever script, stays as it is, joiners of emoji and of Persian included.
+//! All other text, in any script, is unchanged, including the joiners of emoji and Persian.
 
 use std::borrow::Cow;
 
-/// Text for one line, such as a name: line breaks and tabs are escaped as well.
+/// Escapes text for a single line, such as a name: line breaks and tabs are escaped as well.
 pub(crate) fn line(text: &str) -> Cow<'_, str> {
     escape(text, is_unsafe)
 }
 
-/// Escapes the characters that `is_unsafe` names. What has none of them is not copied.
+/// Escapes the characters for which `is_unsafe` returns true. Text without any is not copied.
 pub(crate) fn escape(text: &str, is_unsafe: impl Fn(char) -> bool) -> Cow<'_, str> {
     if !text.contains(&is_unsafe) {
         return Cow::Borrowed(text);
@@ -36,12 +37,12 @@ pub(crate) fn escape(text: &str, is_unsafe: impl Fn(char) -> bool) -> Cow<'_, st
     Cow::Owned(escaped)
 }
 
-/// Whether a character must not be shown as it is.
+/// Returns whether a character must be escaped.
 pub(crate) fn is_unsafe(c: char) -> bool {
     c.is_control() || is_deceptive(c)
 }
 
-/// Whether a character that is no control character deceives whoever reads it.
+/// Returns whether a character, other than a control character, can mislead a reader.
 pub(crate) fn is_deceptive(c: char) -> bool {
     matches!(
         c,

@@ -1,8 +1,8 @@
-//! What fuzzers feed: one function for each way that bytes of strangers come in.
+//! Entry points of fuzz targets: one function per source of untrusted bytes.
 //!
-//! Each takes any bytes, and returns; that it does, and that nothing it asserts is untrue, is what is tested. The fuzz
-//! targets of the repository's `fuzz/` call them with what a fuzzer makes up, and the tests below with its seeds and random
-//! bytes. The module is compiled for these two only.
+//! Each accepts any bytes, and must return: a panic or a failed assertion is a bug. The fuzz targets of the
+//! repository's `fuzz/` call them with generated input, and the tests below with their seeds and random bytes. The
+//! module is compiled for these two only.
 
 #![allow(clippy::expect_used, reason = "a test that cannot be set up fails")]
 
@@ -14,13 +14,13 @@ use crate::config::{Config, Environment, RenderStyle, UriGlob};
 use crate::plugin;
 use crate::uri::{MAX_URI_LEN, Mount, Router};
 
-/// Mounts of every kind: a host, a beginning of a path, no host, all hosts.
+/// Mounts of every kind: a host, a path prefix, no host, all hosts.
 static ROUTER: LazyLock<Router<()>> = LazyLock::new(|| {
     let mounts = ["git://linux/", "files://h/a/", "notes:///", "web://"];
     Router::new(mounts.map(|mount| (mount.parse().expect("a mount"), ()))).expect("they do not overlap")
 });
 
-/// A client's URI, a provider's path, a mount, a template, a glob.
+/// Parses a client's URI, a provider's path, a mount, a template, a glob.
 pub fn uri(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     if let Ok(routed) = ROUTER.route(text) {
@@ -47,7 +47,7 @@ pub fn uri(data: &[u8]) {
     }
 }
 
-/// A config file. What it refers to is not there, and there are no variables.
+/// Parses a config file. The files that it names do not exist, and there are no environment variables.
 pub fn config(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let nowhere = Path::new("/nonexistent/mcp-host.toml");
@@ -57,21 +57,23 @@ pub fn config(data: &[u8]) {
     assert!(!shown.contains(['\u{1b}', '\u{202e}', '\0']), "what is shown is harmless to a terminal: {shown:?}");
 }
 
-/// A client's cursor: what nobody sealed is refused, and a provider's cursor comes back as it was.
+/// Opens a client's cursor, which must be rejected as nobody sealed it, and seals and opens a provider's cursor.
 pub fn cursor(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     catalog::fuzzing::cursor(&text);
 }
 
-/// What an answer of [`reply`], and what is made of it, may take of the host's memory, in bytes: `limits.memory` of its plugin.
+/// The bound in bytes on the host memory taken by an answer of [`reply`] and its validated form: `limits.memory` of its
+/// plugin.
 pub const REPLY_MEMORY: u64 = plugin::fuzzing::MEMORY_LIMIT;
 
-/// What comes back from a guest: an answer that is made up of the bytes.
+/// Validates a guest's answer that is derived from the bytes.
 pub fn reply(data: &[u8]) {
     plugin::fuzzing::reply(data);
 }
 
-/// A client's message, in every revision, with all extensions and with none. What goes on to rmcp is a message too.
+/// Parses a client's message, in every revision, with all extensions and with none. A message that is forwarded to rmcp
+/// must remain a valid message.
 #[cfg(any(feature = "http", feature = "stdio"))]
 pub fn message(data: &[u8]) {
     crate::server::fuzzing::message(data);

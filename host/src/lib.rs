@@ -8,6 +8,8 @@
 //! # Embedding a host
 //!
 //! ```standalone_crate
+//! use std::time::Duration;
+//!
 //! use mcp_resource_host::access::Principal;
 //! use mcp_resource_host::config::{Config, Plugin};
 //! use mcp_resource_host::{Host, ListRequest};
@@ -15,17 +17,15 @@
 //! #[tokio::main]
 //! async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //!     // Components are compiled in a child process: this very program, started anew.
-//!     mcp_resource_host::plugin::run_compiler();
+//!     mcp_resource_host::engine::run_compiler();
 //!
 //! #   std::env::set_current_dir("..")?;
 //!     let mut hello = Plugin::new("hello".parse()?, "target/plugins/hello.wasm", "hello:///".parse()?);
 //!     hello.config.insert("names".to_owned(), "Ada, 花子".to_owned());
-//!     let mut config = Config::new().plugin(hello)?;
+//!     let builder = Host::builder(Config::new().plugin(hello)?).state_dir("state");
 //! #   let kept = tempfile::tempdir()?;
-//! #   config.server.cache = Some(kept.path().join("cache"));
-//!     config.server.state = Some("state".into());
-//! #   config.server.state = Some(kept.path().join("state"));
-//!     let host = Host::start(config).await?;
+//! #   let builder = builder.cache_dir(kept.path().join("cache")).state_dir(kept.path().join("state"));
+//!     let host = builder.start().await?;
 //!
 //!     let who = Principal::LOCAL;
 //!     let page = host.list(&who, ListRequest::default()).await?;
@@ -35,6 +35,7 @@
 //!
 //!     let contents = host.read(&who, "hello:///Ada").await?;
 //!     assert_eq!(contents[0].body.as_bytes(), b"Hello, Ada!");
+//!     host.shutdown(Duration::from_secs(5)).await;
 //!     Ok(())
 //! }
 //! ```
@@ -49,9 +50,11 @@
 //! | [`server`] | MCP over stdio and HTTP |
 //! | [`Host`] | the façade: list, read, complete, each for a principal |
 //! | `catalog`, `watch`, [`access`] | merged listings and cursors; changes and subscriptions; who may do what |
-//! | [`plugin`] | components in their sandboxes, called under limits |
+//! | [`plugin`] | the call path: admission, circuit breaker, calls under limits, validation of answers |
+//! | [`engine`] | wasmtime: compiling and loading components, the instance pool, the threads that calls run on |
+//! | `sandbox` | the WASI context of an instance: directories, HTTP, key-value buckets, the log, memory |
 //! | [`config`], [`uri`], [`resource`] | the file; mounts and URIs; the domain's own types |
-//! | `private_dir`, `regular_file`, `thread_priority` | files that are this user's alone; opening files that may hang; priorities of threads |
+//! | `private_dir`, `regular_file`, `thread_priority`, `throttle`, `text` | files that are this user's alone; opening files that may hang; priorities of threads; throttled warnings; excerpts of texts |
 //!
 //! # Features
 //!
@@ -72,7 +75,9 @@ mod catalog;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod config;
+pub mod engine;
 mod escape;
+mod fs_watch;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -82,15 +87,19 @@ pub mod plugin;
 mod private_dir;
 mod regular_file;
 pub mod resource;
+mod sandbox;
 #[cfg(any(feature = "http", feature = "stdio"))]
 pub mod server;
+mod text;
 mod thread_priority;
+mod throttle;
 pub mod uri;
 mod watch;
 
 pub use catalog::{CursorKey, KeyError};
 pub use host::{
-    CompleteRequest, DataDirs, Host, HostBuilder, ListRequest, PluginState, PluginStatus, ReloadError, ReloadReport,
-    StartError,
+    CheckError, CheckReport, CheckedProvider, CompleteRequest, ConfigWatcher, Host, HostBuilder, InspectError,
+    ListRequest, PluginCheck, PluginState, PluginStatus, ReloadError, ReloadReport, ReloadTrigger, StartError,
 };
+pub use resource::Error as RequestError;
 pub use watch::{Subscriber, Update, WatchStats};

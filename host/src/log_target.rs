@@ -1,8 +1,9 @@
-//! The targets of log events, which filters name (`MCP_HOST_LOG=warn,mcp_host::plugin=debug`). Every event has one of these.
+//! The targets of log events, which filters name (`MCP_HOST_LOG=warn,mcp_host::plugin=debug`). Every event has one of
+//! them.
 
 /// Connections, sessions, shutdown, and the life of the process.
 pub(crate) const SERVER: &str = "mcp_host::server";
-/// Subscriptions, polling for changes, and granted directories that are watched.
+/// Subscriptions, polling for changes, and watched granted directories.
 pub(crate) const WATCH: &str = "mcp_host::watch";
 /// The configuration and its reloads.
 pub(crate) const CONFIG: &str = "mcp_host::config";
@@ -10,7 +11,7 @@ pub(crate) const CONFIG: &str = "mcp_host::config";
 pub(crate) const COMPILER: &str = "mcp_host::compiler";
 /// Plugins: loading, faults, the circuit breaker, grants.
 pub(crate) const PLUGIN: &str = "mcp_host::plugin";
-/// What guests log themselves (`wasi:logging`, standard output and standard error).
+/// The guests' own log output (`wasi:logging`, standard output and standard error).
 pub(crate) const GUEST: &str = "mcp_host::guest";
 /// The access log: one event per request.
 pub(crate) const ACCESS: &str = "mcp_host::access";

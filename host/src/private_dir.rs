@@ -1,18 +1,19 @@
-//! Directories and files that must be this user's own: the state directory, the cache of compiled components.
+//! Directories and files that only this user may write to: the state directory, the cache of compiled components.
 //!
-//! Whoever can write to them can forge cursors, change what plugins have stored, or have the host run machine code of theirs.
-//! So a directory is opened once, without following a link, and its owner and mode are checked on the descriptor
-//! (`fstat`); files are opened relative to that descriptor (`openat`) with `O_NOFOLLOW` and `O_NONBLOCK`, and are checked on
-//! their own descriptors. A FIFO, a device or a link is refused and never waited for. Nothing that was checked can be exchanged
-//! between the check and the use, because only this user may rename entries of the directory.
+//! Another user who can write to them could forge cursors, change the stored data of plugins, or make the host execute
+//! arbitrary machine code. So a directory is opened once, without following a symbolic link, and its owner and mode are
+//! checked on the descriptor (`fstat`); files are opened relative to that descriptor (`openat`) with `O_NOFOLLOW` and
+//! `O_NONBLOCK`, and are checked on their own descriptors. A FIFO, a device or a link is rejected without blocking.
+//! There is no TOCTOU race: an entry cannot be replaced between check and use, because only this user may rename
+//! entries of the directory.
 //!
-//! | what | owner | mode |
+//! | type | owner | mode |
 //! |---|---|---|
-//! | a directory | this user | nobody else may write (`go-w`) |
-//! | a file | this user | nobody else may write (`go-w`) |
-//! | a secret | this user | nobody else may read or write (`go-rw`) |
+//! | a directory | this user | not writable by others (`go-w`) |
+//! | a file | this user | not writable by others (`go-w`) |
+//! | a secret | this user | neither readable nor writable by others (`go-rw`) |
 //!
-//! Every function here blocks: call them where that is allowed.
+//! Every function of this module blocks: call it on a thread that may block.
 
 use std::fs::{DirBuilder, File, Metadata};
 use std::io::{self, Read, Write};
@@ -25,43 +26,43 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use tempfile::NamedTempFile;
 
-/// Bytes of a secret.
+/// The length of a secret in bytes.
 pub(crate) const SECRET_LEN: usize = 32;
 
-/// Who beside the owner may not do what, as bits of a mode.
+/// Mode bits that must not be set, for group and others.
 const GROUP_OTHER_WRITE: u32 = 0o022;
 const GROUP_OTHER_READ_WRITE: u32 = 0o066;
 
-/// Why a directory or file is not used.
+/// The reason why a directory or file is rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum PrivateError {
-    /// It cannot be opened, read or written.
+    /// An I/O error.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The directory is not this user's own.
+    /// The directory does not belong to this user only.
     #[error(
-        "expected a directory of this user that nobody else may write to, found {0}; see principal wrote to it, then `chmod go-w` \
-         it, or name another one"
+        "expected a directory of this user that nobody else may write to, found {0}; find out who wrote to it, then \
+         `chmod go-w` it, or configure another one"
     )]
     Directory(String),
-    /// The file is not this user's own.
+    /// The file does not belong to this user only.
     #[error(
-        "expected a regular file of this user that nobody else may write to, found {0}; see principal wrote to it, then \
+        "expected a regular file of this user that nobody else may write to, found {0}; find out who wrote to it, then \
          `chmod go-w` it, or move it away"
     )]
     File(String),
-    /// The secret is not this user's own.
+    /// The secret does not belong to this user only.
     #[error(
         "expected a regular file of this user that nobody else may read or write, found {0}; delete it if others may have \
-         seen it, so that a new one is made, else `chmod 600` it"
+         read it, so that a new one is created, else `chmod 600` it"
     )]
     Secret(String),
-    /// The secret has another length; of a longer one it is the length that was read.
-    #[error("expected a file of {SECRET_LEN} bytes, found {}; delete it, so that a new one is made", describe_length(*.0))]
+    /// The secret has the wrong length. At most one byte more than [`SECRET_LEN`] is read.
+    #[error("expected a file of {SECRET_LEN} bytes, found {}; delete it, so that a new one is created", describe_length(*.0))]
     Length(usize),
 }
 
-/// A directory that is this user's own.
+/// A directory that only this user may write to.
 #[derive(Debug)]
 pub(crate) struct PrivateDir {
     path: PathBuf,
@@ -69,10 +70,10 @@ pub(crate) struct PrivateDir {
 }
 
 impl PrivateDir {
-    /// Opens the directory, and makes it with mode 0700 if there is none.
+    /// Opens the directory, and creates it with mode 0700 if it does not exist.
     pub(crate) fn open(path: &Path) -> Result<Self, PrivateError> {
         DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-        // A path that ends in a slash would follow a link.
+        // A trailing slash would follow a symbolic link.
         let path: PathBuf = path.components().collect();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let dir = match rustix::fs::open(&path, flags, Mode::empty()) {
@@ -87,27 +88,27 @@ impl PrivateDir {
         }
     }
 
-    /// Opens a directory in it, and makes it if there is none.
+    /// Opens a subdirectory, and creates it if it does not exist.
     pub(crate) fn subdirectory(&self, name: &str) -> Result<Self, PrivateError> {
         Self::open(&self.path.join(name))
     }
 
-    /// Where it is.
+    /// Returns the path of the directory.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Opens a file of it for reading. `ErrorKind::NotFound` if there is none.
+    /// Opens a file for reading. Fails with `ErrorKind::NotFound` if it does not exist.
     pub(crate) fn open_file(&self, name: &str) -> Result<File, PrivateError> {
         self.open_checked(name, GROUP_OTHER_WRITE, PrivateError::File)
     }
 
-    /// A new file in it, for this user alone, without its final name.
+    /// Creates a temporary file, accessible to this user only, to be persisted under its final name.
     pub(crate) fn new_file(&self) -> io::Result<NamedTempFile> {
         NamedTempFile::new_in(&self.path)
     }
 
-    /// Whether there is a file of that name, which is then this user's own.
+    /// Returns whether the file exists. Fails if it does not belong to this user only.
     pub(crate) fn has_file(&self, name: &str) -> Result<bool, PrivateError> {
         match self.open_file(name) {
             Err(PrivateError::Io(error)) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -115,7 +116,7 @@ impl PrivateDir {
         }
     }
 
-    /// The secret of that name; made of the operating system's random numbers, if there is none.
+    /// Loads a secret, and creates it from the operating system's random numbers if it does not exist.
     pub(crate) fn load_or_create_secret(&self, name: &str) -> Result<[u8; SECRET_LEN], PrivateError> {
         match self.load_secret(name) {
             Err(PrivateError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
@@ -127,13 +128,13 @@ impl PrivateDir {
         file.as_file().sync_all()?;
         match file.persist_noclobber(self.path.join(name)) {
             Ok(_) => Ok(secret),
-            // Another process was faster: its secret is the one.
+            // Another process has created the secret first, and that one is used.
             Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => self.load_secret(name),
             Err(error) => Err(error.error.into()),
         }
     }
 
-    /// Whether the secret of that name can be loaded, if there is one.
+    /// Checks that the secret, if it exists, can be loaded.
     pub(crate) fn check_secret(&self, name: &str) -> Result<(), PrivateError> {
         match self.load_secret(name) {
             Err(PrivateError::Io(error)) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -154,7 +155,7 @@ impl PrivateDir {
             Ok(file) => File::from(file),
             Err(Errno::LOOP) => return Err(refusal("a symbolic link".to_owned())),
             // A socket.
-            Err(Errno::NXIO) => return Err(refusal("something that is no regular file".to_owned())),
+            Err(Errno::NXIO) => return Err(refusal("something other than a regular file".to_owned())),
             Err(error) => return Err(io::Error::from(error).into()),
         };
         let metadata = file.metadata()?;
@@ -165,7 +166,7 @@ impl PrivateDir {
     }
 }
 
-/// A new secret, from the operating system's random numbers.
+/// Generates a secret from the operating system's random numbers.
 pub(crate) fn random_secret() -> [u8; SECRET_LEN] {
     Key::generate().into()
 }
@@ -178,7 +179,7 @@ fn describe_length(found: usize) -> String {
     if found > SECRET_LEN { "more".to_owned() } else { found.to_string() }
 }
 
-/// What a file is, as far as it matters here.
+/// Describes a file's type, owner and mode.
 fn describe_file(metadata: &Metadata) -> String {
     let kind = metadata.file_type();
     let what = match () {

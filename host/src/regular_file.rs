@@ -1,14 +1,14 @@
-//! Opening and reading files by a path that somebody else decides, without ever waiting for one.
+//! Opening and reading regular files by untrusted paths, without blocking on special files.
 //!
-//! `open(2)` waits for as long as it likes: for the writer of a FIFO, for a network disk that is gone. `read(2)` of `/dev/zero`
-//! has no end. So:
+//! `open(2)` can block without limit: on a FIFO without a writer, on an unreachable network disk. `read(2)` of
+//! `/dev/zero` never ends. So:
 //!
-//! - [`open`] opens regular files only. It looks before it opens, as some devices do something when they are opened, opens with
-//!   `O_NONBLOCK`, and looks again at what it has opened.
-//! - [`read`] reads at most as much as is allowed.
-//! - [`FileThreads`] does both on threads of its own, so that a disk that does not answer keeps neither a thread of a runtime nor
-//!   the end of the process. Whoever waits gives up after a deadline; the thread may hang on, and holds its permit until it ends.
-//!   So no more threads hang than there are permits.
+//! - [`open`] opens regular files only. It checks the file type before it opens, as opening some devices has side
+//!   effects, opens with `O_NONBLOCK`, and checks the type of the opened file again.
+//! - [`read`] reads at most the allowed number of bytes.
+//! - [`FileThreads`] runs both on dedicated threads, so an unresponsive disk blocks neither a runtime's threads nor the
+//!   process's exit. The caller stops waiting after a deadline; the thread may remain blocked, and holds its permit
+//!   until it ends. So no more threads are blocked than there are permits.
 
 use std::fs::{File, FileType, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -21,7 +21,7 @@ use humantime::format_duration;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
-/// Opens a regular file to be read. Anything else is an error that says what it is.
+/// Opens a regular file for reading. For anything else, the error names the file type.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     require_regular_file(&path.metadata()?)?;
     let mut options = OpenOptions::new();
@@ -37,7 +37,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// The bytes of a regular file: all of them, or one more than `max`, which tells that there are more.
+/// Reads a regular file: all its bytes, or `max + 1` of them, which shows that there are more.
 pub(crate) fn read(path: &Path, max: usize) -> io::Result<Vec<u8>> {
     let max = u64::try_from(max).unwrap_or(u64::MAX).saturating_add(1);
     let mut bytes = Vec::new();
@@ -45,7 +45,7 @@ pub(crate) fn read(path: &Path, max: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Refuses what is no regular file.
+/// Fails unless the file is a regular one.
 fn require_regular_file(metadata: &Metadata) -> io::Result<()> {
     if metadata.is_file() {
         return Ok(());
@@ -54,7 +54,7 @@ fn require_regular_file(metadata: &Metadata) -> io::Result<()> {
     Err(io::Error::new(kind, format!("it is {}, not a regular file", describe_file_type(metadata.file_type()))))
 }
 
-/// What a file is that is no regular one, with its article.
+/// Describes the type of a file that is not a regular one, with its article.
 fn describe_file_type(kind: FileType) -> &'static str {
     #[cfg(unix)]
     {
@@ -70,7 +70,7 @@ fn describe_file_type(kind: FileType) -> &'static str {
     if kind.is_dir() { "a directory" } else { "something else" }
 }
 
-/// Threads for work on files that may hang.
+/// Dedicated threads for file operations that may block without limit.
 #[derive(Clone, Debug)]
 pub(crate) struct FileThreads {
     permits: Arc<Semaphore>,
@@ -78,32 +78,33 @@ pub(crate) struct FileThreads {
 }
 
 impl FileThreads {
-    /// At most `threads` at once, each of which is waited for until that deadline.
+    /// Allows at most `threads` threads at once, each of which is awaited for at most `deadline`.
     pub(crate) fn new(threads: usize, deadline: Duration) -> Self {
         Self { permits: Arc::new(Semaphore::new(threads)), deadline }
     }
 
-    /// Does that on a thread, once there is one.
+    /// Runs `work` on a thread once there is a permit.
     ///
     /// # Errors
     ///
-    /// It takes longer than the deadline ([`ErrorKind::TimedOut`]): the work goes on, and nobody learns what comes of it. Or all
-    /// threads hang for that long already, or there is none.
+    /// Fails with [`ErrorKind::TimedOut`] if the work takes longer than the deadline, in which case it continues and its
+    /// result is discarded, or if all threads are blocked for that long. Fails with another error if a thread cannot be
+    /// created, or if the work panics.
     pub(crate) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
         let stalled = |what: &str| {
             let deadline = format_duration(self.deadline);
-            io::Error::new(ErrorKind::TimedOut, format!("{what} within {deadline}; does its disk answer?"))
+            io::Error::new(ErrorKind::TimedOut, format!("{what} within {deadline}; check that the disk responds"))
         };
         let permit = timeout(self.deadline, self.permits.clone().acquire_owned()).await;
-        let permit = permit.map_err(|_| stalled("earlier work on such files hangs, and does not end"))?;
+        let permit = permit.map_err(|_| stalled("earlier work on such files is still blocked, and did not end"))?;
         let (sender, done) = oneshot::channel();
         thread::Builder::new().name("files".to_owned()).spawn(move || {
             let _permit = permit;
-            // Nobody may wait for it any more.
+            // The caller may have stopped waiting.
             let _ = sender.send(work());
         })?;
-        let done = timeout(self.deadline, done).await.map_err(|_| stalled("no answer"))?;
-        done.map_err(|_| io::Error::other("the thread that works on it panicked"))
+        let done = timeout(self.deadline, done).await.map_err(|_| stalled("no response"))?;
+        done.map_err(|_| io::Error::other("the thread for the file operation panicked"))
     }
 }
 
@@ -149,7 +150,7 @@ mod tests {
         let error = threads.run(|| ()).await.unwrap_err();
         assert!(error.to_string().contains("earlier work"), "{error}");
         drop(go_on);
-        // The thread that hung gives its permit back once it ends.
+        // The blocked thread releases its permit once it ends.
         while threads.run(|| ()).await.is_err() {}
     }
 

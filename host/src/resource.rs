@@ -1,8 +1,8 @@
-//! The domain's own types: what a provider's answer is once the host has checked it.
+//! The domain types: a provider's answers after validation by the host.
 //!
-//! They know nothing of WIT, JSON-RPC or any protocol revision. `plugin` makes them out of what a component returns,
-//! dropping what is invalid (a priority of 7, a date that is none); `server` writes them as the objects of the revision that
-//! the client speaks. Whatever is in one of these types is fit to be shown.
+//! They are independent of WIT, JSON-RPC and any protocol revision. `plugin` creates them from a component's results
+//! and drops invalid parts (a priority of 7, a malformed date); `server` encodes them as the objects of the client's
+//! protocol revision. Every value of these types is valid for clients.
 
 mod annotations;
 mod capabilities;

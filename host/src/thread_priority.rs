@@ -1,14 +1,14 @@
-//! How the operating system shares out its processors between threads of this process.
+//! Scheduling of this process's threads by the operating system: time slices and priorities.
 //!
-//! Only Linux can be told. Since 6.6 its scheduler (EEVDF) lets a thread, of whatever priority, have its turn of a millisecond
-//! or more before one that has just woken up; since 6.12 a thread can say that its turns are short. Earlier kernels take no note of
-//! that.
+//! Only supported on Linux. Since 6.6 its scheduler (EEVDF) lets a running thread, whatever its priority, finish its
+//! time slice of a millisecond or more before a thread that has just been woken; since 6.12 a thread can request
+//! shorter time slices. Earlier kernels ignore the request.
 
 #[cfg(target_os = "linux")]
 mod linux;
 
-/// Has the threads that wake up to answer a request wait less for this one; and this one, when it wakes up, wait less for those
-/// that compute.
+/// Requests short time slices for the current thread: threads that are woken to answer a request wait less for it, and
+/// it waits less for computing threads when it is woken itself.
 pub(crate) fn set_short_time_slice() {
     #[cfg(target_os = "linux")]
     if let Err(error) = linux::adjust(0) {
@@ -16,8 +16,8 @@ pub(crate) fn set_short_time_slice() {
     }
 }
 
-/// The same, and has the system prefer all other threads to this one: beside one of them, it gets a tenth of a processor if it is
-/// nicer by 10, and two fifths if by 2.
+/// Requests short time slices, and lowers the priority of the current thread: in competition with one thread of normal
+/// priority it gets a tenth of a processor with `nice_delta` 10, and two fifths with 2.
 pub(crate) fn lower_priority(nice_delta: i32) {
     #[cfg(target_os = "linux")]
     if let Err(error) = linux::adjust(nice_delta) {

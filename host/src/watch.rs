@@ -1,54 +1,59 @@
-//! Watching: who wants to know of which changes, and telling them.
+//! Change notifications: subscriptions of clients, polling of providers, delivery of updates.
 //!
-//! No instance of a provider has to stay alive for a subscription to work. Each plugin that somebody is interested in has a
-//! task that asks it, round by round, `changes(watched, since)`: which of the watched paths changed since the token of the
-//! round before. The token is kept here, so what changed while a provider was broken is told when it is back. A round is
-//! made when the interval is over (the provider's hint, within bounds, else `watch-interval`), at once when a granted
-//! directory changes, and whenever a subscription is added; a provider that fails is asked again after twice as long each
-//! time. A plugin that nobody watches is not asked at all.
+//! No instance of a provider has to stay alive for a subscription to work. Each plugin with subscribers has a task that
+//! polls its provider: `changes(watched, since)` returns which of the watched paths changed since the token of the
+//! previous poll. The token is stored here, so changes that happen while a provider is failing are notified once it has
+//! recovered. A poll starts when the interval is over (the provider's hint, within bounds, else `watch-interval`), at
+//! once when a granted directory changes, and whenever a subscription is added; a failing provider is polled with
+//! exponential back-off. A plugin without subscribers is not polled.
 //!
-//! # How a subscription comes to count
+//! # How a subscription becomes active
 //!
-//! 1. The principal's access is checked, and room is reserved: [`Subscriber::MAX_RESOURCES`] and
-//!    [`Subscriber::MAX_URI_BYTES`] of one subscriber, 512 MiB of all together.
-//! 2. The provider is asked whether the resource can be subscribed to: one `stat` for all who ask at the same time
-//!    ([`lookup`]). It is a call of the host's own, so it neither waits behind clients' calls nor keeps them waiting.
-//! 3. Access is checked once more, the resource is registered, and a round is made, the same for all who wait for one.
+//! 1. The principal's access is checked, and memory is reserved: [`Subscriber::MAX_RESOURCES`] and
+//!    [`Subscriber::MAX_URI_BYTES`] per subscriber, 512 MiB in total.
+//! 2. The provider is queried whether the resource is subscribable: one `stat` for all concurrent subscribers
+//!    ([`lookup`], single-flight). It is a call of the host's own, so it neither waits for clients' calls nor delays
+//!    them.
+//! 3. Access is checked once more, the resource is registered, and a poll is made, which is shared by all subscribers
+//!    that wait for one.
 //!
-//! What fails on the way is either final until a reload (not found, denied, not to be subscribed to) or passes; the host tries
-//! the latter again (`host::subscribe`): for a request for as long as that may wait, for `subscriptions/listen` until it counts.
+//! A failure on the way is either permanent until a reload (not found, denied, not subscribable) or transient; the host
+//! retries after a transient one (`host::subscribe`): for a request as long as the request may wait, for
+//! `subscriptions/listen` until the subscription is active.
 //!
-//! # What is promised
+//! # Guarantees
 //!
-//! - A subscription counts from before its [`Hub::subscribe`] returns: a change after that is told at least once. One that is
-//!   given up before it counts leaves nothing behind, and nothing is told of it. One that was acknowledged before is told of once
-//!   when it counts.
-//! - After an unsubscription nothing is told of that resource.
-//! - Nothing is told of what the principal may not read at that moment, and that the listing changed is told only to those
-//!   for whom it did.
-//! - Updates that wait are a set: however often a resource changes, and however slow its subscriber is, it waits once. So a
-//!   subscriber costs memory for what it subscribed to and no more, and delays nobody.
-//! - A subscriber is told of one resource, and of the listing, ten times a second at most ([`mailbox`]).
-//! - However many resources are watched, a provider is asked about some two thousand in one call at most ([`groups`]), unless
-//!   there are more than 64,000; and however many subscribers there are, no piece of work for them is about more than a
-//!   thousand ([`notify`]).
-//! - A [`Subscriber`] that is dropped leaves nothing behind.
+//! - A subscription is active before [`Hub::subscribe`] returns: a later change is notified at least once. A
+//!   subscription that is cancelled while pending leaves no state, and nothing is notified of it. One that was
+//!   acknowledged while pending is notified once when it becomes active.
+//! - After an unsubscription, nothing more is notified of that resource.
+//! - Access is re-checked at delivery: an update is dropped if the principal may no longer read the resource, and a
+//!   change of the listing is notified only to principals whose own listing changed.
+//! - Pending updates are coalesced per resource, so a slow subscriber costs at most one entry per subscription, and
+//!   never blocks others.
+//! - Updates are throttled: one subscriber is notified of one resource, and of the listing, at most ten times per
+//!   second ([`mailbox`]).
+//! - However many resources are watched, one call passes about two thousand paths to a provider at most ([`groups`]),
+//!   unless there are more than 64,000; and however many subscribers there are, notifications are sent in batches of
+//!   about a thousand ([`notify`]).
+//! - A [`Subscriber`] that is dropped leaves no state.
 //!
 //! # Across a reload
 //!
-//! Subscriptions are to URIs, and a reload does not touch them. A plugin that stays as it is keeps its watcher, with its
-//! token. One that is replaced, added or taken away has everything below its mount told once: where another provider watches
-//! from now on, as soon as it has answered its first round, so that nothing falls between the two. A subscription whose plugin
-//! is gone sleeps until there is one again. When rules change, what somebody may read again is told once.
+//! Subscriptions refer to URIs, so a reload does not affect them. An unchanged plugin keeps its watcher, with its
+//! token. If a plugin is replaced, added or removed, every subscription below its mount is notified once: if another
+//! provider takes over, after that one has answered its first poll, so that no change is lost in between. A
+//! subscription whose plugin was removed is dormant until a plugin owns the URI again. When rules change, resources
+//! that become readable again are notified once.
 
 mod byte_budget;
-mod directories;
 mod groups;
 mod listing;
 mod lookup;
 mod mailbox;
 mod notify;
 mod poller;
+mod state;
 mod subscriber;
 mod subscriptions;
 mod watcher;
@@ -60,9 +65,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tokio_util::sync::CancellationToken;
 
 use self::lookup::LookupError;
-use self::watcher::{Handover, PollError, WatchContext, Watcher};
+use self::state::{PollError, WatchContext};
+use self::watcher::{Handover, Watcher};
 use crate::access::{Access, Principal};
 use crate::catalog::ListingFingerprint;
 use crate::config::Operation;
@@ -71,51 +78,53 @@ use crate::uri::{Mount, Uri};
 
 pub use self::subscriber::{Subscriber, Update};
 
-/// All plugins' watchers, and all that somebody wants to know.
+/// The watchers of all plugins, and the subscriptions.
 pub(crate) struct Hub {
     context: Arc<WatchContext>,
-    /// One for each plugin that did load.
+    /// One per loaded plugin.
     watchers: ArcSwap<Watchers>,
     /// The id of the next subscriber.
     next_subscriber_id: AtomicU64,
-    /// How many reloads there have been.
+    /// The number of reloads.
     reloads: tokio::sync::watch::Sender<u64>,
+    /// Cancelled by [`shutdown`](Hub::shutdown).
+    closed: CancellationToken,
 }
 
 type Watchers = BTreeMap<Mount, Arc<Watcher>>;
 
-/// How much is being watched at one moment.
+/// The number of subscribers, watched resources and polled plugins at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WatchStats {
-    /// Subscribers that there are: one for each session that began in order, each stream, each command that waits.
+    /// The subscribers: one for each initialized session, each stream, each waiting command.
     pub subscribers: usize,
-    /// Different resources that they are subscribed to, or just being subscribed to, altogether.
+    /// The distinct resources of all active and pending subscriptions.
     pub resources: usize,
-    /// Plugins that are asked what changed, and whose granted directories are watched. One that nobody is interested in any
-    /// more is counted for a moment, 2 s at most, as clients that go away often come back.
+    /// The plugins that are polled, and whose granted directories are watched. A plugin without subscribers is still
+    /// counted for a moment, 2 s at most, as clients often reconnect.
     pub plugins: usize,
 }
 
-/// What a hub knew before its plugins are replaced.
+/// The fingerprints of listings before plugins are replaced.
 #[derive(Default)]
 pub(crate) struct ListingSnapshot {
-    /// By plugin, what each principal who asked would have listed.
+    /// By plugin, the listing's fingerprint for each principal with a subscription to it.
     fingerprints: HashMap<String, HashMap<Principal, ListingFingerprint>>,
 }
 
-/// Why a subscription does not count.
+/// The reason why a subscription could not be activated.
 #[derive(Debug)]
 pub(crate) enum SubscribeError {
-    /// The answer will be the same until a reload.
+    /// The result will be the same until a reload.
     Permanent(Fault),
-    /// It may be another in so long.
+    /// The result may differ after the given time.
     Transient(Fault, Duration),
-    /// The plugin was replaced meanwhile, or taken away.
+    /// The plugin was replaced or removed meanwhile.
     PluginReplaced,
 }
 
-/// Notifies those who subscribed to something below those mounts, and those who may read something again.
+/// Notifies subscribers of resources below `mounts`, and those whose resources become readable again under `access`.
 async fn notify_of_reload(
     context: Arc<WatchContext>,
     mounts: Vec<Mount>,
@@ -134,7 +143,7 @@ async fn notify_of_reload(
 }
 
 impl Hub {
-    /// Watchers for those plugins. Their tasks run on the current runtime until the hub is dropped.
+    /// Starts a watcher for each plugin. Their tasks run on the current runtime until the hub is dropped.
     pub(crate) fn new<'a>(plugins: impl Iterator<Item = &'a Arc<Plugin>>, access: Arc<Access>) -> Arc<Self> {
         let context = WatchContext::new(access);
         let started =
@@ -145,21 +154,22 @@ impl Hub {
             context,
             next_subscriber_id: AtomicU64::new(0),
             reloads: tokio::sync::watch::Sender::new(0),
+            closed: CancellationToken::new(),
         })
     }
 
-    /// A subscriber that has subscribed to nothing yet.
+    /// Creates a subscriber without subscriptions.
     pub(crate) fn subscriber(self: &Arc<Self>, principal: &Principal) -> Subscriber {
         let id = self.next_subscriber_id.fetch_add(1, Ordering::Relaxed);
         Subscriber::new(id, principal.clone(), self.clone())
     }
 
-    /// Whether anything can be watched at all.
+    /// Returns whether any plugin supports change notifications.
     pub(crate) fn supports_subscriptions(&self) -> bool {
         self.watchers.load().values().any(|watcher| watcher.supports_changes())
     }
 
-    /// How much is being watched now.
+    /// Returns the current numbers of subscribers, watched resources and polled plugins.
     pub(crate) fn watch_stats(&self) -> WatchStats {
         let plugins = self.watchers.load().values().filter(|watcher| watcher.is_polling()).count();
         let (subscribers, resources) =
@@ -167,10 +177,10 @@ impl Hub {
         WatchStats { subscribers, resources, plugins }
     }
 
-    /// Subscribes to a resource, and returns once the subscription counts. With `tells`, the subscriber is told once at that
-    /// moment.
+    /// Subscribes to a resource, and returns once the subscription is active. With `notify_now`, the subscriber is
+    /// notified once at that moment.
     ///
-    /// Whether its principal may do that has been checked, and is checked again when the provider has answered.
+    /// The caller has checked the principal's access, which is checked again once the provider has answered.
     pub(crate) async fn subscribe(
         &self,
         subscriber: &Subscriber,
@@ -182,7 +192,7 @@ impl Hub {
         let watcher = self.watcher_for(uri).ok_or(SubscribeError::PluginReplaced)?;
         let permanent_error = |message| SubscribeError::Permanent(Fault::InvalidRequest(message));
         if !watcher.supports_changes() {
-            let reason = "its provider does not tell what changes";
+            let reason = "its provider does not report changes";
             return Err(permanent_error(format!("{requested_uri} cannot be subscribed to: {reason}")));
         }
         let path = watcher.path(uri).ok_or(SubscribeError::PluginReplaced)?;
@@ -205,19 +215,19 @@ impl Hub {
                 pending.activate(notify_now);
                 Ok(())
             }
-            // One that was replaced meanwhile does not count any more.
+            // A watcher that was replaced meanwhile does not count.
             Ok(()) | Err(PollError::Retired) => Err(SubscribeError::PluginReplaced),
             Err(PollError::Fault(fault, after)) => Err(SubscribeError::Transient(fault, after)),
         }
     }
 
-    /// Sees each reload from now on.
+    /// Returns a receiver that is notified of each reload from now on.
     pub(crate) fn reloads(&self) -> tokio::sync::watch::Receiver<u64> {
         self.reloads.subscribe()
     }
 
-    /// What is known before plugins are replaced: to be taken while they can still be asked. `replaces` says of a plugin
-    /// whether it, or what anyone may see of it, will be another.
+    /// Takes a snapshot of the listings' fingerprints. To be called while the old plugins can still be polled.
+    /// `replaces` returns whether a plugin, or the part of it that some principal may see, is about to change.
     pub(crate) async fn snapshot(&self, replaces: impl Fn(&Arc<Plugin>) -> bool) -> ListingSnapshot {
         let watchers = self.watchers.load_full();
         let snapshots = watchers
@@ -227,7 +237,8 @@ impl Hub {
         ListingSnapshot { fingerprints: futures::future::join_all(snapshots).await.into_iter().collect() }
     }
 
-    /// Watches those plugins from now on, under those rules, and tells whom the difference concerns. One at a time.
+    /// Switches to the plugins and rules of a new generation, and notifies the affected subscribers. Must not be called
+    /// concurrently.
     pub(crate) fn switch_generation<'a>(
         &self,
         plugins: impl Iterator<Item = &'a Arc<Plugin>>,
@@ -247,7 +258,8 @@ impl Hub {
                 }
                 kept
             } else {
-                // Where there was nothing, nothing was listed; where it is not known, it may be another.
+                // A new plugin starts from an empty listing; where the fingerprint is not known, the listing may have
+                // changed.
                 let unknown =
                     if inherited.is_some() { ListingFingerprint::Unknown } else { ListingFingerprint::empty() };
                 let mut fingerprints = inherited.unwrap_or_default();
@@ -280,20 +292,27 @@ impl Hub {
             .map(|(principal, _)| principal)
             .collect();
         self.context.subscription_index().notify_listing(&changed);
-        // Of however many subscriptions there are, in pieces.
+        // In batches, as the number of subscriptions is not bounded.
         tokio::spawn(notify_of_reload(self.context.clone(), to_notify, access, old_access));
         self.reloads.send_modify(|reloads| *reloads = reloads.wrapping_add(1));
     }
 
-    /// Finds out for whom what is listed is another since rules were replaced, and tells them. What providers that do not tell
-    /// what changes would have listed under the `old` rules is asked now, by the host itself.
+    /// Compares all listings under the new rules with those under the `old` ones, and notifies the principals whose
+    /// listing changed. Listings of providers that do not report changes are walked now, by the host itself, under the
+    /// `old` rules.
     pub(crate) fn recheck_listings(&self, old: &Arc<Access>) {
         for watcher in self.watchers().values() {
             watcher.recheck_listing(old.clone());
         }
     }
 
-    /// Who watches the plugin that owns a URI.
+    /// Stops the tasks of all watchers, so that no provider is called any more, and ends the streams of updates.
+    pub(crate) fn shutdown(&self) {
+        self.closed.cancel();
+        self.watchers().values().for_each(|watcher| watcher.retire());
+    }
+
+    /// Returns the watcher of the plugin that owns a URI.
     fn watcher_for(&self, uri: &Uri) -> Option<Arc<Watcher>> {
         let watchers = self.watchers.load();
         let (mount, watcher) =
@@ -301,7 +320,7 @@ impl Hub {
         uri.as_str().starts_with(mount.as_str()).then(|| watcher.clone())
     }
 
-    /// The watchers of now.
+    /// Returns the current watchers.
     fn watchers(&self) -> Arc<Watchers> {
         self.watchers.load_full()
     }

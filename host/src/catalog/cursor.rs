@@ -1,9 +1,10 @@
-//! Cursors: sealed, stateless, and good for one listing of one principal.
+//! Cursors: sealed, stateless, and valid for one listing of one principal.
 //!
-//! A cursor says where a listing goes on: in which plugin, with which of the provider's own cursors, after how many entries
-//! of that page. It is encrypted and authenticated (XChaCha20-Poly1305) with the host's key, because a provider's cursor may
-//! name what the principal must not see, and bound to the kind of listing, its scope and the principal, so that it is of no
-//! use for anything else. The host keeps nothing: any host with the same key can go on, also after a restart.
+//! A cursor holds the position at which a listing continues: the plugin, the provider's own cursor, and the number of
+//! that page's entries to skip. It is encrypted and authenticated (XChaCha20-Poly1305) with the host's key, because a
+//! provider's cursor may contain data that the principal must not see, and bound to the kind of listing, its scope and
+//! the principal, so that it is invalid for any other. The host stores nothing: any host with the same key can continue
+//! a listing, also after a restart.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -15,41 +16,42 @@ use super::ListingKind;
 use crate::access::Principal;
 use crate::resource::Error;
 
-/// The longest cursor that is looked at, in bytes: twice what the longest provider cursor makes.
+/// The maximum length of a cursor in bytes, above which it is rejected unread: twice the length that results from the
+/// longest provider cursor.
 const MAX_CURSOR_LEN: usize = 16 << 10;
-/// The length of a nonce of XChaCha20 in bytes.
+/// The length of an XChaCha20 nonce in bytes.
 const NONCE_LEN: usize = 24;
 
-/// Where a listing goes on.
+/// The position at which a listing continues.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct CursorPayload {
-    /// The plugin to go on with, or behind whose name.
+    /// The plugin at which to continue, or the next one by name if it has been removed.
     #[serde(rename = "p")]
     pub(super) plugin: String,
-    /// Its own cursor for the page to go on with; none is its first.
+    /// The plugin's own cursor of the page; `None` for its first page.
     #[serde(rename = "c", default, skip_serializing_if = "Option::is_none")]
     pub(super) cursor: Option<String>,
-    /// How many items of that page have been listed already.
+    /// The number of items of that page that have already been listed.
     #[serde(rename = "s", default, skip_serializing_if = "is_zero")]
     pub(super) skip: usize,
-    /// How much of that plugin has been listed before that page.
+    /// The progress of the plugin's listing before that page.
     #[serde(flatten)]
     pub(super) progress: WalkProgress,
 }
 
-/// How far a listing has come with one plugin.
+/// The progress of a listing within one plugin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct WalkProgress {
-    /// Items on the pages so far.
+    /// The number of items on all pages so far.
     #[serde(rename = "n", default, skip_serializing_if = "is_zero")]
     pub(super) items: usize,
-    /// Pages with nothing on them, since the last that had something.
+    /// The number of consecutive empty pages.
     #[serde(rename = "e", default, skip_serializing_if = "is_zero")]
     pub(super) empty_pages: usize,
 }
 
 impl WalkProgress {
-    /// So far, and one page of so many items more.
+    /// Adds one page of `items` items.
     pub(super) fn advance(self, items: usize) -> Self {
         let empty_pages = if items == 0 { self.empty_pages.saturating_add(1) } else { 0 };
         Self { items: self.items.saturating_add(items), empty_pages }
@@ -60,19 +62,20 @@ fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-/// What a cursor is good for.
+/// The listing and principal for which a cursor is valid.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Binding<'a> {
     pub(super) kind: ListingKind,
-    /// The URI below which is listed; empty for the whole catalog.
+    /// The URI below which to list; empty for the whole catalog.
     pub(super) scope: &'a str,
     pub(super) principal: &'a Principal,
 }
 
 impl Binding<'_> {
-    /// The associated data: no two bindings give the same, as neither a kind nor a principal's name holds a NUL.
+    /// Returns the associated data of the cipher. It differs for any two bindings, as no kind and no principal's name
+    /// contains a NUL.
     fn associated_data(&self) -> Vec<u8> {
-        // The length keeps any name apart from the scope after it.
+        // The length separates the name from the scope that follows it.
         let principal = self.principal.name();
         format!("{}\0{}\0{principal}\0{}", self.kind.name(), principal.len(), self.scope).into_bytes()
     }
@@ -84,12 +87,12 @@ pub(super) struct CursorCipher {
 }
 
 impl CursorCipher {
-    /// A sealer with that key.
+    /// Creates a cipher with `key`.
     pub(super) fn new(key: &[u8; 32]) -> Self {
         Self { cipher: XChaCha20Poly1305::new(&Key::from(*key)) }
     }
 
-    /// The cursor for that position, in URL-safe base64.
+    /// Returns the cursor for a position, in URL-safe base64.
     pub(super) fn seal(&self, payload: &CursorPayload, binding: Binding<'_>) -> Result<String, Error> {
         let nonce = XNonce::generate();
         let sealed = serde_json::to_vec(payload).ok().and_then(|plain| {
@@ -99,7 +102,7 @@ impl CursorCipher {
         Ok(URL_SAFE_NO_PAD.encode([nonce.as_slice(), &sealed].concat()))
     }
 
-    /// The position that a cursor stands for, if it was sealed with this key for that binding.
+    /// Returns the position of a cursor, if it was sealed with this key for this binding.
     pub(super) fn open(&self, cursor: &str, binding: Binding<'_>) -> Result<CursorPayload, Error> {
         let opened = || {
             let bytes = URL_SAFE_NO_PAD.decode(Some(cursor).filter(|cursor| cursor.len() <= MAX_CURSOR_LEN)?).ok()?;
@@ -114,12 +117,12 @@ impl CursorCipher {
     }
 }
 
-/// What the fuzz target for cursors asserts.
+/// Assertions of the fuzz target for cursors.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing {
     use super::*;
 
-    /// What a client made up is refused, and what a provider gave comes back as it was.
+    /// Asserts that a cursor made by a client is rejected, and that a provider's cursor survives a round trip.
     pub(crate) fn cursor(text: &str) {
         let cipher = CursorCipher::new(&[7; 32]);
         let binding = Binding { kind: ListingKind::Entries, scope: "", principal: &Principal::LOCAL };
@@ -131,7 +134,7 @@ pub(crate) mod fuzzing {
             progress: WalkProgress::default(),
         };
         match cipher.seal(&payload, binding) {
-            // A longer one than a provider may give.
+            // The provider's cursor is longer than allowed.
             Ok(sealed) if sealed.len() > MAX_CURSOR_LEN => {}
             Ok(sealed) => assert_eq!(cipher.open(&sealed, binding), Ok(payload), "it comes back"),
             Err(error) => assert_eq!(error, Error::InvalidCursor),

@@ -1,48 +1,49 @@
-//! What a principal would list of one plugin, as a number: to tell whether it is still the same.
+//! Fingerprint of one plugin's listing as seen by one principal, used to detect changes.
 //!
-//! All that is listed is walked, the entries and the templates, page by page, and nothing of it is kept. That is bounded: a
-//! plugin that has more than [`MAX_ITEMS`], or needs more than [`MAX_CALLS`] calls for either, has no print, nor has one that
-//! fails, and what has no print is never the same.
+//! The whole listing is walked, entries and templates, page by page, and none of it is stored. The walk is bounded: a
+//! plugin that has more than [`MAX_ITEMS`], or needs more than [`MAX_CALLS`] calls for either, has no fingerprint, nor
+//! has one that fails, and a missing fingerprint never equals another.
 //!
-//! A walk is made of the host's own calls, one page after the other: it takes nothing of what clients may use. Its items are
-//! hashed as a part of those calls, for all principals that ask.
+//! A walk consists of the host's own calls, one page after the other, so it takes none of the clients' quotas. Items
+//! are hashed as part of these calls, for all principals at once.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Entries, ListingItem, ListingSource, Templates, Viewer};
 use crate::access::{Access, Principal};
-use crate::plugin::{CallOrigin, Plugin};
+use crate::engine::CallOrigin;
+use crate::plugin::Plugin;
 
-/// Items of one kind that are walked.
+/// The maximum number of walked items of one kind.
 const MAX_ITEMS: usize = 20_000;
-/// Calls that are made for one kind.
+/// The maximum number of calls for one kind.
 const MAX_CALLS: usize = 64;
-/// Items that a page is asked for.
+/// The requested number of items per page.
 const PAGE_SIZE: usize = 1000;
 
-/// What a principal would list of one plugin.
+/// The fingerprint of one plugin's listing for one principal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListingFingerprint {
-    /// The hash of it.
+    /// The hash of the listing.
     Known(u64),
-    /// It is not known.
+    /// The listing could not be walked.
     Unknown,
 }
 
 impl ListingFingerprint {
-    /// The print of a plugin of which nothing is listed.
+    /// Returns the fingerprint of an empty listing.
     pub(crate) fn empty() -> Self {
         Self::Known(DefaultHasher::new().finish())
     }
 
-    /// Whether the listing may be another now.
+    /// Returns whether the listing may have changed.
     pub(crate) fn differs(self, now: Self) -> bool {
         self == Self::Unknown || self != now
     }
 }
 
-/// What each of those principals would list of that plugin, in their order.
+/// Returns the fingerprint of the plugin's listing for each of `principals`, in their order.
 pub(crate) async fn fingerprints(
     plugin: &Plugin,
     access: &Arc<Access>,
@@ -60,7 +61,8 @@ pub(crate) async fn fingerprints(
     viewers.iter().map(|(_, hasher)| fingerprint(hasher)).collect()
 }
 
-/// Has each hasher see what its viewer is shown of the plugin: as a part of the calls, of which nothing else comes back.
+/// Updates each hasher with the items that its viewer may see, as part of the calls, which return no items. Returns
+/// `None` if the walk is incomplete.
 async fn hash_listing<S: ListingSource>(
     source: &S,
     plugin: &Plugin,

@@ -1,46 +1,53 @@
-//! The key that cursors are sealed with.
+//! The key with which cursors are sealed.
 //!
-//! Without one in the configuration, a host makes one at its first start and keeps it in its state directory, so that
-//! cursors live through a restart. Hosts that are to go on with each other's listings are given the same one
+//! Unless the config sets one, a host creates a key at its first start and stores it in its state directory, so that
+//! cursors remain valid across restarts. Hosts that share listings (replicas) are configured with the same key
 //! (`server.cursor-key`).
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::private_dir::{PrivateDir, PrivateError, SECRET_LEN, random_secret};
 
-/// The name of the file in the state directory.
+/// The name of the key file in the state directory.
 const KEY_FILE: &str = "cursor.key";
 
-/// The key cannot be read or made.
+/// The key cannot be read or created.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot keep the key for cursors in {} (`server.state`): {source}", file.display())]
+#[error("cannot read or create the cursor key {} (`server.state`): {source}", file.display())]
 pub struct KeyError {
     file: PathBuf,
     source: PrivateError,
 }
 
-/// A key for cursors: 32 bytes. Never shown.
+/// A cursor key of 32 bytes. Never displayed.
 #[derive(Clone)]
 pub struct CursorKey([u8; SECRET_LEN]);
 
+impl fmt::Debug for CursorKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CursorKey(…)")
+    }
+}
+
 impl CursorKey {
-    /// The key of those bytes.
+    /// Creates a key from its bytes.
     pub fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// A new key, from the operating system's random numbers.
+    /// Generates a key from the operating system's random numbers.
     pub fn random() -> Self {
         Self(random_secret())
     }
 
-    /// The key that is kept in that state directory; made now, if there is none. It blocks.
+    /// Loads the key of a state directory, and creates it if there is none. Blocks.
     pub fn load_or_create(state: &Path) -> Result<Self, KeyError> {
         let secret = PrivateDir::open(state).and_then(|state| state.load_or_create_secret(KEY_FILE));
         secret.map(Self).map_err(|source| KeyError { file: state.join(KEY_FILE), source })
     }
 
-    /// Whether the key that is kept in that state directory can be used, if there is one. Makes none. It blocks.
+    /// Checks that the key of a state directory, if there is one, can be used. Creates none. Blocks.
     pub(crate) fn check(state: &Path) -> Result<(), KeyError> {
         let checked = PrivateDir::open(state).and_then(|state| state.check_secret(KEY_FILE));
         checked.map_err(|source| KeyError { file: state.join(KEY_FILE), source })

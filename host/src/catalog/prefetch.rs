@@ -1,28 +1,29 @@
-//! Asking plugins for their pages, those that come next ahead of time.
+//! Prefetch of plugins' pages.
 //!
-//! A page over many small plugins would take as long as all of them together if each was asked only after the one before. So
-//! once a plugin has been used up, the next ones are asked at the same time: one, then two, then four, up to
-//! [`MAX_PREFETCH`]. A page that one plugin fills asks no other.
+//! If each plugin were called only after the previous one, a page over many small plugins would take as long as all of
+//! them together. So once a plugin is exhausted, the next ones are called concurrently: one, then two, then four, up to
+//! [`MAX_PREFETCH`]. A page that one plugin fills calls no other.
 
 use std::collections::VecDeque;
 
 use futures::future::join_all;
 
-use super::{ListingItem, ListingSource, PagePosition, PluginSlot, Viewer};
-use crate::plugin::{CallOrigin, Fault, Page};
+use super::{ListingItem, ListingSource, PagePosition, Viewer};
+use crate::engine::CallOrigin;
+use crate::plugin::{Fault, Page, PluginSlot};
 
-/// Plugins that are asked at the same time.
+/// The maximum number of plugins that are called concurrently.
 const MAX_PREFETCH: usize = 16;
 
-/// A page, or why there is none; without a fault, the plugin did not load.
+/// A page, or the plugin's fault; `Err(None)` if the plugin is not loaded.
 pub(super) type PageResult<T> = Result<Page<T>, Option<Fault>>;
 
-/// Asks plugins for their pages.
+/// Fetches plugins' pages.
 pub(super) struct Prefetcher<'a, S: ListingSource> {
     source: &'a S,
     viewer: &'a Viewer,
     slots: &'a [PluginSlot],
-    /// First pages that were asked for ahead of time, with the plugins' places in `slots`.
+    /// The prefetched first pages, with the plugins' indices in `slots`.
     fetched: VecDeque<(usize, PageResult<S::Item>)>,
     window_size: usize,
 }
@@ -32,7 +33,7 @@ impl<'a, S: ListingSource> Prefetcher<'a, S> {
         Self { source, viewer, slots, fetched: VecDeque::new(), window_size: 0 }
     }
 
-    /// The page at that place, asked for with `room` items in mind behind those that are skipped.
+    /// Returns the page at `position`, requested with room for `remaining` items after those to skip.
     pub(super) async fn page(&mut self, position: &PagePosition, remaining: usize) -> PageResult<S::Item> {
         let limit = remaining.saturating_add(position.skip);
         if position.cursor.is_some() {

@@ -1,15 +1,16 @@
-//! What there is to list: resources, and templates.
+//! Sources of listings: resources and templates.
 
 use std::hash::Hash;
 use std::sync::Arc;
 
 use crate::access::{Access, Principal};
 use crate::config::Operation;
-use crate::plugin::{CallOrigin, Fault, Page, Plugin};
+use crate::engine::CallOrigin;
+use crate::plugin::{Fault, Page, Plugin};
 use crate::resource::{Entry, EntryTemplate, Footprint};
 use crate::uri::Path;
 
-/// The kinds of listing. A cursor is good for one of them.
+/// The kind of a listing. A cursor is valid for one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListingKind {
     /// Resources.
@@ -19,7 +20,7 @@ pub(crate) enum ListingKind {
 }
 
 impl ListingKind {
-    /// Its name in what a cursor is bound to.
+    /// Returns the name of the kind in a cursor's binding.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Entries => "entries",
@@ -28,16 +29,16 @@ impl ListingKind {
     }
 }
 
-/// Who looks at listings, by which rules.
+/// The principal for whom a listing is made, and the rules that apply.
 #[derive(Clone, Debug)]
 pub(crate) struct Viewer {
     pub(crate) access: Arc<Access>,
     pub(crate) principal: Principal,
 }
 
-/// What is listed.
+/// An item of a listing.
 pub(crate) trait ListingItem: Footprint + Hash + Send + 'static {
-    /// Whether that one is shown it.
+    /// Returns whether the viewer may see the item.
     fn is_visible_to(&self, viewer: &Viewer) -> bool;
 }
 
@@ -53,15 +54,15 @@ impl ListingItem for EntryTemplate {
     }
 }
 
-/// Something that plugins list.
+/// A source of listed items.
 pub(crate) trait ListingSource {
-    /// What kind of listing it makes.
+    /// The kind of its listing.
     const KIND: ListingKind;
-    /// What is listed.
+    /// The type of its items.
     type Item: ListingItem;
 
-    /// Asks one plugin for the page at its own cursor, with `limit` items in mind, for a client or for the host itself. `keep`
-    /// says which of them are answered; it runs as a part of the call.
+    /// Requests a page from one plugin at the plugin's own cursor, with `limit` as the desired number of items, for a
+    /// client or for the host itself. Items for which `filter` returns false are dropped; it runs as part of the call.
     async fn page(
         &self,
         origin: CallOrigin,
@@ -72,7 +73,7 @@ pub(crate) trait ListingSource {
     ) -> Result<Page<Self::Item>, Fault>;
 }
 
-/// Resources: each plugin's default listing, or what is directly below one resource.
+/// Resources: each plugin's default listing, or the children of one resource.
 pub(crate) struct Entries<'a> {
     pub(crate) parent: Option<&'a Path>,
 }

@@ -168,9 +168,8 @@ impl FromNode for PrincipalSelector {
         if written == "*" {
             return Some(Self::Any);
         }
-        let is_built_in = BUILT_IN.contains(&written);
-        if !is_built_in && closest(written, BUILT_IN).is_some() || !is_name(written) {
-            // A typo in `deny` would deny nobody anything.
+        // A typo in `deny` would deny nobody anything.
+        if misspelled_principal(written).is_some() || !is_name(written) {
             return node.one_of(&[
                 (LOCAL, Self::Named(LOCAL.into())),
                 (ANONYMOUS, Self::Named(ANONYMOUS.into())),
@@ -179,6 +178,11 @@ impl FromNode for PrincipalSelector {
         }
         Some(Self::Named(written.to_owned()))
     }
+}
+
+/// The built-in principal of which a name is a misspelling.
+pub(crate) fn misspelled_principal(name: &str) -> Option<&'static str> {
+    closest(name, BUILT_IN).filter(|built_in| *built_in != name)
 }
 
 /// Whether an authenticated principal can have that name.

@@ -1,4 +1,4 @@
-//! Hints about how a resource may be used and shown.
+//! Hints for the use and display of a resource.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -8,22 +8,22 @@ use iri_string::types::UriStr;
 /// Hints for clients (MCP 2025-06-18, "Annotations").
 #[derive(Clone, Debug, Default, PartialEq, Hash)]
 pub struct Annotations {
-    /// For whom the resource is; empty when nothing is said.
+    /// The intended audience; empty if not specified.
     pub audience: Vec<Role>,
-    /// How important it is.
+    /// The importance of the resource.
     pub priority: Option<Priority>,
-    /// When it last changed.
+    /// The time of the last change.
     pub last_modified: Option<Timestamp>,
 }
 
 impl Annotations {
-    /// Whether there is nothing in it.
+    /// Returns whether no hint is set.
     pub fn is_empty(&self) -> bool {
         self.audience.is_empty() && self.priority.is_none() && self.last_modified.is_none()
     }
 }
 
-/// Whom a resource is for.
+/// The audience of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// A person.
@@ -32,57 +32,58 @@ pub enum Role {
     Assistant,
 }
 
-/// How important a resource is: a number from 0.0, entirely optional, to 1.0, effectively required.
+/// The importance of a resource: a number from 0.0, entirely optional, to 1.0, effectively required.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Priority(f64);
 
 impl Priority {
-    /// The priority of that value, if it is one.
+    /// Creates a priority, or returns `None` if the value is out of range.
     pub fn new(value: f64) -> Option<Self> {
         (0.0..=1.0).contains(&value).then_some(Self(value))
     }
 
-    /// Its value, from 0.0 to 1.0.
+    /// Returns the value, from 0.0 to 1.0.
     pub fn value(self) -> f64 {
         self.0
     }
 }
 
-/// Both zeros are equal, and so are their hashes; there is no NaN.
+/// Hashes both zeros alike, as they are equal. There is no NaN.
 impl Hash for Priority {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.0 + 0.0).to_bits().hash(state);
     }
 }
 
-/// A moment in time as an RFC 3339 timestamp, in the spelling that the provider chose.
+/// A point in time as an RFC 3339 timestamp, in the provider's spelling.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Timestamp(String);
 
 impl Timestamp {
-    /// The timestamp that the text spells, if it does: a date, a time and an offset from UTC (RFC 3339, section 5.6).
+    /// Parses a timestamp: a date, a time and an offset from UTC (RFC 3339, section 5.6). Returns `None` if the text is
+    /// invalid.
     pub fn new(text: impl Into<String>) -> Option<Self> {
         Self::try_new(text.into()).ok()
     }
 
-    /// The timestamp that the text spells, or the text.
+    /// Parses a timestamp, or returns the text if it is invalid.
     pub(crate) fn try_new(text: String) -> Result<Self, String> {
-        // The grammar is checked here, as jiff reads more than RFC 3339 has, and clients may not: time zones in brackets, years
-        // of six digits, offsets of 25 hours. jiff says whether there is such a day.
+        // The grammar is checked here, as jiff accepts more than RFC 3339, which clients may not: time zones in
+        // brackets, years of six digits, offsets of 25 hours. jiff checks that the day exists.
         let is_valid = is_date_time(text.as_bytes()) && text.parse::<jiff::Timestamp>().is_ok();
         if is_valid { Ok(Self(text)) } else { Err(text) }
     }
 
-    /// The timestamp as text.
+    /// Returns the timestamp as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// The longest timestamp, in bytes: with nine digits of a second's fraction, which is all that is read.
+/// The maximum length of a timestamp in bytes: with nine digits for the fraction of a second, the most that is parsed.
 const MAX_TIMESTAMP_LEN: usize = "2025-01-12T15:00:58.123456789+09:00".len();
 
-/// `date-time` of RFC 3339, section 5.6, but for the number of days that each month has.
+/// Checks the syntax of `date-time` (RFC 3339, section 5.6), except for the number of days in each month.
 fn is_date_time(text: &[u8]) -> bool {
     let Some((date_time, rest)) = text.split_first_chunk::<19>().filter(|_| text.len() <= MAX_TIMESTAMP_LEN) else {
         return false;
@@ -102,7 +103,7 @@ fn is_date_time(text: &[u8]) -> bool {
     matches_pattern(&date_time, b"0000-00-00T00:00:00") && !fraction.is_empty() && is_offset
 }
 
-/// Whether a text has digits where the pattern has a `0`, and the same as the pattern elsewhere.
+/// Returns whether a text has a digit for each `0` of the pattern, and equals the pattern elsewhere.
 fn matches_pattern(text: &[u8], pattern: &[u8]) -> bool {
     let fits = |(found, wanted): (&u8, &u8)| if *wanted == b'0' { found.is_ascii_digit() } else { found == wanted };
     text.len() == pattern.len() && text.iter().zip(pattern).all(fits)
@@ -114,25 +115,25 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// A picture that clients may show beside a resource (MCP 2025-11-25, "Icons").
+/// An icon for a resource (MCP 2025-11-25, "Icons").
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Icon {
     src: String,
-    /// Its MIME type, where the URI does not tell.
+    /// The MIME type, if the URI does not imply it.
     pub mime_type: Option<String>,
-    /// The sizes it suits, each as `48x48` or `any`; empty means any.
+    /// The sizes for which the icon is suitable, each as `48x48` or `any`; empty means any.
     pub sizes: Vec<String>,
-    /// The background it is drawn for; without one, either.
+    /// The background for which the icon is designed; `None` means any.
     pub theme: Option<Theme>,
 }
 
 impl Icon {
-    /// An icon at that URI, if it is one that clients can be asked to load: `https:` or `data:`.
+    /// Creates an icon from a URI that clients can safely load: `https:` or `data:`. Returns `None` for any other.
     pub fn new(src: impl Into<String>) -> Option<Self> {
         Self::try_new(src.into()).ok()
     }
 
-    /// An icon at that URI, if it is one that clients can be asked to load, or the text.
+    /// Creates an icon from a URI that clients can safely load, or returns the text.
     pub(crate) fn try_new(src: String) -> Result<Self, String> {
         let is_loadable = UriStr::new(&src).is_ok_and(|uri| {
             let scheme = uri.scheme_str();
@@ -141,13 +142,13 @@ impl Icon {
         if is_loadable { Ok(Self { src, mime_type: None, sizes: Vec::new(), theme: None }) } else { Err(src) }
     }
 
-    /// Where it is: an `https:` or `data:` URI.
+    /// Returns the icon's `https:` or `data:` URI.
     pub fn src(&self) -> &str {
         &self.src
     }
 }
 
-/// The background that an icon is drawn for.
+/// The background for which an icon is designed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Theme {
     /// A light background.

@@ -1,9 +1,9 @@
-//! What can be done with a resource.
+//! Operations that a resource supports.
 
-/// What a principal can do with a resource beside reading it.
+/// The operations that a resource supports for a principal, in addition to reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResourceCapabilities {
-    /// Listing what is directly below it.
+    /// Listing its children.
     pub list: bool,
     /// Subscribing to it.
     pub subscribe: bool,

@@ -1,26 +1,26 @@
-//! Completing the variables of a template.
+//! Completion of template variables.
 
-/// A variable of a template and a value for it, neither of them percent-encoded.
+/// A template variable and its value, neither of them percent-encoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Argument {
     /// The variable's name.
     pub name: String,
-    /// Its value, or the beginning of one that is to be completed.
+    /// The value, or the prefix to be completed.
     pub value: String,
 }
 
 /// Values that complete an argument.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Completion {
-    /// The best first, at most [`Completion::MAX_VALUES`].
+    /// The values, best match first, at most [`Completion::MAX_VALUES`].
     pub values: Vec<String>,
-    /// How many there are in all, where that is known.
+    /// The total number of values, if known.
     pub total: Option<u32>,
-    /// Whether there are more than `values` has.
+    /// Whether there are more values.
     pub has_more: bool,
 }
 
 impl Completion {
-    /// As many values as one answer may have (MCP 2025-06-18, "Completion": "Maximum 100 items per response").
+    /// The maximum number of values in one response (MCP 2025-06-18, "Completion": "Maximum 100 items per response").
     pub const MAX_VALUES: usize = 100;
 }

@@ -2,26 +2,26 @@
 
 use super::Entry;
 
-/// One content with what it belongs to.
+/// A content, and the resource to which it belongs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Contents {
-    /// The resource, in this representation: `mime_type` and `size` are the body's.
+    /// The resource in this representation: `mime_type` and `size` are those of the body.
     pub entry: Entry,
     /// The content.
     pub body: Body,
 }
 
-/// The content itself.
+/// The body of a content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// Text.
     Text(String),
-    /// Anything else.
+    /// Binary data.
     Blob(Vec<u8>),
 }
 
 impl Body {
-    /// The content as bytes.
+    /// Returns the content as bytes.
     pub fn as_bytes(&self) -> &[u8] {
         match self {
             Self::Text(text) => text.as_bytes(),

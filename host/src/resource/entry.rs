@@ -1,23 +1,23 @@
-//! One resource, without its content.
+//! A resource without its content.
 
 use std::time::Duration;
 
 use super::{Annotations, Icon};
 use crate::uri::Uri;
 
-/// More about a resource for programs: a JSON object.
+/// Additional metadata of a resource for programs: a JSON object.
 pub type Meta = serde_json::Map<String, serde_json::Value>;
 
-/// One resource of the catalog: everything about it but its content.
+/// A resource of the catalog: all its metadata, without the content.
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub struct Entry {
-    /// Its URI: the mount of its plugin and its path, normalised.
+    /// The URI: the mount of the plugin and the path, normalized.
     pub uri: Uri,
-    /// Its name as programs show it.
+    /// The name, for programs.
     pub name: String,
-    /// Its name as people read it.
+    /// The title, for people.
     pub title: Option<String>,
-    /// What it is.
+    /// The description.
     pub description: Option<String>,
     /// The MIME type of its content.
     pub mime_type: Option<String>,
@@ -27,12 +27,12 @@ pub struct Entry {
     pub annotations: Annotations,
     /// Icons, in order of preference.
     pub icons: Vec<Icon>,
-    /// Whether what is below it can be listed.
+    /// Whether its children can be listed.
     pub listable: bool,
     /// Whether it can be subscribed to.
     pub subscribable: bool,
-    /// For how long a reader may take it for unchanged; without one, nothing is known.
+    /// The time for which a client may consider the content unchanged (TTL); `None` if unknown.
     pub ttl: Option<Duration>,
-    /// More about it for programs.
+    /// Additional metadata for programs.
     pub meta: Meta,
 }

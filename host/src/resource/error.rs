@@ -1,44 +1,49 @@
-//! Why a request has no answer.
+//! Errors of requests.
 
 use std::time::Duration;
 
-/// Why a request has no answer, as the one who asked may know it.
+/// The reason why a request failed, as far as the client may know it.
 ///
-/// What only an administrator may know (what a trap of a guest says, a path of the machine) is in the log, under the plugin's name.
+/// Details that are only for an administrator (the message of a guest's trap, a path of the machine) are in the log,
+/// under the plugin's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
-    /// There is no such resource, or none that this principal may know of.
+    /// The resource does not exist, or this principal may not know of it.
     #[error("there is no resource {uri}")]
     NotFound {
-        /// The URI as it was asked for.
+        /// The URI as it was requested.
         uri: String,
     },
-    /// The request makes no sense.
+    /// The request is invalid.
     #[error("{message}")]
     InvalidRequest {
-        /// What was expected and what was found.
+        /// The expected and the actual value.
         message: String,
     },
-    /// The cursor is not one that this host gave this principal for this listing, or it is from another key.
+    /// The cursor was not issued by this host to this principal for this listing, or was sealed with another key.
     #[error("the cursor is not one that this server gave out for this listing; start again without a cursor")]
     InvalidCursor,
-    /// Whoever runs the data behind the plugin refuses.
+    /// The provider denies access to the data.
     #[error("{message}")]
     Denied {
-        /// What the provider says of it.
+        /// The provider's message.
         message: String,
     },
-    /// The resource exists or may exist, but cannot be had now.
+    /// The resource exists or may exist, but is temporarily unavailable.
     #[error("plugin `{plugin}` cannot answer now: {reason}")]
     Unavailable {
         /// The plugin's name in the configuration.
         plugin: String,
-        /// Why, and what would help.
+        /// The reason, and a remedy.
         reason: String,
-        /// When another try makes sense, where that is known.
+        /// The time after which to retry, if known.
         retry_after: Option<Duration>,
     },
-    /// The plugin is at fault; the log says how.
+    /// The host is shutting down ([`Host::shutdown`](crate::Host::shutdown)).
+    #[error("the server is shutting down")]
+    ShuttingDown,
+    /// The plugin failed; the log has the details.
     #[error("plugin `{plugin}` failed; the server's log says why")]
     Internal {
         /// The plugin's name in the configuration.
@@ -47,14 +52,14 @@ pub enum Error {
 }
 
 impl Error {
-    /// What kind of error it is, in a word or two, for logs.
+    /// Returns the kind of error in a word or two, for logs.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::NotFound { .. } => "not found",
             Self::InvalidRequest { .. } => "invalid request",
             Self::InvalidCursor => "invalid cursor",
             Self::Denied { .. } => "denied",
-            Self::Unavailable { .. } => "unavailable",
+            Self::Unavailable { .. } | Self::ShuttingDown => "unavailable",
             Self::Internal { .. } => "internal",
         }
     }

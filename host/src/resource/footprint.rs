@@ -1,17 +1,17 @@
-//! How much memory values take, for what is bounded in bytes.
+//! Estimated memory usage of values, for bounds in bytes.
 
 use serde_json::Value;
 
 use super::{Annotations, Body, Completion, Contents, Entry, EntryTemplate, Icon, Meta};
 
-/// What the smallest map with a member takes: the node of a tree, which has room for eleven.
+/// The memory of the smallest non-empty map: one B-tree node, with room for eleven members.
 const MAP_NODE_BYTES: usize = 640;
-/// The members that a node has at least, on average.
+/// The minimum number of members per node, on average.
 const MEMBERS_PER_NODE: usize = 6;
 
-/// Something whose memory can be estimated.
+/// A value whose memory usage can be estimated.
 pub(crate) trait Footprint {
-    /// About how many bytes it takes, itself included.
+    /// Returns the approximate memory usage in bytes, the value itself included.
     fn footprint(&self) -> usize;
 }
 
@@ -85,7 +85,7 @@ fn meta(meta: &Meta) -> usize {
     sum(meta.iter().map(|(name, member)| name.len().saturating_add(value(member))).chain([nodes]))
 }
 
-/// What a value takes beside itself.
+/// Returns the memory of a value in addition to the value itself.
 fn value(json: &Value) -> usize {
     match json {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,

@@ -2,24 +2,24 @@
 
 use std::time::Duration;
 
-/// One page of what all plugins list.
+/// One page of the merged listing of all plugins.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Listing<T> {
     /// The items of this page, in the catalog's order.
     pub items: Vec<T>,
-    /// What to ask for the next page with; none on the last.
+    /// The cursor for the next page; `None` on the last page.
     pub next_cursor: Option<String>,
-    /// The plugins whose items are not in it because they failed.
+    /// The plugins whose items are missing because they failed.
     pub missing: Vec<MissingPlugin>,
 }
 
-/// A plugin that could not contribute to a merged answer.
+/// A plugin that is missing from a merged listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingPlugin {
-    /// Its name in the configuration.
+    /// The plugin's name in the configuration.
     pub plugin: String,
-    /// Why, without a word from inside.
+    /// The reason, without internals.
     pub reason: String,
-    /// When another try makes sense, where that is known.
+    /// The time after which to retry, if known.
     pub retry_after: Option<Duration>,
 }

@@ -1,25 +1,25 @@
-//! Families of resources.
+//! Resource templates.
 
 use super::{Annotations, Icon, Meta};
 use crate::uri::Template;
 
-/// A family of resources that are read by building a URI.
+/// A template for the URIs of a family of resources.
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub struct EntryTemplate {
-    /// The RFC 6570 template of the members' URIs: the mount of the plugin and its path template.
+    /// The RFC 6570 template: the mount of the plugin and its path template.
     pub uri_template: Template,
-    /// The name of the family as programs show it.
+    /// The name, for programs.
     pub name: String,
-    /// Its name as people read it.
+    /// The title, for people.
     pub title: Option<String>,
-    /// What it holds and what its variables mean.
+    /// The description of the resources and of the template's variables.
     pub description: Option<String>,
-    /// The MIME type that all members have.
+    /// The MIME type of all resources of the family.
     pub mime_type: Option<String>,
-    /// Hints that hold for all members.
+    /// Hints that apply to all resources of the family.
     pub annotations: Annotations,
     /// Icons, in order of preference.
     pub icons: Vec<Icon>,
-    /// More about it for programs.
+    /// Additional metadata for programs.
     pub meta: Meta,
 }

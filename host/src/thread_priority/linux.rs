@@ -1,16 +1,16 @@
-//! The system call behind it, which no library has.
+//! The `sched_setattr` system call, for which no library has a wrapper.
 
 use std::io;
 
 use rustix::process::{getpriority_process, setpriority_process};
 
-/// The shortest turn that there is, in nanoseconds.
+/// The shortest possible time slice in nanoseconds.
 const TIME_SLICE_NS: u64 = 100_000;
-/// The lowest priority that there is.
+/// The highest nice value, which is the lowest priority.
 const MAX_NICE: i32 = 19;
 
-/// Gives this thread the shortest turns, and makes it that much nicer than it is; the latter at least, where there is only the
-/// older of both calls.
+/// Sets the shortest time slice for this thread and increases its nice value by `nice_delta`. On kernels without
+/// `sched_setattr`, only changes the nice value.
 pub(super) fn adjust(nice_delta: i32) -> io::Result<()> {
     let niceness = getpriority_process(None)?.saturating_add(nice_delta).min(MAX_NICE);
     sched_setattr(niceness).or_else(|_| Ok(setpriority_process(None, niceness)?))
@@ -28,7 +28,7 @@ fn sched_setattr(niceness: i32) -> io::Result<()> {
         sched_period: 0,
     };
     let (own_thread, flags) = (0, 0);
-    // SAFETY: the kernel reads `attributes`, as many bytes of it as `size` says, and keeps nothing of it.
+    // SAFETY: the kernel reads `size` bytes of `attributes`, and retains no reference to them.
     #[allow(unsafe_code, reason = "see above")]
     let failed = unsafe { libc::syscall(libc::SYS_sched_setattr, own_thread, &raw const attributes, flags) };
     if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }

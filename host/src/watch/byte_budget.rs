@@ -1,16 +1,16 @@
-//! How much memory subscriptions may take up: those of one subscriber, and all together.
+//! Memory budgets of subscriptions: one per subscriber, and one for all.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A number of bytes, and how many of them are reserved.
+/// A maximum number of bytes, and the number that is reserved.
 #[derive(Debug)]
 pub(super) struct ByteBudget {
     used: Arc<AtomicUsize>,
     max: usize,
 }
 
-/// A part of it, until it is dropped.
+/// A reservation, released when dropped.
 #[derive(Debug)]
 pub(super) struct ReservedBytes {
     used: Arc<AtomicUsize>,
@@ -18,12 +18,12 @@ pub(super) struct ReservedBytes {
 }
 
 impl ByteBudget {
-    /// So many bytes, none of them reserved.
+    /// Creates a budget of `max` bytes, none of them reserved.
     pub(super) fn new(max: usize) -> Self {
         Self { used: Arc::default(), max }
     }
 
-    /// Reserves so many, if they are there.
+    /// Reserves `bytes`, or returns `None` if the budget would be exceeded.
     pub(super) fn reserve(&self, bytes: usize) -> Option<ReservedBytes> {
         let add = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= self.max);
         let reserved = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);

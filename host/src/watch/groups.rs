@@ -1,51 +1,52 @@
-//! The paths that a provider is asked about, in groups that one call of `changes` can be about.
+//! Groups of watched paths, each small enough for one call of `changes`.
 //!
-//! How many paths are watched is for clients to decide, and what one call may take up is not: a provider gets all of them as its
-//! argument, may look at each, and answers with one token of at most 64 KiB and at most `limits.response-items` changes. So there are as
-//! many groups as it takes for [`MAX_GROUP_PATHS`] paths in each, or half of `limits.response-items`, up to [`MAX_GROUPS`], and each group has a
-//! token of its own. A path is in a group by its hash. When the groups have grown too large, each is split in two, and both halves go on with its
-//! token: a token that knows of more than it is asked about is nothing new to a provider. They are merged by nothing but an
-//! end of all interest, as tokens cannot be merged.
+//! Clients determine how many paths are watched, but one call must stay bounded: a provider receives all paths as its
+//! argument, may inspect each, and returns one token of at most 64 KiB and at most `limits.response-items` changes. So
+//! paths are partitioned into groups of about [`MAX_GROUP_PATHS`] paths, or half of `limits.response-items`, up to
+//! [`MAX_GROUPS`] groups, and each group has its own token. A path's group is determined by its hash. When the groups
+//! have grown too large, each is split in two, and both halves continue with its token: a token that covers more paths
+//! than a call is about is nothing new to a provider. Groups are only reset when there are no more subscriptions, as
+//! tokens cannot be merged.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 
 use crate::uri::{Path, Uri};
 
-/// Paths that a group has, about, before it is split.
+/// The approximate number of paths in a group before it is split.
 const MAX_GROUP_PATHS: usize = 1000;
-/// Groups of one plugin, and so tokens that are kept for it.
+/// The maximum number of groups, and so of tokens, of one plugin.
 const MAX_GROUPS: usize = 64;
 
-/// All that is watched of one plugin. There is always at least one group.
+/// All watched paths of one plugin. There is always at least one group.
 pub(super) struct PathGroups {
     groups: Vec<PathGroup>,
-    /// Paths that a group has, about, before all are split.
+    /// The approximate number of paths in a group before all groups are split.
     max_paths: usize,
-    /// Its keys are nobody's to guess, so that nobody chooses a group.
+    /// Randomly keyed, so that no client can choose the group of a path.
     hasher: RandomState,
 }
 
-/// Paths that the provider is asked about in one call.
+/// The paths of one call of `changes`.
 #[derive(Clone, Default)]
 pub(super) struct PathGroup {
-    /// Up to when the changes are known; none before the first round, and when nobody was interested since.
+    /// The state up to which changes are known; `None` before the first poll, and after a time without subscriptions.
     pub(super) token: Option<String>,
-    /// The paths that the token knows of: what it says of others only tells that they are new.
+    /// The paths that the token covers. A change of any other path only means that the path is new.
     pub(super) token_paths: HashSet<Path>,
-    /// Those that the next round is about.
+    /// The paths of the next poll.
     pub(super) watched: Vec<(Uri, Path)>,
 }
 
 impl PathGroups {
-    /// One group without anything, of a plugin with that `limits.response-items`.
+    /// Creates one empty group for a plugin with `max_items` as its `limits.response-items`.
     pub(super) fn new(max_items: usize) -> Self {
-        // They are not equally large: twice as much as on average is not to be seen.
+        // Groups differ in size, but one of twice the average is not to be expected.
         let max_paths = (max_items / 2).clamp(1, MAX_GROUP_PATHS);
         Self { groups: vec![PathGroup::default()], max_paths, hasher: RandomState::new() }
     }
 
-    /// Makes the next round about these.
+    /// Sets the paths of the next poll.
     pub(super) fn set_watched(&mut self, watched: Vec<(Uri, Path)>) {
         while watched.len() > self.groups.len().saturating_mul(self.max_paths) && self.groups.len() < MAX_GROUPS {
             self.groups.extend_from_within(..);
@@ -54,7 +55,7 @@ impl PathGroups {
             group.watched.clear();
         }
         for (uri, path) in watched {
-            // There are as many groups as a power of two, and halves of one are that many apart.
+            // The number of groups is a power of two, and the halves of a group are half of that number apart.
             let index = self.hasher.hash_one(&path) as usize & self.groups.len().saturating_sub(1);
             if let Some(group) = self.groups.get_mut(index) {
                 group.watched.push((uri, path));

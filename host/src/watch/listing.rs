@@ -1,15 +1,17 @@
-//! The task that finds out whether what is listed of one plugin is another for somebody.
+//! Listing changes: the task that detects for which principals the listing of one plugin has changed.
 //!
-//! A provider says that its listing changed, not for whom: a principal who may not see what changed would learn that there
-//! is something. So each principal that asked has a [`ListingFingerprint`] of what it would list of the plugin, and is told only when it
-//! is another one. Prints are taken by walking the listing, once for all principals and however many subscribers they have,
-//! beside the rounds and never two at a time: what changes while a walk is under way is seen by the next one. A listing
-//! that is too long to walk has no print, and is told of whenever the provider says so.
+//! A provider reports that its listing changed, but not for whom, and a principal who may not see the change must not
+//! learn of it. So a [`ListingFingerprint`] of the plugin's listing is stored for each subscribed principal, and the
+//! principal is notified only if its fingerprint changes. Fingerprints are computed by walking the listing, once for
+//! all principals and however many subscribers they have, concurrently with polls and never two walks at a time:
+//! changes during a walk are detected by the next one. A listing that is too long to walk has no fingerprint, and is
+//! notified whenever the provider reports a change.
 //!
-//! A provider may say that its listing changed as often as it likes, and clients may come and go: after each walk the next one
-//! waits four times as long as the walk took, [`MIN_WALK_PAUSE`] at least and [`MAX_WALK_PAUSE`] at most. So walks take a fifth of the time
-//! in the worst case, and what is listed is told to nobody more than ten times a second. The first walk after a while begins at
-//! once. There is none when somebody comes whose print is known already.
+//! A provider may report changes at any rate, and clients may come and go, so walks are throttled: after each walk
+//! there is a pause of four times its duration, at least [`MIN_WALK_PAUSE`] and at most [`MAX_WALK_PAUSE`]. So walks
+//! take a fifth of the time in the worst case, and no principal is notified of its listing more than ten times per
+//! second. The first walk after a pause starts at once. A new subscriber whose principal already has a fingerprint
+//! causes no walk.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,25 +21,25 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
 
-use super::watcher::WatcherState;
+use super::state::WatcherState;
 use crate::access::{Access, Principal};
 use crate::catalog::{self, ListingFingerprint};
 
-/// How long the next walk waits at least, and at most.
+/// The shortest and the longest pause between two walks.
 const MIN_WALK_PAUSE: Duration = Duration::from_millis(100);
 const MAX_WALK_PAUSE: Duration = Duration::from_secs(30);
-/// How many times as long it waits as the last one took.
+/// The pause after a walk, as a multiple of its duration.
 const WALK_PAUSE_FACTOR: u32 = 4;
 
-/// What is known of the listing of one plugin.
+/// The known state of one plugin's listing.
 pub(super) struct ListingMonitor {
-    /// How often it may have changed: the provider said so, or a reload brought it about.
+    /// Incremented whenever the listing may have changed: the provider reported it, or a reload caused it.
     version: AtomicU64,
-    /// It is to be looked at.
+    /// Notified when the listing must be checked.
     pub(super) dirty: Notify,
-    /// What each principal that asked would have listed last.
+    /// The last fingerprint for each subscribed principal.
     fingerprints: Mutex<HashMap<Principal, ListingFingerprint>>,
-    /// Changes when prints were taken.
+    /// Notified after fingerprints were computed.
     updated: watch::Sender<()>,
 }
 
@@ -56,21 +58,21 @@ impl ListingMonitor {
         listing
     }
 
-    /// It is to be compared with what it was.
+    /// Marks the listing as possibly changed, so that it is compared with its fingerprints.
     pub(super) fn mark_dirty(&self) {
         self.version.fetch_add(1, Ordering::SeqCst);
         self.dirty.notify_one();
     }
 
-    /// Nobody is told of changes any more, so nobody knows what they would be changes to.
+    /// Removes all fingerprints: without subscribers they are no longer kept up to date.
     pub(super) fn clear(&self) {
         self.fingerprints().clear();
     }
 
-    /// Returns when changes count for that principal.
+    /// Waits until the principal has a fingerprint, so that changes of its listing are detected.
     pub(super) async fn wait_until_tracked(&self, principal: &Principal) {
         let mut updated = self.updated.subscribe();
-        // It fails when there is no sender, and this is the sender.
+        // This fails only without a sender, and `self` holds it.
         let _ = updated.wait_for(|()| self.fingerprints().contains_key(principal)).await;
     }
 
@@ -83,65 +85,76 @@ impl ListingMonitor {
     }
 }
 
-impl WatcherState {
-    /// Looks at the listing whenever it may have changed.
-    pub(super) async fn monitor_listing(self: Arc<Self>) {
+/// The task that detects for which principals the listing has changed.
+pub(super) struct ListingTask {
+    state: Arc<WatcherState>,
+}
+
+impl ListingTask {
+    pub(super) fn new(state: Arc<WatcherState>) -> Self {
+        Self { state }
+    }
+
+    /// Checks the listing whenever it may have changed.
+    pub(super) async fn run(self) {
+        let state = &self.state;
         let mut is_first = true;
-        // What the last walk saw, and before when there is no other.
+        // The version that the last walk has seen, and the end of the pause after it.
         let (mut walked_version, mut rest) = (0, Instant::now());
         loop {
-            self.listing.dirty.notified().await;
+            state.listing.dirty.notified().await;
             sleep_until(rest).await;
-            let principals = self.context.subscription_index().listing_principals();
+            let principals = state.context.subscription_index().listing_principals();
             let new = self.untracked(&principals);
-            let version = self.listing.version();
+            let version = state.listing.version();
             if principals.is_empty() || (new.is_empty() && version == walked_version) {
                 continue;
             }
             let began = Instant::now();
             if std::mem::take(&mut is_first) || !new.is_empty() {
-                // What changes from here on, a round sees.
+                // A poll detects every later change.
                 self.poll_now().await;
             }
-            let version = self.listing.version();
+            let version = state.listing.version();
             walked_version = version;
-            let access = self.context.access.load_full();
+            let access = state.context.access.load_full();
             let mut changed = self.refresh_fingerprints(principals, &access).await;
             if !new.is_empty() {
                 self.poll_now().await;
-                // It changed while it was walked, or shortly before: whether those who are new know is not known.
-                if self.listing.version() != version {
+                // The listing changed during the walk, or shortly before: whether a new subscriber has seen the change
+                // is unknown.
+                if state.listing.version() != version {
                     changed.extend(new);
                 }
             }
-            self.context.subscription_index().notify_listing(&changed);
-            self.listing.updated.send_replace(());
+            state.context.subscription_index().notify_listing(&changed);
+            state.listing.updated.send_replace(());
             let pause = began.elapsed().saturating_mul(WALK_PAUSE_FACTOR).clamp(MIN_WALK_PAUSE, MAX_WALK_PAUSE);
             rest = Instant::now().checked_add(pause).unwrap_or(rest);
         }
     }
 
-    /// Has a print under those rules for everyone who asked, without telling anyone.
+    /// Computes the missing fingerprints of subscribed principals under `access`, without notifying them.
     pub(super) async fn ensure_fingerprints(&self, access: &Arc<Access>) {
-        let principals = self.context.subscription_index().listing_principals();
+        let principals = self.state.context.subscription_index().listing_principals();
         let new = self.untracked(&principals);
         if !new.is_empty() {
             self.refresh_fingerprints(new, access).await;
         }
     }
 
-    /// Those of whom there is no print yet. The prints of those who do not ask any more are forgotten.
+    /// Returns the principals without a fingerprint. Removes fingerprints of principals that are no longer subscribed.
     fn untracked(&self, principals: &HashSet<Principal>) -> HashSet<Principal> {
-        let mut fingerprints = self.listing.fingerprints();
+        let mut fingerprints = self.state.listing.fingerprints();
         fingerprints.retain(|principal, _| principals.contains(principal));
         principals.iter().filter(|principal| !fingerprints.contains_key(*principal)).cloned().collect()
     }
 
-    /// Takes new prints, and gives those principals for whom the listing is another now.
+    /// Computes new fingerprints, and returns the principals whose listing has changed.
     async fn refresh_fingerprints(&self, principals: HashSet<Principal>, access: &Arc<Access>) -> HashSet<Principal> {
         let principals: Vec<_> = principals.into_iter().collect();
-        let fresh = catalog::fingerprints(&self.plugin, access, &principals).await;
-        let mut fingerprints = self.listing.fingerprints();
+        let fresh = catalog::fingerprints(&self.state.plugin, access, &principals).await;
+        let mut fingerprints = self.state.listing.fingerprints();
         let mut changed = HashSet::new();
         for (principal, now) in principals.into_iter().zip(fresh) {
             if fingerprints.insert(principal.clone(), now).is_some_and(|before| before.differs(now)) {
@@ -151,10 +164,11 @@ impl WatcherState {
         changed
     }
 
-    /// Waits for a round, where there are any; whether it fails does not matter, as the next that does not tells.
+    /// Waits for a poll, if the provider supports them. Its failure is ignored, as the next successful one reports the
+    /// changes.
     async fn poll_now(&self) {
-        if self.supports_changes() {
-            let _ = self.wait_for_poll().await;
+        if self.state.supports_changes() {
+            let _ = self.state.wait_for_poll().await;
         }
     }
 }

@@ -1,18 +1,19 @@
-//! Asking a provider whether a resource can be subscribed to: one `stat` for all subscribers that ask at the same time.
+//! Lookups: queries whether a resource is subscribable, by one `stat` for all concurrent subscribers.
 //!
-//! **Single flight.** The first subscriber that asks about a path starts a task that makes the call; those that ask while it is
-//! under way share its answer. The task belongs to all of them: one that is cancelled ends it for nobody else, and when the
-//! last one is gone the call is aborted. Rules are not looked at here: each subscriber is checked before it asks, and again
-//! when it has its answer.
+//! **Single-flight.** The first subscriber of a path starts a task that makes the call; subscribers of the same path
+//! share its result while it is in flight. The task belongs to all of them: cancelling one has no effect on the others,
+//! and when the last one is dropped the call is aborted. Rules are not evaluated here: the access of each subscriber is
+//! checked before its lookup, and again after it.
 //!
-//! **The host's own calls.** A lookup takes no place of `limits.concurrency` or `limits.queue`, and is not counted by
-//! `limits.rate`: a thousand clients that subscribe at once neither keep others from reading nor refuse one another. In return
-//! a plugin runs [`MAX_RUNNING`] lookups at a time, and [`MAX_RETRYING`] of those that failed before, apart from the others, so
-//! that a resource whose `stat` hangs delays no new one for longer than a deadline.
+//! **The host's own calls.** A lookup takes no permit of `limits.concurrency` or `limits.queue`, and does not count
+//! towards `limits.rate`: a thousand clients that subscribe at once neither block readers nor cause each other's
+//! rejection. In return, a plugin runs [`MAX_RUNNING`] lookups at a time, and separately [`MAX_RETRYING`] retries of
+//! failed ones, so a resource whose `stat` hangs delays a new one by no more than a deadline.
 //!
-//! **Back-off.** A failure that may pass is remembered for its path: for [`MIN_BACKOFF`] at first and twice as long each time,
-//! up to [`MAX_BACKOFF`], with jitter. Until then whoever asks about the path is refused without a call, and is told when the
-//! next one may be made; all of them wait for the same moment and share that call. [`MAX_FAILURES`] paths are remembered.
+//! **Back-off.** A transient failure is stored for its path: for [`MIN_BACKOFF`] at first, doubled with each further
+//! failure up to [`MAX_BACKOFF`], with jitter. Until then lookups of the path are rejected without a call, and with the
+//! time at which the next one is allowed; all subscribers wait for the same moment and share that call. Failures of
+//! [`MAX_FAILURES`] paths are stored.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -22,18 +23,19 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::plugin::{CallOrigin, Fault, Plugin};
+use crate::engine::CallOrigin;
+use crate::plugin::{Fault, Plugin};
 use crate::uri::Path;
 
-/// Lookups of one plugin that run at the same time.
+/// The concurrent lookups of one plugin.
 const MAX_RUNNING: usize = 2;
-/// Lookups of one plugin that run at the same time and failed before.
+/// The concurrent retries of failed lookups of one plugin.
 const MAX_RETRYING: usize = 1;
-/// For how long no call is made for a path after its first failure.
+/// The back-off after a path's first failure.
 const MIN_BACKOFF: Duration = Duration::from_millis(250);
-/// For how long at most.
+/// The longest back-off.
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
-/// Paths of one plugin whose failures are remembered.
+/// The number of paths of one plugin whose failures are stored.
 const MAX_FAILURES: usize = 1024;
 
 /// The lookups of one plugin.
@@ -50,7 +52,7 @@ struct LookupState {
     failures: Failures,
 }
 
-/// A lookup under way. Dropped by the last subscriber that waits for it, it ends.
+/// A lookup in flight. Aborted when the last subscriber that waits for it is dropped.
 struct Flight {
     lookups: Arc<Lookups>,
     path: Path,
@@ -58,14 +60,14 @@ struct Flight {
     _task: AbortOnDropHandle<()>,
 }
 
-/// Whether the resource can be subscribed to.
+/// Whether the resource is subscribable.
 type LookupResult = Result<bool, LookupError>;
 
-/// Why it is not known whether a resource can be subscribed to.
+/// The reason why a lookup failed.
 #[derive(Clone, Debug)]
 pub(super) struct LookupError {
     pub(super) fault: Fault,
-    /// In how long it makes sense to ask again; none if the answer will be the same.
+    /// The time after which to retry; `None` for a permanent failure.
     pub(super) retry_after: Option<Duration>,
 }
 
@@ -79,19 +81,19 @@ impl Lookups {
         })
     }
 
-    /// Whether the provider says of that resource that it can be subscribed to.
+    /// Queries the provider whether the resource is subscribable.
     pub(super) async fn is_subscribable(self: &Arc<Self>, path: &Path) -> LookupResult {
         let flight = self.join_or_start(path)?;
         let mut answer = flight.result.clone();
         let answer = answer.wait_for(Option::is_some).await.map_or(None, |answer| answer.clone());
-        // Without an answer the task was ended from outside: its runtime is gone, or it panicked.
+        // Without a result, the task was ended from outside: its runtime was shut down, or it panicked.
         answer.unwrap_or_else(|| {
-            let fault = Fault::Host("a lookup ended without an answer".to_owned());
+            let fault = Fault::Host("a lookup ended without a result".to_owned());
             Err(LookupError { fault, retry_after: Some(MIN_BACKOFF) })
         })
     }
 
-    /// The flight for that path: the one that is under way, or a new one.
+    /// Returns the flight of a path: the one in progress, or a new one.
     fn join_or_start(self: &Arc<Self>, path: &Path) -> Result<Arc<Flight>, LookupError> {
         let mut state = self.state();
         if let Some(flight) = state.flights.get(path).and_then(Weak::upgrade) {
@@ -108,10 +110,10 @@ impl Lookups {
 
     async fn run(self: Arc<Self>, path: Path, is_retry: bool, sender: watch::Sender<Option<LookupResult>>) {
         let permits = if is_retry { &self.retrying } else { &self.running };
-        // Only a closed semaphore refuses, and these are never closed.
+        // Acquiring fails only if the semaphore is closed, and these are never closed.
         let Ok(_permit) = permits.acquire().await else { return };
         let answer = self.plugin.stat_as(CallOrigin::Host, &path).await.map(|entry| entry.subscribable);
-        // Whoever asks from now on asks anew.
+        // Lookups from now on start a new flight.
         let answer = {
             let mut state = self.state();
             state.flights.remove(&path);
@@ -128,27 +130,27 @@ impl Lookups {
 impl Drop for Flight {
     fn drop(&mut self) {
         let mut state = self.lookups.state();
-        // Another one may have taken its place.
+        // A newer flight may be stored under the path.
         if state.flights.get(&self.path).is_some_and(|flight| flight.strong_count() == 0) {
             state.flights.remove(&self.path);
         }
     }
 }
 
-/// Lookups that failed, by path.
+/// The failed lookups, by path.
 #[derive(Default)]
 struct Failures(BTreeMap<Path, Failure>);
 
 struct Failure {
-    /// How often in a row.
+    /// The number of consecutive failures.
     count: u32,
-    /// No call is made before.
+    /// The end of the back-off.
     until: Instant,
     fault: Fault,
 }
 
 impl Failures {
-    /// Whether a lookup is another try of one that failed, if one may be made now.
+    /// Returns whether a lookup of the path is a retry. Fails during the back-off.
     fn check(&self, path: &Path, now: Instant) -> Result<bool, LookupError> {
         match self.0.get(path) {
             Some(failure) if failure.until > now => {
@@ -159,7 +161,7 @@ impl Failures {
         }
     }
 
-    /// Remembers how a lookup ended.
+    /// Records the result of a lookup.
     fn record(&mut self, path: Path, answer: Result<bool, Fault>, now: Instant) -> LookupResult {
         let fault = match answer {
             Err(fault) if fault.is_transient() => fault,
@@ -178,7 +180,7 @@ impl Failures {
         Err(LookupError { fault, retry_after: Some(pause) })
     }
 
-    /// Forgets those that nobody asks about any more, or else the one that may be asked about first.
+    /// Evicts failures whose path is no longer looked up, or else the one whose back-off ends first.
     fn evict(&mut self, now: Instant) {
         self.0.retain(|_, failure| failure.until.checked_add(MAX_BACKOFF).is_none_or(|end| end > now));
         if self.0.len() >= MAX_FAILURES {
@@ -188,7 +190,7 @@ impl Failures {
     }
 }
 
-/// How long no call is made after so many failures and one more.
+/// Returns the back-off after `failures` previous failures.
 fn backoff(failures: u32) -> Duration {
     let pause = 1_u32.checked_shl(failures).map_or(MAX_BACKOFF, |times| MIN_BACKOFF.saturating_mul(times));
     pause.min(MAX_BACKOFF).mul_f64(0.8 + 0.4 * fastrand::f64())

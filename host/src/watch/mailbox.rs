@@ -1,9 +1,10 @@
-//! What waits for one subscriber.
+//! Pending updates of one subscriber.
 //!
-//! Updates that wait are a set, so a resource that changes often waits once. They are also debounced: after an update was given
-//! out, further ones of the same resource are held back for [`THROTTLE_WINDOW`] and given out as one when it is over. So one resource is
-//! told to one subscriber ten times a second at most, whatever makes it change, and a single change is told at once. What is
-//! held back is a flag for each resource that was told within the last [`THROTTLE_WINDOW`].
+//! Pending updates are coalesced: they are a set, so a resource that changes often has one entry. They are also
+//! throttled: after an update was delivered, further updates of the same resource are deferred for [`THROTTLE_WINDOW`]
+//! and delivered as one when it ends. So one subscriber is notified of one resource at most ten times per second,
+//! whatever causes the changes, and a single change is notified at once. A deferred update takes one flag for each
+//! resource that was notified within the last [`THROTTLE_WINDOW`].
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,14 +16,14 @@ use tokio::time::{Instant, sleep_until};
 use crate::access::Principal;
 use crate::uri::Uri;
 
-/// For how long after an update further ones of the same resource, or of what is listed, are held back.
+/// The time after an update during which further updates of the same resource, or of the listing, are deferred.
 const THROTTLE_WINDOW: Duration = Duration::from_millis(100);
 
-/// The updates that wait for one subscriber: each at most once.
+/// The pending updates of one subscriber, each at most once.
 #[derive(Debug)]
 pub(super) struct Mailbox {
     pub(super) id: u64,
-    /// Whose it is.
+    /// The subscriber's principal.
     pub(super) principal: Principal,
     pending: Mutex<PendingUpdates>,
     notify: Notify,
@@ -30,24 +31,24 @@ pub(super) struct Mailbox {
 
 #[derive(Debug, Default)]
 struct PendingUpdates {
-    /// What may be taken.
+    /// The updates that can be delivered.
     ready: BTreeSet<PendingUpdate>,
-    /// What was told within the window.
+    /// The updates that were delivered within their throttle window.
     recent: BTreeMap<PendingUpdate, Recent>,
-    /// The ends of these windows, in their order.
+    /// The ends of the throttle windows, in order.
     window_ends: VecDeque<(Instant, PendingUpdate)>,
 }
 
-/// Something that was told.
+/// A delivered update.
 #[derive(Clone, Copy, Debug)]
 struct Recent {
-    /// Until when more of it is held back.
+    /// The end of its throttle window.
     until: Instant,
-    /// Whether there is more of it.
+    /// Whether the same update has occurred again.
     has_deferred_update: bool,
 }
 
-/// Something that waits.
+/// A pending update.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum PendingUpdate {
     Listing,
@@ -59,12 +60,12 @@ impl Mailbox {
         Self { id, principal, pending: Mutex::default(), notify: Notify::new() }
     }
 
-    /// Puts in that a resource changed.
+    /// Adds an update of a resource.
     pub(super) fn put_resource(&self, uri: &Uri) {
         self.put(PendingUpdate::Resource(uri.clone()));
     }
 
-    /// Puts in that the listing changed.
+    /// Adds an update of the listing.
     pub(super) fn put_listing(&self) {
         self.put(PendingUpdate::Listing);
     }
@@ -73,7 +74,7 @@ impl Mailbox {
         let is_new = {
             let pending = &mut *self.pending();
             match pending.recent.get_mut(&item) {
-                // Whoever waits has to learn of the window, behind which it may go on.
+                // The waiter must be notified of the window, at whose end the update becomes ready.
                 Some(recent) => !std::mem::replace(&mut recent.has_deferred_update, true),
                 None => pending.ready.insert(item),
             }
@@ -83,7 +84,7 @@ impl Mailbox {
         }
     }
 
-    /// Takes out what waits for a resource that is not subscribed to any more.
+    /// Removes the pending update of a resource without subscription.
     pub(super) fn remove(&self, uri: &Uri) {
         let item = PendingUpdate::Resource(uri.clone());
         let mut pending = self.pending();
@@ -91,12 +92,12 @@ impl Mailbox {
         pending.recent.remove(&item);
     }
 
-    /// Takes out what may be told now.
+    /// Removes and returns an update that can be delivered now.
     pub(super) fn pop(&self) -> Option<PendingUpdate> {
         self.pop_at(Instant::now())
     }
 
-    /// What was taken was told: what comes of it within the window is held back.
+    /// Starts the throttle window of an update that was removed and delivered.
     pub(super) fn mark_sent(&self, item: PendingUpdate) {
         self.mark_sent_at(item, Instant::now());
     }
@@ -110,13 +111,13 @@ impl Mailbox {
     fn mark_sent_at(&self, item: PendingUpdate, now: Instant) {
         let Some(until) = now.checked_add(THROTTLE_WINDOW) else { return };
         let mut pending = self.pending();
-        // What was put in since it was taken is told behind the window.
+        // An update that was added since the removal is delivered at the end of the window.
         let has_deferred_update = pending.ready.remove(&item);
         pending.recent.insert(item.clone(), Recent { until, has_deferred_update });
         pending.window_ends.push_back((until, item));
     }
 
-    /// Waits until something can be taken. For one waiter at a time.
+    /// Waits until an update can be delivered. For one waiter at a time.
     pub(super) async fn wait_pending(&self) {
         loop {
             let notified = self.notify.notified();
@@ -133,7 +134,7 @@ impl Mailbox {
         }
     }
 
-    /// Whether something can be taken, or else the end of the first window behind which something may be.
+    /// Returns `Ok` if an update can be delivered, or else the end of the first throttle window with a deferred update.
     fn next_deadline(&self, now: Instant) -> Result<(), Option<Instant>> {
         let mut pending = self.pending();
         pending.expire_windows(now);
@@ -151,10 +152,10 @@ impl Mailbox {
 }
 
 impl PendingUpdates {
-    /// Lets what was held back be taken whose window is over.
+    /// Makes deferred updates ready whose window has ended.
     fn expire_windows(&mut self, now: Instant) {
         while let Some((end, item)) = self.window_ends.pop_front_if(|(end, _)| *end <= now) {
-            // It may have been unsubscribed from, subscribed to and told anew since.
+            // The resource may have been unsubscribed, subscribed and notified again since.
             let Some(recent) = self.recent.get(&item).copied().filter(|recent| recent.until == end) else { continue };
             self.recent.remove(&item);
             if recent.has_deferred_update {
@@ -216,7 +217,7 @@ mod tests {
         assert_eq!(sent, 2 * 20, "two items, ten times a second, for two seconds");
         mailbox.put_resource(&uri("a"));
         assert_eq!(mailbox.pop_at(now - Duration::from_millis(1)), None);
-        // One that is told for the first time does not wait for it.
+        // An update that is delivered for the first time does not wait for the window.
         mailbox.put_resource(&uri("b"));
         assert_eq!(mailbox.pop_at(now - Duration::from_millis(1)), Some(PendingUpdate::Resource(uri("b"))));
         let after = now + THROTTLE_WINDOW;

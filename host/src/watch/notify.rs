@@ -1,17 +1,17 @@
-//! Notifying subscribers in pieces.
+//! Notification of subscribers in batches.
 //!
-//! How many there are is for clients to decide, and how often they are notified is for providers. So no piece of it puts more
-//! than [`BATCH_SIZE`] updates into mailboxes: then the lock that everybody needs is released, and the thread is yielded.
+//! Clients determine the number of subscribers, and providers the rate of changes. So no batch adds more than
+//! [`BATCH_SIZE`] updates to mailboxes: then the shared lock is released, and the task yields.
 
-use super::watcher::WatchContext;
+use super::state::WatchContext;
 use crate::access::Principal;
 use crate::uri::{Mount, Uri};
 
-/// Updates that are put into mailboxes, or resources that are looked at, before the thread is yielded.
+/// The number of updates added to mailboxes, or of resources examined, before the task yields.
 pub(super) const BATCH_SIZE: usize = 1024;
 
 impl WatchContext {
-    /// Notifies the subscribers of those resources: each of whom it holds for the resource.
+    /// Notifies the subscribers of `uris` for which `concerns` returns true.
     pub(super) async fn notify(&self, uris: Vec<Uri>, concerns: impl Fn(&Principal, &Uri) -> bool) {
         let mut budget = BATCH_SIZE;
         for uri in uris {
@@ -27,7 +27,7 @@ impl WatchContext {
         }
     }
 
-    /// Notifies the subscribers of everything below that mount, or of everything.
+    /// Notifies the subscribers of all resources below `mount`, or of all resources.
     pub(super) async fn notify_under(&self, mount: Option<&Mount>, concerns: impl Fn(&Principal, &Uri) -> bool) {
         let mut after = None;
         loop {

@@ -1,15 +1,16 @@
-//! The task that asks one plugin, round by round, what changed.
+//! The task that polls one plugin for changes.
 //!
-//! A round asks about everything that is watched: one call of `changes` for each [group](super::groups) of it, one after the
-//! other. It ends with the first that fails, and the next round begins with the group behind that one, so that a path which
-//! makes the provider trap keeps only its own group from being told of.
+//! A poll covers all watched paths: one call of `changes` for each [group](super::groups) of them, sequentially. It
+//! ends with the first call that fails, and the next poll starts with the group after that one, so a path that makes
+//! the provider trap only prevents notifications of its own group.
 //!
-//! What an answer says is made a set of watched resources before anybody is notified, so a path that is named twice changed
-//! once. What is made of it, for however many paths and subscribers, is made in [pieces](super::notify).
+//! The paths of an answer are reduced to a set of watched resources before anyone is notified, so a path that is named
+//! twice counts as one change. However many paths and subscribers there are, the set is processed in
+//! [batches](super::notify).
 //!
-//! Whoever subscribes has a round made, and could have one made all the time. So a round that took longer than [`QUICK_POLL`] is
-//! followed by a pause as long as itself, up to [`MAX_POLL_PAUSE`], whoever asks for the next; and while a provider fails,
-//! subscribers have it asked once in [`MAX_POLL_PAUSE`] at most.
+//! Each subscription requests a poll, so clients could request polls continuously. So a poll that took longer than
+//! [`QUICK_POLL`] is followed by a pause of the same duration, up to [`MAX_POLL_PAUSE`], regardless of who requests the next
+//! one; and while a provider is failing, subscriptions cause at most one poll per [`MAX_POLL_PAUSE`].
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,41 +19,43 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
-use super::directories::DirectoryWatcher;
 use super::groups::PathGroups;
 use super::notify::BATCH_SIZE;
-use super::watcher::{PollOutcome, WatcherState};
+use super::state::{PollOutcome, WatcherState};
+use crate::fs_watch::DirectoryWatcher;
 use crate::plugin::{ChangeSet, Fault};
 use crate::uri::{Path, Uri};
 
-/// What a provider's hint is kept within, unless the interval of the config lies beyond.
+/// The bounds of a provider's hint, unless the interval of the config lies outside of them.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(250);
 const MAX_POLL_INTERVAL: Duration = Duration::from_mins(5);
-/// The longest that a provider which failed is left alone, unless the interval is longer.
+/// The longest back-off after failed polls, unless the interval is longer.
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
-/// For how long a plugin is kept watched, at most, that nobody is interested in any more.
+/// The longest time for which a plugin without subscribers is still watched.
 const MAX_LINGER: Duration = Duration::from_secs(2);
-/// Events of the file system come in bursts: a round waits for so long after the first, and sees the burst as one.
+/// The debounce time of file system events: a poll starts this long after the first event of a burst, and covers the
+/// whole burst.
 const DEBOUNCE: Duration = Duration::from_millis(50);
 
-/// A round that takes no longer may be followed by the next at once.
+/// The duration up to which a poll may be followed by the next at once.
 const QUICK_POLL: Duration = Duration::from_millis(5);
-/// For how long a plugin is left alone after a round, at most, when somebody subscribes.
+/// The longest pause after a poll before a new subscription causes the next.
 const MAX_POLL_PAUSE: Duration = Duration::from_secs(1);
 
-/// After a round that failed, those who subscribe try again after its pause, or after so long: they will have a round made.
+/// The longest time after a failed poll at which subscribers retry, which requests another poll.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// Asks one plugin what changed, while anyone is interested in it.
+/// Polls one plugin for changes while it has subscribers.
 pub(super) struct Poller {
     state: Arc<WatcherState>,
     interval: Duration,
     groups: PathGroups,
-    /// The group that the next round begins with.
+    /// The index of the group with which the next poll starts.
     next_group: usize,
-    /// Rounds that failed since the last one that did not.
+    /// The number of consecutive failed polls.
     failures: u32,
-    /// Whether everyone is told once what is told to nobody else: nobody knows what changed before the first round.
+    /// Whether the first poll notifies all subscribers once, in place of the changes it returns: changes before it are
+    /// unknown.
     notify_all_once: bool,
 }
 
@@ -68,7 +71,7 @@ impl Poller {
         loop {
             let requested = self.state.requested_polls.load(Ordering::SeqCst);
             let Some(watched) = self.watched_paths().await else {
-                // What is watched ends before anyone can see that nobody asks.
+                // Watching ends before the plugin is reported as idle.
                 directories = None;
                 self.go_idle(requested);
                 self.state.wake.notified().await;
@@ -77,7 +80,10 @@ impl Poller {
             self.state.is_polling.store(true, Ordering::Relaxed);
             let events = match directories.take() {
                 Some(events) if !events.needs_rewatch() => events,
-                before => DirectoryWatcher::watch(&self.state.plugin, before).await,
+                before => {
+                    let plugin = &self.state.plugin;
+                    DirectoryWatcher::watch(plugin.name(), plugin.granted_directories(), before).await
+                }
             };
             let began = Instant::now();
             self.groups.set_watched(watched);
@@ -91,20 +97,20 @@ impl Poller {
                 () = sleep(pause) => {}
                 () = async { tokio::join!(self.state.wake.notified(), sleep(min_pause)); } => {}
                 () = self.state.unwatched.notified() => self.linger().await,
-                // A provider that fails is left alone, however much happens around it.
+                // Events do not shorten the back-off of a failing provider.
                 () = events.changed(), if self.failures == 0 => sleep(DEBOUNCE.max(min_pause)).await,
             }
             directories = Some(events);
         }
     }
 
-    /// Waits for a moment, as clients that go away often come back.
+    /// Waits for a moment, as clients often reconnect.
     async fn linger(&self) {
-        // Whether somebody came or not, the next round finds out.
+        // The next poll checks whether there are subscribers.
         let _ = tokio::time::timeout(self.interval.min(MAX_LINGER), self.state.wake.notified()).await;
     }
 
-    /// What to ask about; none if nobody is interested.
+    /// Returns the paths to be polled, or `None` without subscribers.
     async fn watched_paths(&self) -> Option<Vec<(Uri, Path)>> {
         let (common, mount) = (&self.state.context, self.state.plugin.mount());
         let mut watched = Vec::new();
@@ -126,18 +132,18 @@ impl Poller {
         }
     }
 
-    /// Nobody is interested any more: what is known gets old.
+    /// Resets the state when there are no more subscribers, as it becomes stale.
     fn go_idle(&mut self, requested: u64) {
         self.groups = PathGroups::new(self.state.plugin.max_items());
         self.failures = 0;
         self.notify_all_once = false;
         self.state.listing.clear();
         self.state.is_polling.store(false, Ordering::Relaxed);
-        let fault = Some((Fault::Host("nobody is interested any more".to_owned()), MIN_POLL_INTERVAL));
+        let fault = Some((Fault::Host("there are no more subscribers".to_owned()), MIN_POLL_INTERVAL));
         self.state.last_poll.send_replace(PollOutcome { completed_polls: requested, fault });
     }
 
-    /// Asks once about everything, tells what came of it, and says for how long to rest.
+    /// Polls all groups, publishes the outcome, and returns the pause before the next poll.
     async fn poll_once(&mut self, requested: u64) -> Duration {
         let (fault, pause) = match self.poll_groups().await {
             Ok(hint) => {
@@ -147,13 +153,13 @@ impl Poller {
                 self.failures = 0;
                 (None, self.next_delay(hint))
             }
-            // The token stays: what changes now is told when the plugin is back.
+            // The token is retained, so changes from now on are reported after recovery.
             Err(fault) => {
                 if self.notify_all_once && self.failures == 0 {
                     self.notify_all().await;
                 }
                 let pause = match fault {
-                    // It was not asked: this is no further failure.
+                    // The provider was not called, so this is not a further failure.
                     Fault::Suspended(left) => {
                         self.failures = self.failures.max(1);
                         left.clamp(MIN_POLL_INTERVAL, MAX_POLL_INTERVAL)
@@ -171,7 +177,7 @@ impl Poller {
         pause
     }
 
-    /// Asks about each group, and gives in how long the provider would be asked again.
+    /// Polls each group, and returns the provider's hint for the next poll.
     async fn poll_groups(&mut self) -> Result<Option<Duration>, Fault> {
         let (count, first) = (self.groups.len(), self.next_group);
         let mut hint: Option<Duration> = None;
@@ -199,7 +205,7 @@ impl Poller {
         Ok(hint)
     }
 
-    /// The resources that an answer about that group says changed, each once.
+    /// Returns the resources of a group that changed according to the provider, each once.
     async fn changed_resources(&mut self, group_index: usize, changes: &ChangeSet) -> Vec<Uri> {
         let Some(group) = self.groups.get_mut(group_index) else { return Vec::new() };
         let mut changed = BTreeSet::new();
@@ -215,14 +221,14 @@ impl Poller {
         self.state.context.notify_under(Some(self.state.plugin.mount()), |_, _| true).await;
     }
 
-    /// How long after a round the next begins: as the provider hints, within bounds, else as the config says.
+    /// Returns the pause before the next poll: the provider's hint, within bounds, else the interval of the config.
     fn next_delay(&self, hint: Option<Duration>) -> Duration {
         hint.map_or(self.interval, |hint| {
             hint.clamp(MIN_POLL_INTERVAL.min(self.interval), MAX_POLL_INTERVAL.max(self.interval))
         })
     }
 
-    /// How long a provider that fails is left alone: twice as long each time.
+    /// Returns the back-off after a failed poll, which doubles with each consecutive failure.
     fn backoff(&self) -> Duration {
         let max = MAX_BACKOFF.max(self.interval);
         1_u32.checked_shl(self.failures).map_or(max, |times| self.interval.saturating_mul(times).min(max))

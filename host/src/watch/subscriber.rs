@@ -1,4 +1,4 @@
-//! One subscriber: a session, a stream, a command that waits.
+//! One subscriber: a session, a stream, or a waiting command.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::future::join_all;
+use futures::stream::{self, Stream, StreamExt};
 
 use super::byte_budget::{ByteBudget, ReservedBytes};
 use super::mailbox::{Mailbox, PendingUpdate};
@@ -17,60 +18,60 @@ use crate::config::Operation;
 use crate::plugin::Fault;
 use crate::uri::{Mount, Uri};
 
-/// What a subscription takes up beside its URIs, about: it stands in the maps of its subscriber, of its resource, and of what
-/// waits.
+/// The approximate memory that a subscription takes in addition to its URIs: entries in the maps of its subscriber, of
+/// its resource, and of the pending updates.
 const SUBSCRIPTION_OVERHEAD: usize = 400;
-/// When to try again where all memory for subscriptions is taken.
+/// The time after which to retry when the memory budget of all subscriptions is exhausted.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// Something that a subscriber asked to be told.
+/// A change that a subscriber is notified of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Update {
-    /// The content or metadata of a resource changed, or it appeared or went away. The URI is spelled as it was when it was
-    /// subscribed to.
+    /// The content or metadata of a resource changed, or it was created or deleted. The URI is spelled as in the
+    /// subscription.
     Resource(String),
-    /// What is listed changed.
+    /// The listing changed.
     Listing,
 }
 
-/// Someone who is told of changes. Dropped, it is told of nothing more and leaves nothing behind.
+/// A receiver of change notifications. Dropping it ends all its subscriptions and leaves no state.
 pub struct Subscriber {
     mailbox: Arc<Mailbox>,
     hub: Arc<Hub>,
     subscriptions: Mutex<BTreeMap<Uri, Subscription>>,
     next_serial: AtomicU64,
-    /// What its URIs may take up.
+    /// The memory budget of its URIs.
     uri_bytes: ByteBudget,
-    /// It is counted for as long as it is there.
+    /// Counts the subscriber for as long as it exists.
     _count_guard: Arc<()>,
 }
 
 struct Subscription {
-    /// Tells it apart from one to the same resource that was taken back.
+    /// Distinguishes the subscription from an earlier one of the same resource that was cancelled.
     serial: u64,
-    /// The URI as it was asked for, if that is another text.
+    /// The URI as it was requested, if that differs from the normalized one.
     requested_uri: Option<Box<str>>,
-    /// Its share of what those of its subscriber, and all, may take up.
+    /// Its shares of the subscriber's and the host's memory budgets.
     _memory: [ReservedBytes; 2],
-    /// Whether anyone was told that it counts.
+    /// Whether the subscription is active, rather than pending.
     is_active: bool,
-    /// How many wait until it counts.
+    /// The number of attempts that are pending.
     pending_count: usize,
-    /// Whether there is something to tell, which waits until it counts: it may come to nothing.
+    /// Whether a change occurred while the subscription was pending; notified if it becomes active.
     has_deferred_update: bool,
 }
 
 impl Subscription {
-    /// The URI as it was asked for.
+    /// Returns the URI as it was requested.
     fn requested_uri<'a>(&'a self, uri: &'a Uri) -> &'a str {
         self.requested_uri.as_deref().unwrap_or(uri.as_str())
     }
 }
 
 impl Subscriber {
-    /// Resources that one subscriber may subscribe to.
+    /// The maximum number of resources of one subscriber.
     pub const MAX_RESOURCES: usize = 1024;
-    /// Bytes that their URIs may have altogether, as they were asked for.
+    /// The maximum total size in bytes of their URIs, as they were requested.
     pub const MAX_URI_BYTES: usize = 256 << 10;
 
     pub(super) fn new(id: u64, principal: Principal, hub: Arc<Hub>) -> Self {
@@ -84,12 +85,12 @@ impl Subscriber {
         }
     }
 
-    /// Who is told.
+    /// Returns the principal that is notified.
     pub fn principal(&self) -> &Principal {
         &self.mailbox.principal
     }
 
-    /// Waits for the next update. Safe to drop: what waits goes on waiting.
+    /// Waits for the next update. Cancel-safe: pending updates are retained.
     pub async fn next(&self) -> Update {
         loop {
             self.ready().await;
@@ -99,12 +100,22 @@ impl Subscriber {
         }
     }
 
-    /// Waits until it is worth trying to [`try_next`](Self::try_next).
+    /// Streams the updates, until the host shuts down. Dropping the stream loses no update. Subscriptions can be added and
+    /// cancelled while it is in use.
+    pub fn updates(&self) -> impl Stream<Item = Update> + Send + Unpin + '_ {
+        stream::unfold(self, |subscriber| async move {
+            let update = subscriber.hub.closed.run_until_cancelled(subscriber.next()).await?;
+            Some((update, subscriber))
+        })
+        .boxed()
+    }
+
+    /// Waits until [`try_next`](Self::try_next) may return an update.
     pub async fn ready(&self) {
         self.mailbox.wait_pending().await;
     }
 
-    /// The next update, if one waits. What the principal may not read at this moment is not told.
+    /// Returns the next pending update. Drops updates of resources that the principal may not read at this moment.
     pub fn try_next(&self) -> Option<Update> {
         let access = self.hub.context.access.load();
         loop {
@@ -128,21 +139,22 @@ impl Subscriber {
         }
     }
 
-    /// Asks to be told when what is listed changes. That counts from when [`listing_ready`](Self::listing_ready) returns.
+    /// Subscribes to changes of the listing. They are notified once [`listing_ready`](Self::listing_ready) has
+    /// returned.
     pub fn watch_listing(&self) {
         self.hub.context.subscription_index().watch_listing(&self.mailbox);
         self.hub.watchers().values().for_each(|watcher| watcher.watch_listing());
     }
 
-    /// Waits, for one who asked, until what is listed is known, so that every change of it is told. That takes a walk through
-    /// the listing, unless somebody with the same rights asked before.
+    /// Waits, after [`watch_listing`](Self::watch_listing), until the current listing is known, so that every later
+    /// change of it is notified. That takes a walk of the listing, unless a subscriber with the same principal already
+    /// has.
     pub async fn listing_ready(&self) {
         let watchers = self.hub.watchers();
         join_all(watchers.values().map(|watcher| watcher.listing_ready(self.principal()))).await;
     }
 
-    /// Takes a subscription back. Nothing is told of that resource any more, not even what waits. Whether there was such a
-    /// subscription does not matter.
+    /// Cancels the subscription of a resource, if there is one, and drops its pending update.
     pub fn unsubscribe(&self, uri: &Uri) {
         let mut subscriptions = self.subscriptions();
         if subscriptions.remove(uri).is_some() {
@@ -150,7 +162,7 @@ impl Subscriber {
         }
     }
 
-    /// Takes the subscription back that was asked for in that spelling, if there is one.
+    /// Cancels the subscription that was requested with this spelling. Returns whether there was one.
     pub(crate) fn unsubscribe_by_spelling(&self, requested_uri: &str) -> bool {
         let mut subscriptions = self.subscriptions();
         let uri = subscriptions
@@ -163,7 +175,7 @@ impl Subscriber {
         true
     }
 
-    /// Begins to subscribe. It is as if nothing had been asked unless the attempt counts in the end.
+    /// Starts an attempt to subscribe. An attempt that does not become active leaves no state.
     pub(super) fn begin<'a>(
         &'a self,
         requested_uri: &str,
@@ -211,18 +223,18 @@ impl Subscriber {
 
 fn too_many_subscriptions() -> SubscribeError {
     SubscribeError::Permanent(Fault::InvalidRequest(format!(
-        "one subscriber may subscribe to {} resources, with {} bytes of URIs; unsubscribe from some first",
+        "a subscriber is limited to {} resources and {} bytes of URIs; unsubscribe from some first",
         Subscriber::MAX_RESOURCES,
         Subscriber::MAX_URI_BYTES
     )))
 }
 
 fn subscription_memory_full() -> SubscribeError {
-    let reason = "this server has as many subscriptions as it may; try again later".to_owned();
+    let reason = "the server's memory for subscriptions is exhausted; try again later".to_owned();
     SubscribeError::Transient(Fault::Unavailable { reason, retry_after: Some(RETRY_AFTER) }, RETRY_AFTER)
 }
 
-/// A subscription that does not count yet. Dropped, it is taken back, unless it counts or others wait for the same.
+/// A pending subscription. Dropping it cancels the subscription, unless it is active or other attempts are pending.
 pub(super) struct PendingSubscription<'a> {
     subscriber: &'a Subscriber,
     uri: &'a Uri,
@@ -230,7 +242,8 @@ pub(super) struct PendingSubscription<'a> {
 }
 
 impl PendingSubscription<'_> {
-    /// Has whoever watches that mount ask about it from now on, unless it has been taken back meanwhile.
+    /// Adds the resource to those for which the plugin of `mount` is polled, unless the subscription was cancelled
+    /// meanwhile.
     pub(super) fn register(&self, mount: &Mount) {
         let Some(Ok(located)) = self.uri.as_str().strip_prefix(mount.as_str()).map(|path| mount.compose(path)) else {
             return;
@@ -245,7 +258,8 @@ impl PendingSubscription<'_> {
         }
     }
 
-    /// It counts. With `tells`, there is one update at once: the subscriber believed that it counted before.
+    /// Activates the subscription. With `notify_now` there is one update at once, as the subscription was
+    /// acknowledged while it was pending.
     pub(super) fn activate(self, notify_now: bool) {
         let mut subscriptions = self.subscriber.subscriptions();
         if let Some(subscription) = subscriptions.get_mut(self.uri).filter(|one| one.serial == self.serial) {
@@ -345,7 +359,7 @@ mod tests {
         drop(first);
         second.activate(false);
         assert!(subscriber.hub.context.subscription_index().has_any_under(&mount()));
-        // One that was taken back and asked for anew is another one.
+        // A subscription that was cancelled and requested again is a new one.
         let late = subscriber.begin("a://x/f", &uri).unwrap();
         subscriber.unsubscribe(&uri);
         let new = subscriber.begin("a://x/f", &uri).unwrap();

@@ -1,7 +1,7 @@
-//! Who is interested in what, of all plugins.
+//! The index of all subscriptions, for all plugins.
 //!
-//! Interests are in URIs, not in plugins: a reload that replaces a plugin, takes it away or brings it back leaves them as
-//! they are. A plugin's part of them is what lies below its mount.
+//! Subscriptions refer to URIs, not to plugins: a reload that replaces, removes or restores a plugin does not affect
+//! them. The subscriptions of a plugin are those below its mount.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
@@ -11,7 +11,7 @@ use super::mailbox::Mailbox;
 use crate::access::Principal;
 use crate::uri::{Mount, Path, Uri};
 
-/// Who is interested in what.
+/// The subscribers of each resource and of the listing.
 #[derive(Debug, Default)]
 pub(super) struct SubscriptionIndex {
     resources: BTreeMap<Uri, WatchedResource>,
@@ -20,29 +20,29 @@ pub(super) struct SubscriptionIndex {
 
 #[derive(Debug)]
 struct WatchedResource {
-    /// What the provider calls it that was asked for it last.
+    /// The resource's path in the provider that was last polled for it.
     path: Path,
     subscribers: BTreeMap<u64, Arc<Mailbox>>,
 }
 
 impl SubscriptionIndex {
-    /// Whether anyone is interested in something of the plugin at that mount.
+    /// Returns whether there are subscriptions for the plugin at `mount`.
     pub(super) fn has_any_under(&self, mount: &Mount) -> bool {
         !self.listing_subscribers.is_empty() || self.under(mount, None).next().is_some()
     }
 
-    /// How many resources anyone is interested in.
+    /// Returns the number of resources with subscriptions.
     pub(super) fn resource_count(&self) -> usize {
         self.resources.len()
     }
 
-    /// What the provider at that mount is asked about, in order: so many at most of those behind that URI.
+    /// Returns the watched resources below `mount` with their paths, in order: at most `limit`, those after `after`.
     pub(super) fn paths(&self, mount: &Mount, after: Option<&Uri>, limit: usize) -> Vec<(Uri, Path)> {
         let watched = self.under(mount, after).take(limit);
         watched.map(|(uri, watched)| (uri.clone(), watched.path.clone())).collect()
     }
 
-    /// Resources below that mount, in order: so many at most of those behind that URI.
+    /// Returns the watched resources below `mount`, or all, in order: at most `limit`, those after `after`.
     pub(super) fn uris(&self, mount: Option<&Mount>, after: Option<&Uri>, limit: usize) -> Vec<Uri> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         match mount {
@@ -82,7 +82,7 @@ impl SubscriptionIndex {
         self.listing_subscribers.remove(&id);
     }
 
-    /// Calls what is below that mount by the paths that it has there: the mounts of before were others.
+    /// Recomputes the paths of resources below `mount`, which may have belonged to another mount before.
     pub(super) fn remount(&mut self, mount: &Mount) {
         for (uri, watched) in self.resources.range_mut::<str, _>(range_under(mount)) {
             let Some(path) = uri.as_str().strip_prefix(mount.as_str()) else { break };
@@ -92,8 +92,8 @@ impl SubscriptionIndex {
         }
     }
 
-    /// Notifies subscribers of that resource of whom it holds, from that id on: as many as the piece allows. Gives the id to
-    /// go on from, if there are more.
+    /// Notifies the subscribers of a resource for whose principals `concerns` returns true, starting at id `from`,
+    /// until `budget` is exhausted. Returns the id at which to continue, if there are more.
     pub(super) fn notify(
         &self,
         uri: &Uri,
@@ -114,12 +114,12 @@ impl SubscriptionIndex {
         None
     }
 
-    /// The principals of those who are interested in what is listed.
+    /// Returns the principals of all subscribers of the listing.
     pub(super) fn listing_principals(&self) -> HashSet<Principal> {
         self.listing_subscribers.values().map(|mailbox| mailbox.principal.clone()).collect()
     }
 
-    /// Tells the subscribers of those principals that what is listed changed.
+    /// Notifies the listing's subscribers of those principals.
     pub(super) fn notify_listing(&self, principals: &HashSet<Principal>) {
         let concerned = self.listing_subscribers.values().filter(|mailbox| principals.contains(&mailbox.principal));
         concerned.for_each(|mailbox| mailbox.put_listing());

@@ -82,7 +82,7 @@ async fn a_component_is_compiled_once_and_found_by_the_next_start() {
     assert_eq!(compiled, [true, false]);
 }
 
-/// The result without its cursor, which is never the same twice; and whether there was one.
+/// Returns the result without its cursor, which is different each time, and whether there was one.
 fn without_cursor(mut result: Value) -> (Value, bool) {
     let cursor = result.as_object_mut().unwrap().remove("nextCursor");
     (result, cursor.is_some_and(|cursor| cursor.is_string()))
@@ -103,8 +103,7 @@ async fn json_is_the_result_object_of_the_protocol() {
         let read = wire.request("resources/read", json!({ "uri": &uri })).await;
         assert_eq!(&served.run(&["read", &uri, "--json"]).await.success().json(), read.result());
     }
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -159,7 +158,7 @@ async fn exit_codes_tell_what_cannot_be_done_from_what_is_wrong() {
         (&["list", "git://repo/tree/main/nothing"], 1, "there is no resource"),
         (&["read"], 2, "required"),
         (&["nonsense"], 2, "unrecognized subcommand"),
-        (&["list", "--as", "root"], 2, "local, anonymous"),
+        (&["list", "--as", "locla"], 2, "did you mean `local`?"),
         (&["serve", "--stdio", "--http", "127.0.0.1:0"], 2, "cannot be used with"),
     ] {
         let ended = served.run(arguments).await;
@@ -180,7 +179,7 @@ async fn mistakes_in_the_config_name_file_and_line_and_what_to_write() {
         (format!("{}limits = {{ memory = \"lots\" }}\n", plugin("git://repo/")), 5, "64MiB"),
         (plugin("git:repo"), 4, "mount"),
         (plugin("git://repo/") + &plugin("git://repo/x/").replace("\"repo\"", "\"other\""), 8, "overlap"),
-        ("[[rule]]\nprincipals = [\"root\"]\nallow = [\"**\"]\n".to_owned(), 2, "anonymous"),
+        ("[[rule]]\nprincipals = [\"anonymus\"]\nallow = [\"**\"]\n".to_owned(), 2, "anonymous"),
         ("this is no TOML\n".to_owned(), 1, "TOML"),
     ] {
         let folder = Folder::with_files([("team.toml", text.as_bytes())]);

@@ -45,9 +45,9 @@ use super::executor::{StreamExecutor, stream_abort};
 use crate::config::Http;
 use crate::host::Host;
 use crate::log_target;
-use crate::plugin::Throttle;
 use crate::server::budget::{Account, Budget};
 use crate::server::client_id::ClientId;
+use crate::throttle::Throttle;
 
 /// Requests of one connection at once, with HTTP/2.
 const MAX_STREAMS: u32 = 32;

@@ -1,0 +1,131 @@
+//! Connections to an origin: resolve once, validate, connect to a validated address.
+//!
+//! A name is resolved once per exchange. The addresses of that one answer are validated, and the connection is made to
+//! exactly one of them, so a name that resolves differently a moment later (DNS rebinding, a TOCTOU attack) has no
+//! effect.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::{Instant, timeout_at};
+
+use super::ExchangePermit;
+use super::address::is_public;
+use super::error::ExchangeError;
+use super::tls::TlsClient;
+use crate::config::{HostName, Origin, UrlHost};
+
+/// The maximum number of addresses that are tried per name.
+pub(super) const MAX_ADDRESSES: usize = 8;
+
+/// Name resolution and connections.
+pub(super) trait Network: Send + Sync {
+    /// Returns all addresses of a name. Called once per exchange with a name, never for one with an address.
+    fn resolve(&self, name: &HostName) -> BoxFuture<'static, io::Result<Vec<IpAddr>>>;
+
+    /// Connects to a validated address.
+    fn connect(&self, address: SocketAddr) -> BoxFuture<'static, io::Result<TcpStream>>;
+}
+
+/// The network of this machine.
+pub(super) struct SystemNetwork;
+
+impl Network for SystemNetwork {
+    fn resolve(&self, name: &HostName) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
+        let name = name.as_str().to_owned();
+        Box::pin(async move { Ok(lookup_host((name, 0)).await?.map(|address| address.ip()).collect()) })
+    }
+
+    fn connect(&self, address: SocketAddr) -> BoxFuture<'static, io::Result<TcpStream>> {
+        Box::pin(TcpStream::connect(address))
+    }
+}
+
+/// A connection, encrypted or not.
+pub(super) trait IoStream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> IoStream for T {}
+
+/// Connects to an origin until `deadline`, over TLS if a client is given.
+pub(super) async fn connect(
+    network: &Arc<dyn Network>,
+    origin: &Origin,
+    tls: Option<&TlsClient>,
+    permit: &ExchangePermit,
+    deadline: Instant,
+) -> Result<Box<dyn IoStream>, ExchangeError> {
+    let addresses = match origin.host() {
+        UrlHost::Address(address) => vec![*address],
+        UrlHost::Name(name) => {
+            let answer = resolve(network, name, permit);
+            filter_public(timeout_at(deadline, answer).await.map_err(|_| ExchangeError::ResolveTimeout)??)?
+        }
+    };
+    let stream = connect_any(network, &addresses, origin.port(), deadline).await?;
+    // Messages are small, and each is awaited.
+    let _ = stream.set_nodelay(true);
+    match tls {
+        None => Ok(Box::new(stream)),
+        Some(tls) => {
+            let handshake = tls.handshake(origin.host(), stream);
+            Ok(Box::new(timeout_at(deadline, handshake).await.map_err(|_| ExchangeError::ConnectTimeout)??))
+        }
+    }
+}
+
+/// Resolves a name. The system's resolver cannot be cancelled, so the permit is held until it has answered, even if the
+/// caller stops waiting.
+async fn resolve(
+    network: &Arc<dyn Network>,
+    name: &HostName,
+    permit: &ExchangePermit,
+) -> Result<Vec<IpAddr>, ExchangeError> {
+    let (lookup, permit) = (network.resolve(name), permit.clone());
+    let answer = tokio::spawn(async move {
+        let answer = lookup.await;
+        drop(permit);
+        answer
+    });
+    answer
+        .await
+        .map_err(|error| ExchangeError::Resolve(error.to_string()))?
+        .map_err(|error| ExchangeError::Resolve(error.to_string()))
+}
+
+/// Returns the public addresses. Fails if there are none.
+fn filter_public(addresses: Vec<IpAddr>) -> Result<Vec<IpAddr>, ExchangeError> {
+    let (public, non_public): (Vec<_>, Vec<_>) = addresses.into_iter().partition(|address| is_public(*address));
+    match (public.is_empty(), non_public.first()) {
+        (false, _) => Ok(public),
+        (true, Some(address)) => Err(ExchangeError::PrivateAddress(*address)),
+        (true, None) => Err(ExchangeError::Resolve("the name has no address".to_owned())),
+    }
+}
+
+/// Connects to the first address that accepts. Each attempt gets an equal share of the remaining time, so an address
+/// that does not respond leaves time for the next.
+async fn connect_any(
+    network: &Arc<dyn Network>,
+    addresses: &[IpAddr],
+    port: u16,
+    deadline: Instant,
+) -> Result<TcpStream, ExchangeError> {
+    let mut last_error = ExchangeError::ConnectTimeout;
+    let candidates = addresses.iter().take(MAX_ADDRESSES);
+    let count = u32::try_from(candidates.len()).unwrap_or(u32::MAX);
+    for (address, left) in candidates.zip((1..=count).rev()) {
+        let now = Instant::now();
+        let attempt_timeout = deadline.saturating_duration_since(now).checked_div(left).unwrap_or_default();
+        let connecting = network.connect(SocketAddr::new(*address, port));
+        match timeout_at(now.checked_add(attempt_timeout).unwrap_or(deadline), connecting).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => last_error = ExchangeError::Connect(error),
+            Err(_) => last_error = ExchangeError::ConnectTimeout,
+        }
+    }
+    Err(last_error)
+}

@@ -1,0 +1,196 @@
+//! One HTTP exchange: validation of the request, its connection, the response.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::FusedFuture;
+use http_body_util::BodyExt;
+use hyper::body::{Body, Incoming};
+use hyper::client::conn::http1;
+use hyper::http::request::Parts;
+use hyper::http::uri::Scheme as UriScheme;
+use hyper::{Method, Request, Response, StatusCode, Uri, header};
+use hyper_util::rt::TokioIo;
+use tokio::time::{Instant, timeout, timeout_at};
+use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
+
+use super::body::{ExchangeContext, RequestBody, ResponseBody};
+use super::connect::{IoStream, connect};
+use super::error::ExchangeError;
+use super::tls::TlsClient;
+use super::{ExchangePermit, OutboundHttp, headers};
+use crate::config::{HttpGrant, Origin, Scheme};
+
+/// The smallest buffer that hyper accepts.
+const MIN_BUFFER: usize = 8 << 10;
+
+/// The future that drives the connection while the body is read.
+type Driver = Box<dyn Future<Output = Result<(), Error>> + Send>;
+/// A request in flight.
+pub(super) type ResponseFuture = Box<dyn Future<Output = Result<(Response<WasiBody>, Driver), Error>> + Send>;
+
+impl OutboundHttp {
+    /// Sends a request and returns its response, whose body is still to be received. Dropping the future or the
+    /// response ends the exchange.
+    pub(super) async fn exchange(
+        self: Arc<Self>,
+        request: Request<WasiBody>,
+        options: RequestOptions,
+    ) -> Result<(Response<WasiBody>, Driver), Error> {
+        let origin = origin_of(request.uri());
+        let answer = match &origin {
+            Some(origin) => self.execute(origin, request, options).await,
+            None => Err(ExchangeError::InvalidUri),
+        };
+        answer.map_err(|failure| self.refusal_log.record(origin.as_ref(), &failure))
+    }
+
+    async fn execute(
+        self: &Arc<Self>,
+        origin: &Origin,
+        request: Request<WasiBody>,
+        options: RequestOptions,
+    ) -> Result<(Response<WasiBody>, Driver), ExchangeError> {
+        let grant = self.grants.grant_for(origin).ok_or(ExchangeError::NotGranted)?;
+        let request = self.prepare(origin, grant, request)?;
+        let permit = self.acquire_permit()?;
+        let time = self.limits.timeout.duration();
+        let began = Instant::now();
+        let deadline = began.checked_add(time).unwrap_or(began);
+        let answer = async {
+            let connect_deadline = options.connect_timeout.and_then(|most| began.checked_add(most)).unwrap_or(deadline);
+            let tls = self.tls(grant).await?;
+            let stream = connect(&self.network, origin, tls, &permit, connect_deadline.min(deadline)).await?;
+            self.send(stream, request, &options, deadline).await
+        };
+        let (response, driver) = timeout_at(deadline, answer).await.map_err(|_| ExchangeError::Timeout(time))??;
+        let response = self.check_response(response)?;
+        let exchange = ExchangeContext {
+            http: self.clone(),
+            origin: origin.clone(),
+            deadline,
+            between_bytes_timeout: options.between_bytes_timeout,
+            _permit: permit,
+        };
+        Ok((response.map(|incoming| ResponseBody::new(incoming, exchange).boxed_unsync()), driver))
+    }
+
+    /// Validates a request, and builds it in the form in which it is sent.
+    fn prepare(
+        &self,
+        origin: &Origin,
+        grant: &HttpGrant,
+        request: Request<WasiBody>,
+    ) -> Result<Request<RequestBody>, ExchangeError> {
+        let (Parts { method, uri, mut headers, .. }, body) = request.into_parts();
+        // A tunnel would give access to any server, and `TRACE` would reveal the headers that the host adds.
+        if method == Method::CONNECT || method == Method::TRACE {
+            return Err(ExchangeError::ForbiddenMethod);
+        }
+        headers::strip_hop_by_hop(&mut headers);
+        let target = uri.path_and_query().map_or("/", |target| target.as_str());
+        let size = headers::size(&headers).saturating_add(u64::try_from(target.len()).unwrap_or(u64::MAX));
+        if size > self.limits.headers.bytes() || headers.len() > headers::MAX_HEADERS {
+            return Err(ExchangeError::RequestHeadersTooLarge(self.limits.headers.bytes()));
+        }
+        let max_body = self.limits.body.bytes();
+        let content_length =
+            headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+        if content_length.is_some_and(|length| length > max_body) {
+            return Err(ExchangeError::RequestBodyTooLarge(max_body));
+        }
+        headers::apply_host_headers(&mut headers, origin, grant);
+        let mut request = Request::new(RequestBody::new(body, max_body));
+        *request.method_mut() = method;
+        *request.uri_mut() = target.parse().map_err(|_| ExchangeError::InvalidUri)?;
+        *request.headers_mut() = headers;
+        Ok(request)
+    }
+
+    /// Acquires a permit of `limits.http.concurrency` without waiting, and checks the rate limit.
+    fn acquire_permit(&self) -> Result<ExchangePermit, ExchangeError> {
+        let permit = self.permits.clone().try_acquire_owned();
+        let permit = permit.map_err(|_| ExchangeError::ConcurrencyLimit(self.limits.concurrency.get()))?;
+        self.rate.check().map_err(|_| ExchangeError::RateLimited(self.limits.rate.get()))?;
+        Ok(Arc::new(permit))
+    }
+
+    /// Returns the TLS client for a grant, or `None` for a plain-text origin.
+    async fn tls(&self, grant: &HttpGrant) -> Result<Option<&TlsClient>, ExchangeError> {
+        if grant.origin.scheme() == Scheme::Http {
+            return Ok(None);
+        }
+        match (&grant.ca, self.per_grant_tls.get(&grant.origin)) {
+            (Some(roots), Some(client)) => {
+                client.get_or_try_init(|| self.tls_roots.with_extra_roots(roots)).await.map(Some)
+            }
+            _ => self.tls_roots.system().await.map(Some),
+        }
+    }
+
+    async fn send(
+        &self,
+        stream: Box<dyn IoStream>,
+        request: Request<RequestBody>,
+        options: &RequestOptions,
+        deadline: Instant,
+    ) -> Result<(Response<Incoming>, Driver), ExchangeError> {
+        let max_headers = usize::try_from(self.limits.headers.bytes()).unwrap_or(usize::MAX);
+        let (mut sender, connection) = http1::Builder::new()
+            .max_headers(headers::MAX_HEADERS)
+            .max_header_size(max_headers)
+            .max_buf_size(max_headers.max(MIN_BUFFER))
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(ExchangeError::from_hyper)?;
+        let mut connection = Box::pin(connection.fuse());
+        let answer = async {
+            let mut answer = pin!(sender.send_request(request));
+            tokio::select! {
+                answer = &mut answer => answer,
+                // The response that arrived before the connection ended is already available.
+                ended = &mut connection => match ended {
+                    Ok(()) => answer.await,
+                    Err(error) => Err(error),
+                },
+            }
+        };
+        let answer = match options.first_byte_timeout {
+            Some(most) => timeout(most, answer).await.map_err(|_| ExchangeError::FirstByteTimeout)?,
+            None => answer.await,
+        };
+        let driver = async move {
+            if !connection.is_terminated() {
+                // An error here is reported by the body; at the deadline the connection is closed.
+                let _ = timeout_at(deadline, connection).await;
+            }
+            Ok(())
+        };
+        Ok((answer.map_err(ExchangeError::from_hyper)?, Box::new(driver)))
+    }
+
+    /// Validates a response, and removes the headers that the guest must not see.
+    fn check_response(&self, mut response: Response<Incoming>) -> Result<Response<Incoming>, ExchangeError> {
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            return Err(ExchangeError::Upgrade);
+        }
+        let headers = response.headers_mut();
+        headers::strip_hop_by_hop(headers);
+        if headers::size(headers) > self.limits.headers.bytes() {
+            return Err(ExchangeError::ResponseHeadersTooLarge);
+        }
+        let max_body = self.limits.body.bytes();
+        if response.body().size_hint().lower() > max_body {
+            Err(ExchangeError::ResponseBodyTooLarge(max_body))
+        } else {
+            Ok(response)
+        }
+    }
+}
+
+/// Returns the origin of a request's URI.
+fn origin_of(uri: &Uri) -> Option<Origin> {
+    let scheme = uri.scheme().unwrap_or(&UriScheme::HTTPS);
+    format!("{scheme}://{}", uri.authority()?).parse().ok()
+}
