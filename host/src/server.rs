@@ -8,14 +8,16 @@
 //! | `serve_stdio` | `stdio` | the client that started this process |
 //!
 //! Requests for resources are parsed from the message as it was received, and answered by the host itself
-//! (`resource_requests`), with MCP objects (`wire`). All else is forwarded to rmcp (`dispatch`): the lifecycle of sessions,
-//! subscriptions, event streams, and the rejection of malformed messages. The session-based revisions (2024-11-05 to
-//! 2025-11-25) and the stateless one (2026-07-28) are served by the same code; the revision is determined for each request.
+//! (`resource_requests`), with MCP objects (`wire`). All else is forwarded to rmcp (`dispatch`): the lifecycle of
+//! sessions, subscriptions, event streams, and the rejection of malformed messages. The session-based revisions
+//! (2024-11-05 to 2025-11-25) and the stateless one (2026-07-28) are served by the same code; the revision is
+//! determined for each request.
 //!
-//! Answers are encoded as JSON chunk by chunk, as their clients read them (`json`), within a budget in bytes (`budget`).
+//! Answers are encoded as JSON chunk by chunk, as their clients read them (`json`), within a budget in bytes
+//! (`budget`).
 //!
-//! Graceful shutdown: new requests are not accepted, requests in flight are answered, then connections are closed. The limits
-//! of the plugins that are called, and a drain timeout of 30 s, bound the time that it takes.
+//! Graceful shutdown: new requests are not accepted, requests in flight are answered, then connections are closed. The
+//! limits of the plugins that are called, and a drain timeout of 30 s, bound the time that it takes.
 
 mod budget;
 mod client;
@@ -52,8 +54,8 @@ pub(crate) use self::revision::Revision;
 #[cfg(feature = "stdio")]
 pub use self::stdio::{serve_io, serve_stdio};
 
-/// The drain timeout of graceful shutdown. The limits of plugins end requests in flight sooner; a client that does not read
-/// its answers does not.
+/// The drain timeout of graceful shutdown. The limits of plugins end requests in flight sooner; a client that does not
+/// read its answers does not.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The cause of an error in another crate.

@@ -1,4 +1,10 @@
 //! The service over HTTP, mounted in an axum application that has a login of its own.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "the helpers of tests may fail as loudly as tests"
+)]
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;

@@ -1,4 +1,10 @@
 //! MCP over a pair of streams that are not those of the process.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "the helpers of tests may fail as loudly as tests"
+)]
 
 use std::sync::Arc;
 use std::time::Duration;

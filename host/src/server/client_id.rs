@@ -1,9 +1,9 @@
 //! The identity of a client for shared limits: no client can exhaust what clients share.
 //!
-//! Over HTTP clients are told apart by their peer address. A client with IPv6 has a network of addresses (RFC 6177), so the
-//! first 64 bits count; an IPv4-mapped IPv6 address is the IPv4 address. All clients behind one proxy are one client, so
-//! the share of a client is large. Where another server accepts the connections and does not supply the peer address, a
-//! client is a principal.
+//! Over HTTP clients are told apart by their peer address. A client with IPv6 has a network of addresses (RFC 6177), so
+//! the first 64 bits count; an IPv4-mapped IPv6 address is the IPv4 address. All clients behind one proxy are one
+//! client, so the share of a client is large. Where another server accepts the connections and does not supply the peer
+//! address, a client is a principal.
 
 use std::fmt;
 #[cfg(any(feature = "http", test))]

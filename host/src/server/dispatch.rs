@@ -1,7 +1,7 @@
 //! Dispatch: which messages are answered by the host itself, which are forwarded to rmcp, and which are rejected.
 //!
-//! Both transports use it. A transport supplies the lifecycle of the connection or session that a message belongs to, and
-//! the evidence that the message alone does not give: over HTTP the headers must confirm the revision.
+//! Both transports use it. A transport supplies the lifecycle of the connection or session that a message belongs to,
+//! and the evidence that the message alone does not give: over HTTP the headers must confirm the revision.
 //!
 //! | request | dispatch |
 //! |---|---|
@@ -62,8 +62,8 @@ impl Lifecycle {
     }
 }
 
-/// Dispatches a message. `is_confirmed` decides whether the transport's evidence agrees with the revision of a request; a
-/// request without this confirmation is forwarded, for rmcp to reject it.
+/// Dispatches a message. `is_confirmed` decides whether the transport's evidence agrees with the revision of a request;
+/// a request without this confirmation is forwarded, for rmcp to reject it.
 pub(super) fn dispatch(
     host: &Host,
     message: &Message,

@@ -124,8 +124,8 @@ fn revision(context: &RequestContext<RoleServer>) -> Revision {
     Revision::negotiated(context.protocol_version().as_ref())
 }
 
-/// Runs a request until it is answered or the client cancels it. A panic is confined to the request, and answered with an
-/// internal error.
+/// Runs a request until it is answered or the client cancels it. A panic is confined to the request, and answered with
+/// an internal error.
 async fn run_cancellable<T>(
     context: &RequestContext<RoleServer>,
     request: impl Future<Output = Result<T, Error>>,

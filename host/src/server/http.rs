@@ -1,5 +1,5 @@
-//! MCP over streamable HTTP: as a service that an application mounts in its own server ([`http_service`], [`router`]), or with a
-//! listener of its own ([`serve_http`]), at `/mcp`, with a health check at `/healthz`.
+//! MCP over streamable HTTP: as a service that an application mounts in its own server ([`http_service`], [`router`]),
+//! or with a listener of its own ([`serve_http`]), at `/mcp`, with a health check at `/healthz`.
 //!
 //! A request to `/mcp` passes through, from the outside in:
 //!
@@ -17,8 +17,8 @@
 //! | [`rmcp_service`] | forwards all other requests to rmcp |
 //! | [`sessions`] | tracks sessions, and ends those that are idle |
 //!
-//! The settings of `[http]` in the config are looked up for each connection and each request, so a reload takes effect at
-//! once.
+//! The settings of `[http]` in the config are looked up for each connection and each request, so a reload takes effect
+//! at once.
 
 mod charge;
 mod client_limiter;
@@ -56,11 +56,11 @@ const ENDPOINT_PATH: &str = "/mcp";
 /// The header that names the session of a request.
 const SESSION_ID_HEADER: &str = "mcp-session-id";
 
-/// Serves HTTP clients on that listener until `shutdown` fires, over TLS if the config has a certificate. All clients are
-/// [`Principal::ANONYMOUS`](crate::access::Principal::ANONYMOUS).
+/// Serves HTTP clients on that listener until `shutdown` fires, over TLS if the config has a certificate. All clients
+/// are [`Principal::ANONYMOUS`](crate::access::Principal::ANONYMOUS).
 ///
-/// On shutdown the listener is closed, requests in flight are answered, event streams are ended, and connections are closed,
-/// each within a bounded time.
+/// On shutdown the listener is closed, requests in flight are answered, event streams are ended, and connections are
+/// closed, each within a bounded time.
 ///
 /// # Errors
 ///

@@ -1,8 +1,8 @@
 //! The requests of one connection or session that have not been answered, by their ids.
 //!
-//! A request must not have the id of another one in flight: rmcp would answer one of the two and leave the other pending
-//! forever, and a cancellation would be ambiguous. Requests without a session are independent of one another, and are
-//! not recorded.
+//! A request must not have the id of another one in flight: rmcp would answer one of the two and leave the other
+//! pending forever, and a cancellation would be ambiguous. Requests without a session are independent of one another,
+//! and are not recorded.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -36,8 +36,8 @@ impl<T> Default for InFlight<T> {
 }
 
 impl<T> InFlight<T> {
-    /// Records a request and returns the token that its cancellation fires. If a request with this id is in flight already,
-    /// it returns what was to be attached.
+    /// Records a request and returns the token that its cancellation fires. If a request with this id is in flight
+    /// already, it returns what was to be attached.
     pub(super) fn insert(&self, id: &RequestId, attached: T) -> Result<CancellationToken, T> {
         match self.lock().entry(id.clone()) {
             Entry::Vacant(entry) => {
@@ -49,7 +49,8 @@ impl<T> InFlight<T> {
         }
     }
 
-    /// Removes a request, which frees its id, and returns what was attached to it. Returns nothing if it is not in flight.
+    /// Removes a request, which frees its id, and returns what was attached to it. Returns nothing if it is not in
+    /// flight.
     pub(super) fn remove(&self, id: &RequestId) -> Option<T> {
         self.lock().remove(id).map(|request| request.attached)
     }

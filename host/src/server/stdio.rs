@@ -2,9 +2,9 @@
 //! standard input and output; [`serve_io`] serves any other reader and writer, such as a Unix socket.
 //!
 //! Each line is one message, or in revision 2025-03-26 one batch of messages. A line that is not a message is rejected
-//! ([`jsonrpc`](super::jsonrpc)). [Requests for resources](super::resource_requests) are answered here, each by a task of
-//! its own; the rest is forwarded to rmcp, in the order in which it came ([`dispatch`](super::dispatch)). A line that is not
-//! JSON is answered too: an answer is always JSON, so two programs cannot exchange errors forever.
+//! ([`jsonrpc`](super::jsonrpc)). [Requests for resources](super::resource_requests) are answered here, each by a task
+//! of its own; the rest is forwarded to rmcp, in the order in which it came ([`dispatch`](super::dispatch)). A line
+//! that is not JSON is answered too: an answer is always JSON, so two programs cannot exchange errors forever.
 //!
 //! | limit | value |
 //! |---|---|
@@ -46,8 +46,8 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often the server checks whether serving is to end, while the client reads nothing.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Serves one client over standard input and output, as that principal, until the client closes standard input or `shutdown`
-/// fires; requests in flight are answered first. The principal of a client that started this process is
+/// Serves one client over standard input and output, as that principal, until the client closes standard input or
+/// `shutdown` fires; requests in flight are answered first. The principal of a client that started this process is
 /// [`Principal::LOCAL`].
 ///
 /// # Errors
@@ -62,8 +62,8 @@ pub async fn serve_stdio(host: Arc<Host>, principal: Principal, shutdown: Cancel
 /// Serves one client over a pair of streams, as that principal, until the reader ends or `shutdown` fires; requests in
 /// flight are answered first. It may be called any number of times at once, for different clients.
 ///
-/// While the client does not read its answers, its requests are not read either. So the end of the reader is noticed only
-/// when the client has read some of them.
+/// While the client does not read its answers, its requests are not read either. So the end of the reader is noticed
+/// only when the client has read some of them.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -115,7 +115,8 @@ where
     serve(host, Box::new(reader), Output::new(writer), principal, shutdown, || false).await
 }
 
-/// Serves one client. `is_input_closed` tells whether the writing end of the reader is closed, whatever is left to be read.
+/// Serves one client. `is_input_closed` tells whether the writing end of the reader is closed, whatever is left to be
+/// read.
 async fn serve(
     host: Arc<Host>,
     reader: Reader,

@@ -1,4 +1,4 @@
-//! How much of something each client has, of which one client must not have all: places, or bytes.
+//! A limit with a share for each client, so that no client can exhaust it: of permits, or of bytes.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::config::ClientShare;
 use crate::server::client_id::ClientId;
 
-/// How much each client has, and all together. Clones count together.
+/// The usage of each client, and of all together. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClientLimiter(Arc<Mutex<Usage>>);
 
@@ -17,7 +17,7 @@ struct Usage {
     clients: HashMap<ClientId, usize>,
 }
 
-/// What a client has, until it is dropped.
+/// The usage of a client, until it is dropped.
 #[derive(Debug)]
 pub(super) struct ClientPermit {
     all: ClientLimiter,
@@ -25,36 +25,36 @@ pub(super) struct ClientPermit {
     amount: usize,
 }
 
-/// How much there may be.
+/// The limits, of one client and overall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ClientLimits {
     pub(super) client: usize,
     pub(super) overall: usize,
 }
 
-/// Why there is no more.
+/// The limit that is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LimitReached {
-    /// The client has its share.
+    /// The share of the client.
     ClientShare,
-    /// All are taken.
+    /// The overall limit.
     Overall,
 }
 
 impl ClientLimits {
-    /// So many overall, of which one client has that share.
+    /// Creates the limits from the overall limit and the share of one client.
     pub(super) fn new(overall: usize, share: ClientShare) -> Self {
         Self { client: share.apply(overall), overall }
     }
 }
 
 impl ClientLimiter {
-    /// One more for that client, unless it has as many as it may, or all together have.
+    /// Acquires one permit for that client, within the limits.
     pub(super) fn acquire(&self, client: &ClientId, max: ClientLimits) -> Result<ClientPermit, LimitReached> {
         self.acquire_amount(client, 1, max)
     }
 
-    /// So much more for that client, unless it would have more than it may, or all together would.
+    /// Acquires an amount for that client, within the limits.
     pub(super) fn acquire_amount(
         &self,
         client: &ClientId,
@@ -76,7 +76,7 @@ impl ClientLimiter {
         Ok(ClientPermit { all: self.clone(), client: client.clone(), amount })
     }
 
-    /// How much all have together.
+    /// Returns the overall usage.
     #[cfg(test)]
     pub(super) fn overall(&self) -> usize {
         self.lock().overall
@@ -88,7 +88,7 @@ impl ClientLimiter {
 }
 
 impl ClientPermit {
-    /// Who has it.
+    /// The client that has it.
     pub(super) fn client(&self) -> &ClientId {
         &self.client
     }

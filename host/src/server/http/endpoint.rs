@@ -118,8 +118,9 @@ impl Endpoint {
         }
     }
 
-    /// Replaces the id of a session that belongs to another principal, or that does not exist, by one that no session has.
-    /// So both are rejected in the same way, and even a session that is just being closed is not found by another principal.
+    /// Replaces the id of a session that belongs to another principal, or that does not exist, by one that no session
+    /// has. So both are rejected in the same way, and even a session that is just being closed is not found by another
+    /// principal.
     fn hide_foreign_session(&self, request: &mut Request, principal: &Principal) {
         let headers = request.headers_mut();
         if sessions::session_id(headers).is_some_and(|id| !self.sessions.belongs_to(id, principal)) {
@@ -146,8 +147,8 @@ impl Endpoint {
         self.shutdown.cancel();
     }
 
-    /// Waits until the requests in flight have been answered, at most `timeout`; then ends the event streams of sessions,
-    /// on which no more notifications will be sent.
+    /// Waits until the requests in flight have been answered, at most `timeout`; then ends the event streams of
+    /// sessions, on which no more notifications will be sent.
     pub(super) async fn drain(&self, timeout: Duration) {
         self.requests.close();
         if tokio::time::timeout(timeout, self.requests.wait()).await.is_err() {

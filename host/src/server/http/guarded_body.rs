@@ -15,8 +15,8 @@ pub(super) struct GuardedBody<G> {
 }
 
 impl<G: Send + Unpin + 'static> GuardedBody<G> {
-    /// Wraps a body with a guard that is dropped as soon as the last frame is taken: before the client can know that it was
-    /// the last.
+    /// Wraps a body with a guard that is dropped as soon as the last frame is taken: before the client can know that it
+    /// was the last.
     pub(super) fn wrap(body: Body, guard: G) -> Body {
         Body::new(Self { body, guard: Some(guard), until_last_frame: true })
     }

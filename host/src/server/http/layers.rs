@@ -1,5 +1,5 @@
-//! The layers in front of the endpoint, from the outside in: origin check, CORS, compression. The endpoint itself normalizes
-//! `Accept`.
+//! The layers in front of the endpoint, from the outside in: origin check, CORS, compression. The endpoint itself
+//! normalizes `Accept`.
 
 pub(super) mod accept;
 mod compress;

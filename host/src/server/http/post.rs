@@ -1,5 +1,5 @@
-//! `POST` requests: requests for resources are answered here, all other messages are forwarded to rmcp. They are validated
-//! before that, because rmcp answers malformed JSON with 415, and does not support batches.
+//! `POST` requests: requests for resources are answered here, all other messages are forwarded to rmcp. They are
+//! validated before that, because rmcp answers malformed JSON with 415, and does not support batches.
 //!
 //! | request | status | body |
 //! |---|---|---|
@@ -12,14 +12,14 @@
 //! | `initialize` with malformed parameters; `server/discover` within a session | 200 | the error |
 //! | `initialize` of a revision without sessions | 404 | the error |
 //!
-//! A body is parsed as soon as it is complete, and then dropped: [`params`](crate::server::params) bounds what is retained
-//! of it until the answer, and rmcp gets a message that is [encoded anew](crate::server::reencode).
+//! A body is parsed as soon as it is complete, and then dropped: [`params`](crate::server::params) bounds what is
+//! retained of it until the answer, and rmcp gets a message that is [encoded anew](crate::server::reencode).
 //!
-//! Each message of a batch is dispatched by itself, with the headers of the batch. The answers are the events of one stream,
-//! in the order in which they are ready; a batch without requests is accepted with 202.
+//! Each message of a batch is dispatched by itself, with the headers of the batch. The answers are the events of one
+//! stream, in the order in which they are ready; a batch without requests is accepted with 202.
 //!
-//! Batches are of revision 2025-03-26, whose clients do not send `MCP-Protocol-Version`: in a request that names another
-//! revision there they are rejected.
+//! Batches are of revision 2025-03-26, whose clients do not send `MCP-Protocol-Version`: in a request that names
+//! another revision there they are rejected.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -152,8 +152,8 @@ impl PostHandler {
         }
     }
 
-    /// Forwards one message to rmcp. Its content type has been checked, so a 415 only says that rmcp could not parse the
-    /// message, and is replaced by an error that says so.
+    /// Forwards one message to rmcp. Its content type has been checked, so a 415 only says that rmcp could not parse
+    /// the message, and is replaced by an error that says so.
     async fn forward(&self, parts: Parts, claim: Option<Claim>, message: &Message, caller: &Caller) -> Response {
         let permit = match self.stream_limiter.acquire_for(message, caller.account.client()) {
             Ok(permit) => permit,
@@ -234,8 +234,8 @@ impl SseEvent {
     }
 }
 
-/// Returns the chunks of a document, each encoded when it is polled for; the charge is dropped with the stream. The task yields
-/// between two chunks, so that a client that reads as fast as they are encoded does not starve others.
+/// Returns the chunks of a document, each encoded when it is polled for; the charge is dropped with the stream. The
+/// task yields between two chunks, so that a client that reads as fast as they are encoded does not starve others.
 fn chunks(json: Encoder, charge: Option<Charge>) -> impl Stream<Item = Bytes> + Send + 'static {
     stream::unfold((json, charge, false), async |(mut json, charge, is_begun)| {
         if is_begun {

@@ -25,12 +25,12 @@ use crate::host::Host;
 use crate::server::budget::Budget;
 use crate::server::client_id::ClientId;
 
-/// Returns MCP over streamable HTTP as a [`tower::Service`](https://docs.rs/tower), to be mounted in an existing server, at
-/// any path.
+/// Returns MCP over streamable HTTP as a [`tower::Service`](https://docs.rs/tower), to be mounted in an existing
+/// server, at any path.
 ///
-/// The application authenticates its users, and inserts a [`Principal`] into the extensions of each request. The host's rules
-/// decide what each principal may do, and sessions, subscriptions and cursors are bound to the principal that created them: a
-/// session id that another principal uses is answered as an unknown session (404).
+/// The application authenticates its users, and inserts a [`Principal`] into the extensions of each request. The host's
+/// rules decide what each principal may do, and sessions, subscriptions and cursors are bound to the principal that
+/// created them: a session id that another principal uses is answered as an unknown session (404).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -86,8 +86,8 @@ pub fn http_service(host: Arc<Host>, options: HttpOptions) -> McpService {
     McpService::new(host, options, CancellationToken::new())
 }
 
-/// Returns [`http_service`] as an axum router, at `/mcp`, to be nested in or merged into an existing one. At `/healthz` it
-/// answers 200 while requests are served, and 503 after [`McpService::shutdown`].
+/// Returns [`http_service`] as an axum router, at `/mcp`, to be nested in or merged into an existing one. At `/healthz`
+/// it answers 200 while requests are served, and 503 after [`McpService::shutdown`].
 ///
 /// To shut it down, use [`McpService::into_router`] on a clone of the service instead.
 pub fn router(host: Arc<Host>, options: HttpOptions) -> Router {
@@ -116,8 +116,8 @@ impl McpService {
     }
 
     /// Shuts the service down: from now on requests are rejected with 503, the streams of `subscriptions/listen` end,
-    /// requests in flight are answered, then the event streams of sessions end. It returns when the requests in flight have
-    /// been answered, or after `timeout`, which is logged.
+    /// requests in flight are answered, then the event streams of sessions end. It returns when the requests in flight
+    /// have been answered, or after `timeout`, which is logged.
     ///
     /// The connections are the server's, which can be shut down afterwards, or at the same time.
     pub async fn shutdown(&self, timeout: Duration) {
@@ -188,7 +188,8 @@ where
     }
 }
 
-/// The client of a request of a foreign server: the peer address if the server supplies it, and the principal otherwise.
+/// The client of a request of a foreign server: the peer address if the server supplies it, and the principal
+/// otherwise.
 fn client_id(endpoint: &Endpoint, request: &Request) -> ClientId {
     match request.extensions().get::<ConnectInfo<SocketAddr>>() {
         Some(ConnectInfo(peer)) => ClientId::from_address(peer.ip()),

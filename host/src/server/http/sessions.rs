@@ -4,8 +4,8 @@
 //!
 //! A session is bound to the principal that opened it: for other principals it does not exist.
 //!
-//! An open event stream counts as a request in flight, so a client that only waits for notifications is never idle. (rmcp
-//! counts messages, and would end the session.)
+//! An open event stream counts as a request in flight, so a client that only waits for notifications is never idle.
+//! (rmcp counts messages, and would end the session.)
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -116,8 +116,8 @@ impl Sessions {
         }
     }
 
-    /// Registers a session. If the limit is reached, it removes the session that has been idle for longest, and returns its
-    /// id: one of the same client, if the client has reached its share.
+    /// Registers a session. If the limit is reached, it removes the session that has been idle for longest, and returns
+    /// its id: one of the same client, if the client has reached its share.
     fn insert(
         self: &Arc<Self>,
         id: &str,

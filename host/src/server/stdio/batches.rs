@@ -1,8 +1,8 @@
 //! The lines that answer requests: one for each request, or one for each batch.
 //!
-//! Each request in flight holds a permit of the semaphore that bounds how many there are. The answers to the requests of a
-//! batch are collected, and written as one line with the last of them; until then they keep their permits, as they are
-//! kept in memory, and their budget charges.
+//! Each request in flight holds a permit of the semaphore that bounds how many there are. The answers to the requests
+//! of a batch are collected, and written as one line with the last of them; until then they keep their permits, as they
+//! are kept in memory, and their budget charges.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -84,8 +84,8 @@ impl Batches {
         Some(id)
     }
 
-    /// Completes a request, with its answer or without one, and returns what is to be written now: nothing as long as its
-    /// batch has answers outstanding.
+    /// Completes a request, with its answer or without one, and returns what is to be written now: nothing as long as
+    /// its batch has answers outstanding.
     pub(super) fn finish(&self, request: Pending, answer: Option<ChargedReply>) -> Outgoing {
         let Pending { permit, batch } = request;
         let (json, charge) = answer.map(|ChargedReply { json, charge }| (json, charge)).unzip();

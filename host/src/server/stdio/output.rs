@@ -1,9 +1,9 @@
 //! The output, one message a line.
 //!
-//! A line is written chunk by chunk, each when the reader has accepted the one before (backpressure). Lines that wait are
-//! documents that have not been encoded; the [budget](crate::server::budget) bounds their bytes, and the limit of requests
-//! in flight bounds their number. The time since when the output has been blocked is recorded, so that shutdown does not
-//! depend on a client that does not read.
+//! A line is written chunk by chunk, each when the reader has accepted the one before (backpressure). Lines that wait
+//! are documents that have not been encoded; the [budget](crate::server::budget) bounds their bytes, and the limit of
+//! requests in flight bounds their number. The time since when the output has been blocked is recorded, so that
+//! shutdown does not depend on a client that does not read.
 
 use std::io;
 use std::sync::{Arc, PoisonError};

@@ -1,5 +1,5 @@
-//! The transport that rmcp reads from and writes to: it answers [requests for resources](crate::server::resource_requests)
-//! itself, bounds the requests in flight, and drains them at the end.
+//! The transport that rmcp reads from and writes to: it answers [requests for
+//! resources](crate::server::resource_requests) itself, bounds the requests in flight, and drains them at the end.
 
 use std::collections::VecDeque;
 use std::io;
@@ -158,8 +158,8 @@ impl IoTransport {
         })
     }
 
-    /// Dispatches a notification or an answer: rmcp gets it, unless nothing but requests has been expected so far, as rmcp
-    /// ends when a client begins with anything else.
+    /// Dispatches a notification or an answer: rmcp gets it, unless nothing but requests has been expected so far, as
+    /// rmcp ends when a client begins with anything else.
     fn dispatch_notification(&self, message: &Message) -> Option<ClientJsonRpcMessage> {
         if let Some(id) = message.cancelled_request() {
             self.in_flight.cancel(&id);
@@ -247,8 +247,8 @@ impl IoTransport {
         }
     }
 
-    /// Returns the next message for rmcp; none when reading has ended. Cancel safe: a permit that is not used is released,
-    /// and the input retains a line that is incomplete.
+    /// Returns the next message for rmcp; none when reading has ended. Cancel safe: a permit that is not used is
+    /// released, and the input retains a line that is incomplete.
     async fn next_message(&mut self) -> Option<ClientJsonRpcMessage> {
         loop {
             // The messages of a batch that has been read are dispatched even after shutdown.
