@@ -119,3 +119,77 @@ fn request_revision(message: &Message, lifecycle: Lifecycle) -> Option<Revision>
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::config::Config;
+    use crate::server::jsonrpc::{self, Incoming};
+
+    const SESSION: Lifecycle = Lifecycle::Session(Revision::V2025_06_18);
+
+    fn request(method: &str, meta: &Value) -> Message {
+        let params = json!({ "uri": "a://b", "_meta": meta });
+        let text = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
+        match jsonrpc::parse(text.as_bytes(), None, &[]) {
+            Ok(Incoming::Single(message)) => message,
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    fn version_only(version: &str) -> Value {
+        json!({ "io.modelcontextprotocol/protocolVersion": version })
+    }
+
+    fn complete(version: &str) -> Value {
+        json!({
+            "io.modelcontextprotocol/protocolVersion": version,
+            "io.modelcontextprotocol/clientCapabilities": {}
+        })
+    }
+
+    #[test]
+    fn a_request_is_of_the_revision_that_it_declares_or_else_of_its_session() {
+        let revision = |meta, lifecycle| request_revision(&request("resources/read", &meta), lifecycle);
+        for lifecycle in [Lifecycle::Uninitialized, Lifecycle::Initializing] {
+            assert_eq!(revision(json!({}), lifecycle), None);
+            assert_eq!(revision(version_only("2025-11-25"), lifecycle), None);
+            assert_eq!(revision(complete("2026-07-28"), lifecycle), Some(Revision::V2026_07_28));
+        }
+        assert_eq!(revision(json!({}), SESSION), Some(Revision::V2025_06_18));
+        assert_eq!(revision(version_only("2025-11-25"), SESSION), Some(Revision::V2025_11_25));
+        assert_eq!(revision(version_only("2026-07-28"), SESSION), None);
+        assert_eq!(revision(complete("2099-01-01"), SESSION), None);
+    }
+
+    #[tokio::test]
+    async fn what_is_answered_here_is_confirmed_and_the_rest_goes_to_rmcp() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = Config::new();
+        config.server.cache = Some(dir.path().join("cache"));
+        config.server.state = Some(dir.path().join("state"));
+        let host = Host::start(config).await.unwrap();
+        let read = request("resources/read", &json!({}));
+        let direct = dispatch(&host, &read, SESSION, |_| true);
+        assert!(matches!(direct, Ok(Dispatch::Direct(Ok(ResourceRequest::Read(_)), Revision::V2025_06_18))));
+        assert!(matches!(dispatch(&host, &read, SESSION, |_| false), Ok(Dispatch::Forward)));
+        assert!(matches!(dispatch(&host, &read, Lifecycle::Uninitialized, |_| true), Ok(Dispatch::Forward)));
+        let ping = request("ping", &json!({}));
+        assert!(matches!(dispatch(&host, &ping, SESSION, |_| true), Ok(Dispatch::Forward)));
+        for (method, meta, lifecycle) in [
+            ("initialize", complete("2026-07-28"), Lifecycle::Uninitialized),
+            ("initialize", json!({}), SESSION),
+            ("initialize", json!({}), Lifecycle::Initializing),
+            ("initialize", json!({}), Lifecycle::Uninitialized),
+            ("server/discover", json!({}), SESSION),
+            ("server/discover", json!({}), Lifecycle::Initializing),
+        ] {
+            let dispatched = dispatch(&host, &request(method, &meta), lifecycle, |_| true);
+            assert!(dispatched.is_err(), "{method} {meta} {lifecycle:?}: {dispatched:?}");
+        }
+        let discover = request("server/discover", &complete("2026-07-28"));
+        assert!(matches!(dispatch(&host, &discover, SESSION, |_| true), Ok(Dispatch::Forward)));
+    }
+}

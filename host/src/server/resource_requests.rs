@@ -14,6 +14,7 @@ use futures::FutureExt;
 use rmcp::ErrorData;
 use rmcp::model::{RequestId, ServerJsonRpcMessage};
 use serde_json::json;
+use tracing::{Instrument, Span};
 
 use super::budget::{self, Account, BudgetExceeded, Charge, EXPECTED_RESPONSE_SIZE, Limit};
 use super::error::to_rpc;
@@ -27,6 +28,7 @@ use super::wire;
 use crate::access::Principal;
 use crate::config::{AdvertisedCapability, Operation};
 use crate::host::{CompleteRequest, Host, ListRequest};
+use crate::log_target;
 use crate::resource::{Argument, Completion, Error, Footprint, MissingPlugin};
 
 /// The delay after which a client that exceeds its budget may retry.
@@ -98,6 +100,21 @@ impl ResourceRequest {
         };
         Some(Ok(request))
     }
+
+    /// Returns the span of the request, at debug level: log events of its execution carry the principal, the method and the
+    /// URI.
+    fn span(&self, principal: &Principal) -> Span {
+        let (method, uri) = match self {
+            Self::List(_) => ("resources/list", None),
+            Self::Templates(_) => ("resources/templates/list", None),
+            Self::Read(uri) => ("resources/read", Some(uri)),
+            Self::Complete(complete) => ("completion/complete", complete.template.as_ref()),
+            Self::Extension(request) => request.method_and_uri(),
+            Self::Unknown(_) => ("unknown", None),
+        };
+        let uri = uri.map(String::as_str);
+        tracing::debug_span!(target: log_target::SERVER, "request", %principal, method, uri)
+    }
 }
 
 /// Answers a request for resources in that revision, and charges the answer to that account. Cancel safe: dropping the
@@ -113,8 +130,10 @@ pub(super) async fn respond(
     revision: Revision,
 ) -> Reply {
     let answered = match request {
-        Ok(asked) => {
-            AssertUnwindSafe(execute_within_budget(host, principal, account, asked, revision)).catch_unwind().await
+        Ok(request) => {
+            let span = request.span(principal);
+            let executing = execute_within_budget(host, principal, account, request, revision);
+            AssertUnwindSafe(executing.instrument(span)).catch_unwind().await
         }
         Err(InvalidParams(reason)) => Ok(Err(ErrorData::invalid_params(reason, None))),
     };

@@ -48,6 +48,21 @@ pub(in crate::server) struct UriParams {
     pub(in crate::server) uri: String,
 }
 
+impl ExtensionRequest {
+    /// Returns the method, and the URI if the request has one.
+    pub(in crate::server) fn method_and_uri(&self) -> (&'static str, Option<&String>) {
+        match self {
+            Self::List(params) => ("resources/list", params.uri.as_ref()),
+            Self::Read(params) => ("resources/read", Some(&params.uri)),
+            Self::Metadata(params) => ("resources/metadata", Some(&params.uri)),
+            Self::Directory(params) => ("resources/directory/read", Some(&params.uri)),
+            Self::Skills(_) => ("skills/list", None),
+            Self::Skill(params) => ("skills/get", Some(&params.uri)),
+            Self::Unknown(_) => ("unknown", None),
+        }
+    }
+}
+
 /// Parses a message as a request of one of those extensions; none if it is not one in that revision.
 pub(in crate::server) fn parse(
     on: &[Extension],
