@@ -67,6 +67,7 @@ impl Encoder {
     }
 
     /// Creates an array of documents.
+    #[cfg(any(feature = "stdio", test))]
     pub(crate) fn array(documents: Vec<Self>) -> Self {
         let mut rest = vec![Step::Static("]")];
         for (place, document) in documents.into_iter().enumerate().rev() {
@@ -95,6 +96,7 @@ impl Encoder {
     }
 
     /// Returns whether the whole document has been encoded.
+    #[cfg(any(feature = "http", test))]
     pub(crate) fn is_finished(&self) -> bool {
         self.steps.is_empty()
     }
@@ -112,6 +114,7 @@ impl Encoder {
     }
 
     /// Encodes the whole document at once.
+    #[cfg(any(feature = "cli", test))]
     pub(crate) fn into_vec(mut self) -> Vec<u8> {
         let mut all = self.next_chunk().unwrap_or_default();
         while let Some(piece) = self.next_chunk() {

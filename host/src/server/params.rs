@@ -373,6 +373,7 @@ fn named_params(member: &'static str, raw: Option<&RawValue>) -> Params {
     Params::Named { member, name }
 }
 
+#[cfg(feature = "http")]
 impl Params {
     /// Returns the name that `Mcp-Name` has to repeat, if the method has one.
     pub(super) fn name(&self) -> Option<&str> {
