@@ -134,9 +134,10 @@ impl Budget {
 }
 
 impl Account {
-    /// The client that it is for.
-    pub(super) fn client(&self) -> ClientId {
-        self.client
+    /// The client whose account it is.
+    #[cfg(feature = "http")]
+    pub(super) fn client(&self) -> &ClientId {
+        &self.client
     }
 
     /// Charges bytes as soon as there is room for them, or says why that does not come to be.
@@ -184,7 +185,7 @@ impl Charge {
         }
         *own = with(*own);
         all.overall = with(all.overall);
-        match (with(of_client), all.clients.entry(*client)) {
+        match (with(of_client), all.clients.entry(client.clone())) {
             (0, Entry::Occupied(entry)) => drop(entry.remove()),
             (0, Entry::Vacant(_)) => {}
             (bytes, entry) => *entry.or_default() = bytes,

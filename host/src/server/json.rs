@@ -15,13 +15,13 @@ use serde::Serialize;
 use serde_json::Value;
 
 /// The most bytes of a piece.
-pub const MAX_CHUNK: usize = 64 << 10;
+pub(crate) const MAX_CHUNK: usize = 64 << 10;
 
 /// Room for the small parts between two values: a list is not gone on with when there is less.
 const MIN_FREE: usize = 64;
 
 /// A JSON document that is written piece by piece.
-pub struct Encoder {
+pub(crate) struct Encoder {
     /// What is still to be written. The next step is the last.
     steps: Vec<Step>,
 }
@@ -41,31 +41,31 @@ enum Step {
 }
 
 /// Writes a document into the piece that is being made.
-pub struct Writer<'a> {
+pub(crate) struct Writer<'a> {
     chunk: &'a mut Vec<u8>,
     /// What does not fit any more, in order.
     deferred: &'a mut Vec<Step>,
 }
 
 /// Writes the members of an object.
-pub struct Members<'w, 'a> {
+pub(crate) struct Members<'w, 'a> {
     writer: &'w mut Writer<'a>,
     is_first: bool,
 }
 
 impl Encoder {
     /// A document that is written by that function.
-    pub fn new(write: impl FnOnce(&mut Writer<'_>) + Send + 'static) -> Self {
+    pub(crate) fn new(write: impl FnOnce(&mut Writer<'_>) + Send + 'static) -> Self {
         Self { steps: vec![Step::Then(Box::new(write))] }
     }
 
     /// A document that is there already.
-    pub fn from_json(json: Vec<u8>) -> Self {
+    pub(crate) fn from_json(json: Vec<u8>) -> Self {
         Self { steps: vec![Step::Bytes(json, 0)] }
     }
 
     /// An array of documents.
-    pub fn array(documents: Vec<Self>) -> Self {
+    pub(crate) fn array(documents: Vec<Self>) -> Self {
         let mut rest = vec![Step::Static("]")];
         for (place, document) in documents.into_iter().enumerate().rev() {
             rest.extend(document.steps);
@@ -79,7 +79,7 @@ impl Encoder {
 
     /// The document between two other texts.
     #[must_use]
-    pub fn wrap(mut self, before: &'static str, after: &'static str) -> Self {
+    pub(crate) fn wrap(mut self, before: &'static str, after: &'static str) -> Self {
         self.steps.insert(0, Step::Static(after));
         self.steps.push(Step::Static(before));
         self
@@ -87,18 +87,18 @@ impl Encoder {
 
     /// The document behind something else.
     #[must_use]
-    pub fn prepend(mut self, before: Vec<u8>) -> Self {
+    pub(crate) fn prepend(mut self, before: Vec<u8>) -> Self {
         self.steps.push(Step::Bytes(before, 0));
         self
     }
 
     /// Whether everything has been written.
-    pub fn is_finished(&self) -> bool {
+    pub(crate) fn is_finished(&self) -> bool {
         self.steps.is_empty()
     }
 
     /// The next piece, of at least one byte and at most [`MAX_CHUNK`]; none at the end.
-    pub fn next_chunk(&mut self) -> Option<Vec<u8>> {
+    pub(crate) fn next_chunk(&mut self) -> Option<Vec<u8>> {
         let (mut piece, mut deferred) = (Vec::new(), Vec::new());
         while deferred.is_empty()
             && let Some(step) = self.steps.pop()
@@ -110,7 +110,7 @@ impl Encoder {
     }
 
     /// The whole document at once.
-    pub fn into_vec(mut self) -> Vec<u8> {
+    pub(crate) fn into_vec(mut self) -> Vec<u8> {
         let mut all = self.next_chunk().unwrap_or_default();
         while let Some(piece) = self.next_chunk() {
             all.extend(piece);
@@ -127,12 +127,12 @@ impl std::fmt::Debug for Encoder {
 
 impl Writer<'_> {
     /// Says that about so many bytes follow, so that the piece need not grow.
-    pub fn reserve(&mut self, bytes: usize) {
+    pub(crate) fn reserve(&mut self, bytes: usize) {
         self.chunk.reserve(bytes.min(self.remaining()));
     }
 
     /// An object with the members that the function writes.
-    pub fn object(&mut self, write: impl FnOnce(&mut Members<'_, '_>)) {
+    pub(crate) fn object(&mut self, write: impl FnOnce(&mut Members<'_, '_>)) {
         self.raw("{");
         let mut members = Members { writer: self, is_first: true };
         write(&mut members);
@@ -140,7 +140,7 @@ impl Writer<'_> {
     }
 
     /// An array with an element for each item, which the function writes.
-    pub fn array<I>(&mut self, items: I, write: impl Fn(&mut Writer<'_>, I::Item) + Send + 'static)
+    pub(crate) fn array<I>(&mut self, items: I, write: impl Fn(&mut Writer<'_>, I::Item) + Send + 'static)
     where
         I: IntoIterator<IntoIter: Send + 'static>,
     {
@@ -149,19 +149,19 @@ impl Writer<'_> {
     }
 
     /// A string.
-    pub fn text(&mut self, text: String) {
+    pub(crate) fn text(&mut self, text: String) {
         self.raw("\"");
         self.continue_text(text, 0);
     }
 
     /// A string that has the bytes in base64.
-    pub fn base64(&mut self, bytes: Vec<u8>) {
+    pub(crate) fn base64(&mut self, bytes: Vec<u8>) {
         self.raw("\"");
         self.continue_base64(bytes, 0);
     }
 
     /// Any value.
-    pub fn value(&mut self, value: Value) {
+    pub(crate) fn value(&mut self, value: Value) {
         match value {
             Value::Null => self.raw("null"),
             Value::Bool(true) => self.raw("true"),
@@ -182,7 +182,7 @@ impl Writer<'_> {
     }
 
     /// Something small that is written at once.
-    pub fn serialize(&mut self, value: &impl Serialize) {
+    pub(crate) fn serialize(&mut self, value: &impl Serialize) {
         // Nothing that is written so fails to be.
         self.bytes(serde_json::to_vec(value).unwrap_or_default(), 0);
     }
@@ -278,7 +278,7 @@ impl Writer<'_> {
 
 impl<'a> Members<'_, 'a> {
     /// The value of the next member: what is written next.
-    pub fn member(&mut self, name: &'static str) -> &mut Writer<'a> {
+    pub(crate) fn member(&mut self, name: &'static str) -> &mut Writer<'a> {
         let before = if std::mem::take(&mut self.is_first) { "\"" } else { ",\"" };
         self.writer.raw(before);
         self.writer.raw(name);
@@ -287,19 +287,19 @@ impl<'a> Members<'_, 'a> {
     }
 
     /// A string.
-    pub fn text(&mut self, name: &'static str, text: impl Into<String>) {
+    pub(crate) fn text(&mut self, name: &'static str, text: impl Into<String>) {
         self.member(name).text(text.into());
     }
 
     /// A string, if there is one.
-    pub fn optional_text(&mut self, name: &'static str, text: Option<String>) {
+    pub(crate) fn optional_text(&mut self, name: &'static str, text: Option<String>) {
         if let Some(text) = text {
             self.text(name, text);
         }
     }
 
     /// Something small that is written at once.
-    pub fn serialize(&mut self, name: &'static str, value: &impl Serialize) {
+    pub(crate) fn serialize(&mut self, name: &'static str, value: &impl Serialize) {
         self.member(name).serialize(value);
     }
 }

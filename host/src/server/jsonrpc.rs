@@ -109,6 +109,17 @@ impl Rejection {
         Self { id: Some(id), error: ErrorData::invalid_params(malformed.0.clone(), None) }
     }
 
+    /// A method that does not exist in the revision of the request.
+    pub(super) fn method_not_found(id: &RequestId, error: ErrorData) -> Self {
+        Self { id: Some(id.clone()), error }
+    }
+
+    /// The id of another request that is in flight.
+    pub(super) fn id_in_flight(id: &RequestId) -> Self {
+        let reason = format!("the id {id} is that of a request that has not been answered");
+        Self::invalid_request(Some(id.clone()), reason)
+    }
+
     /// The answer.
     pub(super) fn into_message(self) -> ServerJsonRpcMessage {
         ServerJsonRpcMessage::error(self.error, self.id)

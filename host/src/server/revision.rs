@@ -17,7 +17,7 @@ use rmcp::model::ProtocolVersion;
 
 /// A revision of MCP, by its date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Revision {
+pub(crate) enum Revision {
     /// 2024-11-05: the first.
     V2024_11_05,
     /// 2025-03-26: streamable HTTP, batches.
@@ -32,17 +32,17 @@ pub enum Revision {
 
 impl Revision {
     /// All of them, the oldest first.
-    pub const ALL: [Self; 5] =
+    pub(crate) const ALL: [Self; 5] =
         [Self::V2024_11_05, Self::V2025_03_26, Self::V2025_06_18, Self::V2025_11_25, Self::V2026_07_28];
 
     /// The newest.
-    pub const LATEST: Self = Self::V2026_07_28;
+    pub(crate) const LATEST: Self = Self::V2026_07_28;
 
     /// The newest whose results are not wrapped in what is for caches.
-    pub const LATEST_WITH_SESSIONS: Self = Self::V2025_11_25;
+    pub(crate) const LATEST_WITH_SESSIONS: Self = Self::V2025_11_25;
 
     /// Its name on the wire.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::V2024_11_05 => "2024-11-05",
             Self::V2025_03_26 => "2025-03-26",
@@ -53,7 +53,7 @@ impl Revision {
     }
 
     /// The revision of that name.
-    pub fn from_name(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|revision| revision.name() == name)
     }
 
@@ -63,47 +63,47 @@ impl Revision {
     }
 
     /// Whether clients begin with `initialize`, which opens a session.
-    pub fn has_sessions(self) -> bool {
+    pub(crate) fn has_sessions(self) -> bool {
         self < Self::V2026_07_28
     }
 
     /// Whether several messages may come as one JSON array.
-    pub fn has_batches(self) -> bool {
+    pub(crate) fn has_batches(self) -> bool {
         self == Self::V2025_03_26
     }
 
     /// Whether clients can ask for log messages.
-    pub fn has_logging(self) -> bool {
+    pub(crate) fn has_logging(self) -> bool {
         self < Self::V2026_07_28
     }
 
     /// Whether completion has a capability of its own.
-    pub fn has_completions_capability(self) -> bool {
+    pub(crate) fn has_completions_capability(self) -> bool {
         self >= Self::V2025_03_26
     }
 
     /// Whether objects have titles, `_meta` and the time of their last change.
-    pub fn has_titles(self) -> bool {
+    pub(crate) fn has_titles(self) -> bool {
         self >= Self::V2025_06_18
     }
 
     /// Whether objects have icons.
-    pub fn has_icons(self) -> bool {
+    pub(crate) fn has_icons(self) -> bool {
         self >= Self::V2025_11_25
     }
 
     /// Whether capabilities name extensions, with their settings.
-    pub fn has_extensions(self) -> bool {
+    pub(crate) fn has_extensions(self) -> bool {
         self >= Self::V2026_07_28
     }
 
     /// Whether "not found" has a code of its own, -32002.
-    pub fn has_code_for_not_found(self) -> bool {
+    pub(crate) fn has_code_for_not_found(self) -> bool {
         self < Self::V2026_07_28
     }
 
     /// Whether results say for how long, and for whom, they may be kept.
-    pub fn has_cache_hints(self) -> bool {
+    pub(crate) fn has_cache_hints(self) -> bool {
         self >= Self::V2026_07_28
     }
 }

@@ -15,7 +15,7 @@ use crate::resource::{
 
 /// The key in `_meta` under which a merged listing names the plugins that are missing from it, each as
 /// `{"plugin": …, "reason": …}`, with `"retryAfterMs"` where it is known when another try makes sense.
-pub const MISSING_PLUGINS_META_KEY: &str = "mcp-host/missing";
+const MISSING_PLUGINS_META_KEY: &str = "mcp-host/missing";
 
 /// About how many bytes an object has beside its longest member.
 const OBJECT_OVERHEAD: usize = 512;
@@ -32,7 +32,7 @@ pub(super) struct CacheHints {
 /// The result of `resources/list`. It is public if every principal gets the same.
 ///
 /// It may be kept as long as everything in it may; not at all, if anything is missing.
-pub fn list_result(listing: Listing<Entry>, revision: Revision, is_public: bool) -> Encoder {
+pub(crate) fn list_result(listing: Listing<Entry>, revision: Revision, is_public: bool) -> Encoder {
     let caching = CacheHints { ttl: listing_ttl(&listing), is_public };
     Encoder::new(move |writer| {
         writer.object(|members| {
@@ -46,7 +46,7 @@ pub fn list_result(listing: Listing<Entry>, revision: Revision, is_public: bool)
 /// The result of `resources/templates/list`. It is public if every principal gets the same.
 ///
 /// Providers do not say for how long templates stay the same.
-pub fn templates_result(listing: Listing<EntryTemplate>, revision: Revision, is_public: bool) -> Encoder {
+pub(crate) fn templates_result(listing: Listing<EntryTemplate>, revision: Revision, is_public: bool) -> Encoder {
     let caching = CacheHints { ttl: Duration::ZERO, is_public };
     Encoder::new(move |writer| {
         writer.object(|members| {
@@ -60,7 +60,7 @@ pub fn templates_result(listing: Listing<EntryTemplate>, revision: Revision, is_
 /// The result of `resources/read`. It is public if every principal gets the same.
 ///
 /// It may be kept as long as all of its contents may.
-pub fn read_result(contents: Vec<Contents>, revision: Revision, is_public: bool) -> Encoder {
+pub(crate) fn read_result(contents: Vec<Contents>, revision: Revision, is_public: bool) -> Encoder {
     let caching = CacheHints { ttl: min_ttl(contents.iter().map(|one| &one.entry)), is_public };
     Encoder::new(move |writer| {
         writer.reserve(contents.iter().map(|one| encoded_size(&one.body)).fold(OBJECT_OVERHEAD, usize::saturating_add));
@@ -74,7 +74,7 @@ pub fn read_result(contents: Vec<Contents>, revision: Revision, is_public: bool)
 }
 
 /// The result of `completion/complete`.
-pub fn complete_result(completion: Completion, revision: Revision) -> Encoder {
+pub(crate) fn complete_result(completion: Completion, revision: Revision) -> Encoder {
     Encoder::new(move |writer| {
         writer.object(|members| {
             result_type(members, revision);

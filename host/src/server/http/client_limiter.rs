@@ -50,19 +50,19 @@ impl ClientLimits {
 
 impl ClientLimiter {
     /// One more for that client, unless it has as many as it may, or all together have.
-    pub(super) fn acquire(&self, client: ClientId, max: ClientLimits) -> Result<ClientPermit, LimitReached> {
+    pub(super) fn acquire(&self, client: &ClientId, max: ClientLimits) -> Result<ClientPermit, LimitReached> {
         self.acquire_amount(client, 1, max)
     }
 
     /// So much more for that client, unless it would have more than it may, or all together would.
     pub(super) fn acquire_amount(
         &self,
-        client: ClientId,
+        client: &ClientId,
         amount: usize,
         max: ClientLimits,
     ) -> Result<ClientPermit, LimitReached> {
         let mut held = self.lock();
-        let of_client = held.clients.get(&client).copied().unwrap_or_default().saturating_add(amount);
+        let of_client = held.clients.get(client).copied().unwrap_or_default().saturating_add(amount);
         if of_client > max.client {
             return Err(LimitReached::ClientShare);
         }
@@ -71,9 +71,9 @@ impl ClientLimiter {
             return Err(LimitReached::Overall);
         }
         held.overall = overall;
-        held.clients.insert(client, of_client);
+        held.clients.insert(client.clone(), of_client);
         drop(held);
-        Ok(ClientPermit { all: self.clone(), client, amount })
+        Ok(ClientPermit { all: self.clone(), client: client.clone(), amount })
     }
 
     /// How much all have together.
@@ -89,8 +89,8 @@ impl ClientLimiter {
 
 impl ClientPermit {
     /// Who has it.
-    pub(super) fn client(&self) -> ClientId {
-        self.client
+    pub(super) fn client(&self) -> &ClientId {
+        &self.client
     }
 }
 
@@ -98,7 +98,7 @@ impl Drop for ClientPermit {
     fn drop(&mut self) {
         let mut all = self.all.lock();
         all.overall = all.overall.saturating_sub(self.amount);
-        if let Entry::Occupied(mut held) = all.clients.entry(self.client) {
+        if let Entry::Occupied(mut held) = all.clients.entry(self.client.clone()) {
             *held.get_mut() = held.get().saturating_sub(self.amount);
             if *held.get() == 0 {
                 held.remove();
@@ -118,13 +118,13 @@ mod tests {
         let all = ClientLimiter::default();
         let max = ClientLimits { client: 10, overall: 15 };
         let [one, other] = [1, 2].map(|last| ClientId::from_address(Ipv4Addr::new(127, 0, 0, last).into()));
-        let first = all.acquire_amount(one, 7, max).unwrap();
-        assert_eq!(all.acquire_amount(one, 4, max).err(), Some(LimitReached::ClientShare));
-        assert_eq!(all.acquire_amount(other, 9, max).err(), Some(LimitReached::Overall));
-        let _second = all.acquire_amount(one, 3, max).unwrap();
+        let first = all.acquire_amount(&one, 7, max).unwrap();
+        assert_eq!(all.acquire_amount(&one, 4, max).err(), Some(LimitReached::ClientShare));
+        assert_eq!(all.acquire_amount(&other, 9, max).err(), Some(LimitReached::Overall));
+        let _second = all.acquire_amount(&one, 3, max).unwrap();
         drop(first);
         assert_eq!(all.overall(), 3);
-        assert!(all.acquire_amount(one, 7, max).is_ok());
+        assert!(all.acquire_amount(&one, 7, max).is_ok());
     }
 
     #[test]
@@ -132,14 +132,14 @@ mod tests {
         let all = ClientLimiter::default();
         let max = ClientLimits { client: 2, overall: 3 };
         let [one, other] = [1, 2].map(|last| ClientId::from_address(Ipv4Addr::new(127, 0, 0, last).into()));
-        let first = all.acquire(one, max).unwrap();
-        let _second = all.acquire(one, max).unwrap();
-        assert_eq!(all.acquire(one, max).err(), Some(LimitReached::ClientShare));
-        let third = all.acquire(other, max).unwrap();
-        assert_eq!(all.acquire(other, max).err(), Some(LimitReached::Overall));
+        let first = all.acquire(&one, max).unwrap();
+        let _second = all.acquire(&one, max).unwrap();
+        assert_eq!(all.acquire(&one, max).err(), Some(LimitReached::ClientShare));
+        let third = all.acquire(&other, max).unwrap();
+        assert_eq!(all.acquire(&other, max).err(), Some(LimitReached::Overall));
         drop(third);
         assert_eq!(all.lock().clients.len(), 1, "who has nothing is forgotten");
         drop(first);
-        assert!(all.acquire(one, max).is_ok());
+        assert!(all.acquire(&one, max).is_ok());
     }
 }

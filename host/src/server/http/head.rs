@@ -9,7 +9,8 @@ use axum::http::header::{
     ACCEPT, ACCEPT_ENCODING, ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, CONTENT_LENGTH,
     CONTENT_TYPE, EXPECT, HOST, ORIGIN, TRANSFER_ENCODING,
 };
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
 
 /// The fields that the head of a request may have. HTTP/1.1 is held to it by hyper, whose default it is.
 pub(super) const MAX_HEADER_FIELDS: usize = 100;
@@ -41,6 +42,14 @@ const RETAINED_HEADERS: [HeaderName; 16] = [
 /// A head has too many fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TooManyHeaderFields;
+
+impl IntoResponse for TooManyHeaderFields {
+    fn into_response(self) -> Response {
+        let text =
+            format!("the request has more than {MAX_HEADER_FIELDS} header fields, or some of them far too often\n");
+        (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, text).into_response()
+    }
+}
 
 /// Keeps of the head of a request what is looked at.
 pub(super) fn strip_unused<B>(request: &mut Request<B>) -> Result<(), TooManyHeaderFields> {

@@ -54,7 +54,7 @@ impl BodyLimiter {
         &self,
         body: Body,
         head: &Parts,
-        client: ClientId,
+        client: &ClientId,
         limits: &HttpServerLimits,
     ) -> Result<ReceivedBody, Response> {
         let most = limits.read_timeout.duration();
@@ -69,7 +69,7 @@ impl BodyLimiter {
         &self,
         mut body: Body,
         connection: Option<&Self>,
-        client: ClientId,
+        client: &ClientId,
         limits: &HttpServerLimits,
     ) -> Result<ReceivedBody, BodyRejection> {
         let [most, all] = [limits.body.bytes(), limits.body_memory.bytes()].map(to_usize);
@@ -98,7 +98,7 @@ impl BodyLimiter {
     /// Counts bytes, unless that would be too many.
     fn reserve(
         &self,
-        client: ClientId,
+        client: &ClientId,
         bytes: usize,
         max: ClientLimits,
     ) -> Result<Option<ClientPermit>, BodyRejection> {
@@ -184,7 +184,7 @@ mod tests {
         let client = ClientId::from_address(Ipv4Addr::new(127, 0, 0, client).into());
         let mut head = Request::new(()).into_parts().0;
         head.extensions.insert(connection.clone());
-        all.receive(Body::from(vec![b' '; bytes]), &head, client, limits).await.map_err(|response| response.status())
+        all.receive(Body::from(vec![b' '; bytes]), &head, &client, limits).await.map_err(|response| response.status())
     }
 
     fn limits() -> HttpServerLimits {

@@ -41,7 +41,7 @@ impl StreamLimiter {
     }
 
     /// A place for a stream of that client, unless there are as many as there may be.
-    pub(super) fn acquire(&self, client: ClientId) -> Result<ClientPermit, TooManyStreams> {
+    pub(super) fn acquire(&self, client: &ClientId) -> Result<ClientPermit, TooManyStreams> {
         let limits = &self.host.config().http.limits;
         self.limiter.acquire(client, ClientLimits::new(limits.streams.get(), limits.client_share)).map_err(|exhausted| {
             tracing::debug!(target: log_target::SERVER, %client, ?exhausted, "event stream rejected (`http.limits.streams`)");
@@ -53,7 +53,7 @@ impl StreamLimiter {
     pub(super) fn acquire_for(
         &self,
         message: &Message,
-        client: ClientId,
+        client: &ClientId,
     ) -> Result<Option<ClientPermit>, TooManyStreams> {
         match &message.kind {
             Kind::Request { method, .. } if method == LISTEN_METHOD => self.acquire(client).map(Some),

@@ -11,10 +11,11 @@ const JSON: [&str; 2] = ["application", "json"];
 const EVENT_STREAM: [&str; 2] = ["text", "event-stream"];
 
 /// Both, as MCP has clients say it.
-pub(super) const JSON_AND_SSE: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+pub(in crate::server::http) const JSON_AND_SSE: HeaderValue =
+    HeaderValue::from_static("application/json, text/event-stream");
 
 /// Puts what a request accepts into the words of MCP, where they say the same.
-pub(super) fn normalize(method: &Method, headers: &mut HeaderMap) {
+pub(in crate::server::http) fn normalize(method: &Method, headers: &mut HeaderMap) {
     // Only events are ever the answer to a GET.
     if accepts(headers, EVENT_STREAM) && (method == Method::GET || accepts(headers, JSON)) {
         headers.insert(ACCEPT, JSON_AND_SSE);
@@ -22,7 +23,7 @@ pub(super) fn normalize(method: &Method, headers: &mut HeaderMap) {
 }
 
 /// Whether a request that has been put into those words accepts both.
-pub(super) fn accepts_json_and_sse(headers: &HeaderMap) -> bool {
+pub(in crate::server::http) fn accepts_json_and_sse(headers: &HeaderMap) -> bool {
     headers.get(ACCEPT) == Some(&JSON_AND_SSE)
 }
 

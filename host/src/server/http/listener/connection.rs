@@ -4,8 +4,8 @@
 //!
 //! Bounded, by [`limits`](crate::config::HttpServerLimits) of the config: how many there are at once, of all clients and of
 //! one, how long the handshake and the first request may take, how long one may be open with nothing in flight, how long an answer
-//! may make no progress, how large the head of a request is. It has at most [`MAX_HEADER_FIELDS`] fields, and what
-//! nobody looks at is not kept ([`head`](super::head)).
+//! may make no progress, how large the head of a request is. It has at most [`MAX_HEADER_FIELDS`](super::super::head::MAX_HEADER_FIELDS) fields, and what
+//! nobody looks at is not kept ([`head`](super::super::head)).
 //!
 //! Of an answer that is not read, a connection holds what the answer is charged for (see [`budget`](crate::server::budget)), and of
 //! its own at most [`MAX_SEND_BUFFER`] bytes a stream over HTTP/2. A client that resets streams faster than they are answered
@@ -14,12 +14,12 @@
 use std::convert::Infallible;
 use std::io;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::{Request, StatusCode};
+use axum::http::Request;
 use axum::response::{IntoResponse, Response};
 use hyper::body::Incoming;
 use hyper::service::{Service as _, service_fn};
@@ -35,16 +35,17 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use super::super::charge::ResponseCharge;
+use super::super::client_limiter::{ClientLimiter, ClientLimits, ClientPermit};
+use super::super::head::{self, TooManyHeaderFields};
+use super::super::request_body::BodyLimiter;
 use super::activity::Activity;
-use super::client_limiter::{ClientLimiter, ClientLimits, ClientPermit};
 use super::delivery::{Delivery, TrackedBody};
 use super::executor::{StreamExecutor, stream_abort};
-use super::head::{self, MAX_HEADER_FIELDS};
-use super::request_body::BodyLimiter;
 use crate::config::Http;
 use crate::host::Host;
 use crate::log_target;
-use crate::server::budget::{Account, Budget, Charge};
+use crate::server::budget::{Account, Budget};
 use crate::server::client_id::ClientId;
 use crate::throttle::Throttle;
 
@@ -62,14 +63,14 @@ const NOTSENT_LOWAT: u32 = 256 << 10;
 /// How long the other side of HTTP/2 may take to say that it is alive.
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a connection is given to close that was told to.
-pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// One warning that a client has its share in so long.
 const WARN_INTERVAL: Duration = Duration::from_secs(10);
 /// How long is waited when the system has no more connections to give.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
 /// All connections of a server.
-pub(super) struct Connections {
+pub(in crate::server::http) struct Connections {
     shared: Arc<ServerContext>,
     tracker: TaskTracker,
 }
@@ -100,23 +101,8 @@ struct ConnectionGuard {
     permit: Option<ClientPermit>,
 }
 
-/// A charge that travels with a response until it is sent.
-#[derive(Clone)]
-pub(super) struct ResponseCharge(Arc<Mutex<Option<Charge>>>);
-
-impl ResponseCharge {
-    /// What a response is charged for.
-    pub(super) fn new(charge: Charge) -> Self {
-        Self(Arc::new(Mutex::new(Some(charge))))
-    }
-
-    fn take(&self) -> Option<Charge> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
 impl Connections {
-    pub(super) fn new(
+    pub(in crate::server::http) fn new(
         host: Arc<Host>,
         app: Router,
         tls: Option<TlsAcceptor>,
@@ -130,7 +116,7 @@ impl Connections {
     }
 
     /// Takes connections until the server is asked to end. Nothing listens then any more.
-    pub(super) async fn accept(&self, listener: TcpListener) {
+    pub(in crate::server::http) async fn accept(&self, listener: TcpListener) {
         self.shared.shutdown.run_until_cancelled(self.accept_all(listener)).await;
     }
 
@@ -150,8 +136,8 @@ impl Connections {
         // That all are taken has been waited for.
         let max =
             ClientLimits { overall: usize::MAX, ..ClientLimits::new(limits.connections.get(), limits.client_share) };
-        let Ok(of_client) = self.shared.limiter.acquire(client, max) else {
-            return self.shared.warn_share_reached(client);
+        let Ok(of_client) = self.shared.limiter.acquire(&client, max) else {
+            return self.shared.warn_share_reached(&client);
         };
         let open =
             ConnectionGuard { token: Some(self.tracker.token()), shared: self.shared.clone(), permit: Some(of_client) };
@@ -159,7 +145,7 @@ impl Connections {
     }
 
     /// Waits for all to close, for a while; ends those that do not.
-    pub(super) async fn close(&self) {
+    pub(in crate::server::http) async fn close(&self) {
         self.tracker.close();
         if timeout(CLOSE_TIMEOUT, self.tracker.wait()).await.is_err() {
             tracing::debug!(target: log_target::SERVER, open = self.tracker.len(), "shutdown: close timed out with connections open");
@@ -204,7 +190,7 @@ impl Drop for ConnectionGuard {
 
 impl ServerContext {
     /// Says that a connection is closed, not too often.
-    fn warn_share_reached(&self, client: ClientId) {
+    fn warn_share_reached(&self, client: &ClientId) {
         const TEXT: &str = "a connection is closed: its client has its share (`http.limits.client-share`) of `http.limits.connections`";
         match self.rejection_log.record() {
             Some(0) => tracing::warn!(target: log_target::SERVER, %client, "{TEXT}"),
@@ -250,9 +236,9 @@ impl ServerContext {
                 delivery.set_abort(stream_abort().unwrap_or(end));
                 let mut response: Response<Body> = match answering {
                     Some(answering) => answering.await?,
-                    None => too_many_header_fields(),
+                    None => TooManyHeaderFields.into_response(),
                 };
-                let charge = response.extensions_mut().remove().and_then(|charged: ResponseCharge| charged.take());
+                let charge = ResponseCharge::take_from(&mut response);
                 Ok::<_, Infallible>(response.map(|body| TrackedBody::new(body, delivery, busy, charge)))
             }
         });
@@ -314,9 +300,4 @@ fn builder(config: &Http) -> Builder<StreamExecutor> {
         .keep_alive_interval(config.keep_alive.duration())
         .keep_alive_timeout(PING_TIMEOUT);
     builder
-}
-
-fn too_many_header_fields() -> Response {
-    let text = format!("the request has more than {MAX_HEADER_FIELDS} header fields, or some of them far too often\n");
-    (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, text).into_response()
 }

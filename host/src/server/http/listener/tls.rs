@@ -15,7 +15,7 @@ use crate::host::Host;
 const ALPN_PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
 /// Speaks TLS, if the config has it.
-pub(super) fn acceptor(host: &Arc<Host>) -> Result<Option<TlsAcceptor>, rustls::Error> {
+pub(in crate::server::http) fn acceptor(host: &Arc<Host>) -> Result<Option<TlsAcceptor>, rustls::Error> {
     if host.config().http.tls.is_none() {
         return Ok(None);
     }
