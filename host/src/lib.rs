@@ -16,9 +16,6 @@
 //!
 //! #[tokio::main]
 //! async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//!     // Components are compiled in a child process: this very program, started anew.
-//!     mcp_resource_host::engine::run_compiler();
-//!
 //! #   std::env::set_current_dir("..")?;
 //!     let mut hello = Plugin::new("hello".parse()?, "target/plugins/hello.wasm", "hello:///".parse()?);
 //!     hello.config.insert("names".to_owned(), "Ada, 花子".to_owned());
@@ -53,8 +50,9 @@
 //! | [`plugin`] | the call path: admission, circuit breaker, calls under limits, validation of answers |
 //! | [`engine`] | wasmtime: compiling and loading components, the instance pool, the threads that calls run on |
 //! | `sandbox` | the WASI context of an instance: directories, HTTP, key-value buckets, the log, memory |
+//! | [`provider`] | the contract in Rust: native providers, and what components answer |
 //! | [`config`], [`uri`], [`resource`] | the file; mounts and URIs; the domain's own types |
-//! | `private_dir`, `regular_file`, `thread_priority`, `throttle`, `text` | files that are this user's alone; opening files that may hang; priorities of threads; throttled warnings; excerpts of texts |
+//! | `private_dir`, `regular_file`, `thread_priority`, `throttle`, `text`, `time` | files that are this user's alone; opening files that may hang; priorities of threads; throttled warnings; truncated texts; durations as numbers |
 //!
 //! # Features
 //!
@@ -85,6 +83,7 @@ mod host;
 mod log_target;
 pub mod plugin;
 mod private_dir;
+pub mod provider;
 mod regular_file;
 pub mod resource;
 mod sandbox;
@@ -93,13 +92,15 @@ pub mod server;
 mod text;
 mod thread_priority;
 mod throttle;
+mod time;
 pub mod uri;
 mod watch;
 
 pub use catalog::{CursorKey, KeyError};
 pub use host::{
     CheckError, CheckReport, CheckedProvider, CompleteRequest, ConfigWatcher, Host, HostBuilder, InspectError,
-    ListRequest, PluginCheck, PluginState, PluginStatus, ReloadError, ReloadReport, ReloadTrigger, StartError,
+    ListRequest, PluginCheck, PluginConflict, PluginState, PluginStatus, ReloadError, ReloadReport, ReloadTrigger,
+    StartError,
 };
 pub use resource::Error as RequestError;
 pub use watch::{Subscriber, Update, WatchStats};
