@@ -1,4 +1,4 @@
-//! The host and the guests are two cargo workspaces; what both name is the same in both.
+//! The host and the guests are two cargo workspaces; a dependency that both name has the same version in both.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;
@@ -15,7 +15,7 @@ fn table_at<'t>(manifest: &'t Table, path: &[&str]) -> &'t Table {
     path.iter().fold(manifest, |table, key| table[*key].as_table().unwrap())
 }
 
-/// The version that a dependency asks for; none for one that is a path.
+/// Returns the version of a dependency; none for a path dependency.
 fn version(dependency: &Value) -> Option<&str> {
     dependency.as_str().or_else(|| dependency.get("version").and_then(Value::as_str))
 }

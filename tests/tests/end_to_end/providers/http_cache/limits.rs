@@ -1,4 +1,4 @@
-//! Sitemaps of thousands of pages, spellings of one address, and pages that are made to take long.
+//! Sitemaps of thousands of pages, equivalent spellings of one address, and pages that are expensive to process.
 
 use mcp_host_tests::{ConfigFile, MockOrigin, Plugin, Reply, StdioServer, component};
 use rmcp::model::ErrorCode;
@@ -25,7 +25,7 @@ async fn a_sitemap_without_freshness_is_fetched_once_for_a_walk_and_all_of_it_is
     let uris: Vec<_> = pages.iter().flat_map(|page| &page.resources).map(|found| found.uri.as_str()).collect();
     let listed: Vec<_> = uris.iter().filter(|found| found.contains("/p")).collect();
     assert!(listed.len() == 9000 && listed.is_sorted(), "{} are listed", listed.len());
-    // The host lists on its own behalf, too, but never more often than the rate lets it.
+    // The host lists by itself, too, but never more often than the rate allows.
     assert!(origin.request_count("/sitemap.xml") <= 3, "{}", origin.request_count("/sitemap.xml"));
     server.end().await;
 }

@@ -11,12 +11,12 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::SUBSCRIBERS;
-use super::rng::seeds;
 use super::run::Run;
+use super::seeds::seeds;
 use super::transport::{StreamEvent, Transport};
 use crate::subscriptions::facade::start;
 
-/// Runs at the same time.
+/// The number of concurrent runs.
 const MAX_CONCURRENT: usize = 12;
 
 struct FacadeTransport {
@@ -67,7 +67,7 @@ impl Transport for FacadeTransport {
 
     async fn unsubscribe(&mut self, principal: usize, uri: &str) -> Vec<Update> {
         let told = self.drain_updates(&[principal]).await.remove(0);
-        // That there is no such plugin any more is no error that would matter.
+        // That the plugin does not exist any more is not an error that matters.
         let _ = self.host.unsubscribe(&self.subscribers[principal], uri);
         told
     }
@@ -81,7 +81,7 @@ impl Transport for FacadeTransport {
             self.listeners.push(tokio::spawn(async move {
                 let subscriber = host.subscriber(&principal_at(principal));
                 let hearing = async {
-                    // Whoever does not want to know any more has gone.
+                    // The receiver has been dropped.
                     while heard.send(StreamEvent::Update(subscriber.next().await)).is_ok() {}
                 };
                 tokio::select! {
@@ -122,9 +122,9 @@ impl Transport for FacadeTransport {
 async fn over_the_facade_the_rule_holds_whatever_happens() {
     let one = async |seed| {
         let run = Run::new(seed);
-        let mut face = FacadeTransport::start(&run.fixture.config).await;
-        run.run(&mut face, 80).await;
-        face.end().await;
+        let mut transport = FacadeTransport::start(&run.fixture.config).await;
+        run.run(&mut transport, 80).await;
+        transport.end().await;
     };
     stream::iter(seeds(24)).for_each_concurrent(MAX_CONCURRENT, one).await;
 }

@@ -1,8 +1,8 @@
 //! One server over HTTP, with a session for each subscriber.
 //!
-//! A session is told of changes on a stream, and answered on connections of their own, so that an answer may overtake what was
-//! told before it. What has been sent is known by a *bell*: a resource of which only that session is told. When it is rung,
-//! all that was sent before has arrived when the update for it has.
+//! A session is notified on a stream, and gets responses on connections of their own, so that a response may overtake
+//! updates from before it. A *barrier* is a resource that only that session is subscribed to: when the update for its
+//! change has arrived, so has everything that was sent before.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,18 +17,18 @@ use tokio::time::timeout;
 
 use super::SUBSCRIBERS;
 use super::fixture::{barrier_file, barrier_text, uri};
-use super::rng::seeds;
 use super::run::Run;
+use super::seeds::seeds;
 use super::transport::{StreamEvent, Transport, update_in};
 
 struct HttpTransport {
     server: HttpServer,
-    /// Where the bells are.
+    /// The folder of the barriers.
     barriers: PathBuf,
-    /// How often one was rung.
+    /// The number of changes of barriers.
     barrier_count: usize,
     sessions: Vec<Session>,
-    /// The number of the generation that serves, or will.
+    /// The number of the generation that is served, or will be.
     generation: u64,
     reconnect_count: usize,
 }
@@ -44,9 +44,9 @@ impl Session {
         let mut wire = server.raw_client(Revision::V_2025_11_25).await;
         let (sender, told) = mpsc::unbounded_channel();
         tokio::spawn(forward_events(wire.event_stream().await, update_in, sender));
-        let bell = uri("barriers", &barrier_file(principal));
-        wire.request("resources/subscribe", json!({ "uri": bell })).await.result();
-        Self { wire, barrier: Update::Resource(bell), updates: told }
+        let barrier = uri("barriers", &barrier_file(principal));
+        wire.request("resources/subscribe", json!({ "uri": barrier })).await.result();
+        Self { wire, barrier: Update::Resource(barrier), updates: told }
     }
 
     async fn next(&mut self) -> Update {
@@ -54,7 +54,7 @@ impl Session {
     }
 }
 
-/// Passes on what a stream tells, for as long as somebody wants to know.
+/// Forwards the updates of a stream until the receiver is dropped.
 async fn forward_events<T>(mut events: Response, of: fn(&Value) -> Option<T>, told: mpsc::UnboundedSender<T>) {
     let mut text = String::new();
     while let Ok(Some(chunk)) = events.chunk().await {
@@ -70,13 +70,13 @@ async fn forward_events<T>(mut events: Response, of: fn(&Value) -> Option<T>, to
 }
 
 impl HttpTransport {
-    async fn start(config: &WrittenConfig, bells: PathBuf) -> Self {
+    async fn start(config: &WrittenConfig, barriers: PathBuf) -> Self {
         let server = HttpServer::start(config).await;
         let mut sessions = Vec::new();
         for principal in 0..SUBSCRIBERS {
             sessions.push(Session::start(&server, principal).await);
         }
-        Self { server, barriers: bells, barrier_count: 0, sessions, generation: 1, reconnect_count: 0 }
+        Self { server, barriers, barrier_count: 0, sessions, generation: 1, reconnect_count: 0 }
     }
 
     fn touch_barrier(&mut self, principal: usize) {
@@ -117,7 +117,7 @@ impl Transport for HttpTransport {
         join_all((0..count).map(one)).await
     }
 
-    /// Every other one says that it goes away.
+    /// Every other session is ended by the client.
     async fn reconnect(&mut self, principal: usize) {
         let new = Session::start(&self.server, principal).await;
         let old = std::mem::replace(&mut self.sessions[principal], new);
@@ -133,7 +133,7 @@ impl Transport for HttpTransport {
         for principal in whom {
             let (session, mut told) = (&mut self.sessions[*principal], Vec::new());
             loop {
-                let update = timeout(TIMEOUT, session.next()).await.expect("the bell is heard");
+                let update = timeout(TIMEOUT, session.next()).await.expect("an update of the barrier");
                 if update == session.barrier {
                     break;
                 }
@@ -148,7 +148,7 @@ impl Transport for HttpTransport {
         vec![self.sessions[principal].next().await]
     }
 
-    /// The server sees by itself that its config is another one.
+    /// The server detects by itself that its config changed.
     fn reload(&mut self, _: &WrittenConfig) {
         self.generation += 1;
     }
@@ -164,9 +164,9 @@ impl Transport for HttpTransport {
 async fn over_http_the_rule_holds_whatever_happens() {
     for seed in seeds(3) {
         let run = Run::new(seed);
-        let mut face = HttpTransport::start(&run.fixture.config, run.fixture.barriers()).await;
-        run.run(&mut face, 40).await;
-        drop(face.sessions);
-        face.server.end().await;
+        let mut transport = HttpTransport::start(&run.fixture.config, run.fixture.barriers()).await;
+        run.run(&mut transport, 40).await;
+        drop(transport.sessions);
+        transport.server.end().await;
     }
 }
