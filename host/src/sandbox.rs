@@ -99,6 +99,11 @@ impl Sandbox {
         self.keyvalue.close().await;
     }
 
+    /// Returns the names of buckets that the plugin opened and that it is not granted.
+    pub(crate) fn denied_buckets(&self) -> Vec<String> {
+        self.keyvalue.denied_buckets()
+    }
+
     /// Returns why the plugin's stored data cannot be used, if they cannot.
     pub(crate) async fn check_stores(&self) -> Result<(), String> {
         self.keyvalue.check().await

@@ -194,6 +194,7 @@ fn plugin(notes: &Arc<Notes>) -> NativePlugin {
     NativePlugin::new("notes".parse().unwrap(), mount("notes:///"), notes.clone())
         .limits(limits())
         .watch_interval(interval)
+        .title("Mine")
 }
 
 fn mount(text: &str) -> Mount {
@@ -240,6 +241,7 @@ async fn a_resource_is_read_described_and_completed() {
     assert_eq!(fixture.read("denied").await.unwrap_err(), Error::Denied { message: "not for you".to_owned() });
 
     let templates = fixture.host.templates(&Principal::LOCAL, None).await.unwrap();
+    assert_eq!(templates.items[0].title.as_deref(), Some("Mine: A note by its number"));
     let template = templates.items[0].uri_template.as_str();
     assert_eq!(template, "notes:///{number}");
     let argument = Argument::new("number", "1");

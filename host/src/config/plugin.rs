@@ -13,6 +13,7 @@ use super::instances::InstanceReuse;
 use super::limits::Limits;
 use super::paths::ExistingFile;
 use super::reader::{FromNode, Node};
+use super::server::Name;
 use super::settings::Settings;
 use crate::uri::{Mount, MountError};
 
@@ -27,6 +28,9 @@ pub struct Plugin {
     pub name: PluginName,
     /// The component's file. One that a config file names exists.
     pub component: PathBuf,
+    /// Put in front of the titles of its entries and templates in merged listings. For people: it tells two plugins of one
+    /// provider apart.
+    pub title: Option<String>,
     /// What the component's file must be. Without it: whatever is there.
     pub digest: Option<Digest>,
     /// The URI prefix that it owns. No two of a config overlap.
@@ -50,6 +54,7 @@ impl Plugin {
         Self {
             name,
             component: component.into(),
+            title: None,
             digest: None,
             mount,
             config: BTreeMap::new(),
@@ -72,6 +77,7 @@ impl FromNode for Plugin {
         node.table(|table| {
             let name = table.required("name");
             let component = table.required::<ExistingFile>("component");
+            let title = table.optional("title").map(|Name(title)| title);
             let digest = table.optional("digest");
             let mount = table.required("mount");
             let config = table.optional("config").map(|Settings(settings)| settings).unwrap_or_default();
@@ -82,7 +88,7 @@ impl FromNode for Plugin {
             // What is wrong with the component is reported; the rest is still worth comparing with other plugins.
             let component = component.map(|ExistingFile(path)| path).unwrap_or_default();
             let plugin = Self::new(name?, component, mount?);
-            Some(Self { digest, config, grants, limits, instances, watch_interval, ..plugin })
+            Some(Self { title, digest, config, grants, limits, instances, watch_interval, ..plugin })
         })
     }
 }

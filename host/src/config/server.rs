@@ -97,7 +97,7 @@ impl FromNode for Server {
 }
 
 /// A name: one line that is not empty.
-struct Name(String);
+pub(super) struct Name(pub(super) String);
 
 impl FromNode for Name {
     const TYPE_NAME: &'static str = "a string";

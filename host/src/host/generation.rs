@@ -40,6 +40,13 @@ impl<'a> Declared<'a> {
         }
     }
 
+    fn title(&self) -> Option<&'a str> {
+        match self {
+            Self::Component(plugin) => plugin.title.as_deref(),
+            Self::Native(plugin) => plugin.title(),
+        }
+    }
+
     fn mount(&self) -> &'a Mount {
         match self {
             Self::Component(plugin) => &plugin.mount,
@@ -78,6 +85,7 @@ impl Generation {
         let slots = declared.into_iter().map(|plugin| PluginSlot {
             name: plugin.name().to_owned(),
             mount: plugin.mount().clone(),
+            title: plugin.title().map(str::to_owned),
             plugin: match plugin {
                 Declared::Component(plugin) => state(plugin),
                 Declared::Native(plugin) => Ok(plugin.clone()),
