@@ -83,7 +83,9 @@ impl Provider for Notes {
                 Err(Failure::internal("it was not ended"))
             }
             "spin" => loop {
-                (0..100_000).for_each(|number| drop(std::hint::black_box(number)));
+                for number in 0..100_000 {
+                    std::hint::black_box(number);
+                }
                 tokio::task::yield_now().await;
             },
             "large" => Ok(vec![Contents::blob(Entry::new("large", "large"), vec![0; 4 << 20])]),
