@@ -58,8 +58,8 @@
 //!
 //! | feature | adds |
 //! |---|---|
-//! | `http` | `server::serve_http`: MCP over streamable HTTP |
-//! | `stdio` | `server::serve_stdio`: MCP over standard input and output |
+//! | `http` | MCP over streamable HTTP: `server::http_service` and `server::router` to mount in another server, `server::serve_http` with a listener of its own |
+//! | `stdio` | MCP over standard input and output, `server::serve_stdio`, and over any other pair of streams, `server::serve_io` |
 //! | `keyvalue` | key-value buckets for plugins, kept in SQLite |
 //! | `cli` | the command `mcp-host`, with all of the above |
 //!

@@ -53,6 +53,14 @@ impl<'a> Declared<'a> {
             Self::Native(plugin) => plugin.mount(),
         }
     }
+
+    /// A native provider titles its own entries.
+    fn title(&self) -> Option<&'a str> {
+        match self {
+            Self::Component(plugin) => plugin.title.as_deref(),
+            Self::Native(_) => None,
+        }
+    }
 }
 
 /// What requests work with.
