@@ -1,8 +1,8 @@
-//! What requests work with, as one value that never changes.
+//! A generation: an immutable snapshot of everything that requests work with.
 //!
-//! A request takes the generation of the moment at its beginning and keeps it to its end, so a reload in between does not
-//! concern it. One that was replaced goes away with the last request that works with it; how long that takes is bounded by
-//! the limits of its plugins.
+//! A request takes the current generation at its start and keeps it to its end, so a reload in between does not affect
+//! it. A replaced generation is dropped with the last request that uses it, a time that is bounded by the limits of its
+//! plugins.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use crate::config::{self, Config};
 use crate::plugin::{NotLoaded, Plugin, PluginSlot};
 use crate::uri::{Overlap, Router};
 
-/// What requests work with.
+/// The config, the plugins, the routes and the rules of one moment.
 #[derive(Clone)]
 pub(super) struct Generation {
-    /// The number of the config: the first is 1.
+    /// The number of the generation: the first is 1.
     pub(super) number: u64,
-    /// What is served. Its plugins are those of `slots`, be they loaded or not.
+    /// The config. Its plugins are those of `slots`, loaded or not.
     pub(super) config: Arc<Config>,
-    /// In the order of their names.
+    /// Ordered by name.
     pub(super) slots: Vec<PluginSlot>,
     /// From mounts to indices into `slots`.
     pub(super) router: Arc<Router<usize>>,
@@ -26,7 +26,7 @@ pub(super) struct Generation {
 }
 
 impl Generation {
-    /// A generation of the plugins of that config, each of which is as `state` says.
+    /// A generation of that config, with the state of each plugin from `state`.
     pub(super) fn new(
         number: u64,
         config: Arc<Config>,
@@ -43,7 +43,7 @@ impl Generation {
         Ok(Self { number, slots: slots.collect(), router, access, config })
     }
 
-    /// The same with another state of that plugin. None if it has no such plugin that is not loaded.
+    /// A copy with another state of that plugin. None if there is no such plugin, or it is loaded.
     pub(super) fn with_plugin(&self, plugin: &config::Plugin, state: Result<Arc<Plugin>, NotLoaded>) -> Option<Self> {
         let index = self.slots.iter().position(|slot| slot.name == plugin.name.as_str())?;
         let is_of_this = self.config.plugins.contains(plugin);
@@ -53,7 +53,7 @@ impl Generation {
         Some(next)
     }
 
-    /// The plugins that did load.
+    /// The loaded plugins.
     pub(super) fn plugins(&self) -> impl Iterator<Item = &Arc<Plugin>> {
         self.slots.iter().filter_map(|slot| slot.plugin.as_ref().ok())
     }
@@ -75,14 +75,14 @@ impl Generation {
     }
 }
 
-/// The plugins of a config in the order of their names.
+/// The plugins of a config, ordered by name.
 pub(super) fn sorted_by_name(config: &Config) -> Vec<&config::Plugin> {
     let mut plugins: Vec<_> = config.plugins.iter().collect();
     plugins.sort_by_key(|plugin| plugin.name.as_str());
     plugins
 }
 
-/// From the mounts of a config to the places of its plugins in the order of their names.
+/// A router from the mounts of a config to the indices of its plugins, ordered by name.
 pub(super) fn build_router(config: &Config) -> Result<Arc<Router<usize>>, Overlap> {
     let routes = sorted_by_name(config).into_iter().enumerate().map(|(index, plugin)| (plugin.mount.clone(), index));
     Router::new(routes).map(Arc::new)
