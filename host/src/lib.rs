@@ -54,7 +54,7 @@
 //! | [`engine`] | wasmtime: compiling and loading components, the instance pool, the threads that calls run on |
 //! | `sandbox` | the WASI context of an instance: directories, HTTP, key-value buckets, the log, memory |
 //! | [`config`], [`uri`], [`resource`] | the file; mounts and URIs; the domain's own types |
-//! | `private_dir`, `regular_file`, `thread_priority`, `throttle`, `text` | files that are this user's alone; opening files that may hang; priorities of threads; throttled warnings; excerpts of texts |
+//! | `fs_watch`, `private_dir`, `regular_file`, `thread_priority`, `throttle`, `text` | file system events; files that are private to this user; opening files that may hang; priorities of threads; throttled warnings; excerpts of texts |
 //!
 //! # Features
 //!
@@ -73,6 +73,7 @@
 pub mod access;
 mod catalog;
 #[cfg(feature = "cli")]
+#[doc(hidden)]
 pub mod cli;
 pub mod config;
 pub mod engine;

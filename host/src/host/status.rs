@@ -9,6 +9,7 @@ use crate::uri::Mount;
 
 /// The status of a plugin at one moment.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct PluginStatus {
     /// Its name in the config.
     pub name: String,
@@ -22,6 +23,7 @@ pub struct PluginStatus {
 
 /// Whether a plugin can be asked.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum PluginState {
     /// It is served.
     Ready,
