@@ -194,6 +194,12 @@ mod tests {
     }
 
     #[test]
+    fn a_cursor_may_begin_with_a_hyphen() {
+        assert!(parse("mcp-host list --cursor -N_w").is_ok());
+        assert!(parse("mcp-host list --cursor --N").is_ok());
+    }
+
+    #[test]
     fn options_that_exclude_each_other_are_refused() {
         for line in [
             "mcp-host serve --stdio --http 127.0.0.1:1",

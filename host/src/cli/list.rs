@@ -42,7 +42,7 @@ pub(super) struct Args {
     all: bool,
 
     /// List the page with this cursor, which the page before printed
-    #[arg(long, value_name = "CURSOR", conflicts_with = "all")]
+    #[arg(long, value_name = "CURSOR", conflicts_with = "all", allow_hyphen_values = true)]
     cursor: Option<String>,
 
     #[command(flatten)]
