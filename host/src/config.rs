@@ -37,6 +37,7 @@ mod count;
 mod cursor_key;
 mod digest;
 mod duration;
+mod env_name;
 mod environment;
 mod error;
 mod extension;
@@ -49,7 +50,9 @@ pub mod limits;
 mod paths;
 mod plugin;
 mod plugins;
+mod quantity;
 mod range;
+mod rate;
 mod reader;
 mod rule;
 mod secret;
@@ -66,21 +69,22 @@ use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+pub use crate::digest::{Digest, DigestError};
+pub use crate::net::{HostName, Origin, OriginError, OriginPattern, Scheme, UrlHost};
 pub use advertise::AdvertisedCapability;
 pub use compile::CompileLimits;
 pub use count::Count;
-pub use digest::{Digest, DigestError};
 pub use duration::{BoundedDuration, BoundedDurationError};
+pub use env_name::{EnvName, EnvNameError};
 pub use environment::Environment;
 pub use error::{ConfigError, Diagnostic, Position, RenderStyle};
 pub use extension::Extension;
 pub use glob::{GlobError, UriGlob};
 pub use grants::{
     BucketKeys, BucketName, BucketNameError, BucketQuota, CaBundle, CaBundleError, CredentialError, CredentialName,
-    CredentialValue, DirGrant, DirQuota, DuplicateOrigin, Grants, HostName, HttpGrant, HttpGrants, KeyvalueGrant, Mode,
-    Origin, OriginError, OriginPattern, Scheme, UrlHost,
+    CredentialValue, DirGrant, DirQuota, DuplicateOrigin, Grants, HttpGrant, HttpGrants, KeyvalueGrant, Mode,
 };
-pub use guest_path::{EnvName, EnvNameError, GuestPath, GuestPathError};
+pub use guest_path::{GuestPath, GuestPathError};
 pub use http::{
     ClientShare, Http, HttpAddress, HttpAddressError, HttpServerLimits, KeepAlive, ShareError, Tls, TlsError,
 };
@@ -89,6 +93,7 @@ pub use limits::Limits;
 pub use plugin::{Plugin, PluginName, PluginNameError, WatchInterval};
 pub use plugins::{PluginConflict, Plugins};
 pub use range::OutOfRange;
+pub use rate::{ByteRate, Period, Rate, RateError};
 #[cfg(feature = "cli")]
 pub(crate) use rule::misspelled_principal;
 pub use rule::{ANONYMOUS, LOCAL, Operation, PrincipalSelector, Rule};
@@ -97,7 +102,7 @@ pub use server::{PageBytes, PageSize, Server};
 pub use size::{Size, SizeError};
 pub use warning::Warning;
 
-use reader::{ReadContext, Table};
+use reader::{KeyDocs, ReadContext, Table};
 
 use crate::regular_file;
 
@@ -116,6 +121,14 @@ pub struct Config {
     /// The files that a config file names, with absolute paths: components, and values that stand in files of their own.
     pub files: BTreeSet<PathBuf>,
 }
+
+/// The documentation of the sections, for the schema.
+const SECTION_DOCS: KeyDocs = &[
+    ("server", "The host as a server: its name, address, pages and directories."),
+    ("http", "The HTTP server: TLS, CORS and limits of clients."),
+    ("plugin", "A provider with its mount, config, grants and limits."),
+    ("rule", "An access rule: the principals, and the resources that they may or may not use."),
+];
 
 impl Config {
     /// The largest file that is read, in bytes.
@@ -192,6 +205,19 @@ impl Config {
         }
         let rest = problems.are_all_filesystem().then_some(config);
         Err(ConfigError::new(file, text, problems).with_files(files).with_partial_config(rest))
+    }
+
+    /// Returns the JSON Schema (2020-12) of config files, for editors. It describes the keys that this build reads.
+    ///
+    /// A file that [`load`](Self::load) accepts is valid by the schema. The reverse is not true: a schema can express neither
+    /// conflicts between plugins nor files that must exist.
+    pub fn json_schema() -> serde_json::Value {
+        Table::describe(SECTION_DOCS, Self::from_table)
+            .with("$schema", "https://json-schema.org/draft/2020-12/schema")
+            .with("title", "mcp-host.toml")
+            .with("description", "The config of mcp-host.")
+            .with("required", vec!["plugin"])
+            .into_json()
     }
 
     fn from_table(table: &mut Table<'_>) -> Self {

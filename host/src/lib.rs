@@ -50,7 +50,7 @@
 //! | [`Host`] | the façade: list, read, complete, each for a principal |
 //! | `catalog`, `watch`, [`access`] | merged listings and cursors; changes and subscriptions; who may do what |
 //! | [`plugin`] | components in their sandboxes, called under limits |
-//! | [`config`], [`uri`], [`resource`] | the file; mounts and URIs; the domain's own types |
+//! | [`config`], [`uri`], [`net`], [`digest`], [`resource`] | the file; mounts and URIs; origins; the digest of a component; the domain's own types |
 //! | `private_dir`, `regular_file`, `thread_priority` | files that are this user's alone; opening files that may hang; priorities of threads |
 //!
 //! # Features
@@ -72,14 +72,17 @@ mod catalog;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod config;
+pub mod digest;
 mod escape;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod host;
 mod log_target;
+pub mod net;
 pub mod plugin;
 mod private_dir;
+mod quote;
 mod regular_file;
 pub mod resource;
 #[cfg(any(feature = "http", feature = "stdio"))]

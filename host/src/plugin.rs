@@ -161,8 +161,8 @@ impl PluginRuntime {
         let component = compiled.component.component_type();
         let imports = component.imports(self.engine.wasmtime()).map(|(name, _)| name);
         let name: Arc<str> = config.name.as_str().into();
-        let log = GuestLog::new(name.clone(), config.limits.log.bytes());
-        let faults = Arc::new(FaultRecorder::new(name.clone(), config.limits.log.bytes()));
+        let log = GuestLog::new(name.clone(), config.limits.log.bytes_per_minute());
+        let faults = Arc::new(FaultRecorder::new(name.clone(), config.limits.log.bytes_per_minute()));
         let items = config.limits.response_items.get();
         let pool = Pool::from_config(config, &self.engine);
         Plugin {

@@ -44,7 +44,7 @@ pub(crate) async fn host(kept: &StateDir, instances: Option<InstanceReuse>) -> H
     let name = "sizes".parse().expect("a name");
     let mut plugin = Plugin::new(name, component, "sizes:///".parse().expect("a mount"));
     plugin.instances = instances;
-    plugin.limits.rate = 1_000_000.try_into().expect("it is in range");
+    plugin.limits.rate = "1000000/s".parse().expect("it is in range");
     plugin.config.insert("count".to_owned(), COUNT.to_string());
     let mut config = Config::new().plugin(plugin).expect("there is one plugin");
     config.server.cache = Some(Path::new(env!("CARGO_TARGET_TMPDIR")).join("components"));

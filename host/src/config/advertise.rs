@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::reader::{FromNode, Node};
+use super::reader::{FromNode, Node, Schema};
 
 /// A kind of thing that MCP knows and a host has none of: announced, there are none of it; not announced, asking for it is
 /// an error.
@@ -40,6 +40,10 @@ impl FromNode for AdvertisedCapability {
 
     fn example() -> String {
         "\"tools\"".into()
+    }
+
+    fn schema() -> Schema {
+        Schema::one_of_names(Self::ALL.map(Self::name))
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {

@@ -4,7 +4,7 @@
 //! has no useful bound, so the process has one: it is ended when it reaches any of these, and the plugin is not loaded.
 
 use super::duration::{BoundedDuration, HOUR, MINUTE, SECOND};
-use super::reader::{FromNode, Node};
+use super::reader::{FromTable, Table, documented};
 use super::size::{GIB, MIB, Size};
 
 /// How much address space the compiler may have.
@@ -14,32 +14,32 @@ pub type Cpu = BoundedDuration<SECOND, { 10 * MINUTE }, HOUR>;
 /// How long compiling may take in all.
 pub type Deadline = BoundedDuration<SECOND, { 2 * MINUTE }, HOUR>;
 
-/// What compiling one component may use up: `compile` of `[server]`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CompileLimits {
-    /// The address space of the compiler, which is more than the memory that it touches. 8 GiB unless set; 512 MiB to 64 GiB.
-    pub memory: Memory,
-    /// The CPU time of the compiler, in whole seconds, over all processors. 10 min unless set; 1 s to 1 h.
-    pub cpu: Cpu,
-    /// The wall-clock time of the compiler. 2 min unless set; 1 s to 1 h.
-    pub deadline: Deadline,
+documented! {
+    /// What compiling one component may use up: `compile` of `[server]`.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub struct CompileLimits {
+        /// The address space of the compiler, which is more than the memory that it touches. 8 GiB unless set; 512 MiB to 64 GiB.
+        pub memory: Memory,
+        /// The CPU time of the compiler, in whole seconds, over all processors. 10 min unless set; 1 s to 1 h.
+        pub cpu: Cpu,
+        /// The wall-clock time of the compiler. 2 min unless set; 1 s to 1 h.
+        pub deadline: Deadline,
+    }
 }
 
-impl FromNode for CompileLimits {
+impl FromTable for CompileLimits {
     const TYPE_NAME: &'static str = "a table of limits";
 
     fn example() -> String {
         "{ memory = \"8GiB\", deadline = \"2m\" }".into()
     }
 
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        node.table(|table| {
-            Some(Self {
-                memory: table.or_default("memory"),
-                cpu: table.or_default("cpu"),
-                deadline: table.or_default("deadline"),
-            })
+    fn from_table(table: &mut Table<'_>) -> Option<Self> {
+        Some(Self {
+            memory: table.or_default("memory"),
+            cpu: table.or_default("cpu"),
+            deadline: table.or_default("deadline"),
         })
     }
 }

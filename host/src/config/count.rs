@@ -5,7 +5,7 @@ use std::fmt;
 use toml::de::DeValue;
 
 use super::range::OutOfRange;
-use super::reader::{FromNode, Node};
+use super::reader::{FromNode, Node, Schema};
 
 /// How many of something, from `MIN` to `MAX`. Its default is `DEFAULT`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -56,6 +56,10 @@ impl<const MIN: usize, const DEFAULT: usize, const MAX: usize> FromNode for Coun
 
     fn example() -> String {
         Self::default().to_string()
+    }
+
+    fn schema() -> Schema {
+        Schema::integer(MIN, MAX).with("default", DEFAULT)
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {

@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 
 use super::error::Diagnostic;
-use super::reader::{FromNode, Node};
+use super::reader::{FromNode, Node, Schema};
 use super::secret::{Secret, SecretSource};
 
 /// A key as the file refers to it.
@@ -15,6 +15,10 @@ impl FromNode for CursorKey {
 
     fn example() -> String {
         "{ env = \"MCP_HOST_CURSOR_KEY\" }".into()
+    }
+
+    fn schema() -> Schema {
+        SecretSource::schema()
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {

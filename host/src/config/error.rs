@@ -15,12 +15,10 @@ use std::path::{Path, PathBuf};
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet, normalize_untrusted_str};
 
 use super::Config;
+pub(super) use crate::quote::{quote, truncated};
 
 /// How many problems one error shows. Whoever has more has made one mistake many times.
 const MAX_DIAGNOSTICS: usize = 100;
-
-/// How many characters of a value a message repeats.
-const MAX_QUOTED_CHARS: usize = 60;
 
 /// How an error is drawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -274,20 +272,6 @@ impl std::error::Error for ConfigError {}
 pub(super) trait Suggest: std::error::Error {
     /// What to write instead. `key` is the key that the value belongs to.
     fn suggestion(&self, key: &str) -> String;
-}
-
-/// A piece of the file for a message: in backticks, on one line, and not too long.
-pub(super) fn quote(text: &str) -> String {
-    format!("`{}`", truncated(text))
-}
-
-/// A piece of the file for a message: on one line, and not too long.
-pub(super) fn truncated(text: &str) -> String {
-    let mut short: String = text.lines().next().unwrap_or_default().chars().take(MAX_QUOTED_CHARS).collect();
-    if short.len() < text.len() {
-        short.push('…');
-    }
-    short
 }
 
 /// The span, moved to character boundaries of the text.

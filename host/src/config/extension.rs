@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::reader::{FromNode, Node};
+use super::reader::{FromNode, Node, Schema};
 
 /// An extension of MCP. Off, nothing of it shows on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +38,10 @@ impl FromNode for Extension {
 
     fn example() -> String {
         "\"sep-2093\"".into()
+    }
+
+    fn schema() -> Schema {
+        Schema::one_of_names(Self::ALL.map(Self::name))
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {

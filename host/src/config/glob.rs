@@ -9,7 +9,7 @@ use std::str::FromStr;
 use globset::{GlobBuilder, GlobMatcher};
 
 use super::error::Suggest;
-use super::reader::{FromNode, Node};
+use super::reader::{FromNode, Node, Schema};
 use crate::uri::Mount;
 
 mod reach;
@@ -62,6 +62,9 @@ impl PrefixMatcher {
         }
     }
 }
+
+/// A glob, as a regular expression: the first segment is `**` or has a colon.
+const PATTERN: &str = r"^([*][*]|[^/]*:[^/]*)(/|$)[^\[\]\\#]*$";
 
 impl UriGlob {
     /// The longest glob, in bytes as written.
@@ -280,6 +283,10 @@ impl FromNode for UriGlob {
 
     fn example() -> String {
         "\"git://linux/**\"".into()
+    }
+
+    fn schema() -> Schema {
+        Schema::string().with("minLength", 1).with("maxLength", Self::MAX_LEN).with("pattern", PATTERN)
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {

@@ -23,45 +23,45 @@ pub use self::share::{ClientShare, ShareError};
 pub use self::tls::{Tls, TlsError};
 
 use super::duration::{BoundedDuration, MINUTE, SECOND};
-use super::grants::{OriginPattern, UrlHost};
-use super::reader::{FromNode, Node};
+use super::reader::{FromTable, Table, documented};
+use crate::net::{OriginPattern, UrlHost};
 
 /// How often a quiet stream of events says that it is alive. 15 s unless set; 100 ms to 10 min.
 pub type KeepAlive = BoundedDuration<100, { 15 * SECOND }, { 10 * MINUTE }>;
 
-/// How HTTP is spoken: `[http]`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Http {
-    /// The certificate to speak TLS with. Without it: plain HTTP.
-    pub tls: Option<Tls>,
-    /// By which names clients may call the server, at any port, beside `localhost` and the loopback addresses. None unless
-    /// set.
-    pub hosts: Vec<UrlHost>,
-    /// Web pages that may ask, and be shown the answers. None unless set.
-    pub cors: Vec<OriginPattern>,
-    /// How often a stream of events says that it is alive.
-    pub keep_alive: KeepAlive,
-    /// What clients may use up.
-    pub limits: HttpServerLimits,
+documented! {
+    /// How HTTP is spoken: `[http]`.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub struct Http {
+        /// The certificate to speak TLS with. Without it: plain HTTP.
+        pub tls: Option<Tls>,
+        /// By which names clients may call the server, at any port, beside `localhost` and the loopback addresses. None unless
+        /// set.
+        pub hosts: Vec<UrlHost>,
+        /// Web pages that may ask, and be shown the answers. None unless set.
+        pub cors: Vec<OriginPattern>,
+        /// How often a stream of events says that it is alive.
+        pub keep_alive: KeepAlive,
+        /// What clients may use up.
+        pub limits: HttpServerLimits,
+    }
 }
 
-impl FromNode for Http {
+impl FromTable for Http {
     const TYPE_NAME: &'static str = "a table";
 
     fn example() -> String {
         "{ tls = { certificate = \"tls/cert.pem\", key = \"tls/key.pem\" } }".into()
     }
 
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        node.table(|table| {
-            Some(Self {
-                tls: table.optional("tls"),
-                hosts: table.or_default("hosts"),
-                cors: table.optional("cors").map(|allowed_origins::CorsOrigins(pages)| pages).unwrap_or_default(),
-                keep_alive: table.or_default("keep-alive"),
-                limits: table.or_default("limits"),
-            })
+    fn from_table(table: &mut Table<'_>) -> Option<Self> {
+        Some(Self {
+            tls: table.optional("tls"),
+            hosts: table.or_default("hosts"),
+            cors: table.optional("cors").map(|allowed_origins::CorsOrigins(pages)| pages).unwrap_or_default(),
+            keep_alive: table.or_default("keep-alive"),
+            limits: table.or_default("limits"),
         })
     }
 }

@@ -37,7 +37,7 @@
 
 use super::count::Count;
 use super::duration::{BoundedDuration, MINUTE, SECOND};
-use super::reader::{FromNode, Node};
+use super::reader::{FromTable, Table, documented};
 
 /// How many calls one instance may serve.
 pub type MaxCalls = Count<1, 128, 1_000_000>;
@@ -46,32 +46,32 @@ pub type IdleTimeout = BoundedDuration<10, { 30 * SECOND }, { 60 * MINUTE }>;
 /// How many instances are kept while no call needs them.
 pub type MaxIdle = Count<1, 4, 64>;
 
-/// Instances that serve more than one call: `instances` of a `[[plugin]]`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct InstanceReuse {
-    /// The calls that one instance may serve. 128 unless set; 1 to 1000000.
-    pub max_calls: MaxCalls,
-    /// How long an instance is kept while no call needs it. 30 s unless set; 10 ms to 1 h.
-    pub idle_timeout: IdleTimeout,
-    /// The instances that are kept while no call needs them. 4 unless set; 1 to 64.
-    pub max_idle: MaxIdle,
+documented! {
+    /// Instances that serve more than one call: `instances` of a `[[plugin]]`.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub struct InstanceReuse {
+        /// The calls that one instance may serve. 128 unless set; 1 to 1000000.
+        pub max_calls: MaxCalls,
+        /// How long an instance is kept while no call needs it. 30 s unless set; 10 ms to 1 h.
+        pub idle_timeout: IdleTimeout,
+        /// The instances that are kept while no call needs them. 4 unless set; 1 to 64.
+        pub max_idle: MaxIdle,
+    }
 }
 
-impl FromNode for InstanceReuse {
+impl FromTable for InstanceReuse {
     const TYPE_NAME: &'static str = "a table about instances";
 
     fn example() -> String {
         "{ max-calls = 128, idle-timeout = \"30s\", max-idle = 4 }".into()
     }
 
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        node.table(|table| {
-            Some(Self {
-                max_calls: table.or_default("max-calls"),
-                idle_timeout: table.or_default("idle-timeout"),
-                max_idle: table.or_default("max-idle"),
-            })
+    fn from_table(table: &mut Table<'_>) -> Option<Self> {
+        Some(Self {
+            max_calls: table.or_default("max-calls"),
+            idle_timeout: table.or_default("idle-timeout"),
+            max_idle: table.or_default("max-idle"),
         })
     }
 }

@@ -9,7 +9,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf, absolute};
 
 use super::error::quote;
-use super::reader::{FromNode, Node};
+use super::reader::{FromNode, Node, Schema};
 
 /// A file that is there, such as a component.
 pub(super) struct ExistingFile(pub(super) PathBuf);
@@ -25,6 +25,10 @@ impl FromNode for ExistingFile {
 
     fn example() -> String {
         "\"plugins/git.wasm\"".into()
+    }
+
+    fn schema() -> Schema {
+        path_schema()
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
@@ -44,6 +48,10 @@ impl FromNode for ExistingDirectory {
 
     fn example() -> String {
         "\"~/src/linux\"".into()
+    }
+
+    fn schema() -> Schema {
+        path_schema()
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
@@ -67,6 +75,10 @@ impl FromNode for CreatableDirectory {
         "\"/var/lib/mcp-host\"".into()
     }
 
+    fn schema() -> Schema {
+        path_schema()
+    }
+
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let path = resolve::<Self>(node)?;
         if path.metadata().is_ok_and(|metadata| !metadata.is_dir()) {
@@ -79,6 +91,11 @@ impl FromNode for CreatableDirectory {
         }
         to_absolute(node, &path).map(Self)
     }
+}
+
+/// The schema of all paths.
+fn path_schema() -> Schema {
+    Schema::string().with("minLength", 1)
 }
 
 /// The path with `~` replaced and the directory of the config file in front of it.

@@ -4,7 +4,7 @@ use std::ops::Deref;
 
 use super::error::Diagnostic;
 use super::plugin::{Plugin, PluginName};
-use super::reader::{FromNode, Node};
+use super::reader::{FromNode, Node, Schema};
 use crate::uri::Mount;
 
 /// Plugins whose names differ and whose mounts do not overlap, in the order in which they were added.
@@ -91,6 +91,10 @@ impl FromNode for Plugins {
 
     fn example() -> String {
         format!("[{}]", Plugin::example())
+    }
+
+    fn schema() -> Schema {
+        Schema::list(Plugin::schema())
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {

@@ -5,6 +5,7 @@
 //! right, or with a default: the result counts only if nothing was reported.
 
 mod node;
+mod schema;
 mod table;
 
 use std::cell::RefCell;
@@ -16,6 +17,7 @@ use super::Environment;
 use super::error::{Diagnostic, Diagnostics};
 
 pub(super) use node::Node;
+pub(super) use schema::{KeyDocs, Schema, documented};
 pub(super) use table::Table;
 
 /// One reading of one file: what its values are resolved against, and where its problems are gathered.
@@ -64,8 +66,45 @@ pub(super) trait FromNode: Sized {
     /// A value that is right, as TOML.
     fn example() -> String;
 
-    /// Reads it. Every reason not to is reported; what is given back then is none, or as good as it gets.
+    /// The JSON Schema of its values.
+    fn schema() -> Schema;
+
+    /// Reads the value. Every reason not to is reported; the result is then none, or a partial one.
     fn from_node(node: &Node<'_>) -> Option<Self>;
+}
+
+/// A type that is read from a table, and has the documentation of its keys.
+pub(super) trait Documented {
+    /// The documentation of the keys.
+    const KEY_DOCS: KeyDocs;
+}
+
+/// A type that is read from a table with known keys.
+pub(super) trait FromTable: Documented + Sized {
+    /// Its name with an article, for messages: `a table of limits`.
+    const TYPE_NAME: &'static str;
+
+    /// A valid value, as TOML.
+    fn example() -> String;
+
+    /// Reads the table. All keys are requested from it, whichever of them it has: [`Table::describe`] relies on that.
+    fn from_table(table: &mut Table<'_>) -> Option<Self>;
+}
+
+impl<T: FromTable> FromNode for T {
+    const TYPE_NAME: &'static str = T::TYPE_NAME;
+
+    fn example() -> String {
+        T::example()
+    }
+
+    fn schema() -> Schema {
+        Table::describe(T::KEY_DOCS, T::from_table)
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        node.table::<T>(T::from_table)
+    }
 }
 
 impl<T: FromNode> FromNode for Vec<T> {
@@ -73,6 +112,10 @@ impl<T: FromNode> FromNode for Vec<T> {
 
     fn example() -> String {
         format!("[{}]", T::example())
+    }
+
+    fn schema() -> Schema {
+        Schema::list(T::schema())
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {

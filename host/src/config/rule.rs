@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use serde_json::json;
+
 use super::glob::UriGlob;
-use super::reader::{FromNode, Node};
+use super::reader::{Documented, FromNode, Node, Schema, Table, documented};
 use super::suggest::closest;
 
 /// The principal over stdio.
@@ -19,21 +21,23 @@ const BUILT_IN: [&str; 2] = [LOCAL, ANONYMOUS];
 /// The maximum length of a principal's name in a rule, in bytes.
 const MAX_PRINCIPAL_LEN: usize = 256;
 
-/// What some principals may and may not do: `[[rule]]`.
-///
-/// A rule is about a request when it names the principal and the operation. Then it allows the URIs that a glob of `allow`
-/// matches, and denies those that one of `deny` matches. Deny wins, over every rule that allows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Rule {
-    /// Whom it is about. Nobody, if it is empty.
-    pub principals: Vec<PrincipalSelector>,
-    /// What they may.
-    pub allow: Vec<UriGlob>,
-    /// What they may not.
-    pub deny: Vec<UriGlob>,
-    /// What kinds of request it is about. All, unless set.
-    pub operations: BTreeSet<Operation>,
+documented! {
+    /// What some principals may and may not do: `[[rule]]`.
+    ///
+    /// A rule is about a request when it names the principal and the operation. Then it allows the URIs that a glob of `allow`
+    /// matches, and denies those that one of `deny` matches. Deny wins, over every rule that allows.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub struct Rule {
+        /// Whom it is about. Nobody, if it is empty.
+        pub principals: Vec<PrincipalSelector>,
+        /// What they may.
+        pub allow: Vec<UriGlob>,
+        /// What they may not.
+        pub deny: Vec<UriGlob>,
+        /// What kinds of request it is about. All, unless set.
+        pub operations: BTreeSet<Operation>,
+    }
 }
 
 impl Rule {
@@ -115,19 +119,28 @@ impl FromNode for Rule {
         "{ principals = [\"local\"], allow = [\"git://linux/**\"] }".into()
     }
 
+    fn schema() -> Schema {
+        let is_given = |key: &str| json!({ "required": [key] });
+        Table::describe(Self::KEY_DOCS, Self::from_table).with("anyOf", vec![is_given("allow"), is_given("deny")])
+    }
+
     fn from_node(node: &Node<'_>) -> Option<Self> {
-        node.table(|table| {
-            let NonEmpty(principals) = table.required("principals").unwrap_or_default();
-            let (allows, denies) = (table.has("allow"), table.has("deny"));
-            let NonEmpty(allow) = table.optional("allow").unwrap_or_default();
-            let NonEmpty(deny) = table.optional("deny").unwrap_or_default();
-            let NonEmpty(operations) = table.optional("operations").unwrap_or_else(|| NonEmpty(Operation::ALL.into()));
-            if !allows && !denies {
-                let help = "add `allow = [\"git://linux/**\"]` or `deny = [\"**/.env\"]`";
-                table.report_error(format!("`{}` has neither `allow` nor `deny`", table.path()), help);
-            }
-            Some(Self { principals, allow, deny, operations: operations.into_iter().collect() })
-        })
+        node.table(Self::from_table)
+    }
+}
+
+impl Rule {
+    fn from_table(table: &mut Table<'_>) -> Option<Self> {
+        let NonEmpty(principals) = table.required("principals").unwrap_or_default();
+        let (allows, denies) = (table.has("allow"), table.has("deny"));
+        let NonEmpty(allow) = table.optional("allow").unwrap_or_default();
+        let NonEmpty(deny) = table.optional("deny").unwrap_or_default();
+        let NonEmpty(operations) = table.optional("operations").unwrap_or_else(|| NonEmpty(Operation::ALL.into()));
+        if !allows && !denies {
+            let help = "add `allow = [\"git://linux/**\"]` or `deny = [\"**/.env\"]`";
+            table.report_error(format!("`{}` has neither `allow` nor `deny`", table.path()), help);
+        }
+        Some(Self { principals, allow, deny, operations: operations.into_iter().collect() })
     }
 }
 
@@ -147,6 +160,10 @@ impl<T: FromNode> FromNode for NonEmpty<T> {
         Vec::<T>::example()
     }
 
+    fn schema() -> Schema {
+        Schema::list(T::schema()).with("minItems", 1)
+    }
+
     fn from_node(node: &Node<'_>) -> Option<Self> {
         if node.value.as_array().is_some_and(|items| items.is_empty()) {
             let help = format!("write {}, or take the key away", node.assignment_hint(&Self::example()));
@@ -161,6 +178,10 @@ impl FromNode for PrincipalSelector {
 
     fn example() -> String {
         format!("\"{LOCAL}\"")
+    }
+
+    fn schema() -> Schema {
+        Schema::pattern(r"^([*]|[^*\s]+)$").with("maxLength", MAX_PRINCIPAL_LEN)
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
@@ -196,6 +217,10 @@ impl FromNode for Operation {
 
     fn example() -> String {
         "\"read\"".into()
+    }
+
+    fn schema() -> Schema {
+        Schema::one_of_names(Self::ALL.map(Self::name))
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {

@@ -9,7 +9,7 @@ use super::cursor_key;
 use super::extension::Extension;
 use super::http::HttpAddress;
 use super::paths::CreatableDirectory;
-use super::reader::{FromNode, Node};
+use super::reader::{FromNode, FromTable, Node, Schema, Table, documented};
 use super::secret::Secret;
 use super::size::{KIB, MIB, Size};
 
@@ -18,36 +18,38 @@ pub type PageSize = Count<1, 1000, 10_000>;
 /// How many bytes a page of a listing has at most, about.
 pub type PageBytes = Size<KIB, { 2 * MIB }, { 64 * MIB }>;
 
-/// The host as a server: `[server]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Server {
-    /// The name that clients see. `mcp-host` unless set.
-    pub name: String,
-    /// The name that people see.
-    pub title: Option<String>,
-    /// What a model should know about the resources that are served here.
-    pub instructions: Option<String>,
-    /// Where to listen for HTTP. Without it the server speaks over stdio.
-    pub http: Option<HttpAddress>,
-    /// The most resources of one page. 1000 unless set; 1 to 10000.
-    pub page_size: PageSize,
-    /// The most bytes of one page, as the resources take them in memory, which is about what they take as JSON. 2 MiB unless set; 1 KiB
-    /// to 64 MiB. A page has at least one resource, however large.
-    pub page_bytes: PageBytes,
-    /// Where compiled components are kept. Without it: the user's cache directory.
-    pub cache: Option<PathBuf>,
-    /// What compiling one component may use up.
-    pub compile: CompileLimits,
-    /// Where lasting state is kept. Without it: the user's state directory.
-    pub state: Option<PathBuf>,
-    /// What cursors are sealed with, for replicas that must continue each other's listings. Without it: a key that is made
-    /// once and kept in the state directory.
-    pub cursor_key: Option<Secret<[u8; 32]>>,
-    /// What clients are told that there is none of, instead of that it is unknown here. Nothing unless set.
-    pub advertise: Vec<AdvertisedCapability>,
-    /// What is offered beyond the revisions of MCP. Nothing unless set.
-    pub extensions: Vec<Extension>,
+documented! {
+    /// The host as a server: `[server]`.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub struct Server {
+        /// The name that clients see. `mcp-host` unless set.
+        pub name: String,
+        /// The name that people see.
+        pub title: Option<String>,
+        /// What a model should know about the resources that are served here.
+        pub instructions: Option<String>,
+        /// Where to listen for HTTP. Without it the server speaks over stdio.
+        pub http: Option<HttpAddress>,
+        /// The most resources of one page. 1000 unless set; 1 to 10000.
+        pub page_size: PageSize,
+        /// The most bytes of one page, as the resources take them in memory, which is about what they take as JSON. 2 MiB unless set; 1 KiB
+        /// to 64 MiB. A page has at least one resource, however large.
+        pub page_bytes: PageBytes,
+        /// Where compiled components are kept. Without it: the user's cache directory.
+        pub cache: Option<PathBuf>,
+        /// What compiling one component may use up.
+        pub compile: CompileLimits,
+        /// Where lasting state is kept. Without it: the user's state directory.
+        pub state: Option<PathBuf>,
+        /// What cursors are sealed with, for replicas that must continue each other's listings. Without it: a key that is made
+        /// once and kept in the state directory.
+        pub cursor_key: Option<Secret<[u8; 32]>>,
+        /// What clients are told that there is none of, instead of that it is unknown here. Nothing unless set.
+        pub advertise: Vec<AdvertisedCapability>,
+        /// What is offered beyond the revisions of MCP. Nothing unless set.
+        pub extensions: Vec<Extension>,
+    }
 }
 
 impl Default for Server {
@@ -69,29 +71,27 @@ impl Default for Server {
     }
 }
 
-impl FromNode for Server {
+impl FromTable for Server {
     const TYPE_NAME: &'static str = "a table";
 
     fn example() -> String {
         "{ name = \"team-context\" }".into()
     }
 
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        node.table(|table| {
-            Some(Self {
-                name: table.optional("name").map_or_else(|| Self::default().name, |Name(name)| name),
-                title: table.optional("title").map(|Name(title)| title),
-                instructions: table.optional("instructions").map(|Text(text)| text),
-                http: table.optional("http"),
-                page_size: table.or_default("page-size"),
-                page_bytes: table.or_default("page-bytes"),
-                cache: table.optional("cache").map(|CreatableDirectory(path)| path),
-                compile: table.or_default("compile"),
-                state: table.optional("state").map(|CreatableDirectory(path)| path),
-                cursor_key: table.optional("cursor-key").map(|cursor_key::CursorKey(key)| key),
-                advertise: table.or_default("advertise"),
-                extensions: table.or_default("extensions"),
-            })
+    fn from_table(table: &mut Table<'_>) -> Option<Self> {
+        Some(Self {
+            name: table.optional("name").map_or_else(|| Self::default().name, |Name(name)| name),
+            title: table.optional("title").map(|Name(title)| title),
+            instructions: table.optional("instructions").map(|Text(text)| text),
+            http: table.optional("http"),
+            page_size: table.or_default("page-size"),
+            page_bytes: table.or_default("page-bytes"),
+            cache: table.optional("cache").map(|CreatableDirectory(path)| path),
+            compile: table.or_default("compile"),
+            state: table.optional("state").map(|CreatableDirectory(path)| path),
+            cursor_key: table.optional("cursor-key").map(|cursor_key::CursorKey(key)| key),
+            advertise: table.or_default("advertise"),
+            extensions: table.or_default("extensions"),
         })
     }
 }
@@ -104,6 +104,10 @@ impl FromNode for Name {
 
     fn example() -> String {
         "\"team-context\"".into()
+    }
+
+    fn schema() -> Schema {
+        Schema::pattern(r"\S")
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
@@ -125,6 +129,10 @@ impl FromNode for Text {
 
     fn example() -> String {
         "\"Source and notes of the team.\"".into()
+    }
+
+    fn schema() -> Schema {
+        Schema::string()
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {

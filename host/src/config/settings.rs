@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Number, Value};
 use toml::de::{DeInteger, DeValue};
 
-use super::reader::{FromNode, Node};
+use super::reader::{FromNode, Node, Schema};
 
 /// A `config` table: strings and dates as they stand, every other value as the text of its JSON.
 pub(super) struct Settings(pub(super) BTreeMap<String, String>);
@@ -15,6 +15,10 @@ impl FromNode for Settings {
 
     fn example() -> String {
         "{ rev = \"main\" }".into()
+    }
+
+    fn schema() -> Schema {
+        Schema::any_table()
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {

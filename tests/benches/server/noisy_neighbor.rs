@@ -79,7 +79,7 @@ pub(crate) async fn run(options: &Options) {
 
 fn config() -> WrittenConfig {
     // One client alone makes more calls in a second than the default lets it.
-    ConfigFile::new().allow_all().plugin(sizes().limit("rate", 1_000_000)).plugin(Plugin::misbehaving("bad")).write()
+    ConfigFile::new().allow_all().plugin(sizes().limit("rate", "1000000/s")).plugin(Plugin::misbehaving("bad")).write()
 }
 
 /// Clients that attack, on a thread of their own.

@@ -38,7 +38,7 @@ use std::path::PathBuf;
 use crate::config::error::Diagnostic;
 use crate::config::guest_path::GuestPath;
 use crate::config::paths::ExistingDirectory;
-use crate::config::reader::{FromNode, Node};
+use crate::config::reader::{Documented, FromNode, FromTable, KeyDocs, Node, Schema, Table};
 use crate::config::size::{GIB, KIB, MIB, Size};
 
 /// How large a directory may become by a plugin's writing.
@@ -73,7 +73,11 @@ impl FromNode for Dirs {
     const TYPE_NAME: &'static str = "a list of directories";
 
     fn example() -> String {
-        format!("[{}]", Dir::example())
+        format!("[{}]", <Dir as FromNode>::example())
+    }
+
+    fn schema() -> Schema {
+        Schema::list(<Dir as FromNode>::schema())
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
@@ -102,36 +106,47 @@ struct Dir {
     grant: Option<DirGrant>,
 }
 
-impl FromNode for Dir {
+impl Documented for Dir {
+    const KEY_DOCS: KeyDocs = &[
+        (
+            "host",
+            "The directory, which must exist. Relative to the directory of the config file; `~` is the home directory.",
+        ),
+        ("guest", "The absolute path at which the provider sees the directory."),
+        ("mode", "Access: `ro` (read) or `rw` (read and write). `ro` unless set."),
+        ("quota", "With `mode = \"rw\"`: the maximum size of the directory. 256 MiB unless set; 4 KiB to 1 TiB."),
+    ];
+}
+
+impl FromTable for Dir {
     const TYPE_NAME: &'static str = "a table with `host` and `guest`";
 
     fn example() -> String {
         format!("{{ host = {}, guest = {} }}", ExistingDirectory::example(), GuestPath::example())
     }
 
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        node.table(|table| {
-            let host = table.required::<ExistingDirectory>("host");
-            let guest = table.required("guest");
-            // A mode that is none has been reported, and says nothing of the quota.
-            let written = if table.has("mode") { table.optional("mode") } else { Some(ModeName::ReadOnly) };
-            let quota = table.optional::<DirQuota>("quota");
-            let mode = written.map(|written| match written {
-                ModeName::ReadWrite => Mode::ReadWrite { quota: quota.unwrap_or_default() },
-                ModeName::ReadOnly => {
-                    if table.has("quota") {
-                        let problem = Diagnostic::new(
-                            "a directory that is only read has no `quota`",
-                            "take `quota` out, or add `mode = \"rw\"` to have the directory written",
-                        );
-                        node.context.report(problem.at(node.entry_span("quota")));
-                    }
-                    Mode::ReadOnly
+    fn from_table(table: &mut Table<'_>) -> Option<Self> {
+        let host = table.required::<ExistingDirectory>("host");
+        let guest = table.required("guest");
+        let mode = table.optional("mode");
+        // An invalid mode has been reported, and does not decide whether a quota is allowed.
+        let mode = if table.has("mode") { mode } else { Some(ModeName::ReadOnly) };
+        let quota = table.optional::<DirQuota>("quota");
+        let mode = mode.map(|mode| match mode {
+            ModeName::ReadWrite => Mode::ReadWrite { quota: quota.unwrap_or_default() },
+            ModeName::ReadOnly => {
+                if table.has("quota") {
+                    let problem = Diagnostic::new(
+                        "a directory that is only read has no `quota`",
+                        "take `quota` out, or add `mode = \"rw\"` to have the directory written",
+                    );
+                    table.report(problem.at(table.entry_span("quota")));
                 }
-            });
-            let grant = host.zip(mode).map(|(host, mode)| DirGrant { host: host.0, mode });
-            Some(Self { guest: guest?, grant })
-        })
+                Mode::ReadOnly
+            }
+        });
+        let grant = host.zip(mode).map(|(host, mode)| DirGrant { host: host.0, mode });
+        Some(Self { guest: guest?, grant })
     }
 }
 
@@ -147,6 +162,10 @@ impl FromNode for ModeName {
 
     fn example() -> String {
         "\"rw\"".into()
+    }
+
+    fn schema() -> Schema {
+        Schema::one_of_names(["ro", "rw"])
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {

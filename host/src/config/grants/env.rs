@@ -30,9 +30,9 @@ use std::collections::BTreeMap;
 
 use toml::de::DeValue;
 
+use crate::config::env_name::EnvName;
 use crate::config::error::{Diagnostic, Suggest};
-use crate::config::guest_path::EnvName;
-use crate::config::reader::{FromNode, Node};
+use crate::config::reader::{FromNode, Node, Schema};
 use crate::config::secret::{Secret, SecretSource};
 
 /// The table of granted variables.
@@ -43,6 +43,10 @@ impl FromNode for Env {
 
     fn example() -> String {
         "{ LANG = \"ja\", TOKEN = { env = \"MY_TOKEN\" } }".into()
+    }
+
+    fn schema() -> Schema {
+        Schema::map(Schema::pattern("^[^=]+$"), EnvValue::schema())
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
@@ -72,9 +76,13 @@ impl FromNode for EnvValue {
         SecretSource::example()
     }
 
+    fn schema() -> Schema {
+        Schema::any_of([Schema::string(), SecretSource::schema()])
+    }
+
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let value = match node.value {
-            DeValue::Table(_) => SecretSource::from_node(node)?.0,
+            DeValue::Table(_) => SecretSource::from_node(node)?.0.to_string(),
             DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_) => {
                 let help =
                     format!("put it in quotes: {}", node.assignment_hint(&format!("\"{}\"", node.source_text())));

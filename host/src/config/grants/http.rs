@@ -52,21 +52,20 @@
 
 mod ca_bundle;
 mod credential;
-mod origin;
 
 use std::collections::BTreeMap;
 
 use toml::de::DeValue;
 
 use self::credential::Credentials;
-use crate::config::error::Diagnostic;
+use crate::config::error::{Diagnostic, Suggest};
 use crate::config::paths::ExistingFile;
-use crate::config::reader::{FromNode, Node};
+use crate::config::reader::{Documented, FromNode, KeyDocs, Node, Schema, Table};
 use crate::config::secret::Secret;
+use crate::net::{Origin, OriginError, OriginPattern, Scheme};
 
 pub use self::ca_bundle::{CaBundle, CaBundleError};
 pub use self::credential::{CredentialError, CredentialName, CredentialValue};
-pub use self::origin::{HostName, Origin, OriginError, OriginPattern, Scheme, UrlHost};
 
 /// The origins that a plugin may send requests to: no two entries are for the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -135,6 +134,10 @@ impl FromNode for HttpGrants {
         format!("[{}]", OriginPattern::example())
     }
 
+    fn schema() -> Schema {
+        Schema::list(HttpGrant::schema())
+    }
+
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let mut grants = Self::default();
         let mut spans = BTreeMap::new();
@@ -160,6 +163,35 @@ impl FromNode for HttpGrants {
     }
 }
 
+impl Documented for HttpGrant {
+    const KEY_DOCS: KeyDocs = &[
+        ("origin", "The origin, such as `https://docs.rs`, or all hosts below a domain: `https://*.example.com`."),
+        (
+            "headers-from",
+            "Headers that the host adds to each request to the origin, from a variable or a file. The provider never sees \
+             them.",
+        ),
+        (
+            "ca",
+            "A PEM file of certificate authorities that are trusted for the origin, in addition to those of the machine.",
+        ),
+    ];
+}
+
+impl HttpGrant {
+    fn from_table(table: &mut Table<'_>) -> Option<Self> {
+        let origin = table.required::<OriginPattern>("origin");
+        let headers = table.optional("headers-from").map(|Credentials(headers)| headers).unwrap_or_default();
+        let ca = table.optional::<CaBundle>("ca");
+        let origin = origin?;
+        if table.has("ca") && origin.scheme() == Scheme::Http {
+            let help = "take `ca` out, or write the origin with `https://`";
+            table.report_error(format!("`{origin}` is plain HTTP, where nobody shows a certificate"), help);
+        }
+        Some(Self { origin, headers, ca })
+    }
+}
+
 impl FromNode for HttpGrant {
     const TYPE_NAME: &'static str = "an origin, or a table with `origin`";
 
@@ -167,20 +199,14 @@ impl FromNode for HttpGrant {
         OriginPattern::example()
     }
 
+    fn schema() -> Schema {
+        Schema::any_of([OriginPattern::schema(), Table::describe(Self::KEY_DOCS, Self::from_table)])
+    }
+
     fn from_node(node: &Node<'_>) -> Option<Self> {
         match node.value {
             DeValue::String(_) => OriginPattern::from_node(node).map(Self::new),
-            DeValue::Table(_) => node.table(|table| {
-                let origin = table.required::<OriginPattern>("origin");
-                let headers = table.optional("headers-from").map(|Credentials(headers)| headers).unwrap_or_default();
-                let ca = table.optional::<CaBundle>("ca");
-                let origin = origin?;
-                if table.has("ca") && origin.scheme() == Scheme::Http {
-                    let help = "take `ca` out, or write the origin with `https://`";
-                    table.report_error(format!("`{origin}` is plain HTTP, where nobody shows a certificate"), help);
-                }
-                Some(Self { origin, headers, ca })
-            }),
+            DeValue::Table(_) => node.table(Self::from_table),
             _ => {
                 node.expected_type::<Self>();
                 None
@@ -196,15 +222,49 @@ impl FromNode for OriginPattern {
         "\"https://docs.rs\"".into()
     }
 
+    fn schema() -> Schema {
+        Schema::pattern(r"^[hH][tT][tT][pP][sS]?://[^/?#@\\]+$")
+    }
+
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let error = match node.string::<Self>()?.parse() {
             Ok(origin) => return Some(origin),
             Err(error) => error,
         };
-        let problem = Diagnostic::new(OriginError::to_string(&error), error.suggestion()).at(node.span.clone());
+        let problem = Diagnostic::new(OriginError::to_string(&error), error.suggestion(node.key)).at(node.span.clone());
         // What stands in front of an `@` is a password as often as not.
         node.context.report(if matches!(error, OriginError::UserInfo) { problem.redacted() } else { problem });
         None
+    }
+}
+
+impl Suggest for OriginError {
+    fn suggestion(&self, _: &str) -> String {
+        match self {
+            Self::NoScheme(text) => {
+                let guess = format!("https://{text}");
+                let right = if guess.parse::<OriginPattern>().is_ok() { &guess } else { "https://docs.rs" };
+                format!("write the scheme in front: `\"{right}\"`")
+            }
+            Self::Scheme(_) => "write `https://` in front of the host; `http://` if it must be without TLS".into(),
+            Self::UserInfo => "take it out, and have the host send a header: `{ origin = \"https://docs.rs\", \
+                               headers-from = { Authorization = { env = \"DOCS_AUTH\" } } }`"
+                .into(),
+            Self::UnexpectedPart { origin, .. } => format!("an origin is granted whole: write `\"{origin}\"`"),
+            Self::Port(_) => "write a number from 1 to 65535 behind the colon, or neither".into(),
+            Self::NoHost => "write a host behind the `//`: `\"https://docs.rs\"`".into(),
+            Self::Wildcard(_) => "write `*.` once, at the beginning, and a domain of at least two names behind it: \
+                 `\"https://*.example.com\"`"
+                .into(),
+            Self::Name(_) => {
+                "write letters, digits and `-`, in at most 63 characters between dots: `\"https://docs.rs\"`".into()
+            }
+            Self::Address(_) => {
+                "write four numbers with dots, or brackets around a v6 address: `\"http://127.0.0.1:8080\"`, \
+                 `\"http://[::1]:8080\"`"
+                    .into()
+            }
+        }
     }
 }
 
@@ -213,6 +273,10 @@ impl FromNode for CaBundle {
 
     fn example() -> String {
         "\"ca.pem\"".into()
+    }
+
+    fn schema() -> Schema {
+        ExistingFile::schema()
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {

@@ -40,7 +40,7 @@ use toml::de::DeValue;
 
 use crate::config::count::Count;
 use crate::config::error::{Diagnostic, Suggest, quote};
-use crate::config::reader::{FromNode, Node};
+use crate::config::reader::{Documented, FromNode, KeyDocs, Node, Schema, Table};
 use crate::config::size::{GIB, KIB, MIB, Size};
 
 /// The bytes that the keys and values of a bucket may have together.
@@ -113,6 +113,10 @@ impl FromNode for BucketName {
         "\"pages\"".into()
     }
 
+    fn schema() -> Schema {
+        Schema::pattern("^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$")
+    }
+
     fn from_node(node: &Node<'_>) -> Option<Self> {
         node.parse()
     }
@@ -126,6 +130,10 @@ impl FromNode for Keyvalue {
 
     fn example() -> String {
         format!("[{}]", BucketName::example())
+    }
+
+    fn schema() -> Schema {
+        Schema::list(Bucket::schema())
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
@@ -153,6 +161,14 @@ struct Bucket {
     grant: KeyvalueGrant,
 }
 
+impl Documented for Bucket {
+    const KEY_DOCS: KeyDocs = &[
+        ("bucket", "The name of the bucket, as the provider opens it."),
+        ("quota", "The maximum total size of keys and values. 64 MiB unless set; 1 KiB to 64 GiB."),
+        ("keys", "The maximum number of keys. 100000 unless set; 1 to 100000000."),
+    ];
+}
+
 impl FromNode for Bucket {
     const TYPE_NAME: &'static str = "a bucket name, or a table with `bucket`";
 
@@ -160,15 +176,23 @@ impl FromNode for Bucket {
         format!("{{ bucket = {}, quota = {} }}", BucketName::example(), BucketQuota::example())
     }
 
+    fn schema() -> Schema {
+        Schema::any_of([BucketName::schema(), Table::describe(Self::KEY_DOCS, Self::from_table)])
+    }
+
     fn from_node(node: &Node<'_>) -> Option<Self> {
         match node.value {
             DeValue::String(_) => Some(Self { name: node.parse()?, grant: KeyvalueGrant::default() }),
-            _ => node.table(|table| {
-                let name = table.required("bucket");
-                let grant = KeyvalueGrant { quota: table.or_default("quota"), keys: table.or_default("keys") };
-                Some(Self { name: name?, grant })
-            }),
+            _ => node.table(Self::from_table),
         }
+    }
+}
+
+impl Bucket {
+    fn from_table(table: &mut Table<'_>) -> Option<Self> {
+        let name = table.required("bucket");
+        let grant = KeyvalueGrant { quota: table.or_default("quota"), keys: table.or_default("keys") };
+        Some(Self { name: name?, grant })
     }
 }
 

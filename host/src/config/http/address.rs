@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 
 use crate::config::error::{Suggest, quote};
-use crate::config::reader::{FromNode, Node};
+use crate::config::reader::{FromNode, Node, Schema};
 
 /// An address and a port of this machine that no other machine can reach: `127.0.0.1:8080`, `[::1]:8080`.
 ///
@@ -75,6 +75,10 @@ impl FromNode for HttpAddress {
 
     fn example() -> String {
         "\"127.0.0.1:8080\"".into()
+    }
+
+    fn schema() -> Schema {
+        Schema::pattern(r"^([0-9.]+|\[[0-9a-fA-F:.%]+\]):[0-9]+$")
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {

@@ -1,8 +1,8 @@
 //! Whom the checks of `Host` and `Origin` let in beside this machine: `hosts` and `cors` of `[http]`.
 
 use crate::config::error::{Diagnostic, quote};
-use crate::config::grants::{OriginError, OriginPattern, UrlHost};
-use crate::config::reader::{FromNode, Node};
+use crate::config::reader::{FromNode, Node, Schema};
+use crate::net::{OriginError, OriginPattern, UrlHost};
 
 /// The web pages that may ask, by their origins.
 pub(super) struct CorsOrigins(pub(super) Vec<OriginPattern>);
@@ -15,6 +15,10 @@ impl FromNode for UrlHost {
 
     fn example() -> String {
         "\"mcp.example.com\"".into()
+    }
+
+    fn schema() -> Schema {
+        Schema::pattern(r"^[^/?#@\\*]+$")
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
@@ -38,6 +42,10 @@ impl FromNode for CorsOrigins {
         format!("[{}]", CorsOrigin::example())
     }
 
+    fn schema() -> Schema {
+        Schema::list(CorsOrigin::schema())
+    }
+
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let pages: Vec<CorsOrigin> = Vec::from_node(node)?;
         Some(Self(pages.into_iter().map(|CorsOrigin(page)| page).collect()))
@@ -49,6 +57,10 @@ impl FromNode for CorsOrigin {
 
     fn example() -> String {
         "\"https://app.example.com\"".into()
+    }
+
+    fn schema() -> Schema {
+        OriginPattern::schema()
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {

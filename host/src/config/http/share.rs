@@ -5,7 +5,7 @@ use std::num::NonZeroU16;
 use std::str::FromStr;
 
 use crate::config::error::{Suggest, quote};
-use crate::config::reader::{FromNode, Node};
+use crate::config::reader::{FromNode, Node, Schema};
 
 /// Which part of something one client may have: `15/16` unless set; `1/64` to `1/1`, with which one client may have everything.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -97,6 +97,10 @@ impl FromNode for ClientShare {
 
     fn example() -> String {
         format!("\"{}\"", Self::default())
+    }
+
+    fn schema() -> Schema {
+        Schema::pattern(r"^\s*[0-9]+\s*/\s*[0-9]+\s*$").with("default", Self::default().to_string())
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {

@@ -15,7 +15,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
 use crate::config::paths::ExistingFile;
-use crate::config::reader::{FromNode, Node};
+use crate::config::reader::{Documented, FromNode, FromTable, KeyDocs, Node, Schema, Table};
 use crate::regular_file;
 
 /// The most that a file of certificates or of a key may hold, in bytes.
@@ -95,35 +95,40 @@ impl fmt::Debug for Tls {
     }
 }
 
-impl FromNode for Tls {
+impl Documented for Tls {
+    const KEY_DOCS: KeyDocs = &[
+        ("certificate", "A PEM file with the server's certificate, followed by the certificates of its chain."),
+        ("key", "A PEM file with the private key of the certificate."),
+    ];
+}
+
+impl FromTable for Tls {
     const TYPE_NAME: &'static str = "a table with `certificate` and `key`";
 
     fn example() -> String {
         "{ certificate = \"tls/cert.pem\", key = \"tls/key.pem\" }".into()
     }
 
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        node.table(|table| {
-            let certificates = table.required::<CertificateFile>("certificate");
-            let key = table.required::<KeyFile>("key");
-            match Self::new(certificates?.0, key?.0) {
-                Ok(tls) => Some(tls),
-                Err(error) => {
-                    let help = match error {
-                        TlsError::Key(_) => {
-                            "make a key of another kind, and a certificate for it: RSA of 2048 bits or more, ECDSA on P-256 \
-                             or P-384, or Ed25519, such as `openssl ecparam -name prime256v1 -genkey -noout` makes"
-                        }
-                        _ => {
-                            "write the paths of a certificate and of the key that it was made for; the server's own \
-                             certificate stands first in its file"
-                        }
-                    };
-                    table.report_error(error.to_string(), help);
-                    None
-                }
+    fn from_table(table: &mut Table<'_>) -> Option<Self> {
+        let certificates = table.required::<CertificateFile>("certificate");
+        let key = table.required::<KeyFile>("key");
+        match Self::new(certificates?.0, key?.0) {
+            Ok(tls) => Some(tls),
+            Err(error) => {
+                let help = match error {
+                    TlsError::Key(_) => {
+                        "make a key of another kind, and a certificate for it: RSA of 2048 bits or more, ECDSA on P-256 \
+                         or P-384, or Ed25519, such as `openssl ecparam -name prime256v1 -genkey -noout` makes"
+                    }
+                    _ => {
+                        "write the paths of a certificate and of the key that it was made for; the server's own \
+                         certificate stands first in its file"
+                    }
+                };
+                table.report_error(error.to_string(), help);
+                None
             }
-        })
+        }
     }
 }
 
@@ -134,6 +139,10 @@ impl FromNode for CertificateFile {
 
     fn example() -> String {
         "\"tls/cert.pem\"".into()
+    }
+
+    fn schema() -> Schema {
+        ExistingFile::schema()
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
@@ -150,6 +159,10 @@ impl FromNode for KeyFile {
 
     fn example() -> String {
         "\"tls/key.pem\"".into()
+    }
+
+    fn schema() -> Schema {
+        ExistingFile::schema()
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {

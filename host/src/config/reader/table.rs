@@ -1,11 +1,14 @@
 //! [`Table`]: one table of the file, while it is read.
 
 use std::ops::Range;
+use std::path::Path;
 
+use toml::Spanned;
 use toml::de::DeTable;
 
 use super::node::Key;
-use super::{FromNode, Node, ReadContext};
+use super::{FromNode, KeyDocs, Node, ReadContext, Schema};
+use crate::config::Environment;
 use crate::config::error::{Diagnostic, quote};
 use crate::config::suggest::{closest, did_you_mean, join_quoted};
 
@@ -15,12 +18,32 @@ pub(in crate::config) struct Table<'a> {
     entries: &'a DeTable<'a>,
     span: Range<usize>,
     path: String,
-    known: Vec<&'static str>,
+    known: Vec<KnownKey>,
     /// Keys that must be there and are not, with a value that would be right.
     missing: Vec<(&'static str, String)>,
 }
 
+/// A key that was requested.
+struct KnownKey {
+    name: &'static str,
+    is_required: bool,
+    schema: fn() -> Schema,
+}
+
 impl<'a> Table<'a> {
+    /// Describes the tables that `read` reads: has it read an empty one, and returns the schema of the keys that it requests.
+    pub(in crate::config) fn describe<T>(docs: KeyDocs, read: impl FnOnce(&mut Table<'_>) -> T) -> Schema {
+        let (environment, entries) = (Environment::empty(), DeTable::new());
+        let context = ReadContext::new("", Path::new(""), &environment);
+        let mut table = Table::new(&context, &entries, 0..0, String::new());
+        read(&mut table);
+        Schema::table(table.known.iter().map(|key| (key.name, key.is_required, (key.schema)())), docs)
+    }
+
+    fn new(context: &'a ReadContext<'a>, entries: &'a DeTable<'a>, span: Range<usize>, path: String) -> Self {
+        Self { context, entries, span, path, known: Vec::new(), missing: Vec::new() }
+    }
+
     /// Reads the file's outermost table.
     pub(in crate::config) fn root<T>(
         context: &'a ReadContext<'a>,
@@ -38,7 +61,7 @@ impl<'a> Table<'a> {
         path: String,
         read: impl FnOnce(&mut Self) -> T,
     ) -> T {
-        let mut table = Self { context, entries, span, path, known: Vec::new(), missing: Vec::new() };
+        let mut table = Self::new(context, entries, span, path);
         let value = read(&mut table);
         table.finish();
         value
@@ -46,7 +69,7 @@ impl<'a> Table<'a> {
 
     /// The value of a key that must be there.
     pub(in crate::config) fn required<T: FromNode>(&mut self, key: &'static str) -> Option<T> {
-        let node = self.node(key);
+        let node = self.node::<T>(key, true);
         if node.is_none() {
             self.missing.push((key, T::example()));
         }
@@ -55,7 +78,7 @@ impl<'a> Table<'a> {
 
     /// The value of a key that may be there.
     pub(in crate::config) fn optional<T: FromNode>(&mut self, key: &'static str) -> Option<T> {
-        T::from_node(&self.node(key)?)
+        T::from_node(&self.node::<T>(key, false)?)
     }
 
     /// The value of a key that has a default.
@@ -88,20 +111,25 @@ impl<'a> Table<'a> {
         &self.path
     }
 
-    fn node(&mut self, key: &'static str) -> Option<Node<'a>> {
-        self.known.push(key);
-        self.entries.get_key_value(key).map(|entry| Node::entry(self.context, &self.path, entry))
+    /// Where the value of a key stands; where the table stands if it has no such key.
+    pub(in crate::config) fn entry_span(&self, key: &str) -> Range<usize> {
+        self.entries.get(key).map_or_else(|| self.span.clone(), Spanned::span)
+    }
+
+    fn node<T: FromNode>(&mut self, name: &'static str, is_required: bool) -> Option<Node<'a>> {
+        self.known.push(KnownKey { name, is_required, schema: T::schema });
+        self.entries.get_key_value(name).map(|entry| Node::entry(self.context, &self.path, entry))
     }
 
     fn unknown(&self) -> impl Iterator<Item = &'a Key<'a>> {
-        self.entries.keys().filter(|key| !self.known.contains(&key.get_ref().as_ref()))
+        self.entries.keys().filter(|key| !self.known.iter().any(|known| known.name == key.get_ref().as_ref()))
     }
 
     fn finish(&self) {
         for key in self.unknown() {
             let place = if self.path.is_empty() { String::new() } else { format!(" in `{}`", self.path) };
             let message = format!("unknown key {}{place}", quote(key.get_ref()));
-            let known = self.known.iter().copied();
+            let known = self.known.iter().map(|known| known.name);
             let help = format!("the keys that may stand here are {}", join_quoted(known.clone()));
             self.report(did_you_mean(Diagnostic::new(message, help).at(key.span()), key.get_ref(), known));
         }

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
-use hyper::header::{self, HeaderName, HeaderValue};
+use hyper::header::{self, HeaderName, HeaderValue, InvalidHeaderValue};
+use zeroize::Zeroize;
 
 use crate::config::error::{Diagnostic, Suggest, quote};
-use crate::config::reader::{FromNode, Node};
+use crate::config::reader::{FromNode, Node, Schema};
 use crate::config::secret::{Secret, SecretSource};
 
 /// Headers that say how a message is cut and where it goes. They are the host's own.
@@ -32,7 +33,7 @@ pub struct CredentialName(HeaderName);
 
 /// The value of a header: printable ASCII, at least one character.
 #[derive(Clone, PartialEq, Eq)]
-pub struct CredentialValue(HeaderValue);
+pub struct CredentialValue(String);
 
 /// Why a text is no credential.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -97,8 +98,17 @@ impl fmt::Display for CredentialName {
 }
 
 impl CredentialValue {
-    pub(crate) fn header(&self) -> &HeaderValue {
-        &self.0
+    /// The value as a header, which `Debug` does not show. The text was checked when it was parsed, so this does not fail.
+    pub(crate) fn header(&self) -> Result<HeaderValue, InvalidHeaderValue> {
+        let mut value = HeaderValue::from_str(&self.0)?;
+        value.set_sensitive(true);
+        Ok(value)
+    }
+}
+
+impl Zeroize for CredentialValue {
+    fn zeroize(&mut self) {
+        self.0.zeroize();
     }
 }
 
@@ -106,12 +116,10 @@ impl FromStr for CredentialValue {
     type Err = CredentialError;
 
     fn from_str(text: &str) -> Result<Self, CredentialError> {
-        let mut value = HeaderValue::from_str(text).map_err(|_| CredentialError::Value)?;
-        if text.trim().is_empty() || !text.is_ascii() {
+        if text.trim().is_empty() || !text.is_ascii() || HeaderValue::from_str(text).is_err() {
             return Err(CredentialError::Value);
         }
-        value.set_sensitive(true);
-        Ok(Self(value))
+        Ok(Self(text.to_owned()))
     }
 }
 
@@ -130,6 +138,10 @@ impl FromNode for Credentials {
 
     fn example() -> String {
         "{ Authorization = { env = \"API_AUTH\" } }".into()
+    }
+
+    fn schema() -> Schema {
+        Schema::map(Schema::pattern(r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"), CredentialSource::schema())
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
@@ -161,6 +173,10 @@ impl FromNode for CredentialSource {
 
     fn example() -> String {
         "{ env = \"API_AUTH\" }".into()
+    }
+
+    fn schema() -> Schema {
+        SecretSource::schema()
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {

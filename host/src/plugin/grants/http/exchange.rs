@@ -112,7 +112,7 @@ impl OutboundHttp {
     fn acquire_permit(&self) -> Result<ExchangePermit, ExchangeError> {
         let permit = self.permits.clone().try_acquire_owned();
         let permit = permit.map_err(|_| ExchangeError::ConcurrencyLimit(self.limits.concurrency.get()))?;
-        self.rate.check().map_err(|_| ExchangeError::RateLimited(self.limits.rate.get()))?;
+        self.rate.check().map_err(|_| ExchangeError::RateLimited(self.limits.rate))?;
         Ok(Arc::new(permit))
     }
 

@@ -10,7 +10,7 @@ use std::str::FromStr;
 use idna::AsciiDenyList;
 use idna::uts46::{DnsLength, Hyphens, Uts46};
 
-use crate::config::error::quote;
+use crate::quote::quote;
 
 /// How a server is spoken to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -98,7 +98,7 @@ impl Origin {
     }
 }
 
-/// An origin, or all origins below a domain. See [`HttpGrants`](super::HttpGrants) for what it matches.
+/// An origin, or all origins below a domain. See [`HttpGrants`](crate::config::HttpGrants) for what it matches.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OriginPattern(Pattern);
 
@@ -131,7 +131,7 @@ impl OriginPattern {
     }
 
     /// Of two patterns that match one origin, the one with more of it counts.
-    pub(super) fn specificity(&self) -> usize {
+    pub(crate) fn specificity(&self) -> usize {
         match &self.0 {
             Pattern::Exact(_) => usize::MAX,
             Pattern::Subdomains { domain, .. } => domain.0.len(),
@@ -174,37 +174,6 @@ pub enum OriginError {
     /// The host is a number, or colons without brackets, but no address.
     #[error("{} is not an IP address", quote(.0))]
     Address(String),
-}
-
-impl OriginError {
-    /// What to write instead.
-    pub(super) fn suggestion(&self) -> String {
-        match self {
-            Self::NoScheme(text) => {
-                let guess = format!("https://{text}");
-                let right = if guess.parse::<OriginPattern>().is_ok() { &guess } else { "https://docs.rs" };
-                format!("write the scheme in front: `\"{right}\"`")
-            }
-            Self::Scheme(_) => "write `https://` in front of the host; `http://` if it must be without TLS".into(),
-            Self::UserInfo => "take it out, and have the host send a header: `{ origin = \"https://docs.rs\", \
-                               headers-from = { Authorization = { env = \"DOCS_AUTH\" } } }`"
-                .into(),
-            Self::UnexpectedPart { origin, .. } => format!("an origin is granted whole: write `\"{origin}\"`"),
-            Self::Port(_) => "write a number from 1 to 65535 behind the colon, or neither".into(),
-            Self::NoHost => "write a host behind the `//`: `\"https://docs.rs\"`".into(),
-            Self::Wildcard(_) => "write `*.` once, at the beginning, and a domain of at least two names behind it: \
-                 `\"https://*.example.com\"`"
-                .into(),
-            Self::Name(_) => {
-                "write letters, digits and `-`, in at most 63 characters between dots: `\"https://docs.rs\"`".into()
-            }
-            Self::Address(_) => {
-                "write four numbers with dots, or brackets around a v6 address: `\"http://127.0.0.1:8080\"`, \
-                 `\"http://[::1]:8080\"`"
-                    .into()
-            }
-        }
-    }
 }
 
 impl FromStr for OriginPattern {
