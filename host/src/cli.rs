@@ -33,6 +33,7 @@ mod progress;
 mod provider;
 mod read;
 mod requirements;
+mod schema;
 mod serve;
 mod signals;
 mod stderr;
@@ -54,7 +55,7 @@ use crate::thread_priority::set_short_time_slice;
 /// Runs the command that this process was started with.
 ///
 /// Wrong usage ends the process with exit code 2, `--help` and `--version` with 0. The `main` that calls this begins
-/// with [`run_compiler`](crate::plugin::run_compiler).
+/// with [`run_compiler`](crate::engine::run_compiler).
 pub fn main() -> ExitCode {
     let Cli { global, command } = Cli::parse();
     let context = Context::new(&global);
@@ -91,6 +92,7 @@ fn run(command: Command, context: &Context) -> Result<(), CliError> {
             Command::List(args) => args.run(context).await,
             Command::Read(args) => args.run(context).await,
             Command::Watch(args) => args.run(context).await,
+            Command::Schema(args) => args.run(context),
             Command::Completions(args) => args.run(context),
         }
     });

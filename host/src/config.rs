@@ -1,12 +1,12 @@
-//! The config: what is served, to whom, and within which bounds.
+//! The config: mounts, plugins, grants, limits and access rules.
 //!
-//! It is one TOML file, `mcp-host.toml`, and is checked *whole* before anything starts: [`Config::load`] gives a config that
-//! can be used, or a [`ConfigError`] with everything that is wrong with the file, each with line and column, the offending
-//! text underlined, and what to write instead. Unknown keys are refused. So are components and directories that are not
-//! there, and variables that are not set.
+//! It is one TOML file, `mcp-host.toml`, which is validated *as a whole* before anything starts: [`Config::load`]
+//! returns a valid config, or a [`ConfigError`] with all problems, each with its line and column, the offending text
+//! underlined, and a correction. Unknown keys are rejected, and so are missing components and directories, and
+//! variables that are not set.
 //!
-//! Text is parsed here, once. What comes out is typed so that the rest of the host has nothing left to check: a
-//! [`PluginName`] is a name, a [`limits::Deadline`] lies within its range, [`Plugins`] do not overlap.
+//! Text is parsed here, once, into types whose values are valid, so that the rest of the host checks nothing again: a
+//! [`PluginName`] is a valid name, a [`limits::Deadline`] lies within its bounds, [`Plugins`] do not overlap.
 //!
 //! An application needs no file:
 //!
@@ -29,7 +29,7 @@
 //! # }
 //! ```
 //!
-//! Bounded: a file of [`Config::MAX_FILE_SIZE`] bytes, values as deep as the TOML parser goes (80).
+//! Bounded: a file has at most [`Config::MAX_FILE_SIZE`] bytes, and values nest as deep as the TOML parser allows (80).
 
 mod advertise;
 pub mod compile;
@@ -61,7 +61,7 @@ mod settings;
 mod size;
 mod suggest;
 mod syntax;
-#[cfg(test)]
+#[cfg(all(test, feature = "http", feature = "keyvalue"))]
 mod tests;
 mod warning;
 
@@ -106,19 +106,19 @@ use reader::{KeyDocs, ReadContext, Table};
 
 use crate::regular_file;
 
-/// What is served, to whom, and within which bounds.
+/// A valid config.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Config {
-    /// The host as a server.
+    /// The server: its name, address, pages and directories.
     pub server: Server,
-    /// How HTTP is spoken.
+    /// The HTTP server.
     pub http: Http,
-    /// What is served. From a file, at least one.
+    /// The plugins. A config file has at least one.
     pub plugins: Plugins,
-    /// Who may what.
+    /// The access rules.
     pub rules: Vec<Rule>,
-    /// The files that a config file names, with absolute paths: components, and values that stand in files of their own.
+    /// The absolute paths of the files that a config file names: components, and files that contain values.
     pub files: BTreeSet<PathBuf>,
 }
 
@@ -131,7 +131,7 @@ const SECTION_DOCS: KeyDocs = &[
 ];
 
 impl Config {
-    /// The largest file that is read, in bytes.
+    /// The maximum size of a config file in bytes.
     pub const MAX_FILE_SIZE: usize = 1024 * 1024;
 
     /// A config without plugins and rules, to build on.
@@ -143,7 +143,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// Its name is that of a plugin that is there, or its mount overlaps with one's.
+    /// Another plugin has the same name, or an overlapping mount.
     pub fn plugin(mut self, plugin: Plugin) -> Result<Self, PluginConflict> {
         self.plugins.add(plugin)?;
         Ok(self)
@@ -156,21 +156,21 @@ impl Config {
         self
     }
 
-    /// Reads a config file, with the variables and the home directory of this process.
+    /// Reads a config file, with the environment variables and the home directory of this process.
     ///
     /// # Errors
     ///
-    /// The file cannot be read, or has mistakes: all of them are in the error.
+    /// The file cannot be read, or is invalid. The error contains all problems.
     pub fn load(file: &Path) -> Result<Self, ConfigError> {
         Self::load_in(file, &Environment::from_process())
     }
 
-    /// Reads a config file with an environment of the caller's. Fails like [`load`](Self::load).
+    /// Reads a config file with the given environment. Fails like [`load`](Self::load).
     pub fn load_in(file: &Path, environment: &Environment) -> Result<Self, ConfigError> {
         let bytes = regular_file::read(file, Self::MAX_FILE_SIZE).map_err(|error| read_error(file, &error))?;
         match str::from_utf8(&bytes) {
             Ok(text) => Self::parse_in(text, file, environment),
-            // A character at the end of what was read may be cut.
+            // The last character that was read may be incomplete.
             Err(_) if bytes.len() > Self::MAX_FILE_SIZE => Err(too_large(file)),
             Err(error) => {
                 let (text, at) = (String::from_utf8_lossy(&bytes), error.valid_up_to());
@@ -180,18 +180,18 @@ impl Config {
         }
     }
 
-    /// Parses a config, with the variables and the home directory of this process.
+    /// Parses a config, with the environment variables and the home directory of this process.
     ///
-    /// `file` is what messages call it; relative paths start from its directory. It need not exist.
+    /// `file` is the name of the file in messages; relative paths are relative to its directory. It need not exist.
     ///
     /// # Errors
     ///
-    /// The text has mistakes: all of them are in the error.
+    /// The text is invalid. The error contains all problems.
     pub fn parse(text: &str, file: &Path) -> Result<Self, ConfigError> {
         Self::parse_in(text, file, &Environment::from_process())
     }
 
-    /// Parses a config with an environment of the caller's. Otherwise like [`parse`](Self::parse).
+    /// Parses a config with the given environment. Otherwise like [`parse`](Self::parse).
     pub fn parse_in(text: &str, file: &Path, environment: &Environment) -> Result<Self, ConfigError> {
         if text.len() > Self::MAX_FILE_SIZE {
             return Err(too_large(file));
@@ -209,8 +209,8 @@ impl Config {
 
     /// Returns the JSON Schema (2020-12) of config files, for editors. It describes the keys that this build reads.
     ///
-    /// A file that [`load`](Self::load) accepts is valid by the schema. The reverse is not true: a schema can express neither
-    /// conflicts between plugins nor files that must exist.
+    /// A file that [`load`](Self::load) accepts is valid by the schema. The reverse is not true: a schema can express
+    /// neither conflicts between plugins nor files that must exist.
     pub fn json_schema() -> serde_json::Value {
         Table::describe(SECTION_DOCS, Self::from_table)
             .with("$schema", "https://json-schema.org/draft/2020-12/schema")
@@ -221,6 +221,7 @@ impl Config {
     }
 
     fn from_table(table: &mut Table<'_>) -> Self {
+        table.requires_feature("http", "http", cfg!(feature = "http"));
         let config = Self {
             server: table.or_default("server"),
             http: table.or_default("http"),

@@ -1,7 +1,7 @@
 //! The SHA-256 digest of a component file.
 //!
-//! It is written `sha256:` and 64 hexadecimal digits, as `mcp-host inspect` prints it. A plugin whose config has a `digest` is
-//! loaded only from a file with exactly that content.
+//! It is written `sha256:` and 64 hexadecimal digits, as `mcp-host inspect` prints it. A plugin whose config has a
+//! `digest` is loaded only from a file with exactly that content.
 //!
 //! ```
 //! use mcp_resource_host::digest::Digest;
@@ -39,7 +39,8 @@ impl Digest {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// Computes the digest of everything that `reader` returns, and the number of bytes. At most 64 KiB are in memory at a time.
+    /// Computes the digest of everything that `reader` returns, and the number of bytes. At most 64 KiB are in memory
+    /// at a time.
     ///
     /// # Errors
     ///

@@ -15,7 +15,7 @@
 //! #[tokio::main]
 //! async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //!     // Components are compiled in a child process: this very program, started anew.
-//!     mcp_resource_host::plugin::run_compiler();
+//!     mcp_resource_host::engine::run_compiler();
 //!
 //! #   std::env::set_current_dir("..")?;
 //!     let mut hello = Plugin::new("hello".parse()?, "target/plugins/hello.wasm", "hello:///".parse()?);
@@ -49,9 +49,11 @@
 //! | [`server`] | MCP over stdio and HTTP |
 //! | [`Host`] | the façade: list, read, complete, each for a principal |
 //! | `catalog`, `watch`, [`access`] | merged listings and cursors; changes and subscriptions; who may do what |
-//! | [`plugin`] | components in their sandboxes, called under limits |
+//! | [`plugin`] | the call path: admission, circuit breaker, calls under limits, validation of answers |
+//! | [`engine`] | wasmtime: compiling and loading components, the instance pool, the threads that calls run on |
+//! | `sandbox` | the WASI context of an instance: directories, HTTP, key-value buckets, the log, memory |
 //! | [`config`], [`uri`], [`net`], [`digest`], [`resource`] | the file; mounts and URIs; origins; the digest of a component; the domain's own types |
-//! | `private_dir`, `regular_file`, `thread_priority` | files that are this user's alone; opening files that may hang; priorities of threads |
+//! | `private_dir`, `regular_file`, `thread_priority`, `throttle`, `text` | files that are this user's alone; opening files that may hang; priorities of threads; throttled warnings; excerpts of texts |
 //!
 //! # Features
 //!
@@ -73,6 +75,7 @@ mod catalog;
 pub mod cli;
 pub mod config;
 pub mod digest;
+pub mod engine;
 mod escape;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
@@ -85,9 +88,12 @@ mod private_dir;
 mod quote;
 mod regular_file;
 pub mod resource;
+mod sandbox;
 #[cfg(any(feature = "http", feature = "stdio"))]
 pub mod server;
+mod text;
 mod thread_priority;
+mod throttle;
 pub mod uri;
 mod watch;
 

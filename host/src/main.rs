@@ -10,6 +10,6 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     // First of all: a host starts this executable to compile components.
-    mcp_resource_host::plugin::run_compiler();
+    mcp_resource_host::engine::run_compiler();
     mcp_resource_host::cli::main()
 }

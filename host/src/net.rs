@@ -1,6 +1,7 @@
 //! Network origins: `https://docs.rs`, and patterns of them: `https://*.example.com`.
 //!
-//! Grants of outbound HTTP (`grants.http`), CORS (`cors` of `[http]`) and the check of `Origin` and `Host` use the same types.
+//! Grants of outbound HTTP (`grants.http`), CORS (`cors` of `[http]`) and the check of `Origin` and `Host` use the same
+//! types.
 
 mod origin;
 

@@ -21,75 +21,48 @@
 
 mod admission;
 mod backoff;
-mod bindings;
 mod breaker;
-mod cache;
 mod call;
-mod compilations;
-mod compiler;
-mod component_file;
-mod convert;
-mod cpu;
-mod engine;
-mod epoch;
 mod error;
-mod excerpt;
-mod executor;
 mod fault;
 mod fault_recorder;
-mod grants;
-mod guest_log;
-mod imports;
 mod inspect;
-mod instance;
-mod instance_permits;
-mod loader;
-mod memory;
-mod pool;
-mod progress;
 mod requirements;
-mod sandbox;
-mod shares;
-mod state;
-mod throttle;
+mod validation;
 mod work_budget;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path as FilePath, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use self::admission::Admission;
-use self::bindings::{ProviderPre, contract};
 use self::breaker::CircuitBreaker;
 use self::call::CallContext;
-use self::convert::ValidationContext;
-use self::engine::Engine;
 use self::fault_recorder::FaultRecorder;
-use self::grants::dirs::OpenFileLimit;
-use self::grants::http::TlsRoots;
-use self::guest_log::GuestLog;
-use self::loader::{CompiledComponent, Loader};
-use self::pool::Pool;
-use self::sandbox::Sandbox;
-use self::state::GuestState;
+use self::validation::ValidationContext;
 use crate::config::{self, Digest};
+use crate::engine::bindings::{ProviderPre, contract};
+use crate::engine::loader::{CompiledComponent, Loader};
+use crate::engine::pool::Pool;
+use crate::engine::{CallOrigin, Compiler, ComponentError, Engine, EngineError, Progress};
 use crate::resource::{Argument, Completion, Contents, Entry, EntryTemplate};
+use crate::sandbox::Sandbox;
+use crate::sandbox::dirs::OpenFileLimit;
+use crate::sandbox::guest_log::GuestLog;
+use crate::sandbox::http::TlsRoots;
+use crate::sandbox::memory::Reclaim;
+use crate::sandbox::state::GuestState;
 use crate::uri::{Mount, Path};
 
-pub(crate) use self::admission::CallOrigin;
 pub(crate) use self::backoff::Backoff;
-pub use self::compiler::{CompileError, Compiler, run_compiler};
-#[cfg(any(test, feature = "fuzzing"))]
-pub(crate) use self::convert::fuzzing;
-pub use self::convert::{ChangeSet, Page};
-pub use self::error::{EngineError, LoadError};
+pub use self::error::LoadError;
 pub use self::fault::{Fault, FaultKind};
-pub use self::imports::UnsatisfiedImports;
 pub use self::inspect::{Info, Inspection};
-pub use self::progress::Progress;
 pub use self::requirements::{Capability, GrantStatus, Requirement, Requirements};
-pub(crate) use self::throttle::Throttle;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use self::validation::fuzzing;
+pub use self::validation::{ChangeSet, Page};
 
 /// The engine, and what loads plugins for it.
 pub struct PluginRuntime {
@@ -108,7 +81,7 @@ pub enum RuntimeError {
     Engine(#[from] EngineError),
     /// The cache of compiled components cannot be used.
     #[error(transparent)]
-    Cache(#[from] LoadError),
+    Cache(#[from] ComponentError),
 }
 
 impl PluginRuntime {
@@ -180,7 +153,7 @@ impl PluginRuntime {
                     self.tls_roots.clone(),
                     self.open_files.clone(),
                     log,
-                    pool.as_ref(),
+                    pool.as_ref().map(|pool| -> Weak<dyn Reclaim> { Arc::<Pool>::downgrade(pool) }),
                 ),
                 limits: config.limits.clone(),
                 validation: Arc::new(ValidationContext {

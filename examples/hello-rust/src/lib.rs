@@ -1,4 +1,4 @@
-//! A first provider: greets everybody whom its config names, as in `config = { names = "Ada, Grace" }`.
+//! A first provider: one greeting for each name in its config, such as `config = { names = "Ada, Grace" }`.
 
 use mcp_provider::{Config, Contents, Entry, Failure, Info, Page, Provider, Result, export, path};
 

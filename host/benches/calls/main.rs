@@ -26,7 +26,7 @@ use self::backends::{Backend, Request};
 use self::report::Report;
 
 fn main() {
-    mcp_resource_host::plugin::run_compiler();
+    mcp_resource_host::engine::run_compiler();
     let runtime = tokio::runtime::Runtime::new().expect("threads for the callers");
     let kept = setup::StateDir::new();
     let fresh = runtime.block_on(setup::host(&kept, None));

@@ -86,7 +86,7 @@ pub(crate) async fn run(time: Duration) -> ExitCode {
     println!(
         "\n{SUBSCRIBERS} subscribers, {PLUGINS} plugins, {FILES} files; a reload every 10 turns, a crash every 5:\n"
     );
-    print(["s", "turns", "updates owed and told", "MiB"], rows);
+    print(["s", "iterations", "updates expected and delivered", "MiB"], rows);
     let growth = sizes.last().copied().unwrap_or(0).saturating_sub(sizes.get(sizes.len() / 3).copied().unwrap_or(0));
     println!("\nLost: 0. Memory grew by {:.1} MiB after the first third.", growth as f64 / f64::from(1 << 20));
     if growth > MAX_GROWTH { ExitCode::FAILURE } else { ExitCode::SUCCESS }

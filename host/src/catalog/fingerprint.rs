@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Entries, ListingItem, ListingSource, Templates, Viewer};
 use crate::access::{Access, Principal};
-use crate::plugin::{CallOrigin, Plugin};
+use crate::engine::CallOrigin;
+use crate::plugin::Plugin;
 
 /// The maximum number of walked items of one kind.
 const MAX_ITEMS: usize = 20_000;

@@ -9,7 +9,8 @@ use std::collections::VecDeque;
 use futures::future::join_all;
 
 use super::{ListingItem, ListingSource, PagePosition, PluginSlot, Viewer};
-use crate::plugin::{CallOrigin, Fault, Page};
+use crate::engine::CallOrigin;
+use crate::plugin::{Fault, Page};
 
 /// The maximum number of plugins that are called concurrently.
 const MAX_PREFETCH: usize = 16;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crate::access::{Access, Principal};
 use crate::config::Operation;
-use crate::plugin::{CallOrigin, Fault, Page, Plugin};
+use crate::engine::CallOrigin;
+use crate::plugin::{Fault, Page, Plugin};
 use crate::resource::{Entry, EntryTemplate, Footprint};
 use crate::uri::Path;
 

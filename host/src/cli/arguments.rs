@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use tracing_subscriber::filter::Targets;
 
 use super::color::ColorChoice;
-use super::{check, completions, inspect, list, logging, read, serve, watch};
+use super::{check, completions, inspect, list, logging, read, schema, serve, watch};
 use crate::access::Principal;
 use crate::config::{LOCAL, misspelled_principal};
 
@@ -68,6 +68,7 @@ pub(super) enum Command {
     List(list::Args),
     Read(read::Args),
     Watch(watch::Args),
+    Schema(schema::Args),
     Completions(completions::Args),
 }
 

@@ -17,8 +17,9 @@ use super::requirements;
 use super::table::{Cell, Table};
 use crate::catalog::CursorKey;
 use crate::config::{self, Config};
+use crate::engine::Compiler;
 use crate::host::{DataDirs, StartError};
-use crate::plugin::{Compiler, Fault, LoadError, Plugin, PluginRuntime};
+use crate::plugin::{Fault, LoadError, Plugin, PluginRuntime};
 
 const EXAMPLES: &str = "\
 Exit codes: 0 all plugins work, 1 some do not (with --strict: or there are warnings), 2 the config is wrong.
@@ -195,6 +196,7 @@ fn grant_rows<'a>(one: &'a PluginCheck<'_>) -> impl Iterator<Item = [Cell; 5]> +
 mod tests {
     use super::*;
     use crate::cli::output::Destination;
+    use crate::engine::ComponentError;
 
     fn plugin() -> config::Plugin {
         let mount = "notes:///".parse().unwrap();
@@ -203,7 +205,8 @@ mod tests {
 
     fn load_failed(plugin: &config::Plugin) -> PluginCheck<'_> {
         let found = "it is empty".to_owned();
-        let error = LoadError::NotAComponent { file: "/srv/plugins/notes.wasm".into(), found };
+        let error =
+            LoadError::Component(ComponentError::NotAComponent { file: "/srv/plugins/notes.wasm".into(), found });
         PluginCheck { plugin, state: CheckState::LoadFailed(error) }
     }
 

@@ -11,8 +11,8 @@ use super::messages::Messages;
 use super::output::Output;
 use super::progress;
 use crate::config::Config;
+use crate::engine::Progress;
 use crate::host::{Host, HostBuilder};
-use crate::plugin::Progress;
 
 /// How long databases may take to be closed at the end.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);

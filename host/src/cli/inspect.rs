@@ -12,8 +12,9 @@ use super::provider::{Provider, name_and_version};
 use super::requirements::{self, RequirementReport};
 use super::table::{Cell, Table};
 use crate::config::{self, Digest, PluginName, Server};
+use crate::engine::Compiler;
 use crate::host::{DataDirs, StartError};
-use crate::plugin::{Compiler, Inspection, PluginRuntime};
+use crate::plugin::{Inspection, PluginRuntime};
 
 const EXAMPLES: &str = "\
 The component is compiled and asked to describe itself, in a sandbox with no grants.

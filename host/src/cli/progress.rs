@@ -6,7 +6,7 @@ use bytesize::ByteSize;
 
 use super::escape;
 use super::messages::Messages;
-use crate::plugin::Progress;
+use crate::engine::Progress;
 
 /// Shows there what a host tells.
 pub(super) fn with_spinners(messages: &Messages) -> Progress {

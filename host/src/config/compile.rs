@@ -1,29 +1,30 @@
-//! What compiling one component may use up: `compile` of `[server]`.
+//! Resource limits of compiling one component: `compile` of `[server]`.
 //!
-//! A component is compiled by a process of its own, once, before anything of it runs. What a compiler does with hostile input
-//! has no useful bound, so the process has one: it is ended when it reaches any of these, and the plugin is not loaded.
+//! A component is compiled once, in a child process, before any of it runs. The cost of compiling hostile input has no
+//! useful bound of its own, so the process is terminated when it reaches a limit, and the plugin is not loaded.
 
 use super::duration::{BoundedDuration, HOUR, MINUTE, SECOND};
 use super::reader::{FromTable, Table, documented};
 use super::size::{GIB, MIB, Size};
 
-/// How much address space the compiler may have.
+/// The maximum address space of the compiler.
 pub type Memory = Size<{ 512 * MIB }, { 8 * GIB }, { 64 * GIB }>;
-/// How long the compiler may compute, over all processors.
+/// The maximum CPU time of the compiler, over all processors.
 pub type Cpu = BoundedDuration<SECOND, { 10 * MINUTE }, HOUR>;
-/// How long compiling may take in all.
+/// The maximum wall-clock time of a compilation.
 pub type Deadline = BoundedDuration<SECOND, { 2 * MINUTE }, HOUR>;
 
 documented! {
-    /// What compiling one component may use up: `compile` of `[server]`.
+    /// Resource limits of compiling one component: `compile` of `[server]`.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct CompileLimits {
-        /// The address space of the compiler, which is more than the memory that it touches. 8 GiB unless set; 512 MiB to 64 GiB.
+        /// The maximum address space of the compiler, which is more than the memory that it touches. 8 GiB unless set;
+        /// 512 MiB to 64 GiB.
         pub memory: Memory,
-        /// The CPU time of the compiler, in whole seconds, over all processors. 10 min unless set; 1 s to 1 h.
+        /// The maximum CPU time of the compiler, in whole seconds, over all processors. 10 min unless set; 1 s to 1 h.
         pub cpu: Cpu,
-        /// The wall-clock time of the compiler. 2 min unless set; 1 s to 1 h.
+        /// The maximum wall-clock time of the compiler. 2 min unless set; 1 s to 1 h.
         pub deadline: Deadline,
     }
 }

@@ -28,8 +28,8 @@ const UNITS: &str = "ms, s, m, h, d";
 
 /// A time from `MIN` to `MAX` milliseconds. The default is `DEFAULT` milliseconds.
 ///
-/// Written as a number, with or without a decimal fraction, and a unit: `ms`, `s`, `m` or `min`, `h`, `d`. Spaces may stand
-/// between number and unit. Several quantities are added: `1m 30s`.
+/// Written as a number, with or without a decimal fraction, and a unit: `ms`, `s`, `m` or `min`, `h`, `d`. Spaces may
+/// stand between number and unit. Several quantities are added: `1m 30s`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BoundedDuration<const MIN: u64, const DEFAULT: u64, const MAX: u64>(Duration);
 

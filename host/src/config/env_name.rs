@@ -1,24 +1,24 @@
-//! Names of variables that a provider sees.
+//! Names of environment variables of a provider.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::error::{Suggest, quote};
 
-/// The name of a variable that a provider sees: not empty, without `=` and control characters.
+/// The name of an environment variable of a provider: not empty, without `=` and control characters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EnvName(String);
 
 impl EnvName {
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// A text that is no name of a variable.
+/// A text that is not a name of a variable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{} is no name of a variable", quote(.0))]
+#[error("{} is not a valid variable name", quote(.0))]
 pub struct EnvNameError(String);
 
 impl Suggest for EnvNameError {

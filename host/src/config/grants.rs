@@ -1,4 +1,4 @@
-//! What of the outside world a plugin may use. Nothing is granted by default.
+//! Grants: the access of a plugin to the outside world. Nothing is granted by default.
 
 mod dirs;
 mod env;
@@ -22,15 +22,15 @@ pub use self::http::{
 pub use self::keyvalue::{BucketKeys, BucketName, BucketNameError, BucketQuota, KeyvalueGrant};
 
 documented! {
-    /// What a plugin may use: `grants` of a `[[plugin]]`.
+    /// The grants of a plugin: `grants` of a `[[plugin]]`.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct Grants {
         /// Directories of the host, by the path at which the provider sees them.
         pub dirs: BTreeMap<GuestPath, DirGrant>,
-        /// Variables that the provider sees, with their values. It sees none of the host's own.
+        /// Environment variables of the provider. It sees none of the host's own.
         pub env: BTreeMap<EnvName, Secret<String>>,
-        /// Web servers that it may send requests to.
+        /// Web servers that it may send requests to, by their origins.
         pub http: HttpGrants,
         /// Key-value buckets, by the name that the provider opens.
         pub keyvalue: BTreeMap<BucketName, KeyvalueGrant>,
@@ -45,6 +45,7 @@ impl FromTable for Grants {
     }
 
     fn from_table(table: &mut Table<'_>) -> Option<Self> {
+        table.requires_feature("keyvalue", "keyvalue", cfg!(feature = "keyvalue"));
         Some(Self {
             dirs: table.optional("dirs").map(|Dirs(dirs)| dirs).unwrap_or_default(),
             env: table.optional("env").map(|Env(env)| env).unwrap_or_default(),

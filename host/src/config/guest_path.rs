@@ -1,4 +1,4 @@
-//! Names that a provider sees: paths of granted directories, and variables.
+//! Paths at which a provider sees granted directories.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,19 +8,19 @@ use super::reader::{FromNode, Node, Schema};
 
 /// The path at which a provider sees a granted directory: `/repo`.
 ///
-/// It is absolute, and has no empty, `.` or `..` segment, no backslash and no control character. A slash at its end is
-/// taken away. `/` itself is one.
+/// It is absolute, and contains no empty, `.` or `..` segment, no backslash and no control character. A trailing slash
+/// is removed. `/` is valid.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GuestPath(String);
 
 impl GuestPath {
-    /// The path as text.
+    /// Returns the path as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Why a text is no guest path.
+/// The reason why a text is not a guest path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GuestPathError {
     /// It does not begin with a slash.
@@ -29,7 +29,7 @@ pub enum GuestPathError {
     /// A segment is empty, `.` or `..`.
     #[error("the guest path {} has an empty or dotted segment", quote(.0))]
     Segment(String),
-    /// It holds a backslash or a control character.
+    /// It contains a backslash or a control character.
     #[error("the guest path {} holds a backslash or a control character", quote(.0))]
     Character(String),
 }

@@ -16,38 +16,38 @@ use super::settings::Settings;
 use crate::digest::Digest;
 use crate::uri::{Mount, MountError};
 
-/// How often a plugin that somebody watches is asked what changed.
+/// The interval at which a watched plugin is polled for changes.
 pub type WatchInterval = BoundedDuration<100, { 2 * SECOND }, { 3600 * SECOND }>;
 
 documented! {
-    /// A provider at its place: `[[plugin]]`.
+    /// A plugin, a provider at a mount: `[[plugin]]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct Plugin {
-        /// What the log, the metrics and messages call it. No two plugins of a config have the same.
+        /// Its name in the log, the metrics and messages. Unique within a config.
         pub name: PluginName,
-        /// The component's file. One that a config file names exists.
+        /// The component's file. A config file must name an existing one.
         pub component: PathBuf,
-        /// What the component's file must be. Without it: whatever is there.
+        /// The required digest of the component's file. Without it: any content.
         pub digest: Option<Digest>,
-        /// The URI prefix that it owns. No two of a config overlap.
+        /// The URI prefix that it owns. No two mounts of a config overlap.
         pub mount: Mount,
-        /// What the provider is told: strings as they stand, other values as JSON.
+        /// The provider's own config: strings as written, other values as JSON.
         pub config: BTreeMap<String, String>,
-        /// What it may use of the outside world. Nothing unless set.
+        /// Its access to the outside world. Nothing unless set.
         pub grants: Grants,
-        /// What it may use up.
+        /// Its resource limits.
         pub limits: Limits,
-        /// Whether its instances serve more than one call. Each call gets a fresh one unless set.
+        /// Instance reuse. Each call gets a fresh instance unless set.
         pub instances: Option<InstanceReuse>,
-        /// How often it is asked what changed while somebody watches it, unless it hints otherwise. 2 s unless set; 100 ms to
-        /// 1 h.
+        /// The interval at which it is polled for changes while a client watches it, unless it hints otherwise. 2 s
+        /// unless set; 100 ms to 1 h.
         pub watch_interval: WatchInterval,
     }
 }
 
 impl Plugin {
-    /// A plugin with no config, no grants, the default limits and a fresh instance for each call.
+    /// A plugin without config and grants, with the default limits and a fresh instance per call.
     pub fn new(name: PluginName, component: impl Into<PathBuf>, mount: Mount) -> Self {
         Self {
             name,
@@ -80,7 +80,7 @@ impl FromTable for Plugin {
         let limits = table.or_default("limits");
         let instances = table.optional("instances");
         let watch_interval = table.or_default("watch-interval");
-        // What is wrong with the component is reported; the rest is still worth comparing with other plugins.
+        // A problem of the component has been reported; the rest is still compared with other plugins.
         let component = component.map(|ExistingFile(path)| path).unwrap_or_default();
         let plugin = Self::new(name?, component, mount?);
         Some(Self { digest, config, grants, limits, instances, watch_interval, ..plugin })
@@ -94,13 +94,13 @@ pub struct PluginName(String);
 impl PluginName {
     const MAX_LEN: usize = 64;
 
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// A text that is no name of a plugin.
+/// A text that is not a plugin name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} is not a plugin name", quote(.0))]
 pub struct PluginNameError(String);
@@ -166,7 +166,7 @@ impl FromNode for Mount {
     }
 
     fn schema() -> Schema {
-        Schema::pattern(r"^[a-zA-Z][a-zA-Z0-9+.-]*://[^?#]*/$")
+        Schema::pattern(r"^[a-zA-Z][a-zA-Z0-9+.-]*://([^?#]*/)?$")
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {

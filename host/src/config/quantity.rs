@@ -7,7 +7,8 @@
 //!
 //! Arithmetic is on integers, in the smallest unit, and truncates: `1.5GiB` is exactly 1610612736 bytes.
 //!
-//! Bounded: a number has at most [`MAX_WHOLE_DIGITS`] digits before the decimal point and [`MAX_FRACTION_DIGITS`] after it.
+//! Bounded: a number has at most [`MAX_WHOLE_DIGITS`] digits before the decimal point and [`MAX_FRACTION_DIGITS`] after
+//! it.
 
 /// The maximum number of digits before the decimal point.
 const MAX_WHOLE_DIGITS: usize = 18;

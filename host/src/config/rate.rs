@@ -66,8 +66,8 @@ impl Period {
     }
 }
 
-/// A number of events per [`Period`], which may all come at once (a burst): at least 1 per hour, at most `MAX` in `SECONDS`.
-/// The default is `DEFAULT` in `SECONDS`, which is 1, 60 or 3600.
+/// A number of events per [`Period`], which may all come at once (a burst): at least 1 per hour, at most `MAX` in
+/// `SECONDS`. The default is `DEFAULT` in `SECONDS`, which is 1, 60 or 3600.
 ///
 /// Written as a whole number, a slash and a unit of time: `10000/s`, `60/m` or `60/min`, `5/h`.
 ///
@@ -246,10 +246,11 @@ impl<const DEFAULT: u32, const MAX: u32, const SECONDS: u64> FromNode for Rate<D
     }
 }
 
-/// A number of bytes per minute from `MIN` to `MAX`, of which a minute's worth may come at once. The default is `DEFAULT`.
+/// A number of bytes per minute from `MIN` to `MAX`, of which a minute's worth may come at once. The default is
+/// `DEFAULT`.
 ///
-/// Written as a [size](super::Size), a slash and a unit of time: `64KiB/m`. A rate in another unit of time is the same rate
-/// per minute: `1KiB/s` is `60KiB/m`.
+/// Written as a [size](super::Size), a slash and a unit of time: `64KiB/m`. A rate in another unit of time is the same
+/// rate per minute: `1KiB/s` is `60KiB/m`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ByteRate<const MIN: u64, const DEFAULT: u64, const MAX: u64>(u64);
 
@@ -382,7 +383,7 @@ mod tests {
         assert!("1000000/s".parse::<Calls>().is_ok() && "60000000/m".parse::<Calls>().is_ok());
         for text in ["0/s", "0/h", "1000001/s", "60000001/m", "99999999999999999999/h"] {
             let found = format!("`{text}` is not between 1/h and 1000000/s");
-            assert_eq!(error::<Calls>(text), format!("{found}; give `rate` a value from 1/h to 1000000/s"));
+            assert_eq!(error::<Calls>(text), format!("{found}; set `rate` to a value from 1/h to 1000000/s"));
         }
         assert!("1666/s".parse::<Requests>().is_ok());
         assert!(error::<Requests>("1667/s").starts_with("`1667/s` is not between 1/h and 100000/m"));

@@ -1,8 +1,8 @@
-//! How a section of the file is read: so that it looks like a declaration, and so that one mistake does not hide another.
+//! The config reader: sections are declared as tables of typed keys, and one problem does not hide another.
 //!
-//! A [`Node`] is a value with its place in the file. A [`Table`] hands out its values by key, knows by that which keys
-//! there are, and refuses the others. Whatever is wrong is reported to the [`ReadContext`], and reading goes on with what is
-//! right, or with a default: the result counts only if nothing was reported.
+//! A [`Node`] is a value with its position. A [`Table`] returns values by key, thereby learns which keys exist, and
+//! rejects all others. Problems are reported to the [`ReadContext`], and reading continues with the valid part, or with
+//! a default: the result counts only if nothing was reported.
 
 mod node;
 mod schema;
@@ -20,16 +20,16 @@ pub(super) use node::Node;
 pub(super) use schema::{KeyDocs, Schema, documented};
 pub(super) use table::Table;
 
-/// One reading of one file: what its values are resolved against, and where its problems are gathered.
+/// One reading of one file: the environment of its values, and its problems.
 pub(super) struct ReadContext<'a> {
     /// The file's text.
     text: &'a str,
-    /// The directory of the file, which relative paths start from.
+    /// The directory of the file, which relative paths are relative to.
     pub(super) base_dir: &'a Path,
-    /// What `~` and variables stand for.
+    /// The home directory and the environment variables.
     pub(super) environment: &'a Environment,
     problems: RefCell<Diagnostics>,
-    /// The files that the config names, whether they are there or not.
+    /// The files that the config names, existing or not.
     files: RefCell<BTreeSet<PathBuf>>,
 }
 
@@ -38,17 +38,17 @@ impl<'a> ReadContext<'a> {
         Self { text, base_dir: base, environment, problems: RefCell::default(), files: RefCell::default() }
     }
 
-    /// Gathers a problem.
+    /// Reports a problem.
     pub(super) fn report(&self, problem: Diagnostic) {
         self.problems.borrow_mut().push(problem);
     }
 
-    /// Remembers that the config depends on a file.
+    /// Adds a file that the config depends on.
     pub(super) fn add_dependency(&self, file: PathBuf) {
         self.files.borrow_mut().insert(file);
     }
 
-    /// What was gathered: problems, and the files that the config depends on.
+    /// Returns the problems, and the files that the config depends on.
     pub(super) fn finish(self) -> (Diagnostics, BTreeSet<PathBuf>) {
         (self.problems.into_inner(), self.files.into_inner())
     }
@@ -58,12 +58,12 @@ impl<'a> ReadContext<'a> {
     }
 }
 
-/// A type that a value of the file can be turned into.
+/// A type that is read from a value of the file.
 pub(super) trait FromNode: Sized {
-    /// What it is, with its article, as messages call it: `a size`.
+    /// Its name with an article, for messages: `a size`.
     const TYPE_NAME: &'static str;
 
-    /// A value that is right, as TOML.
+    /// A valid value, as TOML.
     fn example() -> String;
 
     /// The JSON Schema of its values.

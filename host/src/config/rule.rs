@@ -1,4 +1,4 @@
-//! One entry `[[rule]]`: who may do what with which resources.
+//! Access rules: `[[rule]]`.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,36 +12,36 @@ use super::suggest::closest;
 /// The principal over stdio.
 pub const LOCAL: &str = "local";
 
-/// The principal of whoever asks over HTTP without saying who they are.
+/// The principal of HTTP requests without authentication.
 pub const ANONYMOUS: &str = "anonymous";
 
-/// The names of principals that every host knows.
+/// The names of the built-in principals.
 const BUILT_IN: [&str; 2] = [LOCAL, ANONYMOUS];
 
 /// The maximum length of a principal's name in a rule, in bytes.
 const MAX_PRINCIPAL_LEN: usize = 256;
 
 documented! {
-    /// What some principals may and may not do: `[[rule]]`.
+    /// An access rule: `[[rule]]`.
     ///
-    /// A rule is about a request when it names the principal and the operation. Then it allows the URIs that a glob of `allow`
-    /// matches, and denies those that one of `deny` matches. Deny wins, over every rule that allows.
+    /// A rule applies to a request when it selects the principal and the operation. Then it allows the URIs that a glob
+    /// of `allow` matches, and denies those that a glob of `deny` matches. Deny wins over every allow, of all rules.
     #[derive(Clone, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct Rule {
-        /// Whom it is about. Nobody, if it is empty.
+        /// The principals that it applies to. None, if it is empty.
         pub principals: Vec<PrincipalSelector>,
-        /// What they may.
+        /// The resources that are allowed.
         pub allow: Vec<UriGlob>,
-        /// What they may not.
+        /// The resources that are denied.
         pub deny: Vec<UriGlob>,
-        /// What kinds of request it is about. All, unless set.
+        /// The operations that it applies to. All, unless set.
         pub operations: BTreeSet<Operation>,
     }
 }
 
 impl Rule {
-    /// A rule about all operations, which neither allows nor denies anything yet.
+    /// A rule for all operations, which neither allows nor denies anything yet.
     pub fn new(principals: impl IntoIterator<Item = PrincipalSelector>) -> Self {
         Self {
             principals: principals.into_iter().collect(),
@@ -52,7 +52,7 @@ impl Rule {
     }
 }
 
-/// Whom a rule is about.
+/// A selector of principals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PrincipalSelector {
     /// Every principal: `*`.
@@ -62,7 +62,7 @@ pub enum PrincipalSelector {
 }
 
 impl PrincipalSelector {
-    /// As a rule names it: `*`, or the name of the principal.
+    /// Returns the selector as written: `*`, or the name of the principal.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Any => "*",
@@ -71,7 +71,7 @@ impl PrincipalSelector {
     }
 }
 
-/// A kind of request, as rules tell them apart.
+/// An operation on resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation {
     /// List resources.
@@ -80,20 +80,20 @@ pub enum Operation {
     Templates,
     /// Read a resource.
     Read,
-    /// Tell about a resource without reading it.
+    /// Read the metadata of a resource, without its contents.
     Metadata,
     /// Complete an argument of a template.
     Complete,
-    /// Be told when a resource changes.
+    /// Subscribe to changes of a resource.
     Subscribe,
 }
 
 impl Operation {
-    /// All of them.
+    /// All operations.
     pub const ALL: [Self; 6] =
         [Self::List, Self::Templates, Self::Read, Self::Metadata, Self::Complete, Self::Subscribe];
 
-    /// Its name in a rule.
+    /// Returns its name in a rule.
     pub fn name(self) -> &'static str {
         match self {
             Self::List => "list",
@@ -144,7 +144,7 @@ impl Rule {
     }
 }
 
-/// A list with something in it: an empty one says the opposite of what a reader takes it for.
+/// A list that is not empty: an empty one would mean the opposite of what it seems to.
 struct NonEmpty<T>(Vec<T>);
 
 impl<T> Default for NonEmpty<T> {
@@ -166,7 +166,7 @@ impl<T: FromNode> FromNode for NonEmpty<T> {
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
         if node.value.as_array().is_some_and(|items| items.is_empty()) {
-            let help = format!("write {}, or take the key away", node.assignment_hint(&Self::example()));
+            let help = format!("write {}, or remove the key", node.assignment_hint(&Self::example()));
             node.report_error(format!("`{}` is empty", node.key), help);
         }
         Vec::from_node(node).map(Self)
@@ -189,7 +189,7 @@ impl FromNode for PrincipalSelector {
         if written == "*" {
             return Some(Self::Any);
         }
-        // A typo in `deny` would deny nobody anything.
+        // A misspelled name in `deny` would have no effect.
         if misspelled_principal(written).is_some() || !is_name(written) {
             return node.one_of(&[
                 (LOCAL, Self::Named(LOCAL.into())),
@@ -201,12 +201,12 @@ impl FromNode for PrincipalSelector {
     }
 }
 
-/// The built-in principal of which a name is a misspelling.
+/// Returns the built-in principal of which a name is a misspelling.
 pub(crate) fn misspelled_principal(name: &str) -> Option<&'static str> {
     closest(name, BUILT_IN).filter(|built_in| *built_in != name)
 }
 
-/// Whether an authenticated principal can have that name.
+/// Returns whether an authenticated principal can have that name.
 fn is_name(name: &str) -> bool {
     let is_visible = |c: char| !c.is_control() && !c.is_whitespace() && c != '*';
     !name.is_empty() && name.len() <= MAX_PRINCIPAL_LEN && name.chars().all(is_visible)

@@ -1,4 +1,4 @@
-//! Values that must not be seen, and where they come from: `{ env = "NAME" }` or `{ file = "PATH" }`.
+//! Secret values, and their sources: `{ env = "NAME" }` or `{ file = "PATH" }`.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -11,12 +11,12 @@ use super::paths::ExistingFile;
 use super::reader::{Documented, FromNode, KeyDocs, Node, Schema, Table};
 use crate::regular_file;
 
-/// The most that a file of a value may hold, in bytes.
+/// The maximum size of a file with a value, in bytes.
 const MAX_FILE_SIZE: usize = 64 * 1024;
 
 /// A value that neither `Debug` nor any message shows, and whose memory is zeroized when it is dropped.
 ///
-/// Values can be compared, because a reload has to know whether a plugin's config changed: so this is not `secrecy`.
+/// Values are comparable, because a reload has to detect changes of a plugin's config.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret<T: Zeroize>(Zeroizing<T>);
 
@@ -38,7 +38,7 @@ impl<T: Zeroize> fmt::Debug for Secret<T> {
     }
 }
 
-/// A value that stands somewhere else than in the config file.
+/// A value that is read from a variable or a file.
 pub(super) struct SecretSource(pub(super) Zeroizing<String>);
 
 impl Documented for SecretSource {
@@ -80,7 +80,7 @@ impl FromNode for SecretSource {
     }
 }
 
-/// The value of a variable of the host.
+/// The value of an environment variable of the host.
 struct Variable(Zeroizing<String>);
 
 impl FromNode for Variable {
@@ -106,7 +106,7 @@ impl FromNode for Variable {
     }
 }
 
-/// What a file holds, without the line break at its end.
+/// The contents of a file, without the line break at its end.
 struct ValueFile(Zeroizing<String>);
 
 impl FromNode for ValueFile {
@@ -137,7 +137,7 @@ impl FromNode for ValueFile {
     }
 }
 
-/// The text of a file; none if it is too long.
+/// Returns the text of a file; `None` if it is too long.
 fn read(path: &Path) -> io::Result<Option<Zeroizing<String>>> {
     let bytes = Zeroizing::new(regular_file::read(path, MAX_FILE_SIZE)?);
     if bytes.len() > MAX_FILE_SIZE {
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_secret_is_not_seen() {
-        assert_eq!(format!("{:?}", Secret::new("hunter2")), "Secret(…)");
+        assert_eq!(format!("{:?}", Secret::new("hunter2".to_owned())), "Secret(…)");
     }
 
     #[test]

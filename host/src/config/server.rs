@@ -1,4 +1,4 @@
-//! The host as a server: what it calls itself, where it listens, where it keeps things.
+//! The server: its name, address, pages and directories.
 
 use std::path::PathBuf;
 
@@ -13,41 +13,41 @@ use super::reader::{FromNode, FromTable, Node, Schema, Table, documented};
 use super::secret::Secret;
 use super::size::{KIB, MIB, Size};
 
-/// How many resources a page of a listing has at most.
+/// The maximum number of resources on a page of a listing.
 pub type PageSize = Count<1, 1000, 10_000>;
-/// How many bytes a page of a listing has at most, about.
+/// The approximate maximum size of a page of a listing.
 pub type PageBytes = Size<KIB, { 2 * MIB }, { 64 * MIB }>;
 
 documented! {
-    /// The host as a server: `[server]`.
+    /// The server: `[server]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct Server {
-        /// The name that clients see. `mcp-host` unless set.
+        /// The name of the server for clients. `mcp-host` unless set.
         pub name: String,
-        /// The name that people see.
+        /// The display name of the server.
         pub title: Option<String>,
-        /// What a model should know about the resources that are served here.
+        /// Instructions for models on the resources of this server.
         pub instructions: Option<String>,
-        /// Where to listen for HTTP. Without it the server speaks over stdio.
+        /// The address of the HTTP server. Without it the server uses stdio.
         pub http: Option<HttpAddress>,
-        /// The most resources of one page. 1000 unless set; 1 to 10000.
+        /// The maximum number of resources on a page. 1000 unless set; 1 to 10000.
         pub page_size: PageSize,
-        /// The most bytes of one page, as the resources take them in memory, which is about what they take as JSON. 2 MiB unless set; 1 KiB
-        /// to 64 MiB. A page has at least one resource, however large.
+        /// The maximum size of a page, measured in memory, which is about the size as JSON. 2 MiB unless set; 1 KiB to
+        /// 64 MiB. A page has at least one resource, of any size.
         pub page_bytes: PageBytes,
-        /// Where compiled components are kept. Without it: the user's cache directory.
+        /// The directory of compiled components. Without it: the user's cache directory.
         pub cache: Option<PathBuf>,
-        /// What compiling one component may use up.
+        /// Resource limits of compiling one component.
         pub compile: CompileLimits,
-        /// Where lasting state is kept. Without it: the user's state directory.
+        /// The directory of persistent state. Without it: the user's state directory.
         pub state: Option<PathBuf>,
-        /// What cursors are sealed with, for replicas that must continue each other's listings. Without it: a key that is made
-        /// once and kept in the state directory.
+        /// The key that seals cursors, for replicas that continue each other's listings. Without it: a key that is
+        /// generated once and stored in the state directory.
         pub cursor_key: Option<Secret<[u8; 32]>>,
-        /// What clients are told that there is none of, instead of that it is unknown here. Nothing unless set.
+        /// Capabilities that are advertised although the host has no items of them. None unless set.
         pub advertise: Vec<AdvertisedCapability>,
-        /// What is offered beyond the revisions of MCP. Nothing unless set.
+        /// Extensions of MCP that are enabled. None unless set.
         pub extensions: Vec<Extension>,
     }
 }
@@ -79,6 +79,7 @@ impl FromTable for Server {
     }
 
     fn from_table(table: &mut Table<'_>) -> Option<Self> {
+        table.requires_feature("http", "http", cfg!(feature = "http"));
         Some(Self {
             name: table.optional("name").map_or_else(|| Self::default().name, |Name(name)| name),
             title: table.optional("title").map(|Name(title)| title),
@@ -113,7 +114,7 @@ impl FromNode for Name {
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let text = node.string::<Self>()?;
         if text.trim().is_empty() || text.contains(char::is_control) {
-            let help = format!("write {}, or take it away", node.assignment_hint(&Self::example()));
+            let help = format!("write {}, or remove it", node.assignment_hint(&Self::example()));
             node.report_error("a name is one line that is not empty", help);
             return None;
         }

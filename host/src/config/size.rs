@@ -27,9 +27,9 @@ const UNITS: &str = "B, KiB, MiB, GiB, TiB, KB, MB, GB, TB";
 
 /// A number of bytes from `MIN` to `MAX`. The default is `DEFAULT`.
 ///
-/// Written as a number, with or without a decimal fraction, and a unit: `B`, a decimal unit (`KB`, `MB`, `GB`, `TB`: powers of
-/// 1000) or a binary unit (`KiB`, `MiB`, `GiB`, `TiB`: powers of 1024). The case of the unit does not matter (`64mb` is
-/// `64MB`), and spaces may stand between number and unit.
+/// Written as a number, with or without a decimal fraction, and a unit: `B`, a decimal unit (`KB`, `MB`, `GB`, `TB`:
+/// powers of 1000) or a binary unit (`KiB`, `MiB`, `GiB`, `TiB`: powers of 1024). The case of the unit does not matter
+/// (`64mb` is `64MB`), and spaces may stand between number and unit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Size<const MIN: u64, const DEFAULT: u64, const MAX: u64>(u64);
 
@@ -106,7 +106,8 @@ impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> FromStr for Size<MIN, D
     }
 }
 
-/// The bytes of the unit with that name, in any case. A bare `M` is not a unit: it is decimal to some and binary to others.
+/// The bytes of the unit with that name, in any case. A bare `M` is not a unit: it is decimal to some and binary to
+/// others.
 pub(super) fn unit(name: &str) -> Option<u64> {
     match name.to_ascii_lowercase().as_str() {
         "b" => Some(1),

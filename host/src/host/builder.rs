@@ -11,8 +11,9 @@ use super::{DataDirs, Host};
 use crate::access::Access;
 use crate::catalog::{Catalog, CursorKey, KeyError, NotLoaded};
 use crate::config::Config;
+use crate::engine::{Compiler, Progress};
 use crate::log_target;
-use crate::plugin::{self, Compiler, PluginRuntime, Progress};
+use crate::plugin::{self, PluginRuntime};
 use crate::uri::Overlap;
 
 /// How many warnings about one config are logged.

@@ -1,4 +1,4 @@
-//! Origins, and patterns for them: `https://docs.rs`, `https://*.example.com:8443`, `http://[::1]:8080`.
+//! Origins and patterns of them: `https://docs.rs`, `https://*.example.com:8443`, `http://[::1]:8080`.
 
 #[cfg(test)]
 mod tests;
@@ -12,7 +12,7 @@ use idna::uts46::{DnsLength, Hyphens, Uts46};
 
 use crate::quote::quote;
 
-/// How a server is spoken to.
+/// The scheme of an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scheme {
     /// Without TLS.
@@ -22,7 +22,7 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// Its name in a URI.
+    /// Returns its name in a URI.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Http => "http",
@@ -30,7 +30,7 @@ impl Scheme {
         }
     }
 
-    /// The port that is meant when none is named.
+    /// Returns the port that applies when none is given.
     pub fn default_port(self) -> u16 {
         match self {
             Self::Http => 80,
@@ -39,17 +39,17 @@ impl Scheme {
     }
 }
 
-/// The name of a host, as the domain name system has it: lower case, ASCII, without a dot at its end.
+/// The name of a host in DNS: lower case, ASCII, without a trailing dot.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostName(String);
 
 impl HostName {
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether it is a name below that one: with at least one more label in front.
+    /// Returns whether it is a proper subdomain of `domain`.
     fn is_subdomain_of(&self, domain: &Self) -> bool {
         self.0.strip_suffix(domain.as_str()).is_some_and(|front| front.len() > 1 && front.ends_with('.'))
     }

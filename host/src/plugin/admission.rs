@@ -1,7 +1,7 @@
 //! Whether a call may begin: not faster than `limits.rate`, then a place of `limits.concurrency`, or one in the queue for it.
 //!
 //! A call that finds all places taken waits, in the order in which calls came, if fewer than `limits.queue` wait already, and
-//! no longer than `limits.queue-timeout`, which also bounds the wait for an instance slot behind it ([`shares`](super::shares)).
+//! no longer than `limits.queue-timeout`, which also bounds the wait for an instance slot behind it ([`shares`](crate::engine::shares)).
 //! What is refused costs next to nothing: no instance, no thread, no task. The host's own calls have no rate, and take no
 //! client's place. They wait for an instance slot only, for [`HOST_WAIT`] at most: what clients are willing to wait is not for
 //! them. Each kind of them is bounded where it is made: one trial of a plugin that keeps failing, one `describe`, one
@@ -17,18 +17,10 @@ use tokio::time::timeout;
 
 use super::fault::Fault;
 use crate::config::Limits;
+use crate::engine::CallOrigin;
 
 /// How long a call of the host's own waits for an instance slot.
 const HOST_WAIT: Duration = Duration::from_secs(10);
-
-/// Whom a call is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CallOrigin {
-    /// A client.
-    Client,
-    /// The host itself, which makes few such calls at a time.
-    Host,
-}
 
 /// Lets the calls of one plugin begin.
 pub(super) struct Admission {

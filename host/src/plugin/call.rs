@@ -12,26 +12,28 @@ use wasmtime::component::ResourceTableError;
 use wasmtime::{Store, Trap};
 
 use super::Plugin;
-use super::admission::{Admission, CallOrigin, CallPermit};
-use super::bindings::ProviderPre;
-use super::bindings::contract::Guest;
+use super::admission::{Admission, CallPermit};
 use super::breaker::{BreakerDecision, FAILURE_THRESHOLD, Transition, Verdict};
-use super::convert::{ValidationContext, Validator};
-use super::cpu::{CpuClock, CpuLimitExceeded};
-use super::engine::Engine;
-use super::excerpt;
-use super::executor::PluginQueue;
 use super::fault::Fault;
-use super::instance::{GuestFuture, Instance};
-use super::instance_permits::InstancePermit;
-use super::memory::OutOfMemory;
-use super::pool::Pool;
-use super::sandbox::Sandbox;
-use super::shares::{Share, SlotPermit};
-use super::state::GuestState;
+use super::validation::{ValidationContext, Validator};
 use super::work_budget::WorkBudget;
 use crate::config::Limits;
+use crate::engine::CallOrigin;
+use crate::engine::Engine;
+use crate::engine::bindings::ProviderPre;
+use crate::engine::bindings::contract::Guest;
+use crate::engine::cpu::{CpuClock, CpuLimitExceeded};
+use crate::engine::executor::PluginQueue;
+use crate::engine::instance::{GuestFuture, Instance};
+use crate::engine::instance_permits::InstancePermit;
+use crate::engine::pool::Pool;
+use crate::engine::shares::{Share, SlotPermit};
 use crate::log_target;
+use crate::sandbox::Sandbox;
+use crate::sandbox::SandboxError;
+use crate::sandbox::memory::OutOfMemory;
+use crate::sandbox::state::GuestState;
+use crate::text;
 
 /// Bytes of what the engine says of a trap that are kept.
 const MAX_TRAP_MESSAGE: usize = 2048;
@@ -219,7 +221,7 @@ impl CallContext {
                 InstanceSource::Pooled(instance) => instance,
                 InstanceSource::Fresh(permit) => match self.sandbox.new_store_data().await {
                     Ok(state) => Instance::new(self.engine.wasmtime(), state, permit),
-                    Err(fault) => return (Err(fault), None),
+                    Err(error) => return (Err(self.fault_from_sandbox(error)), None),
                 },
             };
             let _epoch_guard = self.engine.ticker.keep_ticking();
@@ -244,6 +246,13 @@ impl CallContext {
         Validator::new(self.validation.clone(), watches, work)
     }
 
+    fn fault_from_sandbox(&self, error: SandboxError) -> Fault {
+        match error {
+            SandboxError::OutOfMemory => Fault::Memory(self.limits.memory.bytes()),
+            SandboxError::Directory(error) => Fault::Grant(error.to_string()),
+        }
+    }
+
     /// What ended the guest.
     fn fault_from_trap(&self, error: &wasmtime::Error, state: &GuestState) -> Fault {
         if error.downcast_ref::<CpuLimitExceeded>().is_some() {
@@ -255,7 +264,7 @@ impl CallContext {
         if matches!(error.downcast_ref(), Some(ResourceTableError::Full)) {
             return Fault::Handles(self.limits.handles.get());
         }
-        let trap = || Fault::Trap(excerpt::truncate(format!("{error:#}"), MAX_TRAP_MESSAGE).escape_debug().to_string());
+        let trap = || Fault::Trap(text::truncate(format!("{error:#}"), MAX_TRAP_MESSAGE).escape_debug().to_string());
         if error.downcast_ref::<Trap>().is_some() {
             return trap();
         }

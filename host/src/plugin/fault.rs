@@ -4,9 +4,9 @@ mod kind;
 
 use std::time::Duration;
 
-use super::bindings::contract;
-use super::excerpt::truncate;
+use crate::engine::bindings::contract;
 use crate::resource::Error;
+use crate::text::truncate;
 
 pub use self::kind::FaultKind;
 

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::bindings::logging::Level;
 use super::fault::{Fault, FaultKind};
-use super::guest_log::GuestLog;
-use super::throttle::Throttle;
+use crate::sandbox::bindings::logging::Level;
+use crate::sandbox::guest_log::GuestLog;
+use crate::throttle::Throttle;
 
 use crate::log_target;
 

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::bindings::contract;
-use super::excerpt::truncate;
-use super::loader::CompiledComponent;
 use super::requirements::Requirements;
 use super::{LoadError, PluginRuntime};
 use crate::config::{self, Digest};
+use crate::engine::bindings::contract;
+use crate::engine::loader::CompiledComponent;
+use crate::text::truncate;
 
 /// Bytes that are kept of a provider's name, version and title, each.
 const MAX_NAME: usize = 1024;

@@ -18,10 +18,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::cpu::CpuClock;
-use super::epoch::TICK;
 use super::fault::Fault;
-use super::memory::{MemoryBudget, Reservation};
+use crate::engine::cpu::CpuClock;
+use crate::engine::epoch::TICK;
+use crate::sandbox::memory::{MemoryBudget, Reservation};
 
 /// Nanoseconds of work, by estimate, between two looks at the clock.
 pub(super) const CLOCK_CHECK_INTERVAL_NS: usize = 16_384;

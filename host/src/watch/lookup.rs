@@ -23,7 +23,8 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::plugin::{CallOrigin, Fault, Plugin};
+use crate::engine::CallOrigin;
+use crate::plugin::{Fault, Plugin};
 use crate::uri::Path;
 
 /// The concurrent lookups of one plugin.

@@ -47,7 +47,7 @@ pub(crate) async fn run(options: &Options) {
         }
     }
     server.end().await;
-    assert_eq!(found, PLUGINS * entries, "nothing is missing, and nothing is there twice");
+    assert_eq!(found, PLUGINS * entries, "nothing is missing, and nothing is defined twice");
     let parts: Vec<_> = times.chunks(times.len().div_ceil(PARTS)).map(sorted).collect();
     let rows = parts.iter().zip(&memory).enumerate().map(|(part, (times, memory))| {
         let median = percentile(times, 0.5);

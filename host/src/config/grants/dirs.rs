@@ -1,19 +1,19 @@
 //! Directories: `grants.dirs`.
 //!
-//! A list of directories of the machine, each with the path at which the provider sees it. An empty list, the default, grants
-//! none: the provider finds no file at all.
+//! A list of directories of the machine, each with the path at which the provider sees it. By default the list is
+//! empty: the provider has no file system.
 //!
-//! | key | value | means |
+//! | key | value | meaning |
 //! |---|---|---|
-//! | `host` | path | the directory, which exists. Relative to the directory of the config file; `~` is the home directory |
-//! | `guest` | path | where the provider sees it: absolute, without `.` and `..`, and no other directory's |
-//! | `mode` | `"ro"` | it may be read: the default |
-//! | | `"rw"` | it may be read and written |
-//! | `quota` | size | only with `mode = "rw"`: how large the directory may become by the provider's writing; 256 MiB unless set, 4 KiB to 1 TiB |
+//! | `host` | path | the directory, which must exist. Relative to the directory of the config file; `~` is the home directory |
+//! | `guest` | path | the path at which the provider sees it: absolute, without `.` and `..`, and unique |
+//! | `mode` | `"ro"` | read only: the default |
+//! | | `"rw"` | read and write |
+//! | `quota` | size | only with `mode = "rw"`: the maximum size of the directory; 256 MiB unless set, 4 KiB to 1 TiB |
 //!
-//! A grant is for the directory and everything below it, and for nothing else: what a path, a link or a name in it says makes no
-//! difference. Grants of one plugin may lie within each other, and each keeps its own mode: what is reached through a read-only
-//! one cannot be changed, linked or moved through it. A quota bounds *all* that is below the directory, whoever wrote it.
+//! A grant covers the directory and everything below it, and nothing else, whatever a path, a link or a name in it
+//! says. Grants of one plugin may be nested, and each keeps its mode: a file that is reached through a read-only grant
+//! cannot be changed, linked or moved through it. A quota bounds *all* files below the directory, whoever wrote them.
 //!
 //! ```
 //! use mcp_resource_host::config::{DirGrant, DirQuota, Mode, Plugin};
@@ -41,32 +41,32 @@ use crate::config::paths::ExistingDirectory;
 use crate::config::reader::{Documented, FromNode, FromTable, KeyDocs, Node, Schema, Table};
 use crate::config::size::{GIB, KIB, MIB, Size};
 
-/// How large a directory may become by a plugin's writing.
+/// The maximum size of a directory that a plugin writes to.
 pub type DirQuota = Size<{ 4 * KIB }, { 256 * MIB }, { 1024 * GIB }>;
 
-/// A directory of the host that a plugin may use.
+/// A granted directory of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirGrant {
-    /// The directory. One that a config file names exists.
+    /// The directory. A config file must name an existing one.
     pub host: PathBuf,
-    /// What may be done in it.
+    /// The access mode.
     pub mode: Mode,
 }
 
-/// What may be done in a granted directory.
+/// The access mode of a granted directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Read it: `ro`.
+    /// Read only: `ro`.
     #[default]
     ReadOnly,
-    /// Read and write it: `rw`.
+    /// Read and write: `rw`.
     ReadWrite {
-        /// How large it may become.
+        /// The maximum size of the directory.
         quota: DirQuota,
     },
 }
 
-/// The list of granted directories, which the file has in any order and once each.
+/// The list of granted directories, with unique guest paths.
 pub(super) struct Dirs(pub(super) BTreeMap<GuestPath, DirGrant>);
 
 impl FromNode for Dirs {
@@ -99,10 +99,10 @@ impl FromNode for Dirs {
     }
 }
 
-/// One granted directory, as the file has it.
+/// One entry of the list.
 struct Dir {
     guest: GuestPath,
-    /// None if it is wrong: the guest path is compared with others all the same.
+    /// `None` if it is invalid: the guest path is compared with others anyway.
     grant: Option<DirGrant>,
 }
 
@@ -137,8 +137,8 @@ impl FromTable for Dir {
             ModeName::ReadOnly => {
                 if table.has("quota") {
                     let problem = Diagnostic::new(
-                        "a directory that is only read has no `quota`",
-                        "take `quota` out, or add `mode = \"rw\"` to have the directory written",
+                        "a read-only directory has no `quota`",
+                        "remove `quota`, or make the directory writable with `mode = \"rw\"`",
                     );
                     table.report(problem.at(table.entry_span("quota")));
                 }
@@ -150,7 +150,7 @@ impl FromTable for Dir {
     }
 }
 
-/// A mode, as the file has it.
+/// A mode as written.
 #[derive(Clone, Copy)]
 enum ModeName {
     ReadOnly,

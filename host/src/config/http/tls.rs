@@ -1,7 +1,7 @@
-//! What the server shows that it is who its name says: a certificate with its chain, and the key that fits it.
+//! The certificate of the server: its chain, and its private key.
 //!
-//! Both are PEM files, as every authority gives them out and `openssl` writes them. They are read when the config is, and
-//! what cannot be used is a mistake of the config: so it is told with its line, and a host that runs keeps what it has.
+//! Both are PEM files. They are read with the config, and an unusable one is an error of the config, with its line: a
+//! running host keeps its current certificate.
 //!
 //! Bounded: [`MAX_FILE_SIZE`] for each file.
 
@@ -18,14 +18,14 @@ use crate::config::paths::ExistingFile;
 use crate::config::reader::{Documented, FromNode, FromTable, KeyDocs, Node, Schema, Table};
 use crate::regular_file;
 
-/// The most that a file of certificates or of a key may hold, in bytes.
+/// The maximum size of a file of certificates or of a key, in bytes.
 const MAX_FILE_SIZE: usize = 1024 * 1024;
 
 /// A certificate with its chain, and its key.
 #[derive(Clone)]
 pub struct Tls(Arc<CertifiedKey>);
 
-/// Why a certificate or its key cannot be used.
+/// The reason why a certificate or its key cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TlsError {
     /// The file cannot be read.
@@ -34,32 +34,32 @@ pub enum TlsError {
     /// The file is too large.
     #[error("the file has more than {MAX_FILE_SIZE} bytes")]
     TooLarge,
-    /// What begins as PEM does not go on as such.
-    #[error("the file is no valid PEM")]
+    /// The file is not valid PEM.
+    #[error("the file is not valid PEM")]
     Pem,
-    /// There is no certificate in it.
+    /// The file contains no certificate.
     #[error("the file holds no certificate")]
     NoCertificate,
-    /// There is no key in it.
+    /// The file contains no private key.
     #[error("the file holds no private key, or one that is encrypted")]
     NoKey,
-    /// What should be the server's own certificate is none.
+    /// The first certificate is invalid.
     #[error("the first certificate of the file cannot be read")]
     Certificate,
-    /// The key is of a kind that is not known, or none at all.
+    /// The key is invalid, or of an unsupported kind.
     #[error("the key cannot be used: {0}")]
     Key(String),
-    /// The certificate is that of another key.
-    #[error("the key is not that of the certificate")]
+    /// The certificate belongs to another key.
+    #[error("the key does not belong to the certificate")]
     Mismatch,
 }
 
 impl Tls {
-    /// The certificates in a PEM text, the server's own first, and the key in another.
+    /// Parses the certificates of a PEM text, the server's own first, and the key of another.
     ///
     /// # Errors
     ///
-    /// One of them is missing or cannot be used, or they do not fit.
+    /// One of them is missing or invalid, or the key does not belong to the certificate.
     pub fn from_pem(certificates: &[u8], key: &[u8]) -> Result<Self, TlsError> {
         Self::new(parse_certificates(certificates)?, parse_key(key)?)
     }
@@ -73,14 +73,14 @@ impl Tls {
         })
     }
 
-    /// What rustls shows to clients.
+    /// Returns the certificate for rustls.
     #[cfg(feature = "http")]
     pub(crate) fn certified_key(&self) -> Arc<CertifiedKey> {
         self.0.clone()
     }
 }
 
-/// The key is that of the first certificate, so it is the same where that is.
+/// The key is that of the first certificate, so equal certificates have equal keys.
 impl PartialEq for Tls {
     fn eq(&self, other: &Self) -> bool {
         self.0.cert == other.0.cert
@@ -172,7 +172,7 @@ impl FromNode for KeyFile {
     }
 }
 
-/// What is in the file that the node names.
+/// Parses the file that the node names.
 fn parse_file<T>(node: &Node<'_>, parse: impl Fn(&[u8]) -> Result<T, TlsError>, help: &str) -> Option<T> {
     let path = ExistingFile::from_node(node)?.0;
     let found = read(&path).and_then(|pem| parse(&pem));

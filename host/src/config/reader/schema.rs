@@ -1,10 +1,11 @@
 //! [`Schema`]: the JSON Schema (2020-12) of one value of the file, for editors.
 //!
-//! Each type that the reader reads describes itself ([`FromNode::schema`](super::FromNode::schema)). The keys of a table are
-//! those that its reader requests ([`Table::describe`](super::Table::describe)), so there is no second list of keys.
+//! Each type that the reader reads describes itself ([`FromNode::schema`](super::FromNode::schema)). The keys of a
+//! table are those that its reader requests ([`Table::describe`](super::Table::describe)), so there is no second list
+//! of keys.
 //!
-//! A schema accepts every value that the reader accepts. The reader rejects more: files that do not exist, values out of range
-//! whose bounds a pattern cannot express, conflicts between keys.
+//! A schema accepts every value that the reader accepts. The reader rejects more: files that do not exist, values out
+//! of range whose bounds a pattern cannot express, conflicts between keys.
 
 use serde_json::{Map, Value, json};
 
@@ -96,7 +97,8 @@ fn description(key: &str, docs: KeyDocs) -> Option<String> {
     Some(text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// Declares a struct whose fields are keys of the file, and implements [`Documented`](super::Documented) with their docs.
+/// Declares a struct whose fields are keys of the file, and implements [`Documented`](super::Documented) with their
+/// docs.
 macro_rules! documented {
     (
         $(#[$attribute:meta])*

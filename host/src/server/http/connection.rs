@@ -44,9 +44,9 @@ use super::request_body::BodyLimiter;
 use crate::config::Http;
 use crate::host::Host;
 use crate::log_target;
-use crate::plugin::Throttle;
 use crate::server::budget::{Account, Budget, Charge};
 use crate::server::client_id::ClientId;
+use crate::throttle::Throttle;
 
 /// Requests of one connection at once, with HTTP/2.
 const MAX_STREAMS: u32 = 32;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mcp_host_tests::{ConfigFile, Folder, Plugin, Rule, TIMEOUT, WrittenConfig, host_binary};
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::config::Config;
-use mcp_resource_host::plugin::Compiler;
+use mcp_resource_host::engine::Compiler;
 use mcp_resource_host::{Host, Subscriber, Update};
 use tokio::time::timeout;
 

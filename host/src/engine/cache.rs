@@ -1,0 +1,328 @@
+//! Compiled components on disk: a private directory, and a message authentication code for each file.
+//!
+//! Compiled code is machine code that the host runs unchecked, so nothing is loaded that this host's own compiler did not
+//! write for this very component. Two things see to that:
+//!
+//! - The directory and its files belong to this user alone ([`PrivateDir`]).
+//! - Each file ends with an HMAC-SHA256 of what it is for (the component's SHA-256, all of the engine that compiled code
+//!   depends on) and of the code. The key is kept in the state directory. A file that was damaged, cut off, renamed to another
+//!   component's name or written by somebody without the key is compiled anew, and the log says so.
+//!
+//! A file is named by the component, the engine and the key, so it is never stale, only unused; and hosts with other state
+//! directories that share a cache do not undo each other's work. Without a state directory that can be used there is no key
+//! that lasts: then components are compiled for this process alone, and nothing is stored.
+//!
+//! Checking costs one pass over the file: a millisecond or less for a component in Rust, some tens for one with an interpreter.
+
+use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use tempfile::NamedTempFile;
+use wasmtime::component::Component;
+
+use super::error::ComponentError;
+use crate::config::Digest;
+use crate::log_target;
+use crate::private_dir::{PrivateDir, PrivateError, SECRET_LEN, random_secret};
+
+/// The name of the key's file in the state directory.
+const KEY_FILE: &str = "compiled.key";
+/// What every code is about, so that the key is good for nothing else.
+const DOMAIN: &[u8] = b"mcp-host compiled component 1";
+/// Bytes of an authentication code, at the end of a file.
+const TAG_LEN: u64 = 32;
+/// The largest file that is looked at, in bytes: more than the compiler may write.
+const MAX_FILE_SIZE: u64 = 4 << 30;
+/// How much of a file is in memory while it is checked.
+const CHUNK_SIZE: usize = 64 << 10;
+
+/// The private cache directory.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    dir: PrivateDir,
+    key: [u8; SECRET_LEN],
+    /// Whether another process could use what this one stores.
+    is_persistent: bool,
+}
+
+/// What compiled code is for.
+#[derive(Clone, Copy)]
+struct Purpose<'a> {
+    digest: &'a Digest,
+    /// Everything about the engine that compiled code depends on.
+    engine_hash: u64,
+}
+
+impl Cache {
+    /// Opens the cache at that directory, making it if need be, with the key that is kept in `state`.
+    pub(crate) fn open(dir: &Path, state: Option<&Path>) -> Result<Self, ComponentError> {
+        let key = match state.map(load_key) {
+            Some(Ok(key)) => Some(key),
+            Some(Err(ComponentError::CacheKey { file, source: PrivateError::Io(error) })) => {
+                tracing::warn!(target: log_target::COMPILER, file = %file.display(), %error, "no key can be kept: components are compiled at each start");
+                None
+            }
+            Some(Err(error)) => return Err(error),
+            None => None,
+        };
+        let is_lasting = key.is_some();
+        let dir = PrivateDir::open(dir)
+            .map_err(|source| ComponentError::Cache { dir: dir.to_owned(), source: Arc::new(source) })?;
+        Ok(Self { dir, key: key.unwrap_or_else(random_secret), is_persistent: is_lasting })
+    }
+
+    /// Its directory.
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The compiled component, if it is here and sound.
+    pub(crate) fn load(&self, engine: &wasmtime::Engine, digest: &Digest) -> Option<Component> {
+        let purpose = Purpose::new(engine, digest);
+        let name = self.name(purpose);
+        let loaded = self.dir.open_file(&name).and_then(|file| self.verify_and_load(engine, file, purpose));
+        match loaded {
+            Ok(component) => Some(component),
+            Err(PrivateError::Io(error)) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => {
+                let file = self.dir.path().join(name);
+                tracing::warn!(target: log_target::COMPILER, file = %file.display(), %error, "a cached component is not used, and compiled anew");
+                None
+            }
+        }
+    }
+
+    /// A file to write compiled code to.
+    pub(crate) fn new_file(&self) -> io::Result<NamedTempFile> {
+        self.dir.new_file()
+    }
+
+    /// Stores the compiled code that a file of [`new_file`](Self::new_file) has, in one step, and loads it. None if it is not
+    /// for this engine; then nothing is stored.
+    pub(crate) fn store(
+        &self,
+        engine: &wasmtime::Engine,
+        digest: &Digest,
+        mut file: NamedTempFile,
+    ) -> io::Result<Option<Component>> {
+        let purpose = Purpose::new(engine, digest);
+        self.seal(file.as_file_mut(), purpose)?;
+        let Ok(component) = deserialize(engine, file.as_file()) else { return Ok(None) };
+        if self.is_persistent {
+            let path = self.dir.path().join(self.name(purpose));
+            if let Err(error) = file.persist(&path) {
+                tracing::warn!(
+                    target: log_target::COMPILER, file = %path.display(), error = %error.error,
+                    "a compiled component cannot be stored, and is compiled anew at the next start: see what is in its place"
+                );
+            }
+        }
+        Ok(Some(component))
+    }
+
+    /// Puts the authentication code behind what is in the file, and writes it out.
+    fn seal(&self, file: &mut File, purpose: Purpose<'_>) -> io::Result<()> {
+        let length = file.seek(SeekFrom::End(0))?;
+        file.rewind()?;
+        let mac = self.mac(file, length, purpose)?;
+        file.write_all(&mac.finalize().into_bytes())?;
+        file.sync_all()
+    }
+
+    /// The component in a file that carries the right code.
+    fn verify_and_load(
+        &self,
+        engine: &wasmtime::Engine,
+        mut file: File,
+        purpose: Purpose<'_>,
+    ) -> Result<Component, PrivateError> {
+        let invalid = |message| io::Error::new(io::ErrorKind::InvalidData, message);
+        let length = file.metadata()?.len();
+        if length > MAX_FILE_SIZE {
+            return Err(invalid("it is larger than compiled code can be").into());
+        }
+        let length = length.checked_sub(TAG_LEN).ok_or_else(|| invalid("it is cut off"))?;
+        let mac = self.mac(&mut file, length, purpose)?;
+        let mut tag = Vec::new();
+        (&file).take(TAG_LEN).read_to_end(&mut tag)?;
+        mac.verify_slice(&tag).map_err(|_| invalid("it is not what this host has compiled of this component"))?;
+        Ok(deserialize(engine, &file)?)
+    }
+
+    /// The code of the first `length` bytes from where the file stands.
+    fn mac(&self, file: &mut File, length: u64, purpose: Purpose<'_>) -> io::Result<Hmac<Sha256>> {
+        let mut mac = self.new_mac();
+        mac.update(DOMAIN);
+        mac.update(purpose.digest.bytes());
+        mac.update(&purpose.engine_hash.to_le_bytes());
+        let mut code = file.take(length);
+        let mut chunk = vec![0; CHUNK_SIZE];
+        loop {
+            match code.read(&mut chunk)? {
+                0 => return Ok(mac),
+                read => mac.update(chunk.get(..read).unwrap_or_default()),
+            }
+        }
+    }
+
+    fn new_mac(&self) -> Hmac<Sha256> {
+        // A shorter key is padded with zeros to a block of the hash function (RFC 2104, section 2).
+        let mut block = hmac::digest::Key::<Hmac<Sha256>>::default();
+        block.iter_mut().zip(self.key).for_each(|(byte, key)| *byte = key);
+        Hmac::new(&block)
+    }
+
+    /// The name of a file. The key is in it as a code of its own.
+    fn name(&self, purpose: Purpose<'_>) -> String {
+        let mut mac = self.new_mac();
+        mac.update(b"mcp-host cache name 1");
+        let key: String = mac.finalize().into_bytes().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        format!("{}-{:016x}-{key}.cwasm", purpose.digest.digits(), purpose.engine_hash)
+    }
+}
+
+fn load_key(state: &Path) -> Result<[u8; SECRET_LEN], ComponentError> {
+    let key = PrivateDir::open(state).and_then(|state| state.load_or_create_secret(KEY_FILE));
+    key.map_err(|source| ComponentError::CacheKey { file: state.join(KEY_FILE), source })
+}
+
+impl<'a> Purpose<'a> {
+    fn new(engine: &wasmtime::Engine, digest: &'a Digest) -> Self {
+        let mut hasher = DefaultHasher::new();
+        engine.precompile_compatibility_hash().hash(&mut hasher);
+        Self { digest, engine_hash: hasher.finish() }
+    }
+}
+
+/// Maps the code in an open file into memory. What stands behind the code is not looked at.
+fn deserialize(engine: &wasmtime::Engine, file: &File) -> io::Result<Component> {
+    let path = descriptor_path(file);
+    // SAFETY: the file is machine code that runs unchecked, so it must be what our own compiler wrote. Its authentication
+    // code says so, or it has just been written; it is reached through the descriptor that was checked; and only this user
+    // may write to it, who can already do all that this process can.
+    #[allow(unsafe_code, reason = "see above; there is no other way to load compiled code")]
+    let component = unsafe { Component::deserialize_file(engine, path) };
+    component.map_err(|error| io::Error::other(format!("{error:#}")))
+}
+
+/// A path that leads to an open file whatever has become of its name.
+fn descriptor_path(file: &File) -> PathBuf {
+    PathBuf::from(format!("/dev/fd/{}", file.as_raw_fd()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::engine::config::codegen_config;
+
+    const COMPONENT: &[u8] = b"(component)";
+    const OTHER: &[u8] = b"(component (core module))";
+
+    struct CacheFixture {
+        dir: tempfile::TempDir,
+        engine: wasmtime::Engine,
+    }
+
+    impl CacheFixture {
+        fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            Self { dir, engine: wasmtime::Engine::new(&codegen_config()).unwrap() }
+        }
+
+        fn cache(&self, state: Option<&str>) -> Cache {
+            let state = state.map(|state| self.dir.path().join(state));
+            Cache::open(&self.dir.path().join("cache"), state.as_deref()).unwrap()
+        }
+
+        fn store(&self, cache: &Cache, text: &[u8]) {
+            let code = self.engine.precompile_component(&wat(text)).unwrap();
+            let mut file = cache.new_file().unwrap();
+            file.write_all(&code).unwrap();
+            cache.store(&self.engine, &Digest::compute(text), file).unwrap().unwrap();
+        }
+
+        fn file(&self, cache: &Cache, text: &[u8]) -> PathBuf {
+            cache.dir.path().join(cache.name(Purpose::new(&self.engine, &Digest::compute(text))))
+        }
+
+        fn loads(&self, cache: &Cache, text: &[u8]) -> bool {
+            cache.load(&self.engine, &Digest::compute(text)).is_some()
+        }
+    }
+
+    /// An empty component, or one with an empty core module.
+    fn wat(text: &[u8]) -> Vec<u8> {
+        let mut binary = b"\0asm\x0d\0\x01\0".to_vec();
+        if text == OTHER {
+            binary.extend(b"\x01\x08\0asm\x01\0\0\0");
+        }
+        binary
+    }
+
+    #[test]
+    fn what_was_stored_is_found_by_the_next_start_with_the_same_key() {
+        let caches = CacheFixture::new();
+        caches.store(&caches.cache(Some("state")), COMPONENT);
+        assert!(caches.loads(&caches.cache(Some("state")), COMPONENT));
+        assert!(!caches.loads(&caches.cache(Some("state")), OTHER));
+        assert!(!caches.loads(&caches.cache(Some("other")), COMPONENT), "another key is another host");
+    }
+
+    #[test]
+    fn without_a_state_directory_nothing_is_stored() {
+        let caches = CacheFixture::new();
+        let cache = caches.cache(None);
+        caches.store(&cache, COMPONENT);
+        assert_eq!(std::fs::read_dir(cache.dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_file_that_differs_in_any_byte_is_not_run() {
+        let caches = CacheFixture::new();
+        let cache = caches.cache(Some("state"));
+        caches.store(&cache, COMPONENT);
+        let file = caches.file(&cache, COMPONENT);
+        let sound = std::fs::read(&file).unwrap();
+        for place in (0..sound.len()).step_by(sound.len() / 64).chain(sound.len() - 32..sound.len()) {
+            let mut damaged = sound.clone();
+            damaged[place] ^= 1;
+            std::fs::write(&file, &damaged).unwrap();
+            assert!(!caches.loads(&cache, COMPONENT), "byte {place}");
+        }
+        for length in [0, 31, 32, sound.len() - 1] {
+            std::fs::write(&file, &sound[..length]).unwrap();
+            assert!(!caches.loads(&cache, COMPONENT), "{length} bytes");
+        }
+        std::fs::write(&file, [&sound[..], b"x"].concat()).unwrap();
+        assert!(!caches.loads(&cache, COMPONENT), "one byte more");
+        std::fs::write(&file, &sound).unwrap();
+        assert!(caches.loads(&cache, COMPONENT));
+    }
+
+    #[test]
+    fn code_under_the_name_of_another_component_is_not_run() {
+        let caches = CacheFixture::new();
+        let cache = caches.cache(Some("state"));
+        caches.store(&cache, COMPONENT);
+        std::fs::copy(caches.file(&cache, COMPONENT), caches.file(&cache, OTHER)).unwrap();
+        assert!(!caches.loads(&cache, OTHER));
+    }
+
+    #[test]
+    fn a_file_that_others_may_write_to_is_not_run() {
+        let caches = CacheFixture::new();
+        let cache = caches.cache(Some("state"));
+        caches.store(&cache, COMPONENT);
+        let file = caches.file(&cache, COMPONENT);
+        std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o620)).unwrap();
+        assert!(!caches.loads(&cache, COMPONENT));
+    }
+}

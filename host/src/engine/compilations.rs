@@ -1,0 +1,179 @@
+//! Components that are compiled, or being compiled, each once.
+//!
+//! A job belongs to a digest, not to whoever waits for it: the same component behind many plugins is compiled once, and a reload
+//! that is superseded by the next leaves its jobs to that one. A job ends when it is done, or when nobody wants its component
+//! any more ([`retain`](Compilations::retain)): then the compiler's process is killed.
+//!
+//! What a component comes to is remembered for as long as it is wanted: the code, which is shared, and a failure, too. The
+//! limits of the compiler do not change while a host runs, so a component that does not compile within them is not tried
+//! again because something else changed. Only what is no fault of the component is forgotten at once: no process could be
+//! started, the disk was full, the file changed meanwhile. [`forget_failures`](Compilations::forget_failures) forgets all.
+//!
+//! Bounded: as many compilers at once as there are processors, at a low priority; for each, `server.compile`.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Semaphore, watch};
+use tokio_util::task::AbortOnDropHandle;
+use wasmtime::component::Component;
+
+use super::Engine;
+use super::Progress;
+use super::cache::Cache;
+use super::compiler::{CompileError, Compiler};
+use super::component_file::ComponentFile;
+use super::error::ComponentError;
+use crate::config::{self, Digest};
+use crate::private_dir::PrivateError;
+use crate::regular_file::FileThreads;
+
+/// Components by their digests.
+pub(crate) struct Compilations {
+    by_digest: Mutex<HashMap<Digest, Arc<Compilation>>>,
+    context: Arc<CompileContext>,
+}
+
+/// What every job works with.
+pub(crate) struct CompileContext {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) compiler: Compiler,
+    pub(crate) limits: config::CompileLimits,
+    pub(crate) cache: Arc<Cache>,
+    pub(crate) progress: Progress,
+    pub(crate) threads: FileThreads,
+    /// Compilers that may run at once.
+    pub(crate) permits: Semaphore,
+}
+
+/// One component that is compiled, or being compiled.
+struct Compilation {
+    /// None until it is done.
+    outcome: watch::Receiver<Option<CompileResult>>,
+    _task: AbortOnDropHandle<()>,
+}
+
+type CompileResult = Result<Component, CompileFailure>;
+
+/// Why there is no compiled component.
+#[derive(Clone, Debug)]
+enum CompileFailure {
+    Compile(CompileError),
+    Cache { dir: PathBuf, source: Arc<PrivateError> },
+}
+
+impl Compilations {
+    pub(crate) fn new(context: CompileContext) -> Self {
+        Self { by_digest: Mutex::default(), context: Arc::new(context) }
+    }
+
+    /// The compiled component. Dropping the future does not end the job.
+    pub(crate) async fn get(&self, file: ComponentFile) -> Result<Component, ComponentError> {
+        let (digest, path) = (file.digest, file.path.clone());
+        let compilation = self.get_or_start(file);
+        let outcome = match compilation.outcome.clone().wait_for(Option::is_some).await {
+            Ok(outcome) => outcome.clone(),
+            Err(_) => None,
+        };
+        let outcome = outcome.unwrap_or(Err(CompileFailure::Compile(CompileError::Cancelled)));
+        outcome.map_err(|failure| {
+            if !failure.is_permanent() {
+                self.remove(digest, &compilation);
+            }
+            failure.into_load_error(&path)
+        })
+    }
+
+    /// Forgets all components but those, and ends the jobs for others. Plugins that are made of others keep them.
+    pub(crate) fn retain(&self, wanted: &HashSet<Digest>) {
+        self.lock().retain(|digest, _| wanted.contains(digest));
+    }
+
+    /// Has components tried again that did not compile.
+    pub(crate) fn clear_failures(&self) {
+        self.lock().retain(|_, compilation| !matches!(*compilation.outcome.borrow(), Some(Err(_))));
+    }
+
+    fn get_or_start(&self, file: ComponentFile) -> Arc<Compilation> {
+        let mut jobs = self.lock();
+        let started = jobs.entry(file.digest).or_insert_with(|| {
+            let (sender, outcome) = watch::channel(None);
+            let context = self.context.clone();
+            let task = tokio::spawn(async move {
+                let outcome = context.load_or_compile(&file).await;
+                sender.send_replace(Some(outcome));
+            });
+            Arc::new(Compilation { outcome, _task: AbortOnDropHandle::new(task) })
+        });
+        started.clone()
+    }
+
+    /// Forgets that job, unless another one has taken its place.
+    fn remove(&self, digest: Digest, compilation: &Arc<Compilation>) {
+        let mut jobs = self.lock();
+        if jobs.get(&digest).is_some_and(|there| Arc::ptr_eq(there, compilation)) {
+            jobs.remove(&digest);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Digest, Arc<Compilation>>> {
+        self.by_digest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl CompileContext {
+    /// The component from the cache, compiled if it is not there.
+    async fn load_or_compile(&self, file: &ComponentFile) -> CompileResult {
+        let digest = file.digest;
+        if let Some(component) = self.load_cached(digest).await? {
+            return Ok(component);
+        }
+        // A semaphore that is never closed always gives.
+        let _permit = self.permits.acquire().await;
+        let _shown = self.progress.compiling(&file.path, file.size);
+        let cache = self.cache.clone();
+        let code = self.run_blocking(move || cache.new_file()).await?;
+        let unreadable = |error: std::io::Error| CompileFailure::Compile(CompileError::Start(error.to_string()));
+        let into = code.reopen().map_err(unreadable)?;
+        let from = file.reopen().map_err(unreadable)?;
+        self.compiler.compile(from, digest, into, &self.limits).await.map_err(CompileFailure::Compile)?;
+        let (cache, engine) = (self.cache.clone(), self.engine.wasmtime().clone());
+        let stored = self.run_blocking(move || cache.store(&engine, &digest, code)).await?;
+        let unfit = "the compiler's output does not fit this engine; is the compiler of another version?";
+        stored.ok_or_else(|| CompileFailure::Compile(CompileError::Invalid(unfit.to_owned())))
+    }
+
+    async fn load_cached(&self, digest: Digest) -> Result<Option<Component>, CompileFailure> {
+        let (cache, engine) = (self.cache.clone(), self.engine.wasmtime().clone());
+        self.run_blocking(move || Ok(cache.load(&engine, &digest))).await
+    }
+
+    /// Does something with the cache where it may hang.
+    async fn run_blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> Result<T, CompileFailure> {
+        let done = self.threads.run(work).await.flatten();
+        done.map_err(|error| CompileFailure::Cache { dir: self.cache.dir().to_owned(), source: Arc::new(error.into()) })
+    }
+}
+
+impl CompileFailure {
+    /// Whether it is the component's own fault, so that it would be the same the next time.
+    fn is_permanent(&self) -> bool {
+        match self {
+            Self::Compile(error) => error.is_permanent(),
+            Self::Cache { .. } => false,
+        }
+    }
+
+    /// It as the failure to load that file.
+    fn into_load_error(self, file: &Path) -> ComponentError {
+        match self {
+            Self::Compile(source) => ComponentError::Compile { file: file.to_owned(), source },
+            Self::Cache { dir, source } => ComponentError::Cache { dir, source },
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Compiling a component, in a child process under limits.
+//!
+//! What a compiler does with hostile input is bounded by the operating system, not by trust: the child is this very program,
+//! started with an argument of ours, no environment, and limits on CPU time and address space that it sets before it reads a
+//! byte, and a low priority, so that what is served meanwhile is served as fast. It is killed when it takes too long. Its standard input is the component's file, so that no component is ever in the
+//! host's own memory, and its standard output the file that the code goes to. It compiles nothing but what has the digest
+//! that it was told: a file that changes meanwhile is never taken for the one that was checked. A crash of the compiler is an
+//! error message here.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use humantime::format_duration;
+use rustix::process::Signal;
+use tokio::io::AsyncReadExt;
+use tokio::process::Command;
+
+use self::job::{CHILD_ARGUMENT, CompileJob};
+use super::component_file;
+use super::config::codegen_config;
+use crate::config::{self, Digest};
+use crate::thread_priority::lower_priority;
+
+mod job;
+
+/// Set in the child, so that a program that forgot [`run_compiler`] is told so and does not start children for ever.
+const CHILD_ENV_VAR: &str = "MCP_HOST_COMPILER";
+/// What the child ends with when the component is not valid.
+const EXIT_INVALID: i32 = 1;
+/// What the child ends with when the component is not the one that it was told of.
+const EXIT_CHANGED: i32 = 3;
+/// How much lower the child's priority is than that of the host's threads.
+const NICENESS: i32 = 10;
+/// How much of what the child says is worth keeping.
+const MAX_MESSAGE: u64 = 4096;
+
+/// Why a component did not compile.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CompileError {
+    /// The compiler says that the component is not valid.
+    #[error("{0}")]
+    Invalid(String),
+    /// The compiler took longer than it may in all.
+    #[error("the compiler was ended after {} (`server.compile.deadline`)", format_duration(*.0))]
+    Deadline(Duration),
+    /// The compiler computed for longer than it may.
+    #[error("the compiler was ended after {} of CPU time (`server.compile.cpu`)", format_duration(*.0))]
+    Cpu(Duration),
+    /// The compiler wanted more memory than it may have.
+    #[error("the compiler wanted more than {} of memory (`server.compile.memory`)", bytesize::ByteSize(*.0))]
+    Memory(u64),
+    /// The code is larger than code may be.
+    #[error("the compiled code is larger than {}", bytesize::ByteSize(*.0))]
+    OutputTooLarge(u64),
+    /// The compiler crashed. That is its own fault, or of a component that is made for that.
+    #[error("the compiler crashed ({0})")]
+    Crash(String),
+    /// The file is not what it was a moment ago.
+    #[error("the file changed while it was read; try again when it is written")]
+    Changed,
+    /// The compiler could not be started.
+    #[error("cannot start the compiler: {0}")]
+    Start(String),
+    /// The compiler was ended because the configuration does not name the component any more.
+    #[error("the compiler was ended because the component was not wanted any more")]
+    Cancelled,
+}
+
+impl CompileError {
+    /// Whether it is the component's own fault: with the same limits it would be the same the next time.
+    pub fn is_permanent(&self) -> bool {
+        match self {
+            Self::Invalid(_)
+            | Self::Deadline(_)
+            | Self::Cpu(_)
+            | Self::Memory(_)
+            | Self::OutputTooLarge(_)
+            | Self::Crash(_) => true,
+            Self::Changed | Self::Start(_) | Self::Cancelled => false,
+        }
+    }
+}
+
+/// Which program compiles components.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Compiler {
+    /// This very program, started anew. Its `main` must begin with [`run_compiler`].
+    #[default]
+    CurrentExe,
+    /// Another program whose `main` begins with [`run_compiler`], such as `mcp-host`.
+    Program(PathBuf),
+    /// No other process: the component is compiled in this one, with nothing to bound it. For components that you built
+    /// yourself.
+    InProcess,
+}
+
+/// Compiles a component and ends the program, if a host has started this program for that.
+///
+/// Call it first thing in the `main` of every program that embeds a [`Host`](crate::Host) with [`Compiler::ThisProgram`].
+/// It returns at once when the program was started for anything else.
+pub fn run_compiler() {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|argument| argument == CHILD_ARGUMENT) {
+        let code = match child_main(arguments.filter_map(|argument| argument.into_string().ok())) {
+            Ok(()) => 0,
+            Err(error) => {
+                let _ = write!(io::stderr(), "{error}");
+                if matches!(error, CompileError::Changed) { EXIT_CHANGED } else { EXIT_INVALID }
+            }
+        };
+        std::process::exit(code);
+    }
+}
+
+/// What the child does.
+fn child_main(arguments: impl Iterator<Item = String>) -> Result<(), CompileError> {
+    let invalid = |error: io::Error| CompileError::Invalid(error.to_string());
+    let job = CompileJob::from_arguments(arguments).ok_or_else(|| {
+        CompileError::Start(
+            "it was asked in a way that it does not know; is the compiler of another version?".to_owned(),
+        )
+    })?;
+    job.apply_rlimits().map_err(invalid)?;
+    // Before there are other threads, which take over the priority.
+    lower_priority(NICENESS);
+    job::exit_with_parent();
+    let code = compile(io::stdin().lock(), job.digest)?;
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(&code).and_then(|()| stdout.flush()).map_err(invalid)
+}
+
+fn compile(component: impl Read, digest: Digest) -> Result<Vec<u8>, CompileError> {
+    let mut bytes = Vec::new();
+    component
+        .take(component_file::MAX_COMPONENT_SIZE.saturating_add(1))
+        .read_to_end(&mut bytes)
+        .map_err(|error| CompileError::Invalid(error.to_string()))?;
+    if Digest::compute(&bytes) != digest {
+        return Err(CompileError::Changed);
+    }
+    let invalid = |error: wasmtime::Error| CompileError::Invalid(format!("{error:#}"));
+    wasmtime::Engine::new(&codegen_config()).and_then(|engine| engine.precompile_component(&bytes)).map_err(invalid)
+}
+
+impl Compiler {
+    /// Compiles a component that has that digest into a file.
+    pub(crate) async fn compile(
+        &self,
+        component: File,
+        digest: Digest,
+        mut into: File,
+        limits: &config::CompileLimits,
+    ) -> Result<(), CompileError> {
+        let start = |error: String| CompileError::Start(error);
+        let program = match self {
+            Self::InProcess => {
+                let compiled = tokio::task::spawn_blocking(move || {
+                    let code = compile(component, digest)?;
+                    into.write_all(&code).map_err(|error| CompileError::Invalid(error.to_string()))
+                });
+                return compiled.await.map_err(|error| start(error.to_string()))?;
+            }
+            Self::CurrentExe => current_exe().map_err(|error| start(error.to_string()))?,
+            Self::Program(program) => program.clone(),
+        };
+        if std::env::var_os(CHILD_ENV_VAR).is_some() {
+            return Err(start(
+                "this program was itself started as the compiler: call `mcp_resource_host::run_compiler()` first thing \
+                 in its `main`"
+                    .to_owned(),
+            ));
+        }
+        run_child(program, component, &CompileJob::new(digest, limits), into, limits).await
+    }
+}
+
+/// The file of this very program, also when another one has taken its name since.
+fn current_exe() -> io::Result<PathBuf> {
+    let own = PathBuf::from("/proc/self/exe");
+    if own.exists() { Ok(own) } else { std::env::current_exe() }
+}
+
+async fn run_child(
+    program: PathBuf,
+    component: File,
+    job: &CompileJob,
+    into: File,
+    limits: &config::CompileLimits,
+) -> Result<(), CompileError> {
+    let start = |error: io::Error| CompileError::Start(format!("{}: {error}", program.display()));
+    let mut child = Command::new(&program)
+        .args(job.arguments())
+        .env_clear()
+        .env(CHILD_ENV_VAR, "1")
+        .current_dir("/")
+        .stdin(component)
+        .stdout(into)
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(start)?;
+    let stderr = child.stderr.take();
+    let listen = async move {
+        let mut message = Vec::new();
+        if let Some(stderr) = stderr {
+            let _ = stderr.take(MAX_MESSAGE).read_to_end(&mut message).await;
+        }
+        String::from_utf8_lossy(&message).trim().to_owned()
+    };
+    let deadline = limits.deadline.duration();
+    let run = async { tokio::join!(listen, child.wait()) };
+    let Ok((message, status)) = tokio::time::timeout(deadline, run).await else {
+        return Err(CompileError::Deadline(deadline));
+    };
+    interpret_exit(status.map_err(start)?, message, limits)
+}
+
+/// What the end of the child means.
+fn interpret_exit(status: ExitStatus, message: String, limits: &config::CompileLimits) -> Result<(), CompileError> {
+    let is_out_of_memory = message.contains("memory allocation of") || message.contains("Cannot allocate memory");
+    let ended_by = |signal: Signal| status.signal() == Some(signal.as_raw());
+    Err(match status.code() {
+        Some(0) => return Ok(()),
+        Some(EXIT_CHANGED) => CompileError::Changed,
+        _ if is_out_of_memory => CompileError::Memory(limits.memory.bytes()),
+        Some(EXIT_INVALID) => CompileError::Invalid(message),
+        // Whoever else kills it, such as the system when memory is short, can only be guessed.
+        None if ended_by(Signal::XCPU) || ended_by(Signal::KILL) => CompileError::Cpu(limits.cpu.duration()),
+        None if ended_by(Signal::XFSZ) => CompileError::OutputTooLarge(job::MAX_CODE_SIZE),
+        _ => CompileError::Crash(status.to_string()),
+    })
+}

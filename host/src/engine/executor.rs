@@ -1,0 +1,402 @@
+//! Where guests run: for a moment on the caller's thread, then on threads apart from the transport's, heavy calls apart from
+//! light ones, and the host's own calls apart from those of clients.
+//!
+//! A guest that computes yields at every tick of the epoch. A call begins on its caller's thread, and most are over there
+//! before a thread of their own would have woken up; one that yields, or waits, goes on on guest threads, where it waits and
+//! computes as a part of their runtime from its beginning. So what a guest can take of a transport's thread is one tick, and
+//! what the host does for it in one piece: making its instance, copying its answer, which `limits.response-size` bounds.
+//!
+//! Threads take turns at the calls that are ready. That alone would make everyone wait for everyone: beside eight guests that
+//! spin, a call would wait eight ticks for each of its turns. So there are three bounds more:
+//!
+//! - Once they are there, the calls of one plugin are on as many threads as there are processors, at most. Further ones queue in their plugin's
+//!   [`Lane`], not in the threads' queues, where they would be before the calls of others.
+//! - A call that has computed for [`LIGHT`] moves over to the *heavy* threads, and for [`HEAVY_TIMES`] as long from then on the
+//!   calls of its plugin begin there, and not with their callers: a call that took a little longer for once says little of those
+//!   after it. Heavy threads have a lower priority, so the operating system has a light call run at once, not at the next tick;
+//!   and there are twice as many of them as processors, so that a plugin that is heavy for good reason finds one beside a plugin
+//!   that spins.
+//! - The host's own calls ([`Turn::Host`]: `changes`, `describe`, the probe of the circuit breaker) have a runtime of their own: as
+//!   many threads as processors, a queue, and threads for blocking work. Clients, however many and however fast, are not in these
+//!   queues, and the system wakes these threads up before those that compute (short time slices). These calls never wait for a turn of
+//!   the lane. What those of one plugin may compute there is bounded by a leaky bucket (one part in [`HOST_SHARE`] of a processor,
+//!   [`HOST_BURST`] at once). Beyond that they go on in a second such runtime, whose threads have a slightly lower priority: plugins
+//!   whose `changes` spin are with each other there, and keep the watchers of others waiting no longer than it takes to find out.
+//!
+//! So a light call of another plugin should wait for at most a tick (0.5 ms) at a time. What counts is processor time, not time
+//! that went by ([`CpuClock`]): nobody becomes heavy because the machine is busy.
+
+use std::any::Any;
+use std::future::poll_fn;
+use std::io;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::thread::available_parallelism;
+use std::time::{Duration, Instant};
+
+use futures::FutureExt;
+use futures::future::CatchUnwind;
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::Semaphore;
+use tokio::task::JoinError;
+use tokio_util::sync::PollSemaphore;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::call_origin::CallOrigin;
+use super::cpu::CpuClock;
+use crate::thread_priority;
+
+/// For how long a call may compute and still be light.
+const LIGHT_CPU_BUDGET: Duration = Duration::from_millis(1);
+/// For how many times as long as a heavy call has computed all of its plugin are heavy from then on.
+const HEAVY_PENALTY_FACTOR: u32 = 100;
+/// Threads that all plugins together may have blocked by files, databases and name look-ups. Each plugin has a bound of its own on
+/// each, a few threads, so that one whose disk hangs does not take those of the others; this many let hundreds hang.
+const MAX_BLOCKING_THREADS: usize = 4096;
+/// The longest that this is.
+const MAX_HEAVY_PENALTY: Duration = Duration::from_secs(10);
+/// One in so many parts of the time that goes by is what a plugin's host calls may compute at normal priority.
+const HOST_CPU_DIVISOR: u32 = 20;
+/// How much they may compute at once.
+const HOST_CPU_BURST: Duration = Duration::from_millis(250);
+/// By how much nicer than others heavy threads are.
+const HEAVY_NICENESS: i32 = 10;
+/// The same for heavy calls of the host's own, which subscribers wait for.
+const HOST_HEAVY_NICENESS: i32 = 2;
+
+/// The guest threads of one engine.
+pub(crate) struct GuestExecutor {
+    light: WorkerPool,
+    heavy: WorkerPool,
+    host: WorkerPool,
+    host_heavy: WorkerPool,
+    processors: usize,
+}
+
+impl GuestExecutor {
+    /// Starts them.
+    pub(crate) fn start() -> io::Result<Self> {
+        let processors = available_parallelism().map_or(1, usize::from);
+        let mut light = Builder::new_multi_thread();
+        let mut heavy = Builder::new_multi_thread();
+        let mut host = Builder::new_multi_thread();
+        let mut host_heavy = Builder::new_multi_thread();
+        Ok(Self {
+            light: WorkerPool::start(light.thread_name("guest").worker_threads(processors))?,
+            heavy: WorkerPool::start(
+                heavy
+                    .thread_name("heavy-guest")
+                    .worker_threads(processors.saturating_mul(2))
+                    .on_thread_start(|| thread_priority::lower_priority(HEAVY_NICENESS)),
+            )?,
+            host: WorkerPool::start(
+                host.thread_name("host-call")
+                    .worker_threads(processors)
+                    .on_thread_start(thread_priority::set_short_time_slice),
+            )?,
+            host_heavy: WorkerPool::start(
+                host_heavy
+                    .thread_name("heavy-host-call")
+                    .worker_threads(processors.div_ceil(2))
+                    .on_thread_start(|| thread_priority::lower_priority(HOST_HEAVY_NICENESS)),
+            )?,
+            processors,
+        })
+    }
+
+    /// A lane for the calls of one plugin.
+    pub(crate) fn plugin_queue(&self) -> Arc<PluginQueue> {
+        Arc::new(PluginQueue {
+            heavy: self.heavy.handle.clone(),
+            host_heavy: self.host_heavy.handle.clone(),
+            run_permits: Arc::new(Semaphore::new(self.processors)),
+            start: Instant::now(),
+            heavy_until: AtomicU64::new(0),
+            host_budget: Mutex::new(LeakyBucket::empty(Instant::now())),
+        })
+    }
+
+    /// Runs a call of a plugin, on that clock. A panic in it ends it alone, and so does dropping the future.
+    ///
+    /// # Errors
+    ///
+    /// The call panicked, or the threads are gone.
+    pub(crate) async fn call<F>(
+        &self,
+        queue: &Arc<PluginQueue>,
+        origin: CallOrigin,
+        clock: Arc<CpuClock>,
+        call: F,
+    ) -> Result<F::Output, CallAborted>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        let mut call = Call::new(call, clock);
+        if origin == CallOrigin::Host {
+            let task = self.host.handle.spawn(queue.clone().run_host_call(call));
+            return AbortOnDropHandle::new(task).await?;
+        }
+        if !queue.is_heavy() {
+            let begun = poll_fn(|context| {
+                let _runtime = self.light.handle.enter();
+                Poll::Ready(queue.poll_for_client(&mut call, context))
+            });
+            if let Poll::Ready(output) = begun.await {
+                return output;
+            }
+        }
+        let queue = queue.clone();
+        let task = match queue.is_heavy() {
+            true => self.heavy.handle.spawn(queue.run_heavy(call)),
+            false => self.light.handle.spawn(queue.run(call)),
+        };
+        AbortOnDropHandle::new(task).await?
+    }
+
+    /// Runs something that is no call.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortOnDropHandle<()> {
+        AbortOnDropHandle::new(self.light.handle.spawn(task))
+    }
+}
+
+/// The lane of one plugin: its calls' turns on the threads.
+pub(crate) struct PluginQueue {
+    heavy: Handle,
+    host_heavy: Handle,
+    run_permits: Arc<Semaphore>,
+    start: Instant,
+    /// Until when the plugin is heavy, in milliseconds from the start.
+    heavy_until: AtomicU64,
+    /// What the host's own calls may still compute at normal priority.
+    host_budget: Mutex<LeakyBucket>,
+}
+
+impl PluginQueue {
+    /// Runs a call for as long as it is light, and then has it run on the heavy threads.
+    async fn run<F>(self: Arc<Self>, mut call: Call<F>) -> Result<F::Output, CallAborted>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        let light = poll_fn(|context| match self.is_heavy() {
+            true => Poll::Ready(None),
+            false => self.poll_with_permit(&mut call, context).map(Some),
+        });
+        if let Some(output) = light.await {
+            return output;
+        }
+        // It waits for its turn there, and must not have one here as well.
+        call.run_permit = PendingRunPermit::default();
+        let heavy = self.heavy.clone();
+        AbortOnDropHandle::new(heavy.spawn(self.run_heavy(call))).await?
+    }
+
+    async fn run_heavy<F: Future>(self: Arc<Self>, mut call: Call<F>) -> Result<F::Output, CallAborted> {
+        poll_fn(|context| yield_if_pending(self.poll_with_permit(&mut call, context))).await
+    }
+
+    /// Runs a call of the host's own for as long as its plugin may compute at normal priority, and then on the threads for heavy
+    /// ones.
+    async fn run_host_call<F>(self: Arc<Self>, mut call: Call<F>) -> Result<F::Output, CallAborted>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        let within_budget = poll_fn(|context| {
+            let is_over_budget = self.host_budget().is_full(Instant::now());
+            if is_over_budget {
+                return Poll::Ready(None);
+            }
+            let before = call.cpu_time;
+            let polled = call.poll(context);
+            self.host_budget().fill(call.cpu_time.saturating_sub(before));
+            polled.map(Some)
+        });
+        if let Some(output) = within_budget.await {
+            return output;
+        }
+        let heavy = self.host_heavy.clone();
+        let rest = async move { poll_fn(|context| yield_if_pending(call.poll(context))).await };
+        AbortOnDropHandle::new(heavy.spawn(rest)).await?
+    }
+
+    /// Polls a client's call when it is its turn.
+    fn poll_with_permit<F: Future>(
+        &self,
+        call: &mut Call<F>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<F::Output, CallAborted>> {
+        let _run_permit = ready!(call.run_permit.poll(&self.run_permits, context));
+        self.poll_for_client(call, context)
+    }
+
+    /// Polls a client's call, which may make its plugin heavy.
+    fn poll_for_client<F: Future>(
+        &self,
+        call: &mut Call<F>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<F::Output, CallAborted>> {
+        let polled = call.poll(context);
+        if call.cpu_time >= LIGHT_CPU_BUDGET {
+            let heavy_for = call.cpu_time.saturating_mul(HEAVY_PENALTY_FACTOR).min(MAX_HEAVY_PENALTY);
+            self.heavy_until.fetch_max(self.now().saturating_add(millis(heavy_for)), Ordering::Relaxed);
+        }
+        polled
+    }
+
+    fn is_heavy(&self) -> bool {
+        let until = self.heavy_until.load(Ordering::Relaxed);
+        until > 0 && self.now() < until
+    }
+
+    fn host_budget(&self) -> MutexGuard<'_, LeakyBucket> {
+        self.host_budget.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> u64 {
+        millis(self.start.elapsed())
+    }
+}
+
+/// Has another thread of the same priority run now, if this poll did not end its call: the system would let a thread of whatever
+/// priority run for some ticks before another has its turn.
+fn yield_if_pending<T>(polled: Poll<T>) -> Poll<T> {
+    if polled.is_pending() {
+        std::thread::yield_now();
+    }
+    polled
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A leaky bucket of processor time: what is used fills it, one part in [`HOST_SHARE`] of the time that goes by leaves it, and
+/// while it is full nothing more may be used. A single poll may overfill it, by [`HOST_BURST`] at most.
+#[derive(Debug)]
+struct LeakyBucket {
+    level: Duration,
+    updated_at: Instant,
+}
+
+impl LeakyBucket {
+    fn empty(now: Instant) -> Self {
+        Self { level: Duration::ZERO, updated_at: now }
+    }
+
+    fn is_full(&mut self, now: Instant) -> bool {
+        let gone = now.saturating_duration_since(self.updated_at).checked_div(HOST_CPU_DIVISOR).unwrap_or_default();
+        self.level = self.level.saturating_sub(gone);
+        self.updated_at = now;
+        self.level >= HOST_CPU_BURST
+    }
+
+    fn fill(&mut self, used: Duration) {
+        self.level = self.level.saturating_add(used).min(HOST_CPU_BURST.saturating_mul(2));
+    }
+}
+
+/// A call under way.
+struct Call<F: Future> {
+    future: Pin<Box<CatchUnwind<AssertUnwindSafe<F>>>>,
+    clock: Arc<CpuClock>,
+    run_permit: PendingRunPermit,
+    /// What it has used of the processor.
+    cpu_time: Duration,
+}
+
+impl<F: Future> Call<F> {
+    fn new(future: F, clock: Arc<CpuClock>) -> Self {
+        // Nothing of a call that panicked is used again: its instance goes with it.
+        let future = Box::pin(AssertUnwindSafe(future).catch_unwind());
+        Self { future, clock, run_permit: PendingRunPermit::default(), cpu_time: Duration::ZERO }
+    }
+
+    /// Polls it on its clock.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<F::Output, CallAborted>> {
+        let (polled, used) = self.clock.poll(|| self.future.as_mut().poll(context));
+        self.cpu_time = used;
+        polled.map_err(|panic| CallAborted::Panicked(panic_message(&*panic)))
+    }
+}
+
+/// Why a call gave nothing back, not even a fault.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CallAborted {
+    /// The host's own code panicked in it.
+    #[error("it panicked: {0}")]
+    Panicked(String),
+    /// The threads were shut down.
+    #[error(transparent)]
+    Shutdown(#[from] JoinError),
+}
+
+/// What a panic said.
+fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "with no message".to_owned())
+}
+
+/// How a call waits for its turn.
+#[derive(Default)]
+struct PendingRunPermit(Option<PollSemaphore>);
+
+impl PendingRunPermit {
+    fn poll(
+        &mut self,
+        run_permits: &Arc<Semaphore>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<tokio::sync::OwnedSemaphorePermit>> {
+        if self.0.is_none()
+            && let Ok(permit) = run_permits.clone().try_acquire_owned()
+        {
+            return Poll::Ready(Some(permit));
+        }
+        let polled = self.0.get_or_insert_with(|| PollSemaphore::new(run_permits.clone())).poll_acquire(context);
+        if polled.is_ready() {
+            self.0 = None;
+        }
+        polled
+    }
+}
+
+/// Threads of one priority. Dropped, they end by and by.
+struct WorkerPool {
+    handle: Handle,
+    runtime: Option<Runtime>,
+}
+
+impl WorkerPool {
+    fn start(builder: &mut Builder) -> io::Result<Self> {
+        let runtime = builder.max_blocking_threads(MAX_BLOCKING_THREADS).enable_all().build()?;
+        Ok(Self { handle: runtime.handle().clone(), runtime: Some(runtime) })
+    }
+}
+
+impl Drop for WorkerPool {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            // Waiting for them would block, which is not allowed where a host is usually dropped: in a task.
+            runtime.shutdown_background();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_calls_may_compute_for_a_twentieth_of_the_time_and_a_moment_at_once() {
+        let start = Instant::now();
+        let mut bucket = LeakyBucket::empty(start);
+        bucket.fill(HOST_CPU_BURST - Duration::from_millis(1));
+        assert!(!bucket.is_full(start));
+        bucket.fill(Duration::from_millis(11));
+        assert!(bucket.is_full(start + Duration::from_millis(200)));
+        assert!(!bucket.is_full(start + Duration::from_millis(201)));
+        bucket.fill(HOST_CPU_BURST * 100);
+        assert!(!bucket.is_full(start + HOST_CPU_BURST * 21), "one long poll counts for twice as much at most");
+    }
+}

@@ -1,0 +1,232 @@
+//! Answers that a fuzzer makes up, and what must hold of what is made of them.
+
+#![allow(clippy::expect_used, reason = "a test that cannot be set up fails")]
+
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use arbitrary::{Arbitrary, Result, Unstructured};
+
+use super::hints::{HOST_PREFIX, is_icon_size, is_mime_type};
+use super::*;
+use crate::resource::{Annotations, Icon, Meta, Timestamp};
+use crate::sandbox::memory::MemoryBudget;
+
+/// What the checker lets through of one answer.
+const MAX_ITEMS: usize = 30;
+/// What an answer may take of the host's memory, in bytes.
+pub(crate) const MEMORY_LIMIT: u64 = 1 << 20;
+
+/// Any answer of a provider: it is refused as a whole, or nothing in what is left of it is against a rule.
+pub(crate) fn reply(data: &[u8]) {
+    let mut made = Unstructured::new(data);
+    // With too few bytes there is no answer, and nothing to check.
+    let _ = Reply::generate(&mut made).map(Reply::check);
+}
+
+/// An answer, and what it answers.
+struct Reply {
+    watches: bool,
+    requested: String,
+    answer: ReplyKind,
+}
+
+enum ReplyKind {
+    Page(contract::Page),
+    Templates(contract::TemplatePage),
+    Contents(Vec<contract::Contents>),
+    Entry(contract::Entry),
+    Completion(contract::Completion),
+    Changes(contract::ChangeSet),
+}
+
+impl Reply {
+    fn check(self) {
+        let mount = mount();
+        let checker = validator(MAX_ITEMS, MEMORY_LIMIT, self.watches);
+        let entry_is_good = |entry: &Entry| assert_valid_entry(entry, &mount, self.watches);
+        let requested = mount.compose(&self.requested).map(|located| located.path);
+        match self.answer {
+            ReplyKind::Page(page) => {
+                let count = page.entries.len();
+                let Ok(page) = block_on(checker.page(page, Some(&self.requested), |_| true)) else { return };
+                assert!(count <= MAX_ITEMS && page.items.len() <= count, "nothing is added");
+                assert_ne!(page.next_cursor, Some(self.requested), "a cursor leads on");
+                page.items.iter().for_each(|(_, entry)| entry_is_good(entry));
+            }
+            ReplyKind::Templates(page) => {
+                let count = page.templates.len();
+                let Ok(page) = block_on(checker.template_page(page, Some(&self.requested), |_| true)) else { return };
+                assert!(count <= MAX_ITEMS && page.items.len() <= count, "nothing is added");
+                for (_, template) in &page.items {
+                    assert!(template.uri_template.as_str().starts_with(mount.as_str()), "no template leaves its mount");
+                    assert_valid_hints(
+                        template.mime_type.as_deref(),
+                        &template.annotations,
+                        &template.icons,
+                        &template.meta,
+                    );
+                }
+            }
+            ReplyKind::Contents(contents) => {
+                let count = contents.len();
+                let Ok(requested) = requested else { return };
+                let Ok(contents) = block_on(checker.contents(contents, requested.as_str(), |_| true)) else { return };
+                assert!((1..=MAX_ITEMS).contains(&count) && contents.len() == count, "a read is whole, or refused");
+                contents.iter().for_each(|contents| entry_is_good(&contents.entry));
+            }
+            ReplyKind::Entry(entry) => {
+                let Ok(requested) = requested else { return };
+                let Ok(entry) = block_on(checker.stat_entry(entry, requested.as_str())) else { return };
+                entry_is_good(&entry);
+                let located = mount.compose(&self.requested).map(|located| located.uri);
+                assert_eq!(located, Ok(entry.uri), "it is what was asked about");
+            }
+            ReplyKind::Completion(completion) => {
+                let Ok(completion) = block_on(checker.completion(completion, |_| true)) else { return };
+                assert!(completion.values.len() <= MAX_ITEMS, "nothing is added");
+            }
+            ReplyKind::Changes(changes) => {
+                let watched: Vec<_> = requested.into_iter().map(String::from).collect();
+                let Ok(changes) = block_on(checker.change_set(changes, &watched)) else { return };
+                assert!(
+                    changes.token.len() <= MAX_TOKEN && changes.changed.len() <= watched.len(),
+                    "what is kept is bounded"
+                );
+                let is_watched = |path: &Path| watched.iter().any(|watched| watched == path.as_str());
+                assert!(changes.changed.iter().all(is_watched), "only what is watched is told of");
+            }
+        }
+    }
+}
+
+fn mount() -> Mount {
+    "files://h/a/".parse().expect("a mount")
+}
+
+/// A checker that takes as long as it likes, of a plugin with so much memory.
+pub(super) fn validator(items: usize, memory: u64, watches: bool) -> Validator {
+    let faults = Arc::new(FaultRecorder::new("made-up".into(), 0));
+    let rules = Arc::new(ValidationContext { mount: mount(), max_items: items, faults });
+    Validator::new(rules, watches, WorkBudget::new(Arc::default(), Duration::MAX, MemoryBudget::new(memory, None)))
+}
+
+/// What a check comes to. There is nothing that it could wait for: it only yields.
+pub(super) fn block_on<T>(check: impl Future<Output = T>) -> T {
+    let mut check = pin!(check);
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        if let Poll::Ready(checked) = check.as_mut().poll(&mut context) {
+            return checked;
+        }
+    }
+}
+
+fn assert_valid_entry(entry: &Entry, mount: &Mount, watches: bool) {
+    assert!(entry.uri.as_str().starts_with(mount.as_str()), "no path leaves its mount");
+    assert!(watches || !entry.subscribable, "what nobody watches cannot be subscribed to");
+    assert_valid_hints(entry.mime_type.as_deref(), &entry.annotations, &entry.icons, &entry.meta);
+}
+
+fn assert_valid_hints(mime_type: Option<&str>, annotations: &Annotations, icons: &[Icon], meta: &Meta) {
+    assert!(mime_type.is_none_or(is_mime_type), "a MIME type is one");
+    assert!(annotations.priority.is_none_or(|priority| (0.0..=1.0).contains(&priority.value())), "a priority is one");
+    let date = annotations.last_modified.as_ref();
+    assert!(date.is_none_or(|date| Timestamp::new(date.as_str()).is_some()), "a date is one");
+    for icon in icons {
+        assert!(Icon::new(icon.src()).is_some(), "an icon has a source that a client may fetch");
+        assert!(icon.sizes.iter().all(|size| is_icon_size(size)), "sizes are sizes");
+    }
+    assert!(!meta.keys().any(|key| key.starts_with(HOST_PREFIX)), "nobody speaks for the host");
+}
+
+impl Reply {
+    fn generate(made: &mut Unstructured<'_>) -> Result<Self> {
+        let (watches, requested) = (bool::arbitrary(made)?, String::arbitrary(made)?);
+        let answer = match made.int_in_range(0..=5)? {
+            0 => {
+                let (entries, next_cursor) = (arbitrary_vec(made, entry)?, Option::arbitrary(made)?);
+                ReplyKind::Page(contract::Page { entries, next_cursor })
+            }
+            1 => {
+                let (templates, next_cursor) = (arbitrary_vec(made, template)?, Option::arbitrary(made)?);
+                ReplyKind::Templates(contract::TemplatePage { templates, next_cursor })
+            }
+            2 => ReplyKind::Contents(arbitrary_vec(made, contents)?),
+            3 => ReplyKind::Entry(entry(made)?),
+            4 => {
+                let (values, total, has_more) =
+                    (arbitrary_vec(made, String::arbitrary)?, Option::arbitrary(made)?, false);
+                ReplyKind::Completion(contract::Completion { values, total, has_more })
+            }
+            _ => ReplyKind::Changes(contract::ChangeSet {
+                token: String::arbitrary(made)?,
+                changed: arbitrary_vec(made, String::arbitrary)?,
+                listing_changed: bool::arbitrary(made)?,
+                poll_after_ms: Option::arbitrary(made)?,
+            }),
+        };
+        Ok(Self { watches, requested, answer })
+    }
+}
+
+/// So many that sometimes one is too many.
+fn arbitrary_vec<'a, T>(made: &mut Unstructured<'a>, one: fn(&mut Unstructured<'a>) -> Result<T>) -> Result<Vec<T>> {
+    let count = made.int_in_range(0..=MAX_ITEMS + 1)?;
+    (0..count).map(|_| one(made)).collect()
+}
+
+fn entry(made: &mut Unstructured<'_>) -> Result<contract::Entry> {
+    Ok(contract::Entry {
+        path: String::arbitrary(made)?,
+        name: String::arbitrary(made)?,
+        title: None,
+        description: None,
+        mime_type: Option::arbitrary(made)?,
+        size: Option::arbitrary(made)?,
+        annotations: annotations(made)?,
+        icons: arbitrary_vec(made, icon)?,
+        listable: bool::arbitrary(made)?,
+        subscribable: bool::arbitrary(made)?,
+        ttl_ms: Option::arbitrary(made)?,
+        meta: Option::arbitrary(made)?,
+    })
+}
+
+fn template(made: &mut Unstructured<'_>) -> Result<contract::EntryTemplate> {
+    Ok(contract::EntryTemplate {
+        path_template: String::arbitrary(made)?,
+        name: String::arbitrary(made)?,
+        title: None,
+        description: None,
+        mime_type: Option::arbitrary(made)?,
+        annotations: annotations(made)?,
+        icons: arbitrary_vec(made, icon)?,
+        meta: Option::arbitrary(made)?,
+    })
+}
+
+fn contents(made: &mut Unstructured<'_>) -> Result<contract::Contents> {
+    let entry = entry(made)?;
+    let body = match made.int_in_range(0..=2)? {
+        0 => contract::Body::Text(String::arbitrary(made)?),
+        1 => contract::Body::TextBytes(Vec::arbitrary(made)?),
+        _ => contract::Body::Blob(Vec::arbitrary(made)?),
+    };
+    Ok(contract::Contents { entry, body })
+}
+
+fn annotations(made: &mut Unstructured<'_>) -> Result<Option<contract::Annotations>> {
+    if !bool::arbitrary(made)? {
+        return Ok(None);
+    }
+    let audience = if bool::arbitrary(made)? { vec![contract::Role::User] } else { Vec::new() };
+    let (priority, last_modified) = (Option::arbitrary(made)?, Option::arbitrary(made)?);
+    Ok(Some(contract::Annotations { audience, priority, last_modified }))
+}
+
+fn icon(made: &mut Unstructured<'_>) -> Result<contract::Icon> {
+    let theme = bool::arbitrary(made)?.then_some(contract::Theme::Dark);
+    let (src, mime_type) = (String::arbitrary(made)?, Option::arbitrary(made)?);
+    Ok(contract::Icon { src, mime_type, sizes: arbitrary_vec(made, String::arbitrary)?, theme })
+}

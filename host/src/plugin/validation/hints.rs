@@ -1,0 +1,150 @@
+//! Hints of an entry or a template: its type, annotations, icons and metadata. One that is invalid is dropped alone.
+
+use serde_json::Value;
+
+use super::Validator;
+use crate::engine::bindings::contract;
+use crate::resource::{Annotations, Icon, Meta, Priority, Role, Theme, Timestamp};
+use crate::text::Excerpt;
+
+/// What keys of `meta` begin with that are the host's.
+pub(super) const HOST_PREFIX: &str = "mcp-host/";
+/// The longest MIME type, in bytes.
+const MAX_MIME_TYPE: usize = 255;
+
+impl Validator {
+    pub(super) fn mime_type(&mut self, mime_type: Option<String>, path: &str) -> Option<String> {
+        let mime_type = mime_type?;
+        if is_mime_type(&mime_type) {
+            return Some(mime_type);
+        }
+        self.dropped.record_hint("MIME type", path, &Excerpt(&mime_type), "a type such as `text/plain`");
+        None
+    }
+
+    pub(super) fn annotations(&mut self, annotations: Option<contract::Annotations>, path: &str) -> Annotations {
+        let Some(given) = annotations else { return Annotations::default() };
+        let priority = given.priority.and_then(|value| {
+            let priority = Priority::new(value);
+            if priority.is_none() {
+                self.dropped.record_hint("priority", path, &value, "between 0.0 and 1.0");
+            }
+            priority
+        });
+        let last_modified = given.last_modified.and_then(|text| {
+            let timestamp = Timestamp::try_new(text);
+            timestamp
+                .inspect_err(|text| {
+                    self.dropped.record_hint(
+                        "last-modified",
+                        path,
+                        &Excerpt(text),
+                        "a timestamp such as 2025-01-12T15:00:58Z",
+                    );
+                })
+                .ok()
+        });
+        Annotations { audience: audience(&given.audience), priority, last_modified }
+    }
+
+    pub(super) fn icons(&mut self, icons: Vec<contract::Icon>, path: &str) -> Vec<Icon> {
+        let mut checked = Vec::with_capacity(icons.len());
+        for given in icons {
+            let mut icon = match Icon::try_new(given.src) {
+                Ok(icon) => icon,
+                Err(src) => {
+                    self.dropped.record_hint("icon", path, &Excerpt(&src), "an `https:` or `data:` URI");
+                    continue;
+                }
+            };
+            icon.mime_type = self.mime_type(given.mime_type, path);
+            icon.sizes = Vec::with_capacity(given.sizes.len());
+            for size in given.sizes {
+                if is_icon_size(&size) {
+                    icon.sizes.push(size);
+                } else {
+                    self.dropped.record_hint("icon size", path, &Excerpt(&size), "a size such as `48x48`, or `any`");
+                }
+            }
+            icon.theme = given.theme.map(|theme| match theme {
+                contract::Theme::Light => Theme::Light,
+                contract::Theme::Dark => Theme::Dark,
+            });
+            checked.push(icon);
+        }
+        checked
+    }
+
+    /// The metadata, whose values were counted.
+    pub(super) fn meta(&mut self, meta: Option<String>, path: &str) -> Meta {
+        let Some(text) = meta else { return Meta::new() };
+        match serde_json::from_str(&text) {
+            Ok(Value::Object(mut meta)) => {
+                meta.retain(|key, _| !key.starts_with(HOST_PREFIX));
+                meta
+            }
+            _ => {
+                self.dropped.record_hint("meta", path, &Excerpt(&text), "the text of a JSON object");
+                Meta::new()
+            }
+        }
+    }
+}
+
+/// Each role once, in the order of their first mention.
+fn audience(given: &[contract::Role]) -> Vec<Role> {
+    let mut audience = Vec::new();
+    let roles = given.iter().map(|role| match role {
+        contract::Role::User => Role::User,
+        contract::Role::Assistant => Role::Assistant,
+    });
+    for role in roles {
+        if !audience.contains(&role) {
+            audience.push(role);
+        }
+    }
+    audience
+}
+
+/// `type/subtype` with optional parameters (RFC 6838, section 4.2; RFC 9110, section 8.3.1).
+pub(super) fn is_mime_type(text: &str) -> bool {
+    let essence = text.split(';').next().unwrap_or(text).trim_end();
+    let is_token = |token: &str| {
+        !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte))
+    };
+    let is_type = |essence: &str| essence.split_once('/').is_some_and(|(kind, sub)| is_token(kind) && is_token(sub));
+    text.len() <= MAX_MIME_TYPE && text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) && is_type(essence)
+}
+
+/// `48x48` or `any` (MCP 2025-11-25, "Icons").
+pub(super) fn is_icon_size(text: &str) -> bool {
+    let is_number = |part: &str| !part.is_empty() && part.len() <= 5 && part.bytes().all(|byte| byte.is_ascii_digit());
+    text == "any" || text.split_once('x').is_some_and(|(width, height)| is_number(width) && is_number(height))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mime_types_have_a_type_and_a_subtype() {
+        for text in ["text/plain", "text/html; charset=utf-8", "application/vnd.api+json", "inode/directory"] {
+            assert!(is_mime_type(text), "{text}");
+        }
+        for text in ["", "text", "text/", "/plain", "text/pl ain", "text/plain\n", "text/plain/x", "téxt/plain"] {
+            assert!(!is_mime_type(text), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn icon_sizes_are_numbers_or_any() {
+        assert!(is_icon_size("48x48") && is_icon_size("any"));
+        assert!(!is_icon_size("48") && !is_icon_size("x") && !is_icon_size("48X48"));
+    }
+
+    #[test]
+    fn a_role_is_in_an_audience_once() {
+        let given = [contract::Role::Assistant, contract::Role::User].repeat(1000);
+        assert_eq!(audience(&given), [Role::Assistant, Role::User]);
+    }
+}

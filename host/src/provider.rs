@@ -1,0 +1,167 @@
+//! Native providers: Rust types that an application mounts beside components.
+//!
+//! A [`Provider`] answers the functions of the contract (`wit/provider.wit`) in this process, without a sandbox. Its types have
+//! the names and the shape of the guest SDK's, so a provider can be moved from one to the other by hand. Answers of components
+//! become the same types, and both are validated in the same way: a path that leaves the mount is dropped from a listing and
+//! rejected in a read, invalid hints are dropped, and each such fault is counted and logged.
+//!
+//! ```
+//! use mcp_resource_host::provider::{Contents, Entry, Failure, Page, Provider, Result, async_trait};
+//!
+//! struct Greetings;
+//!
+//! #[async_trait]
+//! impl Provider for Greetings {
+//!     async fn list(&self, _parent: Option<&str>, _cursor: Option<&str>, _limit: usize) -> Result<Page> {
+//!         Ok(Page::last([Entry::new("ada", "Ada").mime_type("text/plain")]))
+//!     }
+//!
+//!     async fn stat(&self, path: &str) -> Result<Entry> {
+//!         match path {
+//!             "ada" => Ok(Entry::new("ada", "Ada").mime_type("text/plain")),
+//!             _ => Err(Failure::NotFound),
+//!         }
+//!     }
+//!
+//!     async fn read(&self, path: &str) -> Result<Vec<Contents>> {
+//!         Ok(vec![Contents::text(self.stat(path).await?, "Hello, Ada!")])
+//!     }
+//! }
+//! # use mcp_resource_host::access::Principal;
+//! # use mcp_resource_host::config::Config;
+//! # use mcp_resource_host::Host;
+//! # let runtime = tokio::runtime::Runtime::new()?;
+//! # runtime.block_on(async {
+//! # let dir = tempfile::tempdir()?;
+//! # let mut config = Config::new();
+//! # config.server.cache = Some(dir.path().join("cache"));
+//! # config.server.state = Some(dir.path().join("state"));
+//!
+//! let host = Host::builder(config).provider("greetings".parse()?, "hello:///".parse()?, Greetings).start().await?;
+//! let contents = host.read(&Principal::LOCAL, "hello:///ada").await?;
+//! assert_eq!(contents[0].body.as_bytes(), b"Hello, Ada!");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What bounds a call
+//!
+//! Calls pass the same admission control, circuit breaker and access rules as those of components, and their answers are merged
+//! into the same listings. Of the [limits](crate::config::Limits) of a [`NativePlugin`] these apply:
+//!
+//! | limit | effect on a native provider |
+//! |---|---|
+//! | `rate`, `concurrency`, `queue`, `queue_timeout` | admission control, as for components |
+//! | `deadline` | the future of the call is dropped |
+//! | `cpu` | the processor time of the thread while it polls the call; checked when a poll returns pending, and while the answer is validated |
+//! | `response_size`, `response_items`, `listing_items` | the answer fails the call, or the rest of the listing is left out |
+//! | `memory` | charged with answers while they are validated |
+//! | `log` | bytes a minute of faults that the host logs |
+//!
+//! A panic fails that call alone: it is a [`Fault::Panicked`](crate::plugin::Fault::Panicked) and counts for the circuit breaker. The
+//! provider itself stays; what a panic leaves behind in it is its own affair.
+//!
+//! # Threads
+//!
+//! A call begins on its caller's thread and continues on the engine's worker threads, which it shares with components, as one
+//! future among others. **A provider that blocks in a poll blocks a worker**, and neither `cpu` nor `deadline` can end it before
+//! the poll returns: use asynchronous I/O, or [`tokio::task::spawn_blocking`], which runs on the engine's runtime.
+
+mod changes;
+mod contents;
+mod entry;
+mod failure;
+mod icon;
+mod info;
+mod native_plugin;
+mod page;
+mod template;
+
+pub use async_trait::async_trait;
+
+pub use self::changes::ChangeSet;
+pub use self::contents::{Body, Contents};
+pub use self::entry::Entry;
+pub use self::failure::{Failure, Result};
+pub use self::icon::Icon;
+pub use self::info::ProviderInfo;
+pub use self::native_plugin::NativePlugin;
+pub use self::page::Page;
+pub(crate) use self::page::TemplatePage;
+pub use self::template::Template;
+pub use crate::resource::{Argument, Completion, Role, Theme};
+
+/// Answers the functions of the contract for one mount.
+///
+/// Calls overlap, up to `limits.concurrency`. No function gets the principal: access is decided by the host, before the call and
+/// again for each item of the answer.
+///
+/// # Paths
+///
+/// Every path comes percent-encoded and in normal form (see [`uri`](crate::uri)), without dot segments, and must be returned so.
+/// The empty path is the mount itself.
+#[async_trait]
+pub trait Provider: Send + Sync + 'static {
+    /// Describes the provider. Called once, when it is mounted. By default it has no name and does not watch.
+    fn describe(&self) -> ProviderInfo {
+        ProviderInfo::default()
+    }
+
+    /// Lists the direct children of `parent`, or without one the resources that are useful to see first.
+    ///
+    /// `cursor` is the `next_cursor` of the page before. `limit`, at least 1, is the number of entries that the host can use;
+    /// fewer may be returned.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::NotFound`] when there is no such parent; [`Failure::InvalidRequest`] when it is not listable, or the cursor is
+    /// not one of this provider's.
+    async fn list(&self, parent: Option<&str>, cursor: Option<&str>, limit: usize) -> Result<Page>;
+
+    /// Reads a resource: at least one content. Several with the same path are several formats of it, the preferred first; those
+    /// with other paths are resources below it.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::NotFound`] when there is none; [`Failure::InvalidRequest`] when the path has no shape that this provider knows.
+    async fn read(&self, path: &str) -> Result<Vec<Contents>>;
+
+    /// Returns a resource without its content.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    async fn stat(&self, path: &str) -> Result<Entry>;
+
+    /// Returns the families of resources that can be read by building a path. By default there are none.
+    ///
+    /// # Errors
+    ///
+    /// The templates are unavailable, or the provider is at fault.
+    async fn templates(&self) -> Result<Vec<Template>> {
+        Ok(Vec::new())
+    }
+
+    /// Completes a variable of one of the [`templates`](Self::templates). By default nothing matches.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::InvalidRequest`] when there is no such template or variable. No match is an empty answer, not a failure.
+    async fn complete(&self, template: &str, argument: &Argument, context: &[Argument]) -> Result<Completion> {
+        let _ = (template, argument, context);
+        Ok(Completion::default())
+    }
+
+    /// Returns which of the `watched` paths changed since a token, and whether the default listing did. Without a token nothing
+    /// has changed, and the token of the answer is the starting point. Called only if [`ProviderInfo::watches`]. By default
+    /// nothing ever changes.
+    ///
+    /// # Errors
+    ///
+    /// The provider cannot tell at the moment; the host retries. An unknown token is not a failure: see [`ChangeSet::all`].
+    async fn changes(&self, watched: &[String], since: Option<&str>) -> Result<ChangeSet> {
+        let _ = (watched, since);
+        Ok(ChangeSet::none(""))
+    }
+}

@@ -1,0 +1,57 @@
+//! A native provider at its mount.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::Provider;
+use crate::config::{Limits, PluginName, WatchInterval};
+use crate::uri::Mount;
+
+/// A native provider at its mount: what `[[plugin]]` is for a component.
+#[derive(Clone)]
+pub struct NativePlugin {
+    pub(crate) name: PluginName,
+    pub(crate) mount: Mount,
+    pub(crate) provider: Arc<dyn Provider>,
+    pub(crate) limits: Limits,
+    pub(crate) watch_interval: WatchInterval,
+}
+
+impl NativePlugin {
+    /// A plugin with the default limits and watch interval.
+    pub fn new(name: PluginName, mount: Mount, provider: impl Provider) -> Self {
+        Self {
+            name,
+            mount,
+            provider: Arc::new(provider),
+            limits: Limits::default(),
+            watch_interval: WatchInterval::default(),
+        }
+    }
+
+    /// Sets the limits; the [module](super) lists those that apply.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Sets how often `changes` is called while somebody watches, unless the provider hints otherwise. 2 s by default.
+    #[must_use]
+    pub fn watch_interval(mut self, interval: WatchInterval) -> Self {
+        self.watch_interval = interval;
+        self
+    }
+}
+
+impl fmt::Debug for NativePlugin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, mount, provider: _, limits, watch_interval } = self;
+        f.debug_struct("NativePlugin")
+            .field("name", name)
+            .field("mount", mount)
+            .field("limits", limits)
+            .field("watch_interval", watch_interval)
+            .finish_non_exhaustive()
+    }
+}

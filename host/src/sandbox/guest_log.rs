@@ -1,0 +1,179 @@
+//! What guests say, in the host's log: `wasi:logging`, standard output and standard error.
+//!
+//! Each line is one event under the target `mcp_host::guest`, with the plugin's name, escaped by [`crate::escape`]. A guest
+//! decides how much it says, so what one call of the host costs is bounded before anything is done for it:
+//!
+//! | bound | by |
+//! |---|---|
+//! | lines that nobody wants | the level filter of the log comes first: they cost one look, and nothing of the allowance |
+//! | bytes a minute, of all instances of the plugin | `limits.log`; a line costs its length, and at least [`MIN_COST`], empty ones too |
+//! | one line, and its context | cut at [`MAX_LINE`] and [`MAX_CONTEXT`] |
+//! | one message | its first [`MAX_MESSAGE`] bytes and [`MAX_LINES`] lines are looked at |
+//! | what is dropped | the rest of a message is dropped in one step, with the first line for which there is no allowance |
+//!
+//! One line in [`PERIOD`] says how much was dropped.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+
+use super::bindings::logging::Level;
+use crate::escape;
+use crate::log_target;
+use crate::throttle::Throttle;
+
+mod stream;
+
+pub(crate) use self::stream::GuestStreams;
+
+/// Bytes of one line that are kept.
+const MAX_LINE: usize = 1024;
+/// Bytes of a line's context that are kept.
+const MAX_CONTEXT: usize = 128;
+/// What the shortest line costs of the allowance: about what the log writes around it.
+const MIN_COST: usize = 32;
+/// Bytes of one message that are looked at.
+const MAX_MESSAGE: usize = 64 << 10;
+/// Lines of one message that are looked at.
+const MAX_LINES: usize = 256;
+/// How often the log says that lines are dropped.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
+
+/// One plugin's way into the log.
+#[derive(Debug)]
+pub(crate) struct GuestLog {
+    plugin: Arc<str>,
+    /// The largest cost that the allowance can ever pay.
+    bytes_per_minute: NonZeroU32,
+    limiter: DefaultDirectRateLimiter,
+    dropped: Throttle,
+    dropped_bytes: AtomicU64,
+}
+
+impl GuestLog {
+    /// A log for that plugin with an allowance of bytes a minute.
+    pub(crate) fn new(plugin: Arc<str>, bytes_per_minute: u64) -> Arc<Self> {
+        let bytes_per_minute = u32::try_from(bytes_per_minute).unwrap_or(u32::MAX);
+        let bytes_per_minute = NonZeroU32::new(bytes_per_minute).unwrap_or(NonZeroU32::MIN);
+        let allowance = RateLimiter::direct(Quota::per_minute(bytes_per_minute));
+        let (dropped, dropped_bytes) = (Throttle::new(LOG_INTERVAL), AtomicU64::new(0));
+        Arc::new(Self { plugin, bytes_per_minute, limiter: allowance, dropped, dropped_bytes })
+    }
+
+    /// Writes the lines of a message, as far as there is allowance for them.
+    pub(crate) fn message(&self, level: Level, context: &str, message: &str) {
+        if !is_enabled(level) {
+            return;
+        }
+        let mut rest = message;
+        let (mut bytes, mut lines) = (MAX_MESSAGE, MAX_LINES);
+        while !rest.is_empty() {
+            // A line that goes on behind what is looked at is the last.
+            let seen = prefix(rest, bytes);
+            let length = seen.find('\n').map_or(seen.len(), |end| end.saturating_add(1));
+            if lines == 0 || length == 0 || !self.admit(context, prefix(seen, length)) {
+                return self.record_dropped(rest.len());
+            }
+            let (line, behind) = rest.split_at_checked(length).unwrap_or((rest, ""));
+            self.emit(level, context, line.trim_end_matches(['\r', '\n']));
+            rest = behind;
+            bytes = bytes.saturating_sub(length);
+            lines = lines.saturating_sub(1);
+        }
+    }
+
+    /// Writes one line, if there is allowance left for it.
+    pub(crate) fn line(&self, level: Level, context: &str, line: &str) {
+        if !is_enabled(level) {
+            return;
+        }
+        match self.admit(context, line) {
+            true => self.emit(level, context, line),
+            false => self.record_dropped(line.len()),
+        }
+    }
+
+    /// Takes what a line costs from the allowance.
+    fn admit(&self, context: &str, line: &str) -> bool {
+        let cost = line.len().min(MAX_LINE).saturating_add(context.len().min(MAX_CONTEXT)).max(MIN_COST);
+        let cost = u32::try_from(cost).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MAX);
+        matches!(self.limiter.check_n(cost.min(self.bytes_per_minute)), Ok(Ok(())))
+    }
+
+    /// Records that so many bytes are not written.
+    fn record_dropped(&self, bytes: usize) {
+        self.dropped_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        if let Some(suppressed) = self.dropped.record() {
+            self.warn_of_dropped(suppressed.saturating_add(1));
+        }
+    }
+
+    fn warn_of_dropped(&self, lines: u64) {
+        let bytes = self.dropped_bytes.swap(0, Ordering::Relaxed);
+        tracing::warn!(
+            target: log_target::GUEST, plugin = &*self.plugin, lines, bytes,
+            "this plugin logs more than `limits.log` allows: lines are being dropped"
+        );
+    }
+
+    fn emit(&self, level: Level, context: &str, line: &str) {
+        if let Some(suppressed) = self.dropped.overdue() {
+            self.warn_of_dropped(suppressed);
+        }
+        if line.is_empty() {
+            return;
+        }
+        let plugin = &*self.plugin;
+        let (line, context) = (sanitize(line, MAX_LINE), sanitize(context, MAX_CONTEXT));
+        // The level of a tracing event is part of its call site.
+        macro_rules! event {
+            ($level:ident) => {
+                if context.is_empty() {
+                    tracing::$level!(target: log_target::GUEST, plugin, "{line}")
+                } else {
+                    tracing::$level!(target: log_target::GUEST, plugin, context, "{line}")
+                }
+            };
+        }
+        match level {
+            Level::Trace => event!(trace),
+            Level::Debug => event!(debug),
+            Level::Info => event!(info),
+            Level::Warn => event!(warn),
+            Level::Error | Level::Critical => event!(error),
+        }
+    }
+}
+
+/// Whether anybody reads what guests say at that level.
+fn is_enabled(level: Level) -> bool {
+    // Like an event, the question has its level at compile time.
+    match level {
+        Level::Trace => tracing::enabled!(target: log_target::GUEST, tracing::Level::TRACE),
+        Level::Debug => tracing::enabled!(target: log_target::GUEST, tracing::Level::DEBUG),
+        Level::Info => tracing::enabled!(target: log_target::GUEST, tracing::Level::INFO),
+        Level::Warn => tracing::enabled!(target: log_target::GUEST, tracing::Level::WARN),
+        Level::Error | Level::Critical => tracing::enabled!(target: log_target::GUEST, tracing::Level::ERROR),
+    }
+}
+
+/// At most that many bytes of a text, whole characters.
+fn prefix(text: &str, bytes: usize) -> &str {
+    text.get(..text.floor_char_boundary(bytes)).unwrap_or(text)
+}
+
+/// A text as it may stand in a log: at most that many bytes of it, escaped. Tabs stay.
+fn sanitize(text: &str, bytes: usize) -> String {
+    let kept = prefix(text, bytes);
+    let mut shown = escape::escape(kept, |c| escape::is_unsafe(c) && c != '\t').into_owned();
+    if kept.len() < text.len() {
+        shown.push('…');
+    }
+    shown
+}
+
+#[cfg(all(test, feature = "cli"))]
+mod tests;

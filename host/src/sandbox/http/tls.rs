@@ -1,0 +1,88 @@
+//! TLS: verification of servers by the certificate authorities that this machine trusts.
+//!
+//! They are read when the first exchange over TLS needs them, once for all plugins. A grant can add authorities of its
+//! own, which apply to its origin only.
+
+use std::sync::Arc;
+
+use rustls::client::Resumption;
+use rustls::crypto::ring;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio::sync::OnceCell;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::error::ExchangeError;
+use crate::config::{CaBundle, UrlHost};
+use crate::log_target;
+
+/// The certificate authorities that this machine trusts, and a client that uses them.
+#[derive(Default)]
+pub(crate) struct TlsRoots {
+    system_certificates: OnceCell<Vec<CertificateDer<'static>>>,
+    system_client: OnceCell<TlsClient>,
+}
+
+impl TlsRoots {
+    /// Returns a client that trusts this machine's authorities.
+    pub(super) async fn system(&self) -> Result<&TlsClient, ExchangeError> {
+        self.system_client.get_or_try_init(|| self.new_client(&[])).await
+    }
+
+    /// Creates a client that trusts `roots` in addition to this machine's authorities.
+    pub(super) async fn with_extra_roots(&self, roots: &CaBundle) -> Result<TlsClient, ExchangeError> {
+        self.new_client(roots.certificates()).await
+    }
+
+    async fn new_client(&self, more: &[CertificateDer<'static>]) -> Result<TlsClient, ExchangeError> {
+        let system_certificates = self.system_certificates.get_or_init(load_system_certificates).await;
+        let mut store = RootCertStore::empty();
+        store.add_parsable_certificates(system_certificates.iter().chain(more).cloned());
+        TlsClient::new(store)
+    }
+}
+
+/// Reads this machine's certificates on a blocking thread, as there are some hundred files.
+async fn load_system_certificates() -> Vec<CertificateDer<'static>> {
+    let found = tokio::task::spawn_blocking(rustls_native_certs::load_native_certs).await.unwrap_or_default();
+    for error in &found.errors {
+        tracing::warn!(target: log_target::PLUGIN, %error, "cannot read some of the certificate authorities that this machine trusts");
+    }
+    if found.certs.is_empty() {
+        tracing::warn!(target: log_target::PLUGIN, "this machine has no certificate authorities: TLS works only for grants with `ca`");
+    }
+    found.certs
+}
+
+/// A TLS client.
+pub(super) struct TlsClient(TlsConnector);
+
+impl TlsClient {
+    fn new(roots: RootCertStore) -> Result<Self, ExchangeError> {
+        let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(ExchangeError::Tls)?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        // A resumed session would reveal to a server that two plugins run on one machine.
+        config.resumption = Resumption::disabled();
+        Ok(Self(TlsConnector::from(Arc::new(config))))
+    }
+
+    /// Performs the TLS handshake, which verifies that the server is `host`.
+    pub(super) async fn handshake(
+        &self,
+        host: &UrlHost,
+        stream: TcpStream,
+    ) -> Result<TlsStream<TcpStream>, ExchangeError> {
+        let name = match host {
+            UrlHost::Address(address) => ServerName::from(*address),
+            UrlHost::Name(name) => ServerName::try_from(name.as_str().to_owned())
+                .map_err(|error| ExchangeError::Resolve(error.to_string()))?,
+        };
+        self.0.connect(name, stream).await.map_err(ExchangeError::from_handshake)
+    }
+}

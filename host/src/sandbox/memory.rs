@@ -1,0 +1,270 @@
+//! What a plugin may hold while its calls run: linear memory, tables, and what the host keeps for its guests.
+//!
+//! Bytes are counted per plugin, over all its instances, in one [`MemoryBudget`] (`limits.memory`). Linear memory and tables
+//! are charged as they grow, and growth that does not fit is refused rather than trapped on: a guest that handles a failed
+//! allocation goes on. What the host keeps for a guest (header fields, requests, bodies, buffers of streams, lifted values, an answer
+//! that is checked)
+//! is a [`Reservation`], which is released when it is dropped. Idle instances are evicted before anything is refused.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use wasmtime::ResourceLimiter;
+
+/// Elements that one table may have.
+pub(crate) const MAX_TABLE_ELEMENTS: usize = 60_000;
+/// Bytes of one table element: a pointer.
+const TABLE_ELEMENT_SIZE: usize = size_of::<usize>();
+
+/// Instances that are idle, and can be ended to give back what they hold.
+pub(crate) trait Reclaim: Send + Sync {
+    /// The time since which the instance that has been idle for longest is idle.
+    fn idle_since(&self) -> Option<Instant>;
+
+    /// Ends the instance that has been idle for longest. Returns whether there was one.
+    fn evict_oldest(&self) -> bool;
+}
+
+/// The memory of one plugin, shared by all its instances. Idle ones give way when a call needs more.
+pub(crate) struct MemoryBudget {
+    used: AtomicUsize,
+    limit: usize,
+    reclaim: Option<Weak<dyn Reclaim>>,
+}
+
+impl MemoryBudget {
+    /// A budget of that many bytes, from which `reclaim` is evicted before a charge is refused.
+    pub(crate) fn new(limit: u64, reclaim: Option<Weak<dyn Reclaim>>) -> Arc<Self> {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        Arc::new(Self { used: AtomicUsize::new(0), limit, reclaim })
+    }
+
+    /// How many bytes it has in all.
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit as u64
+    }
+
+    /// Reserves that many bytes until the reservation is dropped. None if the budget does not have them, even after the
+    /// plugin's idle instances were evicted.
+    pub(crate) fn try_reserve(self: &Arc<Self>, bytes: usize) -> Option<Reservation> {
+        self.charge(bytes).then(|| Reservation { budget: self.clone(), bytes })
+    }
+
+    fn charge(&self, bytes: usize) -> bool {
+        while !self.try_charge(bytes) {
+            let evicted = self.reclaim.as_ref().and_then(Weak::upgrade).is_some_and(|idle| idle.evict_oldest());
+            if !evicted {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn try_charge(&self, bytes: usize) -> bool {
+        self.used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+                used.checked_add(bytes).filter(|sum| *sum <= self.limit)
+            })
+            .is_ok()
+    }
+
+    fn release(&self, bytes: usize) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Bytes of a plugin's budget, released when this is dropped.
+#[must_use]
+pub(crate) struct Reservation {
+    budget: Arc<MemoryBudget>,
+    bytes: usize,
+}
+
+impl Reservation {
+    /// How many bytes are reserved.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Makes it that many bytes, more or fewer. False, and nothing changes, if the budget does not have them.
+    #[must_use]
+    pub(crate) fn try_resize(&mut self, bytes: usize) -> bool {
+        match bytes.checked_sub(self.bytes) {
+            Some(more) if !self.budget.charge(more) => return false,
+            Some(_) => {}
+            None => self.budget.release(self.bytes.saturating_sub(bytes)),
+        }
+        self.bytes = bytes;
+        true
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.budget.release(self.bytes);
+    }
+}
+
+/// The budget does not have what the host would have to keep for the guest. Ends the call.
+#[derive(Debug, thiserror::Error)]
+#[error("the host cannot keep another {0} bytes for the guest: `limits.memory` is used up")]
+pub(crate) struct OutOfMemory(pub(crate) usize);
+
+/// Charges one instance's memory to its plugin's budget, and gives it back when the instance ends.
+pub(crate) struct MemoryMeter {
+    budget: Arc<MemoryBudget>,
+    held: usize,
+    last_growth: usize,
+    refused: bool,
+}
+
+impl MemoryMeter {
+    /// Counts against that budget.
+    pub(crate) fn new(budget: Arc<MemoryBudget>) -> Self {
+        Self { budget, held: 0, last_growth: 0, refused: false }
+    }
+
+    /// Whether the guest was refused memory in this call: the likely cause, should it trap now.
+    pub(crate) fn refused(&self) -> bool {
+        self.refused
+    }
+
+    /// Reserves what the host is about to keep for the instance.
+    ///
+    /// # Errors
+    ///
+    /// The budget does not have it, which is noted as a refusal.
+    pub(crate) fn reserve(&mut self, bytes: usize) -> Result<Reservation, OutOfMemory> {
+        self.reserve_or_refuse(bytes, |budget| budget.try_reserve(bytes))
+    }
+
+    /// Makes a reservation that many bytes.
+    ///
+    /// # Errors
+    ///
+    /// The budget does not have them, which is noted as a refusal; the reservation is what it was.
+    pub(crate) fn resize(&mut self, reservation: &mut Reservation, bytes: usize) -> Result<(), OutOfMemory> {
+        self.reserve_or_refuse(bytes, |_| reservation.try_resize(bytes).then_some(()))
+    }
+
+    fn reserve_or_refuse<T>(
+        &mut self,
+        bytes: usize,
+        reserve: impl FnOnce(&Arc<MemoryBudget>) -> Option<T>,
+    ) -> Result<T, OutOfMemory> {
+        let reserved = reserve(&self.budget);
+        self.refused |= reserved.is_none();
+        reserved.ok_or(OutOfMemory(bytes))
+    }
+
+    /// Forgets refusals: another call begins.
+    pub(crate) fn reset(&mut self) {
+        self.refused = false;
+    }
+
+    /// How many bytes the instance holds.
+    pub(crate) fn held(&self) -> usize {
+        self.held
+    }
+}
+
+impl MemoryMeter {
+    /// Charges what a memory or a table is about to grow by.
+    fn charge_growth(&mut self, more: usize) -> bool {
+        let is_charged = self.budget.charge(more);
+        self.last_growth = if is_charged { more } else { 0 };
+        self.held = self.held.saturating_add(self.last_growth);
+        is_charged
+    }
+
+    /// Releases what was charged last: it did not grow after all.
+    fn release_last_growth(&mut self) {
+        let last_growth = std::mem::take(&mut self.last_growth);
+        self.budget.release(last_growth);
+        self.held = self.held.saturating_sub(last_growth);
+    }
+}
+
+impl Drop for MemoryMeter {
+    fn drop(&mut self) {
+        self.budget.release(self.held);
+    }
+}
+
+impl ResourceLimiter for MemoryMeter {
+    fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        let more = desired.saturating_sub(current);
+        let is_possible = maximum.is_none_or(|maximum| desired <= maximum);
+        let is_granted = is_possible && self.charge_growth(more);
+        self.refused |= !is_granted;
+        Ok(is_granted)
+    }
+
+    fn memory_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
+        self.release_last_growth();
+        Ok(())
+    }
+
+    fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        let more = desired.saturating_sub(current).saturating_mul(TABLE_ELEMENT_SIZE);
+        let is_possible = desired <= MAX_TABLE_ELEMENTS && maximum.is_none_or(|maximum| desired <= maximum);
+        Ok(is_possible && self.charge_growth(more))
+    }
+
+    fn table_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
+        self.release_last_growth();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instances_of_one_plugin_share_its_memory() {
+        let budget = MemoryBudget::new(100, None);
+        let mut one = MemoryMeter::new(budget.clone());
+        let mut other = MemoryMeter::new(budget.clone());
+        assert!(one.memory_growing(0, 60, None).unwrap());
+        assert!(!other.memory_growing(0, 60, None).unwrap());
+        assert!(other.refused() && !one.refused());
+        assert!(other.memory_growing(0, 40, None).unwrap());
+        drop(one);
+        assert!(other.memory_growing(40, 100, None).unwrap());
+    }
+
+    #[test]
+    fn memory_that_could_not_be_mapped_is_given_back() {
+        let budget = MemoryBudget::new(100, None);
+        let mut meter = MemoryMeter::new(budget.clone());
+        assert!(meter.memory_growing(0, 100, None).unwrap());
+        meter.memory_grow_failed(wasmtime::Error::msg("no memory")).unwrap();
+        assert!(meter.memory_growing(0, 100, None).unwrap());
+        drop(meter);
+        assert_eq!(budget.used.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn what_the_host_keeps_counts_until_it_is_dropped() {
+        let budget = MemoryBudget::new(100, None);
+        let mut meter = MemoryMeter::new(budget.clone());
+        let mut kept = meter.reserve(60).unwrap();
+        assert!(budget.try_reserve(41).is_none() && !meter.refused());
+        assert!(meter.reserve(41).is_err() && meter.refused());
+        assert!(!kept.try_resize(101) && kept.try_resize(100) && kept.try_resize(10));
+        assert_eq!((kept.bytes(), budget.used.load(Ordering::Relaxed)), (10, 10));
+        assert!(meter.table_growing(0, 11, None).unwrap() && !meter.table_growing(11, 12, None).unwrap());
+        drop((kept, meter));
+        assert_eq!(budget.used.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn growing_beyond_a_memorys_own_maximum_costs_nothing() {
+        let budget = MemoryBudget::new(100, None);
+        let mut meter = MemoryMeter::new(budget.clone());
+        assert!(!meter.memory_growing(0, 50, Some(40)).unwrap());
+        assert_eq!(budget.used.load(Ordering::Relaxed), 0);
+    }
+}

@@ -1,0 +1,73 @@
+//! What the host keeps for one instance, and what a component may import because of it.
+
+use std::sync::Arc;
+
+use wasmtime::component::{HasSelf, Linker, ResourceTable};
+use wasmtime_wasi::filesystem::WasiFilesystemCtxView;
+use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
+use wasmtime_wasi_config::{WasiConfig, WasiConfigVariables};
+
+use super::bindings::logging::{self, Level};
+use super::dirs::{self, Files, FilesView};
+use super::guest_log::GuestLog;
+use super::http::{self, HttpView, InstanceHttp};
+use super::keyvalue::{self, Keyvalue, KeyvalueView};
+use super::memory::{MemoryMeter, Reservation};
+
+/// What the host keeps for one instance: its grants, opened.
+pub(crate) struct GuestState {
+    pub(crate) wasi: WasiCtx,
+    pub(crate) files: Files,
+    pub(crate) table: ResourceTable,
+    pub(crate) config: Arc<WasiConfigVariables>,
+    pub(crate) http: InstanceHttp,
+    pub(crate) keyvalue: Arc<Keyvalue>,
+    pub(crate) memory: MemoryMeter,
+    pub(crate) log: Arc<GuestLog>,
+    /// What the table of handles may come to.
+    pub(crate) _handles: Reservation,
+}
+
+impl GuestState {
+    /// The granted directories, with what this instance has open.
+    fn files(&mut self) -> FilesView<'_> {
+        let wasi = WasiFilesystemCtxView { ctx: self.wasi.filesystem(), table: &mut self.table };
+        FilesView { files: &mut self.files, wasi, memory: &mut self.memory }
+    }
+
+    /// The plugin's way to the web, with this instance's requests.
+    fn http(&mut self) -> HttpView<'_> {
+        self.http.view(&mut self.table, &mut self.memory)
+    }
+
+    /// The plugin's buckets, with this instance's handles.
+    fn keyvalue(&mut self) -> KeyvalueView<'_> {
+        KeyvalueView { keyvalue: &self.keyvalue, table: &mut self.table }
+    }
+}
+
+impl WasiView for GuestState {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+    }
+}
+
+impl logging::Host for GuestState {
+    fn log(&mut self, level: Level, context: String, message: String) -> wasmtime::Result<()> {
+        self.log.message(level, &context, &message);
+        Ok(())
+    }
+}
+
+/// Everything that a component may import: WASI 0.2 with HTTP and nothing granted, its configuration, its buckets, and the
+/// log. `missing` lists it.
+pub(crate) fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<GuestState>> {
+    let mut linker = Linker::new(engine);
+    wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
+    dirs::add_to_linker(&mut linker, GuestState::files)?;
+    http::add_to_linker(&mut linker, GuestState::http)?;
+    wasmtime_wasi_config::add_to_linker(&mut linker, |state: &mut GuestState| WasiConfig::from(&*state.config))?;
+    logging::add_to_linker::<_, HasSelf<GuestState>>(&mut linker, |state| state)?;
+    keyvalue::add_to_linker(&mut linker, GuestState::keyvalue)?;
+    Ok(linker)
+}

@@ -1,0 +1,46 @@
+//! A guest's texts where the host shows or keeps them: cut before anything is made of them.
+
+use std::fmt;
+
+/// Bytes of a guest's text that a message shows.
+const EXCERPT_LEN: usize = 80;
+
+/// The beginning of a guest's text for a message: escaped, and of at most [`SHOWN`] bytes before that.
+pub(crate) struct Excerpt<'a>(pub(crate) &'a str);
+
+impl fmt::Display for Excerpt<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = prefix(self.0, EXCERPT_LEN);
+        write!(f, "{}", shown.escape_debug())?;
+        if shown.len() < self.0.len() { f.write_str("…") } else { Ok(()) }
+    }
+}
+
+/// The text, or so many bytes of its beginning and an ellipsis. What is cut off is freed.
+pub(crate) fn truncate(text: String, max_bytes: usize) -> String {
+    if text.len() <= max_bytes { text } else { [prefix(&text, max_bytes), "…"].concat() }
+}
+
+fn prefix(text: &str, max_bytes: usize) -> &str {
+    text.split_at_checked(text.floor_char_boundary(max_bytes)).map_or(text, |(shown, _)| shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_excerpt_is_short_and_escaped() {
+        assert_eq!(Excerpt("a\nb").to_string(), "a\\nb");
+        assert_eq!(Excerpt(&"ä".repeat(1000)).to_string(), "ä".repeat(EXCERPT_LEN / 2) + "…");
+        assert!(Excerpt(&"\u{1}".repeat(1_000_000)).to_string().len() < EXCERPT_LEN * 8);
+    }
+
+    #[test]
+    fn what_is_cut_off_is_freed() {
+        assert_eq!(truncate("short".into(), 5), "short");
+        let kept = truncate("x".repeat(1_000_000), 5);
+        assert_eq!(kept, "xxxxx…");
+        assert!(kept.capacity() < 100, "{}", kept.capacity());
+    }
+}
