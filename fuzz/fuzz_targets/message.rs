@@ -3,7 +3,8 @@
 use allocation_counter::measure;
 use mcp_resource_host::fuzzing::message;
 
-// Beside that it is read: it is read several times, one after the other, at no more than four times its size and 64 KiB.
+// Besides not panicking, parsing must stay within its memory bound: it runs several times in sequence, with at most
+// four times the message's size and 64 KiB.
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let spent = measure(|| message(data));
     let limit = data.len() as u64 * 4 + (64 << 10);

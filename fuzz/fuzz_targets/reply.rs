@@ -3,10 +3,11 @@
 use allocation_counter::measure;
 use mcp_resource_host::fuzzing::{REPLY_MEMORY, reply};
 
-/// Bytes of an answer that are made of one byte of the input, at most: an entry with nothing in it takes few.
+/// The maximum number of bytes of a decoded answer per input byte: an empty entry takes few input bytes.
 const BYTES_PER_INPUT_BYTE: u64 = 512;
 
-// An answer is charged before anything is made of it, so checking it takes no more than its plugin has, beside the answer itself.
+// An answer is charged before it is converted, so validation takes no more memory than the plugin's limit, in addition
+// to the answer itself.
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let spent = measure(|| reply(data));
     let limit = REPLY_MEMORY + data.len() as u64 * BYTES_PER_INPUT_BYTE + (64 << 10);

@@ -19,14 +19,10 @@ mod key;
 mod prefetch;
 mod source;
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
 use self::cursor::{Binding, CursorCipher, CursorPayload, WalkProgress};
 use self::prefetch::Prefetcher;
-use crate::plugin::{Fault, LoadError, Plugin};
+use crate::plugin::{Fault, PluginSlot};
 use crate::resource::{Error, Footprint, Listing, MissingPlugin};
-use crate::uri::Mount;
 
 pub(crate) use self::fingerprint::{ListingFingerprint, fingerprints};
 pub(crate) use self::source::{Entries, ListingItem, ListingKind, ListingSource, Templates, Viewer};
@@ -40,49 +36,6 @@ pub(crate) use self::cursor::fuzzing;
 const MAX_CALLS: usize = 64;
 /// The maximum number of consecutive empty pages of one plugin.
 const MAX_EMPTY_PAGES: usize = 1000;
-/// The time after which to retry while a plugin is being loaded.
-const LOADING_RETRY_AFTER: Duration = Duration::from_secs(1);
-
-/// A plugin of the config, loaded or not.
-#[derive(Clone)]
-pub(crate) struct PluginSlot {
-    pub(crate) name: String,
-    pub(crate) mount: Mount,
-    pub(crate) plugin: Result<Arc<Plugin>, NotLoaded>,
-}
-
-/// The reason why a plugin of the config is not served.
-#[derive(Clone, Debug)]
-pub(crate) enum NotLoaded {
-    /// It is being loaded, which can take a while if it must be compiled.
-    Loading,
-    /// It could not be loaded.
-    Failed {
-        /// The error.
-        error: Arc<LoadError>,
-        /// The time of the next automatic attempt, if there is one.
-        retry_at: Option<Instant>,
-    },
-}
-
-impl PluginSlot {
-    /// Returns the plugin if it is loaded.
-    pub(crate) fn loaded(&self) -> Result<&Plugin, Error> {
-        self.plugin.as_deref().map_err(|_| self.unavailable_error())
-    }
-
-    /// Returns the error for any request to a plugin that is not loaded.
-    fn unavailable_error(&self) -> Error {
-        let (reason, retry_after) = match &self.plugin {
-            Err(NotLoaded::Failed { retry_at, .. }) => (
-                "it could not be loaded; the server's log says why",
-                retry_at.map(|at| at.saturating_duration_since(Instant::now())),
-            ),
-            _ => ("it is still being loaded; try again shortly", Some(LOADING_RETRY_AFTER)),
-        };
-        Error::Unavailable { plugin: self.name.clone(), reason: reason.to_owned(), retry_after }
-    }
-}
 
 /// The parameters of a requested page.
 #[derive(Clone, Copy)]

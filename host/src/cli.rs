@@ -16,7 +16,6 @@
 //!
 //! Nothing here knows how anything is done: a command asks the library and shows the answer.
 
-mod arguments;
 mod check;
 mod color;
 mod completions;
@@ -28,6 +27,7 @@ mod list;
 mod log_rate;
 mod logging;
 mod messages;
+mod options;
 mod output;
 mod progress;
 mod provider;
@@ -44,13 +44,45 @@ use std::io;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::Parser;
+use clap::{CommandFactory, Parser, Subcommand};
 use tokio::runtime::{Builder, Runtime};
 
-use self::arguments::{Cli, Command};
 use self::context::Context;
 use self::error::CliError;
+use self::options::GlobalArgs;
 use crate::thread_priority::set_short_time_slice;
+
+const EXAMPLES: &str = "\
+Examples:
+  mcp-host serve                          serve ./mcp-host.toml over stdio, or over HTTP if it says so
+  mcp-host serve --http 127.0.0.1:8080    serve it over HTTP, at http://127.0.0.1:8080/mcp
+  mcp-host check                          can everything in it be loaded?
+  mcp-host list                           what would clients see?
+  mcp-host read notes:///welcome.md       and what would they get?
+
+Exit codes: 0 all went well, 1 something could not be done, 2 wrong usage or a wrong config.";
+
+/// Serves MCP resources from sandboxed WebAssembly components.
+#[derive(Debug, Parser)]
+#[command(name = "mcp-host", bin_name = "mcp-host", version, after_help = EXAMPLES)]
+struct Cli {
+    #[command(flatten)]
+    global: GlobalArgs,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Serve(serve::Args),
+    Check(check::Args),
+    Inspect(inspect::Args),
+    List(list::Args),
+    Read(read::Args),
+    Watch(watch::Args),
+    Schema(schema::Args),
+    Completions(completions::Args),
+}
 
 /// Runs the command that this process was started with.
 ///
@@ -93,10 +125,81 @@ fn run(command: Command, context: &Context) -> Result<(), CliError> {
             Command::Read(args) => args.run(context).await,
             Command::Watch(args) => args.run(context).await,
             Command::Schema(args) => args.run(context),
-            Command::Completions(args) => args.run(context),
+            Command::Completions(args) => args.run(Cli::command(), context),
         }
     });
     // A thread may still wait for standard input, which nothing ends but the end of the process.
     runtime.shutdown_background();
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use clap::error::ErrorKind;
+
+    use super::color::ColorChoice;
+    use super::*;
+    use crate::access::Principal;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split_whitespace())
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_explains_itself() {
+        for command in Cli::command().get_subcommands() {
+            let name = command.get_name();
+            assert!(command.get_about().is_some(), "{name} does not say what it is for");
+            let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(examples.contains(&format!("mcp-host {name}")), "{name} has no example");
+        }
+    }
+
+    #[test]
+    fn common_options_may_stand_before_and_behind_the_command() {
+        for line in ["mcp-host --config a.toml --color never check", "mcp-host check --config a.toml --color never"] {
+            let global = parse(line).unwrap().global;
+            assert_eq!(global.config, Path::new("a.toml"));
+            assert_eq!(global.color, ColorChoice::Never);
+        }
+    }
+
+    #[test]
+    fn whoever_asks_is_local_unless_said() {
+        let parsed_principal = |line| match parse(line).unwrap().command {
+            Command::List(args) => args.principal_args.principal,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(parsed_principal("mcp-host list"), Principal::LOCAL);
+        assert_eq!(parsed_principal("mcp-host list --as anonymous"), Principal::ANONYMOUS);
+    }
+
+    #[test]
+    fn a_misspelled_principal_is_refused_with_the_one_that_was_meant() {
+        let error = parse("mcp-host read notes:/// --as anonimous").unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        let message = error.to_string();
+        assert!(message.contains("'anonimous'") && message.contains("did you mean `anonymous`?"), "{message}");
+        assert!(parse("mcp-host read notes:/// --as ada@example.com").is_ok());
+    }
+
+    #[test]
+    fn options_that_exclude_each_other_are_refused() {
+        for line in [
+            "mcp-host serve --stdio --http 127.0.0.1:1",
+            "mcp-host list --all --cursor x",
+            "mcp-host list notes:/// --templates",
+            "mcp-host read notes:///a --output f --json",
+        ] {
+            let error = parse(line).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ArgumentConflict, "{line}");
+        }
+    }
 }

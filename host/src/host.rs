@@ -1,73 +1,90 @@
-//! The façade: everything that a host does, for one principal at a time, with no word of any protocol.
+//! The façade: every operation of the host, each for one principal, independent of any protocol.
 //!
 //! The MCP server and the command line are two of its users; an application that embeds the host is another. A request goes
-//! straight down: its URI is parsed and routed to a plugin, the principal's access is decided, the plugin's provider is called
-//! in its sandbox; and straight back. No request waits here for a lock or in a queue.
+//! straight down (its URI is parsed and routed to a plugin, access is decided, the plugin's provider is called in its sandbox)
+//! and straight back. No request waits here for a lock or in a queue.
 //!
-//! What is served changes by [`Host::reload`], and when a plugin is there that was still being loaded: each request works with
-//! the *generation* of its beginning.
+//! A [`Host::reload`] replaces what is served, and so does a plugin that finishes loading in the background. Each request
+//! works with the *generation* of its start.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `builder`, `data_dirs` | starting a host |
+//! | `check` | loading and trying plugins without serving them |
+//! | `resolve` | from a URI to a plugin and a path, with the access decision |
+//! | `children`, `completion`, `streams`, `subscribe` | listings below a resource, completion, whole listings, subscriptions |
+//! | `audit` | the access log |
+//! | `generation`, `generation_store`, `background_loader`, `reload`, `config_watcher` | what is served, and what replaces it |
+//! | `lifecycle` | graceful shutdown |
 
 mod audit;
 mod background_loader;
 mod builder;
+mod check;
 mod children;
 mod completion;
+mod config_watcher;
 mod data_dirs;
 mod generation;
 mod generation_store;
+mod lifecycle;
 mod reload;
+mod resolve;
 mod status;
+mod streams;
 mod subscribe;
 
+use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use futures::future::join_all;
 use tokio::sync::watch;
 
-use self::audit::audited;
 use self::background_loader::BackgroundLoader;
 use self::generation::Generation;
 use self::generation_store::GenerationStore;
+use self::lifecycle::RequestTracker;
+use self::resolve::{not_found_if_empty, route_error};
 use crate::access::Principal;
-use crate::catalog::{Catalog, Entries, PageRequest, PluginSlot, Templates, Viewer};
+use crate::catalog::{Catalog, Entries, Templates};
 use crate::config::{Config, Operation};
-use crate::log_target;
 use crate::plugin::PluginRuntime;
 use crate::resource::{Argument, Completion, Contents, Entry, EntryTemplate, Error, Listing};
-use crate::uri::{Mount, Path, RouteError, Uri};
+use crate::uri::{RouteError, Uri};
 use crate::watch::{Hub, Subscriber, WatchStats};
 
 pub use self::builder::{HostBuilder, StartError};
-pub use self::data_dirs::DataDirs;
+pub use self::check::{CheckError, CheckReport, CheckedProvider, InspectError, PluginCheck};
+pub use self::config_watcher::{ConfigWatcher, ReloadTrigger};
 pub use self::reload::{ReloadError, ReloadReport};
 pub use self::status::{PluginState, PluginStatus};
 
-/// A host with its plugins, each of which is loaded, being loaded, or could not be.
+/// A host with its plugins: loaded, being loaded, or failed.
 ///
 /// It is cheap to share behind an [`Arc`]; every method takes `&self` and may be called from any number of tasks. It needs a
-/// tokio runtime. Dropping it ends the calls that are under way.
+/// tokio runtime. [`shutdown`](Self::shutdown) ends it gracefully; dropping it cancels the calls in flight.
 pub struct Host {
-    /// What requests work with that begin now.
+    /// The generation that new requests work with.
     generation: Arc<ArcSwap<Generation>>,
     catalog: Catalog,
     hub: Arc<Hub>,
     plugin_runtime: Arc<PluginRuntime>,
-    /// What replaces the generation.
+    /// The one place that replaces the generation.
     generation_store: Arc<GenerationStore>,
-    /// Plugins that are being loaded. Dropped, this ends.
+    /// Loads plugins until it is dropped.
     background_loader: BackgroundLoader,
-    /// How many reloads have begun: only the last of them may replace plugins.
+    /// The number of reloads that have begun: only the last of them may replace plugins.
     latest_reload: watch::Sender<u64>,
+    /// The requests in flight.
+    requests: RequestTracker,
 }
 
-/// A request to list: the whole catalog, or what is directly below one resource.
+/// A request to list the catalog, or the direct children of one resource.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ListRequest<'a> {
-    /// The URI of a listable resource whose children are asked for; without one, the catalog.
+    /// The URI of the listable resource whose children are requested. Without one: the catalog.
     pub parent: Option<&'a str>,
-    /// Where to go on: the `next_cursor` of the page before.
+    /// The `next_cursor` of the previous page. Without one: the first page.
     pub cursor: Option<&'a str>,
 }
 
@@ -76,59 +93,61 @@ pub struct ListRequest<'a> {
 pub struct CompleteRequest<'a> {
     /// The template, as [`Host::templates`] lists it.
     pub template: &'a str,
-    /// The variable, and what has been typed of its value.
+    /// The variable, and the prefix of its value.
     pub argument: Argument,
-    /// Variables that have values already.
+    /// The variables that already have values.
     pub context: Vec<Argument>,
 }
 
 impl Host {
-    /// Starts a host as the configuration says: [`Host::builder`] with nothing changed.
+    /// Starts a host with the given config and the defaults of [`Host::builder`].
     pub async fn start(config: Config) -> Result<Self, StartError> {
         Self::builder(config).start().await
     }
 
-    /// A host that is about to be started.
+    /// Returns a builder for a host with the given config.
     pub fn builder(config: Config) -> HostBuilder {
         HostBuilder::new(config)
     }
 
-    /// The configuration that it serves by now.
+    /// Returns the config that is served now.
     pub fn config(&self) -> Arc<Config> {
         self.generation.load().config.clone()
     }
 
-    /// The number of the generation that serves by now: 1 at first, and one more with each reload that changes something.
+    /// Returns the number of the generation that is served now: 1 at first, and one more with each reload that changes
+    /// something.
     pub fn generation(&self) -> u64 {
         self.generation.load().number
     }
 
-    /// Changes whenever something else is served: by a reload, and when a plugin was loaded in the background.
+    /// Returns a number that changes with everything that is served: with a reload, and when a plugin was loaded in the
+    /// background.
     #[cfg(any(feature = "http", feature = "stdio"))]
     pub(crate) fn version(&self) -> u64 {
         self.generation_store.version()
     }
 
-    /// Waits until no plugin is being loaded any more: each is, or could not be.
+    /// Waits until no plugin is being loaded: each is loaded or has failed.
     pub async fn wait_until_loaded(&self) {
         self.generation_store.wait_until_loaded().await;
     }
 
-    /// How each plugin is at this moment, in the order of their names.
+    /// Returns the current status of each plugin, ordered by name.
     pub fn plugins(&self) -> Vec<PluginStatus> {
         self.generation.load().slots.iter().map(PluginStatus::new).collect()
     }
 
-    /// One page of the merged listing, or of what is directly below a resource.
+    /// Lists one page of the catalog, or of the direct children of a resource.
     ///
-    /// A plugin that fails is left out of the merged listing and named in it; the listing below a resource fails with it. A
-    /// resource that cannot be listed is an invalid request.
+    /// A plugin that fails is left out of the merged listing and named in it; a listing of children fails with its plugin. A
+    /// resource that is not listable is an invalid request.
     pub async fn list(&self, principal: &Principal, request: ListRequest<'_>) -> Result<Listing<Entry>, Error> {
         if let Some(parent) = request.parent {
             let check = |entry: &Entry| if entry.listable { Ok(()) } else { Err("cannot be listed") };
             return self.list_children(principal, parent, request.cursor, check).await;
         }
-        audited(principal, Operation::List, "", async {
+        self.audited(principal, Operation::List, "", async {
             let now = self.generation.load_full();
             let viewer = now.viewer(principal);
             self.catalog.page(&Entries { parent: None }, &now.slots, now.page_request(&viewer, request.cursor)).await
@@ -136,13 +155,13 @@ impl Host {
         .await
     }
 
-    /// One page of all templates.
+    /// Lists one page of the templates of all plugins.
     pub async fn templates(
         &self,
         principal: &Principal,
         cursor: Option<&str>,
     ) -> Result<Listing<EntryTemplate>, Error> {
-        audited(principal, Operation::Templates, "", async {
+        self.audited(principal, Operation::Templates, "", async {
             let now = self.generation.load_full();
             let viewer = now.viewer(principal);
             self.catalog.page(&Templates, &now.slots, now.page_request(&viewer, cursor)).await
@@ -150,9 +169,10 @@ impl Host {
         .await
     }
 
-    /// Reads a resource: at least one content. Those with other URIs than the one asked for are of what is below it.
+    /// Reads a resource. Returns at least one content; contents with another URI than the requested one belong to resources
+    /// below it.
     pub async fn read(&self, principal: &Principal, uri: &str) -> Result<Vec<Contents>, Error> {
-        audited(principal, Operation::Read, uri, async {
+        self.audited(principal, Operation::Read, uri, async {
             let now = self.generation.load_full();
             let target = now.resolve(principal, Operation::Read, uri)?;
             let plugin = target.slot.loaded()?;
@@ -162,61 +182,53 @@ impl Host {
         .await
     }
 
-    /// Tells about a resource without reading it.
+    /// Returns the metadata of a resource without reading it.
     pub async fn metadata(&self, principal: &Principal, uri: &str) -> Result<Entry, Error> {
-        audited(principal, Operation::Metadata, uri, async {
+        self.audited(principal, Operation::Metadata, uri, async {
             let now = self.generation.load_full();
             now.resolve(principal, Operation::Metadata, uri)?.stat(uri).await
         })
         .await
     }
 
-    /// Completes a variable of a template. A template that is not there, or not for this principal, is not found.
+    /// Completes a variable of a template. A template that does not exist, or that the principal may not see, is not found.
     pub async fn complete(&self, principal: &Principal, request: CompleteRequest<'_>) -> Result<Completion, Error> {
-        audited(principal, Operation::Complete, request.template, self.complete_inner(principal, request)).await
+        self.audited(principal, Operation::Complete, request.template, self.complete_inner(principal, request)).await
     }
 
-    /// Closes what plugins have open beside their instances, after the calls under way: their key-value databases, whose
-    /// write-ahead logs are checkpointed by that. To be called at the end of serving; a call that comes later opens them again.
-    /// What takes longer than `timeout` is left as a process that is killed leaves it: nothing that was acknowledged is lost.
-    pub async fn close(&self, timeout: Duration) {
-        let generation = self.generation.load_full();
-        let closing = join_all(generation.plugins().map(|plugin| plugin.close()));
-        if tokio::time::timeout(timeout, closing).await.is_err() {
-            tracing::warn!(target: log_target::SERVER, "shutdown: key-value databases are still open: they take longer than {timeout:?} to close");
-        }
-    }
-
-    /// A subscriber that is told of nothing yet.
+    /// Returns a new subscriber without subscriptions.
     pub fn subscriber(&self, principal: &Principal) -> Subscriber {
         self.hub.subscriber(principal)
     }
 
-    /// How much is being watched at this moment, by all subscribers together.
+    /// Returns how much is watched now, over all subscribers.
     pub fn watch_stats(&self) -> WatchStats {
         self.hub.watch_stats()
     }
 
-    /// Whether any plugin can tell what changes. One that is still being loaded may be able to.
+    /// Returns whether any plugin supports change detection. A plugin that is still being loaded counts, as it may.
     pub fn supports_subscriptions(&self) -> bool {
         self.hub.supports_subscriptions() || self.generation.load().loading().next().is_some()
     }
 
-    /// Whether that operation gives every principal the same answers, by the rules.
+    /// Returns whether the rules give every principal the same responses to the operation.
     pub fn is_public(&self, operation: Operation) -> bool {
         self.generation.load().access.is_public(operation)
     }
 
-    /// Whether a URI is one, and a plugin owns it.
-    pub fn owns(&self, uri: &str) -> bool {
-        self.generation.load().router.route(uri).is_ok()
+    /// Returns the URI in normal form (RFC 3986), if it is valid and the mount of a plugin owns it. That does not tell
+    /// whether the resource exists.
+    ///
+    /// Every URI in a response of the host is in this form.
+    pub fn normalize(&self, uri: &str) -> Option<Uri> {
+        self.generation.load().router.route(uri).ok().map(|routed| routed.uri)
     }
 
-    /// Takes a subscription back. That there is none is no error.
+    /// Cancels a subscription. A subscription that does not exist is not an error.
     pub fn unsubscribe(&self, subscriber: &Subscriber, uri: &str) -> Result<(), Error> {
         match self.generation.load().router.route(uri) {
             Ok(routed) => subscriber.unsubscribe(&routed.uri),
-            // Its plugin may be gone since; nobody can say any more how else it may be spelled.
+            // Its plugin may be gone, and with it the normal form: only the spelling of the subscription is left.
             Err(RouteError::NoMount) if subscriber.unsubscribe_by_spelling(uri) => {}
             Err(error) => return Err(route_error(&error, uri)),
         }
@@ -224,58 +236,116 @@ impl Host {
     }
 }
 
-impl Generation {
-    fn viewer(&self, principal: &Principal) -> Viewer {
-        Viewer { access: self.access.clone(), principal: principal.clone() }
-    }
-
-    /// Says of contents whether the principal may read them.
-    fn read_filter(&self, principal: &Principal) -> impl FnMut(&Contents) -> bool + Send + use<> {
-        let viewer = self.viewer(principal);
-        move |one| viewer.access.allows(&viewer.principal, Operation::Read, &one.entry.uri)
-    }
-
-    fn page_request<'a>(&self, viewer: &'a Viewer, cursor: Option<&'a str>) -> PageRequest<'a> {
-        let server = &self.config.server;
-        let max_bytes = usize::try_from(server.page_bytes.bytes()).unwrap_or(usize::MAX);
-        PageRequest { viewer, scope: "", cursor, size: server.page_size.get(), max_bytes }
-    }
-
-    /// Where a URI leads, if it is one and the principal may do that there.
-    fn resolve(&self, principal: &Principal, operation: Operation, uri: &str) -> Result<ResolvedTarget<'_>, Error> {
-        let routed = self.router.route(uri).map_err(|error| match error.mount() {
-            // That there is such a mount is nothing that everyone may know.
-            Some(mount) if !self.may_access_mount(principal, operation, mount) => {
-                Error::NotFound { uri: uri.to_owned() }
-            }
-            _ => route_error(&error, uri),
-        })?;
-        let slot = self.slots.get(*routed.target).filter(|_| self.access.allows(principal, operation, &routed.uri));
-        let slot = slot.ok_or_else(|| Error::NotFound { uri: uri.to_owned() })?;
-        Ok(ResolvedTarget { slot, uri: routed.uri, path: routed.path })
-    }
-
-    fn may_access_mount(&self, principal: &Principal, operation: Operation, mount: &Mount) -> bool {
-        mount.compose("").is_ok_and(|root| self.access.allows(principal, operation, &root.uri))
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plugins: Vec<_> = self.plugins().into_iter().map(|plugin| (plugin.name, plugin.state)).collect();
+        f.debug_struct("Host")
+            .field("generation", &self.generation())
+            .field("plugins", &plugins)
+            .finish_non_exhaustive()
     }
 }
 
-/// The contents that the principal may read. There is at least one, or the resource does not exist for it.
-fn not_found_if_empty(requested_uri: &str, contents: Vec<Contents>) -> Result<Vec<Contents>, Error> {
-    if contents.is_empty() { Err(Error::NotFound { uri: requested_uri.to_owned() }) } else { Ok(contents) }
-}
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
 
-/// Where a URI leads.
-struct ResolvedTarget<'a> {
-    slot: &'a PluginSlot,
-    uri: Uri,
-    path: Path,
-}
+    use futures::StreamExt;
 
-/// The answer to a URI or template that cannot be routed.
-fn route_error(error: &RouteError, requested_uri: &str) -> Error {
-    match error {
-        RouteError::NoMount => Error::NotFound { uri: requested_uri.to_owned() },
-        _ => Error::InvalidRequest { message: error.to_string() },
+    use super::*;
+    use crate::catalog::CursorKey;
+
+    fn assert_send<T: Send>(_: T) {}
+    fn assert_send_sync<T: Send + Sync>() {}
+
+    #[test]
+    fn a_host_is_shared_between_threads() {
+        assert_send_sync::<Host>();
+        assert_send_sync::<Subscriber>();
+        assert_send_sync::<HostBuilder>();
+        assert_send_sync::<Error>();
+        assert_send_sync::<StartError>();
+        assert_send_sync::<ReloadError>();
+    }
+
+    /// Compiled only: a future that is not `Send` does not compile.
+    #[allow(dead_code, reason = "it is compiled, not called")]
+    fn every_future_can_be_spawned(host: &Host, who: &Principal, subscriber: &Subscriber, config: Config) {
+        let request = CompleteRequest {
+            template: "",
+            argument: Argument { name: String::new(), value: String::new() },
+            context: Vec::new(),
+        };
+        assert_send(Host::start(config.clone()));
+        assert_send(Host::builder(config.clone()).check());
+        assert_send(host.wait_until_loaded());
+        assert_send(host.list(who, ListRequest::default()));
+        assert_send(host.list_directory(who, "", None));
+        assert_send(host.list_all(who));
+        assert_send(host.templates(who, None));
+        assert_send(host.templates_all(who));
+        assert_send(host.read(who, ""));
+        assert_send(host.read_strict(who, ""));
+        assert_send(host.metadata(who, ""));
+        assert_send(host.complete(who, request));
+        assert_send(host.subscribe(subscriber, ""));
+        assert_send(host.maintain_subscriptions(subscriber, &[]));
+        assert_send(host.reload(config));
+        assert_send(host.shutdown(Duration::ZERO));
+        assert_send(subscriber.next());
+        assert_send(subscriber.updates());
+        assert_send(subscriber.listing_ready());
+    }
+
+    async fn empty_host(dir: &std::path::Path) -> Host {
+        let builder = Host::builder(Config::new()).cache_dir(dir.join("cache")).state_dir(dir.join("state"));
+        builder.start().await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn after_a_shutdown_requests_are_rejected_and_streams_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = empty_host(dir.path()).await;
+        let subscriber = host.subscriber(&Principal::LOCAL);
+        assert!(host.list(&Principal::LOCAL, ListRequest::default()).await.is_ok());
+        assert_eq!(host.list_all(&Principal::LOCAL).count().await, 0);
+        host.shutdown(Duration::from_secs(1)).await;
+        let rejected = host.list(&Principal::LOCAL, ListRequest::default()).await;
+        assert_eq!(rejected, Err(Error::ShuttingDown));
+        assert_eq!(host.list_all(&Principal::LOCAL).collect::<Vec<_>>().await, [Err(Error::ShuttingDown)]);
+        assert!(matches!(host.reload(Config::new()).await, Err(ReloadError::ShuttingDown)));
+        assert_eq!(subscriber.updates().next().await, None);
+        host.shutdown(Duration::ZERO).await;
+    }
+
+    #[tokio::test]
+    async fn a_shutdown_waits_for_requests_in_flight() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = Arc::new(empty_host(dir.path()).await);
+        let (finish, finished) = tokio::sync::oneshot::channel::<()>();
+        let request = host.audited(&Principal::LOCAL, Operation::List, "", async {
+            finished.await.unwrap();
+            Ok(())
+        });
+        let mut request = std::pin::pin!(request);
+        assert!(futures::poll!(request.as_mut()).is_pending());
+        let shutdown = host.shutdown(Duration::from_secs(60));
+        let mut shutdown = std::pin::pin!(shutdown);
+        assert!(futures::poll!(shutdown.as_mut()).is_pending());
+        finish.send(()).unwrap();
+        assert_eq!(request.await, Ok(()));
+        shutdown.await;
+    }
+
+    #[tokio::test]
+    async fn directories_and_key_of_the_builder_are_used() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = empty_host(dir.path()).await;
+        assert!(dir.path().join("state/cursor.key").exists());
+        assert!(format!("{host:?}").starts_with("Host { generation: 1, plugins: []"));
+        let keyed = tempfile::tempdir().unwrap();
+        let builder = Host::builder(Config::new()).cache_dir(keyed.path().join("cache"));
+        builder.state_dir(keyed.path().join("state")).cursor_key(CursorKey::random()).start().await.unwrap();
+        assert!(!keyed.path().join("state/cursor.key").exists());
     }
 }

@@ -8,6 +8,8 @@
 //! # Embedding a host
 //!
 //! ```standalone_crate
+//! use std::time::Duration;
+//!
 //! use mcp_resource_host::access::Principal;
 //! use mcp_resource_host::config::{Config, Plugin};
 //! use mcp_resource_host::{Host, ListRequest};
@@ -20,12 +22,10 @@
 //! #   std::env::set_current_dir("..")?;
 //!     let mut hello = Plugin::new("hello".parse()?, "target/plugins/hello.wasm", "hello:///".parse()?);
 //!     hello.config.insert("names".to_owned(), "Ada, 花子".to_owned());
-//!     let mut config = Config::new().plugin(hello)?;
+//!     let builder = Host::builder(Config::new().plugin(hello)?).state_dir("state");
 //! #   let kept = tempfile::tempdir()?;
-//! #   config.server.cache = Some(kept.path().join("cache"));
-//!     config.server.state = Some("state".into());
-//! #   config.server.state = Some(kept.path().join("state"));
-//!     let host = Host::start(config).await?;
+//! #   let builder = builder.cache_dir(kept.path().join("cache")).state_dir(kept.path().join("state"));
+//!     let host = builder.start().await?;
 //!
 //!     let who = Principal::LOCAL;
 //!     let page = host.list(&who, ListRequest::default()).await?;
@@ -35,6 +35,7 @@
 //!
 //!     let contents = host.read(&who, "hello:///Ada").await?;
 //!     assert_eq!(contents[0].body.as_bytes(), b"Hello, Ada!");
+//!     host.shutdown(Duration::from_secs(5)).await;
 //!     Ok(())
 //! }
 //! ```
@@ -77,6 +78,7 @@ pub mod config;
 pub mod digest;
 pub mod engine;
 mod escape;
+mod fs_watch;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -99,7 +101,8 @@ mod watch;
 
 pub use catalog::{CursorKey, KeyError};
 pub use host::{
-    CompleteRequest, DataDirs, Host, HostBuilder, ListRequest, PluginState, PluginStatus, ReloadError, ReloadReport,
-    StartError,
+    CheckError, CheckReport, CheckedProvider, CompleteRequest, ConfigWatcher, Host, HostBuilder, InspectError,
+    ListRequest, PluginCheck, PluginState, PluginStatus, ReloadError, ReloadReport, ReloadTrigger, StartError,
 };
+pub use resource::Error as RequestError;
 pub use watch::{Subscriber, Update, WatchStats};

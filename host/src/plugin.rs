@@ -28,6 +28,7 @@ mod fault;
 mod fault_recorder;
 mod inspect;
 mod requirements;
+mod slot;
 mod validation;
 mod work_budget;
 
@@ -60,6 +61,7 @@ pub use self::error::LoadError;
 pub use self::fault::{Fault, FaultKind};
 pub use self::inspect::{Info, Inspection};
 pub use self::requirements::{Capability, GrantStatus, Requirement, Requirements};
+pub(crate) use self::slot::{NotLoaded, PluginSlot};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use self::validation::fuzzing;
 pub use self::validation::{ChangeSet, Page};

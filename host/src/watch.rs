@@ -47,13 +47,13 @@
 //! that become readable again are notified once.
 
 mod byte_budget;
-mod directories;
 mod groups;
 mod listing;
 mod lookup;
 mod mailbox;
 mod notify;
 mod poller;
+mod state;
 mod subscriber;
 mod subscriptions;
 mod watcher;
@@ -65,9 +65,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tokio_util::sync::CancellationToken;
 
 use self::lookup::LookupError;
-use self::watcher::{Handover, PollError, WatchContext, Watcher};
+use self::state::{PollError, WatchContext};
+use self::watcher::{Handover, Watcher};
 use crate::access::{Access, Principal};
 use crate::catalog::ListingFingerprint;
 use crate::config::Operation;
@@ -85,6 +87,8 @@ pub(crate) struct Hub {
     next_subscriber_id: AtomicU64,
     /// The number of reloads.
     reloads: tokio::sync::watch::Sender<u64>,
+    /// Cancelled by [`shutdown`](Hub::shutdown).
+    closed: CancellationToken,
 }
 
 type Watchers = BTreeMap<Mount, Arc<Watcher>>;
@@ -150,6 +154,7 @@ impl Hub {
             context,
             next_subscriber_id: AtomicU64::new(0),
             reloads: tokio::sync::watch::Sender::new(0),
+            closed: CancellationToken::new(),
         })
     }
 
@@ -299,6 +304,12 @@ impl Hub {
         for watcher in self.watchers().values() {
             watcher.recheck_listing(old.clone());
         }
+    }
+
+    /// Stops the tasks of all watchers, so that no provider is called any more, and ends the streams of updates.
+    pub(crate) fn shutdown(&self) {
+        self.closed.cancel();
+        self.watchers().values().for_each(|watcher| watcher.retire());
     }
 
     /// Returns the watcher of the plugin that owns a URI.

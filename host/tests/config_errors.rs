@@ -1,15 +1,18 @@
-//! What the config says of mistakes, word for word.
+//! Error messages of the config, word for word.
 //!
-//! `ui/invalid/NAME.err` is the message for `ui/invalid/NAME.toml`. After a change that is meant,
-//! `UPDATE_GOLDEN=1 cargo test --test config_errors` writes them anew, for review.
+//! `ui/invalid/NAME.err` is the message for `ui/invalid/NAME.toml`. After an intended change,
+//! `SNAPSHOTS=overwrite cargo test --test config_errors` writes the files anew, for review.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests may fail as loudly as tests")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use mcp_resource_host::config::{Config, ConfigError, Environment, Position, RenderStyle};
+use snapbox::assert::{Assert, DEFAULT_ACTION_ENV};
+use snapbox::data::DataFormat;
+use snapbox::{Data, IntoData};
 
-/// The files with that ending beside the configs with mistakes, in the order of their names.
+/// Returns the files with that extension in the folder of invalid configs, sorted by name.
 fn invalid_files(ending: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir("tests/ui/invalid").unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<_> = entries.filter(|path| path.extension().is_some_and(|end| end == ending)).collect();
@@ -17,7 +20,7 @@ fn invalid_files(ending: &str) -> Vec<PathBuf> {
     files
 }
 
-/// What is wrong with that file.
+/// Returns the error of that file.
 fn load_error(file: impl AsRef<Path>) -> ConfigError {
     let environment = Environment::empty().variable("SET", "hunter2").home("tests/ui/home");
     match Config::load_in(file.as_ref(), &environment) {
@@ -28,16 +31,13 @@ fn load_error(file: impl AsRef<Path>) -> ConfigError {
 
 #[test]
 fn every_mistake_has_its_message() {
+    let assert = Assert::new().action_env(DEFAULT_ACTION_ENV);
     let mut differences = String::new();
     for file in invalid_files("toml") {
-        let golden = file.with_extension("err");
+        let golden = Data::read_from(&file.with_extension("err"), Some(DataFormat::Text)).raw();
         let message = format!("{}\n", load_error(&file));
-        if std::env::var_os("UPDATE_GOLDEN").is_some() {
-            fs::write(&golden, &message).unwrap();
-        }
-        let expected = fs::read_to_string(&golden).unwrap_or_default();
-        if message != expected {
-            differences += &format!("--- {}\n{expected}+++ now\n{message}\n", golden.display());
+        if let Err(difference) = assert.try_eq(None, message.into_data(), golden) {
+            differences += &format!("case {}\n{difference}\n", file.display());
         }
     }
     assert!(differences.is_empty(), "messages changed:\n{differences}");
@@ -63,7 +63,7 @@ fn problems_come_in_the_order_of_the_file() {
     assert_eq!(error.diagnostics()[0].position(), Some(Position { line: 3, column: 8 }));
 }
 
-/// The blocks of that language in the documentation, in their order.
+/// Returns the code blocks of that language in the documentation, in their order.
 fn documented_blocks(language: &str) -> Vec<String> {
     let documentation = fs::read_to_string("../docs/config.md").unwrap();
     let beginning = format!("```{language}\n");
@@ -124,7 +124,7 @@ fn colors_change_the_look_and_not_the_text() {
     assert_eq!(plain, error.render(RenderStyle::Plain));
 }
 
-/// What follows an escape character, without the rest of the escape sequence that it began.
+/// Returns the text after an escape character, without the rest of its escape sequence.
 fn strip_ansi(place: usize, text: &str) -> &str {
     if place == 0 { text } else { text.split_once('m').unwrap().1 }
 }

@@ -1,8 +1,8 @@
-//! Where the things under test are: the binary, the components, the clients of other languages.
+//! Paths of what is tested: the binary, the components, the clients in other languages.
 
 use std::path::{Path, PathBuf};
 
-/// The binary `mcp-host`, beside this test's own executable, wherever cargo puts them.
+/// Returns the path of the binary `mcp-host`, in the target directory of this test's own executable.
 ///
 /// # Panics
 ///
@@ -14,7 +14,7 @@ pub fn host_binary() -> PathBuf {
     found.unwrap_or_else(|| panic!("no binary `mcp-host` beside {}: run `cargo xtask test`", exe.display()))
 }
 
-/// A provider that ships: `target/plugins/NAME.wasm`.
+/// Returns the path of a provider that ships: `target/plugins/NAME.wasm`.
 ///
 /// # Panics
 ///
@@ -23,7 +23,7 @@ pub fn component(name: &str) -> PathBuf {
     require_built(&format!("plugins/{name}.wasm"), "cargo xtask plugins")
 }
 
-/// A guest that is made for tests: `target/plugins/fixtures/NAME.wasm`.
+/// Returns the path of a guest made for tests: `target/plugins/fixtures/NAME.wasm`.
 ///
 /// # Panics
 ///
@@ -32,7 +32,7 @@ pub fn fixture(name: &str) -> PathBuf {
     require_built(&format!("plugins/fixtures/{name}.wasm"), "cargo xtask plugins --fixtures")
 }
 
-/// Something below `target/clients`, where `cargo xtask clients` installs the official clients of other languages.
+/// Returns a path below `target/clients`, where `cargo xtask clients` installs the official clients in other languages.
 ///
 /// # Panics
 ///
@@ -41,17 +41,17 @@ pub fn client_program(path: &str) -> PathBuf {
     require_built(&format!("clients/{path}"), "cargo xtask clients")
 }
 
-/// What stands for the user's cache directory: one place for all tests, so that each component is compiled once.
+/// The user's cache directory of the tests: the same for all, so that each component is compiled once.
 pub(crate) fn user_cache() -> PathBuf {
     target_dir().join("test-cache")
 }
 
-/// What stands for the user's state directory.
+/// The user's state directory of the tests.
 pub(crate) fn user_state() -> PathBuf {
     target_dir().join("test-state")
 }
 
-/// Where the host keeps compiled components in the cache directory, whether the config says so or not.
+/// The host's cache of compiled components in the cache directory, which is also what the config names.
 pub(crate) fn compile_cache() -> PathBuf {
     user_cache().join("mcp-host")
 }

@@ -1,4 +1,4 @@
-//! The official Rust client, with what tests ask of it in one word each.
+//! The official Rust client, with a method for each kind of request.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,17 +14,17 @@ use tokio::time::timeout;
 
 use crate::{Revision, TIMEOUT};
 
-/// More pages than any test has: a listing that goes on longer never ends.
+/// Pages after which a listing counts as endless: more than any test has.
 const MAX_PAGES: usize = 500;
 
-/// A client that has met its server.
+/// A connected client.
 #[derive(Debug)]
 pub struct Client {
     service: RunningService<RoleClient, ClientConfig>,
 }
 
 impl Client {
-    /// Meets a server in that revision.
+    /// Connects to a server in that revision.
     pub(crate) async fn connect<T, E, A>(transport: T, revision: Revision) -> Self
     where
         T: IntoTransport<RoleClient, E, A>,
@@ -41,17 +41,17 @@ impl Client {
         Self { service: service.expect("the server answers") }
     }
 
-    /// The client itself.
+    /// The underlying client.
     pub fn peer(&self) -> &Peer<RoleClient> {
         self.service.peer()
     }
 
-    /// One page of the resources.
+    /// Requests one page of resources.
     pub async fn page(&self, cursor: Option<&str>) -> Result<ListResourcesResult, ErrorData> {
         into_mcp_result(with_timeout(self.peer().list_resources(page_params(cursor))).await)
     }
 
-    /// All pages of the resources.
+    /// Requests all pages of resources.
     pub async fn pages(&self) -> Vec<ListResourcesResult> {
         let mut pages = vec![self.page(None).await.expect("the first page")];
         while let Some(cursor) = pages.last().and_then(|page| page.next_cursor.clone()) {
@@ -61,17 +61,17 @@ impl Client {
         pages
     }
 
-    /// All resources.
+    /// Lists all resources.
     pub async fn resources(&self) -> Vec<Resource> {
         self.pages().await.into_iter().flat_map(|page| page.resources).collect()
     }
 
-    /// The URIs of all resources.
+    /// Lists the URIs of all resources.
     pub async fn uris(&self) -> Vec<String> {
         self.resources().await.into_iter().map(|resource| resource.uri).collect()
     }
 
-    /// All templates.
+    /// Lists all templates.
     pub async fn templates(&self) -> Vec<ResourceTemplate> {
         let mut templates = Vec::new();
         let mut cursor = None;
@@ -93,14 +93,14 @@ impl Client {
         into_mcp_result(result).map(|result| result.contents)
     }
 
-    /// Reads a resource that has one content, whatever kind it is of.
+    /// Reads a resource with exactly one content, text or blob.
     pub async fn bytes(&self, uri: &str) -> Vec<u8> {
         let contents = self.read(uri).await.unwrap_or_else(|error| panic!("{uri}: {error:?}"));
         assert_eq!(contents.len(), 1, "{uri} has one content");
         content_bytes(&contents[0])
     }
 
-    /// Reads a resource that has one content, which is text.
+    /// Reads a resource with exactly one content, which is text.
     pub async fn text(&self, uri: &str) -> String {
         match self.read(uri).await.as_deref() {
             Ok([ResourceContents::TextResourceContents { text, .. }]) => text.clone(),
@@ -108,12 +108,12 @@ impl Client {
         }
     }
 
-    /// Reads a resource that cannot be read.
+    /// Reads a resource, and returns the error that it must fail with.
     pub async fn read_error(&self, uri: &str) -> ErrorData {
         self.read(uri).await.expect_err(uri)
     }
 
-    /// Completes a variable of a template, when others have values already.
+    /// Completes a variable of a template, given the values of other variables.
     pub async fn complete(
         &self,
         template: &str,
@@ -127,13 +127,13 @@ impl Client {
         into_mcp_result(with_timeout(self.peer().complete(request)).await).map(|result| result.completion)
     }
 
-    /// Pings the server, which only the revisions with sessions have.
+    /// Pings the server. Only the revisions with sessions have pings.
     pub async fn ping(&self) -> Result<(), ErrorData> {
         let ping = ClientRequest::PingRequest(PingRequest::default());
         into_mcp_result(with_timeout(self.peer().send_request(ping)).await).map(drop)
     }
 
-    /// Asks for log messages from warnings upwards, which only the revisions with sessions have.
+    /// Sets the log level to `warning`. Only the revisions with sessions have log levels.
     #[expect(deprecated, reason = "those revisions are still served")]
     pub async fn set_log_level_to_warning(&self) -> Result<(), ErrorData> {
         use rmcp::model::{LoggingLevel, SetLevelRequestParams};
@@ -141,13 +141,13 @@ impl Client {
         into_mcp_result(with_timeout(self.peer().set_level(level)).await)
     }
 
-    /// Says goodbye.
+    /// Disconnects.
     pub(crate) async fn close(self) {
         with_timeout(self.service.cancel()).await.expect("the client ends");
     }
 }
 
-/// The bytes of a content.
+/// Returns the bytes of a content.
 pub fn content_bytes(contents: &ResourceContents) -> Vec<u8> {
     match contents {
         ResourceContents::TextResourceContents { text, .. } => text.clone().into_bytes(),

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::{TIMEOUT, artifacts};
 
-/// `mcp-host`, not started yet, with an environment that holds nothing of the one who runs the tests.
+/// Returns the command `mcp-host`, not started yet, with an empty environment but for the directories of the tests.
 pub fn host_command() -> Command {
     let mut command = Command::new(artifacts::host_binary());
     command.env_clear().env("HOME", "/nonexistent").env("XDG_CACHE_HOME", artifacts::user_cache());
@@ -21,7 +21,7 @@ pub fn host_command() -> Command {
     command
 }
 
-/// Runs `mcp-host` with those arguments, its standard output being a pipe.
+/// Runs `mcp-host` with those arguments and a pipe as standard output.
 pub async fn run<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Output {
     let mut command = host_command();
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -33,7 +33,7 @@ pub async fn run<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Out
     }
 }
 
-/// Runs `mcp-host` with those arguments, its standard output being a terminal, which shows what is written to it.
+/// Runs `mcp-host` with those arguments and a terminal as standard output, and returns what the terminal received.
 pub async fn run_on_terminal<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Output {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
     let ours = openpt(flags).and_then(|ours| grantpt(&ours).and_then(|()| unlockpt(&ours)).map(|()| ours));
@@ -42,11 +42,11 @@ pub async fn run_on_terminal<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item 
     let mut command = host_command();
     command.args(arguments).stdin(Stdio::null()).stdout(theirs).stderr(Stdio::piped());
     let child = command.spawn().expect("`mcp-host` starts");
-    // The terminal hangs up when nobody has its other end any more, and so must not we.
+    // The terminal hangs up when the last handle to its other end is closed, so ours must be closed too.
     drop(command);
     let screen = tokio::task::spawn_blocking(move || {
         let (mut terminal, mut screen) = (File::from(ours), Vec::new());
-        // A terminal that hangs up is an error to read from, behind all that was written.
+        // A terminal that hangs up is a read error after everything that was written.
         let _ = terminal.read_to_end(&mut screen);
         screen
     });
@@ -56,35 +56,35 @@ pub async fn run_on_terminal<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item 
     Output { status: output.status, stdout, stderr: String::from_utf8_lossy(&output.stderr).into_owned() }
 }
 
-/// What a command left behind.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Output {
-    /// How it ended.
+    /// The exit status.
     pub status: ExitStatus,
-    /// Its standard output.
+    /// Standard output.
     pub stdout: Vec<u8>,
-    /// Its standard error.
+    /// Standard error.
     pub stderr: String,
 }
 
 impl Output {
-    /// Its exit code.
+    /// Returns the exit code.
     pub fn code(&self) -> i32 {
         self.status.code().unwrap_or_else(|| panic!("it was ended by a signal: {}\n{}", self.status, self.stderr))
     }
 
-    /// The same, after a check that it succeeded.
+    /// Returns the output after asserting success.
     pub fn success(self) -> Self {
         assert_eq!(self.code(), 0, "{}\n{}", self.text(), self.stderr);
         self
     }
 
-    /// Its standard output as text.
+    /// Returns standard output as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
-    /// Its standard output as one JSON value.
+    /// Returns standard output as one JSON value.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.stdout).unwrap_or_else(|error| panic!("{error}: {}\n{}", self.text(), self.stderr))
     }

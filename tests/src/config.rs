@@ -1,4 +1,4 @@
-//! Writing an `mcp-host.toml` for one test.
+//! Writes an `mcp-host.toml` for one test.
 
 use std::fs;
 use std::io::Write;
@@ -11,7 +11,7 @@ use toml::{Table, Value};
 use crate::artifacts;
 use crate::origin::CertifiedKey;
 
-/// A config that is being put together.
+/// A builder for a config.
 #[derive(Debug, Default)]
 #[must_use]
 pub struct ConfigFile {
@@ -19,19 +19,19 @@ pub struct ConfigFile {
     http: Table,
     plugins: Vec<Plugin>,
     rules: Vec<Rule>,
-    /// Text behind all else, for what is not valid.
+    /// Text appended to the file, for what is not valid TOML or not a valid config.
     appended_text: String,
 }
 
-/// A config in a directory of its own, which goes away with it. The state that a host keeps lies there too: servers that
-/// are started with the same config one after the other are the same host.
+/// A config in a temporary directory of its own, which is removed with it. The host's state lies there too: servers
+/// that are started with the same config one after the other share their state.
 #[derive(Debug)]
 pub struct WrittenConfig {
     dir: TempDir,
 }
 
 impl ConfigFile {
-    /// A config with nothing but its directories.
+    /// Creates a config with its directories only.
     pub fn new() -> Self {
         Self::default()
     }
@@ -55,41 +55,41 @@ impl ConfigFile {
         self
     }
 
-    /// Speaks TLS, with the files `cert.pem` and `key.pem` beside the config.
+    /// Serves TLS, with the files `cert.pem` and `key.pem` beside the config.
     pub fn tls(self) -> Self {
         let files = [("certificate", "cert.pem"), ("key", "key.pem")];
         self.http("tls", files.into_iter().map(|(key, file)| (key.to_owned(), file.into())).collect::<Table>())
     }
 
-    /// How many resources a page has.
+    /// Sets the number of resources on a page.
     pub fn page_size(self, size: i64) -> Self {
         self.server("page-size", size)
     }
 
-    /// One more plugin.
+    /// Adds a plugin.
     pub fn plugin(mut self, plugin: Plugin) -> Self {
         self.plugins.push(plugin);
         self
     }
 
-    /// One more rule.
+    /// Adds a rule.
     pub fn rule(mut self, rule: Rule) -> Self {
         self.rules.push(rule);
         self
     }
 
-    /// Everybody may do everything, also over HTTP.
+    /// Adds a rule that allows everything to every principal, also over HTTP.
     pub fn allow_all(self) -> Self {
         self.rule(Rule::for_principal("*").allow(["**"]))
     }
 
-    /// Adds text that stands at the end of the file.
+    /// Appends text to the file.
     pub fn append(mut self, text: &str) -> Self {
         self.appended_text.push_str(text);
         self
     }
 
-    /// Writes it.
+    /// Writes the file.
     pub fn write(self) -> WrittenConfig {
         let written = WrittenConfig { dir: tempfile::tempdir().expect("a directory for the config") };
         written.share_compile_cache();
@@ -111,7 +111,7 @@ impl ConfigFile {
 }
 
 impl WrittenConfig {
-    /// Has its hosts use what those of other configs have compiled: the key of the cache is the same for all.
+    /// Shares the cache of compiled components with the hosts of other configs: all use the same cache key.
     fn share_compile_cache(&self) {
         let state = self.dir().join("state");
         fs::DirBuilder::new().mode(0o700).create(&state).expect("a directory for the state");
@@ -120,26 +120,26 @@ impl WrittenConfig {
         key.and_then(|mut key| key.write_all(&[7; 32])).expect("the key of the cache can be written");
     }
 
-    /// Its file.
+    /// The path of the file.
     pub fn path(&self) -> PathBuf {
         self.dir.path().join("mcp-host.toml")
     }
 
-    /// Puts another one in its place, as careful editors do: beside it first, then renamed to it.
+    /// Replaces the file atomically, as careful editors do: writes beside it, then renames.
     pub fn replace(&self, config: ConfigFile) {
         let aside = self.dir().join("mcp-host.toml~");
         fs::write(&aside, config.render(self.dir())).expect("the config can be written");
         fs::rename(aside, self.path()).expect("the config can be renamed");
     }
 
-    /// Puts a certificate and its key beside it, as files of their own.
+    /// Writes a certificate and its key beside the config, each in a file.
     pub fn write_certificate(&self, certified: &CertifiedKey) {
         for (file, pem) in [("cert.pem", certified.pem()), ("key.pem", certified.key_pem())] {
             fs::write(self.dir().join(file), pem).expect("the certificate can be written");
         }
     }
 
-    /// Its directory.
+    /// The directory of the config.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
@@ -151,7 +151,7 @@ impl WrittenConfig {
 pub struct Plugin(Table);
 
 impl Plugin {
-    /// A plugin with no config, no grants and the default limits.
+    /// Creates a plugin with no config, no grants and the default limits.
     pub fn new(name: &str, component: &Path, mount: &str) -> Self {
         let mut table = Table::new();
         table.insert("name".to_owned(), name.into());
@@ -180,7 +180,7 @@ impl Plugin {
         Self::new(name, &artifacts::fixture("sample"), &format!("sample://{name}/"))
     }
 
-    /// Pins the component.
+    /// Pins the digest of the component.
     pub fn digest(mut self, digest: &str) -> Self {
         self.0.insert("digest".to_owned(), digest.into());
         self
@@ -191,27 +191,27 @@ impl Plugin {
         Self::new(name, &artifacts::fixture("keyvalue"), &format!("keyvalue://{name}/"))
     }
 
-    /// The guest `faulty` on that folder, mounted at `faulty://NAME/`, asked what changed ten times a second.
+    /// The guest `faulty` on that folder, mounted at `faulty://NAME/`, polled for changes ten times a second.
     pub fn faulty(name: &str, folder: &Path) -> Self {
         Self::new(name, &artifacts::fixture("faulty"), &format!("faulty://{name}/"))
             .dir(folder, "/data")
             .set("watch-interval", "100ms")
     }
 
-    /// The guest `watched` with that folder, mounted at `watched://NAME/`, asked what changed ten times a second.
+    /// The guest `watched` on that folder, mounted at `watched://NAME/`, polled for changes ten times a second.
     pub fn watched(name: &str, folder: &Path) -> Self {
         Self::new(name, &artifacts::fixture("watched"), &format!("watched://{name}/"))
             .dir(folder, "/data")
             .set("watch-interval", "100ms")
     }
 
-    /// Sets a key.
+    /// Sets a key of the plugin.
     pub fn set(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.0.insert(key.to_owned(), value.into());
         self
     }
 
-    /// Says something to the provider.
+    /// Sets a key of the provider's config.
     pub fn config(self, key: &str, value: impl Into<Value>) -> Self {
         self.insert("config", key, value.into())
     }
@@ -221,7 +221,7 @@ impl Plugin {
         self.insert("limits", key, value.into())
     }
 
-    /// Grants a variable.
+    /// Grants an environment variable.
     pub fn variable(mut self, name: &str, value: &str) -> Self {
         let grants = self.0.entry("grants").or_insert_with(|| Table::new().into());
         let variables = grants.as_table_mut().expect("grants are a table").entry("env");
@@ -230,27 +230,27 @@ impl Plugin {
         self
     }
 
-    /// Grants an origin.
+    /// Grants an HTTP origin.
     pub fn origin(self, origin: &str) -> Self {
         self.http(origin.into())
     }
 
-    /// Grants what an entry of `grants.http` says.
+    /// Grants an entry of `grants.http` as it is written.
     pub fn http(self, grant: Value) -> Self {
         self.push_grant("http", grant)
     }
 
-    /// Has its instances serve more than one call, as that key of `instances` says.
+    /// Sets a key of `instances`, so that an instance serves more than one call.
     pub fn instances(self, key: &str, value: impl Into<Value>) -> Self {
         self.insert("instances", key, value.into())
     }
 
-    /// Grants a directory, to be read.
+    /// Grants a directory, read-only.
     pub fn dir(self, host: &Path, guest: &str) -> Self {
         self.dir_with(host, guest, [])
     }
 
-    /// Grants a directory, to be read and written, with a quota.
+    /// Grants a directory with a quota, read-write.
     pub fn writable_dir(self, host: &Path, guest: &str, quota: &str) -> Self {
         self.dir_with(host, guest, [("mode", "rw"), ("quota", quota)])
     }
@@ -268,7 +268,7 @@ impl Plugin {
         self.push_grant("keyvalue", name.into())
     }
 
-    /// Grants a key-value bucket with quotas of its own.
+    /// Grants a key-value bucket with quotas.
     pub fn bucket_with_quota(self, name: &str, quota: &str, keys: i64) -> Self {
         let mut grant = Table::new();
         grant.insert("bucket".to_owned(), name.into());
@@ -277,7 +277,7 @@ impl Plugin {
         self.push_grant("keyvalue", grant.into())
     }
 
-    /// One more entry in the list of those grants.
+    /// Adds an entry to the list of grants of that kind.
     fn push_grant(mut self, list: &str, grant: Value) -> Self {
         let grants = self.0.entry("grants").or_insert_with(|| Table::new().into());
         let list = grants
@@ -302,30 +302,30 @@ impl Plugin {
 pub struct Rule(Table);
 
 impl Rule {
-    /// A rule about one principal.
+    /// Creates a rule about one principal.
     pub fn for_principal(principal: &str) -> Self {
         let mut table = Table::new();
         table.insert("principals".to_owned(), vec![principal].into());
         Self(table)
     }
 
-    /// What it allows.
+    /// Sets the globs that it allows.
     pub fn allow<const N: usize>(self, globs: [&str; N]) -> Self {
         self.insert("allow", globs)
     }
 
-    /// What it denies.
+    /// Sets the globs that it denies.
     pub fn deny<const N: usize>(self, globs: [&str; N]) -> Self {
         self.insert("deny", globs)
     }
 
-    /// What it denies, of any number.
+    /// Sets the globs that it denies, from any iterator.
     pub fn deny_globs(mut self, globs: Vec<String>) -> Self {
         self.0.insert("deny".to_owned(), globs.into());
         self
     }
 
-    /// Which operations it is about.
+    /// Sets the operations that it is about.
     pub fn operations<const N: usize>(self, operations: [&str; N]) -> Self {
         self.insert("operations", operations)
     }

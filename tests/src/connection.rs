@@ -1,5 +1,5 @@
-//! One connection to a server, for what client libraries hide: which protocol is spoken on it, with which certificate, and
-//! whether it is still open.
+//! A connection to a server, for what client libraries hide: the negotiated protocol, the certificate, and whether the
+//! connection is still open.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use crate::{CertificateAuthority, TIMEOUT};
 
-/// A connection on which requests are made one after the other, or with HTTP/2 at once.
+/// A connection for requests: one at a time, or concurrently with HTTP/2.
 #[derive(Debug)]
 pub struct Connection {
     sender: Sender,
@@ -37,12 +37,13 @@ enum Sender {
 }
 
 impl Connection {
-    /// A connection without TLS; with HTTP/2 the client knows beforehand that the server speaks it.
+    /// Connects without TLS. For HTTP/2 the client has prior knowledge.
     pub async fn plain(address: &str, version: Version) -> Self {
         Self::handshake(tcp(address).await, version).await
     }
 
-    /// A connection of HTTP/2 on which so many bytes of each answer are taken before it is read. It is not read further than that.
+    /// Connects with HTTP/2 and a flow-control window of so many bytes per response, which is never enlarged unless the
+    /// body is read.
     pub async fn with_window(address: &str, window: u32) -> Self {
         let io = TokioIo::new(tcp(address).await);
         let mut builder = http2::Builder::new(TokioExecutor::new());
@@ -51,7 +52,7 @@ impl Connection {
         Self { sender: Sender::Http2(sender), driver, alpn_protocol: None, certificate: None }
     }
 
-    /// Begins a request with HTTP/2 while others are under way.
+    /// Starts a request with HTTP/2 while others are in flight.
     pub fn start_request(&self, request: RequestBuilder) -> impl Future<Output = Response<Incoming>> + Send + use<> {
         let Sender::Http2(sender) = &self.sender else { panic!("only HTTP/2 has several requests at once") };
         let mut sender = sender.clone();
@@ -61,7 +62,7 @@ impl Connection {
         }
     }
 
-    /// A connection over TLS to a server that must be `localhost`, with what that authority says. The server chooses among
+    /// Connects over TLS to a server that must be `localhost`, trusting that authority only. The server chooses among
     /// these protocols (ALPN).
     pub async fn tls(address: &str, authority: &CertificateAuthority, protocols: &[&str]) -> Self {
         let mut roots = RootCertStore::empty();
@@ -94,24 +95,24 @@ impl Connection {
         Self { sender, driver, alpn_protocol: None, certificate: None }
     }
 
-    /// What TLS agreed on to be spoken.
+    /// The protocol that ALPN selected.
     pub fn alpn_protocol(&self) -> Option<&str> {
         self.alpn_protocol.as_deref()
     }
 
-    /// The certificate that the server showed, as DER.
+    /// The server's certificate, as DER.
     pub fn certificate(&self) -> Option<&[u8]> {
         self.certificate.as_deref()
     }
 
-    /// Makes a request, and reads its answer.
+    /// Sends a request and reads the whole response.
     pub async fn send(&mut self, request: RequestBuilder) -> Response<Bytes> {
         let (parts, body) = self.send_streaming(request).await.into_parts();
         let body = timeout(TIMEOUT, body.collect()).await.expect("a body in time").expect("a whole body").to_bytes();
         Response::from_parts(parts, body)
     }
 
-    /// Makes a request whose answer is read piece by piece.
+    /// Sends a request whose response body is read as a stream.
     pub async fn send_streaming(&mut self, request: RequestBuilder) -> Response<Incoming> {
         let answer = match &mut self.sender {
             Sender::Http1(sender) => {
@@ -126,7 +127,7 @@ impl Connection {
         answer.expect("an answer in time").expect("the server answers")
     }
 
-    /// Waits until it is closed, by whoever.
+    /// Waits until the connection is closed, by either side.
     pub async fn wait_closed(self) {
         timeout(TIMEOUT, self.driver).await.expect("it is closed in time").expect("it ends in order");
     }
@@ -137,7 +138,7 @@ async fn tcp(address: &str) -> TcpStream {
     timeout(TIMEOUT, TcpStream::connect(address)).await.expect("a connection in time").expect("somebody listens")
 }
 
-/// The same request, as that version has it.
+/// Converts a request to the form of that HTTP version.
 fn to_hyper_request(request: RequestBuilder, version: Version) -> Request<Full<Bytes>> {
     let request = request.build().expect("it is a request");
     let body = request.body().and_then(|body| body.as_bytes()).unwrap_or_default().to_vec();

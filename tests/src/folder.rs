@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-/// A folder that goes away with it.
+/// A temporary folder, removed when dropped.
 #[derive(Debug)]
 pub struct Folder {
     dir: TempDir,
 }
 
 impl Folder {
-    /// A folder with those files, whose folders are made as needed.
+    /// Creates a folder with those files, and the folders that they need.
     pub fn with_files<N: AsRef<Path>, B: AsRef<[u8]>>(files: impl IntoIterator<Item = (N, B)>) -> Self {
         let folder = Self { dir: tempfile::tempdir().expect("a folder") };
         for (name, bytes) in files {
@@ -22,7 +22,7 @@ impl Folder {
         folder
     }
 
-    /// Where it is.
+    /// The path of the folder.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }

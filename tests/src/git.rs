@@ -1,4 +1,4 @@
-//! Repositories made with the real `git`, and what it says of them.
+//! Repositories made with the real `git`, and its output about them.
 
 use std::cell::Cell;
 use std::ffi::OsStr;
@@ -7,25 +7,25 @@ use std::process::Command;
 
 use crate::Folder;
 
-/// When the first commit was made, in seconds since 1970; each further one is a minute later.
+/// The time of the first commit, in seconds since 1970; each further commit is a minute later.
 const FIRST_COMMIT: u32 = 1_738_398_600;
 
-/// A repository with a work tree, made the same way every time: the same files give the same object ids.
+/// A repository with a work tree, made reproducibly: the same files give the same object ids.
 #[derive(Debug)]
 pub struct GitRepo {
     folder: Folder,
     commits: Cell<u32>,
-    /// Where its `.git`, or the bare repository, is.
+    /// The path of `.git`, or of the bare repository.
     dir: PathBuf,
 }
 
 impl GitRepo {
-    /// An empty repository whose branch is `main`.
+    /// Creates an empty repository whose branch is `main`.
     pub fn empty() -> Self {
         Self::init(&["--initial-branch=main"])
     }
 
-    /// An empty repository, made by `git init` with those arguments.
+    /// Creates an empty repository by `git init` with those arguments.
     pub fn init(arguments: &[&str]) -> Self {
         let folder = Folder::with_files::<&str, &str>([]);
         let repo = Self { dir: folder.path().to_owned(), commits: Cell::new(0), folder };
@@ -33,7 +33,7 @@ impl GitRepo {
         repo
     }
 
-    /// A repository with those files in one commit.
+    /// Creates a repository with those files in one commit.
     pub fn with_files<N: AsRef<Path>, B: AsRef<[u8]>>(files: impl IntoIterator<Item = (N, B)>) -> Self {
         let repo = Self::empty();
         for (name, bytes) in files {
@@ -43,7 +43,7 @@ impl GitRepo {
         repo
     }
 
-    /// A bare copy of this one, as `git clone --bare` with those arguments makes it.
+    /// Clones this one as a bare repository, by `git clone --bare` with those arguments.
     pub fn bare_clone(&self, arguments: &[&str]) -> Self {
         let folder = Folder::with_files::<&str, &str>([]);
         let dir = folder.path().join("bare.git");
@@ -55,7 +55,7 @@ impl GitRepo {
         clone
     }
 
-    /// What is granted to a plugin: the work tree, or the bare repository.
+    /// The directory to grant to a plugin: the work tree, or the bare repository.
     pub fn path(&self) -> &Path {
         &self.dir
     }
@@ -65,7 +65,7 @@ impl GitRepo {
         &self.folder
     }
 
-    /// Commits everything in the work tree, a minute after the commit before, and gives the commit's id.
+    /// Commits everything in the work tree, a minute after the previous commit, and returns the commit id.
     pub fn commit(&self, message: &str) -> String {
         self.commits.update(|commits| commits + 1);
         self.git(["add", "--all"]);
@@ -73,19 +73,19 @@ impl GitRepo {
         self.git_line(["rev-parse", "HEAD"])
     }
 
-    /// Runs `git` and gives its standard output.
+    /// Runs `git` and returns its standard output.
     pub fn git<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Vec<u8> {
         let mut command = self.command_in(&self.dir);
         command.args(arguments);
         run(command)
     }
 
-    /// Runs `git` and gives its standard output as one line of text.
+    /// Runs `git` and returns its standard output as one line of text.
     pub fn git_line<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> String {
         String::from_utf8(self.git(arguments)).expect("git says UTF-8").trim_end().to_owned()
     }
 
-    /// Runs `git` and gives its standard output cut at the NULs that `-z` writes.
+    /// Runs `git` and returns its standard output split at the NULs that `-z` writes.
     pub fn git_records<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Vec<Vec<u8>> {
         let output = self.git(arguments);
         output.split(|byte| *byte == 0).filter(|record| !record.is_empty()).map(<[u8]>::to_vec).collect()

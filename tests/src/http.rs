@@ -17,7 +17,7 @@ use crate::process::{Exit, Process};
 use crate::wire::{self, RpcResponse};
 use crate::{Client, Revision, TIMEOUT, WrittenConfig, host_command};
 
-/// A server on a port of its own choice.
+/// A server on an ephemeral port.
 #[derive(Debug)]
 pub struct HttpServer {
     process: Process,
@@ -26,14 +26,14 @@ pub struct HttpServer {
 }
 
 impl HttpServer {
-    /// Starts a server, and waits until it listens and all plugins are loaded, or could not be.
+    /// Starts a server, and waits until it listens and every plugin is loaded or has failed to load.
     pub async fn start(config: &WrittenConfig) -> Self {
         let server = Self::start_before_plugins_load(config).await;
         server.process.wait_plugins_loaded().await;
         server
     }
 
-    /// Starts a server, and waits until it listens, whether its plugins are loaded or not.
+    /// Starts a server, and waits until it listens, but not for its plugins.
     pub async fn start_before_plugins_load(config: &WrittenConfig) -> Self {
         let mut command = host_command();
         command.args(["serve", "--http", "127.0.0.1:0", "--config"]).arg(config.path());
@@ -54,47 +54,47 @@ impl HttpServer {
         format!("{}{path}", self.url.trim_end_matches("/mcp"))
     }
 
-    /// Where it listens: address and port.
+    /// The address and port that it listens on.
     pub fn address(&self) -> &str {
         self.url.split("://").last().expect("it has a last part").trim_end_matches("/mcp")
     }
 
-    /// An official client that has met it in that revision.
+    /// Connects an official client in that revision.
     pub async fn client(&self, revision: Revision) -> Client {
         Client::connect(StreamableHttpClientTransport::from_uri(self.url.as_str()), revision).await
     }
 
-    /// Requests written by hand, in that revision, of a client that has not said hello.
+    /// Returns a client for hand-written requests in that revision, without the handshake.
     pub fn uninitialized(&self, revision: Revision) -> RawHttp {
         RawHttp::uninitialized(&self.url, revision)
     }
 
-    /// Requests written by hand, in that revision.
+    /// Returns a client for hand-written requests in that revision, after the handshake.
     pub async fn raw_client(&self, revision: Revision) -> RawHttp {
         RawHttp::start(&self.url, revision).await
     }
 
-    /// The first line of its log that contains that text, as soon as there is one.
+    /// Waits for the first line of the log that contains that text.
     pub async fn log_line(&self, wanted: &str) -> String {
         self.process.stderr().wait_for_line(wanted).await
     }
 
-    /// The most memory that it has had at once so far, in bytes.
+    /// The peak resident memory so far, in bytes.
     pub fn peak_rss(&self) -> u64 {
         self.process.peak_rss()
     }
 
-    /// How much memory it has at the moment, in bytes.
+    /// The resident memory, in bytes.
     pub fn rss(&self) -> u64 {
         self.process.rss()
     }
 
-    /// Waits until so many lines of its log contain that text.
+    /// Waits until so many lines of the log contain that text.
     pub async fn log_lines(&self, wanted: &str, number: usize) {
         self.process.stderr().wait_for_lines(wanted, number).await;
     }
 
-    /// Whether what it writes to the client at that address is sent at once (`TCP_NODELAY`).
+    /// Whether its connection to the client at that address has `TCP_NODELAY` set.
     pub fn has_nodelay(&self, client: SocketAddr) -> bool {
         let sockets = self.process.sockets();
         let is_to_client = |socket: &&OwnedFd| getpeername(socket).ok().flatten() == Some(client.into());
@@ -112,13 +112,13 @@ impl HttpServer {
         self.process.signal(signal);
     }
 
-    /// Ends it as service managers do, in order.
+    /// Stops it with SIGTERM, as service managers do, and asserts a clean exit.
     pub async fn end(self) -> Exit {
         self.signal(Signal::TERM);
         self.wait_clean_exit().await
     }
 
-    /// Waits for its end in order. All that it says, it says in its log.
+    /// Waits for a clean exit. Everything that it writes is in its log: standard output must be empty.
     pub async fn wait_clean_exit(self) -> Exit {
         let ended = self.process.wait_exit().await.assert_clean_exit();
         assert_eq!(self.stdout.read_to_end().await, "", "standard output is for protocol only");
@@ -126,7 +126,7 @@ impl HttpServer {
     }
 }
 
-/// HTTP requests written by hand.
+/// A client for hand-written HTTP requests.
 #[derive(Debug)]
 pub struct RawHttp {
     client: reqwest::Client,
@@ -137,12 +137,12 @@ pub struct RawHttp {
 }
 
 impl RawHttp {
-    /// To the server of that URL, in that revision, without having said hello.
+    /// Creates a client of the server at that URL, in that revision, without the handshake.
     fn uninitialized(url: &str, revision: Revision) -> Self {
         Self { client: unpooled_client(), url: url.to_owned(), revision, session: None, last_id: 0 }
     }
 
-    /// The same, from another address of this machine.
+    /// The same, from another loopback address.
     #[must_use]
     pub fn from_address(mut self, address: IpAddr) -> Self {
         let client = reqwest::Client::builder().pool_max_idle_per_host(0).no_proxy().local_address(address).build();
@@ -150,7 +150,7 @@ impl RawHttp {
         self
     }
 
-    /// To the server of that URL, having said hello in that revision, if it begins so.
+    /// Creates a client of the server at that URL, after the handshake if the revision has one.
     pub async fn start(url: &str, revision: Revision) -> Self {
         let mut wire = Self::uninitialized(url, revision);
         if wire.revision.has_initialize() {
@@ -165,7 +165,7 @@ impl RawHttp {
         wire
     }
 
-    /// Ends its session, as clients do that go away in order.
+    /// Ends its session with DELETE.
     pub async fn delete_session(self) {
         let session = self.session.as_deref().expect("only sessions are ended");
         let request = self
@@ -177,20 +177,20 @@ impl RawHttp {
         assert!(status.is_success(), "{status}");
     }
 
-    /// Sends a request and reads its answer.
+    /// Sends a request and reads its response.
     pub async fn request(&mut self, method: &str, params: Value) -> RpcResponse {
         let request = self.request_builder(method, params);
         parse_response(send(request).await).await
     }
 
-    /// A request with all that it must have, which may still be changed.
+    /// Builds a valid request, which may still be changed.
     pub fn request_builder(&mut self, method: &str, params: Value) -> RequestBuilder {
         self.last_id += 1;
         let message = wire::request(&self.revision, self.last_id, method, params);
         self.post(&message)
     }
 
-    /// The stream on which a session is told what it did not ask for.
+    /// Opens the stream for the session's notifications (GET).
     pub async fn event_stream(&self) -> Response {
         let session = self.session.as_deref().expect("only sessions have one");
         let request = self
@@ -204,7 +204,7 @@ impl RawHttp {
         response
     }
 
-    /// Any message, with the headers that belong to it.
+    /// Builds a request for any message, with the headers that belong to it.
     pub fn post(&self, message: &Value) -> RequestBuilder {
         let mut request = self
             .client
@@ -235,7 +235,7 @@ pub(crate) async fn send(request: RequestBuilder) -> Response {
     timeout(TIMEOUT, request.send()).await.expect("an answer in time").expect("the server answers")
 }
 
-/// The answer in a response, whether it is plain JSON or the last event of a stream.
+/// Returns the response message: the plain JSON body, or the last event of the stream.
 async fn parse_response(response: Response) -> RpcResponse {
     let status = Some(response.status().as_u16());
     let text = timeout(TIMEOUT, response.text()).await.expect("a body in time").expect("a body");
@@ -244,7 +244,7 @@ async fn parse_response(response: Response) -> RpcResponse {
     RpcResponse { status, message: serde_json::from_str(json).unwrap_or_else(|_| json!({ "body": text })) }
 }
 
-/// A client that keeps no connection: a server that ends would wait for it.
+/// A client without connection pool: a server that shuts down would wait for pooled connections.
 fn unpooled_client() -> reqwest::Client {
     reqwest::Client::builder().pool_max_idle_per_host(0).no_proxy().build().expect("a client")
 }

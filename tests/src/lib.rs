@@ -1,7 +1,7 @@
-//! The harness of the end-to-end tests: the real binary, real components, real clients.
+//! Harness of the end-to-end tests: the real binary, real components, real clients.
 //!
-//! A test writes a [`ConfigFile`], starts a server with it, [`StdioServer`] or [`HttpServer`], talks to it as an MCP client does, and
-//! ends it:
+//! A test writes a [`ConfigFile`], starts a server with it ([`StdioServer`] or [`HttpServer`]), sends requests as an
+//! MCP client, and ends the server:
 //!
 //! ```no_run
 //! # use mcp_host_tests::{ConfigFile, GitRepo, Plugin, StdioServer};
@@ -14,11 +14,11 @@
 //! # }
 //! ```
 //!
-//! It promises that nothing outlives a test: servers that were not ended fail the test and are killed by their process id,
-//! and everything is written to directories that go away. Only compiled components stay, in `target/test-cache`. Nothing
-//! waits for a span of time: a wait is for a condition, and gives up after [`TIMEOUT`].
+//! Nothing outlives a test: a server that was not ended fails the test and is killed by its process id, and every file
+//! is written to a temporary directory. Only compiled components stay, in `target/test-cache`. There are no sleeps: a
+//! test waits for a condition, with a timeout of [`TIMEOUT`].
 //!
-//! Like any assertion, a harness fails by panicking.
+//! Like any assertion, the harness fails by panicking.
 #![allow(
     clippy::arithmetic_side_effects,
     clippy::expect_used,
@@ -60,10 +60,10 @@ pub use template::reserved_expansion;
 pub use wat_provider::{ComponentFile, WatProvider};
 pub use wire::{RpcResponse, initialize_params, initialized_notification, request};
 
-/// How long a test waits for what must happen: so long that only a hang reaches it.
+/// The timeout of every wait: so long that only a hang reaches it.
 pub const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// How long until something is looked at again of which nobody tells.
+/// The interval at which conditions without notification are polled.
 const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(5);
 
 /// The revisions that the host speaks, oldest first. All but the last begin with `initialize`.
@@ -75,7 +75,7 @@ pub const REVISIONS: [Revision; 5] = [
     Revision::V_2026_07_28,
 ];
 
-/// Looks again and again until it holds.
+/// Polls until the condition holds.
 pub async fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let looking = async {
         while !holds() {

@@ -1,4 +1,4 @@
-//! What a process says on a stream, line by line, to be waited for.
+//! The output stream of a process, line by line, to wait for.
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::sync::watch;
@@ -6,14 +6,14 @@ use tokio::time::timeout;
 
 use crate::TIMEOUT;
 
-/// The text of a stream so far. It is read all the time, so that the process never waits for us.
+/// The text of a stream so far. It is read continuously, so that the process never blocks on a full pipe.
 #[derive(Clone, Debug)]
 pub(crate) struct Log {
     text: watch::Receiver<String>,
 }
 
 impl Log {
-    /// Reads that stream to its end.
+    /// Starts reading that stream, to its end.
     pub(crate) fn new(stream: impl AsyncRead + Unpin + Send + 'static) -> Self {
         let (sender, text) = watch::channel(String::new());
         tokio::spawn(async move {
@@ -33,7 +33,7 @@ impl Log {
         self.text.borrow().clone()
     }
 
-    /// The first line that contains that text, as soon as there is one.
+    /// Waits for the first line that contains that text.
     pub(crate) async fn wait_for_line(&self, wanted: &str) -> String {
         let mut text = self.text.clone();
         let found = timeout(TIMEOUT, text.wait_for(|text| find_line(text, wanted).is_some())).await;
@@ -52,7 +52,7 @@ impl Log {
         assert!(found, "it did not say {wanted:?} {number} times, but:\n{}", self.snapshot());
     }
 
-    /// The whole text, once the stream has ended.
+    /// Returns the whole text once the stream has ended.
     pub(crate) async fn read_to_end(mut self) -> String {
         let end = async { while self.text.changed().await.is_ok() {} };
         timeout(TIMEOUT, end).await.expect("the stream of a process that ended ends too");

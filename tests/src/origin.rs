@@ -1,6 +1,6 @@
-//! A web server for one test: plain or over TLS, on loopback, with whatever behaviour a test needs.
+//! A web server for one test: plain or over TLS, on loopback, with whatever behavior a test needs.
 //!
-//! It answers what it was told to for each path, records every request, and notices when a client goes away:
+//! It returns the configured response for each path, records every request, and detects that a client disconnects:
 //!
 //! ```no_run
 //! # use mcp_host_tests::{CertificateAuthority, MockOrigin, Reply};
@@ -13,7 +13,7 @@
 //! assert_eq!(origin.request_count("/page"), 1);
 //! assert_eq!(origin.requests()[0].header("if-none-match"), None);
 //!
-//! origin.down().await; // Connections are refused from now on, and those that are open are cut,
+//! origin.down().await; // Connections are refused from now on, and open ones are cut,
 //! origin.up().await; // until it is back on the same port.
 //!
 //! let authority = CertificateAuthority::new();
@@ -21,7 +21,7 @@
 //! # }
 //! ```
 //!
-//! Each connection is for one request. A path that was not told is answered with 404.
+//! One request per connection. A path without a configured response is a 404.
 
 mod authority;
 mod connection;
@@ -46,7 +46,7 @@ pub use self::request::RecordedRequest;
 
 type Handler = Arc<dyn Fn(&RecordedRequest) -> Reply + Send + Sync>;
 
-/// A web server on a port of its own choice.
+/// A web server on an ephemeral port.
 #[derive(Debug)]
 pub struct MockOrigin {
     address: SocketAddr,
@@ -54,7 +54,7 @@ pub struct MockOrigin {
     state: Mutex<ListenState>,
 }
 
-/// Whether it listens; if not, the port is kept so that nobody else takes it.
+/// The listener; while the server is down, the port is kept bound so that no other process takes it.
 #[derive(Debug)]
 enum ListenState {
     Listening(JoinHandle<()>),
@@ -62,12 +62,12 @@ enum ListenState {
     Changing,
 }
 
-/// What its connections share.
+/// State shared by its connections.
 struct SharedState {
     tls: Option<TlsAcceptor>,
     handlers: Mutex<HashMap<String, Handler>>,
     requests: watch::Sender<Vec<RecordedRequest>>,
-    /// How many connections are open.
+    /// The number of open connections.
     open_connections: watch::Sender<usize>,
 }
 
@@ -81,17 +81,17 @@ impl std::fmt::Debug for SharedState {
 }
 
 impl MockOrigin {
-    /// A server without TLS.
+    /// Starts a server without TLS.
     pub async fn http() -> Self {
         Self::start(None).await
     }
 
-    /// A server over TLS that shows a certificate for its address, `127.0.0.1`.
+    /// Starts a server over TLS with a certificate for its address, `127.0.0.1`.
     pub async fn https(authority: &CertificateAuthority) -> Self {
         Self::https_as(authority, "127.0.0.1").await
     }
 
-    /// A server over TLS that shows a certificate for that name or address.
+    /// Starts a server over TLS with a certificate for that name or address.
     pub async fn https_as(authority: &CertificateAuthority, name: &str) -> Self {
         Self::start(Some(authority.acceptor(name))).await
     }
@@ -109,7 +109,7 @@ impl MockOrigin {
         Self { address, shared, state }
     }
 
-    /// It as a grant names it: `http://127.0.0.1:PORT`.
+    /// The origin, as a grant names it: `http://127.0.0.1:PORT`.
     pub fn origin(&self) -> String {
         let scheme = if self.shared.tls.is_some() { "https" } else { "http" };
         format!("{scheme}://{}", self.address)
@@ -125,12 +125,12 @@ impl MockOrigin {
         self.address.port()
     }
 
-    /// From now on, answers requests of that path (with its query, if there is one) so.
+    /// Sets the response for requests of that path (with its query, if there is one).
     pub fn serve(&self, path: &str, reply: Reply) {
         self.serve_with(path, move |_| reply.clone());
     }
 
-    /// From now on, answers requests of that path as it says.
+    /// Sets a function that responds to requests of that path.
     pub fn serve_with(&self, path: &str, answer: impl Fn(&RecordedRequest) -> Reply + Send + Sync + 'static) {
         self.shared.handlers.lock().expect("no test panics meanwhile").insert(path.to_owned(), Arc::new(answer));
     }
@@ -140,7 +140,7 @@ impl MockOrigin {
         self.shared.requests.borrow().clone()
     }
 
-    /// How many requests of that path there were so far.
+    /// The number of requests of that path so far.
     pub fn request_count(&self, path: &str) -> usize {
         self.shared.requests.borrow().iter().filter(|request| request.path == path).count()
     }
@@ -160,18 +160,18 @@ impl MockOrigin {
         assert!(there.is_ok(), "there were not {count} requests of {path}, but: {:#?}", self.requests());
     }
 
-    /// Waits until no connection is open, because all were answered or their clients went away.
+    /// Waits until no connection is open: every response was sent, or its client disconnected.
     pub async fn wait_until_idle(&self) {
         let mut open = self.shared.open_connections.subscribe();
         let idle = timeout(TIMEOUT, open.wait_for(|open| *open == 0)).await.is_ok();
         assert!(idle, "{} connections stay open", *self.shared.open_connections.borrow());
     }
 
-    /// Refuses connections, and cuts those that are open.
+    /// Refuses connections, and cuts open ones.
     pub async fn take_down(&self) {
         let ListenState::Listening(task) = self.take_state() else { panic!("it is down already") };
         task.abort();
-        // What was listened at and all connections are gone with it.
+        // The listener and all connections are dropped with it.
         assert!(task.await.is_err_and(|error| error.is_cancelled()));
         let socket = TcpSocket::new_v4().expect("there are sockets");
         socket.set_reuseaddr(true).expect("a port can be used again");
@@ -179,7 +179,7 @@ impl MockOrigin {
         self.put_state(ListenState::Bound(socket));
     }
 
-    /// Listens again, at the same port.
+    /// Listens again, on the same port.
     pub async fn bring_up(&self) {
         let ListenState::Bound(socket) = self.take_state() else { panic!("it is up already") };
         let listener = socket.listen(128).expect("the port is ours");

@@ -1,4 +1,4 @@
-//! A server process, from its start to its end in order.
+//! A server process, from its start to its clean exit.
 
 use std::os::fd::OwnedFd;
 use std::process::Stdio;
@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use crate::TIMEOUT;
 use crate::log::Log;
 
-/// A server that runs. One that is dropped without having been ended fails the test.
+/// A running server. Dropping one that was not ended fails the test.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
@@ -19,12 +19,12 @@ pub(crate) struct Process {
     has_ended: bool,
 }
 
-/// How a server ended.
+/// The end of a server process.
 #[derive(Debug)]
 pub struct Exit {
     /// Its exit code; none if a signal ended it.
     pub code: Option<i32>,
-    /// All that it said on standard error.
+    /// Everything that it wrote to standard error.
     pub log: String,
 }
 
@@ -36,7 +36,7 @@ impl Process {
         (process, stdin, stdout)
     }
 
-    /// The same, and nobody reads its standard error but whoever gets it.
+    /// The same, with standard error returned to the caller instead of read.
     pub(crate) fn start_with_raw_stderr(mut command: Command) -> (Self, ChildStdin, ChildStdout, ChildStderr) {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().expect("`mcp-host` starts");
@@ -46,17 +46,17 @@ impl Process {
         (Self { child, stderr: Log::new(tokio::io::empty()), has_ended: false }, stdin, stdout, stderr)
     }
 
-    /// What it says on standard error.
+    /// Its standard error.
     pub(crate) fn stderr(&self) -> &Log {
         &self.stderr
     }
 
-    /// Waits until all plugins are loaded, or could not be.
+    /// Waits until every plugin is loaded or has failed to load.
     pub(crate) async fn wait_plugins_loaded(&self) {
         self.stderr.wait_for_line("finished loading plugins").await;
     }
 
-    /// The most memory that it has had at once so far, in bytes: Linux' `VmHWM`.
+    /// The peak resident memory so far, in bytes: `VmHWM` of Linux.
     pub(crate) fn peak_rss(&self) -> u64 {
         self.proc_status("VmHWM:")
     }
@@ -70,7 +70,7 @@ impl Process {
         self.child.id().and_then(|id| Pid::from_raw(id.cast_signed())).expect("it still runs")
     }
 
-    /// How much memory it has at the moment, in bytes: Linux' `VmRSS`.
+    /// The resident memory, in bytes: `VmRSS` of Linux.
     pub(crate) fn rss(&self) -> u64 {
         self.proc_status("VmRSS:")
     }
@@ -83,26 +83,26 @@ impl Process {
         kibibytes << 10
     }
 
-    /// How many processes it has started that still run.
+    /// The number of its child processes that still run.
     pub(crate) fn child_count(&self) -> usize {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.id().as_raw_nonzero()));
         let threads = threads.expect("a process has threads").flatten();
-        // One that ended meanwhile has none.
+        // One that exited meanwhile has no such file.
         let of =
             |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
         threads.map(|thread| of(thread).split_whitespace().count()).sum()
     }
 
-    /// How many files and directories it has the kernel watch.
+    /// The number of its inotify watches.
     pub(crate) fn inotify_watches(&self) -> usize {
         let id = self.child.id().expect("it still runs");
         let files = std::fs::read_dir(format!("/proc/{id}/fdinfo")).expect("a process has files");
-        // One that was closed meanwhile watches nothing.
+        // One that was closed meanwhile has no watches.
         let infos = files.filter_map(|file| std::fs::read_to_string(file.ok()?.path()).ok());
         infos.map(|info| info.lines().filter(|line| line.starts_with("inotify wd:")).count()).sum()
     }
 
-    /// Its sockets, as they are now: what is read from them is not read by it.
+    /// Duplicates of its sockets: reading from one takes data away from the process.
     pub(crate) fn sockets(&self) -> Vec<OwnedFd> {
         let process = pidfd_open(self.id(), PidfdFlags::empty()).expect("it still runs");
         let files = std::fs::read_dir(format!("/proc/{}/fd", self.id().as_raw_nonzero())).expect("a process has files");
@@ -112,7 +112,7 @@ impl Process {
         copies.filter(|copy| fstat(copy).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_socket())).collect()
     }
 
-    /// Waits until it ends by itself, as it must once it was told to or its input is closed.
+    /// Waits for the process to exit by itself, as it must after a signal or at the end of its input.
     pub(crate) async fn wait_exit(mut self) -> Exit {
         let status = timeout(TIMEOUT, self.child.wait()).await;
         let Ok(status) = status else {
@@ -135,7 +135,7 @@ impl Drop for Process {
 }
 
 impl Exit {
-    /// The same, after a check that it ended in order.
+    /// The same, after asserting a clean exit.
     pub(crate) fn assert_clean_exit(self) -> Self {
         assert_eq!(self.code, Some(0), "{}", self.log);
         self

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
@@ -12,7 +12,7 @@ use crate::process::{Exit, Process};
 use crate::wire::{self, RpcResponse};
 use crate::{Client, Revision, TIMEOUT, WrittenConfig, host_command};
 
-/// A server with the official client at its standard streams.
+/// A server with the official client on its standard streams.
 #[derive(Debug)]
 pub struct StdioServer {
     process: Process,
@@ -20,12 +20,12 @@ pub struct StdioServer {
 }
 
 impl StdioServer {
-    /// Starts a server and meets it in the newest revision that has sessions.
+    /// Starts a server and connects in the newest revision with sessions.
     pub async fn start(config: &WrittenConfig) -> Self {
         Self::start_in(config, Revision::LATEST_WITH_INITIALIZE).await
     }
 
-    /// Starts a server and meets it in that revision.
+    /// Starts a server and connects in that revision.
     pub async fn start_in(config: &WrittenConfig, revision: Revision) -> Self {
         let (process, stdin, stdout) = spawn(&config.path(), &[]);
         process.wait_plugins_loaded().await;
@@ -38,17 +38,17 @@ impl StdioServer {
         &self.client
     }
 
-    /// The most memory that the server has had at once so far, in bytes.
+    /// The peak resident memory of the server so far, in bytes.
     pub fn peak_rss(&self) -> u64 {
         self.process.peak_rss()
     }
 
-    /// The first line of its log that contains that text, as soon as there is one.
+    /// Waits for the first line of the log that contains that text.
     pub async fn log_line(&self, wanted: &str) -> String {
         self.process.stderr().wait_for_line(wanted).await
     }
 
-    /// Closes its standard input, as a client that goes away does, and waits for its end in order.
+    /// Closes its standard input, as a client that disconnects does, and waits for a clean exit.
     pub async fn end(self) -> Exit {
         self.client.close().await;
         self.process.wait_exit().await.assert_clean_exit()
@@ -63,12 +63,12 @@ pub struct RawStdio {
     lines: Lines<BufReader<ChildStdout>>,
     revision: Revision,
     last_id: u64,
-    /// Answers that came while another one was waited for.
+    /// Responses that arrived while another one was awaited.
     buffered: Vec<Value>,
 }
 
 impl RawStdio {
-    /// Starts a server that nothing has been said to.
+    /// Starts a server, without the handshake.
     pub fn uninitialized(config: &WrittenConfig, revision: Revision) -> Self {
         Self::uninitialized_at(&config.path(), &[], revision)
     }
@@ -83,7 +83,7 @@ impl RawStdio {
         Self { process, stdin: Some(stdin), lines, revision, last_id: 0, buffered: Vec::new() }
     }
 
-    /// Starts a server whose standard error nobody reads but whoever gets it, and says hello.
+    /// Starts a server whose standard error is returned to the caller instead of read, with the handshake.
     pub async fn start_with_raw_stderr(config: &WrittenConfig, revision: Revision) -> (Self, ChildStderr) {
         let mut command = host_command();
         command.args(["serve", "--stdio", "--config"]).arg(config.path());
@@ -93,22 +93,22 @@ impl RawStdio {
         (wire.initialize().await, stderr)
     }
 
-    /// Starts a server and says hello in that revision, if it begins so.
+    /// Starts a server, with the handshake if that revision has one.
     pub async fn start(config: &WrittenConfig, revision: Revision) -> Self {
         Self::start_at(&config.path(), &[], revision).await
     }
 
-    /// The same with a config file wherever it is, and more options.
+    /// The same, with a config file at any path, and more options.
     pub async fn start_at(config: &Path, options: &[&str], revision: Revision) -> Self {
         Self::uninitialized_at(config, options, revision).initialize_when_loaded().await
     }
 
-    /// Starts a server and says hello in that revision, whether its plugins are loaded or not.
+    /// Starts a server, with the handshake if that revision has one, without waiting for its plugins.
     pub async fn start_before_plugins_load(config: &WrittenConfig, revision: Revision) -> Self {
         Self::uninitialized(config, revision).initialize().await
     }
 
-    /// The same in a user namespace in which the kernel watches no more than so many files and directories.
+    /// The same in a user namespace with a limit on inotify watches.
     pub async fn start_with_inotify_limit(watches: usize, config: &WrittenConfig, revision: Revision) -> Self {
         let host = host_command();
         let mut command = Command::new("unshare");
@@ -120,13 +120,13 @@ impl RawStdio {
         Self::uninitialized_with(command, &config.path(), &[], revision).initialize_when_loaded().await
     }
 
-    /// Says hello once all plugins are loaded, or could not be.
+    /// Performs the handshake once every plugin is loaded or has failed to load.
     async fn initialize_when_loaded(self) -> Self {
         self.process.wait_plugins_loaded().await;
         self.initialize().await
     }
 
-    /// Says hello, if its revision begins so.
+    /// Performs the handshake, if the revision has one.
     async fn initialize(mut self) -> Self {
         if self.revision.has_initialize() {
             let answer = self.request("initialize", wire::initialize_params(&self.revision)).await;
@@ -136,13 +136,13 @@ impl RawStdio {
         self
     }
 
-    /// Sends a request and waits for its answer.
+    /// Sends a request and waits for its response.
     pub async fn request(&mut self, method: &str, params: Value) -> RpcResponse {
         let id = self.send_request(method, params).await;
         self.response_to(id).await
     }
 
-    /// Sends a request, and gives its id.
+    /// Sends a request and returns its id.
     pub async fn send_request(&mut self, method: &str, params: Value) -> u64 {
         self.last_id += 1;
         let request = wire::request(&self.revision, self.last_id, method, params);
@@ -150,7 +150,7 @@ impl RawStdio {
         self.last_id
     }
 
-    /// Waits for the answer to that request. Other answers that come first are kept for those who wait for them.
+    /// Waits for the response to that request. Other responses that arrive first are kept for later calls.
     pub async fn response_to(&mut self, id: u64) -> RpcResponse {
         if let Some(place) = self.buffered.iter().position(|message| message["id"] == id) {
             return RpcResponse { status: None, message: self.buffered.swap_remove(place) };
@@ -164,17 +164,31 @@ impl RawStdio {
         }
     }
 
-    /// What came while answers were waited for, and is no answer that somebody still waits for.
+    /// Messages that arrived while responses were awaited, and that are not responses.
     pub fn take_notifications(&mut self) -> Vec<Value> {
         self.buffered.extract_if(.., |message| message["method"].is_string()).collect()
     }
 
-    /// Answers that came while others were waited for, and that nobody has waited for yet.
+    /// Responses that arrived while others were awaited, and that have not been awaited yet.
     pub fn buffered_responses(&self) -> Vec<&Value> {
         self.buffered.iter().filter(|message| message["method"].is_null()).collect()
     }
 
-    /// The next notification of that method, be it one that came early; others are passed over.
+    /// Reads a resource that is one text, and returns the text or the error.
+    pub async fn read(&mut self, uri: &str) -> Result<String, Value> {
+        let answer = self.request("resources/read", json!({ "uri": uri })).await;
+        match answer.message["result"]["contents"][0]["text"].as_str() {
+            Some(text) => Ok(text.to_owned()),
+            None => Err(answer.message["error"].clone()),
+        }
+    }
+
+    /// Subscribes to a resource, which must succeed.
+    pub async fn subscribe(&mut self, uri: &str) {
+        self.request("resources/subscribe", json!({ "uri": uri })).await.result();
+    }
+
+    /// Waits for the next notification of that method, or returns one that arrived before; others are skipped.
     pub async fn notification(&mut self, method: &str) -> Value {
         while !self.buffered.is_empty() {
             let message = self.buffered.remove(0);
@@ -195,26 +209,26 @@ impl RawStdio {
         self.send_line(&message.to_string()).await;
     }
 
-    /// Sends a line, whatever it is.
+    /// Sends a line, valid or not.
     pub async fn send_line(&mut self, line: &str) {
         let stdin = self.stdin.as_mut().expect("it is still open");
         stdin.write_all(format!("{line}\n").as_bytes()).await.expect("the server reads");
     }
 
-    /// The next message; none at the end. Everything on standard output must be one.
+    /// Returns the next message; none at the end. Everything on standard output must be a message.
     pub async fn message(&mut self) -> Option<Value> {
         let message = self.line().await?;
         assert_eq!(message["jsonrpc"], "2.0", "{message}");
         Some(message)
     }
 
-    /// The next message, however long it takes to come; none at the end. Nothing is lost when this is dropped.
+    /// Returns the next message, without timeout; none at the end. Cancel-safe.
     pub async fn next_message(&mut self) -> Option<Value> {
         let line = self.lines.next_line().await.expect("a line of UTF-8")?;
         Some(serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}")))
     }
 
-    /// The next line, which is a message or a batch of them; none at the end.
+    /// Returns the next line, a message or a batch; none at the end.
     pub async fn line(&mut self) -> Option<Value> {
         let line = timeout(TIMEOUT, self.lines.next_line()).await.expect("a line in time").expect("a line of UTF-8")?;
         Some(serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}")))
@@ -225,32 +239,32 @@ impl RawStdio {
         self.process.signal(signal);
     }
 
-    /// The first line of its log that contains that text, as soon as there is one.
+    /// Waits for the first line of the log that contains that text.
     pub async fn log_line(&self, wanted: &str) -> String {
         self.process.stderr().wait_for_line(wanted).await
     }
 
-    /// The most memory that the server has had at once so far, in bytes.
+    /// The peak resident memory of the server so far, in bytes.
     pub fn peak_rss(&self) -> u64 {
         self.process.peak_rss()
     }
 
-    /// How much memory the server has at the moment, in bytes.
+    /// The resident memory of the server, in bytes.
     pub fn rss(&self) -> u64 {
         self.process.rss()
     }
 
-    /// How many processes the server has started that still run.
+    /// The number of child processes of the server that still run.
     pub fn child_count(&self) -> usize {
         self.process.child_count()
     }
 
-    /// What the server has logged so far.
+    /// The log of the server so far.
     pub fn log(&self) -> String {
         self.process.stderr().snapshot()
     }
 
-    /// How many files and directories the server has the kernel watch.
+    /// The number of inotify watches of the server.
     pub fn inotify_watches(&self) -> usize {
         self.process.inotify_watches()
     }
@@ -260,12 +274,18 @@ impl RawStdio {
         self.stdin = None;
     }
 
-    /// Reads what is left to read, and waits for the end in order.
+    /// Closes the server's standard input, as a client that disconnects does, and waits for a clean exit.
+    pub async fn end(mut self) -> Exit {
+        self.close_stdin();
+        self.wait_clean_exit().await
+    }
+
+    /// Reads the rest of standard output and waits for a clean exit.
     pub async fn wait_clean_exit(self) -> Exit {
         self.wait_exit().await.assert_clean_exit()
     }
 
-    /// Reads nothing of what is left to read, and waits for the end.
+    /// Waits for the exit without reading the rest of standard output.
     pub async fn wait_exit_unread(self) -> Exit {
         let Self { process, lines, .. } = self;
         let ended = process.wait_exit().await;
@@ -273,7 +293,7 @@ impl RawStdio {
         ended
     }
 
-    /// Reads what is left to read, and waits for the end, in order or not.
+    /// Reads the rest of standard output and waits for the exit, clean or not.
     pub async fn wait_exit(mut self) -> Exit {
         while self.message().await.is_some() {}
         self.process.wait_exit().await

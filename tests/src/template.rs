@@ -1,7 +1,7 @@
-//! What a client makes of a completed value.
+//! URI templates on the client's side.
 
-/// The value as `{+name}` of a template expands it (RFC 6570, section 3.2.3): what a URI may contain stays as it is, also a
-/// `%` with two digits behind it, and everything else is percent-encoded.
+/// Expands a value as `{+name}` of a template does (RFC 6570, section 3.2.3): characters that a URI may contain stay as
+/// they are, also a `%` followed by two hex digits, and everything else is percent-encoded.
 pub fn reserved_expansion(value: &str) -> String {
     let bytes = value.as_bytes();
     let is_encoded =

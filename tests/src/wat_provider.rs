@@ -1,8 +1,8 @@
-//! Providers written in WebAssembly's own text, for what no compiler would let a guest do.
+//! Providers written in WebAssembly's text format, for what no compiler would emit.
 //!
-//! Such a provider answers every function of the contract with as little as is valid, but for those that a test writes
-//! itself. Answers are laid out by the canonical ABI of the component model; memory is all zeros, and so an answer that
-//! starts at any untouched place is an empty one.
+//! Such a provider returns the smallest valid answer from every function of the contract, except for those that a test
+//! writes itself. Answers are laid out by the canonical ABI of the component model. Memory is zeroed, so an answer at
+//! any unused address is an empty one.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use wit_parser::Resolve;
 
 use crate::artifacts;
 
-/// The functions of the contract as core WebAssembly has them: the name, and the parameters.
+/// The functions of the contract in core WebAssembly: name and parameters.
 const FUNCTIONS: [(&str, &str); 7] = [
     ("describe", ""),
     ("list-entries", "i32 i32 i32 i32 i32 i32 i32"),
@@ -23,7 +23,7 @@ const FUNCTIONS: [(&str, &str); 7] = [
     ("changes", "i32 i32 i32 i32 i32"),
 ];
 
-/// A provider that is being written.
+/// A builder for a provider.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct WatProvider {
@@ -33,45 +33,45 @@ pub struct WatProvider {
     encoding: StringEncoding,
 }
 
-/// The file of a provider, in a directory that goes away with it.
+/// The file of a provider, in a temporary directory.
 #[derive(Debug)]
 pub struct ComponentFile {
     dir: TempDir,
 }
 
 impl WatProvider {
-    /// A provider that does nothing, and has 1 MiB of memory.
+    /// Creates a provider that does nothing, with 1 MiB of memory.
     pub fn new() -> Self {
         Self { function_bodies: Vec::new(), module_fields: String::new(), memory: 16, encoding: StringEncoding::UTF8 }
     }
 
-    /// Writes a function of the contract: instructions that leave the address of an answer.
+    /// Sets the body of a function of the contract: instructions that leave the address of the answer on the stack.
     ///
-    /// An answer `ok` is the byte 0, and what it holds begins 8 bytes behind.
+    /// The answer `ok` is the byte 0, and its payload begins at offset 8.
     pub fn function(mut self, name: &'static str, instructions: &str) -> Self {
         self.function_bodies.push((name, instructions.to_owned()));
         self
     }
 
-    /// Adds fields to the core module: tables, data, functions, a start.
+    /// Adds fields to the core module: tables, data, functions, a start function.
     pub fn module_fields(mut self, fields: &str) -> Self {
         self.module_fields.push_str(fields);
         self
     }
 
-    /// How much memory it has from the beginning, in pages of 64 KiB.
+    /// Sets the initial memory, in pages of 64 KiB.
     pub fn memory(mut self, pages: u32) -> Self {
         self.memory = pages;
         self
     }
 
-    /// Its strings are UTF-16.
+    /// Encodes strings as UTF-16.
     pub fn utf16(mut self) -> Self {
         self.encoding = StringEncoding::UTF16;
         self
     }
 
-    /// Makes the component.
+    /// Builds the component.
     pub fn build(&self) -> ComponentFile {
         let mut resolve = Resolve::default();
         let (package, _) = resolve.push_path(artifacts::repo_root().join("wit")).expect("the contract parses");
@@ -95,7 +95,7 @@ impl WatProvider {
                 format!("(func (export \"{export}\") (param {parameters}) (result i32) {body})\n")
             })
             .collect();
-        // Arguments come in at 4096. One lies over the other, which does not matter to anybody here.
+        // Arguments are allocated at 4096. They may overlap, as no function here reads them.
         format!(
             "(module
                (memory (export \"memory\") {memory})
@@ -115,7 +115,7 @@ impl Default for WatProvider {
 }
 
 impl ComponentFile {
-    /// Its file.
+    /// The path of the file.
     pub fn path(&self) -> PathBuf {
         self.dir.path().join("provider.wasm")
     }

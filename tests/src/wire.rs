@@ -1,10 +1,10 @@
-//! JSON-RPC as it is on the wire, for what no client library would send or show.
+//! JSON-RPC as it is on the wire, for messages that client libraries would neither send nor show.
 
 use serde_json::{Value, json};
 
 use crate::Revision;
 
-/// An answer as it came.
+/// A response as it was received.
 #[derive(Clone, Debug)]
 pub struct RpcResponse {
     /// The HTTP status; none over stdio.
@@ -14,23 +14,23 @@ pub struct RpcResponse {
 }
 
 impl RpcResponse {
-    /// Its result, which it must have.
+    /// Returns the result; panics if there is none.
     pub fn result(&self) -> &Value {
         self.message.get("result").unwrap_or_else(|| panic!("expected a result, found {self:?}"))
     }
 
-    /// Its error, which it must have.
+    /// Returns the error; panics if there is none.
     pub fn error(&self) -> &Value {
         self.message.get("error").unwrap_or_else(|| panic!("expected an error, found {self:?}"))
     }
 
-    /// The code of its error.
+    /// Returns the code of the error.
     pub fn error_code(&self) -> i64 {
         self.error()["code"].as_i64().unwrap_or_else(|| panic!("an error has a code: {self:?}"))
     }
 }
 
-/// A request as that revision has it: without sessions, each says for itself which revision it is of.
+/// Builds a request in that revision: without sessions, each request names its revision.
 pub fn request(revision: &Revision, id: u64, method: &str, mut params: Value) -> Value {
     if !revision.has_initialize() {
         params["_meta"] = json!({
@@ -51,7 +51,7 @@ pub fn initialize_params(revision: &Revision) -> Value {
     })
 }
 
-/// The notification behind `initialize`.
+/// The notification that follows `initialize`.
 pub fn initialized_notification() -> Value {
     json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })
 }

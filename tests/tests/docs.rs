@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use pulldown_cmark::{BrokenLink, CowStr, Event, LinkType, Options, Parser, Tag, TagEnd};
 
-/// What a page links to.
+/// A link on a page.
 struct Link {
     text: String,
     target: String,
@@ -30,7 +30,7 @@ fn pages() -> Vec<PathBuf> {
     docs.filter(|file| file.extension().is_some_and(|kind| kind == "md")).chain([root().join("README.md")]).collect()
 }
 
-/// A label that is defined nowhere leads to a file of its name, which is not there either.
+/// An undefined label is resolved to a file of its name, which does not exist either.
 fn resolve_undefined_label<'t>(link: BrokenLink<'t>) -> Option<(CowStr<'t>, CowStr<'t>)> {
     matches!(link.link_type, LinkType::Reference).then(|| (link.reference, "".into()))
 }
@@ -60,13 +60,13 @@ impl Page {
     }
 }
 
-/// The anchor of a heading, as forges make it.
+/// Returns the anchor of a heading, as forges generate it.
 fn anchor(heading: &str) -> String {
     let kept = heading.to_lowercase().replace(' ', "-");
     kept.chars().filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).collect()
 }
 
-/// The file that a link of that page leads to, and the heading in it; none for what lies elsewhere.
+/// Returns the file and the heading that a link of that page leads to; none for links out of the repository.
 fn local_target<'l>(page: &Path, link: &'l Link) -> Option<(PathBuf, &'l str)> {
     if link.target.contains("://") || link.target.starts_with("mailto:") {
         return None;
@@ -110,7 +110,7 @@ fn every_link_leads_to_a_file_and_a_heading_that_are_there() {
     assert!(astray.is_empty(), "{astray:#?}");
 }
 
-/// There, a link to a source shows either the end of its path, or the name of a test in it.
+/// On that page, a link to a source shows either the end of its path, or the name of a test in it.
 #[test]
 fn every_test_on_the_page_of_practices_is_in_the_file_that_it_leads_to() {
     let file = root().join("docs/practices.md");

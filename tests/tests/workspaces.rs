@@ -1,7 +1,8 @@
-//! The host and the guests are two cargo workspaces; what both name is the same in both.
+//! The host and the guests are two cargo workspaces; a dependency that both name has the same version in both.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;
+use std::process::Command;
 
 use toml::{Table, Value};
 
@@ -14,7 +15,7 @@ fn table_at<'t>(manifest: &'t Table, path: &[&str]) -> &'t Table {
     path.iter().fold(manifest, |table, key| table[*key].as_table().unwrap())
 }
 
-/// The version that a dependency asks for; none for one that is a path.
+/// Returns the version of a dependency; none for a path dependency.
 fn version(dependency: &Value) -> Option<&str> {
     dependency.as_str().or_else(|| dependency.get("version").and_then(Value::as_str))
 }
@@ -56,6 +57,57 @@ fn the_toolchain_is_the_oldest_that_the_workspaces_promise() {
             "{path}: {promised} and {channel}"
         );
     }
+}
+
+/// Returns the TOML blocks of a page.
+fn toml_blocks(page: &str) -> Vec<String> {
+    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(page)).unwrap();
+    page.split("```toml\n").skip(1).map(|block| block.split("```").next().unwrap().to_owned()).collect()
+}
+
+/// Returns the complete manifest in the example's README, for a copy outside of the workspace.
+fn standalone_manifest() -> String {
+    let blocks = toml_blocks("examples/hello-rust/README.md");
+    blocks.into_iter().find(|block| block.starts_with("[package]")).unwrap()
+}
+
+#[test]
+fn the_standalone_manifest_of_the_example_has_the_values_of_the_workspace() {
+    let standalone: Table = standalone_manifest().parse().unwrap();
+    let (example, guests) = (manifest("examples/hello-rust/Cargo.toml"), manifest("plugins/Cargo.toml"));
+    let (package, inherited) = (table_at(&standalone, &["package"]), table_at(&guests, &["workspace", "package"]));
+    assert_eq!(package["name"], example["package"]["name"]);
+    assert_eq!((&package["version"], &package["edition"]), (&inherited["version"], &inherited["edition"]));
+    assert_eq!(standalone["lib"], example["lib"]);
+    let dependencies = |manifest: &Table| table_at(manifest, &["dependencies"]).keys().cloned().collect::<Vec<_>>();
+    assert_eq!(dependencies(&standalone), dependencies(&example));
+    assert_eq!(standalone["profile"], guests["profile"], "the release profile in the README");
+    let docs =
+        toml_blocks("docs/providers.md").into_iter().find(|block| block.starts_with("[profile.release]")).unwrap();
+    assert_eq!(
+        docs.parse::<Table>().unwrap()["profile"],
+        guests["profile"],
+        "the release profile in docs/providers.md"
+    );
+}
+
+#[test]
+fn the_example_with_its_standalone_manifest_can_be_copied_out_of_the_workspace() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap();
+    let copy = tempfile::tempdir().unwrap();
+    let sdk = root.join("sdk-guest/rust");
+    let manifest = standalone_manifest().replace("../mcp-host/sdk-guest/rust", sdk.to_str().unwrap());
+    std::fs::write(copy.path().join("Cargo.toml"), manifest).unwrap();
+    std::fs::create_dir(copy.path().join("src")).unwrap();
+    std::fs::copy(root.join("examples/hello-rust/src/lib.rs"), copy.path().join("src/lib.rs")).unwrap();
+    // With the workspace's lock file and target, cargo needs only crates that building the guests has fetched.
+    std::fs::copy(root.join("plugins/Cargo.lock"), copy.path().join("Cargo.lock")).unwrap();
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["metadata", "--offline", "--filter-platform", "wasm32-wasip2", "--format-version", "1"]);
+    let output = cargo.current_dir(&copy).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(metadata["workspace_root"], copy.path().canonicalize().unwrap().to_str().unwrap());
 }
 
 #[test]

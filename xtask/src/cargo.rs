@@ -1,4 +1,4 @@
-//! Runs cargo and other tools: quietly while all goes well, with all they said when it does not.
+//! Runs cargo and other tools: silently on success, with their whole output on failure.
 
 use std::io::{BufReader, Read};
 use std::process::{Command, Stdio};
@@ -9,10 +9,10 @@ use cargo_metadata::{Artifact, Message, Metadata};
 
 use crate::progress::{Progress, Step};
 
-/// How much of a tool's output a failure shows, from its end, in lines.
+/// The number of lines of a tool's output that a failure shows, from its end.
 const MAX_TAIL_LINES: usize = 200;
 
-/// What a command would be typed as, for messages.
+/// Formats a command as it would be typed, for messages.
 pub(crate) fn display(command: &Command) -> String {
     let program = command.get_program();
     let name = std::path::Path::new(program).file_name().unwrap_or(program);
@@ -20,11 +20,11 @@ pub(crate) fn display(command: &Command) -> String {
     words.join(" ")
 }
 
-/// Runs a tool to its end and gives back what it wrote to stdout.
+/// Runs a tool to its end and returns its standard output.
 ///
 /// # Errors
 ///
-/// When it cannot be started, or fails: then the error carries the end of what it wrote to either stream.
+/// When it cannot be started, or fails: then the error has the end of its output on both streams.
 pub(crate) fn capture(command: &mut Command) -> Result<String> {
     let name = display(command);
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run `{name}`"))?;
@@ -35,13 +35,13 @@ pub(crate) fn capture(command: &mut Command) -> Result<String> {
     bail!("`{name}` failed ({}):\n{}", output.status, tail(&said))
 }
 
-/// The packages of the cargo workspace in the directory that `cargo` runs in, without their dependencies.
+/// Returns the packages of the cargo workspace in the directory that `cargo` runs in, without their dependencies.
 pub(crate) fn metadata(mut cargo: Command) -> Result<Metadata> {
     let text = capture(cargo.args(["metadata", "--no-deps", "--format-version=1"]))?;
     serde_json::from_str(&text).context("`cargo metadata` printed what is not its format")
 }
 
-/// Runs `cargo build …` and gives back what it built or found up to date.
+/// Runs `cargo build …` and returns the artifacts that it built or found up to date.
 ///
 /// `cargo` comes with its arguments, all but those about its output. Its own output is shown when it fails, or as it comes
 /// when `progress` is verbose.
@@ -61,7 +61,7 @@ pub(crate) fn build(mut cargo: Command, progress: &Progress, step: &mut Step) ->
     let said = child.stderr.take().map(|mut stderr| {
         thread::spawn(move || {
             let mut said = Vec::new();
-            // What was read before a broken pipe is still worth showing.
+            // Everything read before a broken pipe is still shown.
             let _ = stderr.read_to_end(&mut said);
             said
         })
@@ -89,14 +89,14 @@ pub(crate) fn build(mut cargo: Command, progress: &Progress, step: &mut Step) ->
     Ok(artifacts)
 }
 
-/// Runs a command whose output is the point, and says whether it succeeded.
+/// Runs a command with inherited output, and returns whether it succeeded.
 pub(crate) fn pass_through(command: &mut Command) -> Result<bool> {
     let name = display(command);
     let status = command.stdin(Stdio::null()).status().with_context(|| format!("cannot run `{name}`"))?;
     Ok(status.success())
 }
 
-/// The last lines of what a tool said.
+/// Returns the last lines of a tool's output.
 fn tail(said: &[u8]) -> String {
     let text = String::from_utf8_lossy(said);
     let lines: Vec<_> = text.trim_end().lines().collect();

@@ -1,4 +1,4 @@
-//! The official MCP clients of other languages, with which the tests drive the host.
+//! The official MCP clients in other languages, which the tests use.
 //!
 //! | client | sources | installed to | run as |
 //! |---|---|---|---|
@@ -6,8 +6,8 @@
 //! | Python | `tests/clients/python` | `target/clients/python` | `target/clients/python/bin/python tests/clients/python/walk.py …`, or `watch.py` |
 //! | the conformance suite and MCP Inspector | `tests/clients/tools` | `target/clients/tools` | with the Node.js that is installed beside them, in `node_modules/node-linux-*/bin/node` |
 //!
-//! Versions are locked in the sources. A stamp beside each installation names what it was made from, so that it is made anew
-//! only when that changes.
+//! Versions are locked in the sources. A stamp beside each installation has the digest of its inputs, so that it is
+//! installed again only when these change.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,13 +20,13 @@ use crate::cargo;
 use crate::progress::Progress;
 use crate::workspace::Workspace;
 
-/// The oldest Node.js that the TypeScript client runs on.
+/// The minimum Node.js version of the TypeScript client.
 const MIN_NODE_VERSION: u32 = 20;
 
-/// The oldest Python that the Python client runs on, as its minor version after 3.
+/// The minimum Python version of the Python client, as its minor version after 3.
 const MIN_PYTHON_MINOR: u32 = 10;
 
-/// Installs all of them, unless they are there.
+/// Installs all of them, unless they are installed.
 pub(crate) fn install(workspace: &Workspace, progress: &Progress) -> Result<()> {
     install_typescript(workspace, progress)?;
     install_tools(workspace, progress)?;
@@ -36,7 +36,7 @@ pub(crate) fn install(workspace: &Workspace, progress: &Progress) -> Result<()> 
 fn install_typescript(workspace: &Workspace, progress: &Progress) -> Result<()> {
     let (sources, installed) = client_paths(workspace, "typescript");
     npm_install(&sources, &installed, progress, "the TypeScript client", "target/clients/typescript")?;
-    // Node looks for packages beside the file that imports them, so the programs go where they are.
+    // Node resolves packages relative to the file that imports them, so the programs are copied beside them.
     ["connect.mjs", "walk.mjs", "watch.mjs"]
         .iter()
         .try_for_each(|program| copy_into(&sources.join(program), &installed))
@@ -47,7 +47,7 @@ fn install_tools(workspace: &Workspace, progress: &Progress) -> Result<()> {
     npm_install(&sources, &installed, progress, "the conformance suite and MCP Inspector", "target/clients/tools")
 }
 
-/// Installs what a `package-lock.json` names.
+/// Installs the packages of a `package-lock.json`.
 fn npm_install(sources: &Path, installed: &Path, progress: &Progress, what: &str, shown: &str) -> Result<()> {
     let node = version("node", "node", MIN_NODE_VERSION)?;
     let manifests = ["package.json", "package-lock.json"].map(|name| sources.join(name));
@@ -94,13 +94,13 @@ fn install_python(workspace: &Workspace, progress: &Progress) -> Result<()> {
     Ok(())
 }
 
-/// Where a client's sources are, and where it is installed.
+/// The sources of a client, and its installation.
 fn client_paths(workspace: &Workspace, language: &str) -> (PathBuf, PathBuf) {
     let below = Path::new("clients").join(language);
     (workspace.root().join("tests").join(&below), workspace.target().join(below))
 }
 
-/// The version of an interpreter, checked to be new enough.
+/// Returns the version of an interpreter, after checking it against the minimum.
 fn version(program: &str, kind: &str, oldest: u32) -> Result<String> {
     let (name, wanted, packages) = match kind {
         "node" => ("Node.js", format!("{oldest}"), "nodejs npm"),
@@ -122,7 +122,7 @@ fn version(program: &str, kind: &str, oldest: u32) -> Result<String> {
     Ok(said)
 }
 
-/// Reads `v20.1.0` and `Python 3.11.7`.
+/// Parses `v20.1.0` and `Python 3.11.7`.
 fn is_supported(said: &str, kind: &str, oldest: u32) -> bool {
     let numbers = said.trim_start_matches("Python ").trim_start_matches('v');
     let mut numbers = numbers.split('.').map(|number| number.parse::<u32>().unwrap_or_default());
@@ -130,7 +130,7 @@ fn is_supported(said: &str, kind: &str, oldest: u32) -> bool {
     if kind == "node" { major >= oldest } else { (major, minor) >= (3, oldest) }
 }
 
-/// What an installation was made from.
+/// The inputs of an installation.
 #[derive(Debug)]
 struct Stamp {
     file: PathBuf,
@@ -138,7 +138,7 @@ struct Stamp {
 }
 
 impl Stamp {
-    /// The stamp that `folder` would have if it was made from these files by this interpreter.
+    /// Returns the stamp of `folder` for these files and this interpreter.
     fn new(folder: &Path, files: &[PathBuf], interpreter: &str) -> Result<Self> {
         let mut hash = Sha256::new_with_prefix(interpreter);
         for file in files {
@@ -152,7 +152,7 @@ impl Stamp {
         fs::read_to_string(&self.file).is_ok_and(|found| found == self.expected)
     }
 
-    /// Takes the stamp away, so that an installation which breaks off does not count.
+    /// Removes the stamp, so that an interrupted installation does not count.
     fn clear(&self) -> Result<()> {
         match fs::remove_file(&self.file) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

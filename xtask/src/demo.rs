@@ -1,8 +1,8 @@
 //! `cargo xtask demo`: the whole path from a config to a client, on this repository itself.
 //!
-//! It builds the providers and the host, serves `examples/demo.toml` on loopback, has a client list and read over HTTP, and
-//! goes on serving until it is interrupted (with `--once` it ends there). The host is always ended in order: asked first,
-//! and killed only when it does not answer.
+//! It builds the providers and the host, serves `examples/demo.toml` on loopback, has a client list and read over HTTP,
+//! and serves until it is interrupted (with `--once` it exits). The host is always shut down gracefully: with a signal
+//! first, and killed only when it does not exit.
 
 mod host;
 
@@ -21,13 +21,13 @@ use crate::plugins::Plugins;
 use crate::progress::Progress;
 use crate::workspace::Workspace;
 
-/// Where `examples/demo.toml` listens.
+/// The address in `examples/demo.toml`.
 const ADDRESS: &str = "127.0.0.1:8321";
 
-/// Any free port of loopback.
+/// An ephemeral port on loopback.
 const ANY_PORT: &str = "127.0.0.1:0";
 
-/// What the client reads besides one resource of each plugin: the latest commits.
+/// A URI that the client reads beside one resource of each plugin: the latest commits.
 const HISTORY: &str = "git://mcp-host/log/HEAD?limit=3";
 
 #[derive(Debug, Args)]
@@ -122,7 +122,7 @@ fn program(artifacts: &[Artifact], name: &str) -> Result<PathBuf> {
         .with_context(|| format!("the build of the workspace gave no program `{name}`"))
 }
 
-/// Says why this copy of the repository has no history to serve, if it has none.
+/// Returns why this copy of the repository has no history to serve, if it has none.
 fn history_missing(workspace: &Workspace) -> Option<String> {
     let git = workspace.root().join(".git");
     let why = if git.is_dir() {

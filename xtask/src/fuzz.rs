@@ -1,9 +1,10 @@
-//! `cargo xtask fuzz`: feeds what a fuzzer makes up to all that takes bytes of strangers.
+//! `cargo xtask fuzz`: fuzzes everything that parses untrusted bytes.
 //!
-//! The targets are those of `fuzz/fuzz_targets`, each a function of the host's module `fuzzing`. The fuzzer is cargo-fuzz,
-//! which is installed into `target/tools`; what it finds interesting is kept in `target/fuzz/corpus` for the next run, and
-//! what does harm in `target/fuzz/artifacts`. Nothing of ours is unsafe, so no sanitizer is asked for, and the
-//! repository's own toolchain will do.
+//! The targets are those of `fuzz/fuzz_targets`, each a function of the host's module `fuzzing`. The fuzzer is
+//! cargo-fuzz, which is installed into `target/tools`; its corpus is kept in `target/fuzz/corpus` for the next run, and
+//! its findings in
+//! `target/fuzz/artifacts`. Our own code is not unsafe, so no sanitizer is needed, and the repository's own toolchain
+//! suffices.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use crate::cargo;
 use crate::progress::Progress;
 use crate::workspace::Workspace;
 
-/// The version of cargo-fuzz that the targets are run with.
+/// The version of cargo-fuzz.
 const CARGO_FUZZ: &str = "0.13.2";
 
 #[derive(Debug, Args)]
@@ -30,7 +31,7 @@ pub(crate) struct Fuzz {
 }
 
 impl Fuzz {
-    /// Runs the targets one after the other; one that finds something does not keep the others from running.
+    /// Runs the targets in sequence; a finding in one does not stop the others.
     pub(crate) fn run(&self, workspace: &Workspace, progress: &Progress) -> Result<()> {
         let known = targets(&workspace.root().join("fuzz/fuzz_targets"))?;
         let unknown: Vec<_> = self.targets.iter().filter(|target| !known.contains(target)).collect();
@@ -59,7 +60,7 @@ impl Fuzz {
         for dir in [&corpus, &artifacts] {
             fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
         }
-        // Instrumentation needs flags of the compiler that are unstable in name only.
+        // Instrumentation needs compiler flags that are unstable in name only.
         let mut command = Command::new(fuzzer);
         command.env("RUSTC_BOOTSTRAP", "1").current_dir(workspace.root());
         command.args(["run", target]).arg(corpus).arg(workspace.root().join("fuzz/seeds").join(target));
@@ -70,7 +71,7 @@ impl Fuzz {
     }
 }
 
-/// The names of the targets, in their order.
+/// Returns the names of the targets, sorted.
 fn targets(folder: &Path) -> Result<Vec<String>> {
     let files = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let mut names = Vec::new();
@@ -84,7 +85,7 @@ fn targets(folder: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The program cargo-fuzz, installed unless it is there.
+/// Returns the path of cargo-fuzz, and installs it if needed.
 fn install_fuzzer(workspace: &Workspace, progress: &Progress) -> Result<PathBuf> {
     let root = workspace.target().join("tools").join(format!("cargo-fuzz-{CARGO_FUZZ}"));
     let program = root.join("bin").join(if cfg!(windows) { "cargo-fuzz.exe" } else { "cargo-fuzz" });

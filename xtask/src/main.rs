@@ -1,10 +1,10 @@
 //! The tasks of this repository: `cargo xtask plugins`, `demo`, `test`, `fuzz` and their parts.
 //!
-//! Every task starts from a fresh clone: it installs and builds what it needs first, does nothing that is done already,
-//! and shows what it is at. It writes into the repository's `target/` only, except that the guest toolchain's fallback
-//! may install packages of the distribution ([`toolchain`]). Everything that a task says of itself goes to stderr.
+//! Every task starts from a fresh clone: it installs and builds its prerequisites, skips what is up to date, and shows
+//! its progress. It writes into the repository's `target/` only, except that the guest toolchain's fallback may install
+//! packages of the distribution ([`toolchain`]). All messages of a task go to stderr.
 //!
-//! A task that cannot go on ends with exit code 1 and says what is missing, where it looked and what to do.
+//! A task that fails exits with code 1, and its message says what is missing, where it looked and what to do.
 
 mod cargo;
 mod clients;

@@ -9,8 +9,8 @@
 //! fixture = "traps"       # ends up as target/plugins/fixtures/traps.wasm
 //! ```
 //!
-//! All are built by one run of cargo. A component is replaced only when its bytes changed, and at once, so that a
-//! running host never sees half of one.
+//! All are built by one run of cargo. A component is replaced only when its bytes changed, and atomically, so that a
+//! running host never reads half of one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -37,7 +37,7 @@ pub(crate) struct Plugins {
 }
 
 impl Plugins {
-    /// Builds the providers and says where they are.
+    /// Builds the providers and prints their paths.
     pub(crate) fn run(&self, workspace: &Workspace, progress: &Progress) -> Result<()> {
         let metadata = cargo::metadata(workspace.cargo(&workspace.guests()))?;
         let providers = discover(&metadata, self.fixtures)?;
@@ -79,14 +79,14 @@ struct Provider {
 }
 
 impl Provider {
-    /// Its file below `target/plugins`.
+    /// Its path below `target/plugins`.
     fn file(&self) -> PathBuf {
         let folder = if self.fixture { "fixtures" } else { "" };
         Path::new(folder).join(format!("{}.wasm", self.name))
     }
 }
 
-/// What a manifest says about itself below `[package.metadata.mcp-host]`.
+/// The contents of `[package.metadata.mcp-host]`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "lowercase")]
 enum ProviderMark {
@@ -94,7 +94,7 @@ enum ProviderMark {
     Fixture(String),
 }
 
-/// Finds the providers of a workspace, ordered by their files, those for tests only when `fixtures` says so.
+/// Returns the providers of a workspace, sorted by file name; those for tests only if `fixtures` is set.
 fn discover(metadata: &Metadata, fixtures: bool) -> Result<Vec<Provider>> {
     let mut providers = BTreeMap::new();
     for package in metadata.workspace_packages() {
@@ -134,7 +134,7 @@ fn provider(package: &Package) -> Result<Option<Provider>> {
     Ok(Some(Provider { package: package.name.to_string(), id: package.id.clone(), name, fixture }))
 }
 
-/// The component among what cargo built for a provider.
+/// Returns the component among the artifacts that cargo built for a provider.
 fn component<'a>(artifacts: &'a [Artifact], provider: &Provider) -> Result<&'a Path> {
     artifacts
         .iter()
@@ -151,7 +151,7 @@ fn component<'a>(artifacts: &'a [Artifact], provider: &Provider) -> Result<&'a P
         })
 }
 
-/// Copies `from` to `to` unless their bytes are the same, and says whether it did.
+/// Copies `from` to `to` unless their bytes are equal, and returns whether it did.
 fn install(from: &Path, to: &Path) -> Result<bool> {
     let new = fs::read(from).with_context(|| format!("cannot read {}", from.display()))?;
     if fs::read(to).is_ok_and(|old| old == new) {
@@ -161,7 +161,7 @@ fn install(from: &Path, to: &Path) -> Result<bool> {
         if let Some(folder) = to.parent() {
             fs::create_dir_all(folder)?;
         }
-        // Beside its place, so that the rename stays within one file system.
+        // In the same directory, so that the rename stays within one file system.
         let aside = to.with_extension(format!("{}.new", std::process::id()));
         fs::write(&aside, &new)?;
         fs::rename(&aside, to)

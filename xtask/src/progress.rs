@@ -1,20 +1,20 @@
-//! What a person sees of long work.
+//! Progress of long work.
 //!
-//! On a terminal each step is a spinner with what is being done and for how long; elsewhere (a log, CI) it is a plain line
-//! when it starts, one now and then while it lasts, and one when it is done. All of it goes to stderr.
+//! On a terminal each step is a spinner with its name and its elapsed time; elsewhere (a log, CI) it is a plain line
+//! when it starts, a line at an interval while it lasts, and a line when it is done. All of it goes to stderr.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// How often the spinner turns.
+/// The interval of the spinner.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How often a step that lasts says so where there is no spinner.
+/// The interval of the lines where there is no spinner.
 const HEARTBEAT: Duration = Duration::from_secs(20);
 
-/// Shows steps, and knows how much is wanted.
+/// Shows steps, at the requested verbosity.
 #[derive(Debug)]
 pub(crate) struct Progress {
     terminal: bool,
@@ -22,12 +22,12 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Progress on stderr; `verbose` is whether the output of tools is passed on as it comes.
+    /// Creates progress on stderr; `verbose` passes on the output of tools as it comes.
     pub(crate) fn new(verbose: bool) -> Self {
         Self { terminal: std::io::stderr().is_terminal(), verbose }
     }
 
-    /// Whether a person watches.
+    /// Whether stderr is a terminal.
     pub(crate) fn is_terminal(&self) -> bool {
         self.terminal
     }
@@ -72,7 +72,7 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    /// Says what the step is at.
+    /// Updates the message of the step.
     pub(crate) fn at(&mut self, detail: impl Into<String>) {
         match &self.bar {
             Some(bar) => bar.set_message(detail.into()),
@@ -84,7 +84,7 @@ impl Step {
         }
     }
 
-    /// Ends the step with what came of it, and the time that it took.
+    /// Ends the step with its result, and the time that it took.
     pub(crate) fn done(self, outcome: &str) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -101,7 +101,7 @@ impl Drop for Step {
     }
 }
 
-/// A time as people read it: `0.4 s`, `1 min 32 s`.
+/// Formats a duration for people: `0.4 s`, `1 min 32 s`.
 fn seconds(time: Duration) -> String {
     match time.as_secs() {
         0..60 => format!("{:.1} s", time.as_secs_f64()),

@@ -1,6 +1,6 @@
 //! `cargo xtask soak`: thousands of subscribers for some minutes, in release mode.
 //!
-//! What it does is in `host/benches/changes`; here it is built and started, and its exit code is passed on.
+//! The soak test is in `host/benches/changes`; this task builds and starts it, and passes on its exit code.
 
 use anyhow::{Result, ensure};
 use clap::Args;
@@ -18,7 +18,7 @@ pub(crate) struct Soak {
 }
 
 impl Soak {
-    /// Builds, and runs to the end.
+    /// Builds and runs it.
     pub(crate) fn run(&self, workspace: &Workspace, progress: &Progress) -> Result<()> {
         Plugins { fixtures: true }.run(workspace, progress)?;
         progress.print(&format!("soaking for {} minutes", self.minutes));

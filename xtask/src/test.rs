@@ -1,7 +1,8 @@
 //! `cargo xtask test`: all that must pass.
 //!
-//! Two parts, each of which can be run by itself: `guests`, the providers and their SDK, natively; and `host`, everything of
-//! the host's workspace, with the components and the clients that its tests drive. The output is cargo's own, and its
+//! Two parts, each of which can be run by itself: `guests`, the providers and their SDK, natively; and `host`,
+//! everything of the host's workspace, with the components and the clients that its tests drive. The output is cargo's
+//! own, and its
 //! `test result` lines come last.
 
 use anyhow::{Result, ensure};
@@ -31,7 +32,7 @@ enum Part {
 }
 
 impl Test {
-    /// Runs the tests; a part that fails does not keep the other from running.
+    /// Runs the tests; a failure in one part does not stop the other.
     pub(crate) fn run(&self, workspace: &Workspace, progress: &Progress) -> Result<()> {
         let parts = self.part.map_or_else(|| vec![Part::Guests, Part::Host], |part| vec![part]);
         let mut failed = Vec::new();

@@ -1,9 +1,9 @@
-//! What compiles the guests: a Rust toolchain with the standard library of `wasm32-wasip2`.
+//! The toolchain for guests: a Rust toolchain with the standard library of `wasm32-wasip2`.
 //!
-//! Rustup has it, and `rustup target add` is all that most machines need ([`rustup`]). Where rustup cannot download, Debian's
-//! own packages do ([`distribution`]): its compiler builds the standard library from its sources along with the guests. The
-//! choice is made anew by each run and costs nothing once made: rustup's when it is there, else what an earlier
-//! fallback left, else try the one and then the other. `MCP_HOST_GUEST_TOOLCHAIN` forces one.
+//! Rustup has it, and `rustup target add` is all that most machines need ([`rustup`]). Where rustup cannot download,
+//! Debian's own packages do ([`distribution`]): its compiler builds the standard library from its sources along with
+//! the guests. The choice is made anew by each run and is cheap once made: rustup's toolchain if it is there, else the
+//! result of an earlier fallback, else first one and then the other is tried. `MCP_HOST_GUEST_TOOLCHAIN` forces one.
 
 mod apt;
 mod distribution;
@@ -19,7 +19,7 @@ use self::distribution::Overlay;
 use crate::progress::Progress;
 use crate::workspace::Workspace;
 
-/// What guests are compiled for.
+/// The target of guests.
 pub(crate) const TARGET: &str = "wasm32-wasip2";
 
 /// Forces one toolchain: `rustup` or `distribution`.
@@ -35,7 +35,7 @@ pub(crate) enum Toolchain {
 }
 
 impl Toolchain {
-    /// Makes a `cargo build --target wasm32-wasip2` use it.
+    /// Configures a `cargo build --target wasm32-wasip2` to use it.
     pub(crate) fn configure(&self, cargo: &mut Command) -> Result<()> {
         match self {
             Self::Rustup => Ok(()),
@@ -53,11 +53,11 @@ impl fmt::Display for Toolchain {
     }
 }
 
-/// Gives a toolchain for guests, and installs what is missing of it.
+/// Returns a toolchain for guests, and installs its missing parts.
 ///
 /// # Errors
 ///
-/// When none can be had: the error tells for each way why, and what to do.
+/// When none is available: the error has the reason for each, and what to do.
 pub(crate) fn ensure(workspace: &Workspace, progress: &Progress) -> Result<Toolchain> {
     match Choice::from_environment()? {
         Choice::Rustup => {
@@ -88,7 +88,7 @@ fn ensure_any(workspace: &Workspace, progress: &Progress) -> Result<Toolchain> {
     })
 }
 
-/// Which toolchain is wanted.
+/// The toolchain that was requested.
 #[derive(Debug, PartialEq, Eq)]
 enum Choice {
     Either,

@@ -1,4 +1,4 @@
-//! Where things are: the repository, its `target/`, and the cargo that drives both workspaces.
+//! Paths: the repository, its `target/`, and the cargo that drives both workspaces.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -32,12 +32,12 @@ impl Workspace {
         &self.root
     }
 
-    /// The cargo workspace of the guests.
+    /// The root of the guest workspace.
     pub(crate) fn guests(&self) -> PathBuf {
         self.root.join("plugins")
     }
 
-    /// Where tasks put what they make, whatever `CARGO_TARGET_DIR` says: configs and tests name files below it.
+    /// The target directory of the tasks, regardless of `CARGO_TARGET_DIR`: configs and tests name files below it.
     pub(crate) fn target(&self) -> PathBuf {
         self.root.join("target")
     }
@@ -47,9 +47,9 @@ impl Workspace {
         path.strip_prefix(&self.root).unwrap_or(path).display()
     }
 
-    /// The cargo that started this task, to run in `dir`.
+    /// Returns the cargo that started this task, to run in `dir`.
     ///
-    /// No rustup proxy that it starts downloads anything by itself: what the tasks need they install knowingly.
+    /// Rustup proxies that it starts download nothing by themselves: the tasks install explicitly what they need.
     pub(crate) fn cargo(&self, dir: &Path) -> Command {
         let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command.current_dir(dir).env("RUSTUP_AUTO_INSTALL", "0");

@@ -1,4 +1,4 @@
-//! The figures, each with its table.
+//! The measurements, each with its table.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,15 +13,15 @@ use tokio::sync::Notify;
 use crate::setup::{Setup, resident};
 
 const EDITS: usize = 300;
-/// For how long after an update further ones of the same resource are held back, and a little more.
+/// The interval in which updates of one resource are coalesced, and a little more.
 const COALESCING_WINDOW: Duration = Duration::from_millis(120);
-/// Subscriptions that are asked for at the same time.
+/// The number of subscriptions requested concurrently.
 const MAX_CONCURRENT: usize = 8;
 const PLUGINS: usize = 100;
 const CALLERS: usize = 8;
 const RELOADS: usize = 20;
 
-/// How long it takes from a file that is saved to an update.
+/// Measures the time from a file that is saved to an update.
 pub(crate) async fn edit_to_notification() {
     let setup = Setup::start(1, 1).await;
     let subscribers = subscribers(&setup, 1).await;
@@ -40,12 +40,12 @@ pub(crate) async fn edit_to_notification() {
     );
 }
 
-/// How long it takes until many have been told of one change, and what they cost.
+/// Measures the time until many subscribers have the update for one change, and its cost.
 pub(crate) async fn fan_out() {
     let mut rows = Vec::new();
     for count in [1, 1000, 10_000] {
         let setup = Setup::start(1, 1).await;
-        // What the first one costs, it costs for all.
+        // The cost of the first one is shared by all.
         let _first = subscribers(&setup, 1).await;
         let before = resident();
         let waiting = subscribers(&setup, count).await;
@@ -77,7 +77,7 @@ pub(crate) async fn fan_out() {
     print(["subscribers", "p50 ms", "longest ms", "bytes a subscriber"], rows);
 }
 
-/// What a reload of one plugin among many costs those who ask meanwhile.
+/// Measures the cost of a reload of one plugin among many for concurrent requests.
 pub(crate) async fn reload() {
     let setup = Arc::new(Setup::start(PLUGINS, 1).await);
     let (reloading, ending) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
@@ -125,7 +125,7 @@ pub(crate) async fn reload() {
     );
 }
 
-/// So many subscribers, each subscribed to the same resource.
+/// Creates so many subscribers, each subscribed to the same resource.
 async fn subscribers(setup: &Setup, count: usize) -> Vec<Subscriber> {
     let (mut ready, mut under_way) = (Vec::with_capacity(count), FuturesUnordered::new());
     for _ in 0..count {
@@ -142,7 +142,7 @@ async fn subscribers(setup: &Setup, count: usize) -> Vec<Subscriber> {
     ready
 }
 
-/// The time that such a share of all is not longer than.
+/// Returns a percentile of the times.
 fn percentile(times: &mut [Duration], share: f64) -> Duration {
     times.sort_unstable();
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "a place")]

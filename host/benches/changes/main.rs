@@ -1,11 +1,11 @@
-//! What it costs to tell of changes: from a file that is saved to an update that is received, to one and to ten thousand; and
-//! what a reload costs those who ask meanwhile.
+//! The cost of change notifications: from a file that is saved to an update that is received, by one subscriber and by
+//! ten thousand; and the cost of a reload for concurrent requests.
 //!
-//! `cargo bench -p mcp-resource-host --bench changes` prints the figures as tables; nothing is asserted about time. With
-//! `-- --soak MINUTES` (`cargo xtask soak`) it has thousands of subscribers told for that long instead, while files change,
-//! providers crash and configs are reloaded, and fails when an update is lost or memory grows.
+//! `cargo bench -p mcp-resource-host --bench changes` prints tables; no times are asserted. With `-- --soak MINUTES`
+//! (`cargo xtask soak`) it notifies thousands of subscribers for that long instead, while files change, providers crash
+//! and configs are reloaded, and fails when an update is lost or memory grows.
 //!
-//! All goes through the façade, in this process: what a transport costs is measured elsewhere (`benches/server` of the tests).
+//! It uses the façade, in this process: the cost of a transport is measured elsewhere (`benches/server` of the tests).
 #![allow(
     clippy::arithmetic_side_effects,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! A host with plugins of the guest `faulty`, each on the same folder.
+//! A host with plugins of the guest `faulty`, all on the same folder.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -10,7 +10,7 @@ use mcp_resource_host::config::Config;
 use mcp_resource_host::{Host, PluginState};
 use tempfile::TempDir;
 
-/// A host, the folder that it serves, and where it keeps things.
+/// A host, the folder that it serves, and its directories.
 pub(crate) struct Setup {
     pub(crate) host: Arc<Host>,
     pub(crate) folder: TempDir,
@@ -19,7 +19,7 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// A host with so many plugins `p0`, `p1` and so on, and files `f0`, `f1` and so on.
+    /// Starts a host with so many plugins `p0`, `p1` and so on, and files `f0`, `f1` and so on.
     pub(crate) async fn start(plugins: usize, files: usize) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::create_dir(folder.path().join(".faults")).expect("a folder");
@@ -37,7 +37,7 @@ impl Setup {
         std::fs::write(self.folder.path().join(format!("f{file}")), text).expect("a file");
     }
 
-    /// Reloads with the first plugin another one, and says for how long that took.
+    /// Reloads with a changed first plugin, and returns the duration.
     pub(crate) async fn reload(&self, time: usize) -> Duration {
         let config = config(self.folder.path(), self.state.path(), self.plugins, time);
         self.host.reload(config).await.expect("it reloads").elapsed
@@ -61,14 +61,14 @@ fn config(folder: &Path, state: &Path, plugins: usize, time: usize) -> Config {
     Config::parse(&text, Path::new("bench.toml")).expect("a config")
 }
 
-/// Builds the guests that are made to test and measure with. It takes a second when there is nothing to do.
+/// Builds the guests for tests and benchmarks. It takes a second when everything is up to date.
 pub(crate) fn build_fixtures() {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let built = Command::new(cargo).args(["xtask", "plugins", "--fixtures"]).current_dir(root()).status();
     assert!(built.is_ok_and(|status| status.success()), "`cargo xtask plugins --fixtures` failed");
 }
 
-/// The memory of this process that is in RAM, in bytes.
+/// Returns the resident memory of this process, in bytes.
 pub(crate) fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux says");
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("a line about it");

@@ -1,4 +1,4 @@
-//! Thousands of subscribers for some minutes: none loses an update, and memory stays flat.
+//! Soak test: thousands of subscribers for some minutes. None loses an update, and memory stays flat.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use crate::setup::{Setup, resident};
 const SUBSCRIBERS: usize = 4000;
 const FILES: usize = 20;
 const PLUGINS: usize = 5;
-/// Subscribers that go away and are replaced in each turn.
+/// The number of subscribers that are replaced in each round.
 const REPLACED_PER_ROUND: usize = 20;
-/// How long is waited for what must come.
+/// The timeout of each wait.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// What memory may grow by from the end of the first third to the end.
+/// The memory growth allowed from the end of the first third to the end.
 const MAX_GROWTH: usize = 16 << 20;
 const FAULTS: [&str; 3] = ["changes.trap", "changes.hang", "changes.fail"];
 
-/// Who waits for updates of one file, of whichever plugin.
+/// The subscribers of one file, of any plugin.
 #[derive(Default)]
 struct FileProgress {
-    /// How many have been told, and have then read what was written last.
+    /// The number of subscribers that got the update and then read the latest content.
     notified: AtomicUsize,
     changed: Notify,
 }
@@ -46,7 +46,7 @@ pub(crate) async fn run(time: Duration) -> ExitCode {
         for _ in 0..REPLACED_PER_ROUND {
             let (number, task): (usize, tokio::task::JoinHandle<()>) = tasks.pop_front().expect("there are thousands");
             task.abort();
-            // Gone for sure, so that it is not counted below.
+            // Dropped for certain, so that it is not counted below.
             let _ = task.await;
             tasks.push_back(spawn_subscriber(&setup, &waiting, number).await);
         }
@@ -92,7 +92,7 @@ pub(crate) async fn run(time: Duration) -> ExitCode {
     if growth > MAX_GROWTH { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// Someone who waits for updates of the file that falls to that number, until the task is aborted.
+/// Waits for updates of the file with that number, until the task is aborted.
 async fn spawn_subscriber(
     setup: &Setup,
     waiting: &Arc<Vec<FileProgress>>,
@@ -101,7 +101,7 @@ async fn spawn_subscriber(
     let (file, plugin) = (number % FILES, number / FILES % PLUGINS);
     let subscriber = setup.host.subscriber(&Principal::LOCAL);
     let uri = format!("faulty://p{plugin}/f{file}");
-    // A provider that has just crashed is asked again, as a client would.
+    // A provider that has just crashed is called again, as a client would.
     while let Err(error) = setup.host.subscribe(&subscriber, &uri).await {
         tracing::debug!(%error, "not yet");
     }
@@ -110,7 +110,7 @@ async fn spawn_subscriber(
     let task = tokio::spawn(async move {
         loop {
             subscriber.next().await;
-            // What counts is that the new text was read after an update; an update too many counts for nobody else.
+            // The new text must be read after an update; an additional update does no harm.
             let now = std::fs::read_to_string(&path).expect("the file is there");
             if !now.is_empty() && now != last {
                 last = now;

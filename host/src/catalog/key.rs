@@ -4,6 +4,7 @@
 //! cursors remain valid across restarts. Hosts that share listings (replicas) are configured with the same key
 //! (`server.cursor-key`).
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::private_dir::{PrivateDir, PrivateError, SECRET_LEN, random_secret};
@@ -22,6 +23,12 @@ pub struct KeyError {
 /// A cursor key of 32 bytes. Never displayed.
 #[derive(Clone)]
 pub struct CursorKey([u8; SECRET_LEN]);
+
+impl fmt::Debug for CursorKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CursorKey(…)")
+    }
+}
 
 impl CursorKey {
     /// Creates a key from its bytes.

@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 
 use futures::future::join_all;
 
-use super::{ListingItem, ListingSource, PagePosition, PluginSlot, Viewer};
+use super::{ListingItem, ListingSource, PagePosition, Viewer};
 use crate::engine::CallOrigin;
-use crate::plugin::{Fault, Page};
+use crate::plugin::{Fault, Page, PluginSlot};
 
 /// The maximum number of plugins that are called concurrently.
 const MAX_PREFETCH: usize = 16;

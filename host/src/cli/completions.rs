@@ -1,9 +1,8 @@
 //! `completions`: the script that lets a shell complete the command line.
 
-use clap::CommandFactory;
+use clap::Command;
 use clap_complete::Shell;
 
-use super::arguments::Cli;
 use super::context::Context;
 use super::error::CliError;
 
@@ -22,10 +21,10 @@ pub(super) struct Args {
 }
 
 impl Args {
-    pub(super) fn run(self, context: &Context) -> Result<(), CliError> {
+    pub(super) fn run(self, mut command: Command, context: &Context) -> Result<(), CliError> {
         // Into memory first: the generator panics where it cannot write.
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Cli::command(), "mcp-host", &mut script);
+        clap_complete::generate(self.shell, &mut command, "mcp-host", &mut script);
         let mut output = context.output();
         output.line(String::from_utf8_lossy(&script).trim_end())?;
         Ok(output.flush()?)

@@ -1,23 +1,22 @@
-//! What every command has: the config, a host to ask, and both standard streams.
+//! The context of every command: the config, a host, and both standard streams.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::arguments::GlobalArgs;
 use super::color::ColorChoice;
 use super::error::CliError;
 use super::logging;
 use super::messages::Messages;
+use super::options::GlobalArgs;
 use super::output::Output;
 use super::progress;
 use crate::config::Config;
-use crate::engine::Progress;
 use crate::host::{Host, HostBuilder};
 
-/// How long databases may take to be closed at the end.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// The longest time for a graceful shutdown of the host: requests in flight, and closing databases.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What every command has. Nothing of it is read or started before a command asks for it, but for the log.
+/// The context of every command. Everything but the log is read or started on first use.
 pub(super) struct Context {
     config: PathBuf,
     color: ColorChoice,
@@ -25,7 +24,7 @@ pub(super) struct Context {
 }
 
 impl Context {
-    /// As the options say. Logging starts here.
+    /// The context of those options. Logging starts here.
     pub(super) fn new(global: &GlobalArgs) -> Self {
         let messages = Messages::stderr(global.color);
         logging::start(&global.log, global.log_format, &messages);
@@ -42,27 +41,22 @@ impl Context {
         Ok(Config::load(&self.config)?)
     }
 
-    /// Starts a host with the config, for a command that asks it something: all plugins are loaded, or could not be.
+    /// Starts a host with the config, and waits until each plugin is loaded or has failed.
     pub(super) async fn start_host(&self) -> Result<Host, CliError> {
         Ok(self.builder(self.config()?).start().await?)
     }
 
-    /// Ends a host in order: what its plugins have open is closed.
-    pub(super) async fn close(&self, host: &Host) {
-        host.close(CLOSE_TIMEOUT).await;
+    /// Shuts a host down gracefully.
+    pub(super) async fn shutdown(&self, host: &Host) {
+        host.shutdown(SHUTDOWN_TIMEOUT).await;
     }
 
-    /// A host with that config, which is about to be started.
+    /// A builder of a host with that config, which reports progress on the terminal.
     pub(super) fn builder(&self, config: Config) -> HostBuilder {
-        Host::builder(config).progress(self.progress())
+        Host::builder(config).progress(progress::with_spinners(&self.messages))
     }
 
-    /// Who is told that components are being compiled.
-    pub(super) fn progress(&self) -> Progress {
-        progress::with_spinners(&self.messages)
-    }
-
-    /// Standard output. One at a time: it is locked.
+    /// Locks standard output.
     pub(super) fn output(&self) -> Output<'static> {
         Output::stdout(self.color)
     }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::messages::Messages;
 use crate::config::{ConfigError, RenderStyle};
-use crate::host::StartError;
+use crate::host::{InspectError, StartError};
 use crate::plugin::LoadError;
 use crate::resource::Error;
 use crate::server::ServeError;
@@ -28,6 +28,9 @@ pub(super) enum CliError {
     /// A component cannot be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),
+    /// A component cannot be inspected.
+    #[error(transparent)]
+    Inspect(#[from] InspectError),
     /// The config has no plugin of that name.
     #[error("the config has no plugin `{name}`")]
     NoPlugin {
@@ -159,7 +162,9 @@ fn request_help(error: &Error) -> Option<String> {
             "`mcp-host check` says whether plugin `{plugin}` can be loaded; the log above, with more by `--log debug`, \
              what it did"
         ),
-        Error::InvalidRequest { .. } | Error::InvalidCursor | Error::Denied { .. } => return None,
+        Error::InvalidRequest { .. } | Error::InvalidCursor | Error::Denied { .. } | Error::ShuttingDown => {
+            return None;
+        }
     };
     Some(help)
 }

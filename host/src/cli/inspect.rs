@@ -11,10 +11,8 @@ use super::output::Output;
 use super::provider::{Provider, name_and_version};
 use super::requirements::{self, RequirementReport};
 use super::table::{Cell, Table};
-use crate::config::{self, Digest, PluginName, Server};
-use crate::engine::Compiler;
-use crate::host::{DataDirs, StartError};
-use crate::plugin::{Inspection, PluginRuntime};
+use crate::config::{self, Config, Digest, PluginName};
+use crate::plugin::Inspection;
 
 const EXAMPLES: &str = "\
 The component is compiled and asked to describe itself, in a sandbox with no grants.
@@ -48,24 +46,20 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) async fn run(self, context: &Context) -> Result<(), CliError> {
-        let (server, plugin) = match &self.plugin {
-            None => (Server::default(), standalone_plugin(self.file)?),
+        let (config, plugin) = match &self.plugin {
+            None => (Config::new(), standalone_plugin(self.file)?),
             Some(name) => {
                 let config = context.config()?;
                 let configured = config.plugins.iter().find(|plugin| plugin.name.as_str() == name);
                 let configured = configured
                     .ok_or_else(|| CliError::NoPlugin { name: name.clone(), known: plugin_names(&config) })?;
                 let plugin = config::Plugin { component: self.file, ..configured.clone() };
-                (config.server, plugin)
+                (config, plugin)
             }
         };
         let pinned = plugin.digest;
         let plugin = config::Plugin { digest: None, ..plugin };
-        let dirs = DataDirs::from_config(&server);
-        let (cache, state) = (dirs.cache()?, dirs.state().ok());
-        let plugins = PluginRuntime::start(Compiler::default(), server.compile, &cache, state, context.progress())
-            .map_err(StartError::from)?;
-        let inspection = plugins.inspect(&plugin).await?;
+        let inspection = context.builder(config).inspect(&plugin).await?;
         let compared = self.plugin.is_some().then_some(ComparedPlugin { name: &plugin.name, pinned });
         let mut output = context.output();
         if self.json {
@@ -83,7 +77,7 @@ fn standalone_plugin(file: PathBuf) -> anyhow::Result<config::Plugin> {
     Ok(config::Plugin::new("inspected".parse()?, file, "inspected:///".parse()?))
 }
 
-fn plugin_names(config: &config::Config) -> Vec<String> {
+fn plugin_names(config: &Config) -> Vec<String> {
     config.plugins.iter().map(|plugin| plugin.name.to_string()).collect()
 }
 

@@ -4,10 +4,10 @@
 
 use bytesize::ByteSize;
 
-use super::arguments::PrincipalArgs;
 use super::context::Context;
 use super::error::CliError;
 use super::messages::Messages;
+use super::options::PrincipalArgs;
 use super::output::Output;
 use super::table::{Cell, Table};
 use crate::access::Principal;
@@ -56,7 +56,7 @@ impl Args {
     pub(super) async fn run(self, context: &Context) -> Result<(), CliError> {
         let host = context.start_host().await?;
         let result = self.list(&host, context).await;
-        context.close(&host).await;
+        context.shutdown(&host).await;
         result
     }
 

@@ -15,15 +15,14 @@ use std::path::PathBuf;
 
 use bytesize::ByteSize;
 
-use super::arguments::PrincipalArgs;
 use super::context::Context;
 use super::error::CliError;
 use super::escape;
+use super::options::PrincipalArgs;
 use super::output::{Destination, Output};
 use crate::host::Host;
 use crate::resource::{Body, Contents};
 use crate::server::{Revision, wire};
-use crate::uri::Router;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -60,7 +59,7 @@ impl Args {
     pub(super) async fn run(self, context: &Context) -> Result<(), CliError> {
         let host = context.start_host().await?;
         let result = self.read(&host, context).await;
-        context.close(&host).await;
+        context.shutdown(&host).await;
         result
     }
 
@@ -71,7 +70,7 @@ impl Args {
             print_json(contents, &mut output)?;
             return Ok(output.flush()?);
         }
-        let requested_uri = normalize_uri(host, &self.uri);
+        let requested_uri = host.normalize(&self.uri).map_or_else(|| self.uri.clone(), String::from);
         let destination = if self.output.is_some() { Destination::Pipe } else { output.destination() };
         match (OutputMode::select(&contents, &requested_uri, destination)?, self.output) {
             (OutputMode::Raw(one), Some(file)) => {
@@ -83,15 +82,6 @@ impl Args {
         }
         Ok(output.flush()?)
     }
-}
-
-/// The URI as the host spells it.
-fn normalize_uri(host: &Host, uri: &str) -> String {
-    let config = host.config();
-    let mounts = config.plugins.iter().map(|plugin| (plugin.mount.clone(), ()));
-    let router = Router::new(mounts).ok();
-    let routed = router.as_ref().and_then(|router| router.route(uri).ok());
-    routed.map_or_else(|| uri.to_owned(), |routed| routed.uri.into())
 }
 
 /// What becomes of an answer.

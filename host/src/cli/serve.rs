@@ -1,8 +1,5 @@
 //! `serve`: the MCP server, over HTTP when the config or the command line names an address, else over stdio.
 
-mod file_watcher;
-mod reload;
-
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +9,11 @@ use tokio::net::TcpListener;
 
 use tokio_util::task::AbortOnDropHandle;
 
-use self::reload::Reloader;
 use super::context::Context;
 use super::error::CliError;
 use super::signals::{self, Hangup};
 use crate::config::{Config, HttpAddress, HttpAddressError};
-use crate::host::{Host, PluginState};
+use crate::host::{Host, PluginState, ReloadTrigger};
 use crate::log_target;
 use crate::server;
 
@@ -72,9 +68,9 @@ impl Args {
             return Ok(());
         }
         let reloading = hangup.map(|hangup| {
-            let file = context.config_file().to_owned();
-            let reloader = Reloader { file, apply_overrides: move |config| self.apply_overrides(config), hangup };
-            AbortOnDropHandle::new(tokio::spawn(reloader.run(host.clone())))
+            let watcher = host.watch_config(context.config_file()).map(move |config| self.apply_overrides(config));
+            let on_hangup = reload_on_hangup(hangup, watcher.trigger());
+            AbortOnDropHandle::new(tokio::spawn(async { tokio::join!(watcher.run(), on_hangup) }))
         });
         if let Some(listener) = listener {
             let scheme = if host.config().http.tls.is_some() { "https" } else { "http" };
@@ -90,7 +86,7 @@ impl Args {
             server::serve_stdio(host.clone(), shutdown).await?;
         }
         drop((reloading, load_logger));
-        context.close(&host).await;
+        context.shutdown(&host).await;
         Ok(())
     }
 
@@ -106,7 +102,16 @@ impl Args {
     }
 }
 
-/// Says when all plugins are served that can be.
+/// Requests a reload for each `SIGHUP`.
+async fn reload_on_hangup(mut hangup: Hangup, trigger: ReloadTrigger) {
+    loop {
+        hangup.next().await;
+        tracing::info!(target: log_target::CONFIG, "SIGHUP: reloading");
+        trigger.reload();
+    }
+}
+
+/// Logs that all plugins are loaded or have failed.
 async fn log_when_loaded(host: Arc<Host>) {
     if tokio::time::timeout(START_GRACE, host.wait_until_loaded()).await.is_err() {
         let loading = host.plugins().into_iter().filter(|plugin| matches!(plugin.state, PluginState::Loading));

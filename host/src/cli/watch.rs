@@ -4,9 +4,9 @@ use anyhow::Context as _;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::arguments::PrincipalArgs;
 use super::context::Context;
 use super::error::CliError;
+use super::options::PrincipalArgs;
 use super::output::Output;
 use super::{escape, signals};
 use crate::host::Host;
@@ -46,7 +46,7 @@ impl Args {
         let shutdown = signals::shutdown(&context.messages).context("cannot listen to signals")?;
         let host = context.start_host().await?;
         let result = self.watch(&host, &shutdown, context).await;
-        context.close(&host).await;
+        context.shutdown(&host).await;
         result
     }
 

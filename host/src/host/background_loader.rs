@@ -12,10 +12,9 @@ use std::time::{Duration, Instant};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::generation_store::GenerationStore;
-use crate::catalog::NotLoaded;
 use crate::config;
 use crate::log_target;
-use crate::plugin::{Backoff, LoadError, Plugin, PluginRuntime};
+use crate::plugin::{Backoff, LoadError, NotLoaded, Plugin, PluginRuntime};
 use crate::watch::ListingSnapshot;
 
 /// The tasks, by the names of their plugins. They end when this is dropped.
@@ -44,6 +43,11 @@ impl BackgroundLoader {
     /// Goes on with those plugins only.
     pub(super) fn retain(&self, names: &HashSet<&str>) {
         self.tasks().retain(|name, _| names.contains(name.as_str()));
+    }
+
+    /// Stops all loading.
+    pub(super) fn stop(&self) {
+        self.tasks().clear();
     }
 
     fn tasks(&self) -> MutexGuard<'_, HashMap<String, AbortOnDropHandle<()>>> {

@@ -1,19 +1,22 @@
 //! Starting a host: the engine, the plugins, the key, the rules.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use super::Host;
 use super::background_loader::BackgroundLoader;
+use super::data_dirs::DataDirs;
 use super::generation::{Generation, sorted_by_name};
 use super::generation_store::GenerationStore;
-use super::{DataDirs, Host};
+use super::lifecycle::RequestTracker;
 use crate::access::Access;
-use crate::catalog::{Catalog, CursorKey, KeyError, NotLoaded};
+use crate::catalog::{Catalog, CursorKey, KeyError};
 use crate::config::Config;
 use crate::engine::{Compiler, Progress};
 use crate::log_target;
-use crate::plugin::{self, PluginRuntime};
+use crate::plugin::{self, NotLoaded, PluginRuntime};
 use crate::uri::Overlap;
 
 /// How many warnings about one config are logged.
@@ -21,69 +24,105 @@ const MAX_WARNINGS: usize = 20;
 
 /// Why a host does not start.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StartError {
-    /// The engine, or the cache of compiled components.
+    /// The engine does not start, or the cache of compiled components cannot be used.
     #[error(transparent)]
     Runtime(#[from] plugin::RuntimeError),
-    /// The key for cursors.
+    /// The key for cursors cannot be read or created.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// Two mounts overlap. A configuration from a file has been checked for that already.
+    /// Two mounts overlap. A config from a file has been checked for that already.
     #[error(transparent)]
     Overlap(#[from] Overlap),
-    /// There is no directory to keep things in.
+    /// There is no home directory, and no other directory was named.
     #[error("there is no home directory to keep the {0} in; name a directory in `server.{0}`")]
     NoDirectory(&'static str),
 }
 
-/// A host that is about to be started.
+/// Settings of a host that is about to be started, checked ([`check`](Self::check)) or used to inspect a component
+/// ([`inspect`](Self::inspect)).
 #[derive(Debug)]
 pub struct HostBuilder {
-    config: Config,
+    pub(super) config: Config,
     compiler: Compiler,
     progress: Progress,
+    state_dir: Option<PathBuf>,
+    cache_dir: Option<PathBuf>,
+    pub(super) cursor_key: Option<CursorKey>,
 }
 
 impl HostBuilder {
     pub(super) fn new(config: Config) -> Self {
-        Self { config, compiler: Compiler::default(), progress: Progress::default() }
+        Self {
+            config,
+            compiler: Compiler::default(),
+            progress: Progress::default(),
+            state_dir: None,
+            cache_dir: None,
+            cursor_key: None,
+        }
     }
 
-    /// Which program compiles components; by default, this one.
+    /// Sets the program that compiles components. Default: this program.
     #[must_use]
     pub fn compiler(mut self, compiler: Compiler) -> Self {
         self.compiler = compiler;
         self
     }
 
-    /// Who is told about long work.
+    /// Sets the receiver of progress reports about long work.
     #[must_use]
     pub fn progress(mut self, progress: Progress) -> Self {
         self.progress = progress;
         self
     }
 
-    /// Starts the host: all plugins are loaded at the same time, and one that cannot be is logged and left out. It returns when
-    /// each of them is loaded or has failed.
+    /// Sets the directory of lasting state: key-value buckets, and the keys of cursors and of the cache. Default:
+    /// `server.state` of the config, else `mcp-host` in the user's state directory (XDG).
+    #[must_use]
+    pub fn state_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.state_dir = Some(dir.into());
+        self
+    }
+
+    /// Sets the directory of compiled components. Losing it costs compile time only. Default: `server.cache` of the config,
+    /// else `mcp-host` in the user's cache directory (XDG).
+    #[must_use]
+    pub fn cache_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.cache_dir = Some(dir.into());
+        self
+    }
+
+    /// Sets the key that cursors are sealed with. Hosts with the same key continue each other's listings. Default:
+    /// `server.cursor-key` of the config, else a key that is created once and stored in the state directory.
+    #[must_use]
+    pub fn cursor_key(mut self, key: CursorKey) -> Self {
+        self.cursor_key = Some(key);
+        self
+    }
+
+    /// Starts the host: all plugins are loaded concurrently, and one that fails is logged and left out. Returns when each of
+    /// them is loaded or has failed.
     pub async fn start(self) -> Result<Host, StartError> {
         let host = self.start_loading()?;
         host.wait_until_loaded().await;
         Ok(host)
     }
 
-    /// Starts the host and returns before its plugins are loaded: each is served as soon as it is. Until then requests for it
-    /// are answered with [`Unavailable`](crate::resource::Error::Unavailable), and listings name it as missing.
-    /// [`Host::wait_until_loaded`] waits for all of them. Call it on a tokio runtime.
-    pub fn start_loading(self) -> Result<Host, StartError> {
-        let Self { config, compiler, progress } = self;
-        let dirs = DataDirs::from_config(&config.server);
-        let key = match &config.server.cursor_key {
-            Some(key) => CursorKey::new(*key.expose()),
-            None => CursorKey::load_or_create(&dirs.state()?)?,
+    /// Starts the host and returns before its plugins are loaded: each is served as soon as it is. Until then requests to it
+    /// fail with [`Unavailable`](crate::resource::Error::Unavailable), and listings name it as missing.
+    /// [`Host::wait_until_loaded`] waits for all of them. Must be called on a tokio runtime.
+    pub fn start_loading(mut self) -> Result<Host, StartError> {
+        let dirs = self.data_dirs();
+        let key = match (self.cursor_key.take(), &self.config.server.cursor_key) {
+            (Some(key), _) => key,
+            (None, Some(key)) => CursorKey::new(*key.expose()),
+            (None, None) => CursorKey::load_or_create(&dirs.state()?)?,
         };
-        let (cache, state) = (dirs.cache()?, dirs.state_for(&config)?);
-        let plugins = PluginRuntime::start(compiler, config.server.compile.clone(), &cache, state, progress)?;
-        let (plugin_runtime, config) = (Arc::new(plugins), Arc::new(config));
+        let state = dirs.state_for(&self.config)?;
+        let (runtime, config) = self.start_runtime(state)?;
+        let (plugin_runtime, config) = (Arc::new(runtime), Arc::new(config));
         let access = Arc::new(Access::new(&config.rules));
         let generation = Generation::new(1, config.clone(), access, |_| Err(NotLoaded::Loading))?;
         let generation_store = Arc::new(GenerationStore::new(generation));
@@ -97,14 +136,27 @@ impl HostBuilder {
             hub: generation_store.hub.clone(),
             catalog: Catalog::new(&key),
             latest_reload: watch::Sender::new(0),
+            requests: RequestTracker::default(),
             generation_store,
             plugin_runtime,
             background_loader,
         })
     }
+
+    pub(super) fn data_dirs(&self) -> DataDirs {
+        DataDirs::new(&self.config.server, self.cache_dir.clone(), self.state_dir.clone())
+    }
+
+    /// Starts the engine with that state directory. Returns the config with it.
+    pub(super) fn start_runtime(self, state: Option<PathBuf>) -> Result<(PluginRuntime, Config), StartError> {
+        let cache = self.data_dirs().cache()?;
+        let limits = self.config.server.compile.clone();
+        let runtime = PluginRuntime::start(self.compiler, limits, &cache, state, self.progress)?;
+        Ok((runtime, self.config))
+    }
 }
 
-/// Logs what should be looked at in a config, within bounds. A config has many globs, so nobody waits for that.
+/// Logs the warnings about a config, [`MAX_WARNINGS`] at most. It runs in the background: a config may have many globs.
 pub(super) fn log_warnings(config: Arc<Config>) {
     tokio::task::spawn_blocking(move || {
         let (first, more) = config.first_warnings(MAX_WARNINGS);

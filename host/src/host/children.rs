@@ -3,8 +3,8 @@
 //! Providers say which of their resources can be listed. The host holds them to it: nothing is listed below any other, and
 //! [`read_strict`](Host::read_strict) gives no contents of others with one.
 
-use super::audit::audited;
-use super::{Host, ResolvedTarget, not_found_if_empty};
+use super::Host;
+use super::resolve::not_found_if_empty;
 use crate::access::Principal;
 use crate::catalog::{Entries, PageRequest};
 use crate::config::Operation;
@@ -36,7 +36,7 @@ impl Host {
     ///
     /// A provider that gives others all the same breaks the contract: what is not of the resource is left out.
     pub async fn read_strict(&self, principal: &Principal, uri: &str) -> Result<Vec<Contents>, Error> {
-        audited(principal, Operation::Read, uri, self.read_strict_inner(principal, uri)).await
+        self.audited(principal, Operation::Read, uri, self.read_strict_inner(principal, uri)).await
     }
 
     async fn read_strict_inner(&self, principal: &Principal, uri: &str) -> Result<Vec<Contents>, Error> {
@@ -86,7 +86,7 @@ impl Host {
         cursor: Option<&str>,
         check: impl FnOnce(&Entry) -> Result<(), &'static str>,
     ) -> Result<Listing<Entry>, Error> {
-        audited(principal, Operation::List, parent, async {
+        self.audited(principal, Operation::List, parent, async {
             let now = self.generation.load_full();
             let target = now.resolve(principal, Operation::List, parent)?;
             let (entries, viewer) = (Entries { parent: Some(&target.path) }, now.viewer(principal));
@@ -100,13 +100,5 @@ impl Host {
             }
         })
         .await
-    }
-}
-
-impl ResolvedTarget<'_> {
-    /// Tells about it. `asked` is its URI as it was asked for.
-    pub(super) async fn stat(&self, requested_uri: &str) -> Result<Entry, Error> {
-        let plugin = self.slot.loaded()?;
-        plugin.stat(&self.path).await.map_err(|fault| fault.into_client_error(plugin.name(), requested_uri))
     }
 }

@@ -5,16 +5,13 @@
 //! nowhere, and is not offered.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use super::{CompleteRequest, Generation, Host, route_error};
+use super::resolve::{ValueFilter, route_error};
+use super::{CompleteRequest, Host};
 use crate::access::Principal;
 use crate::config::Operation;
 use crate::resource::{Argument, Completion, Error};
 use crate::uri::Template;
-
-/// Bytes of a known value that are kept for expanding.
-const MAX_VALUE_LEN: usize = 65_536;
 
 impl Host {
     pub(super) async fn complete_inner(
@@ -47,53 +44,4 @@ fn context_arguments(template: &Template, known: Vec<Argument>) -> BTreeMap<Stri
     let variables: Vec<_> = template.variables().collect();
     let known = known.into_iter().filter(|known| variables.contains(&known.name.as_str()));
     known.map(|known| (known.name, known.value)).collect()
-}
-
-/// As much of a value as can make a difference: a template takes 9999 characters of it, or it must fit into a URI.
-fn truncate_value(value: &str) -> &str {
-    value.split_at_checked(value.floor_char_boundary(MAX_VALUE_LEN)).map_or(value, |(beginning, _)| beginning)
-}
-
-/// Decides which values one principal is offered for one variable of a template.
-struct ValueFilter {
-    generation: Arc<Generation>,
-    principal: Principal,
-    template: Template,
-    /// The variable that is completed.
-    variable: String,
-    /// The others that have values.
-    context: BTreeMap<String, String>,
-    /// Whether all variables of the template have values then.
-    has_all_values: bool,
-}
-
-impl ValueFilter {
-    fn new(
-        generation: Arc<Generation>,
-        principal: &Principal,
-        template: &Template,
-        name: &str,
-        context: &BTreeMap<String, String>,
-    ) -> Self {
-        Self {
-            generation,
-            principal: principal.clone(),
-            template: template.clone(),
-            variable: name.to_owned(),
-            context: context.iter().map(|(name, value)| (name.clone(), truncate_value(value).to_owned())).collect(),
-            has_all_values: template.variables().all(|variable| variable == name || context.contains_key(variable)),
-        }
-    }
-
-    /// Whether a value tells the principal of nothing that does not exist for it.
-    fn is_value_visible(&self, value: &str) -> bool {
-        let known = self.context.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        let Some(expanded) = self.template.expand(known.chain([(self.variable.as_str(), value)])) else { return false };
-        let Ok(routed) = self.generation.router.route(&expanded) else { return true };
-        let access = &self.generation.access;
-        match self.has_all_values {
-            true => access.allows(&self.principal, Operation::Read, &routed.uri),
-            false => !access.denies(&self.principal, Operation::Read, &routed.uri),
-        }
-    }
 }

@@ -1,4 +1,4 @@
-//! Where a host keeps things: what the configuration says, else the XDG directories of the user.
+//! Directories of a host: those of the builder, else of the config, else the XDG directories of the user.
 
 use std::path::PathBuf;
 
@@ -9,34 +9,39 @@ use crate::config::{Config, Server};
 
 const APP_NAME: &str = "mcp-host";
 
-/// Where a host keeps things.
+/// The directories of a host.
 #[derive(Clone, Debug)]
-pub struct DataDirs {
+pub(super) struct DataDirs {
     cache: Option<PathBuf>,
     state: Option<PathBuf>,
 }
 
 impl DataDirs {
-    /// The directories of that configuration.
-    pub fn from_config(server: &Server) -> Self {
+    /// The given directories, else those of the config, else those of the user.
+    pub(super) fn new(server: &Server, cache: Option<PathBuf>, state: Option<PathBuf>) -> Self {
         let user = etcetera::choose_base_strategy().ok();
-        let cache = || user.as_ref().map(|user| user.cache_dir().join(APP_NAME));
-        let state = || user.as_ref().map(|user| user.state_dir().unwrap_or_else(|| user.data_dir()).join(APP_NAME));
-        Self { cache: server.cache.clone().or_else(cache), state: server.state.clone().or_else(state) }
+        let user_cache = || user.as_ref().map(|user| user.cache_dir().join(APP_NAME));
+        let user_state =
+            || user.as_ref().map(|user| user.state_dir().unwrap_or_else(|| user.data_dir()).join(APP_NAME));
+        Self {
+            cache: cache.or_else(|| server.cache.clone()).or_else(user_cache),
+            state: state.or_else(|| server.state.clone()).or_else(user_state),
+        }
     }
 
-    /// Where compiled components are kept: what is lost there costs time only.
-    pub fn cache(&self) -> Result<PathBuf, StartError> {
+    /// The directory of compiled components. Losing it costs compile time only.
+    pub(super) fn cache(&self) -> Result<PathBuf, StartError> {
         self.cache.clone().ok_or(StartError::NoDirectory("cache"))
     }
 
-    /// Where what must last is kept.
-    pub fn state(&self) -> Result<PathBuf, StartError> {
+    /// The directory of lasting state.
+    pub(super) fn state(&self) -> Result<PathBuf, StartError> {
         self.state.clone().ok_or(StartError::NoDirectory("state"))
     }
 
-    /// The same for the plugins of that configuration: where there is none, it is an error only if one of them needs it.
-    pub(crate) fn state_for(&self, config: &Config) -> Result<Option<PathBuf>, StartError> {
+    /// The directory of lasting state for the plugins of that config. If there is none, it is an error only if a plugin needs
+    /// it.
+    pub(super) fn state_for(&self, config: &Config) -> Result<Option<PathBuf>, StartError> {
         let is_needed = config.plugins.iter().any(|plugin| !plugin.grants.keyvalue.is_empty());
         if is_needed { self.state().map(Some) } else { Ok(self.state.clone()) }
     }

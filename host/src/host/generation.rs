@@ -7,9 +7,8 @@
 use std::sync::Arc;
 
 use crate::access::Access;
-use crate::catalog::{NotLoaded, PluginSlot};
 use crate::config::{self, Config};
-use crate::plugin::Plugin;
+use crate::plugin::{NotLoaded, Plugin, PluginSlot};
 use crate::uri::{Overlap, Router};
 
 /// What requests work with.

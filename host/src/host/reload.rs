@@ -33,9 +33,8 @@ use super::Host;
 use super::builder::log_warnings;
 use super::generation::{Generation, build_router, sorted_by_name};
 use crate::access::Access;
-use crate::catalog::NotLoaded;
 use crate::config::{self, Config, Digest};
-use crate::plugin::{LoadError, Plugin};
+use crate::plugin::{LoadError, NotLoaded, Plugin};
 use crate::uri::Overlap;
 use crate::watch::ListingSnapshot;
 
@@ -46,6 +45,7 @@ const MAX_SETTLE_ATTEMPTS: usize = 20;
 
 /// Why a reload did not replace plugins. Its rules and settings count all the same, unless mounts overlap.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReloadError {
     /// Plugins that are new, or changed, cannot be loaded.
     #[error("{}", format_load_errors(.0))]
@@ -64,6 +64,9 @@ pub enum ReloadError {
     /// Another reload began before this one had replaced plugins.
     #[error("a newer configuration has taken its place")]
     Superseded,
+    /// The host is shutting down. Nothing has changed.
+    #[error("the host is shutting down")]
+    ShuttingDown,
 }
 
 impl ReloadError {
@@ -72,7 +75,7 @@ impl ReloadError {
         match self {
             Self::Plugins(faults) => faults.iter().any(|(_, error)| error.is_transient()),
             Self::ComponentChanging { .. } => true,
-            Self::Overlap(_) | Self::Superseded => false,
+            Self::Overlap(_) | Self::Superseded | Self::ShuttingDown => false,
         }
     }
 }
@@ -188,6 +191,9 @@ impl Host {
 
     /// The beginning of a reload: rules and settings, for the plugins that are being served.
     fn replace_settings(&self, config: Config) -> Result<PendingReload, ReloadError> {
+        if self.requests.is_closed() {
+            return Err(ReloadError::ShuttingDown);
+        }
         // A config that cannot be served changes nothing.
         build_router(&config)?;
         self.generation_store.replace(ListingSnapshot::default(), |old| {

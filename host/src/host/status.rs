@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::catalog::{NotLoaded, PluginSlot};
-use crate::plugin::{FaultKind, LoadError};
+use crate::plugin::{FaultKind, LoadError, NotLoaded, PluginSlot};
 use crate::uri::Mount;
 
 /// How a plugin is at one moment.

@@ -27,7 +27,6 @@ use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::Host;
-use super::audit::audited;
 use crate::config::Operation;
 use crate::log_target;
 use crate::resource::Error;
@@ -99,7 +98,7 @@ impl Host {
             }
         };
         let waiting = async { timeout(MAX_WAIT, trying).await.unwrap_or_else(|_| Err(self.subscribe_timeout(uri))) };
-        audited(subscriber.principal(), Operation::Subscribe, uri, waiting).await
+        self.audited(subscriber.principal(), Operation::Subscribe, uri, waiting).await
     }
 
     /// Subscribes to each of those resources as soon as that can be done, whatever is in the way of it now, and tells the
@@ -164,7 +163,7 @@ impl Host {
                 refusal.error
             })
         };
-        match audited(subscriber.principal(), Operation::Subscribe, uri, trying).await {
+        match self.audited(subscriber.principal(), Operation::Subscribe, uri, trying).await {
             Ok(()) => wanted.is_active.store(true, Ordering::Relaxed),
             // Such a list has no way to refuse a single one: it is as if it never changed.
             Err(error) if retry_after.is_none() => {

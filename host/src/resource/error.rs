@@ -7,6 +7,7 @@ use std::time::Duration;
 /// Details that are only for an administrator (the message of a guest's trap, a path of the machine) are in the log,
 /// under the plugin's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// The resource does not exist, or this principal may not know of it.
     #[error("there is no resource {uri}")]
@@ -39,6 +40,9 @@ pub enum Error {
         /// The time after which to retry, if known.
         retry_after: Option<Duration>,
     },
+    /// The host is shutting down ([`Host::shutdown`](crate::Host::shutdown)).
+    #[error("the server is shutting down")]
+    ShuttingDown,
     /// The plugin failed; the log has the details.
     #[error("plugin `{plugin}` failed; the server's log says why")]
     Internal {
@@ -55,7 +59,7 @@ impl Error {
             Self::InvalidRequest { .. } => "invalid request",
             Self::InvalidCursor => "invalid cursor",
             Self::Denied { .. } => "denied",
-            Self::Unavailable { .. } => "unavailable",
+            Self::Unavailable { .. } | Self::ShuttingDown => "unavailable",
             Self::Internal { .. } => "internal",
         }
     }

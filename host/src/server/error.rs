@@ -6,6 +6,7 @@
 //! | invalid request, invalid cursor | -32602 | |
 //! | denied | -32602 | `kind: "denied"` |
 //! | unavailable | -32603 | `kind: "unavailable"`, `plugin`, `retryAfterMs` if known |
+//! | shutting down | -32603 | `kind: "unavailable"` |
 //! | internal | -32603 | `kind: "internal"`, `plugin` |
 
 use rmcp::ErrorData;
@@ -32,6 +33,7 @@ pub(super) fn to_rpc(error: &Error, revision: Revision) -> ErrorData {
             }
             (ErrorCode::INTERNAL_ERROR, data)
         }
+        Error::ShuttingDown => (ErrorCode::INTERNAL_ERROR, json!({ "kind": "unavailable" })),
         Error::Internal { plugin } => (ErrorCode::INTERNAL_ERROR, json!({ "kind": "internal", "plugin": plugin })),
     };
     ErrorData::new(code, error.to_string(), (!data.is_null()).then_some(data))

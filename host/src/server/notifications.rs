@@ -107,7 +107,7 @@ pub(super) fn accept_filter(host: &Host, requested: &SubscriptionFilter) -> Subs
     accepted.resources_list_changed = requested.resources_list_changed;
     accepted.resource_subscriptions = requested.resource_subscriptions.as_ref().map(|uris| {
         let mut bytes = 0_usize;
-        let served = uris.iter().take(MAX_CHECKED_URIS).filter(|uri| host.owns(uri));
+        let served = uris.iter().take(MAX_CHECKED_URIS).filter(|uri| host.normalize(uri).is_some());
         let few_enough = served.take(Subscriber::MAX_RESOURCES).take_while(|uri| {
             bytes = bytes.saturating_add(uri.len());
             bytes <= Subscriber::MAX_URI_BYTES

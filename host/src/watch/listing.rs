@@ -21,7 +21,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
 
-use super::watcher::WatcherState;
+use super::state::WatcherState;
 use crate::access::{Access, Principal};
 use crate::catalog::{self, ListingFingerprint};
 
@@ -85,18 +85,28 @@ impl ListingMonitor {
     }
 }
 
-impl WatcherState {
+/// The task that detects for which principals the listing has changed.
+pub(super) struct ListingTask {
+    state: Arc<WatcherState>,
+}
+
+impl ListingTask {
+    pub(super) fn new(state: Arc<WatcherState>) -> Self {
+        Self { state }
+    }
+
     /// Checks the listing whenever it may have changed.
-    pub(super) async fn monitor_listing(self: Arc<Self>) {
+    pub(super) async fn run(self) {
+        let state = &self.state;
         let mut is_first = true;
         // The version that the last walk has seen, and the end of the pause after it.
         let (mut walked_version, mut rest) = (0, Instant::now());
         loop {
-            self.listing.dirty.notified().await;
+            state.listing.dirty.notified().await;
             sleep_until(rest).await;
-            let principals = self.context.subscription_index().listing_principals();
+            let principals = state.context.subscription_index().listing_principals();
             let new = self.untracked(&principals);
-            let version = self.listing.version();
+            let version = state.listing.version();
             if principals.is_empty() || (new.is_empty() && version == walked_version) {
                 continue;
             }
@@ -105,20 +115,20 @@ impl WatcherState {
                 // A poll detects every later change.
                 self.poll_now().await;
             }
-            let version = self.listing.version();
+            let version = state.listing.version();
             walked_version = version;
-            let access = self.context.access.load_full();
+            let access = state.context.access.load_full();
             let mut changed = self.refresh_fingerprints(principals, &access).await;
             if !new.is_empty() {
                 self.poll_now().await;
                 // The listing changed during the walk, or shortly before: whether a new subscriber has seen the change
                 // is unknown.
-                if self.listing.version() != version {
+                if state.listing.version() != version {
                     changed.extend(new);
                 }
             }
-            self.context.subscription_index().notify_listing(&changed);
-            self.listing.updated.send_replace(());
+            state.context.subscription_index().notify_listing(&changed);
+            state.listing.updated.send_replace(());
             let pause = began.elapsed().saturating_mul(WALK_PAUSE_FACTOR).clamp(MIN_WALK_PAUSE, MAX_WALK_PAUSE);
             rest = Instant::now().checked_add(pause).unwrap_or(rest);
         }
@@ -126,7 +136,7 @@ impl WatcherState {
 
     /// Computes the missing fingerprints of subscribed principals under `access`, without notifying them.
     pub(super) async fn ensure_fingerprints(&self, access: &Arc<Access>) {
-        let principals = self.context.subscription_index().listing_principals();
+        let principals = self.state.context.subscription_index().listing_principals();
         let new = self.untracked(&principals);
         if !new.is_empty() {
             self.refresh_fingerprints(new, access).await;
@@ -135,7 +145,7 @@ impl WatcherState {
 
     /// Returns the principals without a fingerprint. Removes fingerprints of principals that are no longer subscribed.
     fn untracked(&self, principals: &HashSet<Principal>) -> HashSet<Principal> {
-        let mut fingerprints = self.listing.fingerprints();
+        let mut fingerprints = self.state.listing.fingerprints();
         fingerprints.retain(|principal, _| principals.contains(principal));
         principals.iter().filter(|principal| !fingerprints.contains_key(*principal)).cloned().collect()
     }
@@ -143,8 +153,8 @@ impl WatcherState {
     /// Computes new fingerprints, and returns the principals whose listing has changed.
     async fn refresh_fingerprints(&self, principals: HashSet<Principal>, access: &Arc<Access>) -> HashSet<Principal> {
         let principals: Vec<_> = principals.into_iter().collect();
-        let fresh = catalog::fingerprints(&self.plugin, access, &principals).await;
-        let mut fingerprints = self.listing.fingerprints();
+        let fresh = catalog::fingerprints(&self.state.plugin, access, &principals).await;
+        let mut fingerprints = self.state.listing.fingerprints();
         let mut changed = HashSet::new();
         for (principal, now) in principals.into_iter().zip(fresh) {
             if fingerprints.insert(principal.clone(), now).is_some_and(|before| before.differs(now)) {
@@ -157,8 +167,8 @@ impl WatcherState {
     /// Waits for a poll, if the provider supports them. Its failure is ignored, as the next successful one reports the
     /// changes.
     async fn poll_now(&self) {
-        if self.supports_changes() {
-            let _ = self.wait_for_poll().await;
+        if self.state.supports_changes() {
+            let _ = self.state.wait_for_poll().await;
         }
     }
 }

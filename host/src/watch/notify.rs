@@ -3,7 +3,7 @@
 //! Clients determine the number of subscribers, and providers the rate of changes. So no batch adds more than
 //! [`BATCH_SIZE`] updates to mailboxes: then the shared lock is released, and the task yields.
 
-use super::watcher::WatchContext;
+use super::state::WatchContext;
 use crate::access::Principal;
 use crate::uri::{Mount, Uri};
 

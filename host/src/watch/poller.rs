@@ -19,10 +19,10 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
-use super::directories::DirectoryWatcher;
 use super::groups::PathGroups;
 use super::notify::BATCH_SIZE;
-use super::watcher::{PollOutcome, WatcherState};
+use super::state::{PollOutcome, WatcherState};
+use crate::fs_watch::DirectoryWatcher;
 use crate::plugin::{ChangeSet, Fault};
 use crate::uri::{Path, Uri};
 
@@ -80,7 +80,10 @@ impl Poller {
             self.state.is_polling.store(true, Ordering::Relaxed);
             let events = match directories.take() {
                 Some(events) if !events.needs_rewatch() => events,
-                before => DirectoryWatcher::watch(&self.state.plugin, before).await,
+                before => {
+                    let plugin = &self.state.plugin;
+                    DirectoryWatcher::watch(plugin.name(), plugin.granted_directories(), before).await
+                }
             };
             let began = Instant::now();
             self.groups.set_watched(watched);

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::future::join_all;
+use futures::stream::{self, Stream, StreamExt};
 
 use super::byte_budget::{ByteBudget, ReservedBytes};
 use super::mailbox::{Mailbox, PendingUpdate};
@@ -97,6 +98,16 @@ impl Subscriber {
                 return update;
             }
         }
+    }
+
+    /// Streams the updates, until the host shuts down. Dropping the stream loses no update. Subscriptions can be added and
+    /// cancelled while it is in use.
+    pub fn updates(&self) -> impl Stream<Item = Update> + Send + Unpin + '_ {
+        stream::unfold(self, |subscriber| async move {
+            let update = subscriber.hub.closed.run_until_cancelled(subscriber.next()).await?;
+            Some((update, subscriber))
+        })
+        .boxed()
     }
 
     /// Waits until [`try_next`](Self::try_next) may return an update.

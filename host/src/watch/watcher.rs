@@ -2,101 +2,26 @@
 //! for which principals its listing has changed ([`listing`](super::listing)).
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::byte_budget::ByteBudget;
-use super::listing::ListingMonitor;
+use super::listing::{ListingMonitor, ListingTask};
 use super::lookup::{LookupError, Lookups};
 use super::poller::Poller;
+use super::state::{PollError, PollOutcome, WatchContext, WatcherState};
 use super::subscriptions::SubscriptionIndex;
 use crate::access::{Access, Principal};
 use crate::catalog::ListingFingerprint;
-use crate::plugin::{Fault, Plugin};
+use crate::plugin::Plugin;
 use crate::uri::{Path, Uri};
-
-/// The memory budget of all subscriptions of a host, in bytes: about a million of them with URIs of 50 bytes.
-const MAX_SUBSCRIPTION_BYTES: usize = 512 << 20;
-
-/// The state that all watchers share.
-#[derive(Debug)]
-pub(super) struct WatchContext {
-    subscription_index: Mutex<SubscriptionIndex>,
-    /// The current rules.
-    pub(super) access: ArcSwap<Access>,
-    /// Cloned by each subscriber, to count them.
-    subscribers: Arc<()>,
-    /// The memory budget of all subscriptions.
-    pub(super) memory: ByteBudget,
-}
-
-impl WatchContext {
-    pub(super) fn new(access: Arc<Access>) -> Arc<Self> {
-        Arc::new(Self {
-            subscription_index: Mutex::default(),
-            access: ArcSwap::new(access),
-            subscribers: Arc::default(),
-            memory: ByteBudget::new(MAX_SUBSCRIPTION_BYTES),
-        })
-    }
-
-    /// Returns the number of subscribers.
-    pub(super) fn subscriber_count(&self) -> usize {
-        Arc::strong_count(&self.subscribers).saturating_sub(1)
-    }
-
-    /// Returns a guard that counts a subscriber while it is held.
-    pub(super) fn subscriber_guard(&self) -> Arc<()> {
-        self.subscribers.clone()
-    }
-
-    pub(super) fn subscription_index(&self) -> MutexGuard<'_, SubscriptionIndex> {
-        self.subscription_index.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// Watches one plugin while it has subscribers. Stops when it is retired or dropped.
 pub(super) struct Watcher {
     state: Arc<WatcherState>,
     lookups: Arc<Lookups>,
-}
-
-/// The state that a watcher and its tasks share.
-pub(super) struct WatcherState {
-    pub(super) plugin: Arc<Plugin>,
-    pub(super) context: Arc<WatchContext>,
-    /// Notified by events for which the next poll should not wait for the interval.
-    pub(super) wake: Notify,
-    /// Notified when there are no more subscribers.
-    pub(super) unwatched: Notify,
-    /// The number of polls that were requested. A poll serves all requests up to the number at its start.
-    pub(super) requested_polls: AtomicU64,
-    /// The last poll: the number of requests that it served, and its result.
-    pub(super) last_poll: watch::Sender<PollOutcome>,
-    pub(super) listing: ListingMonitor,
-    /// Whether the plugin is being polled.
-    pub(super) is_polling: AtomicBool,
-    retired: CancellationToken,
-}
-
-#[derive(Clone, Debug, Default)]
-pub(super) struct PollOutcome {
-    pub(super) completed_polls: u64,
-    /// The fault, and the time after which to retry.
-    pub(super) fault: Option<(Fault, Duration)>,
-}
-
-/// The reason why a poll failed.
-pub(super) enum PollError {
-    /// The provider failed. To be retried after the given time.
-    Fault(Fault, Duration),
-    /// The watcher was retired, and possibly replaced.
-    Retired,
 }
 
 /// The state that a watcher inherits from its predecessor.
@@ -126,7 +51,8 @@ impl Watcher {
             let poller = Poller::new(state.clone(), handover.notify_all_once);
             tokio::spawn(state.retired.clone().run_until_cancelled_owned(poller.run()));
         }
-        tokio::spawn(state.retired.clone().run_until_cancelled_owned(state.clone().monitor_listing()));
+        let listing = ListingTask::new(state.clone());
+        tokio::spawn(state.retired.clone().run_until_cancelled_owned(listing.run()));
         Arc::new(Self { lookups: Lookups::new(plugin.clone()), state })
     }
 
@@ -193,7 +119,7 @@ impl Watcher {
     pub(super) async fn fingerprints(&self) -> HashMap<Principal, ListingFingerprint> {
         if !self.supports_changes() {
             let access = self.state.context.access.load_full();
-            self.state.ensure_fingerprints(&access).await;
+            ListingTask::new(self.state.clone()).ensure_fingerprints(&access).await;
         }
         self.state.listing.fingerprints().clone()
     }
@@ -203,7 +129,7 @@ impl Watcher {
         let state = self.state.clone();
         tokio::spawn(state.retired.clone().run_until_cancelled_owned(async move {
             if !state.supports_changes() {
-                state.ensure_fingerprints(&old).await;
+                ListingTask::new(state.clone()).ensure_fingerprints(&old).await;
             }
             state.listing.mark_dirty();
         }));
@@ -218,23 +144,5 @@ impl Watcher {
 impl Drop for Watcher {
     fn drop(&mut self) {
         self.retire();
-    }
-}
-
-impl WatcherState {
-    pub(super) fn supports_changes(&self) -> bool {
-        self.plugin.info().watches
-    }
-
-    /// Waits until a poll that started after this call has ended.
-    pub(super) async fn wait_for_poll(&self) -> Result<(), PollError> {
-        let requested = self.requested_polls.fetch_add(1, Ordering::SeqCst).saturating_add(1);
-        let mut polls = self.last_poll.subscribe();
-        self.wake.notify_one();
-        let outcome = self.retired.run_until_cancelled(polls.wait_for(|poll| poll.completed_polls >= requested)).await;
-        match outcome {
-            Some(Ok(round)) => round.fault.clone().map_or(Ok(()), |(fault, after)| Err(PollError::Fault(fault, after))),
-            Some(Err(_)) | None => Err(PollError::Retired),
-        }
     }
 }

@@ -1,9 +1,9 @@
-//! Files read in pieces, wherever they are needed.
+//! A block cache for random reads of files.
 //!
-//! Packs and their indexes may be larger than the memory of a provider, and mapping a file into memory is not to be had
-//! in a component: it would be read as a whole. So they are read in blocks of [`BLOCK_SIZE`] bytes, of which a
-//! [`BlockCache`] keeps the most recent, for all files together, within [`CACHE_SIZE`] bytes. What a read costs depends on
-//! what is read, and not on the size of the file.
+//! Packs and their indexes may be larger than a provider's memory, and a component cannot memory-map a file: it would
+//! be read as a whole. So files are read in blocks of [`BLOCK_SIZE`] bytes, and a [`BlockCache`] retains the most
+//! recently used blocks of all files, up to [`CACHE_SIZE`] bytes in total. The cost of a read depends on the bytes
+//! requested, not on the size of the file.
 
 use crate::error::{Error, Result};
 use crate::files;
@@ -15,13 +15,13 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// How many bytes are read at once, at offsets that are multiples of it.
+/// The block size in bytes. Blocks start at multiples of it.
 pub(crate) const BLOCK_SIZE: usize = 16 * 1024;
 
-/// How many bytes of blocks are kept.
+/// The capacity of the cache in bytes.
 const CACHE_SIZE: NonZeroUsize = NonZeroUsize::new(2 * 1024 * 1024).unwrap();
 
-/// A block by its file and its number in it.
+/// The cache key of a block: the file's key and the block number.
 type Key = (u32, u64);
 
 struct ByLength;
@@ -34,7 +34,7 @@ impl WeightScale<Key, Rc<[u8]>> for ByLength {
 
 type Blocks = CLruCache<Key, Rc<[u8]>, std::hash::RandomState, ByLength>;
 
-/// The most recently used blocks of all files that were opened with it.
+/// An LRU cache of blocks, shared by all files that were opened with it.
 pub(crate) struct BlockCache {
     blocks: RefCell<Blocks>,
     next_key: Cell<u32>,
@@ -42,20 +42,20 @@ pub(crate) struct BlockCache {
 }
 
 impl BlockCache {
-    /// A cache that is empty.
+    /// Creates an empty cache.
     pub(crate) fn new() -> Rc<Self> {
         let blocks = CLruCache::with_config(CLruCacheConfig::new(CACHE_SIZE).with_scale(ByLength));
         Rc::new(Self { blocks: RefCell::new(blocks), next_key: Cell::new(0), bytes_read: Cell::new(0) })
     }
 
-    /// How many bytes were read from files so far.
+    /// Returns the total number of bytes read from files.
     #[cfg(test)]
     pub(crate) fn bytes_read(&self) -> u64 {
         self.bytes_read.get()
     }
 }
 
-/// A file that is read in blocks. It is taken to stay as it is while it is open, as packs and indexes do.
+/// A file that is read in blocks. It must not change while it is open; packs and indexes never do.
 pub(crate) struct BlockFile {
     path: PathBuf,
     file: RefCell<File>,
@@ -65,7 +65,7 @@ pub(crate) struct BlockFile {
 }
 
 impl BlockFile {
-    /// Opens a file; none where there is no such file.
+    /// Opens a file; `None` if it does not exist.
     pub(crate) fn open(path: &Path, cache: &Rc<BlockCache>) -> Result<Option<Self>> {
         let Some((file, size)) = files::open(path)? else { return Ok(None) };
         let key = cache.next_key.get();
@@ -73,58 +73,58 @@ impl BlockFile {
         Ok(Some(Self { path: path.to_owned(), file: RefCell::new(file), size, key, cache: Rc::clone(cache) }))
     }
 
-    /// Where the file is.
+    /// Returns the file's path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// How many bytes it has.
+    /// Returns the file size in bytes.
     pub(crate) fn size(&self) -> u64 {
         self.size
     }
 
-    /// The number by which the cache tells its files apart.
+    /// Returns the key that identifies the file in the cache.
     pub(crate) fn key(&self) -> u32 {
         self.key
     }
 
-    /// The file is damaged in this way.
+    /// Creates an error for damage in this file.
     pub(crate) fn corrupt(&self, fault: impl ToString) -> Error {
         Error::corrupt(self.path.display(), fault)
     }
 
-    /// The bytes from `offset` on, as far as the block goes that it lies in: at least one, but none at the end.
+    /// Returns the bytes from `offset` to the end of its block. Empty only at the end of the file.
     pub(crate) fn slice(&self, offset: u64) -> Result<BlockSlice> {
         if offset >= self.size {
             return Ok(BlockSlice { block: Rc::from([]), start: 0 });
         }
         let block = BLOCK_SIZE as u64;
-        // `BLOCK_SIZE` is not zero, and what remains is less than it.
+        // `BLOCK_SIZE` is not zero, and the remainder is less than it.
         let number = offset.checked_div(block).unwrap_or_default();
         let start = offset.checked_rem(block).and_then(|rest| usize::try_from(rest).ok()).unwrap_or_default();
         Ok(BlockSlice { block: self.block(number)?, start })
     }
 
-    /// Fills `buffer` from `offset` on.
+    /// Fills `buffer` with the bytes at `offset`.
     pub(crate) fn read_exact(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         self.reader(offset).read_exact(buffer).map_err(|error| Error::io(&self.path, error))
     }
 
-    /// The four bytes at `offset` as a number in network order.
+    /// Reads a big-endian 32-bit number at `offset`.
     pub(crate) fn u32(&self, offset: u64) -> Result<u32> {
         let mut bytes = [0; 4];
         self.read_exact(offset, &mut bytes)?;
         Ok(u32::from_be_bytes(bytes))
     }
 
-    /// The eight bytes at `offset` as a number in network order.
+    /// Reads a big-endian 64-bit number at `offset`.
     pub(crate) fn u64(&self, offset: u64) -> Result<u64> {
         let mut bytes = [0; 8];
         self.read_exact(offset, &mut bytes)?;
         Ok(u64::from_be_bytes(bytes))
     }
 
-    /// All that follows `offset`.
+    /// Returns a reader from `offset` to the end.
     pub(crate) fn reader(&self, offset: u64) -> Reader<'_> {
         Reader { file: self, offset, slice: BlockSlice { block: Rc::from([]), start: 0 } }
     }
@@ -143,13 +143,13 @@ impl BlockFile {
             .map_err(|error| Error::io(&self.path, error))?;
         self.cache.bytes_read.set(self.cache.bytes_read.get().saturating_add(length));
         let block: Rc<[u8]> = Rc::from(bytes);
-        // A block is far lighter than what the cache may hold, so it is always taken.
+        // Never rejected: a block is far smaller than the cache's capacity.
         let _ = self.cache.blocks.borrow_mut().put_with_weight(key, Rc::clone(&block));
         Ok(block)
     }
 }
 
-/// Some consecutive bytes of a file.
+/// A range of consecutive bytes of a file.
 pub(crate) struct BlockSlice {
     block: Rc<[u8]>,
     start: usize,
@@ -163,7 +163,7 @@ impl std::ops::Deref for BlockSlice {
     }
 }
 
-/// The bytes of a file from an offset on.
+/// A sequential reader of a file.
 pub(crate) struct Reader<'f> {
     file: &'f BlockFile,
     offset: u64,

@@ -1,13 +1,12 @@
-//! What changed since a token.
+//! Change detection with tokens.
 //!
-//! A token holds a digest of all refs and, for each watched path, a digest of the object that the path stood for. A
-//! path changed when it stands for another object now, or for none. While the refs are the same, no name can stand for
-//! something else, and nothing is looked up. When so many paths are watched that a token cannot hold them, it holds one
-//! digest of all, and each of them is said to have changed when that did.
+//! A token contains a digest of all refs and, for each watched path, a digest of the object that the path resolves to.
+//! A path changed if it now resolves to another object, or to none. While the refs are the same, no name can resolve
+//! to anything else, so nothing is looked up. If there are too many watched paths for the token's size limit, it
+//! contains one digest of all, and all of them are reported as changed when it differs.
 
 use crate::error::Result;
 use crate::paths::Address;
-use crate::provider::default_tree;
 use crate::repo::Repository;
 use crate::settings::Settings;
 use bstr::{BStr, BString};
@@ -16,16 +15,16 @@ use mcp_provider::Changes;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// What a token begins with: the version of what follows.
+/// The version prefix of a token.
 const VERSION: &str = "1";
 
-/// For how many paths a token has room, which may have 65536 bytes.
+/// The maximum number of paths with a digest of their own in a token, which may have 65536 bytes.
 const MAX_PATHS: usize = 1900;
 
-/// How many loose refs are read to tell whether any of them changed.
+/// The maximum number of loose refs that are read to detect changes.
 const MAX_LOOSE_REFS: usize = 2000;
 
-/// What a token holds.
+/// A decoded token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Token {
     refs: u64,
@@ -33,24 +32,24 @@ struct Token {
     paths: Paths,
 }
 
-/// The states of what is watched.
+/// The states of the watched paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Paths {
-    /// By the digest of the path.
+    /// A digest for each path, by the digest of the path.
     Each(HashMap<u64, u64>),
-    /// All together.
+    /// One digest for all paths.
     All(u64),
 }
 
-/// What a revision stands for.
+/// The objects that a revision resolves to.
 struct Ids {
     /// The object itself, which may be a tag.
     id: ObjectId,
-    /// The tree that it leads to.
+    /// The tree that it peels to.
     tree: ObjectId,
 }
 
-/// Which of the watched paths changed since a token, and whether the default listing did.
+/// Returns which of the watched paths changed since a token, and whether the default listing changed.
 pub(crate) fn changes(
     repository: &Repository,
     settings: &Settings,
@@ -89,7 +88,7 @@ pub(crate) fn changes(
             let changed = |old: &Option<u64>, state: &u64| match (&known.paths, old) {
                 (Paths::All(_), _) => known.paths != token.paths,
                 (_, Some(old)) => old != state,
-                // Watched only since: what it stood for then is not known, but it can have changed only if refs did.
+                // Newly watched: its previous state is unknown, but it can have changed only if a ref did.
                 (_, None) => !same_refs,
             };
             let changes =
@@ -101,15 +100,15 @@ pub(crate) fn changes(
     })
 }
 
-/// What the default listing goes by.
+/// Returns the state that the default listing depends on.
 fn listing_state(repository: &Repository, settings: &Settings) -> String {
-    match default_tree(repository, settings) {
+    match repository.default_tree(settings.default_rev().as_ref()) {
         Ok(tree) => tree.map(|tree| tree.to_string()).unwrap_or_default(),
         Err(error) => error.to_string(),
     }
 }
 
-/// What a path stands for. What its revision stands for is kept in `revs`: most of what is watched is of the same few.
+/// Returns the state of a path. `revs` caches resolved revisions: most watched paths share a few.
 fn state(repository: &Repository, path: &str, revs: &mut HashMap<BString, Result<Ids, String>>) -> String {
     let address = match Address::parse(path) {
         Ok(address) => address,
@@ -125,12 +124,12 @@ fn state(repository: &Repository, path: &str, revs: &mut HashMap<BString, Result
                 Err(error) => error.to_string(),
             }
         }
-        // The tag, not only the commit that it points to: it is shown with it.
+        // The tag object, not only its commit: the tag's content is part of the resource.
         (Address::Commit { .. } | Address::Log { .. } | Address::Refs { .. }, Ok(Ids { id, .. })) => id.to_string(),
     }
 }
 
-/// What all refs stand for, however they are kept; where there are very many, as they are kept.
+/// Returns the state of all refs by resolved value; for very many refs, by a digest of their files.
 fn refs_state(repository: &Repository) -> String {
     let refs = repository.refs();
     let state = refs.resolve("HEAD".into()).and_then(|head| {
@@ -155,8 +154,8 @@ fn ids(repository: &Repository, rev: &BStr) -> Result<Ids> {
     Ok(Ids { id, tree: repository.tree_of(id)? })
 }
 
-/// Whether a path can come to stand for something else only when a ref does: the beginning of an id may become
-/// ambiguous, and an object may appear.
+/// Returns whether a path can change only when a ref does. An abbreviated id may become ambiguous, and a missing
+/// object may appear.
 fn depends_on_refs_only(path: &str) -> bool {
     let Ok(address) = Address::parse(path) else { return true };
     !address.rev().is_some_and(|rev| rev.iter().all(u8::is_ascii_hexdigit))
@@ -208,7 +207,7 @@ impl std::fmt::Display for Token {
     }
 }
 
-/// A digest that is the same in every instance.
+/// Returns a digest that is the same in every instance.
 fn digest(value: &(impl Hash + ?Sized)) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);

@@ -7,10 +7,10 @@ use crate::settings::Settings;
 use bstr::{BStr, ByteSlice};
 use mcp_provider::{Argument, Completion};
 
-/// How many entries of a directory are looked at.
+/// The maximum number of directory entries to search.
 const MAX_ENTRIES: usize = 100_000;
 
-/// The values that complete a variable of one of our templates.
+/// Completes a variable of one of the provider's templates.
 pub(crate) fn complete(
     repository: &Repository,
     settings: &Settings,
@@ -26,7 +26,7 @@ pub(crate) fn complete(
             let rev = rev.map_or_else(|| settings.default_rev(), Into::into);
             match names(repository, rev.as_ref(), template, typed) {
                 Ok(names) => Ok(Completion::matching(names, typed)),
-                // Nothing completes what leads nowhere.
+                // No candidates in a directory or revision that does not exist.
                 Err(Error::NotFound | Error::Ambiguous { .. }) => Ok(Completion::matching(Vec::<String>::new(), typed)),
                 Err(error) => Err(error),
             }
@@ -35,8 +35,8 @@ pub(crate) fn complete(
     }
 }
 
-/// The names of all revisions that have one: the default first, then branches, tags, and what is remote. Each stands
-/// for what it is shown as: a branch that a tag hides comes with `heads/` before it.
+/// Returns the names of all revisions: the default first, then branches, tags, and remote branches. Each in its
+/// shortest unambiguous form: a branch shadowed by a tag is prefixed with `heads/`.
 fn revisions(repository: &Repository, settings: &Settings) -> Result<Vec<String>> {
     let names = repository.refs().names()?;
     let names: Vec<&str> = names.iter().filter_map(|name| name.to_str().ok()).collect();
@@ -52,16 +52,17 @@ fn revisions(repository: &Repository, settings: &Settings) -> Result<Vec<String>
     Ok(revisions)
 }
 
-/// Whether `{+path}` makes the right path of a name: what means something in a URI it takes over as it stands (RFC 6570,
-/// section 3.2.3). Files with other names are found by listing.
+/// Returns whether expanding `{+path}` with a name gives the right path: reserved characters are copied verbatim (RFC
+/// 6570, section 3.2.3). Files with other names are found by listing.
 fn is_expandable(name: &str) -> bool {
     !name.contains(['%', '?', '#', '[', ']'])
 }
 
-/// What stands in the directory that was typed so far and begins with the rest of it. Directories end with a slash.
+/// Returns the entries that start with the last component of `typed`, in the directory before it. Directories end with
+/// a slash.
 fn names(repository: &Repository, rev: &BStr, template: &str, typed: &str) -> Result<Vec<String>> {
     let (directory, beginning) = match typed.rsplit_once('/') {
-        // No path begins with a slash.
+        // No path starts with a slash.
         Some(("", _)) => return Err(Error::NotFound),
         Some((directory, rest)) => (directory, rest),
         None => ("", typed),

@@ -1,8 +1,8 @@
-//! Why a repository does not give what was asked of it.
+//! Errors of reading a repository.
 //!
-//! Everything below the provider speaks [`Error`]; at the provider's edge it becomes a [`Failure`]. Which one decides
-//! who gets to read the text: what the client did is told to the client, what an administrator can help is told to
-//! both, and what is broken in the repository goes to the log only.
+//! All layers below the provider return [`Error`]; the provider converts it to a [`Failure`]. The variant decides who
+//! sees the text: client errors go to the client, errors that an administrator can fix go to the client and the log,
+//! and damage in the repository goes to the log only.
 
 use gix_hash::ObjectId;
 use mcp_provider::Failure;
@@ -10,90 +10,90 @@ use std::fmt::Write;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What the layers below the provider return.
+/// The result type of the layers below the provider.
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a repository does not give what was asked of it.
+/// Why reading from a repository failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// No such revision, or no such path in it.
+    /// The revision, or the path in it, does not exist.
     #[error("not found")]
     NotFound,
-    /// The request makes no sense, whatever the repository holds.
+    /// The request is malformed, regardless of the repository's content.
     #[error("{0}")]
     Invalid(String),
-    /// A short id that begins more than one object's.
+    /// An abbreviated id that matches several objects.
     #[error("{}", ambiguous(.prefix, .candidates, *.has_more))]
     Ambiguous {
-        /// The short id.
+        /// The abbreviated id.
         prefix: String,
-        /// Some of the objects that it stands for.
+        /// Some of the matching objects.
         candidates: Vec<String>,
-        /// Whether it stands for others, too.
+        /// Whether there are more matches.
         has_more: bool,
     },
-    /// An object of more bytes than may be held in memory.
-    #[error("{what} has {size} bytes, and at most {limit} are read; {help}")]
+    /// An object that exceeds the memory limit for objects.
+    #[error("{what} has {size} bytes, expected at most {limit}; {help}")]
     TooLarge {
-        /// Which object, and what it was needed for.
+        /// The object, and its purpose.
         what: String,
-        /// Its size.
+        /// The object's size in bytes.
         size: u64,
-        /// The size that is still read.
+        /// The size limit in bytes.
         limit: u64,
-        /// What helps.
+        /// How to raise the limit.
         help: &'static str,
     },
-    /// An object that others name is not there.
-    #[error("object {0} is missing: the repository is a partial clone, or damaged (`git fsck` tells)")]
+    /// A referenced object does not exist.
+    #[error("object {0} is missing: the repository is a partial clone, or damaged (run `git fsck`)")]
     Missing(ObjectId),
-    /// The repository uses something that is not supported.
+    /// The repository uses an unsupported feature.
     #[error("{0}")]
     Unsupported(String),
-    /// There is no repository where one should be.
+    /// The configured directory contains no repository.
     #[error("no git repository at {}: {reason}", .dir.display())]
     NoRepository {
-        /// Where it should be.
+        /// The configured directory.
         dir: PathBuf,
-        /// What was found instead.
+        /// The reason, such as a missing file.
         reason: String,
     },
-    /// The repository's own data are broken.
+    /// The repository's data are damaged.
     #[error("{location} is damaged: {fault}")]
     Corrupt {
-        /// The file, the object or the place in it.
+        /// The file, object or offset.
         location: String,
-        /// What is wrong there.
+        /// The damage.
         fault: String,
     },
-    /// A file is there and cannot be read.
+    /// A file exists but cannot be read.
     #[error("cannot read {}: {source}", .path.display())]
     Io {
-        /// The file.
+        /// The file's path.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
 
 impl Error {
-    /// Broken data at a place.
+    /// Creates an error for damaged data.
     pub(crate) fn corrupt(location: impl ToString, fault: impl ToString) -> Self {
         Self::Corrupt { location: location.to_string(), fault: fault.to_string() }
     }
 
-    /// An error of reading a file: broken data where that is what it says, else the system's refusal.
+    /// Converts an I/O error: damaged data if its kind says so, otherwise an unreadable file.
     pub(crate) fn io(path: &Path, source: io::Error) -> Self {
         match source.kind() {
             io::ErrorKind::InvalidData => Self::corrupt(path.display(), source),
-            io::ErrorKind::UnexpectedEof => Self::corrupt(path.display(), "it ends too early"),
+            io::ErrorKind::UnexpectedEof => Self::corrupt(path.display(), "unexpected end of file"),
             _ => Self::Io { path: path.to_owned(), source },
         }
     }
 }
 
 fn ambiguous(prefix: &str, candidates: &[String], more: bool) -> String {
-    let mut text = format!("the short id {prefix} stands for several objects; use more of its digits:");
+    let mut text = format!("the short id {prefix} is ambiguous; use more digits. It matches:");
     for candidate in candidates {
         // Writing to a string does not fail.
         let _ = write!(text, " {candidate}");
@@ -117,7 +117,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// What the client asked for, in a form that was refused when it was taken apart.
+/// A client error found while parsing the request.
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Self {
         match failure {
@@ -136,7 +136,7 @@ mod tests {
         let candidates = vec!["abcd1".to_owned(), "abcd2".to_owned()];
         let error = Error::Ambiguous { prefix: "abcd".to_owned(), candidates, has_more: true };
         let Failure::InvalidRequest(text) = Failure::from(error) else { panic!("expected an invalid request") };
-        assert_eq!(text, "the short id abcd stands for several objects; use more of its digits: abcd1 abcd2 and more");
+        assert_eq!(text, "the short id abcd is ambiguous; use more digits. It matches: abcd1 abcd2 and more");
     }
 
     #[test]

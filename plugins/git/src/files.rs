@@ -1,27 +1,27 @@
-//! Files of the repository, opened with care.
+//! Safe access to the repository's files.
 //!
-//! A repository is somebody else's data: a file may be a directory, a pipe that never answers, or a gigabyte where a
-//! line is due. Only regular files are opened, and what is read whole has a bound.
+//! A repository is untrusted data: a file may be a directory, a FIFO that blocks forever, or a gigabyte instead of one
+//! line. Only regular files are opened, and reads of whole files are bounded.
 
 use crate::error::{Error, Result};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
-/// Opens a regular file and tells its size; none where there is no such file, or a directory.
+/// Opens a regular file and returns it with its size; `None` if it does not exist or is a directory.
 ///
-/// The kind is asked before the file is opened, because opening a pipe waits for its other end.
+/// The file type is checked before opening, because opening a FIFO blocks until its other end is opened.
 pub(crate) fn open(path: &Path) -> Result<Option<(File, u64)>> {
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_file() => {}
         Ok(metadata) if metadata.is_dir() => return Ok(None),
         Ok(_) => {
-            return Err(Error::corrupt(path.display(), "it is a pipe, a socket or a device, expected a regular file"));
+            return Err(Error::corrupt(path.display(), "expected a regular file, found a pipe, a socket or a device"));
         }
         Err(error) if is_absent(&error) => return Ok(None),
         Err(error) => return Err(Error::io(path, error)),
     }
-    // Another one may have taken its place since: the size is that of the one that is open.
+    // The file may have been replaced since the check: the size is that of the opened file.
     match File::open(path).and_then(|file| file.metadata().map(|metadata| (file, metadata.len()))) {
         Ok(opened) => Ok(Some(opened)),
         Err(error) if is_absent(&error) => Ok(None),
@@ -29,46 +29,46 @@ pub(crate) fn open(path: &Path) -> Result<Option<(File, u64)>> {
     }
 }
 
-/// Reads a file of at most `max_size` bytes; none where there is no such file.
+/// Reads a file of at most `max_size` bytes; `None` if it does not exist.
 pub(crate) fn read(path: &Path, max_size: u64) -> Result<Option<Vec<u8>>> {
     let Some((file, size)) = open(path)? else { return Ok(None) };
     if size > max_size {
         return Err(Error::corrupt(path.display(), format!("it has {size} bytes, expected at most {max_size}")));
     }
-    // One read of all it has. Git replaces such files as a whole and never writes into one, so it has no more by now.
+    // A single read of `size` bytes. Git replaces such files and never modifies them in place, so the size is final.
     let mut bytes = vec![0; usize::try_from(size).unwrap_or_default()];
     (&file).read_exact(&mut bytes).map_err(|error| Error::io(path, error))?;
     Ok(Some(bytes))
 }
 
-/// Whether there is a directory at this path, or a link to one.
+/// Returns whether the path is a directory, or a link to one.
 pub(crate) fn is_directory(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.is_dir())
 }
 
-/// Something in a directory.
+/// A directory entry.
 pub(crate) struct DirEntry {
-    /// Its name.
+    /// The file name.
     pub(crate) name: String,
-    /// Whether it is a directory itself, and no link to one.
+    /// Whether it is a directory; `false` for a link to one.
     pub(crate) is_directory: bool,
 }
 
-/// What is in a directory and has a name that is text, in no order; nothing where there is no such directory.
+/// Returns the entries of a directory whose names are UTF-8, unordered; empty if the directory does not exist.
 pub(crate) fn list(path: &Path) -> Result<Vec<DirEntry>> {
     let mut listed = Vec::new();
     for_each(path, |file| listed.push(file))?;
     Ok(listed)
 }
 
-/// Shows what is in a directory, as [`list`] has it.
+/// Calls `show` for each entry of a directory, with the semantics of [`list`].
 pub(crate) fn for_each(path: &Path, show: impl FnMut(DirEntry)) -> Result<()> {
     let entries = match fs::read_dir(path) {
         Ok(entries) => entries,
         Err(error) if is_absent(&error) => return Ok(()),
         Err(error) => return Err(Error::io(path, error)),
     };
-    // What cannot be told, or whose name is no text, is not of git's making.
+    // Entries that cannot be read, or whose names are not UTF-8, were not created by git.
     let listed = entries.filter_map(|entry| {
         let entry = entry.ok()?;
         let is_directory = entry.file_type().ok()?.is_dir();
@@ -78,14 +78,14 @@ pub(crate) fn for_each(path: &Path, show: impl FnMut(DirEntry)) -> Result<()> {
     Ok(())
 }
 
-/// The path that something in a directory names. Steps back from a grant lead nowhere in a sandbox, even where they would
-/// lead to another grant: then the path is taken without them.
+/// Resolves a path relative to a directory. `..` cannot leave a grant in a sandbox, even where it would lead into
+/// another grant, so the path is normalized first.
 pub(crate) fn resolve(directory: &Path, path: &Path) -> PathBuf {
     let joined = directory.join(path);
     if fs::metadata(&joined).is_ok() { joined } else { normalize_lexically(&joined) }
 }
 
-/// The path without steps back and forth.
+/// Returns the path without `.` and `..` components, resolved lexically.
 pub(crate) fn normalize_lexically(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for component in path.components() {
@@ -98,7 +98,7 @@ pub(crate) fn normalize_lexically(path: &Path) -> PathBuf {
     plain
 }
 
-/// Whether an error only says that there is nothing.
+/// Returns whether an error means that the file does not exist.
 pub(crate) fn is_absent(error: &io::Error) -> bool {
     use io::ErrorKind;
     matches!(

@@ -1,14 +1,14 @@
-//! The history of a revision, newest first, as `git log` goes through it.
+//! The history of a revision, newest first, in the order of `git log`.
 //!
-//! Of the commits that are known to belong to it, the one with the latest commit date comes next; of several with the
-//! same date the one that was met first. With a path, history is simplified as `git log -- PATH` does by default: a
-//! commit that has at the path what one of its parents has is not shown and only that parent is followed; a commit that
-//! differs there from all its parents is shown, and all are followed. The path is one file or directory, taken as it
-//! stands; renames are not followed.
+//! The next commit is always the pending one with the latest commit date, and of several with the same date the first
+//! discovered. With a path, history is simplified as `git log -- PATH` does by default: a commit with the same content
+//! at the path as one of its parents is skipped and only that parent is followed; a commit that differs there from all
+//! of its parents is shown, and all are followed. The path is one file or directory, taken literally; renames are not
+//! followed.
 //!
-//! A commit that cannot be read (too large, damaged, missing) is met like any other and costs itself: it comes with what
-//! is wrong ([`Commit::data`]), and what lies behind it is not followed. A tree that cannot be read differs from all others.
-//! What one answer goes through is bounded by [`MAX_COMMITS`] and [`MAX_BYTES`].
+//! An unreadable commit (too large, damaged, missing) is returned like any other, with the error in [`Commit::data`],
+//! and its parents are not followed. An unreadable tree differs from all others. The work for one response is bounded
+//! by [`MAX_COMMITS`] and [`MAX_BYTES`].
 
 use crate::error::{Error, Result};
 use crate::repo::Repository;
@@ -20,55 +20,56 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::rc::Rc;
 
-/// How many commits are gone through for one answer: with a path, most of them may not be shown.
+/// The maximum number of commits visited for one response; with a path, most of them may be skipped.
 const MAX_COMMITS: usize = 50_000;
 
-/// How many bytes of commits are gone through for one answer, but for the last of them.
+/// The maximum number of bytes of commits read for one response. The last commit may exceed it.
 const MAX_BYTES: usize = 64 * 1024 * 1024;
 
-/// How many parents of a commit are followed: a few there are, and some hundred where somebody wanted to see what happens.
+/// The maximum number of parents that are followed per commit. Octopus merges have a few; hundreds occur in
+/// experiments only.
 const MAX_PARENTS: usize = 1000;
 
 /// A commit of the history.
 pub(crate) struct Commit {
-    /// Its id.
+    /// The commit's id.
     pub(crate) id: ObjectId,
-    /// What it holds, or why that cannot be told.
+    /// The commit's data, or why it cannot be read.
     pub(crate) data: Result<Rc<Vec<u8>>>,
 }
 
-/// What stands at the path in one commit.
+/// The entry at the path in one commit; `None` if there is none.
 type PathEntry = Option<(EntryMode, ObjectId)>;
 
-/// What a commit is taken apart to, to go on from it.
+/// The parts of a decoded commit that are needed to continue.
 struct Node {
-    /// None where the commit cannot be read.
+    /// The root tree; `None` if the commit is unreadable.
     tree: Option<ObjectId>,
     parents: Vec<ObjectId>,
     date: i64,
 }
 
-/// Goes through the history of a commit.
+/// An iterator over the history of a commit.
 pub(crate) struct History<'r> {
     repository: &'r Repository,
     path: Option<BString>,
     shallow: HashSet<ObjectId>,
-    /// The commits to come: the latest date first, then the first met.
+    /// The pending commits: latest date first, then first discovered.
     queue: BinaryHeap<(i64, Reverse<usize>, ObjectId)>,
-    /// Those that are or were in the queue.
+    /// The commits that are or were in the queue.
     seen: HashSet<ObjectId>,
-    /// What is known of commits in the queue.
+    /// The decoded commits in the queue.
     nodes: HashMap<ObjectId, Node>,
     path_entries: HashMap<ObjectId, Option<PathEntry>>,
     visited: usize,
-    /// How many bytes of commits were read.
+    /// The number of bytes of commits read.
     bytes_read: usize,
-    /// Whether some of what lies behind the commits that came is not followed.
+    /// Whether some parents of the returned commits are not followed.
     is_truncated: bool,
 }
 
 impl<'r> History<'r> {
-    /// The history of a commit; with a path, what of it changed what stands there.
+    /// Creates the history of a commit; with a path, limited to the commits that changed it.
     pub(crate) fn new(repository: &'r Repository, commit: ObjectId, path: Option<BString>) -> Result<Self> {
         let mut history = Self {
             repository,
@@ -82,14 +83,14 @@ impl<'r> History<'r> {
             bytes_read: 0,
             is_truncated: false,
         };
-        // The one that was asked for must be there.
+        // The requested commit itself must exist.
         history.repository.odb.get(&commit, Kind::Commit)?;
         history.enqueue(commit);
         Ok(history)
     }
 
-    /// Whether there are commits behind those that came so far. With a path, none of them need have changed what stands
-    /// there. It also ends before them when as much was gone through as is for one answer.
+    /// Returns whether there are more commits after those returned so far. With a path, none of them need have changed
+    /// it. Iteration also ends before them when the limits for one response are reached.
     pub(crate) fn has_more(&self) -> bool {
         !self.queue.is_empty() || self.is_truncated
     }
@@ -112,7 +113,7 @@ impl<'r> History<'r> {
         None
     }
 
-    /// Whether a commit is shown, and which of its parents are followed.
+    /// Returns whether a commit is shown, and which of its parents are followed.
     fn simplify(&mut self, id: ObjectId, node: &Node) -> (bool, Vec<ObjectId>) {
         let (Some(tree), true) = (node.tree, self.path.is_some()) else { return (true, node.parents.clone()) };
         let here = match self.path_entries.remove(&id) {
@@ -128,7 +129,7 @@ impl<'r> History<'r> {
                         None => self.node(parent).ok().and_then(|node| node.tree),
                     };
                     let there = tree.and_then(|tree| self.look_up(tree));
-                    // Unless the parent was gone through before its child, which odd dates can bring about.
+                    // Unless the parent was visited before its child, which skewed dates can cause.
                     if !self.seen.contains(parent) || self.nodes.contains_key(parent) {
                         self.path_entries.insert(*parent, there);
                     }
@@ -142,23 +143,23 @@ impl<'r> History<'r> {
         (here.is_none_or(|here| here.is_some()) || !node.parents.is_empty(), node.parents.clone())
     }
 
-    /// What stands at the path; none where that cannot be told.
+    /// Looks up the entry at the path; `None` if the tree cannot be read.
     fn look_up(&self, tree: ObjectId) -> Option<PathEntry> {
         let path = self.path.as_ref().map(|path| path.as_bstr()).unwrap_or_default();
         match self.repository.entry(tree, path) {
             Ok(entry) => Some(entry.map(|entry| (entry.mode, entry.id))),
             Err(error) => {
-                log::warn!("what stands at {path:?} in the tree {tree} cannot be told: {error}");
+                log::warn!("cannot look up {path:?} in the tree {tree}: {error}");
                 None
             }
         }
     }
 
-    /// Puts a commit into the queue, the first time that it is met.
+    /// Adds a commit to the queue when it is first discovered.
     fn enqueue(&mut self, id: ObjectId) {
         if self.seen.insert(id) {
             let node = self.node(&id).unwrap_or_else(|error| {
-                log::warn!("a history is cut off: {error}");
+                log::warn!("history truncated: {error}");
                 self.is_truncated = true;
                 Node { tree: None, parents: Vec::new(), date: i64::MIN }
             });
@@ -171,7 +172,7 @@ impl<'r> History<'r> {
         let data = self.repository.odb.get(id, Kind::Commit)?;
         self.bytes_read = self.bytes_read.saturating_add(data.len());
         let commit = decode(&data, id, self.repository.hash())?;
-        // A commit whose date cannot be told is as old as can be, as for git.
+        // A commit with an unreadable date sorts as the oldest, as in git.
         let date = commit.committer().map(|committer| committer.seconds()).unwrap_or_default();
         self.is_truncated |= commit.parents.len() > MAX_PARENTS;
         let parents = if self.shallow.contains(id) { Vec::new() } else { commit.parents().take(MAX_PARENTS).collect() };
@@ -187,7 +188,7 @@ impl Iterator for History<'_> {
     }
 }
 
-/// Takes a commit apart.
+/// Decodes a commit.
 pub(crate) fn decode<'d>(data: &'d [u8], id: &oid, hash: gix_hash::Kind) -> Result<CommitRef<'d>> {
     CommitRef::from_bytes(data, hash).map_err(|error| Error::corrupt(format!("commit {id}"), error))
 }

@@ -1,17 +1,17 @@
-//! The provider that serves a git repository.
+//! A provider that serves a git repository.
 //!
-//! It reads the repository's files itself, with gitoxide's plumbing for the formats, from a directory that the plugin
-//! was granted; nothing is run, nothing is written, and nothing beyond that directory is needed. What is served, and
-//! under which paths, is told in `paths`.
+//! It reads the repository's files itself, with gitoxide's plumbing crates for the formats, from a directory that the
+//! plugin was granted. It executes nothing, writes nothing, and needs no access beyond that directory. The module
+//! `paths` documents the resources and their paths.
 //!
-//! Two things shape the code. A repository may be far larger than the memory of the plugin, so no pack, index or list
-//! of refs is ever read as a whole (`block_cache`, `odb`, `refs`), and every answer has a bound. And a repository is
-//! somebody else's data, so whatever is damaged in it, or made to be, ends in an `error` that says where and what.
+//! Two requirements shape the code. A repository may be far larger than the plugin's memory, so no pack, index or list
+//! of refs is ever read as a whole (`block_cache`, `odb`, `refs`), and every response is bounded. And a repository is
+//! untrusted data, so any damage, accidental or malicious, results in an `error` that states location and cause.
 //!
-//! From above: `provider` takes calls to `list`, `view`, `complete` and `changes`; these ask the `repo` for
+//! From the top: `provider` dispatches calls to `list`, `view`, `complete` and `changes`; these query the `repo` for
 //! revisions (`rev`), trees (`tree`), histories (`history`) and objects.
 
-#![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
+#![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows must fail"))]
 
 mod block_cache;
 mod changes;
@@ -19,6 +19,7 @@ mod complete;
 mod error;
 mod files;
 mod history;
+mod layout;
 mod list;
 mod odb;
 mod paths;

@@ -1,11 +1,9 @@
-//! Listings: all files of the default revision, and what is in a directory.
+//! Listings: all files of the default revision, and the entries of a directory.
 //!
-//! A page begins behind the path that its cursor is, so it costs what it holds, wherever it begins. An entry that is
-//! gone in the meantime changes nothing about that. It ends early, and may be empty, where directories without files go on
-//! for long.
+//! A page starts after the path in its cursor, so its cost does not depend on its position, and an entry deleted in
+//! the meantime does not matter. A page ends early, and may be empty, after a long run of directories without files.
 
 use crate::error::{Error, Result};
-use crate::provider::default_tree;
 use crate::repo::Repository;
 use crate::resource_entry;
 use crate::settings::Settings;
@@ -13,10 +11,10 @@ use crate::tree::{Entries, FileWalk, is_after};
 use bstr::{BStr, BString, ByteSlice};
 use mcp_provider::{Page, path};
 
-/// How many entries a page has at most, whatever the host could use.
+/// The maximum number of entries per page, whatever limit the host passes.
 const MAX_PAGE_SIZE: usize = 1000;
 
-/// The files of the default revision, in the order of their paths.
+/// Lists the files of the default revision, sorted by path.
 pub(crate) fn default_files(
     repository: &Repository,
     settings: &Settings,
@@ -24,8 +22,8 @@ pub(crate) fn default_files(
     limit: usize,
 ) -> Result<Page> {
     let behind = cursor.map(path::decode_bytes).transpose()?.map(BString::from);
-    let Some(tree) = default_tree(repository, settings)? else { return Ok(Page::default()) };
     let rev = settings.default_rev();
+    let Some(tree) = repository.default_tree(rev.as_ref())? else { return Ok(Page::default()) };
     let resolved = repository.rev(rev.as_ref())?;
     let mut files = FileWalk::new(repository, &tree, behind.as_ref().map(|path| path.as_bstr()))?;
     let mut page = page(files.by_ref(), limit, |file| {
@@ -39,7 +37,7 @@ pub(crate) fn default_files(
     Ok(page)
 }
 
-/// What is in a directory, in git's order.
+/// Lists the entries of a directory, in git's order.
 pub(crate) fn children(
     repository: &Repository,
     rev: &BStr,
@@ -70,7 +68,7 @@ pub(crate) fn children(
     })
 }
 
-/// A page of what comes, each with the cursor that begins behind it.
+/// Collects a page from items, each with the cursor that starts after it.
 fn page<T>(
     mut items: impl Iterator<Item = Result<T>>,
     limit: usize,
@@ -83,12 +81,12 @@ fn page<T>(
         page.entries.push(entry);
         last = Some(cursor);
     }
-    // A cursor is only given when something comes behind it.
+    // A cursor is returned only if there is a next item.
     page.next_cursor = items.next().transpose()?.and(last);
     Ok(page)
 }
 
-/// The name that a cursor of a directory stands for, with a slash behind it where it was a directory.
+/// Decodes a directory cursor to an entry name, with a trailing slash if it was a directory.
 fn parse_cursor(cursor: &str) -> Result<BString> {
     let name = cursor.strip_suffix('/').unwrap_or(cursor);
     let mut key = path::decode_segment_bytes(name)?;

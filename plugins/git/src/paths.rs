@@ -1,48 +1,48 @@
-//! The paths of resources, and what they name.
+//! The paths of resources, and their parsed form.
 //!
-//! | path | what it names |
+//! | path | resource |
 //! |---|---|
 //! | `blob/{rev}/{+path}` | a file, link or submodule |
 //! | `tree/{rev}` and `tree/{rev}/{+path}` | a directory |
 //! | `commit/{rev}` | a commit with its diff |
-//! | `log/{rev}{?path,limit}` | the history of a revision, or of what of it touched a path |
-//! | `refs{?after}` | all branches and tags, or those behind one |
+//! | `log/{rev}{?path,limit}` | the history of a revision, or the part that changed a path |
+//! | `refs{?after}` | all branches and tags, or those after one |
 //!
-//! A revision is one segment, so the slashes of a branch's name are percent-encoded; those of a file's path are not.
+//! A revision is one segment, so slashes in branch names are percent-encoded; those in file paths are not.
 
 use bstr::{BStr, BString, ByteSlice};
 use mcp_provider::{Failure, Result, path};
 
-/// The templates of all families.
+/// The template of files. The other templates follow.
 pub(crate) const BLOB: &str = "blob/{rev}/{+path}";
-/// See [`BLOB`].
+/// The template of directories.
 pub(crate) const TREE: &str = "tree/{rev}/{+path}";
-/// See [`BLOB`].
+/// The template of commits.
 pub(crate) const COMMIT: &str = "commit/{rev}";
-/// See [`BLOB`].
+/// The template of histories.
 pub(crate) const LOG: &str = "log/{rev}{?path,limit}";
 
-/// How many commits a log has unless it is said.
+/// The number of commits in a log, by default.
 const DEFAULT_LOG_LIMIT: usize = 50;
 
-/// How many commits a log has at most.
+/// The maximum number of commits in a log.
 const MAX_LOG_LIMIT: usize = 1000;
 
-/// What a path names.
+/// A parsed path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Address {
-    /// A file of a revision.
+    /// A file at a revision.
     Blob {
         /// The revision.
         rev: BString,
         /// The file's path.
         path: BString,
     },
-    /// A directory of a revision.
+    /// A directory at a revision.
     Tree {
         /// The revision.
         rev: BString,
-        /// The directory's path; of the root it is empty.
+        /// The directory's path; empty for the root.
         path: BString,
     },
     /// A commit.
@@ -54,20 +54,20 @@ pub(crate) enum Address {
     Log {
         /// The revision.
         rev: BString,
-        /// What stands at this path must have been changed.
+        /// The path whose changes are shown; `None` shows all commits.
         path: Option<BString>,
-        /// How many commits there are at most.
+        /// The maximum number of commits.
         limit: usize,
     },
     /// All refs.
     Refs {
-        /// Those behind this one only.
+        /// Only those after this ref.
         after: Option<BString>,
     },
 }
 
 impl Address {
-    /// What a path names.
+    /// Parses a path.
     pub(crate) fn parse(whole: &str) -> Result<Self> {
         let (location, query) = path::split_query(whole);
         let (family, rest) = location.split_once('/').unwrap_or((location, ""));
@@ -80,7 +80,7 @@ impl Address {
                         return Err(Failure::invalid(format!("expected {BLOB}, found no path")));
                     }
                     "blob" => Self::Blob { rev, path: path::decode_bytes(names)?.into() },
-                    // The template gives a slash at the end when its path is empty, and a directory may have one.
+                    // Expanding the template with an empty path leaves a trailing slash, and a directory may have one.
                     _ => Self::Tree { rev, path: path::decode_bytes(names.strip_suffix('/').unwrap_or(names))?.into() },
                 }
             }
@@ -102,7 +102,7 @@ impl Address {
         }
     }
 
-    /// The revision that it is of.
+    /// Returns the revision, if the path has one.
     pub(crate) fn rev(&self) -> Option<&BStr> {
         match self {
             Self::Blob { rev, .. } | Self::Tree { rev, .. } | Self::Commit { rev } | Self::Log { rev, .. } => {
@@ -113,12 +113,12 @@ impl Address {
     }
 }
 
-/// The path of a file.
+/// Builds the path of a file.
 pub(crate) fn blob(rev: &BStr, path: &BStr) -> String {
     format!("blob/{}/{}", path::encode_segment(rev), path::encode(path))
 }
 
-/// The path of a directory.
+/// Builds the path of a directory.
 pub(crate) fn tree(rev: &BStr, path: &BStr) -> String {
     let rev = path::encode_segment(rev);
     if path.is_empty() { format!("tree/{rev}") } else { format!("tree/{rev}/{}", path::encode(path)) }
@@ -156,7 +156,7 @@ fn log_query(query: &str) -> Result<(Option<BString>, usize)> {
     Ok((path, limit))
 }
 
-/// The path of the refs behind one.
+/// Builds the path of the refs after one.
 pub(crate) fn refs_after(name: &BStr) -> String {
     format!("refs?after={}", path::encode_segment(name).replace('&', "%26").replace('=', "%3D"))
 }
@@ -167,7 +167,7 @@ fn refs_query(query: &str) -> Result<BString> {
     Ok(path::decode_segment_bytes(&after.replace('/', "%2F"))?.into())
 }
 
-/// The path in a query. There, its slashes may be percent-encoded.
+/// Decodes a path in a query, where slashes may be percent-encoded.
 fn decode_query_path(value: &str) -> Result<BString> {
     let names = value.split('/').map(path::decode_segment_bytes).collect::<Result<Vec<_>>>()?.join(&b'/');
     let names = names.strip_suffix(b"/").unwrap_or(&names);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn each_family_is_recognised() {
+    fn each_family_is_recognized() {
         let (rev, path) = (BString::from("feature/x"), BString::from("a b/c"));
         let parse = |path: &str| Address::parse(path).unwrap();
         assert_eq!(parse("blob/feature%2Fx/a%20b/c"), Address::Blob { rev: rev.clone(), path: path.clone() });

@@ -1,13 +1,13 @@
-//! The provider: each call is taken to the part that answers it.
+//! The provider: dispatches each call to the module that implements it.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::paths::{self, Address};
 use crate::repo::Repository;
 use crate::settings::Settings;
 use crate::{changes, complete, list, view};
 use mcp_provider::{Argument, Changes, Completion, Config, Contents, Entry, Failure, Info, Page, Provider, Template};
 
-/// A git repository, served.
+/// A provider of a git repository.
 pub struct Git {
     settings: Settings,
     repository: Repository,
@@ -41,7 +41,7 @@ impl Provider for Git {
                 Ok(list::children(&self.repository, rev.as_ref(), path.as_ref(), cursor, limit)?)
             }
             _ => {
-                // What does not exist is not found, rather than not listable.
+                // A missing resource is reported as not found rather than as not listable.
                 self.stat(parent)?;
                 Err(Failure::invalid(format!("expected a directory, {} or tree/{{rev}}, as the parent", paths::TREE)))
             }
@@ -68,17 +68,17 @@ impl Provider for Git {
                 .description(format!("The content of a file. {rev}; `path` is the file's path from the root.")),
             Template::new(paths::TREE, "tree")
                 .title("A directory at a revision")
-                .description(format!("What is in a directory. {rev}; `path` is the directory's, empty for the root."))
+                .description(format!("The entries of a directory. {rev}; `path` is its path, empty for the root."))
                 .mime_type("inode/directory"),
             Template::new(paths::COMMIT, "commit")
                 .title("A commit")
-                .description(format!("Who changed what and why, with the diff to the first parent. {rev}."))
+                .description(format!("Author, message and the diff to the first parent. {rev}."))
                 .mime_type(view::COMMIT),
             Template::new(paths::LOG, "log")
                 .title("The history of a revision")
                 .description(format!(
-                    "Its commits, newest first, one a line: id, date, author, subject. {rev}; with `path`, those that \
-                     changed what stands there; `limit` is how many, 50 if it is left out and at most 1000."
+                    "Its commits, newest first, one per line: id, date, author, subject. {rev}; with `path`, those \
+                     that changed it; `limit` is the number of commits, 50 by default and at most 1000."
                 ))
                 .mime_type("text/plain"),
         ]
@@ -90,19 +90,5 @@ impl Provider for Git {
 
     fn changes(&self, watched: &[String], since: Option<&str>) -> Result<Changes, Failure> {
         Ok(changes::changes(&self.repository, &self.settings, watched, since)?)
-    }
-}
-
-/// The files of what is listed first: none while there is no commit yet.
-pub(crate) fn default_tree(repository: &Repository, settings: &Settings) -> Result<Option<gix_hash::ObjectId>> {
-    let rev = settings.default_rev();
-    match repository.rev(rev.as_ref()).and_then(|rev| repository.tree_of(rev.id)) {
-        Ok(tree) => Ok(Some(tree)),
-        Err(Error::NotFound) if repository.refs().resolve("HEAD".into())?.is_none() => Ok(None),
-        Err(Error::NotFound) => Err(Error::Unsupported(format!(
-            "the revision {rev} whose files the plugin is to list is no branch, tag or commit of the repository; \
-             its config `rev` decides"
-        ))),
-        Err(error) => Err(error),
     }
 }

@@ -1,4 +1,4 @@
-//! What clients are told about files and directories, the same in listings, metadata and contents.
+//! The metadata of files and directories, shared by listings, `stat` and contents.
 
 use crate::error::Result;
 use crate::odb::Odb;
@@ -10,22 +10,22 @@ use gix_object::tree::EntryKind;
 use mcp_provider::{Entry, mime};
 use std::time::Duration;
 
-/// For how long what a full id names may be taken for unchanged: it is, forever.
+/// The time to live of resources at a full id, which are immutable.
 const IMMUTABLE_TTL: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// The MIME type of the content of a link: the path that it leads to.
+/// The MIME type of a symbolic link, whose content is its target path.
 pub(crate) const LINK: &str = "inode/symlink";
 
-/// The MIME type of the content of a submodule: the commit that it stands at.
+/// The MIME type of a submodule, whose content is its commit.
 pub(crate) const SUBMODULE: &str = "text/x-git-submodule";
 
-/// The name under which programs are told the id of an object.
+/// The metadata key of an object's id.
 pub(crate) const OBJECT: &str = "git/object";
 
-/// The name under which programs are told git's mode of a file: `100644`, `100755`, `120000`, `160000`, `040000`.
+/// The metadata key of a file's mode in git: `100644`, `100755`, `120000`, `160000`, `040000`.
 const MODE: &str = "git/mode";
 
-/// A file, link, submodule or directory at a path of a revision; `size` where it is known.
+/// Returns the entry of a file, link, submodule or directory at a path of a revision; `size` if it is known.
 pub(crate) fn entry(rev: &BStr, resolved: &Rev, path: &BStr, found: &tree::Entry, size: Option<u64>) -> Entry {
     let kind = found.mode.kind();
     let name = path.rsplit_once_str("/").map_or(path, |(_, name)| name.as_bstr()).to_str_lossy();
@@ -40,20 +40,20 @@ pub(crate) fn entry(rev: &BStr, resolved: &Rev, path: &BStr, found: &tree::Entry
     with_mutability(with_type(entry, kind, path), resolved)
 }
 
-/// What is told of how long an entry lasts: forever, or that it can be watched.
+/// Marks an entry as immutable or as subscribable.
 pub(crate) fn with_mutability(entry: Entry, rev: &Rev) -> Entry {
     if rev.is_full_id { entry.ttl(IMMUTABLE_TTL) } else { entry.subscribable() }
 }
 
-/// The size of what a listing shows. One that cannot be told is left out: reading will say why.
+/// Returns the size for a listing. An unreadable object has none; reading it reports the error.
 pub(crate) fn size_in_listing(odb: &Odb, found: &tree::Entry) -> Option<u64> {
     size(odb, found).unwrap_or_else(|error| {
-        log::warn!("a size is left out of a listing: {error}");
+        log::warn!("size omitted from a listing: {error}");
         None
     })
 }
 
-/// The size of the content of a file or link.
+/// Returns the content size of a file or link.
 pub(crate) fn size(odb: &Odb, found: &tree::Entry) -> Result<Option<u64>> {
     if found.mode.is_blob_or_symlink() { odb.size(&found.id) } else { Ok(None) }
 }

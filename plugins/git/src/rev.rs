@@ -1,7 +1,7 @@
-//! Revisions: what a name or an id in a path stands for.
+//! Resolution of revisions: names and ids in a path.
 //!
-//! A revision is a full id, the name of a ref, or the beginning of an id, tried in this order, which is git's
-//! (`gitrevisions`). Operators such as `main~2` are no names, so they stand for nothing.
+//! A revision is a full id, the name of a ref, or an abbreviated id, tried in this order, which is git's
+//! (`gitrevisions`). Operators such as `main~2` are not supported.
 
 use crate::error::{Error, Result};
 use crate::repo::Repository;
@@ -10,25 +10,25 @@ use gix_hash::{ObjectId, Prefix, oid};
 use gix_object::{Kind, TagRefIter};
 use std::rc::Rc;
 
-/// How many objects an ambiguous id is told to stand for.
+/// The maximum number of candidates listed for an ambiguous id.
 const MAX_CANDIDATES: usize = 10;
 
-/// How many tags may lead from one to the next.
+/// The maximum length of a chain of tags.
 const MAX_TAG_DEPTH: usize = 32;
 
-/// What a revision stands for.
+/// A resolved revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rev {
     /// The object, which may be a tag.
     pub(crate) id: ObjectId,
-    /// Whether the revision is a full id, and so will never stand for another object.
+    /// Whether the revision is a full id, and therefore immutable.
     pub(crate) is_full_id: bool,
-    /// The full name of the ref, where it is one.
+    /// The full name of the ref, if the revision is one.
     pub(crate) name: Option<BString>,
 }
 
 impl Repository {
-    /// What a revision stands for.
+    /// Resolves a revision.
     pub(crate) fn rev(&self, rev: &BStr) -> Result<Rev> {
         let is_hex = rev.iter().all(u8::is_ascii_hexdigit);
         if is_hex && rev.len() == self.hash().len_in_hex() {
@@ -44,7 +44,19 @@ impl Repository {
         Err(Error::NotFound)
     }
 
-    /// The commit that an object is, or that a tag leads to.
+    /// Returns the tree of the revision that is listed by default; `None` while there is no commit yet.
+    pub(crate) fn default_tree(&self, rev: &BStr) -> Result<Option<ObjectId>> {
+        match self.rev(rev).and_then(|rev| self.tree_of(rev.id)) {
+            Ok(tree) => Ok(Some(tree)),
+            Err(Error::NotFound) if self.refs().resolve("HEAD".into())?.is_none() => Ok(None),
+            Err(Error::NotFound) => Err(Error::Unsupported(format!(
+                "{rev} is not a branch, tag or commit of the repository; correct the plugin's config key `rev`"
+            ))),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Peels an object to a commit.
     pub(crate) fn commit_of(&self, id: ObjectId) -> Result<ObjectId> {
         match self.peel(id, |_| {})? {
             (id, Kind::Commit) => Ok(id),
@@ -52,7 +64,7 @@ impl Repository {
         }
     }
 
-    /// The tree that an object is, or that a commit or tag leads to.
+    /// Peels an object to a tree.
     pub(crate) fn tree_of(&self, id: ObjectId) -> Result<ObjectId> {
         match self.peel(id, |_| {})? {
             (id, Kind::Tree) => Ok(id),
@@ -61,21 +73,21 @@ impl Repository {
         }
     }
 
-    /// The tree of a commit.
+    /// Returns the tree of a commit.
     pub(crate) fn tree_of_commit(&self, id: &oid) -> Result<ObjectId> {
         let data = self.odb.get(id, Kind::Commit)?;
         let tree = gix_object::CommitRefIter::from_bytes(&data, self.hash()).tree_id();
         tree.map_err(|error| Error::corrupt(format!("commit {id}"), error))
     }
 
-    /// Follows tags to what is none, and says what that is. What the tags on the way hold is shown to
-    /// `on_the_way`.
+    /// Follows a chain of tags to the first object that is not a tag, and returns it with its kind. `on_the_way` is
+    /// called with the content of each tag.
     pub(crate) fn peel(&self, id: ObjectId, mut on_the_way: impl FnMut(Rc<Vec<u8>>)) -> Result<(ObjectId, Kind)> {
         let mut at = id;
         for _ in 0..=MAX_TAG_DEPTH {
             let kind = match self.odb.kind(&at)? {
                 Some(kind) => kind,
-                // The first is what the client asked for, the others are what the repository says.
+                // The first id comes from the client, the others from the repository.
                 None if at == id => return Err(Error::NotFound),
                 None => return Err(Error::Missing(at)),
             };
@@ -88,7 +100,7 @@ impl Repository {
             on_the_way(data);
             at = target;
         }
-        Err(Error::corrupt(format!("tag {id}"), format!("it leads to more than {MAX_TAG_DEPTH} tags")))
+        Err(Error::corrupt(format!("tag {id}"), format!("its chain has more than {MAX_TAG_DEPTH} tags")))
     }
 
     fn resolve_short_id(&self, hex: &BStr) -> Result<ObjectId> {

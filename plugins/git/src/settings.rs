@@ -1,35 +1,35 @@
-//! What the administrator sets: the `config` table of the plugin.
+//! The plugin's configuration: its `config` table.
 
 use bstr::BString;
 use bytesize::ByteSize;
 use mcp_provider::{Config, Failure, Result};
 use std::path::PathBuf;
 
-/// Where the repository is unless the config says otherwise.
+/// The repository's directory, by default.
 const DEFAULT_DIR: &str = "/repo";
 
-/// How many bytes a file may have unless the config says otherwise. Reading one takes up to twice its size, or twice
-/// that of a version that it is stored as a difference from.
+/// The maximum size of a file, by default. Reading one takes up to twice its size, or twice that of the largest
+/// version in its delta chain.
 const DEFAULT_MAX_BLOB: ByteSize = ByteSize::mib(16);
 
-/// How many bytes of diff a commit is shown with unless the config says otherwise.
+/// The maximum size of a commit's diff, by default.
 const DEFAULT_MAX_DIFF: ByteSize = ByteSize::mib(1);
 
-/// What the administrator sets.
+/// The parsed config.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Settings {
-    /// `dir`: where the repository is, as the plugin sees it.
+    /// `dir`: the repository's directory, as the plugin sees it.
     pub(crate) dir: PathBuf,
-    /// `rev`: the revision whose files are listed first; without it what `HEAD` names.
+    /// `rev`: the revision that is listed by default; without it, that of `HEAD`.
     pub(crate) rev: Option<BString>,
-    /// `max-blob`: how many bytes a file may have to be served.
+    /// `max-blob`: the maximum size of a served file, in bytes.
     pub(crate) max_blob: u64,
-    /// `max-diff`: how many bytes of diff a commit is shown with.
+    /// `max-diff`: the maximum size of a commit's diff, in bytes.
     pub(crate) max_diff: usize,
 }
 
 impl Settings {
-    /// Reads them from the config, and refuses what it does not know.
+    /// Parses the config. Unknown keys are errors.
     pub(crate) fn parse(config: &Config) -> Result<Self> {
         const KNOWN: [&str; 4] = ["dir", "rev", "max-blob", "max-diff"];
         if let Some(unknown) = config.keys().find(|key| !KNOWN.contains(key)) {
@@ -44,12 +44,13 @@ impl Settings {
         })
     }
 
-    /// How many bytes any object may have that is read: a small `max-blob` is not meant for directories and the like.
+    /// Returns the maximum size of any object that is read: a small `max-blob` must not affect directories and other
+    /// objects.
     pub(crate) fn max_object(&self) -> u64 {
         self.max_blob.max(DEFAULT_MAX_BLOB.as_u64())
     }
 
-    /// The revision whose files are listed first.
+    /// Returns the revision that is listed by default.
     pub(crate) fn default_rev(&self) -> BString {
         self.rev.clone().unwrap_or_else(|| "HEAD".into())
     }

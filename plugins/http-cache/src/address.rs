@@ -1,57 +1,73 @@
-//! Where a page is: its path below the mount, and its URL.
+//! The address of a page: its path below the mount, and its URL.
 //!
-//! The path `docs.rs/serde/?a=b` stands for `https://docs.rs/serde/?a=b`: the first segment is the host, with a port where
-//! it has one. The scheme is never the client's: it is `https`, but for the hosts that the config names as plain.
-//! An address is in one form: its host in lower case and without a dot at its end, an IP address as programs write it, no port
-//! that its scheme has anyway, and never without a path. Clients are served that one form and told it where they use
-//! another ([`Address::from_resource_path`]), so that a rule for one URI is a rule for the page. What stands in pages, redirects and
-//! the config is brought into it.
+//! The path `docs.rs/serde/?a=b` stands for `https://docs.rs/serde/?a=b`: the first segment is the host, with an
+//! optional port. The scheme is never chosen by the client: it is `https`, except for the hosts that the config lists
+//! as plain. An address has one canonical form: the host in lower case without a trailing dot, an IP address in its
+//! standard notation, no default port, and never an empty path. Clients are served the canonical form only, and other
+//! spellings are rejected with it ([`Address::from_resource_path`]), so that an access rule for one URI covers the
+//! page. Addresses from pages, redirects and the config are canonicalized.
 
-use crate::settings::PlainHosts;
 use iri_string::types::{UriAbsoluteStr, UriReferenceStr, UriStr};
 use mcp_provider::{Failure, Result, path};
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// The most bytes of a URL.
+/// The maximum length of a URL in bytes.
 const MAX_URL_LEN: usize = 8192;
 
-/// Where a page is.
+/// Hosts that are requested without TLS, each with its port unless it is the default. Case is ignored.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct PlainHosts(BTreeSet<String>);
+
+impl PlainHosts {
+    /// Returns whether an authority in lower case is one of them: `127.0.0.1:8080`.
+    fn contains(&self, authority: &str) -> bool {
+        self.0.contains(authority)
+    }
+}
+
+impl FromIterator<String> for PlainHosts {
+    fn from_iter<I: IntoIterator<Item = String>>(hosts: I) -> Self {
+        Self(hosts.into_iter().map(|host| host.to_ascii_lowercase()).collect())
+    }
+}
+
+/// The canonical address of a page.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Address {
-    /// Host, and port where it is not the scheme's.
+    /// The host, with the port unless it is the scheme's default.
     authority: String,
-    /// Path and query, beginning with a slash.
+    /// The path and query, with a leading slash.
     rest: String,
-    /// Whether it is spoken to without TLS.
+    /// Whether requests use plain HTTP, without TLS.
     is_plain: bool,
 }
 
 impl Address {
-    /// What a client's path below the mount stands for.
+    /// Parses a client's path below the mount, which must be canonical.
     ///
     /// # Errors
     ///
-    /// As [`parse`](Self::parse), and when it is another spelling of an address's path.
+    /// The errors of [`parse`](Self::parse), and [`Failure::InvalidRequest`] for another spelling of a canonical path.
     pub(crate) fn from_resource_path(path: &str, plain: &PlainHosts) -> Result<Self> {
         let address = Self::parse(path, plain)?;
         let canonical = address.path();
         if canonical == path {
             return Ok(address);
         }
-        Err(Failure::invalid(format!("expected `{canonical}`, the one spelling of this address, found `{path}`")))
+        Err(Failure::invalid(format!("expected `{canonical}`, the canonical form of this address, found `{path}`")))
     }
 
-    /// What a path stands for, however its host is spelled.
+    /// Parses a path and canonicalizes it.
     ///
     /// # Errors
     ///
-    /// [`Failure::InvalidRequest`] when it does not begin with a host, or would be no URL.
+    /// [`Failure::InvalidRequest`] if it does not start with a host, or does not form a URL.
     pub(crate) fn parse(path: &str, plain: &PlainHosts) -> Result<Self> {
         let end = path.find(['/', '?']).unwrap_or(path.len());
         let (authority, rest) = path.split_at_checked(end).unwrap_or((path, ""));
-        Self::from_parts(authority, rest, plain).ok_or_else(|| {
-            Failure::invalid("expected a host and a path, such as `docs.rs/serde/`: the scheme is added here")
-        })
+        Self::from_parts(authority, rest, plain)
+            .ok_or_else(|| Failure::invalid("expected a host and a path, such as `docs.rs/serde/`, without a scheme"))
     }
 
     fn from_parts(authority: &str, rest: &str, plain: &PlainHosts) -> Option<Self> {
@@ -78,23 +94,23 @@ impl Address {
         (url.len() <= MAX_URL_LEN && UriAbsoluteStr::new(&url).is_ok()).then_some(address)
     }
 
-    /// Its path below the mount.
+    /// Returns the path below the mount.
     pub(crate) fn path(&self) -> String {
         format!("{}{}", self.authority, self.rest)
     }
 
-    /// Its URL.
+    /// Returns the URL.
     pub(crate) fn url(&self) -> String {
         let scheme = if self.is_plain { "http" } else { "https" };
         format!("{scheme}://{}{}", self.authority, self.rest)
     }
 
-    /// Host, and port where it is not the scheme's.
+    /// Returns the host, with the port unless it is the scheme's default.
     pub(crate) fn authority(&self) -> &str {
         &self.authority
     }
 
-    /// What programs call it: the last segment of its path, or its host.
+    /// Returns the programmatic name: the last segment of the path, or the host.
     pub(crate) fn name(&self) -> String {
         let (path, _) = path::split_query(&self.rest);
         let last = path.rsplit('/').find(|segment| !segment.is_empty());
@@ -104,18 +120,18 @@ impl Address {
         )
     }
 
-    /// Where a reference in this page leads, as a `Location` or a link: none if it is no page of the web. A reference to
-    /// `http:` leads to `https:`, but for plain hosts.
+    /// Resolves a reference in this page, from a `Location` or a link; `None` unless it is an HTTP URL. A reference to
+    /// `http:` is upgraded to `https:`, except for plain hosts.
     pub(crate) fn resolve(&self, reference: &str, plain: &PlainHosts) -> Option<Self> {
         Self::from_url(&self.absolute(reference)?, plain)
     }
 
-    /// The URL of a reference in this page, as it stands.
+    /// Resolves a reference in this page to its absolute URL, without canonicalization.
     pub(crate) fn absolute(&self, reference: &str) -> Option<String> {
         absolute(&self.url(), reference)
     }
 
-    /// What a URL stands for; its fragment is left out.
+    /// Parses a URL; its fragment is dropped.
     pub(crate) fn from_url(url: &str, plain: &PlainHosts) -> Option<Self> {
         let uri = UriStr::new(url).ok()?;
         if !["http", "https"].iter().any(|scheme| uri.scheme_str().eq_ignore_ascii_case(scheme)) {
@@ -126,7 +142,7 @@ impl Address {
     }
 }
 
-/// The URL that a reference stands for where `base` is the URL of what it stands in (RFC 3986, section 5).
+/// Resolves a reference against the URL `base` (RFC 3986, section 5).
 pub(crate) fn absolute(base: &str, reference: &str) -> Option<String> {
     let reference = reference.trim_matches(|c: char| c.is_ascii_whitespace());
     if reference.len() > MAX_URL_LEN {
@@ -136,8 +152,9 @@ pub(crate) fn absolute(base: &str, reference: &str) -> Option<String> {
     Some(reference.resolve_against(UriAbsoluteStr::new(base).ok()?).to_string())
 }
 
-/// The one spelling of a host in lower case; none if it is no name and no address. What ends in a number is an address in
-/// four decimal parts or nothing: `127.1` and `0x7f000001` are addresses to some programs, and names to others.
+/// Returns the canonical form of a lower-case host; `None` if it is neither a name nor an address. A host that ends in
+/// a number must be an IPv4 address in four decimal parts: `127.1` and `0x7f000001` are addresses to some programs,
+/// and names to others.
 fn canonical_host(host: &str) -> Option<String> {
     if let Some(address) = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
         return address.parse::<Ipv6Addr>().ok().map(|address| format!("[{address}]"));
@@ -163,12 +180,10 @@ fn canonical_host(host: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mcp_provider::Config;
     use proptest::prelude::*;
 
     fn plain() -> PlainHosts {
-        let config = Config::from_pairs([("plain-http", r#"["127.0.0.1:8080", "plain.example"]"#)]);
-        crate::settings::Settings::parse(&config).unwrap().plain
+        ["127.0.0.1:8080", "plain.example"].map(str::to_owned).into_iter().collect()
     }
 
     fn parse(path: &str) -> Option<Address> {
@@ -238,7 +253,7 @@ mod tests {
         ] {
             assert!(Address::from_resource_path(path, &plain()).is_err(), "{path}");
         }
-        // What stands behind the host is the origin's affair: two slashes are two.
+        // The path is opaque to the provider: two slashes stay two.
         assert_eq!(Address::from_resource_path("docs.rs//x", &plain()).unwrap().url(), "https://docs.rs//x");
     }
 

@@ -1,14 +1,14 @@
-//! What time it is.
+//! Time.
 
 use std::time::{Duration, SystemTime};
 
-/// Tells the time; in tests, the time that the test is about.
+/// A clock; tests use a settable one.
 pub trait Clock {
-    /// Now.
+    /// Returns the current time.
     fn now(&self) -> SystemTime;
 }
 
-/// The time of the host.
+/// The host's clock.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HostClock;
 
@@ -18,18 +18,18 @@ impl Clock for HostClock {
     }
 }
 
-/// Milliseconds since 1970; 0 for any time before.
+/// Returns milliseconds since 1970; 0 for any time before.
 pub(crate) fn millis(time: SystemTime) -> u64 {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The time that so many milliseconds since 1970 stand for, as far as times go.
+/// Converts milliseconds since 1970 to a time, clamped to the year 9999.
 pub(crate) fn time(millis: u64) -> SystemTime {
     after(SystemTime::UNIX_EPOCH, Duration::from_millis(millis.min(MAX_MILLIS)))
 }
 
-/// So long after a time, as far as times go.
+/// Adds a duration to a time, clamped to the year 9999.
 pub(crate) fn after(time: SystemTime, duration: Duration) -> SystemTime {
     time.checked_add(duration.min(Duration::from_millis(MAX_MILLIS))).unwrap_or(time)
 }

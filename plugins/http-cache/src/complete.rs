@@ -1,4 +1,4 @@
-//! Completing the template `{+host}/{+path}` with what is listed.
+//! Completion of the template `{+host}/{+path}`, from the listing.
 
 use crate::HttpCache;
 use crate::listing::stored_and_seed_paths;
@@ -8,14 +8,14 @@ use std::collections::BTreeSet;
 const TEMPLATE: &str = "{+host}/{+path}";
 const HOST: &str = "host";
 
-/// The pages of the web.
+/// Returns the template of web pages.
 pub(crate) fn templates() -> Vec<Template> {
-    vec![Template::new(TEMPLATE, "page").title("A page of the web").description(
-        "`host` is the host, with a port where it has one, and `path` is path and query. `https` is assumed.",
+    vec![Template::new(TEMPLATE, "page").title("A web page").description(
+        "`host` is the host, with an optional port, and `path` is the path and query. The scheme is `https`.",
     )]
 }
 
-/// Completes a variable with the hosts that are listed, or the paths of one of them.
+/// Completes a variable with the hosts in the listing, or the paths of one of them.
 pub(crate) fn complete(provider: &HttpCache, argument: &Argument, known: &[Argument]) -> Completion {
     let listed = stored_and_seed_paths(provider);
     let parts = listed.iter().filter_map(|path| path.split_once('/'));
@@ -25,7 +25,7 @@ pub(crate) fn complete(provider: &HttpCache, argument: &Argument, known: &[Argum
     }
     let host = known.iter().find(|known| known.name == HOST).map(|host| host.value.to_ascii_lowercase());
     let of_host = parts.filter(|(of, _)| host.as_deref().is_none_or(|host| host == *of));
-    // A value with a percent sign would be encoded once more.
+    // A value with a percent sign would be percent-encoded twice.
     let paths: BTreeSet<&str> = of_host.map(|(_, path)| path).filter(|path| !path.contains('%')).collect();
     Completion::matching(paths, &argument.value)
 }

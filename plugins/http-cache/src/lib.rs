@@ -1,8 +1,8 @@
-//! A provider of web pages, kept by the rules of HTTP caching.
+//! A provider of web pages with an HTTP cache.
 //!
-//! A path is a URL without its scheme: `docs.rs/serde/`. The `README.md` beside this crate is for those who use it; `address` says
-//! what a path stands for, `cache` when an origin is asked, `page` what becomes of what it answers, `changes` what a token
-//! knows. The outside world is behind three traits, [`Origin`], [`Store`] and [`Clock`].
+//! A path is a URL without its scheme: `docs.rs/serde/`. The `README.md` of this crate is for users; for the code, see
+//! `address` for paths and URLs, `cache` for caching and requests, `page` for the conversion of content, `changes` for
+//! tokens. External effects are behind three traits, [`Origin`], [`Store`] and [`Clock`].
 
 mod address;
 mod cache;
@@ -29,18 +29,18 @@ use mcp_provider::{
 };
 use settings::Settings;
 
-/// Pages of the web.
+/// A provider of web pages.
 pub struct HttpCache {
     cache: Cache,
     settings: Settings,
 }
 
 impl HttpCache {
-    /// Pages of an outside world that may be another than the host's.
+    /// Creates a provider with other implementations of the external effects than the host's.
     ///
     /// # Errors
     ///
-    /// [`Failure::Internal`] when the config makes no sense.
+    /// [`Failure::Internal`] if the config is invalid.
     pub fn with(
         config: &Config,
         origin: Box<dyn Origin>,
@@ -55,11 +55,11 @@ impl HttpCache {
 impl Provider for HttpCache {
     fn describe() -> Info {
         Info::new("http-cache", env!("CARGO_PKG_VERSION"))
-            .title("Pages of the web")
+            .title("Web pages")
             .description(
-                "A path is a URL without `https://`, such as `docs.rs/serde/latest/serde/`. HTML is given as readable Markdown \
-                 and as it is. Pages are kept for as long as their origins allow; `http-cache/stale` in `_meta` marks one whose \
-                 origin could not be asked.",
+                "A path is a URL without `https://`, such as `docs.rs/serde/latest/serde/`. HTML is served as \
+                 readable Markdown and unchanged. Pages are cached for as long as their origins allow; \
+                 `http-cache/stale` in `_meta` marks one that could not be revalidated.",
             )
             .watches(true)
     }
@@ -69,11 +69,11 @@ impl Provider for HttpCache {
         Self::with(config, Box::new(WasiHttpOrigin), Box::new(store), Box::new(HostClock))
     }
 
-    /// Without a parent: what is kept, the seeds, and the pages of sitemaps, in order of path.
+    /// Without a parent: stored pages, seeds, and the pages of sitemaps, sorted by path.
     fn list(&self, parent: Option<&str>, cursor: Option<&str>, limit: usize) -> Result<Page> {
         match parent {
             None => listing::list(self, cursor, limit),
-            Some(_) => Err(Failure::invalid("expected no parent: nothing is listed below a page")),
+            Some(_) => Err(Failure::invalid("expected no parent: pages have no children")),
         }
     }
 

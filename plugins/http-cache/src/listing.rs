@@ -1,9 +1,10 @@
-//! What is listed: pages that are kept, seeds, and the pages of sitemaps, in order of path.
+//! The listing: stored pages, seeds, and the pages of sitemaps, sorted by path.
 //!
-//! Listing asks no origin but for sitemaps, once for each walk from the first page to the last ([`snapshot`]). What is kept of a
-//! page fills its entry; of others, only the place is known. A sitemap that could not be read when a walk began is listed
-//! itself, and `http-cache/missing` in its `_meta` says what is not there. One that is lost on the way (which needs a store
-//! that keeps no snapshot) fails the page as unavailable, so that a walk which ends has had all of it.
+//! Listing sends no requests except for sitemaps, once for each walk from the first page to the last ([`snapshot`]). A
+//! stored page has complete metadata; of others, only the address is known. A sitemap that could not be read when a
+//! walk started is listed itself, and `http-cache/missing` in its `_meta` states what is missing. One that is lost
+//! during a walk (which requires a store that stores no snapshot) fails the page as unavailable, so that a completed
+//! walk is complete.
 
 use crate::HttpCache;
 use crate::address::Address;
@@ -16,7 +17,7 @@ use mcp_provider::{Entry, Failure, Page, Result, Retry, keyset};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// One page of the listing.
+/// Returns one page of the listing.
 pub(crate) fn list(provider: &HttpCache, cursor: Option<&str>, limit: usize) -> Result<Page> {
     let HttpCache { cache, settings } = provider;
     let (walk, position) = match cursor.map(WalkCursor::parse).transpose()? {
@@ -24,9 +25,9 @@ pub(crate) fn list(provider: &HttpCache, cursor: Option<&str>, limit: usize) -> 
         None => (None, None),
     };
     let others = stored_and_seed_paths(provider);
-    let kept = walk.as_ref().and_then(|walk| walk.load(cache.store(), cache.now()));
-    let is_kept = kept.is_some();
-    let found = match kept {
+    let stored = walk.as_ref().and_then(|walk| walk.load(cache.store(), cache.now()));
+    let is_stored = stored.is_some();
+    let found = match stored {
         Some(found) => found,
         None => sitemap::collect(cache, &settings.sitemaps, &settings.plain, cache.deadline()),
     };
@@ -50,35 +51,36 @@ pub(crate) fn list(provider: &HttpCache, cursor: Option<&str>, limit: usize) -> 
     });
     let entries = entries.collect();
     let next_cursor = page.next_cursor.map(|position| {
-        let walk = walk.filter(|_| is_kept).unwrap_or_else(|| start_walk(provider, &found));
+        let walk = walk.filter(|_| is_stored).unwrap_or_else(|| start_walk(provider, &found));
         format!("{walk}:{position}")
     });
     Ok(Page { entries, next_cursor })
 }
 
-/// The walk whose first page needs a second.
+/// Starts the walk whose first page needs a second.
 fn start_walk(provider: &HttpCache, found: &SitemapPages) -> WalkCursor {
     let HttpCache { cache, settings } = provider;
-    let is_to_keep = !settings.sitemaps.is_empty();
-    let kept = Some(found).filter(|_| is_to_keep).and_then(|found| snapshot::save(cache.store(), found, cache.now()));
-    WalkCursor::new(kept, found)
+    let has_sitemaps = !settings.sitemaps.is_empty();
+    let stored =
+        Some(found).filter(|_| has_sitemaps).and_then(|found| snapshot::save(cache.store(), found, cache.now()));
+    WalkCursor::new(stored, found)
 }
 
 fn unavailable(lost: &MissingSitemap) -> Failure {
-    let reason = format!("the listing cannot go on: of the sitemap {}: {}", lost.path, lost.reason);
+    let reason = format!("the listing cannot continue, start again: sitemap {}: {}", lost.path, lost.reason);
     let retry = Retry::new(reason);
     lost.after.map_or(retry.clone(), |after| retry.after(Duration::from_secs(after))).into()
 }
 
-/// The paths of the listing that are known without asking anybody.
+/// Returns the paths of the listing that are known without requests.
 pub(crate) fn stored_and_seed_paths(provider: &HttpCache) -> BTreeSet<String> {
-    let kept = entries::paths(provider.cache.store());
-    kept.into_iter().chain(provider.settings.seeds.iter().map(Address::path)).collect()
+    let stored = entries::paths(provider.cache.store());
+    stored.into_iter().chain(provider.settings.seeds.iter().map(Address::path)).collect()
 }
 
 fn entry(provider: &HttpCache, path: &str, head: Option<Head>) -> Option<Entry> {
     let HttpCache { cache, settings } = provider;
-    // What an earlier config or version kept may be no address today.
+    // A path stored under an earlier config or version may not be a canonical address now.
     let address = Address::from_resource_path(path, &settings.plain).ok()?;
     let head = head.or_else(|| if settings.seeds.contains(&address) { cache.cached_head(&address) } else { None });
     let known = head.and_then(|head| {

@@ -12,37 +12,37 @@ use std::time::Duration;
 
 const MARKDOWN: &str = "text/markdown";
 
-/// In the metadata of a page: it is served although its origin should have been asked, which was not to be had.
+/// The metadata key of a stale page: its origin failed to revalidate it.
 const STALE: &str = "http-cache/stale";
-/// How many seconds ago the origin made or confirmed it.
+/// The metadata key of the time in seconds since the origin generated or confirmed the page.
 const AGE: &str = "http-cache/age";
-/// Its URL, behind redirects.
+/// The metadata key of the page's URL, after redirects.
 const URL: &str = "http-cache/url";
-/// Only a part of it is here as Markdown.
+/// The metadata key of truncated Markdown.
 const CUT: &str = "http-cache/cut";
 
-/// Of a sitemap: what of it is not listed, and why.
+/// The metadata key of an incomplete sitemap: what is not listed, and why.
 const MISSING: &str = "http-cache/missing";
 
-/// A sitemap of which not all pages are listed.
+/// Adds the missing part to a sitemap of which not all pages are listed.
 pub(crate) fn with_missing_reason(entry: Entry, reason: &str) -> Entry {
-    let entry = if entry.title.is_none() { entry.title("A sitemap of which not all pages are listed") } else { entry };
+    let entry = if entry.title.is_none() { entry.title("An incompletely listed sitemap") } else { entry };
     entry.meta(MISSING, reason)
 }
 
-/// A page of which nothing is known but where it is.
+/// Returns the entry of a page that is not stored.
 pub(crate) fn uncached_entry(address: &Address) -> Entry {
     Entry::new(address.path(), address.name()).subscribable()
 }
 
-/// A page as an entry, under the path that it was asked for with.
+/// Returns the entry of a page, under the requested path.
 pub(crate) fn entry(path: &str, address: &Address, page: &FetchedPage, cache: &Cache, settings: &Settings) -> Entry {
     let entry = cached_entry(path, address, &page.content, &page.response, page.ttl, settings);
     let entry = entry.meta(URL, page.address.url());
     if page.is_stale { entry.meta(STALE, true).meta(AGE, page.response.age(cache.now()).as_secs()) } else { entry }
 }
 
-/// What is known of a page, as an entry.
+/// Returns the entry of a stored page.
 pub(crate) fn cached_entry(
     path: &str,
     address: &Address,
@@ -54,7 +54,7 @@ pub(crate) fn cached_entry(
     let mut entry = Entry::new(path, address.name()).subscribable().ttl(ttl);
     entry.title.clone_from(&content.title);
     entry.description.clone_from(&content.description);
-    // The page is as its origin has it, unless that form is not to be had here.
+    // HTML is the page's own type, unless that format is disabled.
     if content.kind == Kind::Html && !settings.formats.contains(&Format::Html) {
         entry = entry.mime_type(MARKDOWN);
     } else {
@@ -68,7 +68,7 @@ pub(crate) fn cached_entry(
     }
 }
 
-/// The contents of a page: of HTML one for each form, the preferred first.
+/// Returns the contents of a page: for HTML one per format, preferred first.
 pub(crate) fn contents(entry: &Entry, page: FetchedPage, settings: &Settings) -> Vec<Contents> {
     let FetchedPage { address, content, body, .. } = page;
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap_or_default();

@@ -1,9 +1,8 @@
-//! What the plugin's config says.
+//! The plugin's configuration.
 
-use crate::address::Address;
+use crate::address::{Address, PlainHosts};
 use mcp_provider::{Config, Failure, Result};
 use serde_json::Value;
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 const SEEDS: &str = "seeds";
@@ -18,61 +17,49 @@ const TIMEOUT_MS: &str = "timeout-ms";
 const KEYS: [&str; 9] =
     [SEEDS, SITEMAPS, PLAIN_HTTP, FORMATS, BUCKET, MAX_BODY_BYTES, MAX_STALE_SECONDS, CHECK_SECONDS, TIMEOUT_MS];
 
-/// The longest path of a page that is listed; one fits into a cursor.
+/// The maximum length of the path of a listed page; it fits into a cursor.
 pub(crate) const MAX_PATH_LEN: usize = 2048;
 
-/// A form in which a page of HTML is offered.
+/// A format in which an HTML page is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// Readable Markdown, made of what the page is about.
+    /// Markdown of the readable part.
     Markdown,
-    /// The page's own HTML.
+    /// The original HTML.
     Html,
 }
 
-/// What the plugin's config says.
+/// The parsed config.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Settings {
-    /// Pages that are listed whether or not they are kept.
+    /// Pages that are listed even if they are not stored.
     pub(crate) seeds: Vec<Address>,
     /// Sitemaps whose pages are listed.
     pub(crate) sitemaps: Vec<Address>,
-    /// Hosts that are spoken to without TLS.
+    /// Hosts that are requested without TLS.
     pub(crate) plain: PlainHosts,
-    /// The forms in which HTML is offered, the preferred first; at least one.
+    /// The formats of HTML pages, preferred first; at least one.
     pub(crate) formats: Vec<Format>,
-    /// The bucket that pages are kept in.
+    /// The bucket of stored pages.
     pub(crate) bucket: String,
-    /// The largest body that is read, in bytes.
+    /// The maximum size of a body, in bytes.
     pub(crate) max_body: usize,
-    /// For how long after its freshness a page is served while its origin fails, where the origin says nothing.
+    /// How long after its freshness a page is served stale while its origin fails, if the origin specifies nothing.
     pub(crate) max_stale: Duration,
-    /// How often a watched page is asked for at most, where it has no freshness of its own.
+    /// The minimum check interval of a watched page without a freshness of its own.
     pub(crate) check_interval: Duration,
-    /// How long one call may wait for origins, all its requests together.
+    /// The timeout of one call for all its requests to origins together.
     pub(crate) timeout: Duration,
 }
 
-/// Hosts that are spoken to without TLS, each with its port where it has one.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct PlainHosts(BTreeSet<String>);
-
-impl PlainHosts {
-    /// Whether this is one of them: `127.0.0.1:8080`.
-    pub(crate) fn contains(&self, authority: &str) -> bool {
-        self.0.contains(authority)
-    }
-}
-
 impl Settings {
-    /// Reads the config; an unknown key is a fault, since it is most likely a known one misspelt.
+    /// Parses the config; an unknown key is an error, since it is most likely a typo.
     pub(crate) fn parse(config: &Config) -> Result<Self> {
         if let Some(unknown) = config.keys().find(|key| !KEYS.contains(key)) {
             let known = KEYS.join("`, `");
             return Err(Failure::internal(format!("config key `{unknown}` is unknown; expected one of `{known}`")));
         }
-        let plain = list(config, PLAIN_HTTP)?.unwrap_or_default();
-        let plain = PlainHosts(plain.into_iter().map(|host| host.to_ascii_lowercase()).collect());
+        let plain: PlainHosts = list(config, PLAIN_HTTP)?.unwrap_or_default().into_iter().collect();
         let seconds = |key: &str, default: u64| {
             Ok::<_, Failure>(Duration::from_secs(config.parse::<u32>(key)?.map_or(default, u64::from)))
         };
@@ -95,7 +82,7 @@ impl Settings {
     }
 }
 
-/// A list of strings.
+/// Reads a list of strings.
 fn list(config: &Config, key: &str) -> Result<Option<Vec<String>>> {
     let Some(value) = config.json(key)? else { return Ok(None) };
     let strings = value
@@ -104,7 +91,7 @@ fn list(config: &Config, key: &str) -> Result<Option<Vec<String>>> {
     strings.map(Some).ok_or_else(|| invalid_value(key, "a list of strings", &value))
 }
 
-/// A page as it stands in the config: its path below the mount, or its URL. `rest` is what a host alone stands for.
+/// Parses a page in the config: a path below the mount, or a URL. `rest` is the path of a host alone.
 fn address(key: &str, page: &str, rest: &str, plain: &PlainHosts) -> Result<Address> {
     let path = page.strip_prefix("https://").or_else(|| page.strip_prefix("http://")).unwrap_or(page);
     let whole = if path.contains('/') { path.to_owned() } else { format!("{path}{rest}") };

@@ -1,15 +1,16 @@
-//! Sitemaps: the pages that a site names itself (the protocol of sitemaps.org).
+//! Sitemaps: lists of a site's pages (the protocol of sitemaps.org).
 //!
-//! A sitemap is a page like any other: fetched through the cache, and no oftener than its freshness asks for. They are read when a
-//! walk through the listing begins ([`snapshot`](crate::snapshot)). An index leads to further ones, in one step. Only pages of
-//! the sitemap's own host count, as the protocol has it.
+//! A sitemap is fetched through the cache like any page, and no more often than its freshness requires. Sitemaps are
+//! read when a walk through the listing starts ([`snapshot`](crate::snapshot)). An index refers to further ones, one
+//! level deep. Only pages on the sitemap's own host count, as the protocol requires.
 //!
-//! What of a sitemap could not be read is told ([`MissingSitemap`]), and never fails the rest: one that cannot be had, is broken,
-//! packed or none, and what goes beyond [`MAX_SITEMAPS`], [`MAX_XML`], [`MAX_PAGES`] or [`MAX_PATHS_SIZE`].
+//! A sitemap that cannot be read is reported ([`MissingSitemap`]), and never fails the rest: one that is unavailable,
+//! malformed, compressed or not a sitemap, and everything beyond [`MAX_SITEMAPS`], [`MAX_XML`], [`MAX_PAGES`] or
+//! [`MAX_PATHS_SIZE`].
 
-use crate::address::Address;
+use crate::address::{Address, PlainHosts};
 use crate::cache::{Cache, Want};
-use crate::settings::{MAX_PATH_LEN, PlainHosts};
+use crate::settings::MAX_PATH_LEN;
 use mcp_provider::{Failure, log};
 use quick_xml::Reader;
 use quick_xml::events::{BytesRef, Event};
@@ -17,40 +18,40 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
-/// How many sitemaps are read for one listing.
+/// The maximum number of sitemaps read for one listing.
 const MAX_SITEMAPS: usize = 16;
-/// How many bytes of sitemaps are read for one listing, but for the last of them.
+/// The maximum number of bytes of sitemaps read for one listing. The last one may exceed it.
 const MAX_XML: usize = 12 * 1024 * 1024;
-/// How many pages they name together; the protocol allows as many in one.
+/// The maximum number of pages in them; the protocol allows as many in one.
 const MAX_PAGES: usize = 50_000;
-/// How many URLs of a sitemap are taken apart: those of other hosts, and what is oddly written.
+/// The maximum number of URLs of a sitemap that are fully parsed: those of other hosts, and in unusual notation.
 const MAX_UNUSUAL_URLS: usize = 10_000;
-/// How many bytes the paths of these pages have together.
+/// The maximum total size of the paths of these pages, in bytes.
 const MAX_PATHS_SIZE: usize = 6 * 1024 * 1024;
-/// How many sitemaps are told to be missing; of those behind them, that there are some.
+/// The maximum number of sitemaps reported as missing; the last report covers the rest.
 const MAX_MISSING: usize = 20;
-/// How many characters of the reason are told.
+/// The maximum length of a reported reason in characters.
 const MAX_REASON: usize = 300;
 
-/// What sitemaps name.
+/// The pages found in sitemaps.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SitemapPages {
-    /// The paths of the pages, sorted, one a line.
+    /// The paths of the pages, sorted, one per line.
     pub(crate) pages: String,
-    /// Which sitemaps are not in it, or not wholly.
+    /// The sitemaps that are missing, or incomplete.
     pub(crate) missing: Vec<MissingSitemap>,
-    /// Whether all of the sitemaps may be kept.
+    /// Whether all of the sitemaps may be stored.
     pub(crate) is_storable: bool,
 }
 
-/// A sitemap of which not all pages are listed.
+/// An incomplete sitemap.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct MissingSitemap {
-    /// Its path.
+    /// The sitemap's path.
     pub(crate) path: String,
-    /// What is missing, and why.
+    /// The missing part, and the reason.
     pub(crate) reason: String,
-    /// For how many seconds its origin wants to be left alone, where it says so.
+    /// The origin's `Retry-After` in seconds, if it sent one.
     pub(crate) after: Option<u64>,
 }
 
@@ -62,7 +63,7 @@ pub(crate) fn collect(cache: &Cache, sitemaps: &[Address], plain: &PlainHosts, d
         if collecting.sitemaps >= MAX_SITEMAPS || collecting.xml >= MAX_XML {
             collecting.report_missing(
                 &sitemap,
-                format!("no more than {MAX_SITEMAPS} sitemaps of {MAX_XML} bytes are read"),
+                format!("the limit of {MAX_SITEMAPS} sitemaps or {MAX_XML} bytes is reached"),
                 None,
             );
             continue;
@@ -79,25 +80,25 @@ pub(crate) fn collect(cache: &Cache, sitemaps: &[Address], plain: &PlainHosts, d
                     Failure::Unavailable(retry) => retry.after,
                     _ => None,
                 };
-                collecting.report_missing(&sitemap, format!("it cannot be had: {failure}"), after);
+                collecting.report_missing(&sitemap, format!("it is unavailable: {failure}"), after);
             }
         }
     }
     collecting.finish()
 }
 
-/// What was found so far.
+/// The pages found so far.
 struct Collector<'a> {
     plain: &'a PlainHosts,
-    /// The sitemaps to come, the next last, and whether they may lead to further ones.
+    /// The pending sitemaps, next last, and whether each may refer to further ones.
     queue: Vec<(Address, bool)>,
     pages: BTreeSet<String>,
     missing: Vec<MissingSitemap>,
     is_storable: bool,
     sitemaps: usize,
-    /// How many bytes of sitemaps were read.
+    /// The number of bytes of sitemaps read.
     xml: usize,
-    /// How many bytes the paths have.
+    /// The total size of the paths in bytes.
     paths: usize,
 }
 
@@ -107,7 +108,7 @@ impl<'a> Collector<'a> {
         Self { plain, queue: ahead, pages, missing, is_storable: true, sitemaps: 0, xml: 0, paths: 0 }
     }
 
-    /// Takes what one sitemap names.
+    /// Adds the pages of one sitemap.
     fn read(&mut self, sitemap: &Address, may_lead_on: bool, xml: &str) {
         let (mut further, mut packed, mut left_out) = (Vec::new(), 0_usize, 0_usize);
         let (mut odd, mut foreign) = (0_usize, 0_usize);
@@ -148,22 +149,22 @@ impl<'a> Collector<'a> {
             }
         });
         if foreign > 0 {
-            log::debug!("{} names {foreign} addresses that are of another host, or none of the web", sitemap.url());
+            log::debug!("{} contains {foreign} URLs of other hosts, or that are not HTTP", sitemap.url());
         }
         let mut reasons: Vec<String> = read.err().into_iter().collect();
         if packed > 0 {
-            reasons.push(format!("{packed} of its sitemaps are packed (`.gz`), which is not supported"));
+            reasons.push(format!("{packed} of its sitemaps are compressed (`.gz`), which is not supported"));
         }
         if left_out > 0 {
             reasons.push(format!(
-                "{left_out} of the addresses that it names are left out: at most {MAX_PAGES} pages and {MAX_SITEMAPS} sitemaps \
+                "{left_out} of its URLs are omitted: at most {MAX_PAGES} pages and {MAX_SITEMAPS} sitemaps \
                  are listed, each of at most {MAX_PATH_LEN} bytes"
             ));
         }
         if may_lead_on {
             self.queue.extend(further.into_iter().rev().map(|sitemap| (sitemap, false)));
         } else if !further.is_empty() {
-            reasons.push("it leads to further sitemaps, and an index of indexes is not followed".to_owned());
+            reasons.push("it refers to further sitemaps, and an index of indexes is not followed".to_owned());
         }
         if !reasons.is_empty() {
             self.report_missing(sitemap, reasons.join("; "), None);
@@ -171,11 +172,11 @@ impl<'a> Collector<'a> {
     }
 
     fn report_missing(&mut self, sitemap: &Address, reason: String, after: Option<Duration>) {
-        log::warn!("not all pages of the sitemap {} are listed: {reason}", sitemap.url());
+        log::warn!("sitemap {} is listed incompletely: {reason}", sitemap.url());
         let mut reason: String = reason.chars().take(MAX_REASON).collect();
         match self.missing.len() {
             0..MAX_MISSING => {}
-            MAX_MISSING => reason = "it is not read, nor are the sitemaps behind it".to_owned(),
+            MAX_MISSING => reason = "it is not read, nor are the sitemaps after it".to_owned(),
             _ => return,
         }
         let (path, after) = (sitemap.path(), after.map(|after| after.as_secs()));
@@ -194,7 +195,7 @@ impl<'a> Collector<'a> {
     }
 }
 
-/// Tells the URLs of a sitemap's own host that are as plain as most are, which spares taking apart 50,000 of them.
+/// Recognizes the URLs of a sitemap's own host in the usual notation, which avoids parsing 50,000 of them.
 struct OwnHost {
     authority: String,
     prefixes: [String; 2],
@@ -206,7 +207,7 @@ impl OwnHost {
         Self { prefixes: ["https", "http"].map(|scheme| format!("{scheme}://{authority}/")), authority }
     }
 
-    /// The path of such a URL.
+    /// Returns the path of such a URL.
     fn path(&self, url: &str) -> Option<String> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?".contains(&byte);
         let rest = self.prefixes.iter().find_map(|beginning| url.strip_prefix(beginning.as_str()))?;
@@ -218,14 +219,14 @@ impl OwnHost {
     }
 }
 
-/// What a URL in a sitemap is that of.
+/// What a URL in a sitemap refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum UrlKind {
     Page,
     Sitemap,
 }
 
-/// Shows the URLs that a sitemap names, as far as it is XML; and says what is wrong with it.
+/// Calls `show` for each URL in a sitemap, up to the first XML error, which is returned.
 fn parse_sitemap(xml: &str, mut show: impl FnMut(UrlKind, &str)) -> Result<(), String> {
     let mut reader = Reader::from_str(xml);
     let mut inside: Option<UrlKind> = None;
@@ -233,11 +234,11 @@ fn parse_sitemap(xml: &str, mut show: impl FnMut(UrlKind, &str)) -> Result<(), S
     let mut is_sitemap = false;
     loop {
         let event = match reader.read_event() {
-            Ok(Event::Eof) if !is_sitemap => return Err("it is no sitemap".to_owned()),
-            Ok(Event::Eof) if inside.is_some() => return Err("it ends too early".to_owned()),
+            Ok(Event::Eof) if !is_sitemap => return Err("it is not a sitemap".to_owned()),
+            Ok(Event::Eof) if inside.is_some() => return Err("it is truncated".to_owned()),
             Ok(Event::Eof) => return Ok(()),
             Ok(event) => event,
-            Err(error) => return Err(format!("it is broken at byte {}: {error}", reader.error_position())),
+            Err(error) => return Err(format!("it is malformed at byte {}: {error}", reader.error_position())),
         };
         match event {
             Event::Start(tag) => match tag.local_name().as_ref() {
@@ -266,7 +267,7 @@ fn parse_sitemap(xml: &str, mut show: impl FnMut(UrlKind, &str)) -> Result<(), S
     }
 }
 
-/// Adds to a URL, up to more than it may have.
+/// Appends text to a URL, up to just over its maximum length.
 fn push_text(url: &mut Option<String>, text: Option<&str>) {
     if let (Some(url), Some(text)) = (url, text)
         && url.len() <= MAX_PATH_LEN
@@ -276,7 +277,7 @@ fn push_text(url: &mut Option<String>, text: Option<&str>) {
     }
 }
 
-/// What a reference such as `&amp;` stands for.
+/// Resolves a character reference such as `&amp;`.
 fn character(reference: &BytesRef<'_>) -> Option<String> {
     if let Ok(Some(character)) = reference.resolve_char_ref() {
         return Some(character.to_string());
@@ -314,13 +315,13 @@ mod tests {
     #[test]
     fn a_broken_sitemap_is_read_as_far_as_it_goes_and_what_is_wrong_is_said() {
         for (xml, fault) in [
-            ("<urlset><url><loc>https://h/a</loc></url><url><loc>https://h/", "ends too early"),
+            ("<urlset><url><loc>https://h/a</loc></url><url><loc>https://h/", "it is truncated"),
             ("<urlset><url><loc>https://h/a</loc></url></wrong>", "broken at byte"),
         ] {
             assert_eq!(pages(xml), ["https://h/a"]);
             assert!(read(xml).1.unwrap_err().contains(fault), "{xml}");
         }
-        assert_eq!(read("<!doctype html><p>not here").1, Err("it is no sitemap".to_owned()));
+        assert_eq!(read("<!doctype html><p>not here").1, Err("it is not a sitemap".to_owned()));
     }
 
     #[test]

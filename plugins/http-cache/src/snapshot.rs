@@ -1,14 +1,14 @@
-//! What the sitemaps named when a walk through the listing began, kept for as long as the walk goes on.
+//! Snapshots of the sitemaps' pages, taken when a walk through the listing starts and stored while it continues.
 //!
 //! | key | value |
 //! |---|---|
-//! | `s:ID` | when it was made, and which sitemaps are not in it |
-//! | `t:ID` | the paths of the pages, sorted, one a line |
+//! | `s:ID` | the creation time, and the missing sitemaps |
+//! | `t:ID` | the paths of the pages, sorted, one per line |
 //!
-//! The first page of a walk asks the origins for their sitemaps; its cursor names the snapshot that is made of them ([`WalkCursor`]),
-//! and the pages behind it read that. So a walk asks for each sitemap once, whatever freshness it has. A snapshot of the
-//! same pages is the same one, so walks that go on side by side share it; at most [`MAX_SNAPSHOTS`] are kept, none for longer than
-//! [`MAX_AGE`]. One that is gone (too old, damaged, or thrown away to make room for pages) is made anew.
+//! The first page of a walk requests the sitemaps from the origins; its cursor names the snapshot created from them
+//! ([`WalkCursor`]), which the following pages read. So a walk requests each sitemap once, whatever its freshness.
+//! Snapshots are deduplicated by content, so concurrent walks share them; at most [`MAX_SNAPSHOTS`] are stored, none
+//! for longer than [`MAX_AGE`]. A lost snapshot (expired, damaged, or evicted in favor of pages) is created again.
 
 use crate::clock::{millis, time};
 use crate::sitemap::{MissingSitemap, SitemapPages};
@@ -19,32 +19,32 @@ use siphasher::sip::SipHasher;
 use std::hash::Hasher;
 use std::time::{Duration, SystemTime};
 
-/// For how long a snapshot is read.
+/// The maximum age of a snapshot.
 pub(crate) const MAX_AGE: Duration = Duration::from_secs(60 * 60);
-/// How many there are at once, but for those that calls make at the same moment.
+/// The maximum number of snapshots, except for concurrent insertions.
 const MAX_SNAPSHOTS: usize = 4;
-/// The form that they are written in.
+/// The version of the stored format.
 const VERSION: u32 = 1;
 
 const META: &str = "s:";
 const PAGES: &str = "t:";
 
-/// Where a walk is: the part of a cursor that is in front of its position.
+/// The walk's part of a cursor, before the position.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct WalkCursor {
-    /// The snapshot that it reads; none where nothing could be kept.
+    /// The id of the snapshot; `None` if none could be stored.
     snapshot: Option<u64>,
-    /// The sitemaps that could not be read when it began, by the hashes of their paths.
+    /// The sitemaps that could not be read at the start, by the hashes of their paths.
     missing: Vec<u32>,
 }
 
 impl WalkCursor {
-    /// A walk over these pages, which reads a snapshot if there is one.
+    /// Creates the cursor of a walk over these pages, which reads a snapshot if there is one.
     pub(crate) fn new(snapshot: Option<u64>, found: &SitemapPages) -> Self {
         Self { snapshot, missing: found.missing.iter().map(|missing| short_hash(&missing.path)).collect() }
     }
 
-    /// The walk that a cursor is of, and the rest of the cursor.
+    /// Parses a cursor into its walk and its position.
     pub(crate) fn parse(cursor: &str) -> Result<(Self, &str)> {
         let parsed = || {
             let (walk, rest) = cursor.split_once(':')?;
@@ -54,14 +54,15 @@ impl WalkCursor {
                 missing.split(',').filter(|hash| !hash.is_empty()).map(|hash| u32::from_str_radix(hash, 16).ok());
             Some((Self { snapshot, missing: missing.collect::<Option<_>>()? }, rest))
         };
-        parsed().ok_or_else(|| Failure::invalid("expected a cursor that this provider gave out"))
+        parsed().ok_or_else(|| Failure::invalid("expected a cursor that this provider returned"))
     }
 
-    /// What the walk began with, if it is still kept.
+    /// Loads the walk's snapshot, if it still exists.
     pub(crate) fn load(&self, store: &dyn Store, now: SystemTime) -> Option<SitemapPages> {
         let id = self.snapshot?;
         let [about, pages] = keys(id);
-        let values = store.get(&[&about, &pages]).inspect_err(|error| log::debug!("the store fails: {error}")).ok()?;
+        let values =
+            store.get(&[&about, &pages]).inspect_err(|error| log::debug!("store operation failed: {error}")).ok()?;
         let [about, pages] = <[_; 2]>::try_from(values).ok()?;
         let about = SnapshotMeta::parse(&about?).filter(|about| about.is_recent(now))?;
         let pages = String::from_utf8(pages?).ok()?;
@@ -69,8 +70,8 @@ impl WalkCursor {
         (found.id() == id).then_some(found)
     }
 
-    /// The first sitemap that is missing now and was not when the walk began: pages of it may have been listed, and others of
-    /// it would not be.
+    /// Returns the first sitemap that is missing now and was not at the start of the walk: some of its pages may have
+    /// been listed, and the others would not be.
     pub(crate) fn newly_missing<'f>(&self, found: &'f SitemapPages) -> Option<&'f MissingSitemap> {
         found.missing.iter().find(|missing| !self.missing.contains(&short_hash(&missing.path)))
     }
@@ -87,11 +88,11 @@ impl std::fmt::Display for WalkCursor {
     }
 }
 
-/// What is known of a snapshot beside its pages.
+/// The metadata of a snapshot.
 #[derive(Debug, Serialize, Deserialize)]
 struct SnapshotMeta {
     version: u32,
-    /// When it was made, in milliseconds since 1970.
+    /// The creation time, in milliseconds since 1970.
     made: u64,
     missing: Vec<MissingSitemap>,
 }
@@ -106,7 +107,7 @@ impl SnapshotMeta {
     }
 }
 
-/// Keeps what was found for a walk that begins, and gives its number; none where it may not or cannot be kept.
+/// Stores a snapshot for a new walk, and returns its id; `None` if it is not storable, or the store fails.
 pub(crate) fn save(store: &dyn Store, found: &SitemapPages, now: SystemTime) -> Option<u64> {
     if !found.is_storable {
         return None;
@@ -115,18 +116,17 @@ pub(crate) fn save(store: &dyn Store, found: &SitemapPages, now: SystemTime) -> 
     let [about_key, pages_key] = keys(id);
     let about = SnapshotMeta { version: VERSION, made: millis(now), missing: found.missing.clone() };
     let about = serde_json::to_vec(&about).ok()?;
-    let kept = sweep(store, id, now).and_then(|has_pages| {
+    let stored = sweep(store, id, now).and_then(|has_pages| {
         let mut values: Vec<(&str, &[u8])> = vec![(&about_key, &about)];
         if !has_pages {
             values.push((&pages_key, found.pages.as_bytes()));
         }
         store.put(&values)
     });
-    kept.inspect_err(|error| log::debug!("what sitemaps name is not kept: {error}")).ok().map(|()| id)
+    stored.inspect_err(|error| log::debug!("sitemap snapshot not stored: {error}")).ok().map(|()| id)
 }
 
-/// Takes away snapshots that are too old, and the oldest where there are too many; and says whether that of this number is
-/// there.
+/// Deletes expired snapshots, and the oldest beyond the maximum; returns whether the one with this id exists.
 fn sweep(store: &dyn Store, id: u64, now: SystemTime) -> std::result::Result<bool, StoreError> {
     let keys = store.keys()?;
     let [own, own_pages] = self::keys(id);
@@ -147,7 +147,7 @@ fn sweep(store: &dyn Store, id: u64, now: SystemTime) -> std::result::Result<boo
     let abouts =
         keys.iter().filter_map(|key| key.strip_prefix(META)).filter(|id| !gone.iter().any(|key| key.ends_with(id)));
     let abouts: std::collections::BTreeSet<&str> = abouts.collect();
-    // Pages without their other half, too: nothing will ever ask for them.
+    // Also pages without their metadata: they are unreachable.
     let pages = keys.iter().filter(|key| key.starts_with(PAGES) && **key != own_pages);
     let pages = pages.filter(|key| key.strip_prefix(PAGES).is_some_and(|id| !abouts.contains(id))).map(String::as_str);
     gone.extend(pages);
@@ -159,7 +159,7 @@ fn sweep(store: &dyn Store, id: u64, now: SystemTime) -> std::result::Result<boo
 }
 
 impl SitemapPages {
-    /// The number of what was found: the same for the same pages.
+    /// Returns the id of the content: the same for the same pages.
     fn id(&self) -> u64 {
         let mut hasher = SipHasher::new();
         for missing in &self.missing {

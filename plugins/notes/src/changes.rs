@@ -1,11 +1,13 @@
-//! What changed, by a token that holds a hash of everything in question.
+//! Change detection, with a token that contains hashes of the watched state.
 //!
-//! The token has one hash for the default listing (the names, sizes and times of all files) and one for each watched path:
-//! of a file its size and time, of a folder those of the files directly in it and the names of its folders; a collection changes
-//! with any file. Of a folder or listing of more than [`MAX_FINGERPRINTED`] files, those behind them count with their names only: that
-//! they come and go is told, and a change of one to those who watch that one. So no file is opened. Up to [`MAX_WATCHED`] watched paths have a hash of their own; with more, there is one hash for all,
-//! and when it changes, all of them are said to have changed. A path that the token does not know is said to have changed,
-//! too. The hash is that of the standard library, which may be another in another build: then everything has changed once.
+//! The token contains one hash for the default listing (the names, sizes and times of all files) and one for each
+//! watched path: for a file its size and time, for a folder those of its direct files and the names of its subfolders;
+//! a collection changes with any file. In a folder or listing with more than [`MAX_FINGERPRINTED`] files, the rest
+//! contribute only their names: their creation and deletion is detected, and a modification only for watchers of that
+//! file. So no file is opened. Up to [`MAX_WATCHED`] watched paths have a hash each; with more, there is one hash for
+//! all, and when it differs, all of them are reported as changed. A path unknown to the token is reported as changed,
+//! too. The hash function is the standard library's, which may differ between builds: then everything is reported as
+//! changed once.
 
 use crate::folder::{Folder, Item, ItemKind, Walk, WalkBudget};
 use crate::route::Route;
@@ -13,16 +15,16 @@ use mcp_provider::{Changes, Result};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// How many watched paths have a hash of their own in a token, which thereby stays below 65536 bytes.
+/// The maximum number of watched paths with a hash each, which keeps a token below 65536 bytes.
 const MAX_WATCHED: usize = 1900;
 
-/// How many files of a folder are looked at, which costs far more than to go through their names.
+/// The maximum number of files per folder whose metadata is read, which is much more expensive than reading names.
 const MAX_FINGERPRINTED: usize = 10_000;
 
-/// The first letters of a token, to tell it from those of other versions.
+/// The version prefix of a token.
 const VERSION: &str = "n1";
 
-/// Tells what changed since a token.
+/// Returns what changed since a token.
 pub(crate) fn changes(folder: &Folder, watched: &[String], since: Option<&str>) -> Result<Changes> {
     let now = Token::capture(folder, watched)?;
     let Some(since) = since else { return Ok(Changes::none(now.to_string())) };
@@ -42,7 +44,7 @@ pub(crate) fn changes(folder: &Folder, watched: &[String], since: Option<&str>) 
     Ok(changes)
 }
 
-/// What a token stands for.
+/// A decoded token.
 #[derive(Debug, PartialEq, Eq)]
 struct Token {
     listing: u64,
@@ -51,9 +53,9 @@ struct Token {
 
 #[derive(Debug, PartialEq, Eq)]
 enum Watched {
-    /// By the hash of its path, the state of each.
+    /// The state of each path, by the hash of the path.
     Each(BTreeMap<u64, u64>),
-    /// The state of all.
+    /// One state for all paths.
     Together(u64),
 }
 
@@ -99,7 +101,7 @@ impl std::fmt::Display for Token {
     }
 }
 
-/// The state of what a path names; one for all that is not there.
+/// Returns the state of the resource at a path; one value for all that do not exist.
 fn state_of(folder: &Folder, path: &str, listing: u64) -> u64 {
     let names = match Route::parse(path) {
         Ok(Route::Item(names)) => names,
@@ -116,8 +118,8 @@ fn state_of(folder: &Folder, path: &str, listing: u64) -> u64 {
     }
 }
 
-/// One hash for all that a walk comes to. The first [`MAX_FINGERPRINTED`] count with their sizes and times, the others with their
-/// names.
+/// Returns one hash for all items of a walk. The first [`MAX_FINGERPRINTED`] contribute sizes and times, the others
+/// only names.
 fn hash_all(folder: &Folder, mut walk: Walk<'_>) -> Result<u64> {
     let mut hasher = DefaultHasher::new();
     let mut count = 0_usize;
@@ -132,7 +134,8 @@ fn hash_all(folder: &Folder, mut walk: Walk<'_>) -> Result<u64> {
     Ok(hasher.finish())
 }
 
-/// What is seen of an item in what holds it. Of a folder that is no more than its name: what is in it is its own affair.
+/// Returns the state of an item as seen in its parent. A folder contributes only its name: its content is tracked
+/// separately.
 fn fingerprint(item: Item) -> impl Hash {
     let state = (item.kind == ItemKind::File).then_some((item.size, item.modified));
     (item.names, item.kind, state)

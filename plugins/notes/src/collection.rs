@@ -1,7 +1,7 @@
-//! Tags and languages: collections of notes by what their front matter says.
+//! Tags and languages: collections of notes by a front matter field.
 //!
-//! There is no index, because nothing of an instance lasts: to know who has a tag, the front matter of every note is
-//! read. A page of a collection reads no further than the page needs.
+//! There is no index, because instances keep no state: to find the notes with a tag, the front matter of every note is
+//! read. A page of a collection reads only as far as it needs.
 
 use crate::folder::{Folder, WalkBudget};
 use crate::front_matter::FrontMatter;
@@ -10,7 +10,7 @@ use crate::route::Route;
 use mcp_provider::{Entry, Result, log};
 use std::collections::BTreeMap;
 
-/// By which field notes are collected.
+/// The front matter field of a collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Field {
     /// `tags`.
@@ -20,7 +20,7 @@ pub(crate) enum Field {
 }
 
 impl Field {
-    /// The collection of the notes with this value.
+    /// Returns the route of the collection of notes with a value.
     pub(crate) fn route(self, value: &str) -> Route {
         match self {
             Self::Tags => Route::Tag(value.to_owned()),
@@ -28,7 +28,7 @@ impl Field {
         }
     }
 
-    /// Whether a note with this front matter has the value.
+    /// Returns whether a note with this front matter has the value.
     pub(crate) fn matches(self, front_matter: &FrontMatter, value: &str) -> bool {
         match self {
             Self::Tags => front_matter.tags.iter().any(|tag| tag == value),
@@ -44,7 +44,7 @@ impl Field {
     }
 }
 
-/// All values in use, with how many notes have each, in order of the values.
+/// Returns all values in use, sorted, with the number of notes of each.
 pub(crate) fn values(folder: &Folder, field: Field) -> Result<BTreeMap<String, usize>> {
     let mut values = BTreeMap::new();
     let mut walk = folder.files("", "", WalkBudget::UNLIMITED)?;
@@ -57,7 +57,7 @@ pub(crate) fn values(folder: &Folder, field: Field) -> Result<BTreeMap<String, u
     Ok(values)
 }
 
-/// Whether any note has this value.
+/// Returns whether any note has this value.
 pub(crate) fn is_in_use(folder: &Folder, field: Field, value: &str) -> Result<bool> {
     let mut walk = folder.files("", "", WalkBudget::UNLIMITED)?;
     while let Some(names) = walk.next_path()? {
@@ -68,26 +68,26 @@ pub(crate) fn is_in_use(folder: &Folder, field: Field, value: &str) -> Result<bo
     Ok(false)
 }
 
-/// What a note says of itself; none of what is no note, or cannot be read.
+/// Reads the front matter of a note; `None` if the file is not a note, or cannot be read.
 pub(crate) fn front_matter(folder: &Folder, names: &str) -> Option<FrontMatter> {
     if !note::is_note(names) {
         return None;
     }
-    let left_out = |failure: &_| log::warn!("{names:?} is left out of collections: {failure}");
+    let left_out = |failure: &_| log::warn!("{names:?} omitted from collections: {failure}");
     note::front_matter(folder, names).inspect_err(left_out).ok()
 }
 
-/// The collection of all values of a field.
+/// Returns the entry of the collection of all values of a field.
 pub(crate) fn all_entry(field: Field) -> Entry {
     let (place, title, description) = match field {
-        Field::Tags => (Route::Tags, "Tags", "All tags that notes have."),
-        Field::Language => (Route::Languages, "Languages", "All languages that notes are in."),
+        Field::Tags => (Route::Tags, "Tags", "All tags in use."),
+        Field::Language => (Route::Languages, "Languages", "All languages in use."),
     };
     let path = place.path();
     Entry::directory(path.clone(), path).title(title).description(description).subscribable()
 }
 
-/// The collection of the notes with one value.
+/// Returns the entry of the collection of notes with one value.
 pub(crate) fn entry(field: Field, value: &str) -> Entry {
     let description = match field {
         Field::Tags => format!("The notes with the tag “{value}”."),

@@ -1,15 +1,15 @@
-//! What is read of a folder or collection: a list of what it holds, in Markdown, with links.
+//! The content of a folder or collection: a Markdown list of links to its children.
 //!
-//! It has at most [`MAX_LINES`] lines and says how many are missing, because it reads the front matter of each; listing
-//! has pages for the rest.
+//! It has at most [`MAX_LINES`] lines, and notes when there are more, because it reads the front matter of each;
+//! listing has pages for the rest.
 
 use mcp_provider::{Contents, Entry};
 use std::fmt::Write;
 
-/// How many entries an index shows.
+/// The maximum number of entries in an index.
 pub(crate) const MAX_LINES: usize = 500;
 
-/// The index of what `entry` holds: `children`, and `more` that are not among them.
+/// Returns the index of `entry` with its `children`; `has_more` adds a note that there are others.
 pub(crate) fn index(entry: Entry, children: &[Entry], has_more: bool) -> Contents {
     let mut text = format!("# {}\n\n", single_line(entry.title.as_deref().unwrap_or(&entry.name)));
     for child in children {
@@ -22,12 +22,12 @@ pub(crate) fn index(entry: Entry, children: &[Entry], has_more: bool) -> Content
         text.push('\n');
     }
     if has_more {
-        text.push_str("\nThere are more; list this resource to get all of them.\n");
+        text.push_str("\nThere are more entries; list this resource to get all of them.\n");
     }
     Contents::text(entry.mime_type("text/markdown"), text)
 }
 
-/// Text within one line of Markdown, in which brackets do not end a link's text.
+/// Formats text for one line of Markdown, with brackets escaped so that they do not end a link's text.
 fn single_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for word in text.split_whitespace() {
@@ -44,12 +44,12 @@ fn single_line(text: &str) -> String {
     line
 }
 
-/// The reference that leads from one path to another, wherever both are mounted.
+/// Returns the relative reference from one path to another, independent of the mount.
 fn link(from: &str, to: &str) -> String {
     let up = "../".repeat(from.bytes().filter(|byte| *byte == b'/').count());
-    // Without this, the part before a colon would be taken for a scheme (RFC 3986, section 4.2).
+    // Otherwise the part before a colon would be parsed as a scheme (RFC 3986, section 4.2).
     let here = if up.is_empty() { "./" } else { "" };
-    // Angle brackets, because a path may have parentheses.
+    // Angle brackets, because a path may contain parentheses.
     format!("<{here}{up}{to}>")
 }
 

@@ -1,8 +1,8 @@
 //! A provider of a folder of Markdown notes.
 //!
-//! Notes are `.md` files. Their front matter becomes title, description and annotations; whatever else lies in the
-//! folder is served as it is. The `README.md` beside this crate is for those who use it; `route` says what a path names,
-//! `front_matter` what a note may say of itself, `folder` what the folder shows, and `changes` what a token knows.
+//! Notes are `.md` files. Their front matter becomes title, description and annotations; other files in the folder are
+//! served unchanged. The `README.md` of this crate is for users; for the code, see `route` for the meaning of paths,
+//! `front_matter` for the metadata of notes, `folder` for the visible items, and `changes` for tokens.
 
 mod changes;
 mod collection;
@@ -28,7 +28,7 @@ const FILE_TEMPLATE: &str = "{+path}";
 const TAG_TEMPLATE: &str = "tag/{tag}";
 const LANG_TEMPLATE: &str = "lang/{lang}";
 
-/// How many names of a folder are held at once while the notes of a collection are looked for.
+/// The maximum number of buffered names per folder while the notes of a collection are searched.
 const COLLECTION_READ_AHEAD: usize = 20_000;
 
 /// A folder of notes.
@@ -43,9 +43,9 @@ impl Provider for Notes {
         Info::new("notes", env!("CARGO_PKG_VERSION"))
             .title("A folder of notes")
             .description(
-                "Markdown notes and their attachments, each at its path in the folder. `tag/{tag}` and `lang/{lang}` list \
-                 the notes with a tag and in a language, `tag` and `lang` all there are. What lies in a real folder named \
-                 `tag`, `lang` or `file` is at `file/…`.",
+                "Markdown notes and their attachments, each at its path in the folder. `tag/{tag}` and `lang/{lang}` \
+                 list the notes with a tag and in a language, `tag` and `lang` all tags and languages. Items in a \
+                 real folder named `tag`, `lang` or `file` are at `file/…`.",
             )
             .watches(true)
     }
@@ -55,7 +55,7 @@ impl Provider for Notes {
         Ok(Self { folder: Folder::open(&settings.dir)?, max_file_bytes: settings.max_file_bytes })
     }
 
-    /// Without a parent: every file at any depth, in order of path.
+    /// Without a parent: every file at any depth, sorted by path.
     fn list(&self, parent: Option<&str>, cursor: Option<&str>, limit: usize) -> Result<Page> {
         match parent.map(Route::parse).transpose()? {
             None => {
@@ -90,13 +90,13 @@ impl Provider for Notes {
         vec![
             Template::new(FILE_TEMPLATE, "file")
                 .title("A note or attachment")
-                .description("`path` is its path in the folder, or that of a folder."),
+                .description("`path` is the path of a file in the folder, or of a subfolder."),
             Template::new(TAG_TEMPLATE, "tag")
                 .title("Notes by tag")
-                .description("`tag` is a tag of their front matter."),
+                .description("`tag` is a tag in their front matter."),
             Template::new(LANG_TEMPLATE, "lang")
                 .title("Notes by language")
-                .description("`lang` is the language of their front matter, such as `ja` or `en-GB`."),
+                .description("`lang` is the language in their front matter, such as `ja` or `en-GB`."),
         ]
     }
 
@@ -130,7 +130,7 @@ impl Notes {
                 let behind = listing::parse_cursor(cursor)?;
                 self.list_names(self.folder.children(names, behind, WalkBudget::for_page(limit))?, limit)
             }
-            _ => Err(Failure::invalid("expected the path of a folder or a collection to list, found that of a file")),
+            _ => Err(Failure::invalid("expected a folder or a collection as the parent, found a file")),
         }
     }
 
@@ -147,7 +147,7 @@ impl Notes {
             let file = Some(names).filter(|_| field.matches(&front_matter, value));
             Some(note::entry_with_front_matter(&self.folder.stat_for_listing(file?)?, &front_matter))
         })?;
-        // A collection is there as long as something is in it.
+        // A collection exists as long as it is not empty.
         let is_nothing = cursor.is_none() && page.next_cursor.is_none() && page.entries.is_empty();
         if is_nothing { Err(Failure::NotFound) } else { Ok(page) }
     }
@@ -168,7 +168,7 @@ impl Notes {
         })
     }
 
-    /// What cannot be had is left out of a listing, so that it does not fail the rest.
+    /// Returns the entry of a file for a listing; an unreadable one is omitted, so that the rest is listed.
     fn entry_for_listing(&self, names: &str, cost: &mut PageCost) -> Option<Entry> {
         let item = self.folder.stat_for_listing(names)?;
         if item.kind == ItemKind::Folder || !note::is_note(names) {
@@ -180,21 +180,21 @@ impl Notes {
                 Some(note::entry_with_front_matter(&item, &front_matter))
             }
             Err(failure @ (Failure::Denied(_) | Failure::NotFound)) => {
-                log::warn!("{names:?} is left out: {failure}");
+                log::warn!("{names:?} omitted: {failure}");
                 None
             }
             Err(failure) => {
-                log::warn!("{names:?} is listed without what it says of itself: {failure}");
+                log::warn!("{names:?} listed without its front matter: {failure}");
                 Some(listing::without_metadata(&item, &failure))
             }
         }
     }
 
-    /// The files in the folder that was typed so far, at any depth, as values of `{+path}`.
+    /// Returns the files at any depth in the folder typed so far, as values of `{+path}`.
     fn files_under(&self, typed: &str) -> Result<Vec<String>> {
         let folder = typed.rsplit_once('/').map_or("", |(folder, _)| folder);
         let is_there = matches!(Route::parse(&path::encode(folder)), Ok(Route::Item(names)) if names == folder);
-        // What is typed behind `file/` is the path of another folder: all are looked through for that.
+        // After `file/` follows a path in another folder: the whole tree is searched for it.
         let folder = if is_there { folder } else { "" };
         let mut walk = match self.folder.files(folder, "", WalkBudget::UNLIMITED) {
             Ok(walk) => walk,
@@ -224,7 +224,7 @@ fn folder_entry(folder: &Item) -> Entry {
     }
 }
 
-/// The field and the value that a collection of notes is about.
+/// Returns the field and the value of a collection of notes.
 fn collection_of(place: &Route) -> Option<(Field, &str)> {
     match place {
         Route::Tag(tag) => Some((Field::Tags, tag)),

@@ -1,10 +1,10 @@
 //! Pages of files and folders.
 //!
-//! A page begins behind the name that its cursor is. It ends when it is full, and before that when it has cost its share:
-//! [`MAX_PARSED`] bytes of front matter, [`MAX_BYTES`] or [`MAX_VALUES`] values of entries, or as many names as a
-//! [walk](crate::folder) goes through. It goes through one name at least, whatever that costs. What comes then is on the next
-//! page, so no note, however much it says of itself, keeps others from being listed. A page that ends early may be empty and
-//! lead on all the same.
+//! A page starts after the name in its cursor. It ends when it is full, or earlier when its budget is used up:
+//! [`MAX_PARSED`] bytes of front matter, [`MAX_BYTES`] or [`MAX_VALUES`] values of entries, or the names of a
+//! [walk](crate::folder). It processes at least one name, whatever its cost, and the next page continues there; so no
+//! note, however large its metadata, prevents others from being listed. A page that ends early may be empty and still
+//! have a cursor.
 
 use crate::folder::{Item, Walk};
 use crate::front_matter::FrontMatter;
@@ -12,20 +12,21 @@ use crate::note;
 use mcp_provider::{Entry, Failure, Page, Result};
 use serde_json::Value;
 
-/// How many bytes of front matter are parsed for one page, but for the last note on it.
+/// The maximum number of bytes of front matter parsed for one page. The last note may exceed it.
 const MAX_PARSED: usize = 512 * 1024;
 
-/// How many bytes the entries of one page have, about.
+/// The approximate maximum size of the entries of one page, in bytes.
 const MAX_BYTES: usize = 2 * 1024 * 1024;
 
-/// How many values the entries of one page have, but for the last of them. The host counts them, too (`limits.response-items`, by
-/// default 100,000), and refuses a page that has more: two hundred tags are two hundred values.
+/// The maximum number of values in the entries of one page. The last entry may exceed it. The host counts values, too
+/// (`limits.response-items`, by default 100,000), and rejects a page that has more: two hundred tags are two hundred
+/// values.
 const MAX_VALUES: usize = 20_000;
 
-/// How many bytes an entry has beside its texts, about.
+/// The approximate size of an entry without its texts, in bytes.
 const ENTRY_OVERHEAD: usize = 300;
 
-/// What a page has cost so far.
+/// The cost of a page so far.
 #[derive(Debug, Default)]
 pub(crate) struct PageCost {
     parsed: usize,
@@ -34,7 +35,7 @@ pub(crate) struct PageCost {
 }
 
 impl PageCost {
-    /// Adds what it took to read what a note says of itself.
+    /// Adds the cost of reading front matter.
     pub(crate) fn add_front_matter(&mut self, front_matter: &FrontMatter) {
         self.parsed = self.parsed.saturating_add(front_matter.cost);
     }
@@ -53,13 +54,13 @@ impl PageCost {
     }
 }
 
-/// An entry and its annotations, each role of its audience, and the members and elements of its metadata.
+/// Counts an entry and its annotations, each role of its audience, and the members and elements of its metadata.
 fn values_of(entry: &Entry) -> usize {
     let meta = entry.meta.values().map(|value| values_within(value).saturating_add(1));
     meta.fold(entry.audience.len().saturating_add(2), usize::saturating_add)
 }
 
-/// The members and elements of a value, at any depth.
+/// Counts the members and elements of a value, at any depth.
 fn values_within(value: &Value) -> usize {
     let all = |sum: usize, value: &Value| sum.saturating_add(1).saturating_add(values_within(value));
     match value {
@@ -69,17 +70,17 @@ fn values_within(value: &Value) -> usize {
     }
 }
 
-/// Behind what a page begins.
+/// Returns the position after which a page starts.
 pub(crate) fn parse_cursor(cursor: Option<&str>) -> Result<&str> {
     match cursor {
         None => Ok(""),
         Some(cursor) => {
-            cursor.strip_prefix(':').ok_or_else(|| Failure::invalid("expected a cursor that this provider gave out"))
+            cursor.strip_prefix(':').ok_or_else(|| Failure::invalid("expected a cursor that this provider returned"))
         }
     }
 }
 
-/// A page of what a walk comes to, as far as `entry` makes something of it.
+/// Collects a page from a walk. `entry` converts names, and skips those for which it returns `None`.
 pub(crate) fn page(
     mut walk: Walk<'_>,
     limit: usize,
@@ -107,7 +108,7 @@ fn format_cursor(place: &str) -> String {
     format!(":{place}")
 }
 
-/// The entry of a file of which nothing is known but how it lies there.
+/// Returns the entry of a file without front matter, with the fault.
 pub(crate) fn without_metadata(file: &Item, fault: &Failure) -> Entry {
     note::plain_entry(file).meta("notes/faults", vec![format!("its front matter cannot be read: {fault}")])
 }

@@ -1,4 +1,4 @@
-//! One file, as an entry and as content.
+//! A file as an entry and as contents.
 
 use crate::folder::{Folder, Item};
 use crate::front_matter::{FIRST_READ_BYTES, FrontMatter, MAX_BYTES};
@@ -6,19 +6,19 @@ use crate::route::Route;
 use mcp_provider::{Contents, Entry, Failure, Result, mime};
 use std::io::Read;
 
-/// How many bytes of a note that are only searched for the end of its front matter cost as much as one that is parsed.
+/// The number of bytes searched for the end of front matter that cost as much as one parsed byte.
 const SEARCHED_BYTES_PER_COST: usize = 32;
 
-/// The MIME type of what has front matter.
+/// The MIME type of files with front matter.
 const MARKDOWN: &str = "text/markdown";
 
-/// Whether a file is a note, going by its name; anything else is an attachment.
+/// Returns whether a file is a note, by its name; other files are attachments.
 pub(crate) fn is_note(names: &str) -> bool {
     mime::from_name(names) == Some(MARKDOWN)
 }
 
-/// What a note says of itself. Of the file, no more is read than it takes to know, in as few reads as can be: each costs a
-/// call to the host.
+/// Reads the front matter of a note. The file is read no further than needed, in as few reads as possible: each costs
+/// a call to the host.
 pub(crate) fn front_matter(folder: &Folder, names: &str) -> Result<FrontMatter> {
     let mut file = folder.open_file(names)?.take(MAX_BYTES);
     let mut beginning = Vec::new();
@@ -35,7 +35,7 @@ pub(crate) fn front_matter(folder: &Folder, names: &str) -> Result<FrontMatter> 
     Ok(FrontMatter { cost: front_matter.cost.saturating_add(searched), ..front_matter })
 }
 
-/// A file as an entry.
+/// Returns a file as an entry.
 pub(crate) fn entry(folder: &Folder, file: &Item) -> Result<Entry> {
     if is_note(&file.names) {
         Ok(entry_with_front_matter(file, &front_matter(folder, &file.names)?))
@@ -44,12 +44,12 @@ pub(crate) fn entry(folder: &Folder, file: &Item) -> Result<Entry> {
     }
 }
 
-/// A note as an entry, with what it says of itself.
+/// Returns a note as an entry, with its front matter.
 pub(crate) fn entry_with_front_matter(file: &Item, front_matter: &FrontMatter) -> Entry {
     front_matter.describe(plain_entry(file))
 }
 
-/// A file with its content, whole and unchanged.
+/// Returns a file with its content, complete and unchanged.
 pub(crate) fn read(folder: &Folder, file: &Item, max_size: u64) -> Result<Contents> {
     let too_large = |size: u64| {
         Failure::denied(format!("the file has {size} bytes, and this folder serves files of at most {max_size}"))
@@ -58,7 +58,7 @@ pub(crate) fn read(folder: &Folder, file: &Item, max_size: u64) -> Result<Conten
         return Err(too_large(file.size));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(file.size).unwrap_or_default().saturating_add(1));
-    // One byte more tells whether it has grown beyond the limit meanwhile.
+    // One extra byte detects a file that grew beyond the limit in the meantime.
     folder.open_file(&file.names)?.take(max_size.saturating_add(1)).read_to_end(&mut bytes)?;
     if u64::try_from(bytes.len()).is_ok_and(|size| size > max_size) {
         return Err(too_large(max_size.saturating_add(1)));
@@ -76,7 +76,7 @@ pub(crate) fn read(folder: &Folder, file: &Item, max_size: u64) -> Result<Conten
     Ok(contents)
 }
 
-/// A file as an entry, without a look into it.
+/// Returns a file as an entry, without reading its content.
 pub(crate) fn plain_entry(file: &Item) -> Entry {
     let mut entry = Entry::new(Route::Item(file.names.clone()).path(), file.name()).size(file.size).subscribable();
     if let Some(mime) = mime::from_name(file.name()) {

@@ -1,27 +1,27 @@
-//! What a path names.
+//! The routes: what a path refers to.
 //!
-//! | path | place |
+//! | path | resource |
 //! |---|---|
 //! | the empty path | the folder of notes |
 //! | `tag`, `lang` | the tags and the languages in use |
 //! | `tag/{tag}`, `lang/{lang}` | the notes with that tag, in that language |
-//! | `file/tag/…`, `file/lang/…`, `file/file/…` | what lies in a real folder of that name, or the folder itself |
-//! | anything else | the file or folder of that name |
+//! | `file/tag/…`, `file/lang/…`, `file/file/…` | an item in a real folder of that name, or the folder itself |
+//! | anything else | the file or folder with that name |
 //!
-//! So every file has one path, which is its own unless its first name is one of the three words. A hidden name, at
-//! whatever level, names nothing.
+//! Each file has one path, which equals its path on disk unless its first name is one of the three words. A hidden
+//! name, at any level, is not found.
 
 use mcp_provider::{Failure, Result, path};
 
 const TAG: &str = "tag";
 const LANG: &str = "lang";
-/// What stands before the path of a file whose first name is one of the words.
+/// The prefix of the path of a file whose first name is a reserved word.
 const FILE: &str = "file";
 
-/// What a path names.
+/// A parsed path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// A file or folder, by its names below the folder of notes, separated by `/`; the folder itself has none.
+    /// A file or folder, by its names below the folder of notes, separated by `/`; empty for the folder itself.
     Item(String),
     /// All tags.
     Tags,
@@ -34,7 +34,7 @@ pub(crate) enum Route {
 }
 
 impl Route {
-    /// What this path names, whether or not it is there.
+    /// Parses a path, whether or not the resource exists.
     pub(crate) fn parse(path: &str) -> Result<Self> {
         let (first, rest) = match path.split_once('/') {
             Some((first, rest)) => (first, Some(rest)),
@@ -57,7 +57,7 @@ impl Route {
         if names.split('/').any(is_hidden) { Err(Failure::NotFound) } else { Ok(Self::Item(names)) }
     }
 
-    /// Its path.
+    /// Returns the path.
     pub(crate) fn path(&self) -> String {
         match self {
             Self::Item(names) if is_reserved(names) => format!("{FILE}/{}", path::encode(names)),
@@ -71,20 +71,20 @@ impl Route {
 }
 
 impl Route {
-    /// The value of `{+path}` that gives its path, if there is one: RFC 6570 (section 3.2.3) leaves some characters as they
-    /// are that mean something else in a path.
+    /// Returns the value of `{+path}` that expands to this path, if there is one: RFC 6570 (section 3.2.3) copies some
+    /// characters verbatim that have another meaning in a path.
     pub(crate) fn template_value(&self) -> Option<String> {
         let value = path::decode(&self.path()).ok()?;
         (!value.contains(['?', '#', '[', ']', '%'])).then_some(value)
     }
 }
 
-/// Whether a name is left out, as those that begin with a dot are.
+/// Returns whether a name is hidden: it starts with a dot.
 pub(crate) fn is_hidden(name: &str) -> bool {
     name.starts_with('.')
 }
 
-/// Whether a tag or language can be a segment of a path: dots alone would be read as a step.
+/// Returns whether a tag or language is usable as a path segment: dots alone would be a dot segment.
 pub(crate) fn is_expressible(name: &str) -> bool {
     !matches!(name, "" | "." | "..") && !name.contains('\0')
 }

@@ -1,4 +1,4 @@
-//! What the plugin's config says.
+//! The plugin's configuration.
 
 use mcp_provider::{Config, Failure, Result};
 use std::path::PathBuf;
@@ -6,17 +6,17 @@ use std::path::PathBuf;
 const DIR: &str = "dir";
 const MAX_FILE_BYTES: &str = "max-file-bytes";
 
-/// What the plugin's config says.
+/// The parsed config.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Settings {
-    /// The folder of notes, as the grant names it to the guest.
+    /// The folder of notes, at its guest path.
     pub(crate) dir: PathBuf,
-    /// The largest file that is read whole, in bytes.
+    /// The maximum size of a file that is served, in bytes.
     pub(crate) max_file_bytes: u64,
 }
 
 impl Settings {
-    /// Reads the config; an unknown key is a fault, since it is most likely a known one misspelt.
+    /// Parses the config; an unknown key is an error, since it is most likely a typo.
     pub(crate) fn parse(config: &Config) -> Result<Self> {
         if let Some(unknown) = config.keys().find(|key| ![DIR, MAX_FILE_BYTES].contains(key)) {
             return Err(Failure::internal(format!(

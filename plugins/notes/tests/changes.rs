@@ -1,4 +1,4 @@
-//! What changed since a token.
+//! Change detection.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! The example notes of this project are good ones.
+//! The example notes of this project have no faults.
 
 use mcp_provider::{Config, Provider};
 use notes_provider::Notes;

@@ -1,4 +1,4 @@
-//! What lies on disk in odd ways: links, names of all kinds, what is no file.
+//! Unusual items on disk: links, special names, special files.
 #![cfg(unix)]
 
 mod common;
@@ -119,7 +119,7 @@ fn what_may_not_be_read_is_left_out_and_the_others_stay() {
     let lock = |names: &str| {
         let path = fixture.path(names);
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o000)).unwrap();
-        // Permissions do not bind the superuser.
+        // Permissions do not apply to root.
         std::fs::File::open(path).is_err()
     };
     if lock("locked.md") && lock("closed") {

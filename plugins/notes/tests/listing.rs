@@ -1,4 +1,4 @@
-//! What is listed, in which order, in which pages, and completed.
+//! Listings: content, order, pages, and completion.
 
 mod common;
 
@@ -132,7 +132,7 @@ fn ten_thousand_notes_are_paged_without_reading_their_bodies() {
     for n in 0..10_000 {
         fixture.write(&format!("{:02}/{n:05}.md", n % 50), "---\ntitle: T\n---\n");
     }
-    // A body of this length would be noticed: it takes no space on disk, but much time to read.
+    // Reading a body of this length would be noticed: it takes no space on disk, but much time to read.
     std::fs::File::options().write(true).open(fixture.path("00/00000.md")).unwrap().set_len(1 << 40).unwrap();
     let started = std::time::Instant::now();
     let first = fixture.notes.list(None, None, 100).unwrap();

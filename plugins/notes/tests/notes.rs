@@ -1,4 +1,4 @@
-//! What a note says of itself, and what is served of it.
+//! The metadata of notes, and their served content.
 
 mod common;
 

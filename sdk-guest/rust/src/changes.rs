@@ -1,49 +1,50 @@
-//! What changed since a token.
+//! The change set since a token.
 
 use std::time::Duration;
 
-/// What changed since a token.
+/// The change set since a token.
 ///
-/// The token is opaque to the host, which keeps it and hands it back as `since`: it stands for the state that the
-/// provider's data are in now.
+/// The token is opaque to the host, which stores it and passes it back as `since`. It identifies the current state of
+/// the provider's data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Changes {
-    /// What to pass as `since` next time. At most 65536 bytes.
+    /// The token to pass as `since` in the next call. At most 65536 bytes.
     pub token: String,
-    /// Those of the watched paths whose content or metadata changed, appeared or went away.
+    /// The watched paths whose content or metadata changed, or that appeared or disappeared.
     pub changed: Vec<String>,
-    /// Whether the default listing or the templates are not what they were.
+    /// Whether the default listing or the templates changed.
     pub listing_changed: bool,
-    /// In how long it makes sense to ask again.
+    /// The recommended delay before the next poll.
     pub poll_after: Option<Duration>,
 }
 
 impl Changes {
-    /// Nothing changed, and `token` stands for now: the answer to the first question, and to most others.
+    /// Returns a change set without changes, with `token` for the current state: the answer to the first call and to
+    /// most later ones.
     pub fn none(token: impl Into<String>) -> Self {
         Self { token: token.into(), changed: Vec::new(), listing_changed: false, poll_after: None }
     }
 
-    /// All that is watched changed, and the listing too: the answer to a token that is not understood. A change too many
-    /// costs a read; a change too few is never noticed.
+    /// Reports every watched path and the listing as changed: the answer to an unknown token. A false positive costs
+    /// one read; a false negative is never noticed.
     pub fn all(token: impl Into<String>, watched: &[String]) -> Self {
         Self { changed: watched.to_vec(), listing_changed: true, ..Self::none(token) }
     }
 
-    /// One more watched path that changed.
+    /// Adds a changed path.
     pub fn changed(mut self, path: impl Into<String>) -> Self {
         self.changed.push(path.into());
         self
     }
 
-    /// The listing or the templates changed.
+    /// Marks the listing or the templates as changed.
     pub fn listing_changed(mut self) -> Self {
         self.listing_changed = true;
         self
     }
 
-    /// In how long it makes sense to ask again.
+    /// Sets the recommended delay before the next poll.
     pub fn poll_after(mut self, after: Duration) -> Self {
         self.poll_after = Some(after);
         self

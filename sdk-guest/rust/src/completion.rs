@@ -1,37 +1,38 @@
-//! Values that complete a variable of a template.
+//! Completion of template variables.
 
-/// A variable of a template and a value for it, neither of them percent-encoded.
+/// A template variable with a value. Neither is percent-encoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Argument {
     /// The variable's name.
     pub name: String,
-    /// Its value, or the beginning of one.
+    /// The value, or a prefix of one.
     pub value: String,
 }
 
 impl Argument {
-    /// A variable and its value.
+    /// Creates an argument from a variable name and a value.
     pub fn new(name: impl Into<String>, value: impl Into<String>) -> Self {
         Self { name: name.into(), value: value.into() }
     }
 }
 
-/// Values that complete an argument. The default is that nothing does.
+/// Completion candidates for an argument. Empty by default.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Completion {
-    /// The best first, not percent-encoded.
+    /// The candidates, best first, not percent-encoded.
     pub values: Vec<String>,
-    /// How many there are in all, where that is known.
+    /// The total number of candidates, if known.
     pub total: Option<u32>,
-    /// Whether there are more than `values` has.
+    /// Whether there are more candidates than `values` contains.
     pub has_more: bool,
 }
 
 impl Completion {
-    /// How many values clients are shown.
+    /// The maximum number of values that clients are shown.
     pub const MAX_VALUES: usize = 100;
 
-    /// Those of `candidates` that begin with `typed`, at most [`MAX_VALUES`](Self::MAX_VALUES) of them, in the order they come in.
+    /// Returns the `candidates` that start with `typed`, at most [`MAX_VALUES`](Self::MAX_VALUES) of them, in input
+    /// order.
     ///
     /// ```
     /// use mcp_provider::Completion;

@@ -1,11 +1,11 @@
-//! What the administrator says to a provider: the `config` table of the plugin.
+//! The plugin's configuration: its `config` table in `mcp-host.toml`.
 
 use crate::{Failure, Result};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::str::FromStr;
 
-/// The `config` table of the plugin, as `mcp-host.toml` has it: strings as they stand, other values as JSON text.
+/// The `config` table of the plugin from `mcp-host.toml`: strings verbatim, other values as JSON text.
 ///
 /// ```
 /// use mcp_provider::Config;
@@ -21,21 +21,21 @@ use std::str::FromStr;
 pub struct Config(BTreeMap<String, String>);
 
 impl Config {
-    /// A config made by hand, for tests.
+    /// Creates a config from pairs, for tests.
     pub fn from_pairs<K: Into<String>, V: Into<String>>(pairs: impl IntoIterator<Item = (K, V)>) -> Self {
         Self(pairs.into_iter().map(|(key, value)| (key.into(), value.into())).collect())
     }
 
-    /// What the config says for this key.
+    /// Returns the value of a key.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.0.get(key).map(String::as_str)
     }
 
-    /// What the config says for this key, as a number, a truth value or whatever else is written as one word.
+    /// Parses the value of a key, such as a number or a boolean, with [`FromStr`].
     ///
     /// # Errors
     ///
-    /// [`Failure::Internal`], which names the key, when the value is no such thing.
+    /// [`Failure::Internal`], which names the key, if the value does not parse.
     pub fn parse<T>(&self, key: &str) -> Result<Option<T>>
     where
         T: FromStr,
@@ -47,11 +47,11 @@ impl Config {
         value.parse().map(Some).map_err(|error| fault::<T>(key, value, &error))
     }
 
-    /// What the config says for this key, as JSON: for lists and tables.
+    /// Parses the value of a key as JSON, for lists and tables.
     ///
     /// # Errors
     ///
-    /// [`Failure::Internal`], which names the key, when the value is no JSON.
+    /// [`Failure::Internal`], which names the key, if the value is not valid JSON.
     pub fn json(&self, key: &str) -> Result<Option<serde_json::Value>> {
         let Some(value) = self.get(key) else {
             return Ok(None);
@@ -59,7 +59,7 @@ impl Config {
         serde_json::from_str(value).map(Some).map_err(|error| fault::<serde_json::Value>(key, value, &error))
     }
 
-    /// All keys, in order.
+    /// Returns all keys, sorted.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }

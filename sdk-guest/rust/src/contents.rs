@@ -2,18 +2,18 @@
 
 use crate::Entry;
 
-/// The content of a resource: text, or bytes.
+/// The body of a resource: text or bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Body {
-    /// Text.
+    /// UTF-8 text.
     Text(String),
-    /// Anything else.
+    /// Binary data.
     Blob(Vec<u8>),
 }
 
-/// One content with the resource that it belongs to.
+/// The content of a resource together with its metadata.
 ///
-/// The entry's size becomes the body's.
+/// The entry's size is set to the body's length.
 ///
 /// ```
 /// use mcp_provider::{Body, Contents, Entry};
@@ -25,24 +25,24 @@ pub enum Body {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Contents {
-    /// The resource, in this representation.
+    /// The metadata of this representation.
     pub entry: Entry,
-    /// Its content.
+    /// The content.
     pub body: Body,
 }
 
 impl Contents {
-    /// Text.
+    /// Creates text contents.
     pub fn text(entry: Entry, text: impl Into<String>) -> Self {
         Self::new(entry, Body::Text(text.into()))
     }
 
-    /// Bytes that are no text.
+    /// Creates binary contents.
     pub fn blob(entry: Entry, bytes: impl Into<Vec<u8>>) -> Self {
         Self::new(entry, Body::Blob(bytes.into()))
     }
 
-    /// Bytes of a kind unknown: text when they are UTF-8, else a blob.
+    /// Creates contents from bytes of unknown kind: text if they are valid UTF-8, a blob otherwise.
     pub fn bytes(entry: Entry, bytes: impl Into<Vec<u8>>) -> Self {
         match String::from_utf8(bytes.into()) {
             Ok(text) => Self::text(entry, text),
@@ -50,7 +50,7 @@ impl Contents {
         }
     }
 
-    /// The body's bytes, whichever it is.
+    /// Returns the body's bytes, for either kind.
     pub fn as_bytes(&self) -> &[u8] {
         match &self.body {
             Body::Text(text) => text.as_bytes(),
@@ -58,7 +58,7 @@ impl Contents {
         }
     }
 
-    /// The text, where it is text.
+    /// Returns the text, unless the body is a blob.
     pub fn as_text(&self) -> Option<&str> {
         match &self.body {
             Body::Text(text) => Some(text),

@@ -1,12 +1,12 @@
-//! One resource: everything about it but its content.
+//! The metadata of a resource: everything except its content.
 
 use crate::{Icon, Role, Timestamp};
 use serde_json::{Map, Value};
 use std::time::Duration;
 
-/// One resource: everything about it but its content.
+/// The metadata of a resource: everything except its content.
 ///
-/// Only the path and the name are needed. The rest is said with methods of the same names as the fields:
+/// Only the path and the name are required. The other fields are set with methods of the same names:
 ///
 /// ```
 /// use mcp_provider::{Entry, Role};
@@ -21,41 +21,41 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Entry {
-    /// Its path below the mount, percent-encoded (see [`path`](crate::path)).
+    /// The path below the mount, percent-encoded (see [`path`](crate::path)).
     pub path: String,
-    /// Its name as programs show it, such as a file name.
+    /// The programmatic name, such as a file name.
     pub name: String,
-    /// Its name as people read it.
+    /// The human-readable name.
     pub title: Option<String>,
-    /// What it is, in a sentence that helps a person or a model decide whether to read it.
+    /// A one-sentence description that helps a person or a model decide whether to read the resource.
     pub description: Option<String>,
-    /// The MIME type of its content.
+    /// The MIME type of the content.
     pub mime_type: Option<String>,
-    /// The size of its content in bytes.
+    /// The size of the content in bytes.
     pub size: Option<u64>,
-    /// For whom it is; empty says nothing.
+    /// The intended audience; empty means unspecified.
     pub audience: Vec<Role>,
-    /// How important it is, from 0.0 to 1.0.
+    /// The importance, from 0.0 to 1.0.
     pub priority: Option<f64>,
-    /// When it last changed.
+    /// The time of the last modification.
     pub last_modified: Option<Timestamp>,
     /// Icons, in order of preference.
     pub icons: Vec<Icon>,
-    /// Whether [`Provider::list`](crate::Provider::list) with this path as parent lists what is below it.
+    /// Whether [`Provider::list`](crate::Provider::list) accepts this path as a parent.
     pub listable: bool,
-    /// Whether [`Provider::changes`](crate::Provider::changes) can watch it.
+    /// Whether [`Provider::changes`](crate::Provider::changes) can watch the resource.
     pub subscribable: bool,
-    /// For how long a reader may take it for unchanged.
+    /// The time to live: how long a reader may cache the resource.
     pub ttl: Option<Duration>,
-    /// More about it for programs.
+    /// Additional metadata for programs.
     pub meta: Map<String, Value>,
 }
 
-/// The MIME type of what only holds other resources.
+/// The MIME type of directories: resources that only contain other resources.
 pub(crate) const DIRECTORY: &str = "inode/directory";
 
 impl Entry {
-    /// A resource at a percent-encoded path, with its name as programs show it.
+    /// Creates an entry from a percent-encoded path and a programmatic name.
     pub fn new(path: impl Into<String>, name: impl Into<String>) -> Self {
         Self {
             path: path.into(),
@@ -75,80 +75,80 @@ impl Entry {
         }
     }
 
-    /// A resource that holds others: listable, of type `inode/directory`.
+    /// Creates a directory entry: listable, with the MIME type `inode/directory`.
     pub fn directory(path: impl Into<String>, name: impl Into<String>) -> Self {
         Self::new(path, name).mime_type(DIRECTORY).listable()
     }
 
-    /// Its name as people read it.
+    /// Sets the human-readable name.
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.title = Some(title.into());
         self
     }
 
-    /// What it is, in a sentence that helps decide whether to read it.
+    /// Sets the description: one sentence that helps decide whether to read the resource.
     pub fn description(mut self, description: impl Into<String>) -> Self {
         self.description = Some(description.into());
         self
     }
 
-    /// The MIME type of its content; [`mime::from_name`](crate::mime::from_name) tells it for files.
+    /// Sets the MIME type of the content; [`mime::from_name`](crate::mime::from_name) guesses it for files.
     pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
         self.mime_type = Some(mime_type.into());
         self
     }
 
-    /// The size of its content in bytes.
+    /// Sets the size of the content in bytes.
     pub fn size(mut self, bytes: u64) -> Self {
         self.size = Some(bytes);
         self
     }
 
-    /// For whom it is.
+    /// Sets the intended audience.
     pub fn audience(mut self, roles: impl IntoIterator<Item = Role>) -> Self {
         self.audience = roles.into_iter().collect();
         self
     }
 
-    /// How important it is, from 0.0 (entirely optional) to 1.0 (effectively required). Others are brought into that
-    /// range; what is no number says nothing.
+    /// Sets the importance, from 0.0 (entirely optional) to 1.0 (effectively required). Values outside of the range
+    /// are clamped; NaN leaves it unspecified.
     pub fn priority(mut self, priority: f64) -> Self {
         self.priority = crate::priority::clamp(priority);
         self
     }
 
-    /// When it last changed: a `SystemTime`, or the text of an RFC 3339 timestamp.
+    /// Sets the time of the last modification: a `SystemTime`, or the text of an RFC 3339 timestamp.
     pub fn last_modified(mut self, time: impl Into<Timestamp>) -> Self {
         self.last_modified = Some(time.into());
         self
     }
 
-    /// Another icon, less preferred than those before it.
+    /// Adds an icon, less preferred than those added before.
     pub fn icon(mut self, icon: Icon) -> Self {
         self.icons.push(icon);
         self
     }
 
-    /// It can be listed as a parent.
+    /// Marks the entry as listable: `list` accepts it as a parent.
     pub fn listable(mut self) -> Self {
         self.listable = true;
         self
     }
 
-    /// It can be watched for changes.
+    /// Marks the entry as subscribable: `changes` can watch it.
     pub fn subscribable(mut self) -> Self {
         self.subscribable = true;
         self
     }
 
-    /// For how long a reader may take it for unchanged; zero is not at all.
+    /// Sets the time to live, for which a reader may cache the resource; zero disables caching.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
     }
 
-    /// One more thing about it for programs. Names should carry a prefix of the provider's own, as `example.com/branch`
-    /// does; those beginning with `mcp-host/` are the host's and are dropped.
+    /// Adds metadata for programs. Prefix names with a namespace of your own, such as `example.com/branch`; names that
+    /// start with `mcp-host/` are reserved for the host and dropped.
     pub fn meta(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
         self.meta.insert(name.into(), value.into());
         self

@@ -1,9 +1,9 @@
-//! Making a component of a provider.
+//! The macro that turns a provider into a component.
 
-/// Makes the crate a component that answers with this provider.
+/// Exports a provider as the component's implementation of the contract.
 ///
-/// It stands once in a crate of type `cdylib` that is built for `wasm32-wasip2`. For other targets it makes nothing, but
-/// checks that the type is a provider, so that the crate builds and tests natively.
+/// Invoke it once, in a crate of type `cdylib` that is built for `wasm32-wasip2`. On other targets it exports nothing,
+/// but checks that the type is a provider, so that the crate builds and its tests run natively.
 #[macro_export]
 macro_rules! export {
     ($provider:ty) => {
@@ -18,7 +18,7 @@ macro_rules! export {
     };
 }
 
-/// Keeps a provider of this type with this instance, opened when it is first needed.
+/// Implements [`Instance`](crate::__private::Instance) for a type, with a provider that is opened on first use.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __instance {

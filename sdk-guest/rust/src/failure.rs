@@ -1,57 +1,58 @@
-//! Why a call gives no answer.
+//! Failures: why a call returns no result.
 //!
-//! A provider's functions return [`Result`], whose error is a [`Failure`]. The host tells the client, the log or both,
-//! by its kind. The errors that reading data usually meets convert with `?`.
+//! A provider's functions return [`Result`], whose error is a [`Failure`]. Its kind decides whether the host reports
+//! it to the client, to the log, or to both. Common errors of reading data convert with `?`.
 
 use std::time::Duration;
 
-/// What a provider's functions return.
+/// The result type of a provider's functions.
 pub type Result<T> = std::result::Result<T, Failure>;
 
-/// Why a call gives no answer. What the client gets to see of it depends on the kind.
+/// Why a call failed. The kind decides how much of it the client sees.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// There is no such resource.
+    /// The resource does not exist.
     #[error("not found")]
     NotFound,
-    /// The request makes no sense: a path of no shape that the provider knows, a cursor that it did not give out. The text
-    /// says what was expected; the client sees it.
+    /// The request is malformed: an unknown path shape, or a cursor that the provider did not issue. The text states
+    /// the expected input; the client sees it.
     #[error("invalid request: {0}")]
     InvalidRequest(String),
-    /// Whoever runs the data refuses. The client sees the text, so it should hold no secrets.
+    /// The data source denied access. The client sees the text, so it must not contain secrets.
     #[error("denied: {0}")]
     Denied(String),
-    /// It exists or may exist, but cannot be had now.
+    /// The resource exists or may exist, but is temporarily unavailable.
     #[error("unavailable: {}", .0.reason)]
     Unavailable(Retry),
-    /// The provider is at fault, or its data or its config are broken. The text goes to the log only, never to a client.
+    /// The provider, its data or its config is faulty. The text goes to the log only, never to a client.
     #[error("internal: {0}")]
     Internal(String),
 }
 
 impl Failure {
-    /// The request makes no sense; `expected` tells the client what would.
+    /// Creates an invalid-request failure; `expected` tells the client which input is valid.
     pub fn invalid(expected: impl Into<String>) -> Self {
         Self::InvalidRequest(expected.into())
     }
 
-    /// Whoever runs the data refuses; `reason` is for the client.
+    /// Creates a denied failure; `reason` is shown to the client.
     pub fn denied(reason: impl Into<String>) -> Self {
         Self::Denied(reason.into())
     }
 
-    /// It cannot be had now; `reason` is for the client and the log. With a time to wait: [`Retry::after`].
+    /// Creates an unavailable failure; `reason` is shown to the client and logged. Use [`Retry::after`] to add a
+    /// delay.
     pub fn unavailable(reason: impl Into<String>) -> Self {
         Self::Unavailable(Retry::new(reason))
     }
 
-    /// The provider is at fault, or its data or config are; `fault` is for the log.
+    /// Creates an internal failure for a fault of the provider, its data or its config; `fault` is logged.
     pub fn internal(fault: impl Into<String>) -> Self {
         Self::Internal(fault.into())
     }
 }
 
-/// When to come back for what is unavailable.
+/// Why a resource is unavailable, and when to retry.
 ///
 /// ```
 /// use mcp_provider::{Failure, Retry};
@@ -62,19 +63,19 @@ impl Failure {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Retry {
-    /// Why it cannot be had now and what would help. Clients see it.
+    /// The reason, and how to fix it. Clients see it.
     pub reason: String,
-    /// How long to wait before another try makes sense, where that is known.
+    /// The delay after which a retry makes sense, if known.
     pub after: Option<Duration>,
 }
 
 impl Retry {
-    /// Comes back at a time unknown.
+    /// Creates a retry without a known delay.
     pub fn new(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), after: None }
     }
 
-    /// Comes back after this time.
+    /// Sets the delay before the next retry.
     pub fn after(mut self, after: Duration) -> Self {
         self.after = Some(after);
         self
@@ -87,45 +88,46 @@ impl From<Retry> for Failure {
     }
 }
 
-/// What is not there, or lies behind something that is no directory, is not found; a refusal (of the sandbox, too) is
-/// denied; what may pass is unavailable, and so is what there is no room for; the rest is internal.
+/// Maps I/O errors by kind. A missing file, or a path component that is not a directory, is not found; a permission
+/// error (of the sandbox, too) is denied; a transient error and a full disk are unavailable; everything else is
+/// internal.
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         use std::io::ErrorKind;
         match error.kind() {
             ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidFilename => Self::NotFound,
-            ErrorKind::PermissionDenied => Self::denied("the file system refuses access to it"),
+            ErrorKind::PermissionDenied => Self::denied("the file system denied access"),
             ErrorKind::ResourceBusy | ErrorKind::TimedOut | ErrorKind::WouldBlock | ErrorKind::OutOfMemory => {
-                Self::unavailable("the file system cannot give it now; try again later")
+                Self::unavailable("the file system is temporarily unavailable; try again later")
             }
-            ErrorKind::QuotaExceeded | ErrorKind::StorageFull => Self::unavailable("there is no room left to write to"),
-            _ => Self::Internal(format!("input or output failed: {error}")),
+            ErrorKind::QuotaExceeded | ErrorKind::StorageFull => Self::unavailable("no space left to write to"),
+            _ => Self::Internal(format!("I/O error: {error}")),
         }
     }
 }
 
-/// Data that must be text and are not.
+/// Data that must be UTF-8 text and is not.
 impl From<std::str::Utf8Error> for Failure {
     fn from(error: std::str::Utf8Error) -> Self {
         Self::Internal(format!("expected UTF-8 text: {error}"))
     }
 }
 
-/// Data that must be text and are not.
+/// Data that must be UTF-8 text and is not.
 impl From<std::string::FromUtf8Error> for Failure {
     fn from(error: std::string::FromUtf8Error) -> Self {
         Self::from(error.utf8_error())
     }
 }
 
-/// Data that must be JSON and are not.
+/// Data that must be JSON and is not.
 impl From<serde_json::Error> for Failure {
     fn from(error: serde_json::Error) -> Self {
         Self::Internal(format!("expected JSON: {error}"))
     }
 }
 
-/// A template of the provider's own that cannot be used.
+/// An unusable template of the provider itself.
 impl From<crate::TemplateError> for Failure {
     fn from(error: crate::TemplateError) -> Self {
         Self::Internal(error.to_string())

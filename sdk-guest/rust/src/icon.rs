@@ -1,6 +1,6 @@
-//! Whom a resource is for, and how it may be shown.
+//! Audience roles and icons.
 
-/// Whom a resource is for.
+/// The intended audience of a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
     /// A person, in a user interface.
@@ -9,7 +9,7 @@ pub enum Role {
     Assistant,
 }
 
-/// The background that an icon is drawn for.
+/// The background that an icon is designed for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Theme {
     /// A light background.
@@ -18,7 +18,7 @@ pub enum Theme {
     Dark,
 }
 
-/// A picture that clients may show beside a resource.
+/// An icon that clients may show beside a resource.
 ///
 /// ```
 /// use mcp_provider::{Icon, Theme};
@@ -28,35 +28,35 @@ pub enum Theme {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Icon {
-    /// Where it is: an `https:` or `data:` URI.
+    /// The location: an `https:` or `data:` URI.
     pub src: String,
-    /// Its MIME type, where `src` does not tell.
+    /// The MIME type, if `src` does not determine it.
     pub mime_type: Option<String>,
-    /// The sizes it suits, each as `48x48` or `any`; empty means any.
+    /// The suitable sizes, each as `48x48` or `any`; empty means any.
     pub sizes: Vec<String>,
-    /// The background it is drawn for; without one, either.
+    /// The background it is designed for; `None` means any.
     pub theme: Option<Theme>,
 }
 
 impl Icon {
-    /// An icon at an `https:` or `data:` URI.
+    /// Creates an icon from an `https:` or `data:` URI.
     pub fn new(src: impl Into<String>) -> Self {
         Self { src: src.into(), mime_type: None, sizes: Vec::new(), theme: None }
     }
 
-    /// Its MIME type.
+    /// Sets the MIME type.
     pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
         self.mime_type = Some(mime_type.into());
         self
     }
 
-    /// One more size that it suits, as `48x48` or `any`.
+    /// Adds a suitable size, as `48x48` or `any`.
     pub fn size(mut self, size: impl Into<String>) -> Self {
         self.sizes.push(size.into());
         self
     }
 
-    /// The background it is drawn for.
+    /// Sets the background it is designed for.
     pub fn theme(mut self, theme: Theme) -> Self {
         self.theme = Some(theme);
         self

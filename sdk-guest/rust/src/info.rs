@@ -1,6 +1,6 @@
-//! What a provider says of itself.
+//! A provider's description of itself.
 
-/// What a provider says of itself, with no grants at all: what it is, not what state its data are in.
+/// A provider's description of itself. Static: it depends on no grants and not on the state of the data.
 ///
 /// ```
 /// use mcp_provider::Info;
@@ -10,37 +10,37 @@
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Info {
-    /// A short name for programs, such as `git`.
+    /// The programmatic name, such as `git`.
     pub name: String,
-    /// The provider's own version.
+    /// The provider's version.
     pub version: String,
-    /// Its name as people read it.
+    /// The human-readable name.
     pub title: Option<String>,
-    /// What it serves and how its paths are built, for people and models that are about to use it.
+    /// A description of the data and of the path structure, for people and models that will use it.
     pub description: Option<String>,
-    /// Whether [`Provider::changes`](crate::Provider::changes) tells anything. If not, the host never asks.
+    /// Whether [`Provider::changes`](crate::Provider::changes) is implemented. If not, the host never calls it.
     pub watches: bool,
 }
 
 impl Info {
-    /// A provider by its short name and its version, which is usually `env!("CARGO_PKG_VERSION")`.
+    /// Creates an info from the programmatic name and the version, which is usually `env!("CARGO_PKG_VERSION")`.
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
         Self { name: name.into(), version: version.into(), title: None, description: None, watches: false }
     }
 
-    /// Its name as people read it.
+    /// Sets the human-readable name.
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.title = Some(title.into());
         self
     }
 
-    /// What it serves and how its paths are built.
+    /// Sets the description of the data and of the path structure.
     pub fn description(mut self, description: impl Into<String>) -> Self {
         self.description = Some(description.into());
         self
     }
 
-    /// Whether it can tell what changed.
+    /// Sets whether `changes` is implemented.
     pub fn watches(mut self, watches: bool) -> Self {
         self.watches = watches;
         self

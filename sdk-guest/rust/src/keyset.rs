@@ -1,7 +1,7 @@
-//! Pages of sorted data, by the last key.
+//! Keyset pagination of sorted data.
 //!
-//! A cursor made here says which key the page before ended with. So it needs no state, stays right while other things come
-//! and go, and finding its place takes a binary search.
+//! A cursor contains the last key of the previous page. So it needs no state, remains valid while items are inserted
+//! and deleted, and its position is found with a binary search.
 //!
 //! ```
 //! use mcp_provider::{Entry, keyset};
@@ -17,42 +17,42 @@
 
 use crate::{Entry, Failure, Page, Result};
 
-/// How many bytes of a key a cursor holds, below the 4096 that the contract allows.
+/// The maximum length of a key in a cursor, in bytes, below the contract's limit of 4096.
 const MAX_KEY_LEN: usize = 4000;
 
-/// The items of one page.
+/// One page of items.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeysetPage<T> {
-    /// The items, in order.
+    /// The items, sorted.
     pub items: Vec<T>,
-    /// The cursor of the page after them; none on the last.
+    /// The cursor of the next page; `None` on the last.
     pub next_cursor: Option<String>,
 }
 
 impl<T> KeysetPage<T> {
-    /// The page with each item as an entry.
+    /// Converts each item to an entry.
     pub fn map(self, entry: impl FnMut(T) -> Entry) -> Page {
         Page { entries: self.items.into_iter().map(entry).collect(), next_cursor: self.next_cursor }
     }
 
-    /// The page with each item as an entry, without those that turn out to be none (because they have just gone, say).
+    /// Converts each item to an entry, and skips items that return `None`, such as files that have just been deleted.
     ///
     /// # Errors
     ///
-    /// The first failure of an item.
+    /// The first failure of a conversion.
     pub fn try_map(self, entry: impl FnMut(T) -> Result<Option<Entry>>) -> Result<Page> {
         let entries = self.items.into_iter().map(entry).filter_map(Result::transpose).collect::<Result<_>>()?;
         Ok(Page { entries, next_cursor: self.next_cursor })
     }
 }
 
-/// The items after `cursor`, at most `limit` of them and at least one, if any is left.
+/// Returns the items after `cursor`: at most `limit` of them, and at least one if any is left.
 ///
-/// `items` must come sorted by their keys as `str` sorts, and no key may come twice.
+/// `items` must be sorted by their keys, as `str` sorts, without duplicates.
 ///
 /// # Errors
 ///
-/// [`Failure::InvalidRequest`] when the cursor was not made here.
+/// [`Failure::InvalidRequest`] if the cursor was not created by this module.
 pub fn page<T>(
     items: impl IntoIterator<Item = T>,
     cursor: Option<&str>,
@@ -68,12 +68,12 @@ pub fn page<T>(
     Ok(KeysetPage { items, next_cursor })
 }
 
-/// Like [`page`], of those items only that turn out to be an entry: for selections that only a look at each item can
-/// make. Items are looked at one by one until the page is full and it is known whether there is another.
+/// Like [`page`], but keeps only the items that convert to an entry, for filters that must inspect each item. Items
+/// are inspected one by one until the page is full and the existence of a next item is known.
 ///
 /// # Errors
 ///
-/// As [`page`], and the first failure of an item.
+/// The errors of [`page`], and the first failure of a conversion.
 pub fn scan<T>(
     items: &[T],
     cursor: Option<&str>,
@@ -94,7 +94,7 @@ pub fn scan<T>(
     Ok(Page::last(entries))
 }
 
-/// The index of the first item after the cursor.
+/// Returns the index of the first item after the cursor.
 fn start<T>(items: &[T], cursor: Option<&str>, key: impl Fn(&T) -> &str) -> Result<usize> {
     Ok(match cursor.map(Position::parse).transpose()? {
         None => 0,
@@ -107,18 +107,18 @@ fn start<T>(items: &[T], cursor: Option<&str>, key: impl Fn(&T) -> &str) -> Resu
     })
 }
 
-/// The cursor for what comes after the first `end` items.
+/// Returns the cursor for the items after the first `end`.
 fn cursor_after<T>(items: &[T], end: usize, key: impl Fn(&T) -> &str) -> String {
     let given = items.get(..end).unwrap_or_default();
     let last = given.last().map(&key).unwrap_or_default();
     Position::new(last, given.iter().map(&key)).to_string()
 }
 
-/// Where a page ended.
+/// The end position of a page.
 enum Position<'a> {
     /// After this key.
     After(&'a str),
-    /// After so many of the keys with this beginning, where the last is too long for a cursor.
+    /// After this number of keys with this prefix, if the last key is too long for a cursor.
     PrefixOffset { beginning: &'a str, given: usize },
 }
 
@@ -137,7 +137,7 @@ impl<'a> Position<'a> {
             Some((given, beginning)) => given.parse().ok().map(|given| Self::PrefixOffset { beginning, given }),
             None => None,
         };
-        position.ok_or_else(|| Failure::invalid("expected a cursor that this provider gave out"))
+        position.ok_or_else(|| Failure::invalid("expected a cursor that this provider returned"))
     }
 }
 

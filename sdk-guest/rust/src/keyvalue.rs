@@ -1,65 +1,65 @@
-//! What must last: keys with values, kept by the host.
+//! Persistent state: a key-value store of the host.
 //!
-//! Every call may get a fresh instance, so what is to be there at the next one is kept outside: in a [`Bucket`] that the
-//! administrator granted by its name (`grants.keyvalue = ["pages"]`). A bucket is the plugin's own: no other plugin sees it,
-//! not even one of the same component. All calls of the plugin share it, also those that run at the same time.
+//! Every call may get a fresh instance, so persistent state is stored outside of it: in a [`Bucket`] that the
+//! administrator granted by name (`grants.keyvalue = ["pages"]`). A bucket is private to the plugin: no other plugin
+//! sees it, not even one of the same component. All calls of the plugin share it, concurrent ones included.
 //!
 //! ```no_run
 //! use mcp_provider::Result;
 //! use mcp_provider::keyvalue::Bucket;
 //!
-//! /// Counts a visit of that page, and tells how many there were.
+//! /// Counts a visit of a page, and returns the number of visits.
 //! fn visit(page: &str) -> Result<i64> {
 //!     Bucket::open("visits")?.increment(page, 1)
 //! }
 //! ```
 //!
-//! What a write has answered is on disk: it is there after the host was killed, and read by every call that begins
-//! later. [`increment`](Bucket::increment) and [`compare_and_swap`](Bucket::compare_and_swap) lose nothing when several calls,
-//! or several hosts, change one key at once; reading a value and setting it afterwards does.
+//! Writes are durable: when a call returns, the value is on disk, survives a crash of the host, and is visible to
+//! every call that starts later. [`increment`](Bucket::increment) and [`compare_and_swap`](Bucket::compare_and_swap)
+//! are atomic across concurrent calls and across hosts; a read followed by a write is not.
 //!
-//! A key is any text of 1 to 1024 bytes, a value any bytes. A call costs the host some ten microseconds to read and more to
-//! write, so many small values are better read and written [together](Bucket::get_many).
+//! A key is text of 1 to 1024 bytes, a value any bytes. A read costs the host about ten microseconds, and a write
+//! more, so many small values are better read and written in [batches](Bucket::get_many).
 //!
 //! # Failures
 //!
-//! A bucket that is not granted is [`Failure::Internal`]: the text, which names it, goes to the log. What the store cannot do
-//! now, such as to write more than the bucket's quota, is [`Failure::Unavailable`] with the reason. So a cache had better go
-//! on without what it could not keep.
+//! A bucket that is not granted is [`Failure::Internal`]: the text, which names it, goes to the log. A temporary
+//! failure of the store, or a write beyond the bucket's quota, is [`Failure::Unavailable`] with the reason. A cache
+//! should therefore continue without the values that it could not store.
 //!
-//! # Natively
+//! # Native targets
 //!
-//! There is no host, and [`Bucket::open`] fails. A provider that is to be tested natively reaches its buckets through a trait
-//! of its own, with a map behind it in tests.
+//! There is no host on native targets, and [`Bucket::open`] fails. A provider with native tests accesses its buckets
+//! through a trait of its own, implemented by a map in tests.
 
 use crate::component::bindings::wasi::keyvalue::{atomics, batch, store};
 use crate::{Failure, Result};
 
-/// A set of keys with values that outlives the instance.
+/// A persistent set of keys with values.
 #[derive(Debug)]
 pub struct Bucket {
     bucket: store::Bucket,
 }
 
-/// Some of the keys of a bucket.
+/// One page of the keys of a bucket.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Keys {
-    /// The keys, in the order of their bytes.
+    /// The keys, sorted by their bytes.
     pub keys: Vec<String>,
-    /// What to pass on to get those behind them; none when there are no more.
+    /// The cursor of the next page; `None` on the last.
     pub next_cursor: Option<String>,
 }
 
 impl Bucket {
-    /// Opens a granted bucket. That is cheap: nothing is read.
+    /// Opens a granted bucket. Cheap: nothing is read.
     ///
     /// # Errors
     ///
-    /// [`Failure::Internal`] when the bucket is not granted, and always outside of a component.
+    /// [`Failure::Internal`] if the bucket is not granted, and always on native targets.
     pub fn open(name: &str) -> Result<Self> {
         if cfg!(not(target_family = "wasm")) {
-            return Err(Failure::internal("buckets are kept by a host, and there is none outside of a component"));
+            return Err(Failure::internal("buckets need a host, and this is not a component"));
         }
         match store::open(name) {
             Ok(bucket) => Ok(Self { bucket }),
@@ -70,70 +70,71 @@ impl Bucket {
         }
     }
 
-    /// The value of a key; none if there is no such key.
+    /// Returns the value of a key; `None` if the key does not exist.
     ///
     /// # Errors
     ///
-    /// [`Failure::Unavailable`] when the store cannot say.
+    /// [`Failure::Unavailable`] if the store fails.
     pub fn get(&self, key: &str) -> Result<Option<Vec<u8>>> {
         Ok(self.bucket.get(key)?)
     }
 
-    /// Gives a key a value, in place of any it had.
+    /// Sets the value of a key and replaces any previous one.
     ///
     /// # Errors
     ///
-    /// [`Failure::Unavailable`] when it would not fit into the bucket's quota, or cannot be written.
+    /// [`Failure::Unavailable`] if the write exceeds the bucket's quota, or fails.
     pub fn set(&self, key: &str, value: &[u8]) -> Result<()> {
         Ok(self.bucket.set(key, value)?)
     }
 
-    /// Takes a key away, if it is there.
+    /// Deletes a key, if it exists.
     ///
     /// # Errors
     ///
-    /// [`Failure::Unavailable`] when it cannot be written.
+    /// [`Failure::Unavailable`] if the write fails.
     pub fn delete(&self, key: &str) -> Result<()> {
         Ok(self.bucket.delete(key)?)
     }
 
-    /// Whether there is such a key.
+    /// Returns whether a key exists.
     ///
     /// # Errors
     ///
-    /// [`Failure::Unavailable`] when the store cannot say.
+    /// [`Failure::Unavailable`] if the store fails.
     pub fn exists(&self, key: &str) -> Result<bool> {
         Ok(self.bucket.exists(key)?)
     }
 
-    /// The first keys, or those behind a cursor of an earlier answer. A key that is there from the first page to the last is on
-    /// exactly one of them, whatever is written meanwhile.
+    /// Returns the first page of keys, or the page after a cursor. A key that exists from the first page to the last
+    /// is on exactly one of them, regardless of concurrent writes.
     ///
     /// # Errors
     ///
-    /// [`Failure::Unavailable`] when the store cannot say, or the cursor is none of its own.
+    /// [`Failure::Unavailable`] if the store fails, or the cursor was not returned by it.
     pub fn keys(&self, cursor: Option<&str>) -> Result<Keys> {
         let store::KeyResponse { keys, cursor } = self.bucket.list_keys(cursor)?;
         Ok(Keys { keys, next_cursor: cursor })
     }
 
-    /// Adds to the number that is the value of a key, and gives the sum. A key that is not there counts as 0. The value
-    /// is the number in decimal digits.
+    /// Adds to the number stored under a key, atomically, and returns the sum. A missing key counts as 0. The value is
+    /// the number in decimal digits.
     ///
     /// # Errors
     ///
-    /// [`Failure::Unavailable`] when the value is no number, the sum does not fit, or cannot be written.
+    /// [`Failure::Unavailable`] if the value is not a number, the sum overflows, or the write fails.
     pub fn increment(&self, key: &str, delta: i64) -> Result<i64> {
         Ok(atomics::increment(&self.bucket, key, delta)?)
     }
 
-    /// Gives a key the value `new` if its value is `expected` (none: if there is no such key), and says whether it did.
+    /// Sets the value of a key to `new` if its current value is `expected` (`None`: if the key does not exist),
+    /// atomically. Returns whether it was set.
     ///
-    /// It may also say no when somebody else wrote the key at the same moment: read it again, and try again.
+    /// It may also return `false` after a concurrent write of the key: read the value again and retry.
     ///
     /// # Errors
     ///
-    /// [`Failure::Unavailable`] when it would not fit into the bucket's quota, or cannot be read or written.
+    /// [`Failure::Unavailable`] if the write exceeds the bucket's quota, or the read or write fails.
     pub fn compare_and_swap(&self, key: &str, expected: Option<&[u8]>, new: &[u8]) -> Result<bool> {
         let handle = atomics::Cas::new(&self.bucket, key)?;
         if handle.current()?.as_deref() != expected {
@@ -146,31 +147,31 @@ impl Bucket {
         }
     }
 
-    /// The values of the keys, in the keys' order; none for a key that is not there. At most 1000 keys.
+    /// Returns the values of the keys, in the same order; `None` for a missing key. At most 1000 keys.
     ///
     /// # Errors
     ///
-    /// [`Failure::Unavailable`] when the store cannot say, or there are too many keys.
+    /// [`Failure::Unavailable`] if the store fails, or there are too many keys.
     pub fn get_many(&self, keys: &[&str]) -> Result<Vec<Option<Vec<u8>>>> {
         let values = batch::get_many(&self.bucket, &to_owned_keys(keys))?;
         Ok(values.into_iter().map(|found| found.map(|(_, value)| value)).collect())
     }
 
-    /// Gives each key its value: all of them, or none if it fails. At most 1000 keys.
+    /// Sets several values atomically: all of them, or none on failure. At most 1000 keys.
     ///
     /// # Errors
     ///
-    /// [`Failure::Unavailable`] when they would not fit into the bucket's quota, cannot be written, or are too many.
+    /// [`Failure::Unavailable`] if the write exceeds the bucket's quota or fails, or there are too many keys.
     pub fn set_many(&self, values: &[(&str, &[u8])]) -> Result<()> {
         let values: Vec<_> = values.iter().map(|(key, value)| ((*key).to_owned(), value.to_vec())).collect();
         Ok(batch::set_many(&self.bucket, &values)?)
     }
 
-    /// Takes the keys away, those that are there: all of them, or none if it fails. At most 1000 keys.
+    /// Deletes several keys atomically, those that exist: all of them, or none on failure. At most 1000 keys.
     ///
     /// # Errors
     ///
-    /// [`Failure::Unavailable`] when they cannot be written, or are too many.
+    /// [`Failure::Unavailable`] if the write fails, or there are too many keys.
     pub fn delete_many(&self, keys: &[&str]) -> Result<()> {
         Ok(batch::delete_many(&self.bucket, &to_owned_keys(keys))?)
     }
@@ -183,8 +184,8 @@ fn to_owned_keys(keys: &[&str]) -> Vec<String> {
 impl From<store::Error> for Failure {
     fn from(error: store::Error) -> Self {
         match error {
-            store::Error::NoSuchStore => Self::internal("the bucket is not there"),
-            store::Error::AccessDenied => Self::internal("the bucket may not be used"),
+            store::Error::NoSuchStore => Self::internal("the bucket does not exist"),
+            store::Error::AccessDenied => Self::internal("access to the bucket is denied"),
             store::Error::Other(reason) => Self::unavailable(reason),
         }
     }

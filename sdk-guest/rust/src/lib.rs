@@ -1,10 +1,10 @@
-//! Write providers of MCP resources in Rust.
+//! An SDK for writing providers of MCP resources in Rust.
 //!
-//! A *provider* makes data readable: files, notes, rows of a database. It is a WebAssembly component; `mcp-host` runs it in
-//! a sandbox and serves its resources to clients of the Model Context Protocol. This crate is what an author of one needs: the
-//! trait [`Provider`], builders for what it answers with, and [`export!`] that makes the component.
+//! A *provider* makes data readable: files, notes, rows of a database. It is a WebAssembly component; `mcp-host` runs
+//! it in a sandbox and serves its resources to clients of the Model Context Protocol. This crate contains the trait
+//! [`Provider`], builders for its results, and [`export!`], which creates the component.
 //!
-//! # A whole provider
+//! # A complete provider
 //!
 //! ```
 //! use mcp_provider::{Config, Contents, Entry, Failure, Info, Page, Provider, Result, export};
@@ -45,8 +45,8 @@
 //! # Ok::<(), Failure>(())
 //! ```
 //!
-//! In a crate of type `cdylib`, `cargo build --release --target wasm32-wasip2` makes the component, and three lines of
-//! `mcp-host.toml` serve it:
+//! In a crate of type `cdylib`, `cargo build --release --target wasm32-wasip2` builds the component, and three lines
+//! of `mcp-host.toml` serve it:
 //!
 //! ```toml
 //! [[plugin]]
@@ -56,20 +56,21 @@
 //! config = { name = "Ada" }
 //! ```
 //!
-//! # What it may use
+//! # Capabilities
 //!
-//! The standard library works as far as the administrator grants: files below granted directories at their guest paths,
-//! clocks, random numbers. There is no network but through `wasi:http`, no threads, and no state from call to call that
-//! could be counted on (see [`Provider`]): what must last is kept in [buckets](keyvalue). Logs go through [`log`], config comes as [`Config`].
+//! The standard library works within the administrator's grants: files below granted directories at their guest paths,
+//! clocks, random numbers. There is no network except through `wasi:http`, there are no threads, and no state survives
+//! from call to call reliably (see [`Provider`]): persistent state belongs into [buckets](keyvalue). Logs are written
+//! with [`log`], and the config is read from [`Config`].
 //!
-//! # Parts
+//! # Overview
 //!
-//! - What a provider answers with: [`Entry`], [`Contents`], [`Page`], [`Template`], [`Completion`], [`Changes`],
-//!   [`Info`]; and when it cannot: [`Failure`].
-//! - Paths: [`path`] encodes and decodes names, [`PathTemplate`] takes paths apart.
-//! - The web, with the feature `http`: the module `http` sends requests.
-//! - What must last: [`keyvalue`].
-//! - Help: [`mime`] tells types from names, [`keyset`] makes pages.
+//! - Results of a provider: [`Entry`], [`Contents`], [`Page`], [`Template`], [`Completion`], [`Changes`], [`Info`];
+//!   and its errors: [`Failure`].
+//! - Paths: [`path`] encodes and decodes names, [`PathTemplate`] matches and expands paths.
+//! - HTTP, with the feature `http`: the module `http` sends requests.
+//! - Persistent state: [`keyvalue`].
+//! - Helpers: [`mime`] guesses types from names, [`keyset`] paginates.
 
 mod changes;
 mod completion;
@@ -110,7 +111,7 @@ pub use provider::Provider;
 pub use template::Template;
 pub use timestamp::Timestamp;
 
-/// What the code that [`export!`] makes refers to. It may change at any time.
+/// Support for the code that [`export!`] generates. It may change at any time.
 #[doc(hidden)]
 pub mod __private {
     #[cfg(target_family = "wasm")]

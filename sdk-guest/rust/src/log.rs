@@ -1,14 +1,14 @@
-//! The macros of the crate `log`, into the host's log.
+//! Logging with the macros of the crate `log`, into the host's log.
 //!
-//! A provider logs with [`log::info!`](info) and its kin, re-exported here so that it needs no dependency of its own. In
-//! a component they go to `wasi:logging`, with the module as context. Natively nothing is installed, so a test may
-//! install what it likes.
+//! A provider logs with [`log::info!`](info) and the other macros, re-exported here so that it needs no dependency of
+//! its own. In a component, records go to `wasi:logging`, with the module as context. On native targets no logger is
+//! installed, so a test may install any.
 
 pub use log::{debug, error, info, log, log_enabled, trace, warn};
 
-/// Sends the records of the crate `log` to the host, from now on.
+/// Installs the logger that sends the records of the crate `log` to the host.
 ///
-/// What is below `debug` stops here: the host would have to be asked for each record, and dependencies trace a lot.
+/// Records below `debug` are filtered here: each record costs a call to the host, and dependencies trace a lot.
 #[cfg(target_family = "wasm")]
 pub(crate) fn install() {
     if log::set_logger(&HostLog).is_ok() {

@@ -1,9 +1,9 @@
-//! MIME types of files, from their names.
+//! MIME types of files, guessed from their names.
 //!
-//! The crate `mime_guess` knows the registered ones. What it takes for something else than the file is in practice (a
-//! TypeScript source, for a video), and the names that say it without an extension, are in the tables here.
+//! The crate `mime_guess` contains the registered types. The tables here override answers that are wrong in practice
+//! (TypeScript source as video), and add file names without an extension.
 
-/// By extension, where the registry's answer misleads.
+/// Overrides by extension, where the registered type is misleading.
 const BY_EXTENSION: &[(&str, &str)] = &[
     ("c", "text/x-c"),
     ("cjs", "text/javascript"),
@@ -42,7 +42,7 @@ const BY_EXTENSION: &[(&str, &str)] = &[
     ("zig", "text/x-zig"),
 ];
 
-/// By whole name, where there is no extension to go by.
+/// Types by complete file name, for names without an extension.
 const BY_NAME: &[(&str, &str)] = &[
     (".editorconfig", "text/plain"),
     (".gitattributes", "text/plain"),
@@ -59,7 +59,7 @@ const BY_NAME: &[(&str, &str)] = &[
     ("readme", "text/plain"),
 ];
 
-/// The MIME type that a file's name suggests, or none. Case does not matter, and folders in front of the name do not either.
+/// Returns the MIME type for a file name, if known. Case is ignored, and so are parent directories in the name.
 ///
 /// ```
 /// use mcp_provider::mime;

@@ -1,10 +1,10 @@
-//! Encoding and decoding of paths.
+//! Path encoding and decoding.
 //!
 //! A path is the relative part of a URI (RFC 3986, section 3.3): segments separated by `/`, with everything outside
-//! the unreserved and sub-delimiter characters, `:` and `@` percent-encoded. Names may be any bytes but NUL, in any
-//! script; they come back from decoding as they went into encoding. What is decoded is checked, because a path that reads
-//! differently to the host and to a file system is a way around access rules: no encoded slash, no NUL, no `.` or `..`
-//! and no empty segment.
+//! the unreserved and sub-delimiter characters, `:` and `@` percent-encoded. Names may contain any bytes except NUL,
+//! in any script; encoding and decoding round-trip. Decoded paths are validated, because a path that the host and a
+//! file system interpret differently bypasses access rules: no encoded slash, no NUL, no `.` or `..` and no empty
+//! segment.
 //!
 //! ```
 //! use mcp_provider::path;
@@ -18,7 +18,7 @@
 use crate::{Failure, Result};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 
-/// Everything but `pchar` of RFC 3986 without its percent-encoded form.
+/// All characters except `pchar` of RFC 3986 (without percent-encoded forms).
 const NOT_IN_A_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -38,33 +38,33 @@ const NOT_IN_A_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b':')
     .remove(b'@');
 
-/// The same, with the separator of segments left as it is.
+/// [`NOT_IN_A_SEGMENT`] without the segment separator.
 const NOT_IN_A_PATH: &AsciiSet = &NOT_IN_A_SEGMENT.remove(b'/');
 
-/// One name as one segment: a slash in it is encoded.
+/// Encodes one name as one segment. A slash in it is encoded.
 pub fn encode_segment(name: impl AsRef<[u8]>) -> String {
     percent_encode(name.as_ref(), NOT_IN_A_SEGMENT).to_string()
 }
 
-/// A path of names separated by `/`, each as a segment.
+/// Encodes names separated by `/`, each as a segment.
 pub fn encode(names: impl AsRef<[u8]>) -> String {
     percent_encode(names.as_ref(), NOT_IN_A_PATH).to_string()
 }
 
-/// The name that one segment stands for.
+/// Decodes one segment to a name.
 ///
 /// # Errors
 ///
-/// As [`decode_segment_bytes`], and when the name is no UTF-8.
+/// The errors of [`decode_segment_bytes`], and a name that is not UTF-8.
 pub fn decode_segment(segment: &str) -> Result<String> {
     utf8(decode_segment_bytes(segment)?)
 }
 
-/// The name that one segment stands for, in whatever bytes.
+/// Decodes one segment to the bytes of a name.
 ///
 /// # Errors
 ///
-/// [`Failure::InvalidRequest`] when it has a slash, a query or a malformed or NUL percent-encoding.
+/// [`Failure::InvalidRequest`] if it contains a slash, a query, a malformed percent-encoding or an encoded NUL.
 pub fn decode_segment_bytes(segment: &str) -> Result<Vec<u8>> {
     if segment.contains('/') {
         return Err(Failure::invalid("expected a single path segment, found several"));
@@ -72,21 +72,21 @@ pub fn decode_segment_bytes(segment: &str) -> Result<Vec<u8>> {
     decode_part(segment)
 }
 
-/// The names that a path stands for, separated by `/`. The empty path is the empty name.
+/// Decodes a path to names separated by `/`. The empty path decodes to the empty name.
 ///
 /// # Errors
 ///
-/// As [`decode_bytes`], and when a name is no UTF-8.
+/// The errors of [`decode_bytes`], and a name that is not UTF-8.
 pub fn decode(path: &str) -> Result<String> {
     utf8(decode_bytes(path)?)
 }
 
-/// The names that a path stands for, in whatever bytes, separated by `/`.
+/// Decodes a path to the bytes of names separated by `/`.
 ///
 /// # Errors
 ///
-/// [`Failure::InvalidRequest`] when the path begins or ends with a slash, has an empty, `.` or `..` segment, an encoded
-/// slash, a query, or a malformed or NUL percent-encoding.
+/// [`Failure::InvalidRequest`] if the path starts or ends with a slash, or contains an empty, `.` or `..` segment, an
+/// encoded slash, a query, a malformed percent-encoding or an encoded NUL.
 pub fn decode_bytes(path: &str) -> Result<Vec<u8>> {
     if path.is_empty() {
         return Ok(Vec::new());
@@ -113,7 +113,7 @@ pub fn decode_bytes(path: &str) -> Result<Vec<u8>> {
     Ok(names)
 }
 
-/// A path and its query, where it has one.
+/// Splits a path from its query, if it has one.
 ///
 /// ```
 /// assert_eq!(mcp_provider::path::split_query("log/main?limit=3"), ("log/main", Some("limit=3")));
@@ -122,7 +122,7 @@ pub fn split_query(path: &str) -> (&str, Option<&str>) {
     path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)))
 }
 
-/// The bytes behind the percent-encodings of a part of a path or query; an encoded slash is let through.
+/// Percent-decodes a part of a path or query; an encoded slash is allowed.
 pub(crate) fn decode_part(part: &str) -> Result<Vec<u8>> {
     if part.contains(['?', '#']) {
         return Err(Failure::invalid("expected a path without a query or fragment"));

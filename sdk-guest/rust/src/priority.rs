@@ -1,6 +1,6 @@
-//! The range of a priority, for entries and templates alike.
+//! The range of priorities, shared by entries and templates.
 
-/// The priority that is nearest within 0.0 to 1.0; none for what is no number.
+/// Clamps a priority to 0.0 to 1.0; `None` for NaN.
 pub(crate) fn clamp(priority: f64) -> Option<f64> {
     (!priority.is_nan()).then(|| priority.clamp(0.0, 1.0))
 }

@@ -1,9 +1,9 @@
-//! A family of resources, named by a template.
+//! Resource templates.
 
 use crate::{Icon, Role};
 use serde_json::{Map, Value};
 
-/// A family of resources that can be read by building a path.
+/// A template for resources that can be read by building a path.
 ///
 /// ```
 /// use mcp_provider::Template;
@@ -15,28 +15,28 @@ use serde_json::{Map, Value};
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Template {
-    /// An RFC 6570 template for paths. It begins with no `/`, and its literals follow the rules for paths.
+    /// An RFC 6570 template for paths, without a leading `/`. Its literals follow the rules for paths.
     pub path_template: String,
-    /// The name of the family as programs show it.
+    /// The programmatic name.
     pub name: String,
-    /// Its name as people read it.
+    /// The human-readable name.
     pub title: Option<String>,
-    /// What the family holds and what its variables mean.
+    /// A description of the resources and of the variables.
     pub description: Option<String>,
-    /// The MIME type, where all members have the same.
+    /// The MIME type, if all resources share it.
     pub mime_type: Option<String>,
-    /// For whom all members are; empty says nothing.
+    /// The intended audience of all resources; empty means unspecified.
     pub audience: Vec<Role>,
-    /// How important all members are, from 0.0 to 1.0.
+    /// The importance of all resources, from 0.0 to 1.0.
     pub priority: Option<f64>,
     /// Icons, in order of preference.
     pub icons: Vec<Icon>,
-    /// More about it for programs.
+    /// Additional metadata for programs.
     pub meta: Map<String, Value>,
 }
 
 impl Template {
-    /// A family by its RFC 6570 template and its name as programs show it.
+    /// Creates a template from an RFC 6570 template and a programmatic name.
     pub fn new(path_template: impl Into<String>, name: impl Into<String>) -> Self {
         Self {
             path_template: path_template.into(),
@@ -51,43 +51,43 @@ impl Template {
         }
     }
 
-    /// Its name as people read it.
+    /// Sets the human-readable name.
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.title = Some(title.into());
         self
     }
 
-    /// What the family holds and what its variables mean.
+    /// Sets the description of the resources and of the variables.
     pub fn description(mut self, description: impl Into<String>) -> Self {
         self.description = Some(description.into());
         self
     }
 
-    /// The MIME type that all members have.
+    /// Sets the MIME type that all resources share.
     pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
         self.mime_type = Some(mime_type.into());
         self
     }
 
-    /// For whom all members are.
+    /// Sets the intended audience of all resources.
     pub fn audience(mut self, roles: impl IntoIterator<Item = Role>) -> Self {
         self.audience = roles.into_iter().collect();
         self
     }
 
-    /// How important all members are; see [`Entry::priority`](crate::Entry::priority).
+    /// Sets the importance of all resources; see [`Entry::priority`](crate::Entry::priority).
     pub fn priority(mut self, priority: f64) -> Self {
         self.priority = crate::priority::clamp(priority);
         self
     }
 
-    /// Another icon, less preferred than those before it.
+    /// Adds an icon, less preferred than those added before.
     pub fn icon(mut self, icon: Icon) -> Self {
         self.icons.push(icon);
         self
     }
 
-    /// One more thing about it for programs; see [`Entry::meta`](crate::Entry::meta).
+    /// Adds metadata for programs; see [`Entry::meta`](crate::Entry::meta).
     pub fn meta(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
         self.meta.insert(name.into(), value.into());
         self

@@ -1,12 +1,12 @@
-//! When something changed, as the contract wants it: RFC 3339.
+//! RFC 3339 timestamps, the format that the contract requires.
 
 use std::fmt;
 use std::time::SystemTime;
 
 /// An RFC 3339 timestamp: `2025-01-12T15:00:58Z`.
 ///
-/// Made from a [`SystemTime`] (the modification time of a file, say; to the second, in UTC) or from text, which is taken
-/// as it stands: the host drops what is no timestamp.
+/// Created from a [`SystemTime`] (such as a file's modification time; in UTC, truncated to seconds) or from text,
+/// which is passed through unchecked: the host drops invalid timestamps.
 ///
 /// ```
 /// use mcp_provider::Timestamp;
@@ -19,12 +19,12 @@ use std::time::SystemTime;
 pub struct Timestamp(String);
 
 impl Timestamp {
-    /// Its text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Its text, given away.
+    /// Converts into the text.
     pub fn into_string(self) -> String {
         self.0
     }
@@ -48,7 +48,7 @@ impl From<String> for Timestamp {
     }
 }
 
-/// To the second, downwards. A time beyond the years that RFC 3339 can name becomes the last that it can.
+/// Rounds down to seconds. A time beyond the years that RFC 3339 can represent is clamped to the last one.
 impl From<SystemTime> for Timestamp {
     fn from(time: SystemTime) -> Self {
         let seconds = match time.duration_since(SystemTime::UNIX_EPOCH) {
@@ -64,7 +64,7 @@ impl From<SystemTime> for Timestamp {
     }
 }
 
-/// The first second of the year 0, the first that RFC 3339 has four digits for.
+/// The first second of year 0, the first year that RFC 3339 can represent with four digits.
 const YEAR_0: i64 = -62_167_219_200;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! The least that answers: a bare axum handler with the bytes of every answer ready, which reads no more of a request than
-//! what it asks for.
+//! The lower bound: a bare axum handler that has the bytes of every response ready, and parses no more of a request
+//! than its method and URI.
 //!
-//! It knows no MCP beyond that: no check, no session, no cursor. What a server takes longer than this is what it does, and
-//! not the transport. It is this very program, started anew with an argument.
+//! It knows nothing else of MCP: no validation, no sessions, no cursors. The time that a server takes beyond this is
+//! its own, not the transport's. It runs in a child process: this program, started again with an argument.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,10 +21,11 @@ use tokio::net::TcpListener;
 
 use crate::native::{self, SIZES};
 
-/// Makes this program serve bare answers over HTTP, on a port that it tells on standard error as the host does.
+/// The argument that makes this program serve bare responses over HTTP, on a port that it logs to standard error as the
+/// host does.
 pub(crate) const HTTP: &str = "--bare-http";
 
-/// The text of each result, by the URI for reads, else by the method.
+/// The text of each result, by URI for reads, by method for the rest.
 type Results = Arc<HashMap<String, String>>;
 
 /// Serves until it is killed.

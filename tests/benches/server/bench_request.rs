@@ -1,16 +1,16 @@
-//! What is asked of a server, as it is on the wire.
+//! The requests of the benchmarks, as they are on the wire.
 
 use rmcp::model::ProtocolVersion;
 use serde_json::{Value, json};
 
-/// A request that is asked again and again.
+/// A request that is sent repeatedly.
 #[derive(Clone, Debug)]
 pub(crate) struct BenchRequest {
-    /// What it is, for people.
+    /// Its name in the tables.
     pub(crate) name: String,
     pub(crate) method: &'static str,
     params: Value,
-    /// How many bytes an answer has at least: more than any error.
+    /// The minimum size of a response, in bytes: more than any error has.
     pub(crate) min_size: usize,
 }
 
@@ -45,12 +45,12 @@ impl BenchRequest {
         Self { name: "complete".to_owned(), method: "completion/complete", params, min_size: 50 }
     }
 
-    /// The resource that it is about, if it is about one.
+    /// The URI of its resource, if it has one.
     pub(crate) fn uri(&self) -> Option<&str> {
         self.params["uri"].as_str()
     }
 
-    /// The request with that id, in that revision.
+    /// Builds the request with that id, in that revision.
     pub(crate) fn message(&self, id: u64, revision: &ProtocolVersion) -> String {
         let mut params = self.params.clone();
         if !revision.has_initialize() {
@@ -62,7 +62,7 @@ impl BenchRequest {
         json!({ "jsonrpc": "2.0", "id": id, "method": self.method, "params": params }).to_string()
     }
 
-    /// Takes an answer, of which the beginning says whether it is one.
+    /// Checks a response by its beginning.
     pub(crate) fn check(&self, size: usize, beginning: &[u8]) {
         let said = || String::from_utf8_lossy(beginning);
         assert!(
@@ -85,14 +85,14 @@ pub(crate) fn initialize(revision: &ProtocolVersion) -> String {
     json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params }).to_string()
 }
 
-/// What follows it.
+/// The notification that follows it.
 pub(crate) fn initialized() -> String {
     json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }).to_string()
 }
 
-/// The id of an answer.
+/// Returns the id of a response.
 pub(crate) fn response_id(answer: &str) -> Option<u64> {
-    // Only the beginning is looked at: parsing a large answer would cost more than the server's part in it.
+    // Only the beginning is parsed: parsing a large response would cost more than the server's part in it.
     let head = answer.get(..64.min(answer.len())).unwrap_or_default();
     let behind = head.split_once("\"id\":")?.1;
     let digits = behind.split(|c: char| !c.is_ascii_digit()).next()?;

@@ -1,4 +1,4 @@
-//! `git cat-file --batch`: one native process that keeps a pack mapped and answers read after read.
+//! `git cat-file --batch`: one native process that keeps a pack mapped and serves read after read.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
@@ -33,7 +33,7 @@ impl CatFile {
         self.stdout.read_exact(&mut content).expect("the content");
     }
 
-    /// Ends it, in order.
+    /// Ends the process.
     pub(crate) fn end(mut self) {
         drop(self.stdin);
         self.child.wait().expect("git ends");

@@ -1,8 +1,8 @@
-//! Repositories of a chosen size, all in one pack, made once by `git fast-import` and kept in `target/bench`.
+//! Repositories of a given size, in one pack each, made once by `git fast-import` and cached in `target/bench`.
 //!
-//! A pack has files of 64 KiB that nothing compresses, in directories of 64, one directory a commit; `history.txt`, a
-//! line of which changes with every commit, stored as a chain of deltas; and `small.txt`, which only the last commit
-//! has. Whatever the size, both text files are the same, byte for byte.
+//! A pack has incompressible files of 64 KiB, in directories of 64, one directory per commit; `history.txt`, one line
+//! of which changes with every commit, stored as a chain of deltas; and `small.txt`, which only the last commit has.
+//! Both text files are the same for every size, byte for byte.
 
 use std::fs;
 use std::io::{self, BufWriter, Write};
@@ -11,23 +11,23 @@ use std::process::{Command, Stdio};
 
 use crate::setup;
 
-/// Bytes of one file that does not compress.
+/// The size of an incompressible file, in bytes.
 const FILE_SIZE: usize = 64 << 10;
-/// How many of them a commit adds.
+/// The number of these files per commit.
 const FILES_PER_COMMIT: usize = 64;
-/// Lines of `history.txt`.
+/// The number of lines of `history.txt`.
 const HISTORY_LINES: usize = 100;
 
-/// What `small.txt` says.
+/// The content of `small.txt`.
 pub(crate) const SMALL_TEXT: &str = "A small file, at the end of a pack of any size.\n";
 
-/// A repository whose objects are all in one pack.
+/// A repository with all objects in one pack.
 pub(crate) struct GitPack {
     path: PathBuf,
 }
 
 impl GitPack {
-    /// The repository with so many MiB of files. The first time, it is made.
+    /// Returns the repository with so many MiB of files, and creates it if needed.
     pub(crate) fn open_or_create(mebibytes: usize) -> Self {
         let path = setup::cache_dir().join(format!("pack-{mebibytes}.git"));
         if !path.is_dir() {
@@ -35,18 +35,18 @@ impl GitPack {
             let aside = path.with_extension("unfinished");
             let _ = fs::remove_dir_all(&aside);
             create(&aside, mebibytes);
-            // Only what is complete has its name.
+            // Renamed into place when complete.
             fs::rename(&aside, &path).expect("it can be renamed");
         }
         Self { path }
     }
 
-    /// Where it is.
+    /// The path of the repository.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The bytes of its pack, and the objects in it.
+    /// Returns the size of its pack in bytes, and the number of objects in it.
     pub(crate) fn size(&self) -> (u64, u64) {
         let counted = git(&self.path).args(["count-objects", "-v"]).output().expect("git runs").stdout;
         let counted = String::from_utf8_lossy(&counted).into_owned();
@@ -55,7 +55,7 @@ impl GitPack {
     }
 }
 
-/// `git` in that directory, with no configuration but its own.
+/// Returns the command `git` in that directory, without any configuration of user or system.
 pub(crate) fn git(dir: &Path) -> Command {
     let mut command = Command::new("git");
     command.current_dir(dir).env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
@@ -76,12 +76,12 @@ fn create(dir: &Path, mebibytes: usize) {
     assert!(child.wait().expect("git ends").success(), "git fast-import failed");
 }
 
-/// Writes a repository as `git-fast-import(1)` reads it.
+/// Writes a repository in the format of `git-fast-import(1)`.
 fn write_import_stream(out: &mut impl Write, mebibytes: usize) -> io::Result<()> {
     let files = mebibytes * (1 << 20) / FILE_SIZE;
     let commits = files.div_ceil(FILES_PER_COMMIT);
-    // One after the other, so that each is stored as a delta to the one before. The last is the same whatever their
-    // number.
+    // In sequence, so that each version is stored as a delta to the previous one. The last version is the same for
+    // every number of versions.
     for commit in 0..commits {
         writeln!(out, "blob\nmark :{}", commit + 1)?;
         write_data(out, history_text(commits - 1 - commit).as_bytes())?;
@@ -110,7 +110,7 @@ fn write_data(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     writeln!(out)
 }
 
-/// The text that so many commits before the last one had.
+/// Returns the text as of so many commits before the last one.
 fn history_text(before: usize) -> String {
     let line = |line| {
         let changed = if line == before % HISTORY_LINES { before } else { 0 };
@@ -119,7 +119,7 @@ fn history_text(before: usize) -> String {
     (0..HISTORY_LINES).map(line).collect()
 }
 
-/// Bytes that nothing compresses: xorshift64, George Marsaglia, "Xorshift RNGs" (2003).
+/// Incompressible bytes: xorshift64, George Marsaglia, "Xorshift RNGs" (2003).
 struct IncompressibleBytes(u64);
 
 impl IncompressibleBytes {

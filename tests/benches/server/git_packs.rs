@@ -1,8 +1,9 @@
-//! Reading out of git packs of any size: how long it takes, and in how much memory.
+//! Reads from git packs of different sizes: time and memory.
 //!
-//! The provider `git` reads through the host, over stdio, with `limits.memory = "64MiB"`. Hosts on all packs run all the
-//! time and are asked in turn, so that what else the machine does hits all of them. Beside them, `git cat-file --batch`
-//! answers the same. The memory that a request takes is found by lowering the limit until no answer comes.
+//! The provider `git` serves through the host, over stdio, with `limits.memory = "64MiB"`. Hosts for all packs run at
+//! the same time and get their requests in turn, so that other load on the machine affects all of them alike. `git
+//! cat-file --batch` serves the same for comparison. The memory that a request needs is found by lowering the limit
+//! until requests fail.
 
 use std::time::{Duration, Instant};
 
@@ -18,11 +19,11 @@ use crate::process::{Program, Server};
 use crate::stdio_client::StdioClient;
 use crate::table;
 
-/// Sizes of the packs, in MiB. The first is what the others are set in ratio to.
+/// The sizes of the packs, in MiB. Ratios are relative to the first.
 const SIZES: [usize; 3] = [1, 64, 1024];
-/// The limit that is in force while time is measured, in MiB.
+/// The memory limit while time is measured, in MiB.
 const MEMORY_LIMIT: usize = 64;
-/// Limits that are tried, in MiB, from above.
+/// The memory limits that are tried, in MiB, in descending order.
 const MEMORY_LIMITS: [usize; 7] = [MEMORY_LIMIT, 32, 16, 8, 4, 3, 2];
 const HEADER: [&str; 8] = [
     "request",
@@ -71,10 +72,10 @@ pub(crate) async fn run(options: &Options) {
     println!("\nPeak memory of the whole host process, by pack: {}.", peaks.join(", "));
 }
 
-/// What is asked of a pack.
+/// A kind of read.
 struct PackRequest {
     request: BenchRequest,
-    /// What `git` is asked in its place.
+    /// The same for `git`.
     object: Option<&'static str>,
 }
 
@@ -91,7 +92,7 @@ fn small_request() -> BenchRequest {
     BenchRequest::read("read small.txt", "git://pack/blob/HEAD/small.txt", SMALL_TEXT.len())
 }
 
-/// A pack, and who reads it.
+/// A pack, and its readers.
 struct PackBench {
     pack: GitPack,
     bytes: u64,
@@ -99,7 +100,7 @@ struct PackBench {
     server: Server,
     client: StdioClient,
     git: CatFile,
-    /// It goes away with this.
+    /// Removed when this is dropped.
     _config: WrittenConfig,
 }
 
@@ -115,7 +116,7 @@ impl PackBench {
     }
 }
 
-/// How long each read of one subject took, in order.
+/// The times of each kind of read, sorted.
 #[derive(Clone, Default)]
 struct ReadTimes {
     host: Vec<Duration>,
@@ -143,7 +144,7 @@ async fn measure_times(subjects: &mut [PackBench], asked: &PackRequest, number: 
     all
 }
 
-/// The lowest of the limits with which an answer comes.
+/// Returns the lowest of the limits with which the request succeeds.
 async fn min_memory(pack: &GitPack, question: &BenchRequest) -> Option<usize> {
     let mut least = None;
     for limit in MEMORY_LIMITS {

@@ -1,4 +1,4 @@
-//! A client over HTTP/1.1 that costs little: one connection that is kept, no parsing of answers.
+//! A cheap client over HTTP/1.1: one persistent connection, no parsing of responses.
 
 use std::net::SocketAddr;
 
@@ -12,10 +12,10 @@ use tokio::net::TcpStream;
 
 use crate::bench_request::{self, BenchRequest};
 
-/// How much of an answer is kept to be shown should it be an error.
+/// The number of bytes of a response that are kept, to show them if it is an error.
 const MAX_EXCERPT: usize = 1024;
 
-/// A connection to a server, and the session on it where the revision has them.
+/// A connection to a server, with a session where the revision has them.
 pub(crate) struct HttpClient {
     sender: SendRequest<Full<Bytes>>,
     address: SocketAddr,
@@ -25,7 +25,7 @@ pub(crate) struct HttpClient {
 }
 
 impl HttpClient {
-    /// Connects, and opens a session if the revision begins so.
+    /// Connects, and opens a session if the revision has one.
     pub(crate) async fn connect(address: SocketAddr, revision: ProtocolVersion) -> Self {
         let stream = TcpStream::connect(address).await.expect("the server listens");
         stream.set_nodelay(true).expect("TCP_NODELAY can be set");
@@ -43,7 +43,7 @@ impl HttpClient {
         client
     }
 
-    /// Asks, and reads the answer to its end.
+    /// Sends a request and reads the response to its end.
     pub(crate) async fn send(&mut self, question: &BenchRequest) {
         self.last_id += 1;
         let response = self.post(question.message(self.last_id, &self.revision), Some(question)).await;
@@ -51,7 +51,7 @@ impl HttpClient {
         question.check(size, &beginning);
     }
 
-    /// Asks, and reads the answer as text.
+    /// Sends a request and returns the response as text.
     pub(crate) async fn send_for_text(&mut self, question: &BenchRequest) -> String {
         self.last_id += 1;
         let response = self.post(question.message(self.last_id, &self.revision), Some(question)).await;
@@ -59,7 +59,7 @@ impl HttpClient {
         String::from_utf8(body.into()).expect("JSON is UTF-8")
     }
 
-    /// Asks, and reads whatever comes back to its end.
+    /// Sends a request and reads any response to its end.
     pub(crate) async fn send_unchecked(&mut self, question: &BenchRequest) {
         self.last_id += 1;
         let response = self.post(question.message(self.last_id, &self.revision), Some(question)).await;
@@ -86,7 +86,7 @@ impl HttpClient {
         self.sender.send_request(request).await.expect("an answer")
     }
 
-    /// Reads a body: its size, and how it begins.
+    /// Reads a body, and returns its size and its beginning.
     async fn drain(&self, response: Response<Incoming>) -> (usize, Vec<u8>) {
         let status = response.status();
         let (mut size, mut beginning) = (0, Vec::new());

@@ -1,4 +1,4 @@
-//! Load: so many clients, each asking again as soon as it has its answer.
+//! Closed-loop load: each client sends its next request when it has the response to the last one.
 
 use std::time::{Duration, Instant};
 
@@ -8,14 +8,14 @@ use crate::bench_request::BenchRequest;
 use crate::http::HttpClient;
 use crate::stdio_client::StdioClient;
 
-/// A client of either kind.
+/// A client over either transport.
 pub(crate) enum Client {
     Http(HttpClient),
     Stdio(StdioClient),
 }
 
 impl Client {
-    /// Asks, and waits for the whole answer.
+    /// Sends a request and waits for the whole response.
     pub(crate) async fn send(&mut self, question: &BenchRequest) {
         match self {
             Self::Http(client) => client.send(question).await,
@@ -24,18 +24,18 @@ impl Client {
     }
 }
 
-/// What was found under load.
+/// The measurements under load.
 #[derive(Default)]
 pub(crate) struct Sample {
-    /// How long each request took, in order once [`Sample::add`] has been called.
+    /// The latency of each request, sorted once [`Sample::add`] has been called.
     latencies: Vec<Duration>,
-    /// For how long there was load.
+    /// The duration of the load.
     elapsed: Duration,
-    /// What the server used of the processors meanwhile.
+    /// The CPU time of the server meanwhile.
     cpu: Duration,
 }
 
-/// Lets the clients ask for as long as `span`.
+/// Runs the clients for `span`.
 pub(crate) async fn apply(clients: &mut Vec<Client>, question: &BenchRequest, span: Duration) -> Sample {
     let start = Instant::now();
     let mut tasks = JoinSet::new();
@@ -62,12 +62,12 @@ pub(crate) async fn apply(clients: &mut Vec<Client>, question: &BenchRequest, sp
 }
 
 impl Sample {
-    /// The same, with what the server used of the processors.
+    /// Returns the same with the server's CPU time.
     pub(crate) fn with_cpu(self, cpu: Duration) -> Self {
         Self { cpu, ..self }
     }
 
-    /// Adds another sample of the same.
+    /// Adds another sample of the same load.
     pub(crate) fn add(&mut self, other: Self) {
         self.latencies.extend(other.latencies);
         self.latencies.sort_unstable();
@@ -80,12 +80,12 @@ impl Sample {
         self.count() / self.elapsed.as_secs_f64()
     }
 
-    /// The latency that so much of all requests did not exceed, 0.99 say.
+    /// Returns a percentile of the latency; 0.99, for example.
     pub(crate) fn percentile(&self, part: f64) -> Duration {
         percentile(&self.latencies, part)
     }
 
-    /// What the server used of the processors for one request.
+    /// Returns the server's CPU time per request.
     pub(crate) fn cpu_per_request(&self) -> Duration {
         self.cpu.div_f64(self.count())
     }
@@ -96,7 +96,7 @@ impl Sample {
     }
 }
 
-/// The value that so much of all, in order, do not exceed.
+/// Returns a percentile of sorted values.
 #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index")]
 pub(crate) fn percentile(sorted: &[Duration], part: f64) -> Duration {
     let index = (sorted.len() as f64 * part) as usize;

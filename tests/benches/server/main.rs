@@ -1,4 +1,4 @@
-//! What requests cost from end to end: the real binary, as users run it, beside a server made with rmcp alone.
+//! End-to-end cost of requests: the real binary, as users run it, beside a server made with rmcp alone.
 //!
 //! `cargo bench -p mcp-host-tests`; with `-- --quick` for a first look, with `-- git-packs` for a part. The parts:
 //!
@@ -7,12 +7,12 @@
 //! | [`requests`] | requests per second, latency, CPU time; over HTTP and stdio | [`native`]: the same data, no wasm; [`bare_axum`]: ready bytes |
 //! | [`startup`] | from the start of the process to the first answer | the start of [`native`] |
 //! | [`git_packs`] | reading out of git packs of 1 MiB to 1 GiB: time, memory | the smallest pack; `git cat-file` |
-//! | [`noisy_neighbor`] | what callers of a good plugin notice of a hostile one | the good plugin alone |
+//! | [`noisy_neighbor`] | latency of a good plugin beside a hostile one | the good plugin alone |
 //! | [`pagination`] | each page of a listing of a million entries, memory on the way | the first pages |
 //! | [`plugin_count`] | start and memory of a host with up to 1,000 plugins | a host with one |
 //!
-//! It builds what it measures first. Nothing is asserted about time: what a figure is depends on the machine. What the
-//! ratios are is in `docs/performance.md`.
+//! It builds what it measures first. No times are asserted, as they depend on the machine. The ratios are in
+//! `docs/performance.md`.
 #![allow(
     clippy::arithmetic_side_effects,
     clippy::expect_used,
@@ -49,7 +49,7 @@ fn main() {
     let options = Options::parse();
     setup::build_all();
     println!("{}", setup::machine_description());
-    // One thread: what the load takes of the processors, the servers do not have.
+    // One thread: the load generator takes CPU time away from the servers.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         for part in &options.parts {

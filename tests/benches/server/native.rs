@@ -1,7 +1,7 @@
 //! The baseline: a server made with rmcp alone, as one would write it without a host.
 //!
-//! It has the same resources as the guest `sizes`, ready in a map, and speaks over the same transports with the same
-//! settings. It is this very program, started anew with an argument.
+//! It has the same resources as the guest `sizes`, ready in a map, and uses the same transports with the same settings.
+//! It runs in a child process: this program, started again with an argument.
 
 use std::collections::HashMap;
 use std::io;
@@ -24,23 +24,23 @@ use tokio::net::TcpListener;
 
 use crate::bare_axum;
 
-/// Makes this program serve over HTTP, on a port that it tells on standard error as the host does.
+/// The argument that makes this program serve over HTTP, on a port that it logs to standard error as the host does.
 pub(crate) const HTTP: &str = "--native-http";
-/// Makes this program serve over its standard streams.
+/// The argument that makes this program serve over its standard streams.
 pub(crate) const STDIO: &str = "--native-stdio";
 
-/// The sizes that there are to read, in bytes.
+/// The sizes of the readable resources, in bytes.
 pub(crate) const SIZES: [usize; 3] = [1 << 10, 64 << 10, 1 << 20];
-/// Resources on a page, which is the host's default.
+/// The number of resources on a page, which is the host's default.
 pub(crate) const PAGE_SIZE: usize = 100;
-/// The template that reads come from.
+/// The template of the resources.
 pub(crate) const TEMPLATE: &str = "sizes:///text/{size}";
-/// What is completed.
+/// The completions of its variable.
 pub(crate) const COMPLETION_PREFIX: &str = "10";
-/// Resources that there are to list.
+/// The number of listed resources.
 pub(crate) const RESOURCE_COUNT: usize = 1000;
 
-/// Serves and ends the process, if it was started for that.
+/// Serves and exits the process, if it was started with one of the arguments.
 pub(crate) fn serve_if_requested() {
     let asked = std::env::args().nth(1);
     let runtime = || tokio::runtime::Runtime::new().expect("a runtime");
@@ -91,7 +91,7 @@ impl Native {
     }
 }
 
-/// What the guest `sizes` lists.
+/// The listing of the guest `sizes`.
 pub(crate) fn resources() -> impl Iterator<Item = Resource> {
     (0..RESOURCE_COUNT).map(|size| {
         let mut resource = Resource::new(format!("sizes:///text/{size}"), size.to_string());
@@ -102,17 +102,17 @@ pub(crate) fn resources() -> impl Iterator<Item = Resource> {
     })
 }
 
-/// Its template.
+/// The template of the guest `sizes`.
 pub(crate) fn template() -> ResourceTemplate {
     ResourceTemplate::new(TEMPLATE, "text").with_mime_type("text/plain")
 }
 
-/// What it completes a size to.
+/// The completions of the guest `sizes`.
 pub(crate) fn completions(beginning: &str) -> Vec<String> {
     SIZES.iter().map(ToString::to_string).filter(|size| size.starts_with(beginning)).collect()
 }
 
-/// What the guest `sizes` makes of a size.
+/// The content of the guest `sizes` for a size.
 pub(crate) fn text(size: usize) -> String {
     const LINE: &str = "0123456789 abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXY\n";
     let mut text = LINE.repeat(size.div_ceil(LINE.len()));
@@ -120,7 +120,7 @@ pub(crate) fn text(size: usize) -> String {
     text
 }
 
-/// What the guest `sizes` makes of a size.
+/// The content of the guest `sizes` for a size.
 pub(crate) fn blob(size: usize) -> Vec<u8> {
     (0..=u8::MAX).cycle().take(size).collect()
 }
@@ -182,7 +182,7 @@ impl ServerHandler for Native {
             None => return Err(ErrorData::new(ErrorCode::RESOURCE_NOT_FOUND, "there is no such resource", None)),
         };
         let result = ReadResourceResult::new(vec![contents]);
-        // Hints for caches came with the revision that has no sessions.
+        // Cache hints exist only in the revision without sessions.
         Ok(match context.protocol_version().is_some_and(|revision| !revision.has_initialize()) {
             true => result.with_ttl_ms(0).with_cache_scope(CacheScope::Private).into(),
             false => result.into(),

@@ -1,10 +1,10 @@
-//! A good plugin beside a hostile one: what its callers notice.
+//! A good plugin beside a hostile one: latency of the good one.
 //!
-//! One client reads from the good plugin. On a thread of their own, [`HOSTILE_CLIENTS`] clients have the hostile one commit a deed as
-//! often as it lets them, with a [`THINK_TIME`] after each: what is measured is what a plugin does to its neighbours, not what a
-//! flood of requests does to a server. In between they read something of it that works, so that the host has no reason to set
-//! it aside. The good plugin takes turns: alone, then beside a deed. The last row, a plugin that just answers, is what any
-//! other use of the machine costs.
+//! One client reads from the good plugin. On a thread of their own, [`HOSTILE_CLIENTS`] clients make the hostile one
+//! perform an action as often as the host admits, with a [`THINK_TIME`] after each: this measures the effect of a
+//! plugin on its neighbors, not that of a flood of requests on a server. Between the actions they read a resource that
+//! works, so that the circuit breaker stays closed. The good plugin is measured alone and beside each action in turn.
+//! The last row, a plugin that just responds, is the cost of any other use of the machine.
 
 use std::net::SocketAddr;
 use std::thread::{self, JoinHandle};
@@ -23,13 +23,13 @@ use crate::process::{Program, Server};
 use crate::requests::sizes;
 use crate::table;
 
-/// Clients of the hostile plugin: as many as it may have calls at once, and as many again that wait.
+/// The number of hostile clients: as many as the plugin's concurrency limit, and as many again that wait for admission.
 const HOSTILE_CLIENTS: usize = 16;
 
-/// For how long a hostile client does nothing after each answer.
+/// The pause of a hostile client after each response.
 const THINK_TIME: Duration = Duration::from_millis(10);
 
-/// What the guest `misbehaving` does, with what is said of it.
+/// The actions of the guest `misbehaving`, with their descriptions in the table.
 const ACTIONS: [(&str, &str); 13] = [
     ("loop", "computes without end"),
     ("host-calls", "calls the host without end"),
@@ -46,7 +46,7 @@ const ACTIONS: [(&str, &str); 13] = [
     ("good", "answers"),
 ];
 
-/// Measures each deed.
+/// Measures beside each action.
 pub(crate) async fn run(options: &Options) {
     let config = config();
     let mut rows = Vec::new();
@@ -78,11 +78,11 @@ pub(crate) async fn run(options: &Options) {
 }
 
 fn config() -> WrittenConfig {
-    // One client alone makes more calls in a second than the default lets it.
+    // One client alone exceeds the default rate limit.
     ConfigFile::new().allow_all().plugin(sizes().limit("rate", "1000000/s")).plugin(Plugin::misbehaving("bad")).write()
 }
 
-/// Clients that attack, on a thread of their own.
+/// Hostile clients, on a thread of their own.
 struct HostileClients {
     end: oneshot::Sender<()>,
     thread: JoinHandle<()>,
@@ -98,7 +98,7 @@ impl HostileClients {
                 for _ in 0..HOSTILE_CLIENTS {
                     tokio::spawn(run_hostile_client(address, action));
                 }
-                // Whoever begins an attack ends it.
+                // The thread that starts the load also stops it.
                 let _ = ended.await;
             });
         });
@@ -111,11 +111,11 @@ impl HostileClients {
     }
 }
 
-/// Has this thread compute only while no other wants to: attackers would be on machines of their own, and what their clients do
-/// with megabytes of answers is no plugin's doing.
+/// Lowers the priority of this thread to idle: attackers would be on machines of their own, and the CPU time that their
+/// clients spend on megabytes of responses is not the plugin's.
 fn lower_priority() {
     let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the call reads one number, and keeps nothing of it.
+    // SAFETY: the call reads one number, and retains no pointer.
     #[allow(unsafe_code, reason = "no library has this call")]
     let failed = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) };
     assert_eq!(failed, 0, "any thread may give way");
@@ -124,7 +124,7 @@ fn lower_priority() {
 async fn run_hostile_client(address: SocketAddr, action: &'static str) {
     let mut client = HttpClient::connect(address, ProtocolVersion::V_2026_07_28).await;
     loop {
-        // Whatever comes back, a refusal too.
+        // Any response counts, an error too.
         for path in [action, "good"] {
             client.send_unchecked(&BenchRequest::read("an attack", &format!("misbehaving://bad/{path}"), 0)).await;
             tokio::time::sleep(THINK_TIME).await;
@@ -132,7 +132,7 @@ async fn run_hostile_client(address: SocketAddr, action: &'static str) {
     }
 }
 
-/// The good plugin's turn, after a quarter of that to get warm.
+/// Measures the good plugin, after a warm-up of a quarter of that time.
 async fn measure(server: &Server, clients: &mut Vec<Client>, span: Duration) -> Sample {
     let question = BenchRequest::read("read 1 KiB of text", "sizes:///text/1024", 1 << 10);
     load::apply(clients, &question, span / 4).await;

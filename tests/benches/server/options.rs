@@ -1,12 +1,12 @@
-//! What to measure, and for how long.
+//! Command-line options: the parts to run, and their duration.
 
 use std::time::Duration;
 
 const USAGE: &str = "usage: cargo bench -p mcp-host-tests -- [--quick] [requests] [startup] [git-packs] [pagination] [noisy-neighbor] [plugin-count]";
 
-/// What to measure, and for how long.
+/// Command-line options: the parts to run, and their duration.
 pub(crate) struct Options {
-    /// All unless some are named.
+    /// The parts to run; all unless some are named.
     pub(crate) parts: Vec<Part>,
     quick: bool,
 }
@@ -23,12 +23,12 @@ pub(crate) enum Part {
 }
 
 impl Options {
-    /// Reads the command line. Wrong usage ends the process.
+    /// Parses the command line. Wrong usage exits the process.
     pub(crate) fn parse() -> Self {
         let mut options = Self { parts: Vec::new(), quick: false };
         for argument in std::env::args().skip(1) {
             match argument.as_str() {
-                // Cargo says so to every benchmark.
+                // Cargo passes this to every benchmark.
                 "--bench" => {}
                 "--quick" => options.quick = true,
                 "requests" => options.parts.push(Part::Requests),
@@ -56,27 +56,27 @@ impl Options {
         options
     }
 
-    /// Whether a first look is enough.
+    /// Whether to run quickly, with less precision.
     pub(crate) fn is_quick(&self) -> bool {
         self.quick
     }
 
-    /// For how long each server is under load at a time.
+    /// The duration of the load on each server per turn.
     pub(crate) fn load_duration(&self) -> Duration {
         Duration::from_millis(if self.quick { 150 } else { 600 })
     }
 
-    /// How often the two servers take turns, so that a noisy moment of the machine hits both.
+    /// The number of turns of each server, so that a noisy moment of the machine affects all.
     pub(crate) fn rounds(&self) -> usize {
         if self.quick { 1 } else { 3 }
     }
 
-    /// How many processes are started for one figure.
+    /// The number of processes started per figure.
     pub(crate) fn starts(&self) -> usize {
         if self.quick { 5 } else { 25 }
     }
 
-    /// How often each file of a pack is read.
+    /// The number of reads of each file of a pack.
     pub(crate) fn reads(&self) -> usize {
         if self.quick { 50 } else { 300 }
     }

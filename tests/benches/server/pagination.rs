@@ -1,6 +1,6 @@
-//! A long listing, walked from its beginning to its end: whether pages get slower on the way, and memory grows.
+//! A long listing, walked from the first page to the last: whether later pages are slower, and whether memory grows.
 //!
-//! A million entries of 100 plugins, 100 on a page. The first tenth of the pages is what the others are compared with.
+//! A million entries of 100 plugins, 100 per page. All pages are compared with the first tenth.
 
 use std::time::{Duration, Instant};
 
@@ -16,14 +16,14 @@ use crate::process::Program;
 use crate::requests::sizes_at;
 use crate::table;
 
-/// How many plugins there are.
+/// The number of plugins.
 const PLUGINS: usize = 100;
-/// Entries of each; with `--quick` a tenth of that.
+/// The number of entries of each; with `--quick` a tenth of that.
 const ENTRIES_PER_PLUGIN: usize = 10_000;
-/// The parts of the walk that are told apart.
+/// The number of sections of the walk that are reported separately.
 const PARTS: usize = 10;
 
-/// Walks the listing, and tells how long its pages took.
+/// Walks the listing, and returns the time of each page.
 pub(crate) async fn run(options: &Options) {
     let entries = if options.is_quick() { ENTRIES_PER_PLUGIN / 10 } else { ENTRIES_PER_PLUGIN };
     let config = config(entries);
@@ -47,7 +47,7 @@ pub(crate) async fn run(options: &Options) {
         }
     }
     server.end().await;
-    assert_eq!(found, PLUGINS * entries, "nothing is missing, and nothing is defined twice");
+    assert_eq!(found, PLUGINS * entries, "nothing is missing, and nothing is there twice");
     let parts: Vec<_> = times.chunks(times.len().div_ceil(PARTS)).map(sorted).collect();
     let rows = parts.iter().zip(&memory).enumerate().map(|(part, (times, memory))| {
         let median = percentile(times, 0.5);

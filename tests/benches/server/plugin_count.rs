@@ -1,7 +1,7 @@
-//! Many plugins: what each takes of memory while nobody asks for it, and how long a host with them takes to start.
+//! Many plugins: the memory of an idle plugin, and the startup time of a host with many.
 //!
-//! Every plugin has a component of its own: the guest `sizes` with a custom section that says its number, so that nothing is
-//! shared but what any two components share. They are compiled before anything is measured.
+//! Every plugin has a component of its own: the guest `sizes` with a custom section that holds its number, so that no
+//! compiled code is shared. They are compiled before anything is measured.
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use crate::process::Program;
 use crate::setup;
 use crate::table;
 
-/// How many plugins there are; with `--quick`, without the last.
+/// The numbers of plugins; with `--quick`, without the last.
 const PLUGIN_COUNTS: [usize; 3] = [1, 100, 1000];
 
 /// Measures each number of plugins.
@@ -28,7 +28,7 @@ pub(crate) async fn run(options: &Options) {
     let mut one = None;
     for number in numbers {
         let config = config(number);
-        // This one compiles.
+        // The first start compiles.
         start(&config, number).await;
         let mut times = Vec::new();
         let mut memory = Memory::default();
@@ -63,18 +63,18 @@ pub(crate) async fn run(options: &Options) {
     table::print("Many plugins, each with a component of its own", &header, rows);
 }
 
-/// What a start took, and what the process had when it had answered.
+/// The time of a start, and the memory of the process after the first response.
 struct StartSample {
     elapsed: Duration,
     memory: Memory,
 }
 
-/// What a process has of memory, in bytes.
+/// The memory of a process, in bytes.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Memory {
-    /// All that is in memory, files that are mapped as well.
+    /// Resident memory, with mapped files.
     pub(crate) resident: u64,
-    /// What it has written to, so that nothing but this process can account for it.
+    /// Private dirty memory, which belongs to this process alone.
     pub(crate) private: u64,
 }
 
@@ -97,14 +97,14 @@ fn config(number: usize) -> WrittenConfig {
     plugins.fold(ConfigFile::new().allow_all(), ConfigFile::plugin).write()
 }
 
-/// The guest `sizes`, and a custom section that makes it another component.
+/// Returns the guest `sizes` with a custom section that makes it another component.
 fn component(number: usize) -> PathBuf {
     let folder = setup::cache_dir().join("components");
     fs::create_dir_all(&folder).expect("the folder can be made");
     let file = folder.join(format!("{number}.wasm"));
     let mut bytes = fs::read(fixture("sizes")).expect("it has been built");
     let name = format!("bench-{number:06}");
-    // Section 0: its size, the length of its name, the name, nothing.
+    // Section 0: its size, the length of its name, the name, no content.
     bytes.extend([0, u8::try_from(name.len() + 1).expect("it is short"), u8::try_from(name.len()).expect("as well")]);
     bytes.extend(name.as_bytes());
     fs::write(&file, bytes).expect("the component can be written");

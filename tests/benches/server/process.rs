@@ -1,4 +1,4 @@
-//! A server process: the host or the baseline, over HTTP or over its standard streams.
+//! A server process: the host or a baseline, over HTTP or stdio.
 
 use std::net::SocketAddr;
 use std::process::Stdio;
@@ -11,10 +11,10 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use crate::plugin_count::Memory;
 use crate::{bare_axum, native};
 
-/// What is started.
+/// The program to start.
 #[derive(Clone, Copy)]
 pub(crate) enum Program<'a> {
-    /// The least that answers, over HTTP only.
+    /// The lower bound, over HTTP only.
     BareAxum,
     /// The baseline.
     Native,
@@ -22,7 +22,7 @@ pub(crate) enum Program<'a> {
     Host(&'a WrittenConfig),
 }
 
-/// A server that runs. It is killed when it is dropped.
+/// A running server. It is killed when it is dropped.
 pub(crate) struct Server {
     child: Child,
 }
@@ -52,7 +52,7 @@ impl Program<'_> {
         (Server { child }, address)
     }
 
-    /// Starts it over its standard streams.
+    /// Starts it over stdio.
     pub(crate) fn over_stdio(self) -> (Server, ChildStdin, ChildStdout) {
         let mut command = match self {
             Self::BareAxum | Self::Native => this_program(native::STDIO),
@@ -77,23 +77,23 @@ fn host(config: &WrittenConfig, transport: &[&str]) -> Command {
 }
 
 impl Server {
-    /// What it has used of the processors so far, in steps of 10 ms on most systems.
+    /// Returns its CPU time so far, in steps of 10 ms on most systems.
     pub(crate) fn cpu_time(&self) -> Duration {
         let stat = self.proc("stat");
-        // utime and stime, behind the name in brackets, which may have spaces (proc_pid_stat(5)).
+        // utime and stime, after the name in parentheses, which may contain spaces (proc_pid_stat(5)).
         let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
         let ticks: u64 = fields.filter_map(|field| field.parse::<u64>().ok()).sum();
         Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
     }
 
-    /// The most memory that it has had, in bytes.
+    /// Returns its peak resident memory, in bytes.
     pub(crate) fn peak_memory(&self) -> u64 {
         let status = self.proc("status");
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
         line.split_whitespace().next().and_then(|kibibytes| kibibytes.parse::<u64>().ok()).unwrap_or(0) << 10
     }
 
-    /// What it has of memory now.
+    /// Returns its current memory.
     pub(crate) fn memory(&self) -> Memory {
         let maps = self.proc("smaps_rollup");
         let of = |key: &str| {
@@ -103,7 +103,7 @@ impl Server {
         Memory { resident: of("Rss:"), private: of("Private_Dirty:") }
     }
 
-    /// Ends it, however busy it is.
+    /// Kills it.
     pub(crate) async fn end(mut self) {
         self.child.kill().await.expect("a process may kill its child");
     }

@@ -1,8 +1,9 @@
-//! Requests under load: per second, latency, and what they cost of the processors.
+//! Requests under load: throughput, latency, and CPU time per request.
 //!
-//! Four servers are compared: [`bare_axum`](crate::bare_axum), the least that answers; [`native`](crate::native), made with rmcp alone;
-//! and the host, with a fresh instance for each call and with instances that serve many. All run all the time and take turns
-//! under load, so that what else the machine does hits each. The load and the servers share the machine.
+//! Four servers are compared: [`bare_axum`](crate::bare_axum), the lower bound; [`native`](crate::native), made with
+//! rmcp alone; and the host, with a fresh instance for each call and with reused instances. All run at the same time
+//! and are loaded in turn, so that other load on the machine affects each. The load generator and the servers share the
+//! machine.
 
 use mcp_host_tests::{ConfigFile, Plugin, WrittenConfig, fixture};
 use rmcp::model::ProtocolVersion;
@@ -16,10 +17,10 @@ use crate::process::{Program, Server};
 use crate::stdio_client::StdioClient;
 use crate::table;
 
-/// How many ask at once.
+/// The numbers of concurrent clients.
 const CONCURRENCY: [usize; 2] = [1, 64];
 
-/// A way for requests to get in.
+/// A transport and revision.
 #[derive(Clone, Copy)]
 enum Transport {
     Http2025,
@@ -66,7 +67,7 @@ impl Transport {
     }
 }
 
-/// Measures all faces.
+/// Measures all transports.
 pub(crate) async fn run(options: &Options) {
     let (fresh, reused) = (config(sizes()), config(sizes().instances("max-calls", 128)));
     let contenders = [
@@ -77,14 +78,14 @@ pub(crate) async fn run(options: &Options) {
     ];
     measure(Transport::Http2025, &contenders, options).await;
     measure(Transport::Http2026, &contenders, options).await;
-    // Bare answers are for HTTP.
+    // The bare server speaks HTTP only.
     measure(Transport::Stdio, &contenders[1..], options).await;
 }
 
-/// A host with the guest `sizes`, and all limits of it as they are by default but for the rate.
+/// A host with the guest `sizes`, under default limits but for the rate.
 pub(crate) fn config(sizes: Plugin) -> WrittenConfig {
     let count = i64::try_from(RESOURCE_COUNT).expect("it is small");
-    // Connections wait while the other servers have their turn.
+    // Connections are idle while the other servers are loaded.
     ConfigFile::new()
         .page_size(i64::try_from(PAGE_SIZE).expect("it is small"))
         .allow_all()
@@ -99,7 +100,7 @@ pub(crate) fn sizes() -> Plugin {
     sizes_at("sizes", "sizes:///")
 }
 
-/// The same, under another name and at another mount.
+/// The same, with another name and another mount.
 pub(crate) fn sizes_at(name: &str, mount: &str) -> Plugin {
     Plugin::new(name, &fixture("sizes"), mount)
 }
@@ -119,7 +120,7 @@ fn bench_requests() -> Vec<BenchRequest> {
     reads.chain(others).collect()
 }
 
-/// A server with its clients, for each number of those who ask at once.
+/// A server with its clients, for each number of concurrent clients.
 struct Contender {
     name: &'static str,
     server: Server,
@@ -163,7 +164,7 @@ async fn measure(face: Transport, programs: &[(&'static str, Program<'_>)], opti
     }
 }
 
-/// One server's turn under load, after a quarter of that to get warm.
+/// Loads one server, after a warm-up of a quarter of that time.
 async fn measure_one(server: &Server, clients: &mut Vec<Client>, question: &BenchRequest, options: &Options) -> Sample {
     load::apply(clients, question, options.load_duration() / 4).await;
     let before = server.cpu_time();
@@ -171,7 +172,7 @@ async fn measure_one(server: &Server, clients: &mut Vec<Client>, question: &Benc
     sample.with_cpu(server.cpu_time().saturating_sub(before))
 }
 
-/// Requests per second of each, and how often what is in question goes into what it is compared with.
+/// Formats the throughput of each, and the ratio of the measured server to the one that it is compared with.
 fn rate_cells(samples: &[Sample]) -> Vec<String> {
     let mut cells: Vec<_> = samples.iter().map(|sample| format!("{:.0}", sample.requests_per_second())).collect();
     if let [before @ .., native, fresh, reused] = samples {

@@ -1,14 +1,14 @@
-//! Building what is measured, and naming the machine.
+//! Builds what is measured, and describes the machine.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::available_parallelism;
 
-/// Builds the binary, as this program was built, and the components. It takes a few seconds when there is nothing to
-/// do.
+/// Builds the binary, in the profile of this program, and the components. It takes a few seconds when everything is up
+/// to date.
 pub(crate) fn build_all() {
     let profile = if cfg!(debug_assertions) { "dev" } else { "bench" };
-    // Of the whole workspace, so that the dependencies are those that are built already.
+    // Of the whole workspace, so that features of dependencies, and so their builds, are shared.
     cargo(&["build", "--profile", profile, "--workspace", "--bin", "mcp-host"]);
     cargo(&["xtask", "plugins", "--fixtures"]);
 }
@@ -24,7 +24,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests lie in a folder of the repository")
 }
 
-/// Where what is costly to make is kept from one run to the next.
+/// The directory of cached fixtures.
 pub(crate) fn cache_dir() -> PathBuf {
     root().join("target/bench")
 }
@@ -34,7 +34,7 @@ pub(crate) fn example_notes() -> PathBuf {
     root().join("examples/notes")
 }
 
-/// What this runs on, in one line.
+/// Describes the machine in one line.
 pub(crate) fn machine_description() -> String {
     let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
     let cpus = read("/proc/cpuinfo");

@@ -1,7 +1,7 @@
-//! From the start of the process to the first answer.
+//! Startup: from the start of the process to the first response.
 //!
-//! Over stdio that is `initialize` and one read, over HTTP until it listens, a connection and one read. The components
-//! have been compiled before, as on every start but the first.
+//! Over stdio that is `initialize` and one read; over HTTP it is the time until it listens, a connection and one read.
+//! The components have been compiled before, as in every start but the first.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ use crate::setup;
 use crate::stdio_client::StdioClient;
 use crate::table;
 
-/// Measures the host with one plugin, and with what it is made for.
+/// Measures the host with one plugin, and with a typical config.
 pub(crate) async fn run(options: &Options) {
     let one = requests::config(sizes());
     let pack = GitPack::open_or_create(1);
@@ -39,7 +39,7 @@ pub(crate) async fn run(options: &Options) {
         let mut baseline = None;
         for (name, program) in programs {
             let mut times = Vec::new();
-            // The first one may compile.
+            // The first start may compile.
             for _ in 0..=options.starts() {
                 times.push(if transport == "stdio" { over_stdio(program).await } else { over_http(program).await });
             }
@@ -83,14 +83,14 @@ async fn over_http(program: Program<'_>) -> Duration {
     took
 }
 
-/// A start with nothing compiled yet.
+/// Measures a start with an empty cache.
 async fn first_start() -> Duration {
     let config = requests::config(sizes());
     use_empty_cache(&config);
     over_stdio(Program::Host(&config)).await
 }
 
-/// Makes a config name a cache of its own, which is empty.
+/// Sets an empty cache directory of its own in a config.
 fn use_empty_cache(config: &WrittenConfig) {
     let text = std::fs::read_to_string(config.path()).expect("it was written");
     let mut table: toml::Table = text.parse().expect("it is TOML");

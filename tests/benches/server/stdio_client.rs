@@ -1,4 +1,4 @@
-//! A client over a server's standard streams, for as many who ask at once as there are.
+//! A client over a server's standard streams, for any number of concurrent requests.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,10 +11,10 @@ use tokio::sync::{Mutex as AsyncMutex, oneshot};
 
 use crate::bench_request::{self, BenchRequest};
 
-/// How much an answer holds at once, so that a large one takes few reads.
+/// The read buffer, so that a large response takes few reads.
 const BUFFER: usize = 64 << 10;
 
-/// The standard streams of a server that has been met. Clones share them.
+/// The standard streams of a server after the handshake. Clones share them.
 #[derive(Clone)]
 pub(crate) struct StdioClient {
     shared: Arc<Shared>,
@@ -41,13 +41,13 @@ impl StdioClient {
         client
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request and waits for the response.
     pub(crate) async fn send(&self, question: &BenchRequest) {
         let answer = self.send_for_text(question).await;
         question.check(answer.len(), answer.as_bytes().get(..1024).unwrap_or(answer.as_bytes()));
     }
 
-    /// Asks, and gives the answer as it came.
+    /// Sends a request and returns the response as it was received.
     pub(crate) async fn send_for_text(&self, question: &BenchRequest) -> String {
         let id = self.shared.last_id.fetch_add(1, Ordering::Relaxed) + 1;
         let answer = self.shared.register(id);
@@ -69,7 +69,7 @@ impl Shared {
     }
 }
 
-/// Hands each answer to who waits for it, until the server closes its end.
+/// Dispatches each response to its request, until the server closes its end.
 async fn dispatch_responses(mut stdout: BufReader<ChildStdout>, shared: Arc<Shared>) {
     loop {
         let mut line = String::new();
@@ -80,6 +80,6 @@ async fn dispatch_responses(mut stdout: BufReader<ChildStdout>, shared: Arc<Shar
         // A line without an id is a notification.
         waiting.into_iter().for_each(|waiting| drop(waiting.send(std::mem::take(&mut line))));
     }
-    // Nobody will be answered any more.
+    // Requests in flight fail.
     shared.pending.lock().expect("nobody panics with it").clear();
 }

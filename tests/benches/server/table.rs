@@ -1,4 +1,4 @@
-//! Tables that can go into `docs/performance.md` as they are printed.
+//! Tables in Markdown, as `docs/performance.md` has them.
 
 use std::time::Duration;
 
@@ -16,29 +16,29 @@ pub(crate) fn print(heading: &str, header: &[impl AsRef<str>], rows: Vec<Vec<Str
     println!("\n{heading}\n\n{table}");
 }
 
-/// A time in milliseconds.
+/// Formats a time in milliseconds.
 pub(crate) fn millis(time: Duration) -> String {
     let millis = time.as_secs_f64() * 1e3;
     if millis < 10.0 { format!("{millis:.2}") } else { format!("{millis:.1}") }
 }
 
-/// A time in microseconds.
+/// Formats a time in microseconds.
 pub(crate) fn micros(time: Duration) -> String {
     format!("{:.0}", time.as_secs_f64() * 1e6)
 }
 
-/// How often one goes into the other.
+/// Formats a ratio.
 pub(crate) fn ratio(one: f64, other: f64) -> String {
     format!("{:.2}", one / other)
 }
 
-/// A size in MiB.
+/// Formats a size in MiB.
 #[allow(clippy::cast_precision_loss, reason = "a size for people")]
 pub(crate) fn mebibytes(bytes: u64) -> String {
     format!("{:.1}", bytes as f64 / f64::from(1 << 20))
 }
 
-/// A size in KiB.
+/// Formats a size in KiB.
 pub(crate) fn kibibytes(bytes: u64) -> String {
     (bytes >> 10).to_string()
 }

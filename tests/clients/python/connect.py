@@ -1,4 +1,4 @@
-"""How the programs beside it connect: by the words of their command lines."""
+"""Connects the programs beside it, by their command lines."""
 
 import os
 from collections.abc import AsyncIterator
@@ -12,7 +12,7 @@ STATELESS = "2026-07-28"
 
 @asynccontextmanager
 async def connected(name: str, words: list[str], **options: Any) -> AsyncIterator[tuple[str, Client]]:
-    """A transport and its client, as `[--stateless] http URL` or `[--stateless] stdio COMMAND ARGUMENT…` say.
+    """Returns the transport and the client for `[--stateless] http URL` or `[--stateless] stdio COMMAND ARGUMENT…`.
 
     It connects by `initialize`, with --stateless by the revision 2026-07-28.
     """

@@ -4,9 +4,9 @@
     python walk.py [--stateless] stdio COMMAND ARGUMENT…
 
 It connects (by `initialize`; with --stateless by the revision 2026-07-28), pings where the revision has a ping, walks all pages
-of the resources and of the templates, reads one text and one blob, completes an argument of a template, and reads what does
-not exist. On success it prints one line of JSON, the same as ../typescript/walk.mjs does (which describes its keys), and ends with
-exit code 0. Anything else that the server answers, a wrong error code among it, goes to stderr with exit code 1.
+of the resources and of the templates, reads one text and one blob, completes an argument of a template, and reads an
+unknown resource. On success it prints one line of JSON, the same as ../typescript/walk.mjs does (which describes its keys), and ends with
+exit code 0. Any unexpected answer, such as a wrong error code, goes to stderr with exit code 1.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ from connect import STATELESS, connected
 from mcp import Client, MCPError
 from mcp_types import ResourceTemplateReference
 
-# How many resources are read, at most, in search of a text and a blob.
+# The maximum number of resources that are read to find a text and a blob.
 MOST_READS = 40
 
-# The SDK warns that ping is gone since 2026-07-28: here it is asked only of servers that have it.
+# The SDK warns that ping was removed in 2026-07-28: here it is sent only in revisions that have it.
 warnings.filterwarnings("ignore", message="ping is removed")
 
 
@@ -68,7 +68,7 @@ async def all_pages(list_page, key: str) -> tuple[list, int]:
 
 
 async def read(client: Client, resources: list) -> dict:
-    """One text and one blob, looked for where the MIME types promise them."""
+    """Reads one text and one blob, the resources with likely MIME types first."""
     found = {"text": None, "blob": None}
 
     def of(kinds: str) -> list:
@@ -101,13 +101,13 @@ async def complete(client: Client, templates: list) -> dict | None:
 
 
 def variables(template: str) -> list[str]:
-    """The variables of an RFC 6570 template."""
+    """Returns the variables of an RFC 6570 template."""
     expressions = re.findall(r"\{[+#./;?&]?([^}]*)\}", template)
     return [re.sub(r"(\*|:\d+)$", "", name) for names in expressions for name in names.split(",")]
 
 
 async def unknown(client: Client, resources: list, revision: str) -> dict:
-    """A read of what does not exist must fail, with -32002 in the session-based revisions and with -32602 since."""
+    """Reads an unknown resource: the error is -32002 in the session-based revisions and -32602 since."""
     uri = f"{resources[0].uri if resources else 'nothing:///'}.no-such-resource"
     expected = -32002 if revision < STATELESS else -32602
     try:

@@ -1,10 +1,10 @@
-"""Subscribes as it is told to, with the official Python SDK's client, and says what it is told.
+"""Executes commands to subscribe and read with the official Python SDK's client, and prints the notifications.
 
     python watch.py [--stateless] http URL
     python watch.py [--stateless] stdio COMMAND ARGUMENT…
 
-Its commands and what it says are those of ../typescript/watch.mjs, which describes them. At the end of its input it goes away in
-order, with exit code 0. Anything that fails goes to stderr with exit code 1.
+Its commands and its output are those of ../typescript/watch.mjs, which describes them. At the end of its input it disconnects
+and exits with code 0. Anything that fails goes to stderr with exit code 1.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from mcp import Client
 from mcp.client.subscriptions import ResourceUpdated, Subscription
 from mcp_types import ResourceListChangedNotification, ResourceUpdatedNotification
 
-# The SDK warns that these are gone since 2026-07-28: here they are asked only of servers that have them.
+# The SDK warns that these were removed in 2026-07-28: here they are sent only in revisions that have them.
 warnings.filterwarnings("ignore", message="resources/(un)?subscribe is removed")
 
 
@@ -27,7 +27,7 @@ def say(**what: object) -> None:
 
 
 class Session:
-    """Subscribes in the session, and is told outside of any answer."""
+    """Subscribes in the session, which is notified outside of any response."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -40,7 +40,7 @@ class Session:
 
 
 class Streams:
-    """Has a stream for each resource."""
+    """Opens a stream for each resource."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -77,7 +77,7 @@ async def tell(message: object) -> None:
 
 async def main(words: list[str]) -> None:
     stateless = words[:1] == ["--stateless"]
-    # A stream says itself what it is told.
+    # A stream prints its notifications itself.
     options = {} if stateless else {"message_handler": tell}
     async with connected("watch", words, **options) as (_, client):
         watching = Streams(client) if stateless else Session(client)

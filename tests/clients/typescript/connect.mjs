@@ -1,11 +1,11 @@
-// How the programs beside it connect: by the words of their command lines.
+// Connects the programs beside it, by their command lines.
 
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 
 export const STATELESS = "2026-07-28";
 
-// Connects as `[--stateless] http URL` or `[--stateless] stdio COMMAND ARGUMENT…` say: by `initialize`, with --stateless by the
+// Connects for `[--stateless] http URL` or `[--stateless] stdio COMMAND ARGUMENT…`: by `initialize`, with --stateless by the
 // revision 2026-07-28.
 export async function connect(name) {
   const words = process.argv.slice(2);
@@ -24,7 +24,7 @@ export async function connect(name) {
   return { client, connection, transport, stateless };
 }
 
-// Runs a program to its end, in order or not.
+// Runs a program, and prints an error if it fails.
 export function run(main) {
   main().catch((error) => {
     console.error(error);

@@ -4,26 +4,26 @@
 //   node walk.mjs [--stateless] stdio COMMAND ARGUMENT…
 //
 // It connects (by `initialize`; with --stateless by the revision 2026-07-28), pings where the revision has a ping, walks all pages
-// of the resources and of the templates, reads one text and one blob, completes an argument of a template, and reads what
-// does not exist. On success it prints one line of JSON, the same as ../python/walk.py does, and ends with exit code 0:
+// of the resources and of the templates, reads one text and one blob, completes an argument of a template, and reads an
+// unknown resource. On success it prints one line of JSON, as ../python/walk.py does, and exits with code 0:
 //
 //   client, sdk          "typescript" and the version of the SDK
 //   transport, revision  "http" or "stdio", and the protocol revision agreed on
 //   server               { name, version }
-//   pinged               whether the revision has a ping, which was answered
-//   pages, resources     how many pages the listing had, and the URIs of all of them in order
+//   pinged               whether the revision has a ping (which was answered)
+//   pages, resources     the number of pages of the listing, and all URIs in order
 //   templates            the URI templates of all pages in order
-//   text, blob           { uri, mimeType, size } of what was read, the size in bytes after decoding; null if there is none
+//   text, blob           { uri, mimeType, size } of the resource, the size in bytes after decoding; null if there is none
 //   completion           { template, argument, values } of the first variable that gives any values for ""; null if none does
-//   unknown              { uri, code } of the read of what does not exist
+//   unknown              { uri, code } of the read of an unknown resource
 //
-// Anything else that the server answers, a wrong error code among it, goes to stderr with exit code 1.
+// Any unexpected answer, such as a wrong error code, goes to stderr with exit code 1.
 
 import { readFile } from "node:fs/promises";
 import { ResourceNotFoundError } from "@modelcontextprotocol/client";
 import { STATELESS, connect, run } from "./connect.mjs";
 
-// How many resources are read, at most, in search of a text and a blob.
+// The maximum number of resources that are read to find a text and a blob.
 const MOST_READS = 40;
 
 run(async () => {
@@ -37,7 +37,7 @@ run(async () => {
   }
 });
 
-// The codes of all errors from now on, as they are on the wire: the SDK gives every resource that is not found the same.
+// Records the codes of all errors on the wire: the SDK maps all codes for unknown resources to one.
 function errorCodes(connection) {
   const codes = [];
   const hear = connection.onmessage;
@@ -69,7 +69,7 @@ async function walk(client, codes) {
   };
 }
 
-// All pages of a listing. The SDK's own methods gather them, but do not say how many there were.
+// Returns all pages of a listing. The SDK's own methods merge them without their number.
 async function pages(client, method, key) {
   const items = [];
   let count = 0;
@@ -83,7 +83,7 @@ async function pages(client, method, key) {
   return { items, pages: count };
 }
 
-// One text and one blob, looked for where the MIME types promise them.
+// Reads one text and one blob, the resources with likely MIME types first.
 async function read(client, resources) {
   const found = { text: null, blob: null };
   const of = (kinds) => resources.filter(({ mimeType }) => kinds.test(mimeType ?? ""));
@@ -116,13 +116,13 @@ async function complete(client, templates) {
   return null;
 }
 
-// The variables of an RFC 6570 template.
+// Returns the variables of an RFC 6570 template.
 function variables(template) {
   const expressions = [...template.matchAll(/\{[+#./;?&]?([^}]*)\}/g)];
   return expressions.flatMap(([, names]) => names.split(",").map((name) => name.replace(/(\*|:\d+)$/, "")));
 }
 
-// A read of what does not exist must fail, with -32002 in the session-based revisions and with -32602 since.
+// Reads an unknown resource: the error is -32002 in the session-based revisions and -32602 since.
 async function unknown(client, codes, resources, revision) {
   const uri = `${resources[0]?.uri ?? "nothing:///"}.no-such-resource`;
   const expected = revision < STATELESS ? -32002 : -32602;

@@ -1,18 +1,18 @@
-// Subscribes as it is told to, with the official TypeScript SDK's client, and says what it is told.
+// Executes commands to subscribe and read with the official TypeScript SDK's client, and prints the notifications.
 //
 //   node watch.mjs [--stateless] http URL
 //   node watch.mjs [--stateless] stdio COMMAND ARGUMENT…
 //
-// Each line of standard input is a command. What it says is a JSON object a line, the same as ../python/watch.py says:
+// Each line of standard input is a command. The output is a JSON object per line, as that of ../python/watch.py:
 //
-//   subscribe URI    { "subscribed": URI } once that was granted; with --stateless, each has a stream of its own
-//   unsubscribe URI  { "unsubscribed": URI } once that was answered
+//   subscribe URI    { "subscribed": URI } when acknowledged; with --stateless, each has a stream of its own
+//   unsubscribe URI  { "unsubscribed": URI } when answered
 //   read URI         { "read": URI, "text": … }
 //
 //   { "updated": URI }         the resource changed
-//   { "listChanged": true }    what is listed changed
+//   { "listChanged": true }    the listing changed
 //
-// At the end of its input it goes away in order, with exit code 0. Anything that fails goes to stderr with exit code 1.
+// At the end of its input it disconnects and exits with code 0. Any failure goes to stderr with exit code 1.
 
 import { createInterface } from "node:readline";
 import { connect, run } from "./connect.mjs";

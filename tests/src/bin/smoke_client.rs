@@ -1,8 +1,8 @@
-//! Walks through an MCP server over streamable HTTP and prints what it sees: who it is, the first of its resources, its
-//! templates, and some content.
+//! Walks through an MCP server over streamable HTTP and prints the server's name, its first resources, its templates,
+//! and some contents.
 //!
-//! `smoke_client URL [URI…]` reads one resource of every place that the server has resources at, and each URI. It ends with exit code 1
-//! when any answer is an error, or there is nothing to read.
+//! `smoke_client URL [URI…]` reads one resource of every authority that the server lists, and each URI. The exit code is 1
+//! when any response is an error, or when there is nothing to read.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -15,16 +15,16 @@ use rmcp::model::{PaginatedRequestParams, ReadResourceRequestParams, Resource, R
 use rmcp::service::{Peer, RoleClient};
 use rmcp::transport::StreamableHttpClientTransport;
 
-/// How many pages of a listing are asked for.
+/// The maximum number of pages of a listing that are requested.
 const MAX_PAGES: usize = 20;
 
-/// How many resources of a place are printed.
+/// The maximum number of resources printed per authority.
 const MAX_SHOWN_RESOURCES: usize = 6;
 
-/// How many lines of a text are printed.
+/// The maximum number of lines printed of a text.
 const MAX_SHOWN_LINES: usize = 6;
 
-/// How much of a line is printed, in characters.
+/// The maximum number of characters printed of a line.
 const MAX_LINE_WIDTH: usize = 110;
 
 #[tokio::main(flavor = "current_thread")]
@@ -75,7 +75,7 @@ async fn run(url: &str, uris: impl Iterator<Item = String>) -> Result<()> {
     Ok(())
 }
 
-/// Lists what there is, page by page, and prints the first of it, by the places that it is at.
+/// Lists all resources page by page, and prints the first of them, grouped by scheme and authority.
 async fn list_resources(server: &Peer<RoleClient>, out: &mut impl Write) -> Result<BTreeMap<String, Vec<Resource>>> {
     let mut places = BTreeMap::<_, Vec<Resource>>::new();
     let mut cursor = None;
@@ -107,7 +107,7 @@ async fn list_resources(server: &Peer<RoleClient>, out: &mut impl Write) -> Resu
     Ok(places)
 }
 
-/// Scheme and authority of a URI.
+/// Returns the scheme and authority of a URI.
 fn mount_of(uri: &str) -> &str {
     let end = uri.match_indices('/').nth(2).map_or(uri.len(), |(slash, _)| slash);
     uri.get(..end).unwrap_or(uri)
@@ -127,7 +127,7 @@ fn describe_resource(resource: &Resource) -> String {
     truncate_line(&format!("{}  ({kind}{size}){title}", resource.uri))
 }
 
-/// The most telling resource of some: a README before other Markdown, that before other text, text before the rest.
+/// Picks the resource to show: a README before other Markdown, Markdown before other text, text before the rest.
 fn pick_resource(resources: &[Resource]) -> Option<String> {
     let of = |kind: &str| resources.iter().find(|r| r.mime_type.as_deref().is_some_and(|mime| mime.starts_with(kind)));
     let readme = resources.iter().find(|resource| resource.name == "README.md");
@@ -154,7 +154,7 @@ fn print_contents(out: &mut impl Write, contents: &ResourceContents) -> io::Resu
     }
 }
 
-/// One line, without what a terminal would take for commands, and no longer than fits.
+/// Returns one line without terminal control characters, truncated to the maximum.
 fn truncate_line(line: &str) -> String {
     let fit = |c: char| match c {
         '\t' => ' ',

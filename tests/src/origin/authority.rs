@@ -11,7 +11,7 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// A certificate authority that nobody trusts who was not told to.
+/// A certificate authority that only those trust who are configured to.
 #[derive(Debug)]
 pub struct CertificateAuthority {
     pem: String,
@@ -25,7 +25,7 @@ impl Default for CertificateAuthority {
 }
 
 impl CertificateAuthority {
-    /// A new one.
+    /// Creates an authority.
     pub fn new() -> Self {
         let key = KeyPair::generate().expect("keys can be made");
         let mut parameters = CertificateParams::new(Vec::new()).expect("no name is invalid");
@@ -35,17 +35,17 @@ impl CertificateAuthority {
         Self { pem: certificate.pem(), issuer: Issuer::new(parameters, key) }
     }
 
-    /// Its certificate, as the file that `ca` names holds it.
+    /// Its certificate as PEM, as the file that `ca` names holds it.
     pub fn pem(&self) -> &str {
         &self.pem
     }
 
-    /// Its certificate, as a client trusts it.
+    /// Its certificate as a client's root.
     pub(crate) fn certificate(&self) -> CertificateDer<'static> {
         CertificateDer::from_pem_slice(self.pem.as_bytes()).expect("it is PEM")
     }
 
-    /// A new certificate for that name or address, with a new key.
+    /// Issues a certificate for that name or address, with a new key.
     pub fn issue(&self, name: &str) -> CertifiedKey {
         let key = KeyPair::generate().expect("keys can be made");
         let mut parameters = CertificateParams::new(vec![name.to_owned()]).expect("the name is one");
@@ -54,7 +54,7 @@ impl CertificateAuthority {
         CertifiedKey { certificate, key }
     }
 
-    /// What a server with a certificate for that name or address speaks TLS with.
+    /// The TLS configuration of a server with a certificate for that name or address.
     pub(super) fn acceptor(&self, name: &str) -> TlsAcceptor {
         let CertifiedKey { certificate, key } = self.issue(name);
         let key = PrivateKeyDer::try_from(key.serialize_der()).expect("a key can be read again");
@@ -77,17 +77,17 @@ pub struct CertifiedKey {
 }
 
 impl CertifiedKey {
-    /// The certificate, as its file holds it.
+    /// The certificate as PEM.
     pub fn pem(&self) -> String {
         self.certificate.pem()
     }
 
-    /// The key, as its file holds it.
+    /// The key as PEM.
     pub fn key_pem(&self) -> String {
         self.key.serialize_pem()
     }
 
-    /// The certificate, as it is shown to clients.
+    /// The certificate as DER.
     pub fn der(&self) -> &[u8] {
         self.certificate.der()
     }

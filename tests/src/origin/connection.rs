@@ -1,4 +1,4 @@
-//! One connection: one request, and its answer for as long as the client stays.
+//! One connection: one request and its response, until the client disconnects.
 
 use std::future::pending;
 use std::io;
@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::reply::Body;
 use super::{RecordedRequest, Reply, SharedState};
 
-/// Counts a connection for as long as it is open.
+/// Counts a connection while it is open.
 struct ConnectionGuard<'a>(&'a watch::Sender<usize>);
 
 impl<'a> ConnectionGuard<'a> {
@@ -31,7 +31,7 @@ pub(super) async fn serve(stream: TcpStream, shared: Arc<SharedState>) {
     let _open = ConnectionGuard::new(&shared.open_connections);
     match &shared.tls {
         None => handle(stream, &shared).await,
-        // A client that does not trust the certificate goes away in the handshake.
+        // A client that does not trust the certificate disconnects during the handshake.
         Some(tls) => match tls.accept(stream).await {
             Ok(stream) => handle(stream, &shared).await,
             Err(_) => None,
@@ -39,7 +39,7 @@ pub(super) async fn serve(stream: TcpStream, shared: Arc<SharedState>) {
     };
 }
 
-/// None if the client went away.
+/// Returns none if the client disconnected.
 async fn handle(stream: impl AsyncRead + AsyncWrite, shared: &SharedState) -> Option<()> {
     let (reader, mut writer) = tokio::io::split(stream);
     let mut reader = BufReader::new(reader);
@@ -50,7 +50,7 @@ async fn handle(stream: impl AsyncRead + AsyncWrite, shared: &SharedState) -> Op
     let mut rest = Vec::new();
     tokio::select! {
         sent = send(&mut writer, &reply, request.method == "HEAD") => sent.ok(),
-        // A client has nothing more to say, so what is read is its end.
+        // The client sends nothing more, so a read returns at its end of stream.
         _ = reader.read_to_end(&mut rest) => None,
     }
 }
@@ -94,6 +94,6 @@ async fn send(stream: &mut (impl AsyncWrite + Unpin), reply: &Reply, is_head: bo
         }
         Body::Silent | Body::EndlessHeaders => {}
     }
-    // Over TLS, a cut is an end without a farewell.
+    // Over TLS, a cut is an end without `close_notify`.
     if matches!(reply.body, Body::Truncated(..)) { stream.flush().await } else { stream.shutdown().await }
 }

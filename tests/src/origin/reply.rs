@@ -1,10 +1,10 @@
-//! What a server answers, in order or not.
+//! Responses of the mock origin, valid or not.
 
 use std::time::Duration;
 
 use super::RecordedRequest;
 
-/// An answer. Its methods change what it is by default: 200, with the length of its body, all at once.
+/// A response. By default it is a 200 with the length of its body, sent at once.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Reply {
@@ -13,25 +13,25 @@ pub struct Reply {
     pub(super) body: Body,
 }
 
-/// How a body is sent.
+/// The way in which a body is sent.
 #[derive(Clone, Debug)]
 pub(super) enum Body {
-    /// Whole.
+    /// As a whole.
     Full(Vec<u8>),
-    /// So many bytes of it; then the connection is cut.
+    /// So many bytes; then the connection is cut.
     Truncated(Vec<u8>, usize),
-    /// The same again and again, for as long as somebody reads.
+    /// The same bytes repeated until the client disconnects.
     Endless,
-    /// A byte at a time, at that interval, for as long as somebody reads.
+    /// One byte per interval, until the client disconnects.
     Drip(Duration),
-    /// Nothing at all is answered, for as long as somebody waits.
+    /// No response at all, until the client disconnects.
     Silent,
-    /// Headers without an end.
+    /// Endless headers.
     EndlessHeaders,
 }
 
 impl Reply {
-    /// A page of that type.
+    /// A page with that content type.
     pub fn ok(content_type: &str, body: impl Into<Vec<u8>>) -> Self {
         Self::new(Body::Full(body.into())).header("Content-Type", content_type)
     }
@@ -41,27 +41,27 @@ impl Reply {
         Self { status, ..Self::new(Body::Full(Vec::new())) }
     }
 
-    /// A redirect to there.
+    /// A redirect to that URL.
     pub fn redirect(status: u16, location: &str) -> Self {
         Self::status(status).header("Location", location)
     }
 
-    /// A body without an end, as fast as it is read.
+    /// An endless body, as fast as it is read.
     pub fn endless() -> Self {
         Self::new(Body::Endless)
     }
 
-    /// A body without an end, of one byte at a time.
+    /// An endless body, one byte at a time.
     pub fn drip(interval: Duration) -> Self {
         Self::new(Body::Drip(interval))
     }
 
-    /// No answer; the connection stays open.
+    /// No response; the connection stays open.
     pub fn silent() -> Self {
         Self::new(Body::Silent)
     }
 
-    /// Headers without an end.
+    /// Endless headers.
     pub fn endless_headers() -> Self {
         Self::new(Body::EndlessHeaders)
     }
@@ -70,38 +70,38 @@ impl Reply {
         Self { status: 200, headers: Vec::new(), body }
     }
 
-    /// With that status.
+    /// Sets the status.
     pub fn with_status(self, status: u16) -> Self {
         Self { status, ..self }
     }
 
-    /// With one more header.
+    /// Adds a header.
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// With `ETag`: asked with an equal `If-None-Match`, it is a 304.
+    /// Sets `ETag`: a request with an equal `If-None-Match` gets a 304.
     pub fn etag(self, etag: &str) -> Self {
         self.header("ETag", etag)
     }
 
-    /// With `Last-Modified`: asked with an equal `If-Modified-Since` and no `If-None-Match`, it is a 304.
+    /// Sets `Last-Modified`: a request with an equal `If-Modified-Since` and no `If-None-Match` gets a 304.
     pub fn last_modified(self, date: &str) -> Self {
         self.header("Last-Modified", date)
     }
 
-    /// With `Cache-Control`.
+    /// Sets `Cache-Control`.
     pub fn cache_control(self, directives: &str) -> Self {
         self.header("Cache-Control", directives)
     }
 
-    /// With `Vary`.
+    /// Sets `Vary`.
     pub fn vary(self, headers: &str) -> Self {
         self.header("Vary", headers)
     }
 
-    /// Announced whole, and cut after so many bytes of its body.
+    /// Announces the whole length, and cuts the connection after so many bytes of the body.
     pub fn truncate_after(mut self, bytes: usize) -> Self {
         if let Body::Full(body) = self.body {
             self.body = Body::Truncated(body, bytes);
@@ -109,7 +109,7 @@ impl Reply {
         self
     }
 
-    /// It, or a 304 without a body if the client has it already.
+    /// Returns the response, or a 304 without a body if the client has it already.
     pub(super) fn for_request(self, request: &RecordedRequest) -> Self {
         let own = |name: &str| {
             let header = self.headers.iter().find(|(found, _)| found.eq_ignore_ascii_case(name));

@@ -1,8 +1,8 @@
-//! What a client asked for.
+//! Requests that the mock origin received.
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 
-/// A request as it was sent.
+/// A request as it was received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordedRequest {
     /// `GET`, `POST` and so on.
@@ -11,17 +11,17 @@ pub struct RecordedRequest {
     pub path: String,
     /// The headers in their order, names in lower case.
     pub headers: Vec<(String, String)>,
-    /// The body, without its chunks.
+    /// The body, decoded if it is chunked.
     pub body: Vec<u8>,
 }
 
 impl RecordedRequest {
-    /// The value of a header, if it is there: the first, if there are several.
+    /// Returns the value of a header, if there is one: the first, if there are several.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
     }
 
-    /// Reads one; none if the client goes away before it is whole.
+    /// Reads a request; none if the client disconnects before its end.
     pub(super) async fn read(stream: &mut (impl AsyncBufRead + Unpin)) -> Option<Self> {
         let first = read_line(stream).await?;
         let mut words = first.split(' ');
@@ -60,7 +60,7 @@ async fn read_chunked(stream: &mut (impl AsyncBufRead + Unpin)) -> Option<Vec<u8
     }
 }
 
-/// A line without its end.
+/// Reads a line, without its line break.
 async fn read_line(stream: &mut (impl AsyncBufRead + Unpin)) -> Option<String> {
     let mut line = String::new();
     stream.read_line(&mut line).await.ok()?;

@@ -1,4 +1,4 @@
-//! Official clients of several languages against the real server.
+//! Official clients in several languages against the real server.
 
 mod mcp_inspector;
 mod rust_client;

@@ -1,4 +1,4 @@
-//! Streamable HTTP beyond what a client library does: who gets in, and what other requests get.
+//! Streamable HTTP beyond what a client library does: endpoints, methods, invalid requests, disconnects.
 
 mod compression;
 mod host_and_origin;
@@ -11,7 +11,7 @@ use mcp_host_tests::{ConfigFile, Connection, GitRepo, HttpServer, Plugin, Revisi
 use reqwest::{Client, Method, StatusCode, Version};
 use serde_json::json;
 
-/// A server, and what must be there as long as it is.
+/// A server, and the files that must exist as long as it does.
 async fn start() -> ((GitRepo, WrittenConfig), HttpServer) {
     let repo = GitRepo::with_files([("README.md", "hello")]);
     let config = ConfigFile::new().plugin(Plugin::git("repo", repo.path())).allow_all().write();
@@ -107,7 +107,7 @@ async fn a_client_that_accepts_everything_accepts_what_there_is() {
             if let Some(accepted) = accepted {
                 request.headers_mut().insert("accept", accepted.parse().unwrap());
             }
-            // A client library would say something where nothing is said.
+            // A client library would send a default here.
             let mut connection = Connection::plain(server.address(), Version::HTTP_11).await;
             let request = reqwest::RequestBuilder::from_parts(Client::new(), request);
             assert_eq!(connection.send(request).await.status(), status, "{accepted:?}");
@@ -171,7 +171,7 @@ async fn a_client_that_hangs_up_ends_its_request() {
     let asking = tokio::spawn(request.send());
     server.log_line("a slow read has begun").await;
     asking.abort();
-    // There is one place for a call: it is free only because the first one was ended.
+    // The concurrency limit is one call: it is free only because the first call was ended.
     let read = wire.request("resources/read", json!({ "uri": "misbehaving://slow/good" })).await;
     assert_eq!(read.result()["contents"][0]["text"], "good");
     server.end().await;

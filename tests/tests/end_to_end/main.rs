@@ -1,4 +1,4 @@
-//! End to end: the real binary with real components, seen as clients see it.
+//! End-to-end tests: the real binary with real components, observed by clients.
 //!
 //! One executable, so that all tests share the processors from the first to the last; each module is one subject.
 #![allow(

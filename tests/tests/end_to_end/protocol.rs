@@ -1,4 +1,4 @@
-//! What is on the wire: messages, listings, errors and access, in every revision.
+//! The protocol: messages, listings, errors and access, in every revision.
 
 mod access;
 mod bad_input;

@@ -1,4 +1,4 @@
-//! What a plugin may use: grants, limits, instances and processor time.
+//! The sandbox of a plugin: grants, limits, instances and processor time.
 
 mod directories;
 mod guest_log;

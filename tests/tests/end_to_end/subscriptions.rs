@@ -1,4 +1,4 @@
-//! Who subscribes is told of changes: in sessions, on the streams of 2026-07-28, and on the command line.
+//! Notifications of changes: in sessions, on the streams of 2026-07-28, and on the command line.
 
 mod cleanup;
 mod concurrent_subscribers;
@@ -24,7 +24,7 @@ fn notes_config() -> (Folder, ConfigFile) {
     (folder, config)
 }
 
-/// The URI of the next update; what else comes is passed over.
+/// Returns the URI of the next update; other messages are skipped.
 async fn next_updated(wire: &mut RawStdio) -> String {
     next_notification(wire, UPDATED).await["params"]["uri"].as_str().unwrap().to_owned()
 }
@@ -49,8 +49,7 @@ async fn every_change_after_a_subscription_is_told() {
             folder.write("a.md", "longer and ".repeat(round + 2));
             assert_eq!(next_updated(&mut wire).await, "notes://n/a.md");
         }
-        wire.close_stdin();
-        wire.wait_clean_exit().await;
+        wire.end().await;
     }
 }
 
@@ -62,8 +61,7 @@ async fn an_update_names_the_resource_as_it_was_subscribed_to() {
     wire.request("resources/subscribe", json!({ "uri": "NOTES://n/./%61.md" })).await.result();
     folder.write("a.md", "changed");
     assert_eq!(next_updated(&mut wire).await, "NOTES://n/./%61.md");
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -78,8 +76,7 @@ async fn after_an_unsubscription_nothing_more_is_told() {
     folder.write("a.md", "changed first");
     folder.write("b.md", "changed second");
     assert_eq!(next_updated(&mut wire).await, "notes://n/b.md");
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -87,12 +84,11 @@ async fn a_session_is_told_when_what_is_listed_changes() {
     let (folder, config) = notes_config();
     let config = config.write();
     let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
-    // A subscription is answered when a round has been made, so the listing is known from here on.
+    // A subscription is answered after a round of polling, so the listing is known from here on.
     wire.request("resources/subscribe", json!({ "uri": "notes://n/a.md" })).await.result();
     folder.write("new.md", "new");
     next_notification(&mut wire, LISTING).await;
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -108,8 +104,7 @@ async fn commits_are_told_to_those_who_watch_a_branch() {
     let mut told = [next_updated(&mut wire).await, next_updated(&mut wire).await];
     told.sort();
     assert_eq!(told, ["git://g/blob/HEAD/a.txt", "git://g/refs"]);
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -129,8 +124,7 @@ async fn what_is_not_there_or_cannot_be_watched_or_is_denied_cannot_be_subscribe
         let answer = wire.request("resources/subscribe", json!({ "uri": uri })).await;
         assert_eq!(answer.error_code(), code, "{uri}: {answer:?}");
     }
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -142,7 +136,7 @@ async fn a_stream_over_stdio_is_acknowledged_and_told_until_it_is_cancelled() {
     let id = wire.send_request("subscriptions/listen", wanted).await;
     let acknowledged = next_notification(&mut wire, ACKNOWLEDGED).await;
     assert_eq!(acknowledged["params"]["notifications"], json!({ "resourceSubscriptions": ["notes://n/a.md"] }));
-    // Told once as soon as it counts; from then on for each change.
+    // The first update is sent as soon as the subscription is active; then one for each change.
     for content in [None, Some("changed"), Some("changed again")] {
         if let Some(content) = content {
             folder.write("a.md", content);
@@ -151,8 +145,7 @@ async fn a_stream_over_stdio_is_acknowledged_and_told_until_it_is_cancelled() {
         assert_eq!(told["params"]["uri"], "notes://n/a.md");
         assert_eq!(told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], id);
     }
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Helpers that several subjects share.
+//! Helpers shared by several subjects.
 
 pub(crate) mod proptest_config;
 pub(crate) mod wasm_fixtures;

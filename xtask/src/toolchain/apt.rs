@@ -19,11 +19,11 @@ pub(super) struct Release {
 }
 
 impl Release {
-    /// The system that this runs on.
+    /// Detects the system that this runs on.
     ///
     /// # Errors
     ///
-    /// When it is not Debian, or does not say which.
+    /// When it is not Debian, or its release is unknown.
     pub(super) fn current() -> Result<Self> {
         let file = Path::new("/etc/os-release");
         let text = fs::read_to_string(file)
@@ -67,7 +67,7 @@ pub(super) fn install(packages: &[&str], why: &str, progress: &Progress) -> Resu
     Ok(())
 }
 
-/// How to do what only root may.
+/// The way to get root privileges.
 #[derive(Debug, Clone, Copy)]
 enum Root {
     Already,
@@ -97,7 +97,7 @@ fn become_root(packages: &[&str], why: &str, progress: &Progress) -> Result<Root
     let mut sudo = Command::new("sudo");
     let allowed = if progress.is_terminal() {
         progress.print(&format!("{why} needs `{typed}`, and that needs root: asking sudo"));
-        // Asks for the password on the terminal and remembers the answer for the calls that follow.
+        // Prompts for the password on the terminal and caches it for the calls that follow.
         sudo.arg("-v").status().is_ok_and(|status| status.success())
     } else {
         sudo.args(["-n", "true"]).output().is_ok_and(|output| output.status.success())

@@ -1,16 +1,17 @@
 //! The fallback without rustup's downloads: Debian's compiler, which builds the standard library from its sources.
 //!
-//! It takes four things, each from where it can be had:
+//! It combines four parts, from different sources:
 //!
-//! | what | whence |
+//! | part | source |
 //! |---|---|
 //! | `rustc` and the library's sources, of one version | Debian's packages `rustc-web` and `rust-web-src`, installed |
 //! | the C library of the target | Debian's package `wasi-libc`, unpacked ([`wasi_libc`]) |
 //! | the linkers `wasm-component-ld` and `rust-lld` | rustup's toolchain, which has them for every host |
 //! | cargo | rustup's toolchain, with `-Zbuild-std` |
 //!
-//! They meet in a *sysroot overlay*: a folder that looks like Debian's sysroot, by links, and has the target's C library
-//! besides. It is made once, in `target/guest-toolchain`, and put into place by one rename, so that it is whole or not there.
+//! They meet in a *sysroot overlay*: a folder that looks like Debian's sysroot, by links, and has the target's C
+//! library besides. It is made once, in `target/guest-toolchain`, and put into place by one rename, so that it is whole
+//! or not there.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,10 +25,10 @@ use crate::cargo;
 use crate::progress::Progress;
 use crate::workspace::Workspace;
 
-/// Debian's compiler.
+/// The path of Debian's compiler.
 const RUSTC: &str = "/usr/bin/rustc";
 
-/// Debian's sysroot, as far as the compiler's own files go.
+/// The path of Debian's sysroot.
 const RUSTLIB: &str = "/usr/lib/rustlib";
 
 /// The packages with the compiler and with the sources of its standard library.
@@ -39,7 +40,7 @@ const LINKER: &str = "wasm-component-ld";
 /// The oldest compiler that the guests build with, as major and minor version.
 const MIN_RUST_VERSION: &str = env!("CARGO_PKG_RUST_VERSION");
 
-/// The toolchain that the fallback puts together.
+/// The toolchain of the fallback.
 #[derive(Debug)]
 pub(crate) struct Overlay {
     sysroot: PathBuf,
@@ -47,7 +48,7 @@ pub(crate) struct Overlay {
 }
 
 impl Overlay {
-    /// Makes a `cargo build --target wasm32-wasip2` use it.
+    /// Configures a `cargo build --target wasm32-wasip2` to use it.
     pub(super) fn configure(&self, cargo: &mut Command) -> Result<()> {
         let linkers = [self.linker_dir.clone(), self.linker_dir.join("gcc-ld")];
         let path = env::var_os("PATH").unwrap_or_default();
@@ -56,7 +57,8 @@ impl Overlay {
         let sysroot = toml_string(&format!("--sysroot={}", self.sysroot.display()));
         cargo
             .arg("-Zbuild-std=std,panic_abort")
-            // Not by a variable: that one splits at blanks, which a path may have. Those that win over it go.
+            // Not by an environment variable: that one splits at blanks, which a path may have. Variables that take
+            // precedence are removed.
             .arg(format!("--config=target.{TARGET}.rustflags=[{sysroot}]"))
             .env_remove("RUSTFLAGS")
             .env_remove("CARGO_ENCODED_RUSTFLAGS")
@@ -67,14 +69,14 @@ impl Overlay {
     }
 }
 
-/// What an earlier run left, if all of it is still there.
+/// Returns the toolchain of an earlier run, if it is complete.
 pub(super) fn find_installed(workspace: &Workspace) -> Option<Overlay> {
     let sysroot = sysroot(workspace);
     (sysroot.is_dir() && check_compiler().is_ok()).then_some(())?;
     Some(Overlay { sysroot, linker_dir: linker_dir(workspace).ok()? })
 }
 
-/// Puts the toolchain together, and installs what is missing of it.
+/// Assembles the toolchain, and installs its missing parts.
 pub(super) fn ensure(workspace: &Workspace, progress: &Progress) -> Result<Overlay> {
     if let Some(overlay) = find_installed(workspace) {
         return Ok(overlay);
@@ -103,7 +105,7 @@ fn sysroot(workspace: &Workspace) -> PathBuf {
     workspace.target().join("guest-toolchain/sysroot")
 }
 
-/// Checks that Debian's compiler and the sources of its library are there and new enough.
+/// Checks that Debian's compiler and the sources of its library are installed and recent enough.
 fn check_compiler() -> Result<()> {
     ensure!(Path::new(RUSTC).is_file(), "there is no {RUSTC}");
     let sources = Path::new(RUSTLIB).join("src/rust/library/std/Cargo.toml");
@@ -116,13 +118,13 @@ fn check_compiler() -> Result<()> {
     }
 }
 
-/// `1.96.0` as numbers, without the last.
+/// Parses `1.96.0`, without the patch version.
 fn minor_version(text: &str) -> Option<(u32, u32)> {
     let mut numbers = text.split('.').map(str::parse);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
-/// The folder of the linkers.
+/// Returns the folder of the linkers.
 fn linker_dir(workspace: &Workspace) -> Result<PathBuf> {
     let folder = rustup::tool_dir(workspace)?;
     ensure!(
@@ -133,7 +135,7 @@ fn linker_dir(workspace: &Workspace) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Makes the overlay beside its place and moves it there.
+/// Builds the overlay beside its place and renames it there.
 fn build(library: &Path, sysroot: &Path) -> Result<()> {
     let aside = sysroot.with_extension("new");
     if aside.exists() {
@@ -163,7 +165,7 @@ fn link(to: &Path, _at: &Path) -> Result<()> {
     bail!("{} is of a Debian system, and this is none", to.display())
 }
 
-/// A TOML string: JSON's escapes are among those of TOML.
+/// Formats a TOML string: JSON's escapes are a subset of TOML's.
 fn toml_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

@@ -1,4 +1,4 @@
-//! The target by rustup.
+//! Installs the target with rustup.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,27 +15,27 @@ use crate::workspace::Workspace;
 ///
 /// # Errors
 ///
-/// When there is no compiler to ask.
+/// When there is no compiler to run.
 pub(super) fn is_installed(workspace: &Workspace) -> Result<bool> {
     let libraries = rustc(workspace, &["--print", "target-libdir", "--target", TARGET])?;
     Ok(has_standard_library(Path::new(libraries.trim())))
 }
 
-/// Has rustup install the target, unless it is there.
+/// Installs the target with rustup, unless it is there.
 pub(super) fn ensure(workspace: &Workspace, progress: &Progress) -> Result<()> {
     if is_installed(workspace)? {
         return Ok(());
     }
     let step = progress.step(format!("installing the target {TARGET}: rustup target add"));
     let mut rustup = Command::new("rustup");
-    // Rustup adds a backtrace to the reason of a failure where this is set.
+    // Rustup adds a backtrace to its error messages where this is set.
     rustup.args(["target", "add", TARGET]).current_dir(workspace.guests()).env("RUST_BACKTRACE", "0");
     cargo::capture(&mut rustup).with_context(|| format!("rustup cannot install the target {TARGET}"))?;
     step.done(&format!("installed the target {TARGET} by rustup"));
     Ok(())
 }
 
-/// The folder of tools that come with rustup's compiler: the linkers among them.
+/// Returns the folder of the tools that come with rustup's compiler, such as the linkers.
 pub(super) fn tool_dir(workspace: &Workspace) -> Result<PathBuf> {
     let sysroot = rustc(workspace, &["--print", "sysroot"])?;
     let version = rustc(workspace, &["--version", "--verbose"])?;

@@ -1,9 +1,9 @@
 //! The C library of `wasm32-wasip2`, out of Debian's package `wasi-libc`.
 //!
-//! The package is for all architectures and only files in it are wanted, so it is downloaded and unpacked, never installed.
-//! Debian 13 is the first release whose `wasi-libc` has the target; on an older one it comes from there. That takes a
-//! copy of the machine's own apt sources with the release's name replaced, and package lists apart from the
-//! machine's, all below one folder of ours.
+//! The package is for all architectures and only its files are needed, so it is downloaded and unpacked, never
+//! installed. Debian 13 is the first release whose `wasi-libc` has the target; on an older one it comes from there.
+//! That takes a copy of the machine's own apt sources with the release's name replaced, and package lists apart from
+//! the machine's, all below one folder of ours.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::progress::Step;
 /// The first release that has the target in its package, and its version.
 const FIRST_RELEASE: (&str, u32) = ("trixie", 13);
 
-/// Unpacks the library and gives back the folder of its objects and archives.
+/// Unpacks the library and returns the folder of its objects and archives.
 ///
 /// `folder` is emptied first. Needs no root, and writes nowhere else.
 pub(super) fn unpack(release: &Release, folder: &Path, step: &mut Step) -> Result<PathBuf> {
@@ -35,7 +35,7 @@ pub(super) fn unpack(release: &Release, folder: &Path, step: &mut Step) -> Resul
         command
     };
     step.at(format!("package lists of {suite}"));
-    // One source of several may fail without harm: whether the package can be had is what counts.
+    // One source of several may fail without harm: what matters is that the package is available.
     let lists = cargo::capture(apt_get().arg("update"));
     step.at(format!("wasi-libc of {suite}"));
     cargo::capture(apt_get().args(["download", "wasi-libc"])).with_context(|| match lists {
@@ -60,7 +60,7 @@ pub(super) fn unpack(release: &Release, folder: &Path, step: &mut Step) -> Resul
     Ok(library)
 }
 
-/// The suite to take the package from.
+/// Returns the suite to take the package from.
 fn suite(release: &Release) -> &str {
     match release.version {
         Some(version) if version < FIRST_RELEASE.1 => FIRST_RELEASE.0,
@@ -109,7 +109,7 @@ fn sources(etc_apt: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Apt's configuration: all that it writes is below `folder`, and the machine's hooks stay out of it.
+/// Apt's configuration: everything is written below `folder`, and the machine's hooks are disabled.
 fn configuration(folder: &Path) -> String {
     let folder = folder.display();
     format!(

@@ -5,13 +5,13 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::{CheckState, PluginCheck};
 use crate::cli::provider::Provider;
 use crate::cli::requirements::{self, RequirementReport};
+use crate::host::{CheckError, PluginCheck};
 
 /// What `--json` prints.
 #[derive(Serialize)]
-pub(super) struct CheckReport<'a> {
+pub(super) struct JsonReport<'a> {
     plugins: Vec<PluginReport<'a>>,
     /// What should be looked at in the config as a whole.
     warnings: &'a [String],
@@ -40,33 +40,34 @@ struct PluginReport<'a> {
     warnings: Vec<String>,
 }
 
-impl<'a> CheckReport<'a> {
-    pub(super) fn new(all: &'a [PluginCheck<'_>], warnings: &'a [String]) -> Self {
+impl<'a> JsonReport<'a> {
+    pub(super) fn new(all: &'a [PluginCheck], warnings: &'a [String]) -> Self {
         Self { plugins: all.iter().map(PluginReport::new).collect(), warnings }
     }
 }
 
 impl<'a> PluginReport<'a> {
-    fn new(one: &'a PluginCheck<'_>) -> Self {
-        let (state, first_page_items) = match one.state {
-            CheckState::LoadFailed(_) => ("not-loaded", None),
-            CheckState::StoreFailed(..) | CheckState::ListingFailed(..) => ("failing", None),
-            CheckState::Ok(_, items) => ("ok", Some(items)),
+    fn new(one: &'a PluginCheck) -> Self {
+        let state = match &one.outcome {
+            Err(CheckError::Load(_)) => "not-loaded",
+            Err(_) => "failing",
+            Ok(_) => "ok",
         };
-        let loaded = one.loaded();
+        let provider = one.provider.as_ref();
+        let faults =
+            provider.map(|provider| provider.faults.iter().map(|(kind, count)| (kind.name(), *count)).collect());
         Self {
             name: one.plugin.name.as_str(),
             mount: one.plugin.mount.as_str(),
             component: &one.plugin.component,
-            digest: loaded.map(|loaded| loaded.digest().to_string()),
+            digest: provider.map(|provider| provider.digest.to_string()),
             pinned: one.plugin.digest.is_some(),
             state,
-            error: one.error(),
-            provider: loaded.map(|loaded| loaded.info().into()),
-            first_page_items,
-            faults: loaded
-                .map(|loaded| loaded.faults().into_iter().map(|(kind, count)| (kind.name(), count)).collect()),
-            requirements: loaded.map(|loaded| requirements::report(loaded.requirements())),
+            error: one.outcome.as_ref().err().map(ToString::to_string),
+            provider: provider.map(|provider| (&provider.info).into()),
+            first_page_items: one.outcome.as_ref().ok().copied(),
+            faults,
+            requirements: provider.map(|provider| requirements::report(&provider.requirements)),
             warnings: one.warnings(),
         }
     }

@@ -1,19 +1,20 @@
-//! Other directories of objects that a repository borrows from (`objects/info/alternates`, see `gitrepository-layout`).
+//! Alternates: other object directories that a repository borrows from (`objects/info/alternates`, see
+//! `gitrepository-layout`).
 //!
-//! An alternate that lies outside of what the plugin was granted cannot be opened. It is left out with a warning,
-//! because what is served may well be complete without it.
+//! An alternate outside of the plugin's grants cannot be opened. It is skipped with a warning, because the served
+//! resources may well be complete without it.
 
 use crate::error::Result;
 use crate::files;
 use std::path::{Path, PathBuf};
 
-/// How many bytes of a list of alternates are read.
+/// The maximum size of a list of alternates, in bytes.
 const MAX_BYTES: u64 = 64 * 1024;
 
-/// How many directories of objects there may be: far more than anyone has.
+/// The maximum number of object directories: far more than any real repository has.
 const MAX_ALTERNATES: usize = 64;
 
-/// The directories that a directory of objects borrows from, those that they borrow from, and so on, each once.
+/// Returns the transitive alternates of an object directory, without duplicates.
 pub(crate) fn alternates(objects: &Path) -> Result<Vec<PathBuf>> {
     let mut known = vec![files::normalize_lexically(objects)];
     let mut all = Vec::new();
@@ -39,7 +40,7 @@ pub(crate) fn alternates(objects: &Path) -> Result<Vec<PathBuf>> {
 
 fn resolve_alternate(directory: &Path, line: &[u8]) -> Option<PathBuf> {
     let shown = line.escape_ascii();
-    // A path with odd characters stands in quotes there, as C has them.
+    // A path with special characters is quoted, as a C string.
     let line = match line.strip_prefix(b"\"") {
         Some(_) => gix_quote::ansi_c::undo(line.into()).ok()?.0.into_owned(),
         None => line.into(),
@@ -48,7 +49,7 @@ fn resolve_alternate(directory: &Path, line: &[u8]) -> Option<PathBuf> {
     match path.filter(|path| files::is_directory(path)) {
         Some(path) => Some(path),
         None => {
-            log::warn!("objects borrowed from {shown} are not to be had: that directory is not granted, or not there");
+            log::warn!("alternate object directory {shown} skipped: it is not granted, or does not exist");
             None
         }
     }

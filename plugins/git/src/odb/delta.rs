@@ -1,31 +1,31 @@
-//! Deltas: an object told as a list of copies from another object, its base, and of bytes of its own.
+//! Deltas: objects encoded as copies from a base object, and inserted bytes.
 //!
-//! The format is that of `gitformat-pack`, "Deltified representation": the sizes of base and result, then instructions.
-//! A delta is applied as it is inflated, so that never more than base and result are in memory. Nothing is believed:
-//! each copy must lie within the base, and the result must come out at its declared size.
+//! The format is that of `gitformat-pack`, "Deltified representation": the sizes of base and result, then
+//! instructions. A delta is applied while it is inflated, so that only base and result are in memory. Everything is
+//! validated: each copy must lie within the base, and the result must have its declared size.
 
 use std::io::{self, BufRead, Read};
 
-/// The sizes that a delta begins with, in bytes.
+/// The sizes in a delta's header, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sizes {
-    /// What the base must have.
+    /// The size of the base.
     pub(crate) base: u64,
-    /// What the result will have.
+    /// The size of the result.
     pub(crate) result: u64,
 }
 
 impl Sizes {
-    /// Reads them from the beginning of a delta.
+    /// Reads the sizes from the beginning of a delta.
     pub(crate) fn read(delta: &mut impl Read) -> io::Result<Self> {
         Ok(Self { base: size(delta)?, result: size(delta)? })
     }
 }
 
-/// Carries out the instructions that follow the sizes. That the result's size is affordable is the caller's to see to.
+/// Applies the instructions that follow the sizes. The caller must have checked the result's size against its limit.
 pub(crate) fn apply(base: &[u8], sizes: Sizes, instructions: &mut impl BufRead) -> io::Result<Vec<u8>> {
     if sizes.base != base.len() as u64 {
-        return Err(invalid("the delta is for a base of another size"));
+        return Err(invalid("the delta's base size does not match its base"));
     }
     let size = usize::try_from(sizes.result).map_err(|_| invalid("the result is larger than memory"))?;
     let mut result = Vec::new();
@@ -33,11 +33,11 @@ pub(crate) fn apply(base: &[u8], sizes: Sizes, instructions: &mut impl BufRead) 
     let left = |result: &Vec<u8>| size.saturating_sub(result.len());
     while let Some(instruction) = next(instructions)? {
         match instruction {
-            0 => return Err(invalid("an instruction that is reserved")),
+            0 => return Err(invalid("a reserved instruction")),
             length @ 1..=0x7f => {
                 let length = usize::from(length);
                 if length > left(&result) {
-                    return Err(invalid("the delta gives more than its declared size"));
+                    return Err(invalid("the result exceeds its declared size"));
                 }
                 let start = result.len();
                 result.resize(start.saturating_add(length), 0);
@@ -49,10 +49,10 @@ pub(crate) fn apply(base: &[u8], sizes: Sizes, instructions: &mut impl BufRead) 
                     0 => 0x1_0000,
                     length => length,
                 };
-                let end = offset.checked_add(length).ok_or_else(|| invalid("a copy that reaches beyond the base"))?;
-                let bytes = base.get(offset..end).ok_or_else(|| invalid("a copy that reaches beyond the base"))?;
+                let end = offset.checked_add(length).ok_or_else(|| invalid("a copy beyond the end of the base"))?;
+                let bytes = base.get(offset..end).ok_or_else(|| invalid("a copy beyond the end of the base"))?;
                 if length > left(&result) {
-                    return Err(invalid("the delta gives more than its declared size"));
+                    return Err(invalid("the result exceeds its declared size"));
                 }
                 result.extend_from_slice(bytes);
             }
@@ -60,11 +60,11 @@ pub(crate) fn apply(base: &[u8], sizes: Sizes, instructions: &mut impl BufRead) 
     }
     match left(&result) {
         0 => Ok(result),
-        _ => Err(invalid("the delta gives less than its declared size")),
+        _ => Err(invalid("the result is shorter than its declared size")),
     }
 }
 
-/// A size: seven bits a byte, the least first, more to come while the highest bit is set.
+/// Reads a size in LEB128: seven bits per byte, least significant first, continued while the highest bit is set.
 fn size(delta: &mut impl Read) -> io::Result<u64> {
     let mut size = 0u64;
     for shift in (0..u64::BITS).step_by(7) {
@@ -81,22 +81,23 @@ fn size(delta: &mut impl Read) -> io::Result<u64> {
             return Ok(size);
         }
     }
-    Err(invalid("a size that is larger than any"))
+    Err(invalid("a size that exceeds 64 bits"))
 }
 
-/// A number of up to `bytes` bytes, the least first, of which those are there whose bits are set in `present`.
+/// Reads a little-endian number of up to `bytes` bytes, of which only those with their bit set in `present` are
+/// stored.
 fn number(present: u8, bytes: u32, instructions: &mut impl BufRead) -> io::Result<usize> {
     let mut number = 0u32;
     for n in 0..bytes {
         if present.wrapping_shr(n) & 1 == 1 {
-            let byte = next(instructions)?.ok_or_else(|| invalid("a copy that is cut off"))?;
+            let byte = next(instructions)?.ok_or_else(|| invalid("a truncated copy"))?;
             number |= u32::from(byte).wrapping_shl(n.saturating_mul(8));
         }
     }
     usize::try_from(number).map_err(invalid)
 }
 
-/// The next byte; none at the end.
+/// Reads the next byte; `None` at the end.
 fn next(instructions: &mut impl BufRead) -> io::Result<Option<u8>> {
     let byte = instructions.fill_buf()?.first().copied();
     if byte.is_some() {
@@ -130,7 +131,7 @@ mod tests {
 
     #[test]
     fn copies_and_insertions_make_the_result() {
-        // Copy 3 from 2, insert "ab", copy 1 from 0 (whose offset is left out).
+        // Copy 3 from 2, insert "ab", copy 1 from 0 (whose offset is omitted).
         let delta = [10, 6, 0x91, 2, 3, 2, b'a', b'b', 0x90, 1];
         assert_eq!(run(BASE, &delta).unwrap(), b"234ab0");
     }
@@ -143,24 +144,24 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_base_or_result_is_refused() {
-        assert!(fault(&[11, 1, 0x90, 1]).contains("another size"));
-        assert!(fault(&[10, 2, 0x91, 9, 2]).contains("beyond the base"));
-        assert!(fault(&[10, 2, 0x9f, 255, 255, 255, 255, 2]).contains("beyond the base"));
-        assert!(fault(&[10, 1, 0x90, 2]).contains("more than"));
-        assert!(fault(&[10, 1, 2, b'a', b'b']).contains("more than"));
-        assert!(fault(&[10, 3, 0x90, 2]).contains("less than"));
+        assert!(fault(&[11, 1, 0x90, 1]).contains("does not match"));
+        assert!(fault(&[10, 2, 0x91, 9, 2]).contains("beyond the end of the base"));
+        assert!(fault(&[10, 2, 0x9f, 255, 255, 255, 255, 2]).contains("beyond the end of the base"));
+        assert!(fault(&[10, 1, 0x90, 2]).contains("exceeds"));
+        assert!(fault(&[10, 1, 2, b'a', b'b']).contains("exceeds"));
+        assert!(fault(&[10, 3, 0x90, 2]).contains("shorter than"));
         assert!(fault(&[10, 1, 0]).contains("reserved"));
-        assert!(fault(&[10, 1, 0x91]).contains("cut off"));
+        assert!(fault(&[10, 1, 0x91]).contains("truncated"));
     }
 
     #[test]
     fn a_size_of_more_than_64_bits_is_refused() {
         assert_eq!(size(&mut [0xff; 9].iter().copied().chain([1]).collect::<Vec<_>>().as_slice()).unwrap(), u64::MAX);
-        assert!(fault(&[0xff; 20]).contains("larger than any"));
-        assert!(fault(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2]).contains("larger than any"));
+        assert!(fault(&[0xff; 20]).contains("exceeds 64 bits"));
+        assert!(fault(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2]).contains("exceeds 64 bits"));
     }
 
-    /// A delta that is right, by steps of its own, with the result that it must give.
+    /// Returns a valid delta, built from steps, and its expected result.
     fn valid_delta(base: &[u8], steps: &[(usize, usize, Vec<u8>)]) -> (Vec<u8>, Vec<u8>) {
         let mut result = Vec::new();
         let mut instructions = Vec::new();

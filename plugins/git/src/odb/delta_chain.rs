@@ -1,8 +1,8 @@
-//! Reading a packed object: the chain of deltas from it down to a base that is stored whole, and up again.
+//! Delta chain resolution: from a packed object down its chain of deltas to a base that is stored whole, and back up.
 //!
-//! Two versions are in memory at once, and the delta between them is applied as it is inflated. A chain has at most
-//! [`MAX_DEPTH`] deltas, which is git's own bound; one that goes in a circle is longer than that. Small versions are kept
-//! for the next object, as neighbours in history share most of their chains.
+//! At most two versions are in memory, and the delta between them is applied while it is inflated. A chain has at most
+//! [`MAX_DEPTH`] deltas, git's own limit, which also detects cycles. Small versions are cached for the next object, as
+//! adjacent objects in history share most of their chains.
 
 use crate::error::{Error, Result};
 use crate::odb::delta::{self, Sizes};
@@ -17,34 +17,34 @@ use std::io::BufReader;
 use std::num::NonZeroUsize;
 use std::rc::Rc;
 
-/// How many deltas a chain has at most.
+/// The maximum number of deltas in a chain.
 pub(crate) const MAX_DEPTH: usize = 4095;
 
-/// How many bytes of versions are kept, of which each has at most [`MAX_CACHED_OBJECT`].
+/// The capacity of the cache in bytes. Each cached version has at most [`MAX_CACHED_OBJECT`].
 const CACHE_SIZE: NonZeroUsize = NonZeroUsize::new(4 * 1024 * 1024).unwrap();
 const MAX_CACHED_OBJECT: usize = 128 * 1024;
 
-/// How many bytes of a delta are inflated at once.
+/// The buffer size for inflating a delta, in bytes.
 const BUFFER: usize = 4096;
 
-/// What an object is and what it holds.
+/// An object's kind and content.
 #[derive(Debug, Clone)]
 pub(crate) struct Object {
-    /// What it is.
+    /// The object's kind.
     pub(crate) kind: Kind,
-    /// What it holds.
+    /// The object's content.
     pub(crate) data: Rc<Vec<u8>>,
 }
 
-/// Where a base may stand that is named by its id.
+/// The location of a base that a delta references by id.
 pub(crate) enum Base {
     /// In a pack, at an offset.
     Packed(Rc<Pack>, u64),
-    /// Elsewhere: it has been read.
+    /// Elsewhere: already loaded.
     Loaded(Object),
 }
 
-/// Finds a base that a delta names by its id; the pack is the one that the delta stands in.
+/// Finds a base that a delta references by id; the argument is the delta's own pack.
 pub(crate) type FindBase<'a> = &'a dyn Fn(&Rc<Pack>, &oid) -> Result<Option<Base>>;
 
 struct ByLength;
@@ -55,26 +55,26 @@ impl WeightScale<(u32, u64), Object> for ByLength {
     }
 }
 
-/// Reads packed objects, and keeps small ones.
+/// Reads packed objects, and caches small ones.
 pub(crate) struct DeltaResolver {
     cache: RefCell<CLruCache<(u32, u64), Object, std::hash::RandomState, ByLength>>,
     max_size: u64,
 }
 
-/// A step of the way down: a delta, and where it stands.
+/// A delta on the way down the chain, with its location.
 struct Step {
     pack: Rc<Pack>,
     offset: u64,
 }
 
 impl DeltaResolver {
-    /// Reads objects of at most so many bytes each.
+    /// Creates a resolver for objects of at most `max_size` bytes each.
     pub(crate) fn new(max_size: u64) -> Self {
         let kept = CLruCache::with_config(CLruCacheConfig::new(CACHE_SIZE).with_scale(ByLength));
         Self { cache: RefCell::new(kept), max_size }
     }
 
-    /// The object at an offset of a pack.
+    /// Reads the object at an offset of a pack.
     pub(crate) fn object(&self, id: &oid, pack: Rc<Pack>, offset: u64, find: FindBase<'_>) -> Result<Object> {
         let mut steps = Vec::new();
         let mut object = self.descend(id, pack, offset, find, &mut steps)?;
@@ -84,7 +84,8 @@ impl DeltaResolver {
         Ok(object)
     }
 
-    /// How many bytes the object at an offset of a pack has. A delta says so in its first bytes, whatever its base.
+    /// Returns the size of the object at an offset of a pack, in bytes. A delta declares it in its first bytes,
+    /// whatever its base.
     pub(crate) fn size(pack: &Pack, offset: u64) -> Result<u64> {
         let data = data(pack)?;
         let entry = data.entry(offset)?;
@@ -95,7 +96,7 @@ impl DeltaResolver {
         Ok(sizes.result)
     }
 
-    /// What the object at an offset of a pack is: what the base is that its chain ends at.
+    /// Returns the kind of the object at an offset of a pack: the kind of the base at the end of its chain.
     pub(crate) fn kind(pack: Rc<Pack>, offset: u64, find: FindBase<'_>) -> Result<Kind> {
         let mut step = Step { pack, offset };
         for _ in 0..=MAX_DEPTH {
@@ -111,7 +112,7 @@ impl DeltaResolver {
         Err(too_deep(&step))
     }
 
-    /// Goes down from an object to the first version that is stored whole, or kept, and notes the deltas on the way.
+    /// Follows the chain from an object to the first version that is stored whole, or cached, and collects the deltas.
     fn descend(
         &self,
         id: &oid,
@@ -160,7 +161,7 @@ impl DeltaResolver {
     fn store(&self, step: &Step, kind: Kind, bytes: Vec<u8>, key: u32) -> Object {
         let object = Object { kind, data: Rc::new(bytes) };
         if object.data.len() <= MAX_CACHED_OBJECT {
-            // It is lighter than what may be kept, so it is always taken.
+            // Never rejected: it is smaller than the cache's capacity.
             let _ = self.cache.borrow_mut().put_with_weight((key, step.offset), object.clone());
         }
         object
@@ -171,34 +172,34 @@ impl DeltaResolver {
     }
 }
 
-/// Refuses what is larger than may be held in memory.
+/// Rejects an object that exceeds the memory limit for objects.
 pub(crate) fn check_memory_budget(id: &oid, size: u64, max_size: u64) -> Result<()> {
     if size <= max_size {
         return Ok(());
     }
     Err(Error::TooLarge {
-        what: format!("object {id}, or a version that it is stored as a difference from,"),
+        what: format!("object {id}, or a version in its delta chain,"),
         size,
         limit: max_size,
-        help: "the plugin's config `max-blob` and its memory limit decide",
+        help: "raise the plugin's config key `max-blob` and its memory limit",
     })
 }
 
-/// What a delta is against.
+/// Locates the base of a delta.
 fn base_of(step: &Step, header: Header, find: FindBase<'_>) -> Result<Base> {
     match header {
         Header::OfsDelta { base_distance } => {
             let offset = Header::verified_base_pack_offset(step.offset, base_distance);
-            let offset = offset.ok_or_else(|| corrupt(step, "its base lies outside of the pack"))?;
+            let offset = offset.ok_or_else(|| corrupt(step, "its base is outside of the pack"))?;
             Ok(Base::Packed(Rc::clone(&step.pack), offset))
         }
         Header::RefDelta { base_id } => find(&step.pack, &base_id)?.ok_or_else(|| missing(step, base_id)),
-        Header::Blob | Header::Tree | Header::Commit | Header::Tag => Err(corrupt(step, "it is no delta")),
+        Header::Blob | Header::Tree | Header::Commit | Header::Tag => Err(corrupt(step, "it is not a delta")),
     }
 }
 
 fn data(pack: &Pack) -> Result<PackData<'_>> {
-    pack.data()?.ok_or_else(|| Error::corrupt(pack.stem().display(), "the pack is not there any more"))
+    pack.data()?.ok_or_else(|| Error::corrupt(pack.stem().display(), "the pack no longer exists"))
 }
 
 fn missing(step: &Step, base: ObjectId) -> Error {
@@ -206,7 +207,7 @@ fn missing(step: &Step, base: ObjectId) -> Error {
 }
 
 fn too_deep(step: &Step) -> Error {
-    corrupt(step, format!("more than {MAX_DEPTH} deltas lead to it, or a circle of them"))
+    corrupt(step, format!("its delta chain has more than {MAX_DEPTH} deltas or a cycle"))
 }
 
 fn corrupt(step: &Step, fault: impl ToString) -> Error {

@@ -1,7 +1,7 @@
-//! The index of one pack: which object stands where in it.
+//! Pack indexes: the offsets of a pack's objects.
 //!
-//! Versions 1 and 2 of `gitformat-pack`, read in place. What the index says is checked where it is used; its own
-//! checksum is not, because that would mean to read all of it.
+//! Versions 1 and 2 of `gitformat-pack`, read in place. Each value is validated where it is used; the index's checksum
+//! is not verified, because that requires reading the whole file.
 
 use crate::block_cache::{BlockCache, BlockFile};
 use crate::error::{Error, Result};
@@ -10,10 +10,10 @@ use gix_hash::{Kind, ObjectId, Prefix, oid};
 use std::path::Path;
 use std::rc::Rc;
 
-/// What a version 2 index begins with; version 1 has none, and begins with its fan-out table.
+/// The magic number of a version 2 index. Version 1 has none, and starts with its fan-out table.
 const MAGIC: u32 = 0xff74_4f63;
 
-/// In a 32-bit offset: the rest is a number in the table of 64-bit offsets.
+/// The flag of a 32-bit offset whose remaining bits are an index into the table of 64-bit offsets.
 const LARGE_OFFSET_FLAG: u32 = 1 << 31;
 
 /// The index of one pack.
@@ -23,16 +23,16 @@ pub(crate) struct Index {
     offsets: Offsets,
 }
 
-/// Where an index keeps the offsets.
+/// The location of the offsets in an index.
 enum Offsets {
-    /// Before each id.
+    /// Before each id (version 1).
     Inline,
-    /// In tables of their own, at these places.
+    /// In separate tables at these file offsets (version 2).
     Tables { small: u64, large: u64 },
 }
 
 impl Index {
-    /// Opens an index; none where there is no such file.
+    /// Opens an index; `None` if the file does not exist.
     pub(crate) fn open(path: &Path, cache: &Rc<BlockCache>, hash: Kind) -> Result<Option<Self>> {
         let Some(file) = BlockFile::open(path, cache)? else { return Ok(None) };
         let ids = hash.len_in_bytes() as u64;
@@ -60,7 +60,7 @@ impl Index {
         let ids = fan_out.saturating_add(FAN_OUT);
         let count = file.u32(ids.saturating_sub(4))?;
         let all = |each: u64| each.saturating_mul(count.into());
-        // The checksums of the objects stand between ids and offsets.
+        // The objects' checksums are stored between ids and offsets.
         let small = ids.saturating_add(all(id)).saturating_add(all(4));
         let large = small.saturating_add(all(4));
         let table = IdTable { fan_out, ids, stride: id, count, hash };
@@ -78,7 +78,7 @@ impl Index {
         }
     }
 
-    /// The offset of an object in the pack.
+    /// Returns the offset of an object in the pack.
     pub(crate) fn offset(&self, id: &oid) -> Result<Option<u64>> {
         let Some(position) = self.table.position(&self.file, id)? else { return Ok(None) };
         let at = |table: u64, each: u64| table.saturating_add(each.saturating_mul(position.into()));
@@ -89,13 +89,13 @@ impl Index {
         Ok(Some(offset))
     }
 
-    /// The objects whose ids begin with a prefix, until `take` has had enough and returns false.
+    /// Calls `take` for each object whose id starts with a prefix, until it returns false.
     pub(crate) fn for_each_with_prefix(&self, prefix: &Prefix, take: impl FnMut(ObjectId) -> bool) -> Result<()> {
         self.table.for_each_with_prefix(&self.file, prefix, take)
     }
 }
 
-/// The offset that 32 bits stand for: itself, or an entry of the table of 64-bit offsets at `large`.
+/// Resolves a 32-bit offset: the value itself, or an entry of the table of 64-bit offsets at `large`.
 pub(crate) fn resolve_offset(file: &BlockFile, offset: u32, large: u64) -> Result<u64, Error> {
     match offset & LARGE_OFFSET_FLAG {
         0 => Ok(offset.into()),

@@ -1,15 +1,15 @@
-//! Inflating zlib streams of a size that is known beforehand.
+//! Inflating zlib streams with a declared size.
 //!
-//! Whoever wrote the stream may lie about its size, so no more is ever inflated than was declared, and what comes out
-//! must be exactly that. The stream's checksum is verified when its end is reached, which [`Inflate`] insists on.
+//! The declared size is untrusted, so inflation stops at it, and the output must match it exactly. The stream's
+//! checksum is verified at its end, which [`Inflate`] requires to be reached.
 
 use gix_zlib::{Decompress, FlushDecompress, Status};
 use std::io::{self, BufRead, Read};
 
-/// What a zlib stream holds, up to its declared size.
+/// A reader of a zlib stream, up to its declared size.
 ///
-/// Reading ends after `size` bytes, and only when the stream ends there, too, with the right checksum; else it fails
-/// with [`io::ErrorKind::InvalidData`].
+/// Reading ends after `size` bytes, provided that the stream ends there, too, with a valid checksum; otherwise it
+/// fails with [`io::ErrorKind::InvalidData`].
 pub(crate) struct Inflate<R> {
     source: R,
     state: Decompress,
@@ -18,13 +18,13 @@ pub(crate) struct Inflate<R> {
 }
 
 impl<R: BufRead> Inflate<R> {
-    /// Inflates the stream at the beginning of `source`, which is said to give `size` bytes.
+    /// Creates a reader of the stream at the beginning of `source`, with a declared size.
     pub(crate) fn new(source: R, size: u64) -> Self {
         Self { source, state: Decompress::new(), remaining: size, is_done: false }
     }
 
-    /// Inflates the beginning of a stream that tells its size itself: as much as `buffer` takes, or all there is. What
-    /// is to follow must then be said with [`Inflate::set_remaining`].
+    /// Inflates the beginning of a stream that contains its own size: as much as fits into `buffer`, or the whole
+    /// stream. The caller must then declare the remaining size with [`Inflate::set_remaining`].
     pub(crate) fn read_prefix(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut length = 0usize;
         while let Some(free) = buffer.get_mut(length..).filter(|free| !free.is_empty()) {
@@ -36,17 +36,17 @@ impl<R: BufRead> Inflate<R> {
         Ok(length)
     }
 
-    /// Says how much is to come.
+    /// Declares the remaining size.
     pub(crate) fn set_remaining(&mut self, left: u64) {
         self.remaining = left;
     }
 
-    /// What stands behind the stream, once it was read to its end.
+    /// Returns the source, positioned after the stream, once the stream was read to its end.
     pub(crate) fn into_source(self) -> R {
         self.source
     }
 
-    /// Inflates into `buffer`, and tells how much; nothing means that the stream has ended.
+    /// Inflates into `buffer` and returns the number of bytes; zero at the end of the stream.
     fn step(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while !self.is_done {
             let input = self.source.fill_buf()?;
@@ -60,8 +60,8 @@ impl<R: BufRead> Inflate<R> {
             match usize::try_from(written) {
                 Ok(written) if written > 0 => return Ok(written),
                 _ if self.is_done => {}
-                _ if exhausted => return Err(invalid("the compressed data end too early")),
-                _ if read == 0 => return Err(invalid("the compressed data lead nowhere")),
+                _ if exhausted => return Err(invalid("the compressed data are truncated")),
+                _ if read == 0 => return Err(invalid("the compressed data make no progress")),
                 _ => {}
             }
         }
@@ -76,34 +76,34 @@ impl<R: BufRead> Read for Inflate<R> {
         }
         if self.remaining == 0 {
             let more = self.step(&mut [0])?;
-            return if more == 0 { Ok(0) } else { Err(invalid("the data inflate to more than their declared size")) };
+            return if more == 0 { Ok(0) } else { Err(invalid("the inflated data exceed their declared size")) };
         }
         let most = usize::try_from(self.remaining).unwrap_or(usize::MAX).min(buffer.len());
         let written = self.step(buffer.get_mut(..most).unwrap_or_default())?;
         if written == 0 {
-            return Err(invalid("the data inflate to less than their declared size"));
+            return Err(invalid("the inflated data are shorter than their declared size"));
         }
         self.remaining = self.remaining.saturating_sub(written as u64);
         Ok(written)
     }
 }
 
-/// Inflates a whole stream of `size` bytes, which the caller has found to be affordable.
+/// Inflates a whole stream of `size` bytes, which the caller has checked against its limit.
 pub(crate) fn read_all(source: impl BufRead, size: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     read_remaining(&mut Inflate::new(source, size), &mut bytes, size)?;
     Ok(bytes)
 }
 
-/// Inflates what is left of a stream, `size` bytes that the caller has found to be affordable, and its end.
+/// Inflates the remaining `size` bytes of a stream, which the caller has checked against its limit, and its end.
 pub(crate) fn read_remaining<R: BufRead>(stream: &mut Inflate<R>, bytes: &mut Vec<u8>, size: u64) -> io::Result<()> {
-    // One allocation of just the size: growing would need twice the memory at its end.
+    // One allocation of the exact size: growing would need twice the memory at the end.
     let size = usize::try_from(size).map_err(invalid)?;
     bytes.try_reserve_exact(size).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
     let start = bytes.len();
     bytes.resize(start.saturating_add(size), 0);
     stream.read_exact(bytes.get_mut(start..).unwrap_or_default())?;
-    // At the declared size, what is read is the end and its checksum.
+    // At the declared size, this read verifies the end and the checksum.
     stream.read(&mut [0]).map(|_| ())
 }
 
@@ -116,7 +116,7 @@ pub(crate) mod tests {
     use super::*;
     use std::io::BufReader;
 
-    /// `content` as a zlib stream of stored blocks.
+    /// Encodes `content` as a zlib stream of stored blocks.
     pub(crate) fn deflate(content: &[u8]) -> Vec<u8> {
         let mut stream = vec![0x78, 0x01];
         for (n, chunk) in content.chunks(60_000).enumerate() {
@@ -164,8 +164,8 @@ pub(crate) mod tests {
     #[test]
     fn a_stream_that_inflates_to_another_size_is_damaged() {
         let stream = deflate(b"hello");
-        assert!(fault(&stream, 4).contains("more than"));
-        assert!(fault(&stream, 6).contains("less than"));
+        assert!(fault(&stream, 4).contains("exceed"));
+        assert!(fault(&stream, 6).contains("shorter than"));
     }
 
     #[test]

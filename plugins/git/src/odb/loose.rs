@@ -9,17 +9,17 @@ use std::fs::File;
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
-/// How many bytes are inflated to find the header, which is far shorter.
+/// The number of bytes inflated to find the header, which is far shorter.
 const HEADER: usize = 64;
 
-/// How many bytes are read of the file at once.
+/// The read buffer size, in bytes.
 const BUFFER: usize = 16 * 1024;
 
-/// A loose object whose header was read.
+/// A loose object with a parsed header.
 pub(crate) struct Loose {
-    /// What it is.
+    /// The object's kind.
     pub(crate) kind: gix_object::Kind,
-    /// How many bytes it has.
+    /// The object's size in bytes.
     pub(crate) size: u64,
     path: PathBuf,
     stream: Inflate<BufReader<File>>,
@@ -27,7 +27,7 @@ pub(crate) struct Loose {
 }
 
 impl Loose {
-    /// Opens an object in a directory of objects; none where it is not there.
+    /// Opens an object in an object directory; `None` if it does not exist.
     pub(crate) fn open(objects: &Path, id: &oid) -> Result<Option<Self>> {
         let hex = id.to_hex().to_string();
         let (directory, name) = hex.split_at_checked(2).unwrap_or_default();
@@ -49,7 +49,7 @@ impl Loose {
         Ok(Some(Self { kind, size, path, stream, buffered: begun }))
     }
 
-    /// The content, whose size the caller has found to be affordable.
+    /// Reads the content, whose size the caller has checked against its limit.
     pub(crate) fn content(mut self) -> Result<Vec<u8>> {
         let left = self.size.saturating_sub(self.buffered.len() as u64);
         let read = inflate::read_remaining(&mut self.stream, &mut self.buffered, left);
@@ -61,11 +61,11 @@ impl Loose {
 fn expect_eof(mut file: impl io::BufRead) -> io::Result<()> {
     match file.fill_buf()? {
         [] => Ok(()),
-        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "something follows its compressed data")),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "unexpected bytes after its compressed data")),
     }
 }
 
-/// The loose objects whose ids begin with a prefix, until `take` has had enough and returns false.
+/// Calls `take` for each loose object whose id starts with a prefix, until it returns false.
 pub(crate) fn for_each_with_prefix(
     objects: &Path,
     prefix: &Prefix,

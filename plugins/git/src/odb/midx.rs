@@ -1,8 +1,7 @@
-//! The multi-pack index: which object stands in which pack, and where.
+//! The multi-pack index: the pack and offset of each object.
 //!
-//! Version 1 of `gitformat-pack`, "multi-pack-index (MIDX) files", read in place. It spares looking into the index of
-//! every pack. One that is damaged, or a chain of them, is left out of use by the caller: the indexes of the packs say
-//! the same.
+//! Version 1 of `gitformat-pack`, "multi-pack-index (MIDX) files", read in place. It replaces lookups in the index of
+//! every pack. The caller ignores a damaged or incremental (chained) one: the packs' own indexes contain the same.
 
 use crate::block_cache::{BlockCache, BlockFile};
 use crate::error::{Error, Result};
@@ -13,34 +12,34 @@ use std::ops::Range;
 use std::path::Path;
 use std::rc::Rc;
 
-/// How many bytes the header has, before the table of chunks.
+/// The size of the header before the chunk table, in bytes.
 const HEADER: u64 = 12;
 
-/// How many bytes an entry of the table of chunks has: a name of four and an offset of eight.
+/// The size of a chunk table entry in bytes: a 4-byte name and an 8-byte offset.
 const CHUNK: u64 = 12;
 
-/// How many bytes of names of packs are read.
+/// The maximum size of the pack names, in bytes.
 const MAX_NAMES_SIZE: u64 = 4 * 1024 * 1024;
 
 /// A multi-pack index.
 pub(crate) struct Midx {
     file: BlockFile,
     table: IdTable,
-    /// Where the packs and offsets of the objects begin, eight bytes each.
+    /// The file offset of the objects' pack numbers and offsets, eight bytes each.
     offsets: u64,
-    /// Where the table of 64-bit offsets begins, where there is one.
+    /// The file offset of the table of 64-bit offsets, if there is one.
     large: Option<u64>,
     packs: Vec<String>,
 }
 
 impl Midx {
-    /// Opens a multi-pack index; none where there is no such file.
+    /// Opens a multi-pack index; `None` if the file does not exist.
     pub(crate) fn open(path: &Path, cache: &Rc<BlockCache>, hash: Kind) -> Result<Option<Self>> {
         let Some(file) = BlockFile::open(path, cache)? else { return Ok(None) };
         let mut header = [0; HEADER as usize];
         file.read_exact(0, &mut header)?;
         let [b'M', b'I', b'D', b'X', version, id_version, chunks, bases, packs @ ..] = header else {
-            return Err(file.corrupt("it is no multi-pack index"));
+            return Err(file.corrupt("it is not a multi-pack index"));
         };
         let expected = if hash == Kind::Sha1 { 1 } else { 2 };
         if (version, id_version, bases) != (1, expected, 0) {
@@ -62,12 +61,12 @@ impl Midx {
         Ok(Some(Self { table: IdTable { fan_out, ids, stride, count, hash }, file, offsets: places, large, packs }))
     }
 
-    /// The names of the packs, without their endings.
+    /// Returns the names of the packs, without file extensions.
     pub(crate) fn packs(&self) -> &[String] {
         &self.packs
     }
 
-    /// The number of an object's pack among [`packs`](Self::packs), and its offset in it.
+    /// Returns the number of an object's pack in [`packs`](Self::packs), and its offset in the pack.
     pub(crate) fn locate(&self, id: &oid) -> Result<Option<(usize, u64)>> {
         let Some(position) = self.table.position(&self.file, id)? else { return Ok(None) };
         let at = self.offsets.saturating_add(u64::from(position).saturating_mul(8));
@@ -80,7 +79,7 @@ impl Midx {
         }
     }
 
-    /// The objects whose ids begin with a prefix, until `take` has had enough and returns false.
+    /// Calls `take` for each object whose id starts with a prefix, until it returns false.
     pub(crate) fn for_each_with_prefix(&self, prefix: &Prefix, take: impl FnMut(ObjectId) -> bool) -> Result<()> {
         self.table.for_each_with_prefix(&self.file, prefix, take)
     }
@@ -98,10 +97,10 @@ impl Chunks {
         let mut chunks = Vec::with_capacity(count.into());
         for n in 0..count {
             let (name, start) = entry(n)?;
-            // The entry after the last has no name, and tells where the last chunk ends.
+            // The entry after the last has no name; its offset is the end of the last chunk.
             let (_, end) = entry(n.saturating_add(1))?;
             if start > end || end > file.size() {
-                return Err(file.corrupt(format!("chunk {n} goes from {start} to {end} of {} bytes", file.size())));
+                return Err(file.corrupt(format!("chunk {n} spans {start} to {end} of {} bytes", file.size())));
             }
             chunks.push((name, start..end));
         }
@@ -121,7 +120,7 @@ impl Chunks {
     }
 }
 
-/// The names of the packs, each ended by NUL.
+/// Reads the NUL-terminated names of the packs.
 fn names(file: &BlockFile, chunk: Range<u64>, count: u32) -> Result<Vec<String>> {
     let size = chunk.end.saturating_sub(chunk.start);
     if size > MAX_NAMES_SIZE {
@@ -137,7 +136,7 @@ fn names(file: &BlockFile, chunk: Range<u64>, count: u32) -> Result<Vec<String>>
     Ok(names)
 }
 
-/// A name without its ending, when it is that of an index or a pack beside the file, and nowhere else.
+/// Returns a name without its extension, if it is that of an index or a pack in the same directory.
 fn stem(name: &[u8]) -> Option<String> {
     let name = std::str::from_utf8(name).ok()?;
     let stem = name.strip_suffix(".idx").or_else(|| name.strip_suffix(".pack"))?;

@@ -1,8 +1,8 @@
-//! The objects of a repository: found by id or by the beginning of one, told about, read.
+//! The object database: lookup by id or id prefix, metadata, and content.
 //!
-//! Objects are loose or in packs, here or in a directory that the repository borrows from. Every object that is read is
-//! checked against its id, so that what is served is what was asked for, whatever an index says. None is read that has
-//! more bytes than the [`Odb`] was opened for, nor any that is stored as a difference from such.
+//! Objects are loose or packed, in the repository's own object directory or in an alternate. Every object that is read
+//! is verified against its id, so that the content is the requested one, whatever an index claims. Objects larger than
+//! the [`Odb`]'s limit are not read, nor are those with such an object in their delta chain.
 
 mod alternates;
 mod delta;
@@ -39,41 +39,41 @@ pub(crate) struct Odb {
     max_object_size: u64,
 }
 
-/// A directory of objects.
+/// An object directory.
 struct Directory {
     path: PathBuf,
     packs: Packs,
 }
 
-/// Where an object is.
+/// The location of an object.
 enum ObjectLocation {
     Packed(Rc<Pack>, u64),
     Loose(Box<Loose>),
 }
 
-/// Objects that a short id may stand for.
+/// The objects that an abbreviated id may mean.
 #[derive(Debug, Default)]
 pub(crate) struct Candidates {
-    /// Some of them, in order.
+    /// Some of them, sorted.
     pub(crate) ids: BTreeSet<ObjectId>,
-    /// Whether there are others.
+    /// Whether there are more.
     pub(crate) has_more: bool,
 }
 
 impl Odb {
-    /// The objects in a directory, with ids of this kind, of at most so many bytes each.
+    /// Creates a database on an object directory, with a hash kind and a limit for the size of each object in bytes.
     pub(crate) fn new(objects: PathBuf, blocks: &Rc<BlockCache>, hash: gix_hash::Kind, max_object_size: u64) -> Self {
         let own = Directory::new(objects, blocks, hash);
         let (borrowed, blocks) = (OnceCell::new(), Rc::clone(blocks));
         Self { hash, own, alternates: borrowed, blocks, deltas: DeltaResolver::new(max_object_size), max_object_size }
     }
 
-    /// What kind of ids the objects have.
+    /// Returns the hash kind of the object ids.
     pub(crate) fn hash(&self) -> gix_hash::Kind {
         self.hash
     }
 
-    /// How many bytes an object has, without reading it.
+    /// Returns the size of an object in bytes, without reading it.
     pub(crate) fn size(&self, id: &oid) -> Result<Option<u64>> {
         Ok(match self.locate(id)? {
             Some(ObjectLocation::Packed(pack, offset)) => Some(DeltaResolver::size(&pack, offset)?),
@@ -82,7 +82,7 @@ impl Odb {
         })
     }
 
-    /// What an object is, without reading it.
+    /// Returns the kind of an object, without reading it.
     pub(crate) fn kind(&self, id: &oid) -> Result<Option<Kind>> {
         if id.is_empty_tree() {
             return Ok(Some(Kind::Tree));
@@ -96,9 +96,9 @@ impl Odb {
         })
     }
 
-    /// Reads an object; none where it is not there.
+    /// Reads an object; `None` if it does not exist.
     pub(crate) fn find(&self, id: &oid) -> Result<Option<Object>> {
-        // Git knows it without having it.
+        // Git treats the empty tree as present even if it is not stored.
         if id.is_empty_tree() {
             return Ok(Some(Object { kind: Kind::Tree, data: Rc::default() }));
         }
@@ -112,12 +112,12 @@ impl Odb {
         let found = gix_object::compute_hash(self.hash, object.kind, &object.data)
             .map_err(|error| Error::corrupt(format!("object {id}"), error))?;
         if *found != *id {
-            return Err(Error::corrupt(format!("object {id}"), format!("its content is that of {found}")));
+            return Err(Error::corrupt(format!("object {id}"), format!("its content hashes to {found}")));
         }
         Ok(Some(object))
     }
 
-    /// Reads an object that another names, and that must be of this kind.
+    /// Reads an object that another object references, and that must have this kind.
     pub(crate) fn get(&self, id: &oid, kind: Kind) -> Result<Rc<Vec<u8>>> {
         let object = self.find(id)?.ok_or_else(|| Error::Missing(id.to_owned()))?;
         if object.kind != kind {
@@ -126,7 +126,7 @@ impl Odb {
         Ok(object.data)
     }
 
-    /// The objects whose ids begin with a prefix, at most so many.
+    /// Returns up to `limit` objects whose ids start with a prefix.
     pub(crate) fn find_by_prefix(&self, prefix: &Prefix, limit: usize) -> Result<Candidates> {
         let mut candidates = Candidates::default();
         let mut take = |id| {
@@ -167,7 +167,7 @@ impl Odb {
         Ok(None)
     }
 
-    /// The directories that the repository borrows from, which are looked for when an object is not in its own.
+    /// Returns the alternates, which are located when an object is not in the own directory.
     fn alternates(&self) -> Result<&[Directory]> {
         if self.alternates.get().is_none() {
             let paths = alternates::alternates(&self.own.path)?;
@@ -177,7 +177,8 @@ impl Odb {
         Ok(self.alternates.get().map(Vec::as_slice).unwrap_or_default())
     }
 
-    /// The base of a delta in a pack. It is looked for there first: elsewhere, the delta may stand for its own base.
+    /// Finds the base of a delta in a pack. The same pack is searched first: elsewhere, the id may resolve to the
+    /// delta itself.
     fn base(&self, pack: &Rc<Pack>, id: &oid) -> Result<Option<Base>> {
         if let Some(offset) = pack.index()?.map_or(Ok(None), |index| index.offset(id))? {
             return Ok(Some(Base::Packed(Rc::clone(pack), offset)));
@@ -201,7 +202,7 @@ impl Directory {
         Self { path, packs }
     }
 
-    /// Where an object is in this directory. What is wrong with a pack matters only when it is nowhere else.
+    /// Locates an object in this directory. Errors of a pack are reported only if the object is found nowhere else.
     fn locate(&self, id: &oid) -> Result<Option<ObjectLocation>> {
         let packed = self.packs.find(id);
         if let Ok(Some((pack, offset))) = packed {

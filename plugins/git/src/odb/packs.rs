@@ -1,9 +1,9 @@
-//! The packs of one directory of objects, and which of them has an object.
+//! The packs of one object directory, and lookup of objects in them.
 //!
-//! The multi-pack index is asked first, where there is one; then the index of each pack that it does not cover, the
-//! pack that had the last object before the others. A repository may be repacked while it is served: what is not found
-//! is looked for again after [`Packs::rescan_if_changed`], which looks into the directory only if that has changed: what a partial
-//! clone lacks is asked for over and over.
+//! The multi-pack index, if there is one, is searched first; then the index of each pack that it does not cover,
+//! starting with the pack of the previous hit. A repository may be repacked while it is served: after a miss,
+//! [`Packs::rescan_if_changed`] rescans the directory if its modification time changed, since objects that a partial
+//! clone lacks are looked up repeatedly, and then the lookup is retried.
 
 use crate::block_cache::BlockCache;
 use crate::error::{Error, Result};
@@ -17,28 +17,28 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::SystemTime;
 
-/// The packs of one directory of objects.
+/// The packs of one object directory.
 pub(crate) struct Packs {
     directory: PathBuf,
     hash: Kind,
     cache: Rc<BlockCache>,
     pack_set: RefCell<Option<Rc<PackSet>>>,
     last_hit: RefCell<Option<Rc<Pack>>>,
-    /// When the directory had changed last, as it was scanned.
+    /// The directory's modification time at the last scan.
     scanned_mtime: Cell<Option<SystemTime>>,
 }
 
-/// What a scan of the directory found.
+/// The result of a directory scan.
 struct PackSet {
     midx: Option<Midx>,
     /// The packs that the multi-pack index covers, in its order.
     covered: Vec<Rc<Pack>>,
-    /// The others.
+    /// The other packs.
     others: Vec<Rc<Pack>>,
 }
 
 impl Packs {
-    /// The packs of a directory, which is scanned when they are first needed.
+    /// Creates the packs of a directory, which is scanned on first use.
     pub(crate) fn new(directory: PathBuf, cache: &Rc<BlockCache>, hash: Kind) -> Self {
         Self {
             directory,
@@ -50,7 +50,7 @@ impl Packs {
         }
     }
 
-    /// The pack that has an object, and the object's offset in it.
+    /// Finds the pack of an object, and the object's offset in it.
     pub(crate) fn find(&self, id: &oid) -> Result<Option<(Rc<Pack>, u64)>> {
         let found = self.pack_set()?;
         let mut fault = None;
@@ -61,7 +61,7 @@ impl Packs {
                 Err(error) => fault = Some(error),
             }
         }
-        // A multi-pack index that is damaged, or tells of a pack that is gone, hides none of its packs.
+        // If the multi-pack index is damaged, or names a missing pack, the packs it covers are searched one by one.
         let covered = found.covered.iter().filter(|_| fault.is_some());
         let last = self.last_hit.borrow().clone();
         let mut faults = Vec::new();
@@ -75,12 +75,12 @@ impl Packs {
                 Err(error) => faults.push(error),
             }
         }
-        // What is wrong with one pack matters only if the object may be in that one.
+        // Errors of a pack matter only if the object may be in it.
         fault.into_iter().chain(faults).next().map_or(Ok(None), Err)
     }
 
-    /// The packed objects whose ids begin with a prefix, until `take` has had enough and returns false. An object that
-    /// is in several packs may come several times.
+    /// Calls `take` for each packed object whose id starts with a prefix, until it returns false. An object in several
+    /// packs may occur several times.
     pub(crate) fn for_each_with_prefix(&self, prefix: &Prefix, mut take: impl FnMut(ObjectId) -> bool) -> Result<()> {
         let found = self.pack_set()?;
         if let Some(midx) = &found.midx {
@@ -94,7 +94,7 @@ impl Packs {
         Ok(())
     }
 
-    /// Looks into the directory again, if something came or went there. The packs that are still there stay open.
+    /// Rescans the directory if its entries changed. Packs that still exist stay open.
     pub(crate) fn rescan_if_changed(&self) -> Result<()> {
         let before = self.scanned_mtime.get();
         let is_same = self.pack_set.borrow().is_some() && before.is_some() && before == self.mtime();
@@ -110,7 +110,7 @@ impl Packs {
         let listed = files::list(&self.directory)?;
         let midx =
             Midx::open(&self.directory.join("multi-pack-index"), &self.cache, self.hash).unwrap_or_else(|error| {
-                log::warn!("the multi-pack index is not used: {error}");
+                log::warn!("multi-pack index ignored: {error}");
                 None
             });
         let before = self.pack_set.borrow_mut().take();
@@ -140,19 +140,19 @@ impl Packs {
     }
 }
 
-/// The offset of an object in a pack, when its file is there.
+/// Returns the offset of an object in a pack, if the pack's file exists.
 fn offset(pack: &Pack, id: &oid) -> Result<Option<u64>> {
     let Some(index) = pack.index()? else { return Ok(None) };
     let Some(offset) = index.offset(id)? else { return Ok(None) };
     Ok(pack.data()?.map(|_| offset))
 }
 
-/// The pack of this number, when its file is there.
+/// Returns the pack with this number, if its file exists.
 fn resolve_midx_entry(packs: &[Rc<Pack>], place: Option<(usize, u64)>) -> Result<Option<(Rc<Pack>, u64)>> {
     let Some((number, offset)) = place else { return Ok(None) };
     let Some(pack) = packs.get(number) else { return Ok(None) };
     match pack.data()? {
         Some(_) => Ok(Some((Rc::clone(pack), offset))),
-        None => Err(Error::corrupt(pack.stem().display(), "the multi-pack index tells of it, and it is not there")),
+        None => Err(Error::corrupt(pack.stem().display(), "the multi-pack index refers to it, but it does not exist")),
     }
 }

@@ -1,8 +1,8 @@
-//! All refs of a repository below `refs/`, in the order of their names, from any name on.
+//! Iteration over all refs below `refs/`, sorted by name, from any name on.
 //!
-//! Nothing is read before it is needed. Of loose refs, which are a file each, the names are read and sorted, one directory at
-//! a time, and a file when its turn comes; `packed-refs` is read from where the name would stand in it. So whoever asks for
-//! the refs behind one pays for those that are taken.
+//! Everything is read lazily. Loose refs are one file each: names are read and sorted one directory at a time, and a
+//! ref's file is read only when the iterator reaches it; `packed-refs` is read from the position of the start name. So
+//! the cost depends on the number of refs consumed.
 
 use crate::error::Result;
 use crate::files;
@@ -12,13 +12,13 @@ use bstr::{BStr, BString, ByteSlice};
 use std::cmp::Ordering;
 use std::iter::Peekable;
 
-/// How deep refs stand in directories.
+/// The maximum depth of ref directories.
 const MAX_DEPTH: usize = 64;
 
-/// How many names of one directory are held at once; those behind them are read when these are used up.
+/// The maximum number of names of one directory in memory; the following ones are read when these are consumed.
 const MAX_BUFFERED_NAMES: usize = 100_000;
 
-/// The refs of a repository from some name on. One that is damaged is left out with a warning.
+/// An iterator over the refs after a name. Damaged refs are skipped with a warning.
 pub(crate) struct RefIter<'a> {
     refs: &'a Refs<'a>,
     loose: Peekable<LooseNames<'a>>,
@@ -26,7 +26,7 @@ pub(crate) struct RefIter<'a> {
     loose_reads: usize,
 }
 
-/// The names of loose refs in order, whether or not a ref stands there.
+/// An iterator over the names of loose refs, sorted, whether or not the file contains a ref.
 pub(crate) struct LooseNames<'a> {
     refs: &'a Refs<'a>,
     levels: Vec<Level>,
@@ -34,31 +34,32 @@ pub(crate) struct LooseNames<'a> {
 
 /// A directory of loose refs.
 struct Level {
-    /// Its path, with a slash at the end.
+    /// The directory's path, with a trailing slash.
     directory: String,
-    /// The next names in it, the last first; those of directories end with a slash.
+    /// The next names in it, in reverse order; those of directories end with a slash.
     pending: Vec<String>,
-    /// Whether there are more behind them.
+    /// Whether there are more after `pending`.
     has_more: bool,
 }
 
 impl<'a> RefIter<'a> {
-    /// The refs behind this name, with `packed-refs` as it is now; with an empty name, all.
+    /// Creates an iterator over the refs after a name, with the current `packed-refs`; an empty name starts at the
+    /// beginning.
     pub(super) fn new(refs: &'a Refs<'a>, packed: Option<PackedIter<'a>>, behind: &BStr) -> Self {
         let loose = LooseNames::new(refs, behind).peekable();
         Self { refs, loose, packed: packed.map(Iterator::peekable), loose_reads: 0 }
     }
 
-    /// How many files of refs were read so far.
+    /// Returns the number of loose ref files read so far.
     pub(crate) fn loose_reads(&self) -> usize {
         self.loose_reads
     }
 
-    /// The next packed ref that is whole, and whether its name is before, at or behind that of the next loose one.
+    /// Finds the next valid packed ref, and returns the order of its name relative to the next loose one.
     fn next_order(&mut self) -> Option<Ordering> {
         let packed = loop {
             match self.packed.as_mut().and_then(Peekable::peek) {
-                Some(Err(error)) => log::warn!("a ref is left out: {error}"),
+                Some(Err(error)) => log::warn!("ref skipped: {error}"),
                 Some(Ok(packed)) => break Some(packed),
                 None => break None,
             }
@@ -72,11 +73,11 @@ impl<'a> RefIter<'a> {
         }
     }
 
-    /// The ref of a name that stands in a file of its own, or did until just now.
+    /// Reads the loose ref with a name; `None` if it was just deleted.
     fn loose(&mut self, name: &str) -> Option<Reference> {
         self.loose_reads = self.loose_reads.saturating_add(1);
         let found = self.refs.find(name.into());
-        found.inspect_err(|error| log::warn!("a ref is left out: {error}")).ok().flatten()
+        found.inspect_err(|error| log::warn!("ref skipped: {error}")).ok().flatten()
     }
 }
 
@@ -93,7 +94,7 @@ impl Iterator for RefIter<'_> {
             if order == Ordering::Less {
                 return packed;
             }
-            // Of a ref in both places, its own file counts, unless it is damaged.
+            // If a ref is in both places, the loose one takes precedence, unless it is damaged.
             let name = self.loose.next()?;
             if let Some(found) = self.loose(&name).or(packed) {
                 return Some(found);
@@ -105,20 +106,20 @@ impl Iterator for RefIter<'_> {
 impl<'a> LooseNames<'a> {
     fn new(refs: &'a Refs<'a>, behind: &BStr) -> Self {
         let mut names = Self { refs, levels: Vec::new() };
-        // A name is no text where there are none behind it that are.
+        // A lossy conversion is fine: no UTF-8 names follow a name that is not UTF-8.
         names.enter("refs/".to_owned(), &behind.to_str_lossy());
         names
     }
 
-    /// Goes into a directory of refs, to the names behind that one.
+    /// Enters a directory of refs, at the names after `behind`.
     fn enter(&mut self, directory: String, behind: &str) {
         if self.levels.len() > MAX_DEPTH {
-            return log::warn!("the refs in {directory} are left out: it lies in more than {MAX_DEPTH} directories");
+            return log::warn!("refs in {directory} skipped: nested more than {MAX_DEPTH} directories deep");
         }
         let (ahead, goes_on) = self.read(&directory, behind);
         let first = ahead.last().map(|name| [directory.as_str(), name].concat());
         self.levels.push(Level { directory, pending: ahead, has_more: goes_on });
-        // What lies on the way to the name is entered at once, as only here it is known what is behind it there.
+        // Directories on the path to the start name are entered now: only here the rest of that name is known.
         if let Some(first) =
             first.filter(|first| first.ends_with('/') && behind.len() > first.len() && behind.starts_with(first))
         {
@@ -127,7 +128,7 @@ impl<'a> LooseNames<'a> {
         }
     }
 
-    /// The names in a directory that are behind that one, the last first, and whether there are more.
+    /// Reads the names in a directory after `behind`, in reverse order, and whether there are more.
     fn read(&self, directory: &str, behind: &str) -> (Vec<String>, bool) {
         let mut names: Vec<String> = Vec::new();
         let at = |name: &str| [directory, name].concat();
@@ -141,10 +142,10 @@ impl<'a> LooseNames<'a> {
                 names.push(name);
             }
         };
-        // Links to directories are not followed, so there is no way round and round.
+        // Links to directories are not followed, which prevents cycles.
         let path = self.refs.directory(directory.into()).join(directory.trim_end_matches('/'));
         if let Err(error) = files::for_each(&path, |file| add(file.name, file.is_directory)) {
-            log::warn!("the refs in {directory} are left out: {error}");
+            log::warn!("refs in {directory} skipped: {error}");
         }
         if directory == "refs/" && self.refs.layout.git_dir != self.refs.layout.common_dir {
             for name in PER_WORKTREE {
@@ -188,12 +189,12 @@ impl Iterator for LooseNames<'_> {
 }
 
 impl Refs<'_> {
-    /// The names of loose refs, in order.
+    /// Returns an iterator over the names of loose refs, sorted.
     pub(crate) fn loose_names(&self) -> LooseNames<'_> {
         LooseNames::new(self, BStr::new(""))
     }
 
-    /// The names of all refs, in order.
+    /// Returns the names of all refs, sorted.
     pub(crate) fn names(&self) -> Result<Vec<BString>> {
         let packed = self.packed()?;
         let packed = packed.iter().flat_map(|packed| packed.iter()).filter_map(Result::ok).map(|found| found.name);
@@ -203,11 +204,11 @@ impl Refs<'_> {
         Ok(names)
     }
 
-    /// What stands in the file of a loose ref.
+    /// Reads the file of a loose ref.
     pub(super) fn loose_content(&self, name: &str) -> Option<Vec<u8>> {
         let path = self.path(name.into())?;
         files::read(&path, MAX_LOOSE_SIZE).unwrap_or_else(|error| {
-            log::warn!("a ref is left out: {error}");
+            log::warn!("ref skipped: {error}");
             None
         })
     }
@@ -216,8 +217,8 @@ impl Refs<'_> {
 #[cfg(test)]
 mod tests {
     use crate::block_cache::BlockCache;
+    use crate::layout::Layout;
     use crate::refs::Refs;
-    use crate::repo::Layout;
     use gix_hash::Kind;
     use proptest::prelude::*;
     use std::collections::BTreeSet;

@@ -1,11 +1,11 @@
-//! Refs: branches, tags and the other names of objects.
+//! Refs: branches, tags and other names of objects.
 //!
-//! A ref is a file below `refs/`, or else a line of `packed-refs` ([`packed`]). It names an object, or another ref.
-//! Names are checked by git's own rules (`git check-ref-format`) before a file is looked for, so none leads out of the
+//! A ref is a file below `refs/` (loose), or else a line of `packed-refs` ([`packed`]). It names an object, or another
+//! ref. Names are validated by git's own rules (`git check-ref-format`) before a file is opened, so none escapes the
 //! repository.
 //!
-//! Git may change them at any time. It writes a ref into `packed-refs` before it takes the ref's file away, so `packed-refs`
-//! is asked last, as it is then: a ref that is being packed is found in one of both.
+//! Git may change refs concurrently. It writes a ref to `packed-refs` before it deletes the loose file, so the current
+//! `packed-refs` is read last: a ref that is being packed is found in one of the two.
 
 mod list;
 mod packed;
@@ -14,7 +14,7 @@ mod state;
 use crate::block_cache::BlockCache;
 use crate::error::{Error, Result};
 use crate::files;
-use crate::repo::Layout;
+use crate::layout::Layout;
 use bstr::{BStr, BString, ByteSlice};
 use gix_hash::{Kind, ObjectId};
 pub(crate) use list::RefIter;
@@ -25,13 +25,13 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::SystemTime;
 
-/// How many refs may lead from one to the next, which is git's own bound.
+/// The maximum length of a chain of symbolic refs, git's own limit.
 const MAX_SYMBOLIC_DEPTH: usize = 5;
 
-/// How many bytes of a ref's file are read.
+/// The maximum size of a loose ref's file, in bytes.
 const MAX_LOOSE_SIZE: u64 = 64 * 1024;
 
-/// What git tries for a name, in this order (`gitrevisions`).
+/// Git's search order for a short name (`gitrevisions`).
 const SEARCH_RULES: [(&str, &str); 6] = [
     ("", ""),
     ("refs/", ""),
@@ -41,10 +41,10 @@ const SEARCH_RULES: [(&str, &str); 6] = [
     ("refs/remotes/", "/HEAD"),
 ];
 
-/// What each worktree has for itself, beside `HEAD` and its like.
+/// The refs that each worktree has separately, in addition to `HEAD` and similar names.
 const PER_WORKTREE: [&str; 3] = ["refs/bisect/", "refs/worktree/", "refs/rewritten/"];
 
-/// What a ref names.
+/// The target of a ref.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Target {
     /// An object.
@@ -56,28 +56,28 @@ pub(crate) enum Target {
 /// A ref.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reference {
-    /// Its full name.
+    /// The full name.
     pub(crate) name: BString,
-    /// What it names.
+    /// The target.
     pub(crate) target: Target,
-    /// What the tag points to that it names, where that is known without reading the tag.
+    /// The object that the target tag points to, if it is known without reading the tag.
     pub(crate) peeled: Option<ObjectId>,
-    /// Whether it is known not to name a tag, where nothing is said of what a tag points to.
+    /// Whether the target is known not to be a tag, because `packed-refs` records no peeled object for it.
     pub(crate) is_non_tag: bool,
 }
 
-/// What a ref comes to, after all refs that lead to it.
+/// A fully resolved ref.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Resolved {
-    /// The full name of the last ref.
+    /// The full name of the last ref in the chain.
     pub(crate) name: BString,
     /// The object.
     pub(crate) id: ObjectId,
-    /// What the object points to, where it is known to be a tag.
+    /// The object that it points to, if it is known to be a tag.
     pub(crate) peeled: Option<ObjectId>,
 }
 
-/// The refs of a repository. They are read when asked for; the file `packed-refs` stays open until there is another.
+/// The refs of a repository. They are read on demand; the file `packed-refs` stays open until it is replaced.
 pub(crate) struct Refs<'r> {
     layout: &'r Layout,
     blocks: &'r Rc<BlockCache>,
@@ -85,22 +85,23 @@ pub(crate) struct Refs<'r> {
     packed: RefCell<Option<CachedPackedRefs>>,
 }
 
-/// The file `packed-refs` as it was opened last.
+/// The last opened `packed-refs`.
 struct CachedPackedRefs {
     stamp: Stamp,
     refs: Option<Rc<PackedRefs>>,
 }
 
-/// What tells one `packed-refs` from the next, which takes its place: size and time; none where there is none.
+/// The version of `packed-refs`, which git replaces as a whole: size and modification time; `None` if it does not
+/// exist.
 type Stamp = Option<(u64, Option<SystemTime>)>;
 
 impl<'r> Refs<'r> {
-    /// The refs of a repository.
+    /// Creates the refs of a repository.
     pub(crate) fn new(layout: &'r Layout, blocks: &'r Rc<BlockCache>, hash: Kind) -> Self {
         Self { layout, blocks, hash, packed: RefCell::new(None) }
     }
 
-    /// The ref that git takes a short or full name for, and what it comes to.
+    /// Resolves a short or full name by git's search order.
     pub(crate) fn resolve_short_name(&self, name: &BStr) -> Result<Option<Resolved>> {
         for (before, after) in SEARCH_RULES {
             let full: BString = [before.as_bytes(), name, after.as_bytes()].concat().into();
@@ -113,7 +114,7 @@ impl<'r> Refs<'r> {
         Ok(None)
     }
 
-    /// What the ref with this full name comes to; none where it, or one that it leads to, is not there.
+    /// Resolves a ref by its full name; `None` if it, or one in its chain, does not exist.
     pub(crate) fn resolve(&self, name: &BStr) -> Result<Option<Resolved>> {
         let mut name = name.to_owned();
         for _ in 0..=MAX_SYMBOLIC_DEPTH {
@@ -125,11 +126,11 @@ impl<'r> Refs<'r> {
         }
         Err(Error::corrupt(
             format!("ref {name}"),
-            format!("more than {MAX_SYMBOLIC_DEPTH} refs lead to it, or a circle of them"),
+            format!("its chain has more than {MAX_SYMBOLIC_DEPTH} symbolic refs or a cycle"),
         ))
     }
 
-    /// The ref with this full name.
+    /// Returns the ref with a full name, unresolved.
     pub(crate) fn find(&self, name: &BStr) -> Result<Option<Reference>> {
         if !is_valid(name) {
             return Ok(None);
@@ -140,7 +141,7 @@ impl<'r> Refs<'r> {
         self.packed()?.map_or(Ok(None), |packed| packed.find(name))
     }
 
-    /// Shows the refs behind this name, in order; with an empty name, all.
+    /// Calls a function with an iterator over the refs after a name; an empty name starts at the beginning.
     pub(crate) fn with_refs_after<T>(
         &self,
         name: &BStr,
@@ -151,7 +152,7 @@ impl<'r> Refs<'r> {
         show(&mut RefIter::new(self, packed, name))
     }
 
-    /// The ref that a file's content says.
+    /// Parses the content of a loose ref.
     fn parse(&self, name: &BStr, content: &[u8]) -> Result<Reference> {
         let damaged = |fault: &dyn ToString| Error::corrupt(format!("ref {name}"), fault.to_string());
         let full = gix_ref::FullName::try_from(name).map_err(|error| damaged(&error))?;
@@ -159,16 +160,16 @@ impl<'r> Refs<'r> {
             .map_err(|error| damaged(&error))?;
         let target = match reference.target {
             gix_ref::Target::Object(id) if id.kind() == self.hash => Target::Object(id),
-            gix_ref::Target::Object(_) => return Err(damaged(&"it names an id of another kind")),
+            gix_ref::Target::Object(_) => return Err(damaged(&"its id has another hash kind")),
             gix_ref::Target::Symbolic(next) if is_valid(next.as_bstr()) => Target::Symbolic(next.into_inner()),
             gix_ref::Target::Symbolic(next) => {
-                return Err(damaged(&format!("it names the ref {next}, which cannot be one")));
+                return Err(damaged(&format!("its target {next} is not a valid ref name")));
             }
         };
         Ok(Reference { name: name.to_owned(), target, peeled: None, is_non_tag: false })
     }
 
-    /// The file `packed-refs` as it is now.
+    /// Returns the current `packed-refs`.
     fn packed(&self) -> Result<Option<Rc<PackedRefs>>> {
         let metadata = fs::metadata(self.layout.common_dir.join("packed-refs")).ok();
         let stamp = metadata.map(|metadata| (metadata.len(), metadata.modified().ok()));
@@ -180,7 +181,7 @@ impl<'r> Refs<'r> {
         Ok(refs)
     }
 
-    /// The file of a ref, where its name can be that of a file.
+    /// Returns the path of a ref's file, if its name is a valid file name.
     fn path(&self, name: &BStr) -> Option<PathBuf> {
         Some(self.directory(name).join(name.to_str().ok()?))
     }
@@ -191,7 +192,7 @@ impl<'r> Refs<'r> {
     }
 }
 
-/// Whether this can be the full name of a ref: below `refs/`, or one like `HEAD`.
+/// Returns whether a name is a valid full ref name: below `refs/`, or one like `HEAD`.
 pub(crate) fn is_valid(name: &BStr) -> bool {
     let upper = |byte: &u8| byte.is_ascii_uppercase() || *byte == b'_';
     (name.starts_with_str("refs/") || name.iter().all(upper)) && gix_validate::reference::name(name).is_ok()
@@ -239,7 +240,7 @@ mod tests {
         let is = |id: &str| Some(Target::Object(ObjectId::from_hex(id.as_bytes()).unwrap()));
         refs.digest().unwrap();
         assert_eq!(id(), is(ID));
-        // As `git pack-refs` does: first the new file in the place of the old, then the ref's own goes.
+        // Like `git pack-refs`: first the new file replaces the old one, then the loose ref is deleted.
         fs::write(fixture.dir.path().join("aside"), format!("# pack-refs with: sorted \n{ID} refs/heads/a\n")).unwrap();
         fs::rename(fixture.dir.path().join("aside"), fixture.dir.path().join("packed-refs")).unwrap();
         fs::remove_file(fixture.dir.path().join("refs/heads/a")).unwrap();
@@ -257,7 +258,7 @@ mod tests {
         let fixture = fixture(&[]);
         for name in all.iter().rev() {
             let path = fixture.dir.path().join(name);
-            // After the first round, a directory stands where the file is to be.
+            // After the first round, the file's path is a directory.
             let _ = fs::remove_dir_all(&path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(&path, ID).unwrap();

@@ -1,8 +1,8 @@
-//! The refs in the file `packed-refs`.
+//! Packed refs: the file `packed-refs`.
 //!
-//! There may be hundreds of thousands of them. The file is sorted by name, and says so, and a ref is looked up by
-//! binary search without reading all of it; only where it does not say so (git before 2012) it is read from the start, and
-//! has at most [`MAX_UNSORTED`] bytes. Refs are read one behind the other in the order of the file, from any name on.
+//! It may contain hundreds of thousands of refs. The file is sorted by name and declares so, and a ref is found by
+//! binary search without reading the whole file; a file without that declaration (git before 2012) is read from the
+//! start, and may have at most [`MAX_UNSORTED`] bytes. Refs are read in the order of the file, from any name on.
 
 use crate::block_cache::{BlockCache, BlockFile, Reader};
 use crate::error::{Error, Result};
@@ -14,38 +14,38 @@ use std::io::{self, BufRead, Read};
 use std::path::Path;
 use std::rc::Rc;
 
-/// How long a line is at most: an id and a name, which git itself holds to the length of a path.
+/// The maximum length of a line in bytes: an id and a name, which git itself limits to the length of a path.
 const MAX_LINE: u64 = 8 * 1024;
 
-/// How many bytes the file has where it is not sorted, so that looking for one ref means to read all.
+/// The maximum size of an unsorted file in bytes, since finding one ref means reading all.
 const MAX_UNSORTED: u64 = 4 * 1024 * 1024;
 
 /// The file `packed-refs`.
 pub(crate) struct PackedRefs {
     file: BlockFile,
     hash: Kind,
-    /// Where the first ref stands, behind the header.
+    /// The offset of the first ref, after the header.
     start: u64,
     sorted: bool,
-    /// Whether what a tag points to stands behind each ref that names one.
+    /// Whether the peeled object is recorded for every ref that points to a tag.
     fully_peeled: bool,
 }
 
 impl PackedRefs {
-    /// Opens the file in a directory; none where there is no such file.
+    /// Opens the file in a directory; `None` if it does not exist.
     pub(crate) fn open(common_dir: &Path, cache: &Rc<BlockCache>, hash: Kind) -> Result<Option<Self>> {
         let Some(file) = BlockFile::open(&common_dir.join("packed-refs"), cache)? else { return Ok(None) };
         let mut packed = Self { file, hash, start: 0, sorted: false, fully_peeled: false };
         let header = packed.line(0)?;
         if header.starts_with(b"#") {
             packed.start = header.len() as u64;
-            let says = |trait_: &[u8]| header.trim_end().split_str(" ").any(|word| word == trait_);
-            (packed.sorted, packed.fully_peeled) = (says(b"sorted"), says(b"fully-peeled"));
+            let declares = |trait_: &[u8]| header.trim_end().split_str(" ").any(|word| word == trait_);
+            (packed.sorted, packed.fully_peeled) = (declares(b"sorted"), declares(b"fully-peeled"));
         }
         if !packed.sorted && packed.file.size() > MAX_UNSORTED {
             return Err(Error::Unsupported(format!(
-                "{} has {} bytes and does not say that it is sorted, and at most {MAX_UNSORTED} are read of such; \
-                 `git pack-refs --all` writes it anew",
+                "{} is unsorted and has {} bytes, expected at most {MAX_UNSORTED}; rewrite it with \
+                 `git pack-refs --all`",
                 packed.file.path().display(),
                 packed.file.size()
             )));
@@ -53,7 +53,7 @@ impl PackedRefs {
         Ok(Some(packed))
     }
 
-    /// The ref with this name.
+    /// Returns the ref with a name.
     pub(crate) fn find(&self, name: &BStr) -> Result<Option<Reference>> {
         let mut at = if self.sorted { self.lower_bound(name)? } else { self.start };
         while at < self.file.size() {
@@ -68,12 +68,13 @@ impl PackedRefs {
         Ok(None)
     }
 
-    /// All refs, in the order of the file. One that is damaged comes as an error, and the next after it.
+    /// Iterates over all refs, in the order of the file. A damaged one is an error item, and iteration continues after
+    /// it.
     pub(crate) fn iter(&self) -> PackedIter<'_> {
         self.iter_from(self.start)
     }
 
-    /// The refs behind this name, in the order of their names.
+    /// Iterates over the refs after a name, sorted by name.
     pub(crate) fn iter_after(&self, name: &BStr) -> Result<PackedIter<'_>> {
         if !self.sorted {
             let mut refs: Vec<Reference> =
@@ -90,15 +91,15 @@ impl PackedRefs {
         PackedIter { refs: self, reader: self.file.reader(at), lookahead: BString::default(), unsorted: Vec::new() }
     }
 
-    /// All its bytes.
+    /// Returns a reader of the whole file.
     pub(crate) fn bytes(&self) -> impl BufRead + '_ {
         self.file.reader(0)
     }
 
-    /// Where a line begins such that no earlier one has this name.
+    /// Returns the offset of a line before which no line has this name or a greater one.
     fn lower_bound(&self, name: &BStr) -> Result<u64> {
         let (mut start, mut end) = (self.start, self.file.size());
-        // Lines are searched, but only bytes can be counted: both bounds are beginnings of lines.
+        // The search runs over lines, but positions are bytes: both bounds are always line starts.
         while start < end {
             let line_start = self.line_start(start.midpoint(end), start)?;
             let line = self.line(line_start)?;
@@ -106,7 +107,7 @@ impl PackedRefs {
             match name_of(&line) {
                 Some(found) if found < name => start = next,
                 Some(_) => end = line_start,
-                // The id that a tag points to belongs to the line before.
+                // A line with a peeled id belongs to the line before it.
                 None if line_start > start => {
                     let before = self.line_start(line_start.saturating_sub(1), start)?;
                     match name_of(&self.line(before)?) {
@@ -120,7 +121,7 @@ impl PackedRefs {
         Ok(start)
     }
 
-    /// The beginning of the line that `at` lies in, which begins no earlier than `min`.
+    /// Returns the start of the line that contains `at`, not before `min`.
     fn line_start(&self, at: u64, min: u64) -> Result<u64> {
         let from = at.saturating_sub(MAX_LINE).max(min);
         let mut before = vec![0; usize::try_from(at.saturating_sub(from)).unwrap_or_default()];
@@ -132,7 +133,7 @@ impl PackedRefs {
         }
     }
 
-    /// The line that begins at `at`, with its newline; empty at the end of the file.
+    /// Reads the line at `at`, with its newline; empty at the end of the file.
     fn line(&self, at: u64) -> Result<BString> {
         let mut line = Vec::new();
         let read = self.file.reader(at).take(MAX_LINE).read_until(b'\n', &mut line);
@@ -143,7 +144,7 @@ impl PackedRefs {
         Ok(line.into())
     }
 
-    /// The ref in a line, and what its tag points to in the line after, if it stands there.
+    /// Parses the ref in a line, and its peeled id in the next line, if there is one.
     fn parse(&self, line: &BStr, after: &BStr) -> Result<Reference> {
         let damaged = || self.file.corrupt(format!("expected a ref, found {:?}", line.trim_end().as_bstr()));
         let name = name_of(line).filter(|name| is_valid(name)).ok_or_else(damaged)?;
@@ -169,18 +170,18 @@ impl PackedRefs {
     }
 }
 
-/// The refs of the file from some place on.
+/// An iterator over the refs of the file.
 pub(crate) struct PackedIter<'p> {
     refs: &'p PackedRefs,
     reader: Reader<'p>,
-    /// The line that was read last and not used yet.
+    /// The line that was read but not consumed.
     lookahead: BString,
-    /// Those of a file that is not sorted, the last first.
+    /// The refs of an unsorted file, in reverse order.
     unsorted: Vec<Reference>,
 }
 
 impl PackedIter<'_> {
-    /// Passes over the refs up to the one with this name.
+    /// Skips the refs up to and including the one with this name.
     fn skip_past(&mut self, name: &BStr) {
         while let Ok(line) = self.line()
             && !line.is_empty()
@@ -192,7 +193,7 @@ impl PackedIter<'_> {
         }
     }
 
-    /// The next line; empty at the end of the file.
+    /// Reads the next line; empty at the end of the file.
     fn line(&mut self) -> Result<BString> {
         if !self.lookahead.is_empty() {
             return Ok(std::mem::take(&mut self.lookahead));
@@ -206,7 +207,7 @@ impl PackedIter<'_> {
         Ok(line.into())
     }
 
-    /// Has nothing come any more.
+    /// Ends the iteration.
     fn end(&mut self) {
         self.reader = self.refs.file.reader(self.refs.file.size());
     }
@@ -221,7 +222,7 @@ impl Iterator for PackedIter<'_> {
         }
         loop {
             let read = self.line().and_then(|line| {
-                // What a tag points to was taken with the ref, or belongs to one that was passed over.
+                // A peeled id was consumed with its ref, or belongs to a skipped one.
                 if line.is_empty() || line.starts_with(b"^") || line.trim().is_empty() {
                     return Ok((line, BString::default()));
                 }
@@ -248,7 +249,7 @@ impl Iterator for PackedIter<'_> {
     }
 }
 
-/// The name in a line `ID NAME`.
+/// Returns the name in a line `ID NAME`.
 fn name_of(line: &[u8]) -> Option<&BStr> {
     let line = line.trim_end_with(|c| c == '\n' || c == '\r');
     line.split_once_str(" ").filter(|_| !line.starts_with(b"^")).map(|(_, name)| name.as_bstr())

@@ -1,4 +1,4 @@
-//! A digest of all that decides what names stand for, to tell cheaply that nothing changed.
+//! A digest of everything that determines how names resolve, for cheap change detection.
 
 use crate::error::{Error, Result};
 use crate::files;
@@ -7,14 +7,14 @@ use std::hash::{DefaultHasher, Hasher};
 use std::io::BufRead;
 use std::time::SystemTime;
 
-/// How many loose refs are read for it. Those behind them count by their names and by when their directory changed, which it
-/// does with every ref that git writes.
+/// The maximum number of loose refs whose content is read. Those after them contribute their names and the
+/// modification time of their directory, which changes with every ref that git writes.
 const MAX_READ: usize = 2000;
 
 impl Refs<'_> {
-    /// A digest of all refs, of `HEAD` and its like, and of where the history is cut off. While it stays the same,
-    /// every name stands for what it stood for. It is taken over the files as they are, so another digest need not mean
-    /// that anything changed.
+    /// Returns a digest of all refs, of `HEAD` and similar names, and of the shallow commits. While it is the same,
+    /// every name resolves to the same object. It is computed from the files' bytes, so a different digest does not
+    /// imply that a ref changed.
     pub(crate) fn digest(&self) -> Result<u64> {
         let mut digest = DefaultHasher::new();
         let mut add = |bytes: &[u8]| {

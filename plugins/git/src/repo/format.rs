@@ -1,8 +1,8 @@
-//! Which format a repository has, as its config says.
+//! The repository format, read from the repository's config.
 //!
-//! A repository of version 1 lists in `extensions.*` what one must understand to read it (`gitrepository-layout`,
-//! "repository format version"). What is not understood is refused, as git refuses it. Nothing else of the config is
-//! read: it may name programs to run and files to include, and neither is done.
+//! A repository of version 1 lists the extensions that a reader must support in `extensions.*`
+//! (`gitrepository-layout`, "repository format version"). Unsupported extensions are rejected, as git does. The rest
+//! of the config is ignored: it may name programs to run and files to include, and neither happens.
 
 use crate::error::{Error, Result};
 use crate::files;
@@ -11,14 +11,14 @@ use gix_config::file::Metadata;
 use gix_hash::Kind;
 use std::path::Path;
 
-/// How many bytes of config are read.
+/// The maximum size of the config, in bytes.
 const MAX_BYTES: u64 = 1024 * 1024;
 
-/// Extensions that make no difference to who only reads.
+/// Extensions that do not affect readers.
 const IGNORED_EXTENSIONS: [&str; 6] =
     ["noop", "noop-v1", "preciousobjects", "partialclone", "worktreeconfig", "relativeworktrees"];
 
-/// What kind of ids a repository has, whose config is in this directory.
+/// Returns the hash kind of the repository whose config is in this directory.
 pub(crate) fn hash(common_dir: &Path) -> Result<Kind> {
     let path = common_dir.join("config");
     let bytes = files::read(&path, MAX_BYTES)?.unwrap_or_default();
@@ -41,7 +41,7 @@ pub(crate) fn hash(common_dir: &Path) -> Result<Kind> {
                 ("objectformat", "sha256") => hash = Kind::Sha256,
                 ("refstorage", "files") => {}
                 ("refstorage", "reftable") => {
-                    return Err(unsupported("refs in reftables; `git refs migrate` changes that"));
+                    return Err(unsupported("reftable refs; convert them with `git refs migrate`"));
                 }
                 (name, _) if IGNORED_EXTENSIONS.contains(&name) => {}
                 // Before version 1, extensions had no meaning.

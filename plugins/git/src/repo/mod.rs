@@ -1,31 +1,30 @@
-//! A repository, opened to be read.
+//! A repository, opened for reading.
 
 mod format;
-mod layout;
 
 use crate::block_cache::BlockCache;
 use crate::error::{Error, Result};
+use crate::layout::Layout;
 use crate::odb::Odb;
 use crate::refs::Refs;
 use gix_hash::ObjectId;
-pub(crate) use layout::Layout;
 use std::collections::HashSet;
 use std::path::Path;
 use std::rc::Rc;
 
-/// A repository, opened to be read.
+/// A repository, opened for reading.
 ///
-/// It stays open from call to call where the host reuses an instance. Objects never change, so what is known of them is
-/// kept; refs and the rest are read anew each time.
+/// It stays open between calls if the host reuses the instance. Objects are immutable, so their data are cached; refs
+/// and the rest are read again each time.
 pub(crate) struct Repository {
     layout: Layout,
     blocks: Rc<BlockCache>,
-    /// Its objects.
+    /// The object database.
     pub(crate) odb: Odb,
 }
 
 impl Repository {
-    /// Opens the repository in a directory, to read objects of at most so many bytes.
+    /// Opens the repository in a directory, with a limit for the size of objects in bytes.
     pub(crate) fn open(dir: &Path, max_object_size: u64) -> Result<Self> {
         let layout = Layout::find(dir)?;
         let hash = format::hash(&layout.common_dir)?;
@@ -34,17 +33,17 @@ impl Repository {
         Ok(Self { layout, blocks, odb })
     }
 
-    /// What kind of ids its objects have.
+    /// Returns the hash kind of the object ids.
     pub(crate) fn hash(&self) -> gix_hash::Kind {
         self.odb.hash()
     }
 
-    /// Its refs, as they are now.
+    /// Returns the current refs.
     pub(crate) fn refs(&self) -> Refs<'_> {
         Refs::new(&self.layout, &self.blocks, self.hash())
     }
 
-    /// The commits at which its history was cut off, as they are now: their parents are not here.
+    /// Returns the current shallow commits, whose parents are not in the repository.
     pub(crate) fn shallow(&self) -> Result<HashSet<ObjectId>> {
         let list = self.layout.shallow()?;
         let lines = list.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
@@ -52,7 +51,7 @@ impl Repository {
         lines.map(|line| ObjectId::from_hex(line).map_err(damaged)).collect()
     }
 
-    /// How many bytes of packs, indexes and packed refs were read so far.
+    /// Returns the number of bytes of packs, indexes and packed refs read so far.
     #[cfg(test)]
     pub(crate) fn bytes_read(&self) -> u64 {
         self.blocks.bytes_read()
@@ -66,7 +65,7 @@ mod tests {
     use std::io::Write;
     use std::process::{Command, Stdio};
 
-    /// A repository with one pack of blobs that do not compress, and their ids.
+    /// Creates a repository with one pack of incompressible blobs, and returns their ids.
     fn large(dir: &Path, blobs: usize, each: usize) -> Vec<ObjectId> {
         let git = |args: &[&str]| {
             let mut git = Command::new("git");
@@ -82,7 +81,7 @@ mod tests {
         for blob in 1..=blobs {
             write!(stdin, "blob\nmark :{blob}\ndata {each}\n").unwrap();
             for _ in 0..each / 8 {
-                // An xorshift generator: quick, and as good as random to a compressor.
+                // An xorshift generator: fast, and random enough to be incompressible.
                 state ^= state << 13;
                 state ^= state >> 7;
                 state ^= state << 17;

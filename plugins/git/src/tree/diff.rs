@@ -1,7 +1,7 @@
-//! What differs between two trees.
+//! The differences between two trees.
 //!
-//! Trees that are the same are not read, so the cost goes with what differs. Both trees are gone through side by side
-//! in their order, directories included, and what differs comes out in the order of its paths.
+//! Identical subtrees are not read, so the cost depends on the size of the difference. Both trees are merged in their
+//! order, directories included, and changes are emitted sorted by path.
 
 use crate::error::{Error, Result};
 use crate::repo::Repository;
@@ -11,43 +11,43 @@ use gix_hash::ObjectId;
 use gix_object::tree::EntryMode;
 use std::cmp::Ordering;
 
-/// How many trees are read for one diff. Beyond it lies what no commit made by people has.
+/// The maximum number of trees read for one diff; no commit by people exceeds it.
 const MAX_TREES: usize = 100_000;
 
-/// A file on one side of a diff.
+/// One side of a changed file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Side {
-    /// What it is.
+    /// The file mode.
     pub(crate) mode: EntryMode,
     /// The object.
     pub(crate) id: ObjectId,
 }
 
-/// A file that is not the same on both sides: added, removed, or another.
+/// A changed file: added, removed, or modified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Change {
-    /// Its path.
+    /// The path.
     pub(crate) path: BString,
-    /// What it was.
+    /// The side before the change.
     pub(crate) before: Option<Side>,
-    /// What it is.
+    /// The side after the change.
     pub(crate) after: Option<Side>,
 }
 
-/// Two directories side by side, either of which may be missing.
+/// A directory on both sides, either of which may be missing.
 struct Pair {
-    /// Their path: empty, or with a slash at the end.
+    /// The directory's path: empty, or with a trailing slash.
     directory: BString,
     before: Option<Entries>,
     after: Option<Entries>,
-    /// The next entry of each that was looked at and not used yet.
+    /// The next entries, read but not consumed.
     next_before: Option<Entry>,
     next_after: Option<Entry>,
 }
 
 impl Repository {
-    /// The files that differ between two trees, in the order of their paths, until `take` has had enough and returns
-    /// false. A tree that is none counts as empty.
+    /// Calls `take` for each file that differs between two trees, sorted by path, until it returns false. A missing
+    /// tree counts as empty.
     pub(crate) fn diff(
         &self,
         before: Option<ObjectId>,
@@ -72,17 +72,17 @@ impl Repository {
             let mut path = pair.directory.clone();
             path.extend_from_slice(&entry.name);
             if path.len() >= MAX_PATH {
-                log::warn!("a path of more than {MAX_PATH} bytes is left out of a diff, in {:?}", pair.directory);
+                log::warn!("path of more than {MAX_PATH} bytes omitted from a diff, in {:?}", pair.directory);
                 continue;
             }
             if entry.mode.is_tree() {
                 read = read.saturating_add(1);
                 if read > MAX_TREES {
-                    return Err(Error::corrupt(format!("tree {}", entry.id), "it differs in too many directories"));
+                    return Err(Error::corrupt(format!("tree {}", entry.id), "too many of its directories differ"));
                 }
                 path.push(b'/');
                 let (before, after) = (before.map(|entry| entry.id), after.map(|entry| entry.id));
-                // Trees that differ by mode only are the same: there is one kind of directory.
+                // Trees that differ only in mode are equal: there is one kind of directory.
                 if before != after {
                     pairs.push(self.pair(path, before, after)?);
                 }
@@ -103,7 +103,8 @@ impl Repository {
 }
 
 impl Pair {
-    /// The next entries with the same name and both or neither a directory, or the next of one side alone.
+    /// Returns the next pair of entries with the same name that are both or neither directories, or the next entry of
+    /// one side alone.
     fn step(&mut self) -> Result<Option<(Option<Entry>, Option<Entry>)>> {
         let fill = |next: &mut Option<Entry>, entries: &mut Option<Entries>| {
             if next.is_none() {

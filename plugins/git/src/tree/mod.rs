@@ -1,9 +1,9 @@
 //! Trees: the directories of a revision.
 //!
-//! A tree is read as the bytes it is, entry by entry, because one may have tens of thousands. Their order is git's: by
-//! name, where a directory counts as if its name ended with `/`, so that whole paths come out in the order of their
-//! bytes. Entries that no path can name are passed over: an empty name, `.`, `..`, or a name with a slash, all of which
-//! git refuses to make, and paths beyond [`MAX_PATH`].
+//! A tree is parsed lazily, entry by entry, because it may have tens of thousands. Entries are in git's order: by
+//! name, where a directory compares as if its name ended with `/`, so that full paths are sorted by their bytes.
+//! Entries that no path can name are skipped: an empty name, `.`, `..`, or a name with a slash, all of which git
+//! refuses to create, and paths longer than [`MAX_PATH`].
 
 mod diff;
 mod walk;
@@ -18,40 +18,40 @@ use gix_object::tree::EntryMode;
 use std::rc::Rc;
 pub(crate) use walk::{FileWalk, is_after};
 
-/// How many bytes a path has at most. Percent-encoded it fits into a cursor, even if that takes three times as many.
+/// The maximum length of a path in bytes. Percent-encoded it fits into a cursor, even at three times its length.
 pub(crate) const MAX_PATH: usize = 1300;
 
-/// An entry of a tree.
+/// A tree entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// Its name.
+    /// The name.
     pub(crate) name: BString,
-    /// What it is: a file, executable or not, a link, a directory, a submodule.
+    /// The mode: a file, executable or not, a link, a directory, a submodule.
     pub(crate) mode: EntryMode,
-    /// The object; of a submodule a commit, which is elsewhere.
+    /// The object; for a submodule a commit in another repository.
     pub(crate) id: ObjectId,
 }
 
-/// Goes through the entries of one tree.
+/// An iterator over the entries of one tree.
 #[derive(Clone)]
 pub(crate) struct Entries {
     id: ObjectId,
     data: Rc<Vec<u8>>,
     offset: usize,
     hash: Kind,
-    /// What the last entry that was wanted is compared by.
+    /// The sort key of the last returned entry.
     last: Option<BString>,
 }
 
 impl Entries {
-    /// The same, when all of them can be read and are in order.
+    /// Checks that all entries can be read and are sorted, and returns the iterator.
     pub(crate) fn validate(self) -> Result<Self> {
         let mut all = self.clone();
         while all.next_where(|_, _| true)?.is_some() {}
         Ok(self)
     }
 
-    /// What the next entry is compared by: its name, with a slash behind it where it is a directory.
+    /// Returns the sort key of an entry: its name, with a trailing slash if it is a directory.
     pub(crate) fn key(entry: &Entry) -> BString {
         let mut key = entry.name.clone();
         if entry.mode.is_tree() {
@@ -60,8 +60,8 @@ impl Entries {
         key
     }
 
-    /// The next entry for which `wanted` holds; only of this one the name is copied. Each must come after the one
-    /// before it: listings and diffs rely on it.
+    /// Returns the next entry for which `wanted` holds; only its name is copied. Unsorted entries are an error:
+    /// listings and diffs rely on the order.
     pub(crate) fn next_where(&mut self, mut wanted: impl FnMut(&BStr, EntryMode) -> bool) -> Result<Option<Entry>> {
         loop {
             let mut entries = TreeRefIter::from_bytes(self.data.get(self.offset..).unwrap_or_default(), self.hash);
@@ -95,13 +95,13 @@ fn is_valid_name(name: &BStr) -> bool {
 }
 
 impl Repository {
-    /// The entries of a tree.
+    /// Returns the entries of a tree.
     pub(crate) fn entries(&self, tree: &oid) -> Result<Entries> {
         let data = self.odb.get(tree, gix_object::Kind::Tree)?;
         Ok(Entries { id: tree.to_owned(), data, offset: 0, hash: self.hash(), last: None })
     }
 
-    /// The entry at a path below a tree. The empty path is the tree itself.
+    /// Returns the entry at a path below a tree. The empty path is the tree itself.
     pub(crate) fn entry(&self, tree: ObjectId, path: &BStr) -> Result<Option<Entry>> {
         let mode = gix_object::tree::EntryKind::Tree.into();
         let mut entry = Entry { name: BString::default(), mode, id: tree };

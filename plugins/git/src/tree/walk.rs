@@ -1,10 +1,11 @@
-//! The files below a tree, in the order of their paths, from any path on.
+//! A walk over the files below a tree, sorted by path, from any path on.
 //!
-//! A walk goes straight to where it is to begin: of each directory on the way there it reads the one tree, and none of
-//! those beside it. What it holds are the trees from the root to where it is.
+//! A walk seeks directly to its start: of each directory on that path it reads one tree, and none of the siblings. Its
+//! state consists of the trees from the root to the current position.
 //!
-//! A directory that cannot be read (damaged, too large, or missing in a partial clone) comes as itself in the place of its
-//! files. A walk that has opened [`MAX_TREES`] directories pauses: what comes then is another one's, from [`FileWalk::resume_position`] on.
+//! An unreadable directory (damaged, too large, or missing in a partial clone) is returned itself instead of its
+//! files. A walk pauses after opening [`MAX_TREES`] directories: another walk continues at
+//! [`FileWalk::resume_position`].
 
 use crate::error::Result;
 use crate::repo::Repository;
@@ -13,44 +14,43 @@ use bstr::{BStr, BString, ByteSlice};
 use gix_hash::{ObjectId, oid};
 use std::collections::HashSet;
 
-/// How many trees are opened in one walk. Git makes no trees without files, so most of so many are somebody's attempt to keep
-/// us busy.
+/// The maximum number of trees opened in one walk. Git creates no trees without files, so most of them are an attack.
 const MAX_TREES: usize = 5000;
 
-/// A file below a tree, or another entry that is no directory.
+/// A file below a tree, or another entry that is not a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WalkEntry {
-    /// Its path from the root.
+    /// The path from the root.
     pub(crate) path: BString,
     /// The entry.
     pub(crate) entry: Entry,
 }
 
-/// Goes through all files below a tree: whatever is no directory.
+/// An iterator over all files below a tree: all entries except directories.
 pub(crate) struct FileWalk<'r> {
     repository: &'r Repository,
-    /// The trees from the root to where the walk is, each with the length of the path of its directory.
+    /// The trees from the root to the current position, each with the length of its directory's path.
     trees: Vec<(Entries, usize)>,
-    /// The innermost directories that have had no file so far, by the number of trees on the way to them, and the trees that
-    /// turned out to have none at any depth: a bomb of directories is made of few trees that come again and again.
+    /// The innermost directories without a file so far, by their depth, and the trees known to contain none at any
+    /// depth: a directory bomb consists of a few trees that occur repeatedly.
     maybe_empty: Vec<(usize, ObjectId)>,
     empty_trees: HashSet<ObjectId>,
-    /// The path of the directory where the walk is: empty, or with a slash at the end.
+    /// The path of the current directory: empty, or with a trailing slash.
     directory: BString,
-    /// What of the path to begin behind lies below the directory where the walk is, as long as it is on the way there.
+    /// The rest of the start path below the current directory, while the walk is seeking to it.
     start_after: Option<BString>,
-    /// How many trees were opened.
+    /// The number of trees opened.
     opened: usize,
-    /// Behind what the walk is.
+    /// The path of the last item.
     position: BString,
     is_paused: bool,
 }
 
-/// Comes behind all names that stand in a directory, as far as there are names of text.
+/// Sorts after all UTF-8 names in a directory.
 const AFTER_ALL: [u8; 8] = [0xff; 8];
 
 impl WalkEntry {
-    /// Where a walk begins that is to come to what is behind this one.
+    /// Returns the position that a walk must start after in order to return what follows this entry.
     pub(crate) fn position(&self) -> BString {
         if self.entry.mode.is_tree() {
             end_of_directory(&[self.path.as_slice(), b"/"].concat())
@@ -65,7 +65,7 @@ fn end_of_directory(directory: &[u8]) -> BString {
 }
 
 impl<'r> FileWalk<'r> {
-    /// All files below a tree whose paths come after `behind`.
+    /// Creates a walk over the files below a tree whose paths sort after `behind`.
     pub(crate) fn new(repository: &'r Repository, tree: &oid, behind: Option<&BStr>) -> Result<Self> {
         let trees = vec![(repository.entries(tree)?, 0)];
         Ok(Self {
@@ -81,7 +81,7 @@ impl<'r> FileWalk<'r> {
         })
     }
 
-    /// Behind what the walk paused; none where it did not.
+    /// Returns the position at which the walk paused; `None` if it did not.
     pub(crate) fn resume_position(&self) -> Option<&BStr> {
         self.is_paused.then_some(self.position.as_bstr())
     }
@@ -108,7 +108,7 @@ impl<'r> FileWalk<'r> {
                 if !self.directory.is_empty() {
                     self.position = end_of_directory(&self.directory);
                 }
-                // The way led here, and what is left comes after it.
+                // The seek ends here; the remaining entries follow the start path.
                 self.start_after = None;
                 continue;
             };
@@ -118,7 +118,7 @@ impl<'r> FileWalk<'r> {
                 _ => None,
             };
             if self.directory.len().saturating_add(entry.name.len()) >= MAX_PATH {
-                log::warn!("a path of more than {MAX_PATH} bytes is left out, in {:?}", self.directory);
+                log::warn!("path of more than {MAX_PATH} bytes skipped, in {:?}", self.directory);
                 continue;
             }
             if !entry.mode.is_tree() {
@@ -131,7 +131,7 @@ impl<'r> FileWalk<'r> {
                 continue;
             }
             let path: BString = [self.directory.as_slice(), entry.name.as_slice()].concat().into();
-            // The way to where the walk began is short, and must be gone.
+            // The path to the start is short and must be walked in any case.
             if self.opened >= MAX_TREES && !on_the_way {
                 self.is_paused = true;
                 return Ok(None);
@@ -146,10 +146,10 @@ impl<'r> FileWalk<'r> {
                         self.maybe_empty.push((self.trees.len(), entry.id));
                     }
                 }
-                // It came as itself before: the walk is to begin behind it.
+                // It was returned itself before: the walk starts after it.
                 Err(_) if on_the_way => self.start_after = None,
                 Err(error) => {
-                    log::warn!("the directory {path:?} is listed as such, its files cannot be: {error}");
+                    log::warn!("directory {path:?} listed without its files: {error}");
                     let found = WalkEntry { path, entry };
                     self.position = found.position();
                     self.maybe_empty.clear();
@@ -169,12 +169,12 @@ impl Iterator for FileWalk<'_> {
     }
 }
 
-/// Whether the path lies in the directory of this name.
+/// Returns whether a path is inside the directory with this name.
 fn is_ancestor(name: &BStr, path: &BStr) -> bool {
     path.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"/"))
 }
 
-/// Whether an entry comes after a path, in git's order.
+/// Returns whether an entry sorts after a path, in git's order.
 pub(crate) fn is_after(name: &BStr, is_tree: bool, path: &BStr) -> bool {
     name.iter().chain(is_tree.then_some(&b'/')).gt(path.iter())
 }

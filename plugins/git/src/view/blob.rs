@@ -1,8 +1,7 @@
 //! Files, links and submodules.
 //!
-//! A file is served as it is stored: no filters, no end-of-line conversion, and a pointer of Git LFS as the text that
-//! it is. A link is served as the path that it leads to, and never followed. A submodule is served as the line that git
-//! shows for it in diffs.
+//! A file is served as it is stored: no filters, no end-of-line conversion, and a Git LFS pointer as its text. A link
+//! is served as its target path, and never followed. A submodule is served as the line that git shows for it in diffs.
 
 use crate::error::{Error, Result};
 use crate::odb::check_memory_budget;
@@ -15,13 +14,13 @@ use gix_object::Kind;
 use mcp_provider::{Contents, Entry};
 use std::rc::Rc;
 
-/// What a pointer of Git LFS begins with.
+/// The first line of a Git LFS pointer.
 const LFS_PREFIX: &[u8] = b"version https://git-lfs.github.com/spec/v1\n";
 
-/// How many bytes a pointer of Git LFS has at most, by its specification.
+/// The maximum size of a Git LFS pointer in bytes, by its specification.
 const MAX_LFS_POINTER: u64 = 1024;
 
-/// A file, link or submodule at a path of a revision.
+/// Reads a file, link or submodule at a path of a revision.
 pub(crate) fn read(repository: &Repository, max_size: u64, rev: &BStr, path: &BStr) -> Result<Contents> {
     let (resolved, found) = find(repository, rev, path)?;
     if found.mode.is_commit() {
@@ -45,7 +44,7 @@ pub(crate) fn read(repository: &Repository, max_size: u64, rev: &BStr, path: &BS
     Ok(contents)
 }
 
-/// The same without the content, of which no more is read than might be a pointer of Git LFS.
+/// Returns the metadata of a file, link or submodule. Content is read only if its size fits a Git LFS pointer.
 pub(crate) fn stat(repository: &Repository, rev: &BStr, path: &BStr) -> Result<Entry> {
     let (resolved, found) = find(repository, rev, path)?;
     if found.mode.is_commit() {
@@ -60,7 +59,7 @@ pub(crate) fn stat(repository: &Repository, rev: &BStr, path: &BStr) -> Result<E
     Ok(entry)
 }
 
-/// What a submodule is shown as, here and in diffs.
+/// Returns the content of a submodule, here and in diffs.
 pub(crate) fn submodule(found: &tree::Entry) -> String {
     format!("Subproject commit {}\n", found.id)
 }

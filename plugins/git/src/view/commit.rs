@@ -1,9 +1,9 @@
-//! Commits: who changed what, when and why, and the diff.
+//! Commits: author, message and diff.
 //!
-//! First come the commit's id, parents and people, its message, indented, and which files it added, changed and
-//! removed; then the diff. The whole is served as `text/x-diff`, because that is what most of it is and what clients
-//! can highlight: every tool that takes a diff passes over what stands before it. The diff is against the first parent,
-//! and of a commit without parents against nothing; a renamed file is one that was removed and one that was added.
+//! A commit is shown as its id, parents and people, its message, indented, and its added, modified and removed files;
+//! then the diff. The MIME type is `text/x-diff`, because that is most of it and clients can highlight it: diff tools
+//! skip the text before the first header. The diff is against the first parent, and for a root commit against the
+//! empty tree; a renamed file is shown as one removed and one added.
 
 use crate::error::Result;
 use crate::history;
@@ -23,19 +23,19 @@ use std::rc::Rc;
 /// The MIME type of a commit.
 pub(crate) const MIME_TYPE: &str = "text/x-diff";
 
-/// How many files a commit is said to have changed.
+/// The maximum number of changed files listed.
 const MAX_FILES: usize = 10_000;
 
-/// How many bytes are shown of what stands before the diff.
+/// The maximum size of the part before the diff, in bytes.
 const MAX_HEAD: usize = 1024 * 1024;
 
-/// How many bytes of files are compared for one diff, but for the last of them.
+/// The maximum number of bytes compared for one diff. The last file may exceed it.
 const MAX_COMPARED: u64 = 32 * 1024 * 1024;
 
-/// What the tags hold that lead to a commit.
+/// The contents of the tags on the way to a commit.
 type Tags = Vec<Rc<Vec<u8>>>;
 
-/// A commit with its diff, of which at most so many bytes are shown.
+/// Reads a commit with its diff, of which at most `max_diff` bytes are shown.
 pub(crate) fn read(repository: &Repository, max_diff: usize, rev: &BStr) -> Result<Contents> {
     let (resolved, id, tags) = find(repository, rev)?;
     let data = repository.odb.get(&id, Kind::Commit)?;
@@ -59,11 +59,10 @@ pub(crate) fn read(repository: &Repository, max_diff: usize, rev: &BStr) -> Resu
         !more
     })?;
     if commit.parents.len() > 1 {
-        head += "Below: what differs from the first of its parents.\n";
+        head += "Below: the differences from its first parent.\n";
     }
     if is_cut_off {
-        head +=
-            "Below: all its files, because the history was cut off here and its parents are not in the repository.\n";
+        head += "Below: all its files, because the clone is shallow and its parents are not in the repository.\n";
     }
     let mut text = BoundedText::new(MAX_HEAD);
     text.push(&truncate_head(head));
@@ -79,7 +78,7 @@ pub(crate) fn read(repository: &Repository, max_diff: usize, rev: &BStr) -> Resu
     let mut diff = BoundedText::new(max_diff);
     let (mut compared, mut left_out) = (0_u64, 0_usize);
     for change in &changes {
-        // What would be left out is not made.
+        // Omitted patches are not computed.
         if left_out == 0 && compared < MAX_COMPARED {
             compared = compared.saturating_add(patch::cost(repository, change)?);
             diff.push(&patch(repository, change)?);
@@ -95,7 +94,7 @@ pub(crate) fn read(repository: &Repository, max_diff: usize, rev: &BStr) -> Resu
     if left_out > 0 {
         let _ = writeln!(
             whole,
-            "\nThe diff ends here, after at most {max_diff} bytes: {left_out} of the files named above are left out. \
+            "\nThe diff is truncated to at most {max_diff} bytes: {left_out} of the files listed above are omitted. \
              Read them as blob/{id}/PATH{}",
             parent.map(|parent| format!(" and blob/{parent}/PATH")).unwrap_or_default()
         );
@@ -107,7 +106,7 @@ pub(crate) fn read(repository: &Repository, max_diff: usize, rev: &BStr) -> Resu
     Ok(Contents::text(entry, whole))
 }
 
-/// The same without the content.
+/// Returns the metadata of a commit.
 pub(crate) fn stat(repository: &Repository, rev: &BStr) -> Result<Entry> {
     let (resolved, id, _) = find(repository, rev)?;
     let data = repository.odb.get(&id, Kind::Commit)?;
@@ -116,12 +115,12 @@ pub(crate) fn stat(repository: &Repository, rev: &BStr) -> Result<Entry> {
     Ok(entry(&resolved, rev, &id, &commit, is_cut_off))
 }
 
-/// The commit that a revision leads to, and the tags on the way there.
+/// Peels a revision to a commit, and collects the tags on the way.
 fn find(repository: &Repository, rev: &BStr) -> Result<(Rev, ObjectId, Tags)> {
     let resolved = repository.rev(rev)?;
     let mut tags = Vec::new();
     let mut bytes = 0_usize;
-    // A chain of large tags would be more than memory holds; what it leads to is shown all the same.
+    // A chain of large tags could exceed the memory; then the commit is shown without them.
     let keep = |tag: Rc<Vec<u8>>| {
         bytes = bytes.saturating_add(tag.len());
         if bytes <= MAX_HEAD {
@@ -144,12 +143,12 @@ fn entry(resolved: &Rev, rev: &BStr, id: &ObjectId, commit: &CommitRef<'_>, is_c
     if let Some(time) = committer.time {
         entry = entry.last_modified(iso8601(gix_date::Time::new(time.seconds, 0)));
     }
-    // A history that was cut off may be deepened, and then the diff is another.
+    // A shallow history may be deepened, which changes the diff.
     if is_cut_off { entry.subscribable() } else { resource_entry::with_mutability(entry, resolved) }
 }
 
 fn write_tag(head: &mut String, repository: &Repository, tag: &[u8]) {
-    // A tag that can be followed but not taken apart is passed over: what it points to is what was asked for.
+    // A tag that can be peeled but not decoded is skipped: the commit it points to is what the client requested.
     let Ok(decoded) = TagRef::from_bytes(tag, repository.hash()) else { return };
     let _ = writeln!(head, "tag {}", single_line(decoded.name));
     if let Some(tagger) = decoded.tagger.map(Signature::parse) {
@@ -169,7 +168,7 @@ fn write_head(head: &mut String, id: &ObjectId, commit: &CommitRef<'_>) {
     write_message(head, commit.message.as_bstr());
 }
 
-/// Indented, so that nothing in it can be taken for a part of the diff.
+/// Writes the message, indented so that no line of it can be mistaken for a part of the diff.
 fn write_message(head: &mut String, message: &BStr) {
     head.push('\n');
     for text in message.trim_end().lines() {
@@ -182,16 +181,16 @@ fn write_message(head: &mut String, message: &BStr) {
     head.push('\n');
 }
 
-/// A message that is longer than a diff may be, cut to what is left for it.
+/// Truncates a head that exceeds the limit within its message.
 fn truncate_head(mut head: String) -> String {
     if head.len() > MAX_HEAD {
         head.truncate(head.floor_char_boundary(MAX_HEAD.saturating_sub(64)));
-        head += "\n\n    ... and more of the message\n\n";
+        head += "\n\n    ... message truncated\n\n";
     }
     head
 }
 
-/// What happened to a file, as `git diff --name-status` says it.
+/// Returns the status letter of `git diff --name-status`.
 fn status(change: &Change) -> char {
     let file_type = |side: crate::tree::Side| side.mode.value() & 0o170_000;
     match (change.before, change.after) {

@@ -1,18 +1,18 @@
-//! The hunks of a unified diff of two texts, as `git diff` makes them: three lines of context, and behind `@@` the line
-//! that looks like the beginning of what the hunk is in.
+//! Hunks of a unified diff of two texts, as in `git diff`: three lines of context, and after `@@` the heading of the
+//! enclosing section.
 
 use bstr::ByteSlice;
 use imara_diff::{Algorithm, Diff, Hunk, InternedInput, Token};
 use std::fmt::Write;
 use std::ops::Range;
 
-/// How many lines are shown around a change.
+/// The number of context lines around a change.
 const CONTEXT: u32 = 3;
 
-/// How many bytes of the line behind `@@` are shown.
+/// The maximum length of a heading in bytes.
 const MAX_HEADING: usize = 80;
 
-/// The hunks in which two texts differ: none where they are the same. Bytes that are no text become replacement
+/// Returns the hunks of the diff of two texts; empty if they are equal. Bytes that are not UTF-8 become replacement
 /// characters.
 pub(crate) fn hunks(before: &[u8], after: &[u8]) -> String {
     let lines = InternedInput::new(before, after);
@@ -27,7 +27,7 @@ pub(crate) fn hunks(before: &[u8], after: &[u8]) -> String {
     text
 }
 
-/// Writes changes that are near each other as one hunk.
+/// Writes a group of adjacent changes as one hunk.
 fn hunk(text: &mut String, lines: &InternedInput<&[u8]>, headings: &mut Headings<'_>, group: &[Hunk]) {
     let (Some(first), Some(last)) = (group.first(), group.last()) else { return };
     let lead = first.before.start.min(CONTEXT);
@@ -49,8 +49,8 @@ fn hunk(text: &mut String, lines: &InternedInput<&[u8]>, headings: &mut Headings
     write_lines(text, lines, ' ', &lines.before, at..before.end);
 }
 
-/// Which lines a hunk is of, counted from one: the first and how many, where they are not one. Of none, the line
-/// before.
+/// Formats a line range, counted from one: the start, and the length unless it is one. An empty range starts at the
+/// line before.
 fn range(lines: &Range<u32>) -> String {
     let first = lines.start.saturating_add(1);
     match lines.end.saturating_sub(lines.start) {
@@ -76,10 +76,10 @@ fn line_of<'l>(lines: &InternedInput<&'l [u8]>, token: Token) -> &'l [u8] {
     lines.interner[token]
 }
 
-/// Finds what stands behind `@@`: the last line above the hunk that begins with a letter, `_` or `$`.
+/// Finds headings for `@@` lines: the last line above the hunk that starts with a letter, `_` or `$`.
 struct Headings<'l> {
     lines: &'l InternedInput<&'l [u8]>,
-    /// Up to which line was searched, and the heading that was found last.
+    /// The number of lines searched, and the last heading found.
     searched: u32,
     last: String,
 }
@@ -93,7 +93,7 @@ impl Headings<'_> {
             |line: &&[u8]| line.first().is_some_and(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'$'));
         if let Some(line) = above.iter().rev().map(|token| line_of(self.lines, *token)).find(begins) {
             let line = line.get(..MAX_HEADING).unwrap_or(line).trim_ascii_end();
-            // The cut may go through a character, which is then left out.
+            // The cut may split a character, which is then dropped.
             let whole = line.utf8_chunks().next().map(|chunk| chunk.valid()).unwrap_or_default();
             self.last = format!(" {whole}");
         }

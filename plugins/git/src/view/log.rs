@@ -1,8 +1,8 @@
-//! Histories: one commit a line, newest first.
+//! Histories: one commit per line, newest first.
 //!
-//! A line has the id, the author's date, the author's name and the subject, with a tab between them, as
-//! `git log --format='%H%x09%aI%x09%an%x09%s'` gives them. Which commits there are is told in [`crate::history`].
-//! One that cannot be read has its id, `unknown` for the date, and in place of the subject why it is not, in parentheses.
+//! A line consists of the id, the author date, the author name and the subject, separated by tabs, as in `git log
+//! --format='%H%x09%aI%x09%an%x09%s'`. The order and selection of commits are documented in [`crate::history`]. An
+//! unreadable commit is shown with its id, the date `unknown`, and the reason in parentheses in place of the subject.
 
 use crate::error::{Error, Result};
 use crate::history::{self, Commit, History};
@@ -13,7 +13,7 @@ use crate::view::text::{BoundedText, Signature, single_line};
 use bstr::{BStr, BString};
 use mcp_provider::{Contents, Entry};
 
-/// The history of a revision.
+/// Reads the history of a revision.
 pub(crate) fn read(repository: &Repository, rev: &BStr, path: Option<&BString>, limit: usize) -> Result<Contents> {
     let resolved = repository.rev(rev)?;
     let mut history = History::new(repository, repository.commit_of(resolved.id)?, path.cloned())?;
@@ -25,9 +25,9 @@ pub(crate) fn read(repository: &Repository, rev: &BStr, path: Option<&BString>, 
                 let (author, subject) = (Signature::parse(commit.author), single_line(&commit.message_summary()));
                 format!("{id}\t{}\t{}\t{subject}\n", author.date(), author.name)
             }
-            (Err(Error::TooLarge { size, .. }), _) => format!("{id}\tunknown\t\t(not read: it has {size} bytes)\n"),
-            (Err(Error::Missing(_)), _) => format!("{id}\tunknown\t\t(not read: it is missing)\n"),
-            _ => format!("{id}\tunknown\t\t(not read: it is damaged)\n"),
+            (Err(Error::TooLarge { size, .. }), _) => format!("{id}\tunknown\t\t(not read: {size} bytes)\n"),
+            (Err(Error::Missing(_)), _) => format!("{id}\tunknown\t\t(not read: missing)\n"),
+            _ => format!("{id}\tunknown\t\t(not read: damaged)\n"),
         });
     }
     let mut contents = super::bounded_contents(entry(repository, &resolved, rev, path)?, text);
@@ -37,7 +37,7 @@ pub(crate) fn read(repository: &Repository, rev: &BStr, path: Option<&BString>, 
     Ok(contents)
 }
 
-/// The same without the content.
+/// Returns the metadata of a history.
 pub(crate) fn stat(repository: &Repository, rev: &BStr, path: Option<&BString>) -> Result<Entry> {
     let resolved = repository.rev(rev)?;
     repository.commit_of(resolved.id)?;
@@ -50,7 +50,7 @@ fn entry(repository: &Repository, resolved: &Rev, rev: &BStr, path: Option<&BStr
         None => format!("History of {}", single_line(rev)),
     };
     let entry = Entry::new("", format!("log of {}", single_line(rev))).title(title).mime_type("text/plain");
-    // A history that was cut off may be deepened, so even that of a full id may change.
+    // A shallow history may be deepened, so even that of a full id may change.
     Ok(if repository.shallow()?.is_empty() {
         resource_entry::with_mutability(entry, resolved)
     } else {

@@ -1,4 +1,4 @@
-//! What a resource holds, and what is told of it without reading it.
+//! Contents and metadata of resources.
 
 mod blob;
 mod commit;
@@ -17,16 +17,16 @@ pub(crate) use commit::MIME_TYPE as COMMIT;
 use mcp_provider::{Contents, Entry};
 use text::BoundedText;
 
-/// Said of text that was cut off, because it would have been too long.
+/// The metadata key that marks truncated text.
 const TRUNCATED: &str = "git/truncated";
 
-/// Said of a log or of refs that go on behind what is shown.
+/// The metadata key that marks a log or refs with further items.
 const MORE: &str = "git/more";
 
-/// How many bytes a directory, a log or the refs are told in.
+/// The maximum size of a directory, a log or the refs as text, in bytes.
 const MAX_TEXT: usize = 4 * 1024 * 1024;
 
-/// What a resource holds. The path in its entry is the caller's to set.
+/// Reads a resource. The caller sets the path in its entry.
 pub(crate) fn read(repository: &Repository, settings: &Settings, address: &Address) -> Result<Contents> {
     match address {
         Address::Blob { rev, path } => blob::read(repository, settings.max_blob, rev.as_ref(), path.as_ref()),
@@ -37,7 +37,7 @@ pub(crate) fn read(repository: &Repository, settings: &Settings, address: &Addre
     }
 }
 
-/// What is told of a resource. The path in the entry is the caller's to set.
+/// Returns the metadata of a resource. The caller sets the path in the entry.
 pub(crate) fn stat(repository: &Repository, address: &Address) -> Result<Entry> {
     match address {
         Address::Blob { rev, path } => blob::stat(repository, rev.as_ref(), path.as_ref()),
@@ -48,7 +48,7 @@ pub(crate) fn stat(repository: &Repository, address: &Address) -> Result<Entry> 
     }
 }
 
-/// Contents of text, which say so when it was cut off.
+/// Creates text contents, marked if the text was truncated.
 fn bounded_contents(entry: Entry, text: BoundedText) -> Contents {
     let entry = if text.omitted() > 0 { entry.meta(TRUNCATED, true) } else { entry };
     Contents::text(entry, text.into_string())

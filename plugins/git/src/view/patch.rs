@@ -1,4 +1,4 @@
-//! The part of a diff that is about one file, as `git diff --full-index --no-renames` writes it.
+//! The diff of one file, as in `git diff --full-index --no-renames`.
 
 use crate::error::Result;
 use crate::repo::Repository;
@@ -11,36 +11,36 @@ use gix_hash::ObjectId;
 use std::fmt::Write;
 use std::rc::Rc;
 
-/// How many bytes a file may have to be compared line by line.
+/// The maximum size of a file that is compared line by line, in bytes.
 const MAX_FILE: u64 = 1024 * 1024;
 
-/// In how many bytes from its beginning on a file must have no NUL to be taken for text.
+/// The number of leading bytes without NUL that make a file count as text.
 const BINARY_CHECK_BYTES: usize = 8000;
 
-/// What a side of a change holds, as far as a diff is concerned.
+/// The content of one side of a change.
 enum Content {
     Text(Rc<Vec<u8>>),
     Binary,
-    /// With its size.
+    /// Exceeds [`MAX_FILE`]; with its size.
     TooLarge(u64),
     Missing,
 }
 
-/// How many bytes are compared for one file.
+/// Returns the number of bytes compared for one file.
 pub(crate) fn cost(repository: &Repository, change: &Change) -> Result<u64> {
     let mut cost = 0_u64;
     for side in change.before.iter().chain(&change.after).filter(|side| !side.mode.is_commit()) {
-        // What is larger is not compared.
+        // Larger files are not compared.
         cost = cost.saturating_add(repository.odb.size(&side.id)?.filter(|size| *size <= MAX_FILE).unwrap_or_default());
     }
     Ok(cost)
 }
 
-/// What is said about one file.
+/// Returns the diff of one file.
 pub(crate) fn patch(repository: &Repository, change: &Change) -> Result<String> {
     let file_type = |side: &Side| side.mode.value() & 0o170_000;
     match (&change.before, &change.after) {
-        // One kind of thing in the place of another: as git does, the one goes and the other comes.
+        // A change of type is shown as a deletion and an addition, as in git.
         (Some(before), Some(after)) if file_type(before) != file_type(after) => {
             let path = change.path.as_bstr();
             Ok(file_patch(repository, path, Some(before), None)? + &file_patch(repository, path, None, Some(after))?)
@@ -76,24 +76,24 @@ fn file_patch(repository: &Repository, path: &BStr, before: Option<&Side>, after
         (Content::Text(before), Content::Text(after)) => {
             let hunks = hunks(&before, &after);
             if !hunks.is_empty() {
-                // A tab ends a name with spaces, so that tools can tell where it ends.
+                // A tab terminates a name with spaces, so that tools can parse it.
                 let tab = if path.contains(&b' ') { "\t" } else { "" };
                 let end = |name: &str| if name == "/dev/null" { String::new() } else { tab.to_owned() };
                 let _ = write!(text, "--- {old}{}\n+++ {new}{}\n{hunks}", end(&old), end(&new));
             }
         }
         (Content::TooLarge(size), _) | (_, Content::TooLarge(size)) => {
-            text += &differ(&format!(" (not compared line by line: {size} bytes, at most {MAX_FILE} are)"));
+            text += &differ(&format!(" (not compared line by line: {size} bytes, limit {MAX_FILE})"));
         }
         (Content::Missing, _) | (_, Content::Missing) => {
-            text += &differ(" (not compared line by line: the repository lacks the content)");
+            text += &differ(" (not compared line by line: the content is missing from the repository)");
         }
         (Content::Binary, _) | (_, Content::Binary) => text += &differ(""),
     }
     Ok(text)
 }
 
-/// Writes a line about a mode, after which none belongs to the line of the index.
+/// Writes an extended header line with a mode; the index line then has none.
 fn heading(text: &mut String, what: &str, mode: &str) -> Option<String> {
     // Writing to a string does not fail.
     let _ = writeln!(text, "{what} {mode}");

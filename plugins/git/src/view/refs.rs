@@ -1,8 +1,8 @@
-//! All refs, as `git show-ref --head --dereference` shows them: the id and the name of each, one a line, and for a tag
-//! with a message another line, with `^{}` behind the name, for what it points to.
+//! All refs, as in `git show-ref --head --dereference`: one id and name per line, and for an annotated tag a second
+//! line, with `^{}` after the name, for the object that it points to.
 //!
-//! One answer has at most [`MAX_TEXT`](super::MAX_TEXT) of them, and reads at most [`MAX_READ`] files and objects for it. What
-//! comes behind its last ref is another resource, whose path is told.
+//! One response has at most [`MAX_TEXT`](super::MAX_TEXT) bytes, and takes at most [`MAX_READ`] file and object reads.
+//! The refs after the last one are another resource, whose path is in the metadata.
 
 use crate::error::{Error, Result};
 use crate::paths;
@@ -14,13 +14,13 @@ use gix_hash::ObjectId;
 use mcp_provider::{Contents, Entry};
 use std::collections::HashMap;
 
-/// How many files of refs are read, and how many objects are looked at to tell tags from the rest.
+/// The maximum number of ref files that are read, and of objects that are inspected to detect tags.
 const MAX_READ: usize = 2000;
 
-/// The path at which the refs go on.
+/// The metadata key of the path at which the refs continue.
 const NEXT: &str = "git/next";
 
-/// All refs, or those behind one, as far as they fit.
+/// Reads all refs, or those after one, up to the limits.
 pub(crate) fn read(repository: &Repository, after: Option<&BString>) -> Result<Contents> {
     let refs = repository.refs();
     let mut text = BoundedText::new(super::MAX_TEXT);
@@ -55,17 +55,17 @@ pub(crate) fn read(repository: &Repository, after: Option<&BString>) -> Result<C
     Ok(contents)
 }
 
-/// The same without the content.
+/// Returns the metadata of the refs.
 pub(crate) fn stat() -> Entry {
     Entry::new("refs", "refs").title("Branches, tags and other refs").mime_type("text/plain").subscribable()
 }
 
-/// The lines of a ref; none of what leads to no object. A tag that is damaged is shown without what it points to.
+/// Formats the lines of a ref; `None` if it resolves to no object. A damaged tag is shown without its target.
 fn format_ref(refs: &Refs<'_>, reference: &Reference, tags: &mut Tags<'_>) -> Option<String> {
     let found = match &reference.target {
         Target::Object(id) => Resolved { name: reference.name.clone(), id: *id, peeled: reference.peeled },
         Target::Symbolic(_) => refs.resolve(reference.name.as_ref()).unwrap_or_else(|error| {
-            log::warn!("the ref {} is left out: {error}", reference.name);
+            log::warn!("ref {} skipped: {error}", reference.name);
             None
         })?,
     };
@@ -82,7 +82,7 @@ fn format_ref(refs: &Refs<'_>, reference: &Reference, tags: &mut Tags<'_>) -> Op
     Some(lines)
 }
 
-/// What the objects point to that were looked at, where they are tags: most refs are of a few objects.
+/// A cache of peeled objects, `None` for those that are not tags: most refs share a few objects.
 struct Tags<'r> {
     repository: &'r Repository,
     peeled_ids: HashMap<ObjectId, Option<ObjectId>>,
@@ -95,7 +95,7 @@ impl Tags<'_> {
             Ok((peeled, _)) => Some(peeled).filter(|peeled| *peeled != id),
             Err(error) => {
                 let error = if matches!(error, Error::NotFound) { Error::Missing(id) } else { error };
-                log::warn!("what the ref {name} points to cannot be told: {error}");
+                log::warn!("cannot peel the ref {name}: {error}");
                 None
             }
         })

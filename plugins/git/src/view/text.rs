@@ -1,14 +1,14 @@
-//! Text that is made up to a bound, and how names and people appear in it.
+//! Bounded text, and the formatting of names and signatures.
 
 use bstr::{BStr, ByteSlice};
 use gix_date::time::format::ISO8601_STRICT;
 use gix_object::bstr::BStr as GixBStr;
 use std::fmt::Write;
 
-/// Text that is made up to a bound.
+/// A text builder with a size limit.
 ///
-/// What does not fit any more is left out as a whole, with all that comes after it, so that the text never ends within
-/// a line or a hunk.
+/// A part that does not fit is omitted as a whole, with all later parts, so that the text never ends within a line or
+/// a hunk.
 pub(crate) struct BoundedText {
     text: String,
     max_len: usize,
@@ -16,12 +16,12 @@ pub(crate) struct BoundedText {
 }
 
 impl BoundedText {
-    /// Text of at most so many bytes.
+    /// Creates a builder for at most `max_len` bytes.
     pub(crate) fn new(max_len: usize) -> Self {
         Self { text: String::new(), max_len, omitted: 0 }
     }
 
-    /// Adds a part, if it fits.
+    /// Appends a part, if it fits.
     pub(crate) fn push(&mut self, part: &str) {
         if self.omitted == 0 && self.text.len().saturating_add(part.len()) <= self.max_len {
             self.text.push_str(part);
@@ -30,19 +30,19 @@ impl BoundedText {
         }
     }
 
-    /// How many parts were left out.
+    /// Returns the number of omitted parts.
     pub(crate) fn omitted(&self) -> usize {
         self.omitted
     }
 
-    /// The text.
+    /// Returns the text.
     pub(crate) fn into_string(self) -> String {
         self.text
     }
 }
 
-/// A path as git shows it: in quotes, as C has them, when it has a quote, a backslash or a control character, but with
-/// letters of all scripts as they are (`core.quotePath = false`). Bytes that are no text appear as octal numbers.
+/// Quotes a path as git does: as a C string if it contains a quote, a backslash or a control character, with letters
+/// of all scripts unchanged (`core.quotePath = false`). Bytes that are not UTF-8 appear as octal escapes.
 pub(crate) fn quote(before: &str, path: &BStr) -> String {
     let mut quoted = String::with_capacity(path.len().saturating_add(before.len()));
     let mut odd = false;
@@ -78,15 +78,15 @@ pub(crate) fn quote(before: &str, path: &BStr) -> String {
     if odd { format!("\"{before}{quoted}\"") } else { format!("{before}{quoted}") }
 }
 
-/// How many bytes of a text are shown on one line, so that one subject of a megabyte leaves room for others.
+/// The maximum length of a text on one line in bytes, so that one subject of a megabyte leaves space for others.
 const MAX_LINE: usize = 1400;
 
-/// Text of a repository on one line: bytes that are no text become replacement characters, control characters spaces. Of one
-/// that is longer than any path, the beginning is shown.
+/// Formats text of a repository on one line: bytes that are not UTF-8 become replacement characters, control
+/// characters spaces. Text longer than any path is truncated.
 pub(crate) fn single_line(text: &[u8]) -> String {
     let shown = text.get(..MAX_LINE).unwrap_or(text);
     let is_cut = shown.len() < text.len();
-    // The cut may go through a character.
+    // The cut may split a character.
     let whole = if is_cut {
         shown.get(..shown.len().saturating_sub(incomplete_utf8_len(shown))).unwrap_or(shown)
     } else {
@@ -100,27 +100,27 @@ pub(crate) fn single_line(text: &[u8]) -> String {
     line
 }
 
-/// How many bytes at the end of a text are the beginning of a character.
+/// Returns the number of trailing bytes that are the start of an incomplete character.
 fn incomplete_utf8_len(text: &[u8]) -> usize {
     let last = text.utf8_chunks().last().map(|chunk| chunk.invalid().len()).unwrap_or_default();
     if last < 4 { last } else { 0 }
 }
 
-/// How many bytes a signature has to be taken apart.
+/// The maximum length of a signature that is parsed, in bytes.
 const MAX_SIGNATURE: usize = 4096;
 
-/// Who, and when, as a signature says: the name, the address, the time.
+/// A signature: name, email address and time.
 pub(crate) struct Signature {
     /// The name.
     pub(crate) name: String,
-    /// The address.
+    /// The email address.
     pub(crate) email: String,
-    /// The time, where one can be made out.
+    /// The time, if it can be parsed.
     pub(crate) time: Option<gix_date::Time>,
 }
 
 impl Signature {
-    /// What the raw text of a signature says.
+    /// Parses the raw text of a signature.
     pub(crate) fn parse(raw: &GixBStr) -> Self {
         if raw.len() > MAX_SIGNATURE {
             return Self { name: single_line(raw), email: String::new(), time: None };
@@ -135,13 +135,13 @@ impl Signature {
         }
     }
 
-    /// The time with its offset, as `git log --date=iso-strict` shows it.
+    /// Formats the time with its offset, as in `git log --date=iso-strict`.
     pub(crate) fn date(&self) -> String {
         self.time.map_or_else(|| "unknown".to_owned(), iso8601)
     }
 }
 
-/// A time as an ISO 8601 timestamp with its offset, which is `Z` for UTC.
+/// Formats a time as an ISO 8601 timestamp with its offset, which is `Z` for UTC.
 pub(crate) fn iso8601(time: gix_date::Time) -> String {
     let text = time.format_or_unix(ISO8601_STRICT);
     text.strip_suffix("+00:00").map_or(text.clone(), |utc| format!("{utc}Z"))

@@ -1,4 +1,4 @@
-//! Directories, as `git ls-tree` shows them: mode, kind, id and name of each entry, one a line.
+//! Directories, in the format of `git ls-tree`: mode, kind, id and name of each entry, one per line.
 
 use crate::error::{Error, Result};
 use crate::repo::Repository;
@@ -9,7 +9,7 @@ use crate::view::text::{BoundedText, quote};
 use bstr::BStr;
 use mcp_provider::{Contents, Entry};
 
-/// A directory of a revision.
+/// Reads a directory of a revision.
 pub(crate) fn read(repository: &Repository, rev: &BStr, path: &BStr) -> Result<Contents> {
     let (resolved, found) = find(repository, rev, path)?;
     let mut text = BoundedText::new(super::MAX_TEXT);
@@ -28,7 +28,7 @@ pub(crate) fn read(repository: &Repository, rev: &BStr, path: &BStr) -> Result<C
     Ok(super::bounded_contents(entry, text))
 }
 
-/// The same without the content.
+/// Returns the metadata of a directory.
 pub(crate) fn stat(repository: &Repository, rev: &BStr, path: &BStr) -> Result<Entry> {
     let (resolved, found) = find(repository, rev, path)?;
     Ok(resource_entry::entry(rev, &resolved, path, &found, None))

@@ -1,4 +1,4 @@
-//! What changed since a token.
+//! Change detection.
 
 use crate::repo::Repo;
 use git_provider::Git;
@@ -118,7 +118,7 @@ fn a_short_id_that_becomes_ambiguous_changed() {
     let id = repo.head();
     let path = format!("commit/{}", &id[..4]);
     let first = poll_changes(&git, &[&path], None);
-    // An object with the same beginning, whose file need not even be one.
+    // An object with the same prefix, whose file need not even be valid.
     let directory = repo.dir.join(".git/objects").join(&id[..2]);
     std::fs::write(directory.join(format!("{}{}", &id[2..4], "0".repeat(36))), "").unwrap();
     assert_eq!(poll_changes(&git, &[&path], Some(&first.token)).changed, [path]);

@@ -1,9 +1,9 @@
-//! Commits and their diffs, beside `git diff-tree` and `git apply`.
+//! Commits and their diffs, compared with `git diff-tree` and `git apply`.
 
 use crate::repo::{Repo, open, read, text};
 use mcp_provider::{Failure, Provider};
 
-/// The diff that a commit is shown with.
+/// Returns the diff in a shown commit.
 fn diff(shown: &str) -> &str {
     shown.find("\ndiff --git ").map_or("", |start| &shown[start + 1..])
 }
@@ -31,7 +31,7 @@ fn every_commit_is_shown_with_the_diff_that_git_makes() {
     }
 }
 
-/// A repository in whose last commit a file with such lines became one with others.
+/// Creates a repository whose last commit changes a file from `before` to `after`.
 fn changed(repo: &Repo, before: &str, after: &str) -> String {
     repo.write("file.txt", before);
     repo.commit("Before");
@@ -164,7 +164,7 @@ fn a_merge_is_compared_with_its_first_parent() {
     let shown = text(&repo.open(), "commit/main");
     let options = ["diff-tree", "-p", "--full-index", "--no-renames", "-r", "HEAD^1", "HEAD"];
     assert_eq!(diff(&shown), String::from_utf8(repo.git(options)).unwrap());
-    assert!(shown.contains("differs from the first of its parents"), "{shown}");
+    assert!(shown.contains("differences from its first parent"), "{shown}");
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn a_diff_that_is_too_long_ends_between_files_and_says_so() {
     let shown = commit.as_text().unwrap();
     assert_eq!(commit.entry.meta["git/truncated"], true);
     assert_eq!(shown.matches("\nA\tfile-").count(), 20);
-    let (diff, note) = diff(shown).split_once("\nThe diff ends here").unwrap();
+    let (diff, note) = diff(shown).split_once("\nThe diff is truncated").unwrap();
     assert!(diff.len() <= 2000 && whole.starts_with(diff) && whole[diff.len()..].starts_with("diff --git"), "{diff}");
     let left_out = 20 - diff.matches("diff --git").count();
     assert!(note.contains(&format!("{left_out} of the files")), "{note}");
@@ -210,7 +210,7 @@ fn content_that_a_partial_clone_lacks_is_said_to_be_missing() {
     let Err(Failure::Unavailable(retry)) = git.read("blob/main/README.md") else { panic!("expected a refusal") };
     assert!(retry.reason.contains("partial clone"), "{}", retry.reason);
     let shown = text(&git, "commit/main");
-    assert!(shown.contains("the repository lacks the content"), "{shown}");
+    assert!(shown.contains("the content is missing from the repository"), "{shown}");
     assert!(git.list(None, None, 5).unwrap().entries.iter().all(|entry| entry.size.is_none()));
     assert_eq!(text(&git, "log/main"), text(&origin.open(), "log/main"));
 }

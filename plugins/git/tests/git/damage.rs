@@ -1,4 +1,4 @@
-//! Repositories that are damaged, or were made to do harm: every call ends, in an answer or in a typed failure.
+//! Damaged and malicious repositories: every call ends, with a result or a typed failure.
 
 use crate::repo::{Repo, list_all, open, try_open};
 use mcp_provider::{Argument, Failure, Provider};
@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A small repository, all of whose objects are in one pack.
+/// Creates a small repository with all objects in one pack.
 fn packed() -> Repo {
     let repo = Repo::new();
     let line = |n: usize| format!("line {n} of a file\n");
@@ -22,7 +22,7 @@ fn packed() -> Repo {
     repo
 }
 
-/// Asks for everything. What comes is not looked at: it must come, and not by a panic.
+/// Calls everything and returns the failures. Results are ignored: a call must only return without a panic.
 fn call_everything(dir: &Path) -> Vec<Failure> {
     let git = match try_open(dir, &[]) {
         Ok(git) => git,
@@ -73,12 +73,13 @@ fn files(dir: &Path, name: impl Fn(&str) -> bool) -> Vec<PathBuf> {
 }
 
 fn overwrite(path: &Path, content: &[u8]) {
-    // Git makes what it does not mean to change read-only.
+    // Git makes immutable files read-only.
     let _ = fs::remove_file(path);
     fs::write(path, content).unwrap();
 }
 
-/// Damages a file in many ways, and asks for everything each time. How often something failed that did not before.
+/// Damages a file in many ways, and calls everything each time. Returns how many calls failed that did not fail
+/// before.
 fn damage(repo: &Repo, path: &Path, step: usize) -> usize {
     let whole = fs::read(path).unwrap();
     let flipped = (0..whole.len()).step_by(step).map(|at| {
@@ -150,7 +151,7 @@ fn an_object_under_the_id_of_another_is_not_served() {
     let wrong = fs::read(path("b")).unwrap();
     overwrite(&path("a"), &wrong);
     let Err(Failure::Internal(fault)) = repo.open().read("blob/main/a") else { panic!("expected a fault") };
-    assert!(fault.contains("its content is that of"), "{fault}");
+    assert!(fault.contains("its content hashes to"), "{fault}");
 }
 
 #[test]
@@ -165,7 +166,7 @@ fn what_is_damaged_is_named_for_the_log_and_not_for_the_client() {
     assert!(fault.contains(".pack at byte "), "{fault}");
 }
 
-/// Writes a tree that git would not make.
+/// Writes a tree that git would not create.
 fn tree(repo: &Repo, entries: &[(&str, &str, &str)]) -> String {
     let mut content = Vec::new();
     for (mode, name, id) in entries {
@@ -236,7 +237,7 @@ fn a_bomb_of_directories_is_nothing_and_a_bomb_of_files_is_paged() {
 fn many_directories_without_a_file_end_a_page_and_the_next_goes_on() {
     let repo = Repo::new();
     let blob = blob(&repo);
-    // Each is a tree of its own, with nothing but an empty one in it.
+    // Each is a tree of its own that contains only an empty one.
     let empty = tree(&repo, &[]);
     let lines: String = (0..6000).map(|n| format!("040000 tree {empty}\te{n}\n\n")).collect();
     let ids = String::from_utf8(repo.git_with(["mktree", "--batch"], lines.as_bytes())).unwrap();
@@ -255,7 +256,7 @@ fn many_directories_without_a_file_end_a_page_and_the_next_goes_on() {
 #[test]
 fn a_zip_bomb_is_read_no_further_than_its_header_says() {
     let repo = Repo::new();
-    // Zeros, of which a loose object takes a thousandth on disk.
+    // Zeros, which a loose object compresses to a thousandth.
     let bomb = vec![0; 64 << 20];
     let id = String::from_utf8(repo.git_with(["hash-object", "-w", "--stdin"], &bomb)).unwrap().trim().to_owned();
     let root = tree(&repo, &[("100644", "bomb", &id)]);
@@ -266,7 +267,7 @@ fn a_zip_bomb_is_read_no_further_than_its_header_says() {
 
 #[test]
 fn deltas_that_lead_in_a_circle_are_damage() {
-    // Two deltas, each of which names the other as its base.
+    // Two deltas, each with the other as its base.
     let repo = Repo::new();
     let (a, b) = ([0xaa_u8; 20], [0xbb_u8; 20]);
     // A delta from 1 byte to 1 byte that copies it, as a stored zlib stream.
@@ -293,7 +294,7 @@ fn deltas_that_lead_in_a_circle_are_damage() {
     let Err(Failure::Internal(fault)) = repo.open().read(&format!("commit/{}", "aa".repeat(20))) else {
         panic!("expected a fault")
     };
-    assert!(fault.contains("a circle of them"), "{fault}");
+    assert!(fault.contains("or a cycle"), "{fault}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::repo::{LFS, Repo, is_invalid, list_all, open, read, text};
 use mcp_provider::{Body, Failure, Provider, path};
 
-/// The entries of a tree as git tells them: mode, kind, id, path.
+/// Returns the entries of a tree according to git: mode, kind, id, path.
 fn ls_tree(repo: &Repo, args: &[&str]) -> Vec<(String, String, String, Vec<u8>)> {
     let out = repo.git([&["ls-tree", "-z"], args].concat());
     let lines = out.split(|byte| *byte == 0).filter(|line| !line.is_empty());
@@ -63,7 +63,7 @@ fn what_is_told_of_a_file_is_the_same_with_and_without_reading_it() {
         let told = git.stat(&listed.path).unwrap();
         let mut read = read(&git, &listed.path).entry;
         if told.mime_type.is_none() {
-            // Only reading tells what a file is whose name says nothing.
+            // The type of a file whose name has no extension is known only after reading it.
             assert!(read.mime_type.is_some());
             read.mime_type = None;
         }

@@ -1,4 +1,4 @@
-//! Histories, beside `git log`.
+//! Histories, compared with `git log`.
 
 use crate::repo::{Repo, open, read, text};
 use mcp_provider::{Provider, path};
@@ -9,7 +9,7 @@ fn expected(repo: &Repo, rev: &str, args: &[&str]) -> String {
     String::from_utf8(repo.git([&["log", FORMAT, rev], args].concat())).unwrap()
 }
 
-/// A history with branches that were merged, with and without conflicts of the same file.
+/// Creates a history with merged branches, with and without conflicts in the same file.
 fn branched() -> Repo {
     let repo = Repo::new();
     repo.write("a", "a\n");
@@ -130,5 +130,5 @@ fn a_shallow_clone_ends_where_it_was_cut_off() {
     let last = show(&["rev-list", "HEAD"]);
     let last = last.lines().last().unwrap();
     let commit = text(&git, &format!("commit/{last}"));
-    assert!(commit.contains("history was cut off here") && commit.contains("A\ta\n"), "{commit}");
+    assert!(commit.contains("clone is shallow") && commit.contains("A\ta\n"), "{commit}");
 }

@@ -1,6 +1,6 @@
-//! The provider beside the `git` command: both read the same repositories, and must see the same in them.
+//! The provider compared with the `git` command: both read the same repositories and must give the same results.
 //!
-//! The repositories are made by `git` in temporary directories, with a fixed clock and no config but their own.
+//! The repositories are created by `git` in temporary directories, with a fixed clock and an isolated config.
 
 #![allow(
     clippy::unwrap_used,

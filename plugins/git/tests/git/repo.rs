@@ -1,4 +1,4 @@
-//! The harness: repositories made by the `git` command, and the provider opened on them.
+//! The harness: repositories created by the `git` command, and the provider opened on them.
 
 use git_provider::Git;
 use mcp_provider::{Config, Contents, Entry, Failure, Page, Provider};
@@ -10,23 +10,23 @@ use std::process::{Command, Stdio};
 use std::thread;
 use tempfile::TempDir;
 
-/// A repository in a directory of its own.
+/// A temporary repository.
 pub(crate) struct Repo {
-    /// The temporary directory, which may hold more than the repository.
+    /// The temporary directory, which may contain more than the repository.
     pub(crate) root: TempDir,
     /// The repository in it.
     pub(crate) dir: PathBuf,
-    /// Seconds since the epoch, of the next commit.
+    /// The time of the next commit, in seconds since the epoch.
     pub(crate) clock: Cell<u64>,
 }
 
 impl Repo {
-    /// An empty repository with a work tree.
+    /// Creates an empty repository with a work tree.
     pub(crate) fn new() -> Self {
         Self::init(&["--initial-branch=main"])
     }
 
-    /// The same with ids of SHA-256.
+    /// Creates an empty repository with SHA-256 ids.
     pub(crate) fn sha256() -> Self {
         Self::init(&["--initial-branch=main", "--object-format=sha256"])
     }
@@ -40,12 +40,12 @@ impl Repo {
         repo
     }
 
-    /// A repository with all that a tree can have, and some history.
+    /// Creates a repository with everything that a tree can contain, and some history.
     pub(crate) fn varied() -> Self {
         Self::new().filled()
     }
 
-    /// Fills a repository with all that a tree can have, and some history.
+    /// Fills a repository with everything that a tree can contain, and some history.
     pub(crate) fn filled(self) -> Self {
         self.write("README.md", "# Title\n\nText\n");
         self.write("empty", "");
@@ -78,7 +78,7 @@ impl Repo {
         self
     }
 
-    /// Adds commits to `main` that each change one file a little and add another.
+    /// Adds commits to `main` that each modify one file and add another.
     fn thirty_commits(&self) {
         let mut import = String::new();
         let mut content = String::new();
@@ -104,29 +104,29 @@ impl Repo {
         fs::write(path, content).unwrap();
     }
 
-    /// Commits all that is in the work tree, one minute after the last commit, and tells its id.
+    /// Commits the whole work tree, one minute after the last commit, and returns the id.
     pub(crate) fn commit(&self, message: &str) -> String {
         self.git(["add", "--all", "--ignore-errors", ":!vendor"]);
         self.git(["commit", "--quiet", "--allow-empty", "--message", message]);
         self.head()
     }
 
-    /// The id of `HEAD`.
+    /// Returns the id of `HEAD`.
     pub(crate) fn head(&self) -> String {
         self.line(["rev-parse", "HEAD"])
     }
 
-    /// How many digits an id has.
+    /// Returns the number of hex digits of an id.
     pub(crate) fn hex(&self) -> usize {
         if self.line(["rev-parse", "--show-object-format"]) == "sha1" { 40 } else { 64 }
     }
 
-    /// Runs git in the repository and tells what it prints.
+    /// Runs git in the repository and returns its output.
     pub(crate) fn git<S: AsRef<std::ffi::OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Vec<u8> {
         self.git_with(args, b"")
     }
 
-    /// Runs git in the repository with something to read.
+    /// Runs git in the repository with standard input.
     pub(crate) fn git_with<S: AsRef<std::ffi::OsStr>>(
         &self,
         args: impl IntoIterator<Item = S>,
@@ -135,7 +135,7 @@ impl Repo {
         let mut git = self.command(args);
         let mut child = git.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
-        // While it is read what git answers: it stops to read when nobody does.
+        // Input is written while output is read: git blocks when nobody reads.
         let output = thread::scope(|scope| {
             scope.spawn(move || stdin.write_all(input).unwrap());
             child.wait_with_output().unwrap()
@@ -144,12 +144,12 @@ impl Repo {
         output.stdout
     }
 
-    /// The same for output of one line.
+    /// Runs git in the repository and returns its output of one line.
     pub(crate) fn line<S: AsRef<std::ffi::OsStr>>(&self, args: impl IntoIterator<Item = S>) -> String {
         String::from_utf8(self.git(args)).unwrap().trim_end().to_owned()
     }
 
-    /// Whether git succeeds.
+    /// Returns whether git succeeds.
     pub(crate) fn succeeds<S: AsRef<std::ffi::OsStr>>(&self, args: impl IntoIterator<Item = S>) -> bool {
         self.command(args).output().unwrap().status.success()
     }
@@ -176,44 +176,44 @@ impl Repo {
         git
     }
 
-    /// The provider, opened on the repository.
+    /// Opens the provider on the repository.
     pub(crate) fn open(&self) -> Git {
         open(&self.dir, &[])
     }
 
-    /// The provider, opened with more config.
+    /// Opens the provider with additional config.
     pub(crate) fn open_with(&self, config: &[(&str, &str)]) -> Git {
         open(&self.dir, config)
     }
 }
 
-/// What a pointer of Git LFS looks like.
+/// A Git LFS pointer.
 pub(crate) const LFS: &str = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n";
 
-/// The provider, opened on a directory.
+/// Opens the provider on a directory.
 pub(crate) fn open(dir: &Path, config: &[(&str, &str)]) -> Git {
     try_open(dir, config).unwrap()
 }
 
-/// The same, where it may fail.
+/// Opens the provider on a directory, which may fail.
 pub(crate) fn try_open(dir: &Path, config: &[(&str, &str)]) -> Result<Git, Failure> {
     let dir = ("dir", dir.to_str().unwrap());
     Git::open(&Config::from_pairs([&[dir], config].concat()))
 }
 
-/// The only content of a resource.
+/// Reads the only content of a resource.
 pub(crate) fn read(git: &Git, path: &str) -> Contents {
     let mut contents = git.read(path).unwrap_or_else(|failure| panic!("{path}: {failure}"));
     assert_eq!(contents.len(), 1);
     contents.remove(0)
 }
 
-/// The only content of a resource, which is text.
+/// Reads the only content of a resource as text.
 pub(crate) fn text(git: &Git, path: &str) -> String {
-    read(git, path).as_text().unwrap_or_else(|| panic!("{path} is no text")).to_owned()
+    read(git, path).as_text().unwrap_or_else(|| panic!("{path} is not text")).to_owned()
 }
 
-/// All entries of a listing, read in pages of this size.
+/// Returns all entries of a listing, read in pages of `limit` entries.
 pub(crate) fn list_all(git: &Git, parent: Option<&str>, limit: usize) -> Vec<Entry> {
     let mut all = Vec::new();
     let mut cursor: Option<String> = None;
@@ -229,7 +229,7 @@ pub(crate) fn list_all(git: &Git, parent: Option<&str>, limit: usize) -> Vec<Ent
     }
 }
 
-/// Whether a failure is that of a request that makes no sense.
+/// Returns whether a result is an invalid-request failure.
 pub(crate) fn is_invalid<T: std::fmt::Debug>(result: Result<T, Failure>) -> bool {
     matches!(result, Err(Failure::InvalidRequest(_)))
 }

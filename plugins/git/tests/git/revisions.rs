@@ -1,16 +1,16 @@
-//! Names and ids of revisions, and refs.
+//! Revision names, ids, and refs.
 
 use crate::repo::{Repo, is_invalid, read, text};
 use git_provider::Git;
 use mcp_provider::{Failure, Provider, path};
 
-/// The commit that a revision is taken for.
+/// Returns the commit that the provider resolves a revision to.
 fn commit(git: &Git, rev: &str) -> Result<String, Failure> {
     let entry = git.stat(&format!("commit/{}", path::encode_segment(rev)))?;
     Ok(entry.meta["git/object"].as_str().unwrap().to_owned())
 }
 
-/// What git takes the revision for.
+/// Returns the object that git resolves a revision to.
 fn expected(repo: &Repo, rev: &str) -> String {
     repo.line(["rev-parse", "--verify", "--quiet", &format!("{rev}^{{commit}}")])
 }
@@ -89,7 +89,7 @@ fn a_branch_that_looks_like_an_id_is_a_branch_unless_it_is_a_whole_one() {
 #[test]
 fn a_short_id_of_several_objects_is_refused_with_the_candidates() {
     let repo = Repo::new();
-    // So many that four digits are bound to begin several of them.
+    // Enough objects that some share their first four digits.
     let import: String = (0..3000).map(|n| format!("blob\ndata {}\n{n}\n", n.to_string().len())).collect();
     repo.git_with(["fast-import", "--quiet"], import.as_bytes());
     repo.write("a", "a\n");

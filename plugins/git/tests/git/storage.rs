@@ -1,4 +1,4 @@
-//! The same repository, kept in all the ways that git has.
+//! The same repository in every storage layout of git.
 
 use crate::repo::{Repo, list_all, open, text, try_open};
 use git_provider::Git;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// All that is served of a repository: each file of some revisions, each commit, the log and the refs.
+/// Reads everything that is served of a repository: each file of some revisions, each commit, the log and the refs.
 fn everything(git: &Git) -> BTreeMap<String, Vec<u8>> {
     let mut all = BTreeMap::new();
     let mut add = |path: String| {
@@ -43,7 +43,7 @@ fn packs(repo: &Repo, ending: &str) -> Vec<std::path::PathBuf> {
         .collect()
 }
 
-/// Packs all objects, which are loose, in four packs.
+/// Packs all objects, which are loose, into four packs.
 fn several_packs(repo: &Repo) {
     let ids = repo.git(["cat-file", "--batch-all-objects", "--batch-check=%(objectname)", "--unordered"]);
     let ids: Vec<_> = ids.split_inclusive(|byte| *byte == b'\n').collect();
@@ -62,7 +62,7 @@ fn it_does_not_matter_how_the_objects_are_kept() {
         let pack = &packs(&repo, "pack")[0];
         let aside = repo.root.path().join("aside.pack");
         for (way, make) in storage_layouts() {
-            // Everything loose again, for each way to begin with.
+            // Unpacks everything, so that each layout starts from loose objects.
             let packs = repo.dir.join(".git/objects/pack");
             let _ = fs::rename(pack, &aside);
             fs::remove_dir_all(&packs).unwrap();
@@ -77,7 +77,7 @@ fn it_does_not_matter_how_the_objects_are_kept() {
 
 type StorageLayout = (&'static str, fn(&Repo));
 
-/// The ways to keep objects, from a repository in which all are loose.
+/// Returns the storage layouts, from a repository in which all objects are loose.
 fn storage_layouts() -> Vec<StorageLayout> {
     fn repack(repo: &Repo, config: &[&str]) {
         repo.git([config, &["repack", "-a", "-d", "-f", "-q", "--depth=50", "--window=50"]].concat());

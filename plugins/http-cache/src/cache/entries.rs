@@ -1,4 +1,4 @@
-//! Pages in a store: finding, keeping, and making room.
+//! Pages in a store: lookup, insertion, and eviction.
 //!
 //! | key | value |
 //! |---|---|
@@ -6,41 +6,42 @@
 //! | `b:docs.rs/serde/` | its body |
 //! | `r:docs.rs/serde` | the head of a redirect |
 //!
-//! Head and body are written together; a body that is not its head's (because two calls wrote at once) is as good as none. A
-//! store that fails is as good as an empty one: what it says is logged, and the page is fetched.
+//! Head and body are written together; a body that does not belong to its head (after two concurrent writes) is
+//! ignored. A failing store is treated as an empty one: the error is logged, and the page is fetched.
 //!
-//! Beside them lie snapshots of sitemaps ([`snapshot`](crate::snapshot)), which go before all pages when there is no more room.
+//! The store also contains snapshots of sitemaps ([`snapshot`](crate::snapshot)), which are evicted before all pages
+//! when it is full.
 //!
-//! When there is no more room, those pages go first that their origins were not asked about for longest. To bound that work
-//! they are picked from a sample, and only a few times.
+//! When the store is full, the least recently validated pages are evicted. To bound that work they are picked from a
+//! sample, in a few rounds.
 
 use super::head::{Head, digest};
 use crate::store::{BATCH, Store, StoreError};
 use mcp_provider::log;
 use std::hash::{BuildHasher, RandomState};
 
-/// The longest path of a page that is kept; a key has at most 1024 bytes.
+/// The maximum length of the path of a stored page; a key has at most 1024 bytes.
 const MAX_PATH: usize = 1000;
-/// How many pages are looked at to find those that go.
+/// The number of pages sampled for eviction.
 const SAMPLE: usize = 64;
-/// How many of them go at once.
+/// The number of pages evicted per round.
 const EVICT_BATCH: usize = 16;
-/// How often room is made for one page.
+/// The maximum number of eviction rounds per insertion.
 const MAX_EVICT_ROUNDS: usize = 4;
 
 const PAGE: &str = "p:";
 const BODY: &str = "b:";
 const REDIRECT: &str = "r:";
 
-/// What is kept of a page.
+/// A stored page.
 #[derive(Debug)]
 pub(crate) struct CachedPage {
     pub(crate) head: Head,
-    /// Its body, where that was asked for.
+    /// The body, if it was requested.
     pub(crate) body: Option<Vec<u8>>,
 }
 
-/// Finds what is kept under a path, with its body if that is wanted.
+/// Looks up the page under a path, with its body if requested.
 pub(crate) fn get(store: &dyn Store, path: &str, with_body: bool) -> Option<CachedPage> {
     if path.len() > MAX_PATH {
         return None;
@@ -59,7 +60,7 @@ pub(crate) fn get(store: &dyn Store, path: &str, with_body: bool) -> Option<Cach
         }
         let body = body.filter(|body| head.content.as_ref().is_some_and(|content| content.digest == digest(body)));
         if body.is_none() {
-            // Nobody would notice that it may not be kept any more.
+            // Otherwise a page that is no longer storable would remain.
             remove(store, path);
         }
         return body.map(|body| CachedPage { head, body: Some(body) });
@@ -68,7 +69,7 @@ pub(crate) fn get(store: &dyn Store, path: &str, with_body: bool) -> Option<Cach
     Some(CachedPage { head, body: None })
 }
 
-/// The heads of pages, in the paths' order; redirects are none.
+/// Returns the heads of pages, in the order of the paths; `None` for redirects.
 pub(crate) fn heads(store: &dyn Store, paths: &[&str]) -> Vec<Option<Head>> {
     let mut heads = Vec::with_capacity(paths.len());
     for paths in paths.chunks(BATCH) {
@@ -80,13 +81,13 @@ pub(crate) fn heads(store: &dyn Store, paths: &[&str]) -> Vec<Option<Head>> {
     heads
 }
 
-/// The paths of all pages, sorted.
+/// Returns the paths of all pages, sorted.
 pub(crate) fn paths(store: &dyn Store) -> Vec<String> {
     let keys = or_log(store.keys()).unwrap_or_default();
     keys.iter().filter_map(|key| key.strip_prefix(PAGE)).map(str::to_owned).collect()
 }
 
-/// Keeps a page or a redirect under a path, in place of what was there. What does not fit is not kept.
+/// Stores a page or a redirect under a path, and replaces the previous one. If it does not fit, it is not stored.
 pub(crate) fn put(store: &dyn Store, path: &str, head: &Head, body: Option<&[u8]>) {
     if path.len() > MAX_PATH {
         return;
@@ -102,12 +103,12 @@ pub(crate) fn put(store: &dyn Store, path: &str, head: &Head, body: Option<&[u8]
     while let Err(error) = store.put(&values) {
         let is_worth_another = matches!(error, StoreError::Full(_)) && rounds.next().is_some() && evict(store, path);
         if !is_worth_another {
-            return log::warn!("{path} is not kept: {error}");
+            return log::warn!("{path} not stored: {error}");
         }
     }
 }
 
-/// Takes away what is kept under a path.
+/// Removes the page or redirect under a path.
 pub(crate) fn remove(store: &dyn Store, path: &str) {
     if path.len() <= MAX_PATH {
         let keys = [key(PAGE, path), key(BODY, path), key(REDIRECT, path)];
@@ -115,7 +116,7 @@ pub(crate) fn remove(store: &dyn Store, path: &str) {
     }
 }
 
-/// Takes away the redirect that was under a path which is now a page, or the other way round.
+/// Removes the redirect under a path that is now a page, or the other way round.
 pub(crate) fn remove_other_kind(store: &dyn Store, path: &str, head: &Head) {
     if path.len() <= MAX_PATH {
         let keys =
@@ -124,11 +125,11 @@ pub(crate) fn remove_other_kind(store: &dyn Store, path: &str, head: &Head) {
     }
 }
 
-/// Throws a few pages away, but not the one that room is made for. Says whether there were any.
+/// Evicts a few pages, except the one to be inserted. Returns whether there were any.
 fn evict(store: &dyn Store, path: &str) -> bool {
     let keys = or_log(store.keys()).unwrap_or_default();
     let is_other = |key: &&String| key.split_at_checked(2).is_some_and(|(_, other)| other != path);
-    // Bodies without a head come first: nothing will ever ask for them.
+    // Bodies without a head come first: they are unreachable.
     let heads: Vec<&String> = keys.iter().filter(is_other).filter(|key| !key.starts_with(BODY)).collect();
     let is_orphan = |body: &str| keys.binary_search(&key(PAGE, body)).is_err();
     let bodies = keys.iter().filter(is_other).filter_map(|key| key.strip_prefix(BODY));
@@ -138,7 +139,7 @@ fn evict(store: &dyn Store, path: &str) -> bool {
     !leaving.is_empty() && or_log(store.remove(&leaving)).is_some()
 }
 
-/// The keys of those pages and redirects that their origins were not asked about for longest; damaged ones before all.
+/// Returns the keys of the least recently validated pages and redirects; damaged ones come first.
 fn least_recently_validated(store: &dyn Store, keys: &[&str]) -> Vec<String> {
     let values = or_log(store.get(keys)).unwrap_or_default();
     let received =
@@ -153,7 +154,7 @@ fn least_recently_validated(store: &dyn Store, keys: &[&str]) -> Vec<String> {
     by_time.into_iter().take(most).flat_map(|(_, key)| all(key)).collect()
 }
 
-/// At most [`SAMPLE`] of the keys: all if there are no more, else a stretch that begins anywhere, at equal distances.
+/// Returns at most [`SAMPLE`] of the keys: all if there are no more, else at equal distances from a random start.
 fn sample(keys: Vec<&String>) -> Vec<&str> {
     let step = keys.len().div_ceil(SAMPLE).max(1);
     let random = usize::try_from(RandomState::new().hash_one(0) & 0xffff).unwrap_or_default();
@@ -165,7 +166,7 @@ fn key(prefix: &str, path: &str) -> String {
     [prefix, path].concat()
 }
 
-/// What a store said; that it failed is only logged.
+/// Returns the result of a store operation; an error is only logged.
 fn or_log<T>(answer: Result<T, StoreError>) -> Option<T> {
-    answer.inspect_err(|error| log::debug!("the store fails: {error}")).ok()
+    answer.inspect_err(|error| log::debug!("store operation failed: {error}")).ok()
 }

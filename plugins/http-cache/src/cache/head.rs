@@ -1,7 +1,7 @@
-//! What is kept of a page beside its body.
+//! The head of a stored page: everything except its body.
 //!
-//! A head is kept as JSON under a key of its own, so that listing pages reads no bodies. What another version wrote, or what is
-//! damaged, is no head: the page is fetched again.
+//! A head is stored as JSON under its own key, so that listing pages reads no bodies. A head of another version, or a
+//! damaged one, is ignored: the page is fetched again.
 
 use super::policy::Response;
 use http::header::LOCATION;
@@ -10,43 +10,43 @@ use siphasher::sip128::{Hasher128, SipHasher};
 use std::hash::Hasher;
 use std::time::SystemTime;
 
-/// The form that heads are written in.
+/// The version of the stored format.
 const VERSION: u32 = 1;
 
-/// What is kept of a response beside its body.
+/// The head of a stored response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Head {
     version: u32,
-    /// What the rules of caching need.
+    /// The state for the caching rules.
     pub(crate) response: Response,
-    /// What it says, unless it only leads elsewhere.
+    /// The content's metadata; `None` for a redirect.
     pub(crate) content: Option<Content>,
-    /// Until when its origin is left alone after it failed, in milliseconds since 1970.
+    /// The end of the origin's back-off after a failure, in milliseconds since 1970.
     #[serde(default)]
     pub(crate) backoff_until: u64,
 }
 
-/// What a page holds.
+/// The metadata of a page's content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Content {
-    /// How it is served.
+    /// How the page is served.
     pub(crate) kind: Kind,
-    /// Its MIME type, without parameters.
+    /// The MIME type, without parameters.
     pub(crate) mime: String,
-    /// The bytes of its body, which is UTF-8 where it is text. Unknown where only headers were asked for.
+    /// The size of the body in bytes, which is UTF-8 if it is text. Unknown after a HEAD request.
     pub(crate) size: Option<u64>,
-    /// The [`digest`] of its body; empty where only headers were asked for.
+    /// The [`digest`] of the body; empty after a HEAD request.
     pub(crate) digest: String,
-    /// The title that it gives itself.
+    /// The page's own title.
     pub(crate) title: Option<String>,
-    /// The description that it gives itself.
+    /// The page's own description.
     pub(crate) description: Option<String>,
 }
 
 /// How a page is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Kind {
-    /// As HTML, and as Markdown made of it.
+    /// As HTML, and converted to Markdown.
     Html,
     /// As text.
     Text,
@@ -59,7 +59,7 @@ impl Head {
         Self { version: VERSION, response, content, backoff_until: 0 }
     }
 
-    /// Reads a head of this version.
+    /// Parses a head of this version.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice::<Self>(bytes).ok().filter(|head| head.version == VERSION)
     }
@@ -68,18 +68,18 @@ impl Head {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// Where it leads, if it only leads elsewhere.
+    /// Returns the target of a redirect.
     pub(crate) fn location(&self) -> Option<&str> {
         if self.content.is_some() { None } else { self.response.header(&LOCATION) }
     }
 
-    /// When its origin was last heard of it.
+    /// Returns the time of the origin's last response for the page.
     pub(crate) fn received(&self) -> SystemTime {
         self.response.received()
     }
 }
 
-/// A number that tells one body from another, the same in every build.
+/// Returns a digest of a body, the same in every build.
 pub(crate) fn digest(bytes: &[u8]) -> String {
     let mut hasher = SipHasher::new();
     hasher.write(bytes);

@@ -1,19 +1,19 @@
-//! Pages, from the store or from their origins.
+//! The cache: pages from the store or from their origins.
 //!
-//! [`Cache::fetch`] is all there is to it: it answers from the store where the rules of HTTP caching ([`policy`]) allow that, and
-//! otherwise asks the origin, with what is kept as validator. It follows redirects, each of which is kept and checked like
-//! a page of its own. When an origin fails, what is kept stands in for as long as that is allowed, and the origin is left
-//! alone for a moment.
+//! [`Cache::fetch`] is the entry point: it responds from the store if the rules of HTTP caching ([`policy`]) allow it,
+//! and otherwise sends a conditional request to the origin, with the validators of the stored page. It follows
+//! redirects, each of which is stored and validated like a page. When an origin fails, the stale page is served for as
+//! long as that is allowed, and requests to the origin are suspended for a back-off.
 
 pub(crate) mod entries;
 pub(crate) mod head;
 pub(crate) mod policy;
 
-use crate::address::Address;
+use crate::address::{Address, PlainHosts};
 use crate::clock::{Clock, after, millis};
 use crate::origin::{self, FetchError, Origin};
 use crate::page;
-use crate::settings::{PlainHosts, Settings};
+use crate::settings::Settings;
 use crate::store::Store;
 use entries::CachedPage;
 use head::{Content, Head};
@@ -24,14 +24,14 @@ use policy::{Freshness, Response, Revalidation};
 use std::cell::Cell;
 use std::time::{Duration, SystemTime};
 
-/// How many redirects are followed for one page.
+/// The maximum number of redirects followed for one page.
 const MAX_REDIRECTS: usize = 5;
-/// For how long an origin that failed is left alone where something stands in for it, unless it says.
+/// The back-off after a failure of an origin while a stale page is served, unless the origin specifies one.
 const DEFAULT_BACKOFF: Duration = Duration::from_secs(10);
-/// The longest that it is left alone, and that clients are told to wait, whatever it says.
+/// The maximum back-off, and the maximum delay that clients are told to wait, whatever the origin specifies.
 const MAX_BACKOFF: Duration = Duration::from_secs(60 * 60);
 
-/// Pages, from the store or from their origins.
+/// The cache: pages from the store or from their origins.
 pub(crate) struct Cache {
     origin: Box<dyn Origin>,
     store: Box<dyn Store>,
@@ -43,33 +43,33 @@ pub(crate) struct Cache {
     requests: Cell<usize>,
 }
 
-/// What is wanted of a page.
+/// The requested part of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Want {
-    /// All of it.
+    /// The head and the body.
     Body,
-    /// What is known about it; where nothing is kept, its headers are enough.
+    /// The head; if the page is not stored, a HEAD request suffices.
     Entry,
 }
 
-/// A page as it is now.
+/// The current state of a page.
 #[derive(Debug)]
 pub(crate) struct FetchedPage {
-    /// Where it was in the end.
+    /// The final address, after redirects.
     pub(crate) address: Address,
-    /// What the rules know.
+    /// The state for the caching rules.
     pub(crate) response: Response,
-    /// What it holds.
+    /// The content's metadata.
     pub(crate) content: Content,
-    /// Its body, if that was wanted.
+    /// The body, if it was requested.
     pub(crate) body: Vec<u8>,
-    /// Whether its origin could not be asked although it should have been.
+    /// Whether the page is stale because its origin failed to revalidate it.
     pub(crate) is_stale: bool,
-    /// For how long it may be taken for unchanged.
+    /// The remaining time to live.
     pub(crate) ttl: Duration,
 }
 
-/// One page or redirect on the way.
+/// One page or redirect in a chain.
 struct Step {
     head: Head,
     body: Option<Vec<u8>>,
@@ -95,27 +95,28 @@ impl Cache {
         }
     }
 
-    /// Until when one call may go on asking origins, if it begins now.
+    /// Returns the deadline for requests to origins of a call that starts now.
     pub(crate) fn deadline(&self) -> SystemTime {
         after(self.now(), self.timeout)
     }
 
-    /// Now.
+    /// Returns the current time.
     pub(crate) fn now(&self) -> SystemTime {
         self.clock.now()
     }
 
-    /// How many requests were sent.
+    /// Returns the number of requests sent.
     pub(crate) fn requests(&self) -> usize {
         self.requests.get()
     }
 
-    /// Where pages are kept.
+    /// Returns the store.
     pub(crate) fn store(&self) -> &dyn Store {
         &*self.store
     }
 
-    /// What is kept of the page at an address, without asking anybody: behind its redirects, as far as they are kept.
+    /// Returns the stored head of the page at an address, without requests: after its redirects, as far as they are
+    /// stored.
     pub(crate) fn cached_head(&self, address: &Address) -> Option<Head> {
         let mut at = address.clone();
         for _ in 0..=MAX_REDIRECTS {
@@ -128,12 +129,12 @@ impl Cache {
         None
     }
 
-    /// The page at an address.
+    /// Returns the page at an address.
     ///
     /// # Errors
     ///
-    /// [`Failure::NotFound`] when its origin says so, [`Failure::Denied`] when its origin or the host refuses, and
-    /// [`Failure::Unavailable`] when it cannot be had now and nothing may stand in for it.
+    /// [`Failure::NotFound`] if its origin says so, [`Failure::Denied`] if its origin or the host denies it, and
+    /// [`Failure::Unavailable`] if the origin fails and no stale page may be served.
     pub(crate) fn fetch(&self, address: &Address, want: Want, deadline: SystemTime) -> Result<FetchedPage> {
         let mut way = vec![address.clone()];
         let (mut at, mut ttl, mut is_stale) = (address.clone(), Duration::MAX, false);
@@ -148,51 +149,46 @@ impl Cache {
                 }
                 None => step.head.location().and_then(|location| at.resolve(location, &self.plain)),
             };
-            at = next.ok_or_else(|| Failure::unavailable(format!("{} leads to no page of the web", at.url())))?;
+            at =
+                next.ok_or_else(|| Failure::unavailable(format!("{} redirects to a URL that is not HTTP", at.url())))?;
             if way.contains(&at) {
-                return Err(Failure::unavailable(format!(
-                    "{} is redirected in a circle, by {}",
-                    address.url(),
-                    at.url()
-                )));
+                return Err(Failure::unavailable(format!("{} is in a redirect loop, via {}", address.url(), at.url())));
             }
             if way.len() > MAX_REDIRECTS {
-                return Err(Failure::unavailable(format!(
-                    "{} is redirected more than {MAX_REDIRECTS} times",
-                    address.url()
-                )));
+                return Err(Failure::unavailable(format!("{} has more than {MAX_REDIRECTS} redirects", address.url())));
             }
             way.push(at.clone());
         }
     }
 
-    /// What is at one address, which may be a redirect.
+    /// Returns the page or redirect at one address.
     fn step(&self, at: &Address, want: Want, deadline: SystemTime) -> Result<Step> {
         let now = self.now();
-        let kept = entries::get(self.store(), &at.path(), want == Want::Body);
-        let is_kept = kept.is_some();
+        let stored = entries::get(self.store(), &at.path(), want == Want::Body);
+        let is_stored = stored.is_some();
         let (mut headers, mut usable) = (policy::request_headers(), None);
-        if let Some(kept) = kept {
-            match kept.head.response.freshness(now) {
-                Freshness::Fresh(_) => return Ok(Step::from_cached(kept, false)),
+        if let Some(stored) = stored {
+            match stored.head.response.freshness(now) {
+                Freshness::Fresh(_) => return Ok(Step::from_cached(stored, false)),
                 Freshness::Stale { request, matches } => {
                     headers = request;
-                    usable = matches.then_some(kept);
+                    usable = matches.then_some(stored);
                 }
             }
         }
         match usable {
-            Some(kept) if kept.head.backoff_until > millis(now) && self.may_serve_stale(&kept) => {
-                Ok(Step::from_cached(kept, true))
+            Some(stored) if stored.head.backoff_until > millis(now) && self.may_serve_stale(&stored) => {
+                Ok(Step::from_cached(stored, true))
             }
             usable => {
-                let is_head = want == Want::Entry && !is_kept;
-                self.request(ConditionalRequest { at, headers, is_head, is_cached: is_kept, deadline }, usable)
+                let is_head = want == Want::Entry && !is_stored;
+                self.request(ConditionalRequest { at, headers, is_head, is_cached: is_stored, deadline }, usable)
             }
         }
     }
 
-    /// Asks the origin. `usable` is what its answer may confirm, or what may stand in for it.
+    /// Sends a request to the origin. `usable` is the stored page that a 304 confirms, or that is served stale on
+    /// failure.
     fn request(&self, question: ConditionalRequest<'_>, usable: Option<CachedPage>) -> Result<Step> {
         let at = question.at;
         let sent = self.now();
@@ -205,27 +201,27 @@ impl Cache {
             Err(trouble @ FetchError::TooLarge(_)) => return Err(Failure::denied(trouble.to_string())),
             Err(FetchError::Host(fault)) => return Err(Failure::internal(format!("{}: {fault}", at.url()))),
         };
-        let answered = |what: &str| format!("{} answers {}: {what}", at.url(), answer.status);
+        let answered = |what: &str| format!("{} responds {}: {what}", at.url(), answer.status);
         match (answer.status, usable) {
-            (304, Some(mut kept)) => {
-                match kept.head.response.validate(&question.headers, &answer.headers, sent, self.now()) {
+            (304, Some(mut stored)) => {
+                match stored.head.response.validate(&question.headers, &answer.headers, sent, self.now()) {
                     Revalidation::NotModified(response) => {
-                        (kept.head.response, kept.head.backoff_until) = (response, 0);
-                        entries::put(self.store(), &at.path(), &kept.head, None);
-                        Ok(Step::from_cached(kept, false))
+                        (stored.head.response, stored.head.backoff_until) = (response, 0);
+                        entries::put(self.store(), &at.path(), &stored.head, None);
+                        Ok(Step::from_cached(stored, false))
                     }
-                    // It speaks of a page that is not kept: ask for the page itself.
+                    // The 304 is about a page that is not stored: request the page unconditionally.
                     Revalidation::Replaced => {
                         self.request(ConditionalRequest { headers: policy::request_headers(), ..question }, None)
                     }
                 }
             }
-            (304, None) => Err(Failure::unavailable(answered("it confirms what it was not asked about"))),
+            (304, None) => Err(Failure::unavailable(answered("304 to an unconditional request"))),
             (200..=205 | 207..=299, _) => self.store_response(&question, answer, sent),
             (301 | 302 | 303 | 307 | 308, _) => {
                 let head = Head::new(Response::new(answer.status, &answer.headers, sent, self.now()), None);
                 if head.location().is_none() {
-                    return Err(Failure::unavailable(answered("a redirect that leads nowhere")));
+                    return Err(Failure::unavailable(answered("a redirect without a target")));
                 }
                 self.update_store(&question, &head, None);
                 Ok(Step { head, body: None, is_stale: false })
@@ -238,22 +234,22 @@ impl Cache {
                 self.request(ConditionalRequest { is_head: false, ..question }, usable)
             }
             (408 | 425 | 429 | 500..=599, usable) => {
-                let retry = Retry::new(answered("it cannot give the page now"));
+                let retry = Retry::new(answered("temporarily unavailable"));
                 let wait = retry_after(&answer.headers, self.now());
                 self.serve_stale(at, usable, wait.map_or(retry.clone(), |wait| retry.after(wait)))
             }
             (400..=499, _) => {
                 self.remove(&question);
-                Err(Failure::denied(answered("it does not give the page")))
+                Err(Failure::denied(answered("the origin denies the page")))
             }
-            _ => Err(Failure::unavailable(answered("that is no answer to such a question"))),
+            _ => Err(Failure::unavailable(answered("unexpected status"))),
         }
     }
 
     fn send(&self, question: &ConditionalRequest<'_>) -> std::result::Result<origin::Response, FetchError> {
         let timeout = question.deadline.duration_since(self.now()).unwrap_or_default();
         if timeout.is_zero() {
-            return Err(FetchError::Unreachable("there is no time left to ask it".to_owned()));
+            return Err(FetchError::Unreachable("the deadline of the call is exceeded".to_owned()));
         }
         self.requests.set(self.requests.get().saturating_add(1));
         self.origin.send(&origin::Request {
@@ -265,7 +261,7 @@ impl Cache {
         })
     }
 
-    /// Takes in a page that came.
+    /// Stores a received page.
     fn store_response(
         &self,
         question: &ConditionalRequest<'_>,
@@ -275,7 +271,7 @@ impl Cache {
         let at = question.at;
         let coding = answer.headers.get(CONTENT_ENCODING).map(|coding| coding.to_str().unwrap_or_default().trim());
         if coding.is_some_and(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("identity")) {
-            return Err(Failure::unavailable(format!("{} is sent packed, which it was not asked to be", at.url())));
+            return Err(Failure::unavailable(format!("{} has a content encoding that was not requested", at.url())));
         }
         let response = Response::new(answer.status, &answer.headers, sent, self.now());
         if question.is_head {
@@ -288,7 +284,7 @@ impl Cache {
         Ok(Step { head, body: Some(body), is_stale: false })
     }
 
-    /// Keeps what came, if it may be kept, in place of what was.
+    /// Stores the response, if it is storable, and replaces the previous one.
     fn update_store(&self, question: &ConditionalRequest<'_>, head: &Head, body: Option<&[u8]>) {
         if !head.response.is_storable() {
             return self.remove(question);
@@ -308,52 +304,52 @@ impl Cache {
         }
     }
 
-    /// What is kept, for an origin that fails; and it is left alone for a moment.
+    /// Serves the stored page for a failing origin, and starts the origin's back-off.
     fn serve_stale(&self, at: &Address, usable: Option<CachedPage>, retry: Retry) -> Result<Step> {
-        match usable.filter(|kept| self.may_serve_stale(kept)) {
+        match usable.filter(|stored| self.may_serve_stale(stored)) {
             None => Err(retry.into()),
-            Some(mut kept) => {
+            Some(mut stored) => {
                 let hold = retry.after.unwrap_or(DEFAULT_BACKOFF).min(MAX_BACKOFF);
-                kept.head.backoff_until = millis(after(self.now(), hold));
-                entries::put(self.store(), &at.path(), &kept.head, None);
-                Ok(Step::from_cached(kept, true))
+                stored.head.backoff_until = millis(after(self.now(), hold));
+                entries::put(self.store(), &at.path(), &stored.head, None);
+                Ok(Step::from_cached(stored, true))
             }
         }
     }
 
-    fn may_serve_stale(&self, kept: &CachedPage) -> bool {
-        kept.head.response.stale_until(self.max_stale).is_some_and(|until| self.now() < until)
+    fn may_serve_stale(&self, stored: &CachedPage) -> bool {
+        stored.head.response.stale_until(self.max_stale).is_some_and(|until| self.now() < until)
     }
 }
 
-/// What an origin is asked.
+/// A request to an origin.
 struct ConditionalRequest<'a> {
     at: &'a Address,
     headers: HeaderMap,
     is_head: bool,
-    /// Whether anything is kept of it, usable or not.
+    /// Whether anything is stored for it, usable or not.
     is_cached: bool,
     deadline: SystemTime,
 }
 
 impl Step {
-    fn from_cached(kept: CachedPage, is_stale: bool) -> Self {
-        Self { head: kept.head, body: kept.body, is_stale }
+    fn from_cached(stored: CachedPage, is_stale: bool) -> Self {
+        Self { head: stored.head, body: stored.body, is_stale }
     }
 }
 
-/// Says where a redirect led, when the failure is one of there.
+/// Adds the source of a redirect to a failure at its target.
 fn with_redirect_source(failure: Failure, from: &Address, at: &Address) -> Failure {
     if from == at {
         return failure;
     }
     match failure {
-        Failure::Denied(reason) => Failure::Denied(format!("{} leads elsewhere: {reason}", from.url())),
+        Failure::Denied(reason) => Failure::Denied(format!("{} redirects: {reason}", from.url())),
         failure => failure,
     }
 }
 
-/// How long an origin wants to be left alone: in seconds or until a date (RFC 9110, section 10.2.3).
+/// Parses `Retry-After`: in seconds or as a date (RFC 9110, section 10.2.3).
 fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     let wait = match policy::seconds(text) {

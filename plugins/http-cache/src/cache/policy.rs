@@ -1,12 +1,13 @@
 //! The rules of HTTP caching (RFC 9111), for one response.
 //!
-//! `http-cache-semantics` decides them. It is told what it needs in a form that it reads right: directives in lower case, dates
-//! in the one format of today, an age that counts the way of the response, no header twice. What it leaves open is decided
-//! here: which headers are kept, how those of a 304 replace them (section 3.2), and for how long a stale response may stand
-//! in for one that cannot be had (section 4.2.4, and RFC 5861).
+//! `http-cache-semantics` implements them. Its input is normalized to the form that it parses correctly: directives in
+//! lower case, dates in the current format, an age that includes the response delay, no header twice. This module adds
+//! the stored headers, their replacement by those of a 304 (section 3.2), and how long a stale response may be served
+//! on failure (section 4.2.4, and RFC 5861).
 //!
-//! The cache is a *shared* one, since a host serves several principals: what is `private` is not kept. A page that may
-//! be served stale while it is revalidated is revalidated first, because nothing goes on behind a call.
+//! The cache is a *shared* one, since a host serves several principals: `private` responses are not stored.
+//! `stale-while-revalidate` is not supported: such a page is revalidated first, because there is no background work
+//! between calls.
 
 use crate::clock::{after, millis, time};
 use http::header::{
@@ -18,64 +19,63 @@ use http_cache_semantics::{AfterResponse, BeforeRequest, CacheOptions, CachePoli
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, SystemTime};
 
-/// The headers of a response that matter here; the others are not kept.
+/// The stored headers of a response; the others are dropped.
 const STORED_HEADERS: [HeaderName; 11] =
     [AGE, CACHE_CONTROL, CONTENT_TYPE, DATE, ETAG, EXPIRES, LAST_MODIFIED, LOCATION, PRAGMA, SET_COOKIE, VARY];
 
-/// The longest value of a header that is kept.
+/// The maximum length of the value of a stored header.
 const MAX_HEADER_VALUE: usize = 4096;
 
-/// The largest number of seconds that a cache must know (RFC 9111, section 1.2.2).
+/// The largest delta-seconds value that a cache must support (RFC 9111, section 1.2.2).
 const MAX_DELTA_SECONDS: u64 = 1 << 31;
 
-/// What every request is sent with. Pages that differ by one of these headers (`Vary`) differ by nothing else, so there is one
-/// of each.
+/// Returns the headers of every request. They are constant, so pages that vary by them (`Vary`) have a single variant.
 pub(crate) fn request_headers() -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(ACCEPT, HeaderValue::from_static("text/html, text/markdown;q=0.9, text/*;q=0.8, */*;q=0.5"));
-    // Nothing here can unpack.
+    // Content encodings are not supported.
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     headers.insert(USER_AGENT, HeaderValue::from_static(concat!("mcp-host-http-cache/", env!("CARGO_PKG_VERSION"))));
     headers
 }
 
-/// A response as the rules see it.
+/// A response as seen by the caching rules.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Response {
     status: u16,
-    /// When it came, in milliseconds since 1970.
+    /// The time of reception, in milliseconds since 1970.
     received: u64,
-    /// What it was asked for with.
+    /// The headers of the request.
     request: Vec<(String, String)>,
-    /// Its headers, in the form that the rules are read in.
+    /// The normalized headers.
     headers: Vec<(String, String)>,
 }
 
-/// How a kept response stands.
+/// The freshness of a stored response.
 #[derive(Debug)]
 pub(crate) enum Freshness {
-    /// It may be served for so long without asking.
+    /// Fresh: served without a request for this long.
     Fresh(Duration),
-    /// Its origin must be asked, with these headers.
+    /// Stale: to be revalidated with the origin.
     Stale {
-        /// The request's headers, with the validators if there are any.
+        /// The headers of the conditional request, with the validators if there are any.
         request: HeaderMap,
-        /// Whether it is a response to the same request at all (`Vary`).
+        /// Whether the stored response belongs to the same request at all (`Vary`).
         matches: bool,
     },
 }
 
-/// What a 304 says of a kept response.
+/// The effect of a 304 on a stored response.
 #[derive(Debug)]
 pub(crate) enum Revalidation {
-    /// It is as good as new.
+    /// The response is confirmed and updated.
     NotModified(Response),
-    /// The 304 is about another one.
+    /// The 304 belongs to another response.
     Replaced,
 }
 
 impl Response {
-    /// A response that came now, to a request that was sent at `sent`.
+    /// Creates the state of a response received now, to a request sent at `sent`.
     pub(crate) fn new(status: u16, headers: &HeaderMap, sent: SystemTime, received: SystemTime) -> Self {
         Self {
             status,
@@ -85,23 +85,23 @@ impl Response {
         }
     }
 
-    /// When it came.
+    /// Returns the time of reception.
     pub(crate) fn received(&self) -> SystemTime {
         time(self.received)
     }
 
-    /// The value of a header.
+    /// Returns the value of a header.
     pub(crate) fn header(&self, name: &HeaderName) -> Option<&str> {
         self.headers.iter().find(|(header, _)| header == name.as_str()).map(|(_, value)| value.as_str())
     }
 
-    /// Whether it may be kept at all, and could ever be of use.
+    /// Returns whether it may be stored, and could ever be reused.
     pub(crate) fn is_storable(&self) -> bool {
         let varies_by_anything = self.header(&VARY).is_some_and(|vary| vary.split(',').any(|name| name.trim() == "*"));
         !varies_by_anything && self.policy().is_storable()
     }
 
-    /// For how long it may be served without asking.
+    /// Returns the remaining time to live.
     pub(crate) fn ttl(&self, now: SystemTime) -> Duration {
         match self.freshness(now) {
             Freshness::Fresh(ttl) => ttl,
@@ -109,12 +109,12 @@ impl Response {
         }
     }
 
-    /// How long ago the origin made it or confirmed it.
+    /// Returns the time since the origin generated or confirmed it.
     pub(crate) fn age(&self, now: SystemTime) -> Duration {
         self.policy().age(now)
     }
 
-    /// How it stands.
+    /// Returns the freshness.
     pub(crate) fn freshness(&self, now: SystemTime) -> Freshness {
         let policy = self.policy();
         match policy.before_request(&request(request_headers()), now) {
@@ -123,12 +123,12 @@ impl Response {
         }
     }
 
-    /// Until when it may be served although it is stale, while its origin fails; none if never. `most` is how long that is
-    /// where the origin does not say.
+    /// Returns until when it may be served stale while its origin fails; `None` if never. `max_stale` is the duration
+    /// if the origin specifies none.
     pub(crate) fn stale_until(&self, max_stale: Duration) -> Option<SystemTime> {
         let control = self.header(&CACHE_CONTROL).unwrap_or_default();
         let has = |name: &str| directives(control).any(|(directive, _)| directive == name);
-        // `s-maxage` means `proxy-revalidate`, too (RFC 9111, section 5.2.2.10).
+        // `s-maxage` implies `proxy-revalidate` (RFC 9111, section 5.2.2.10).
         if ["must-revalidate", "proxy-revalidate", "s-maxage", "no-cache"].into_iter().any(has) {
             return None;
         }
@@ -141,7 +141,7 @@ impl Response {
         Some(after(after(received, self.policy().time_to_live(received)), most))
     }
 
-    /// What it is after a 304 with these headers, which came in answer to `asked`.
+    /// Updates the response with the headers of a 304, received in answer to `asked`.
     pub(crate) fn validate(
         &self,
         asked: &HeaderMap,
@@ -156,7 +156,7 @@ impl Response {
                 let mut merged = map(&self.headers);
                 merged.remove(AGE);
                 for (name, value) in &normalize_headers(headers, sent, now) {
-                    // The type is that of the body, which stays.
+                    // The type describes the body, which is unchanged.
                     if name != CONTENT_TYPE {
                         merged.insert(name.clone(), value.clone());
                     }
@@ -174,7 +174,7 @@ impl Response {
     }
 }
 
-/// A request for the one page that there is: pages are told apart by the keys that they are kept under.
+/// Returns a request for the only page: pages are distinguished by their keys in the store.
 fn request(headers: HeaderMap) -> http::Request<()> {
     let mut request = http::Request::new(());
     *request.uri_mut() = Uri::from_static("https://page.invalid/");
@@ -189,16 +189,16 @@ fn response(status: StatusCode, headers: HeaderMap) -> http::Response<()> {
     response
 }
 
-/// The headers that matter, each once, in the form in which the rules are read.
+/// Returns the relevant headers, each once, in normalized form.
 fn normalize_headers(headers: &HeaderMap, sent: SystemTime, received: SystemTime) -> HeaderMap {
-    let mut kept = HeaderMap::new();
+    let mut normalized = HeaderMap::new();
     for name in &STORED_HEADERS {
         let values: Vec<&str> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
         let value = match *name {
             CACHE_CONTROL => Some(clamp_seconds(&values.join(", ").to_ascii_lowercase())),
             PRAGMA => Some(values.join(", ").to_ascii_lowercase()),
             VARY => Some(values.join(", ")),
-            // That there is one counts, not what it says.
+            // Only its presence matters.
             SET_COOKIE => headers.contains_key(SET_COOKIE).then(String::new),
             EXPIRES => values.first().map(|value| http_date(value).unwrap_or_else(|| "0".to_owned())),
             AGE | DATE => None,
@@ -206,25 +206,25 @@ fn normalize_headers(headers: &HeaderMap, sent: SystemTime, received: SystemTime
         };
         let value = value.filter(|value| value.len() <= MAX_HEADER_VALUE && (!value.is_empty() || *name == SET_COOKIE));
         if let Some(value) = value.and_then(|value| HeaderValue::try_from(value).ok()) {
-            kept.insert(name.clone(), value);
+            normalized.insert(name.clone(), value);
         }
     }
-    // A list that is too long to keep might have said anything.
-    if headers.contains_key(CACHE_CONTROL) && !kept.contains_key(CACHE_CONTROL) {
-        kept.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // A list that is too long to store might have contained any directive.
+    if headers.contains_key(CACHE_CONTROL) && !normalized.contains_key(CACHE_CONTROL) {
+        normalized.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
-    if headers.contains_key(VARY) && !kept.contains_key(VARY) {
-        kept.insert(VARY, HeaderValue::from_static("*"));
+    if headers.contains_key(VARY) && !normalized.contains_key(VARY) {
+        normalized.insert(VARY, HeaderValue::from_static("*"));
     }
     let made = header_value(headers, &DATE).and_then(|date| httpdate::parse_http_date(date).ok());
     if let Ok(date) = HeaderValue::try_from(httpdate::fmt_http_date(made.unwrap_or(received))) {
-        kept.insert(DATE, date);
+        normalized.insert(DATE, date);
     }
-    kept.insert(AGE, HeaderValue::from(initial_age(headers, made, sent, received)));
-    kept
+    normalized.insert(AGE, HeaderValue::from(initial_age(headers, made, sent, received)));
+    normalized
 }
 
-/// How old a response is when it comes, in seconds (RFC 9111, section 4.2.3).
+/// Returns the age of a response on reception, in seconds (RFC 9111, section 4.2.3).
 fn initial_age(headers: &HeaderMap, made: Option<SystemTime>, sent: SystemTime, received: SystemTime) -> u64 {
     let said = header_value(headers, &AGE).and_then(|age| seconds(age.trim())).unwrap_or_default();
     let underway = received.duration_since(sent).unwrap_or_default().as_secs();
@@ -232,13 +232,13 @@ fn initial_age(headers: &HeaderMap, made: Option<SystemTime>, sent: SystemTime, 
     said.saturating_add(underway).max(apparent).min(MAX_DELTA_SECONDS)
 }
 
-/// A number of seconds: any that is larger than a cache must know is that one, however many digits it has.
+/// Parses delta-seconds: values beyond the maximum are clamped, however many digits they have.
 pub(super) fn seconds(text: &str) -> Option<u64> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse::<u64>().unwrap_or(MAX_DELTA_SECONDS).min(MAX_DELTA_SECONDS))
 }
 
-/// Directives whose numbers of seconds are none that a cache need not know.
+/// Clamps the delta-seconds in directives to the supported maximum.
 fn clamp_seconds(control: &str) -> String {
     let directive = |directive: &str| match directive.split_once('=') {
         Some((name, argument)) => match seconds(argument.trim().trim_matches('"')) {
@@ -250,12 +250,12 @@ fn clamp_seconds(control: &str) -> String {
     control.split(',').map(directive).collect::<Vec<_>>().join(",")
 }
 
-/// A date in the format of today, whichever of the three it was in (RFC 9110, section 5.6.7).
+/// Converts a date to the current format, from any of the three (RFC 9110, section 5.6.7).
 fn http_date(text: &str) -> Option<String> {
     httpdate::parse_http_date(text).ok().map(httpdate::fmt_http_date)
 }
 
-/// The directives of `Cache-Control` in lower case, with their arguments.
+/// Returns the directives of `Cache-Control` with their arguments.
 fn directives(control: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     control.split(',').map(|directive| match directive.split_once('=') {
         Some((name, argument)) => (name.trim(), Some(argument.trim().trim_matches('"'))),

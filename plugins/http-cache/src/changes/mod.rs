@@ -1,9 +1,9 @@
-//! What changed: watched pages are fetched again, each when its freshness is over and no sooner.
+//! Change detection: watched pages are revalidated, each when its freshness ends and not before.
 //!
-//! The token knows of each page the state that it was in and when it makes sense to ask again, so a round between two such
-//! times asks nobody, and nothing is lost with an instance. A page has changed when its content is not what it was, or when it
-//! is no longer to be had; an origin that fails changes nothing. A round sends at most [`MAX_REQUESTS`] requests, those
-//! first that are due for longest; the rest follows in the next.
+//! The token contains the state of each page and the time of its next check, so a round before that time sends no
+//! request, and no state is lost with an instance. A page changed if its content differs, or if it no longer exists; a
+//! failing origin changes nothing. A round sends at most [`MAX_REQUESTS`] requests, for the pages that are overdue
+//! longest; the rest follows in the next round.
 
 mod token;
 
@@ -17,22 +17,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 use token::{MAX_WATCHED, Token, Watch, Watched, hash};
 
-/// How many requests one round sends, about.
+/// The approximate maximum number of requests per round.
 const MAX_REQUESTS: usize = 8;
-/// When the next round begins where this one left something over.
+/// The delay before the next round if this one did not complete.
 const NEXT_ROUND_DELAY: Duration = Duration::from_secs(10);
-/// How often the listing is looked at.
+/// The check interval of the listing.
 const LISTING_INTERVAL: Duration = Duration::from_secs(5);
 const MIN_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The state of a page of which nothing is known yet.
+/// The state of a page that was not checked yet.
 const UNKNOWN: u64 = 0;
-/// The state of a page that is not there.
+/// The state of a page that does not exist.
 const GONE: u64 = 1;
-/// The state of a page that is refused.
+/// The state of a page to which access is denied.
 const DENIED: u64 = 2;
 
-/// Tells what changed since a token.
+/// Returns what changed since a token.
 pub(crate) fn changes(provider: &HttpCache, watched: &[String], since: Option<&str>) -> Changes {
     let then = since.map(Token::parse);
     let paths: BTreeSet<&str> = watched.iter().map(String::as_str).collect();
@@ -75,7 +75,7 @@ pub(crate) fn changes(provider: &HttpCache, watched: &[String], since: Option<&s
     changes
 }
 
-/// One round over what is watched.
+/// One round over the watched pages.
 struct ValidationRound<'a> {
     provider: &'a HttpCache,
     started: SystemTime,
@@ -87,7 +87,7 @@ impl<'a> ValidationRound<'a> {
         Self { provider, started: provider.cache.now(), deadline: provider.cache.deadline() }
     }
 
-    /// The state of each page, and how long it is until one of them is due.
+    /// Returns the state of each page, and the delay until the next check is due.
     fn validate_each(&self, paths: &BTreeSet<&str>, then: &BTreeMap<u64, Watch>) -> (BTreeMap<u64, Watch>, Duration) {
         let now = seconds(self.started);
         let mut each: BTreeMap<u64, Watch> = BTreeMap::new();
@@ -115,20 +115,20 @@ impl<'a> ValidationRound<'a> {
         (each, if is_over { pause } else { pause.min(NEXT_ROUND_DELAY) })
     }
 
-    /// The state of all pages together, of those that are kept.
+    /// Returns the combined state of all pages, from those that are stored.
     fn validate_together(&self, paths: &BTreeSet<&str>, then: Option<Watch>) -> (Watch, Duration) {
         let HttpCache { cache, settings } = self.provider;
         let now = seconds(self.started);
         let addresses: Vec<Address> =
             paths.iter().filter_map(|path| Address::from_resource_path(path, &settings.plain).ok()).collect();
         if then.is_none_or(|then| then.next_check <= now) {
-            let mut kept: Vec<_> =
+            let mut stored: Vec<_> =
                 addresses.iter().filter_map(|address| Some((cache.cached_head(address)?, address))).collect();
-            kept.retain(|(head, _)| head.response.ttl(self.started).is_zero());
-            kept.sort_by_key(|(head, _)| head.received());
-            for (_, address) in kept {
+            stored.retain(|(head, _)| head.response.ttl(self.started).is_zero());
+            stored.sort_by_key(|(head, _)| head.received());
+            for (_, address) in stored {
                 if self.has_budget() {
-                    // What comes of it is in the store.
+                    // The result is in the store.
                     drop(cache.fetch(address, Want::Body, self.deadline));
                 }
             }
@@ -142,7 +142,7 @@ impl<'a> ValidationRound<'a> {
         (Watch { state, next_check: next }, NEXT_ROUND_DELAY)
     }
 
-    /// The state of a page that is due; none if this round does no more.
+    /// Returns the state of a page that is due; `None` if this round's budget is used up.
     fn check_page(&self, path: &str, before: u64) -> Option<Watch> {
         let HttpCache { cache, settings } = self.provider;
         let Ok(address) = Address::from_resource_path(path, &settings.plain) else {
@@ -169,7 +169,7 @@ impl<'a> ValidationRound<'a> {
     }
 }
 
-/// The state of the listing: what is on it, and what is kept of the sitemaps.
+/// Returns the state of the listing: its paths, and the stored heads of the sitemaps.
 fn listing_state(provider: &HttpCache) -> u64 {
     let HttpCache { cache, settings } = provider;
     let sitemaps: Vec<String> = settings.sitemaps.iter().map(Address::path).collect();

@@ -1,19 +1,19 @@
-//! What the host keeps between two rounds: which page was in which state, and when to ask for it again.
+//! The token: the state of each page, and the time of its next check.
 //!
-//! Paths and states are in it as numbers. Up to [`MAX_WATCHED`] pages have one each; with more there is one for all
-//! together, and when it changes, all of them are said to have changed.
+//! Paths and states are stored as hashes. Up to [`MAX_WATCHED`] pages have a state each; with more there is one for
+//! all, and when it differs, all of them are reported as changed.
 
 use siphasher::sip::SipHasher;
 use std::collections::BTreeMap;
 use std::hash::Hasher;
 
-/// How many watched pages have a state of their own in a token, which thereby stays below 65536 bytes.
+/// The maximum number of watched pages with a state each, which keeps a token below 65536 bytes.
 pub(crate) const MAX_WATCHED: usize = 1400;
 
-/// The first letters of a token, to tell it from those of other versions.
+/// The version prefix of a token.
 const VERSION: &str = "h1";
 
-/// What the host keeps between two rounds.
+/// A decoded token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Token {
     /// The state of the listing.
@@ -21,25 +21,25 @@ pub(crate) struct Token {
     pub(crate) watched: Watched,
 }
 
-/// The states of what is watched.
+/// The states of the watched pages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Watched {
-    /// Of each page, by the number of its path.
+    /// The state of each page, by the hash of its path.
     Each(BTreeMap<u64, Watch>),
-    /// Of all pages together.
+    /// One state for all pages.
     Together(Watch),
 }
 
-/// A page, or all of them.
+/// The state of one page, or of all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Watch {
     pub(crate) state: u64,
-    /// When it makes sense to ask again, in seconds since 1970.
+    /// The time of the next check, in seconds since 1970.
     pub(crate) next_check: u64,
 }
 
 impl Token {
-    /// Reads a token of this version.
+    /// Parses a token of this version.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('.');
         if parts.next()? != VERSION {
@@ -73,7 +73,7 @@ impl std::fmt::Display for Token {
     }
 }
 
-/// The number of a text, the same in every build.
+/// Returns a hash of texts, the same in every build.
 pub(crate) fn hash(parts: impl IntoIterator<Item = impl AsRef<[u8]>>) -> u64 {
     let mut hasher = SipHasher::new();
     for part in parts {

@@ -1,7 +1,7 @@
-//! Who has the pages: what is asked of an origin, and what it answers.
+//! Origins: requests and responses.
 //!
-//! The rules of caching are on this side of [`Origin`], the web on the other. In a component that is [`WasiHttpOrigin`], which
-//! sends requests through the host; tests have origins of their own.
+//! The caching rules are on this side of [`Origin`], HTTP on the other. In a component the implementation is
+//! [`WasiHttpOrigin`], which sends requests through the host; tests have their own.
 
 mod wasi_http;
 
@@ -11,11 +11,12 @@ pub use wasi_http::WasiHttpOrigin;
 
 /// Sends requests.
 pub trait Origin {
-    /// Sends one request and follows no redirect. The body is read only of a response that may be a page (2xx).
+    /// Sends one request without following redirects. The body is read only for statuses that may contain a page
+    /// (2xx).
     ///
     /// # Errors
     ///
-    /// Why there is no response. A response of any status is one.
+    /// Any failure to get a response. An error status is not a failure.
     fn send(&self, request: &Request) -> Result<Response, FetchError>;
 }
 
@@ -24,40 +25,40 @@ pub trait Origin {
 pub struct Request {
     /// The absolute URL.
     pub url: String,
-    /// Whether only the headers are wanted.
+    /// Whether it is a HEAD request.
     pub is_head: bool,
-    /// The headers that matter for what is answered.
+    /// The headers that affect the response.
     pub headers: HeaderMap,
-    /// How long it may take in all.
+    /// The timeout for the whole exchange.
     pub timeout: Duration,
-    /// The most bytes of a body.
+    /// The maximum size of the body in bytes.
     pub max_body: usize,
 }
 
 /// A response.
 #[derive(Debug, Clone, Default)]
 pub struct Response {
-    /// Such as 200 or 404.
+    /// The status code, such as 200 or 404.
     pub status: u16,
-    /// Its headers, as far as they are valid.
+    /// The valid headers.
     pub headers: HeaderMap,
-    /// Its body, whole.
+    /// The complete body.
     pub body: Vec<u8>,
 }
 
 /// Why there is no response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FetchError {
-    /// The plugin may not speak to this origin.
+    /// The origin is not granted to the plugin.
     #[error("{0}")]
     Denied(String),
-    /// The body has more bytes than are wanted.
-    #[error("the page has more than {0} bytes, and this plugin serves pages of at most so many")]
+    /// The body exceeds the limit.
+    #[error("the page exceeds {0} bytes, this plugin's limit for a page")]
     TooLarge(usize),
-    /// The origin cannot be reached, takes too long, or speaks no proper HTTP.
+    /// The origin is unreachable, timed out, or violated HTTP.
     #[error("{0}")]
     Unreachable(String),
-    /// The request is none that can be sent.
+    /// The request cannot be sent.
     #[error("{0}")]
     Host(String),
 }

@@ -1,4 +1,4 @@
-//! The web, as far as the host grants it.
+//! The origin implementation for components: HTTP through the host, limited by its grants.
 
 use super::{FetchError, Origin, Request, Response};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -7,7 +7,7 @@ use mcp_provider::log;
 use std::io::Read;
 use std::time::{Duration, Instant};
 
-/// How much of a body is read at once.
+/// The size of one read from the body.
 const CHUNK: usize = 64 * 1024;
 
 /// Sends requests through the host.
@@ -21,7 +21,7 @@ impl Origin for WasiHttpOrigin {
         let asked = if request.is_head { sdk::Request::head(url) } else { sdk::Request::get(url) };
         let asked = request.headers.iter().fold(asked, |asked, (name, value)| asked.header(name.as_str(), value));
         let response = asked.timeout(request.timeout).send()?;
-        log::debug!("{} {url} gave {}", if request.is_head { "HEAD" } else { "GET" }, response.status);
+        log::debug!("{} {url}: status {}", if request.is_head { "HEAD" } else { "GET" }, response.status);
         let (status, headers) = (response.status, headers(&response.headers));
         let is_page = !request.is_head && (200..300).contains(&status);
         let body = if is_page {
@@ -37,7 +37,7 @@ impl Origin for WasiHttpOrigin {
     }
 }
 
-/// Reads a body that has at most so many bytes and takes at most so long, however slowly it drips.
+/// Reads a body, bounded in size and total time, against slow-drip bodies.
 fn read(mut body: sdk::Body, max_body: usize, began: Instant, timeout: Duration) -> Result<Vec<u8>, FetchError> {
     let mut bytes = Vec::new();
     let mut chunk = vec![0; CHUNK];
@@ -59,7 +59,7 @@ fn read(mut body: sdk::Body, max_body: usize, began: Instant, timeout: Duration)
     }
 }
 
-/// The headers that are valid; others are passed over, as a browser would.
+/// Returns the valid headers; others are ignored, as in a browser.
 fn headers(received: &[(String, Vec<u8>)]) -> HeaderMap {
     let valid = |(name, value): &(String, Vec<u8>)| {
         Some((HeaderName::from_bytes(name.as_bytes()).ok()?, HeaderValue::from_bytes(value).ok()?))

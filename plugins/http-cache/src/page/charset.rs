@@ -1,13 +1,14 @@
-//! Bytes as text, in the order that browsers go by: a byte order mark, what the origin says, what the page says, how it looks.
+//! Character encoding detection, in the order of browsers: a byte order mark, the origin's declaration, the page's
+//! declaration, heuristics.
 
 use super::html;
 use crate::cache::head::Kind;
 use encoding_rs::{Encoding, UTF_8, WINDOWS_1252};
 
-/// How much of a page may say what encoding it is in.
+/// The number of leading bytes of a page that may declare its encoding.
 const PRESCAN_LEN: usize = 1024;
 
-/// The text that bytes stand for, with what makes no sense replaced by U+FFFD; none if they are no text.
+/// Decodes bytes to text, with malformed sequences replaced by U+FFFD; returns the bytes if they are not text.
 pub(crate) fn decode(bytes: Vec<u8>, declared_charset: Option<&str>, kind: Kind) -> Result<String, Vec<u8>> {
     let encoding = encoding(&bytes, declared_charset, kind);
     match encoding {
@@ -42,7 +43,7 @@ fn encoding(bytes: &[u8], declared_charset: Option<&str>, kind: Kind) -> Option<
     }
 }
 
-/// What a page says inside of itself, where that can be read before its encoding is known.
+/// Returns the encoding declared inside a page, where that is readable before its encoding is known.
 fn meta_charset(bytes: &[u8], kind: Kind) -> Option<String> {
     let beginning = bytes.get(..bytes.len().min(PRESCAN_LEN)).unwrap_or_default();
     let beginning = WINDOWS_1252.decode_without_bom_handling(beginning).0;
@@ -59,7 +60,7 @@ fn meta_charset(bytes: &[u8], kind: Kind) -> Option<String> {
     }
 }
 
-/// What could be read as ASCII is in no encoding of two bytes each, whatever it says.
+/// Replaces a two-byte encoding: a declaration that was readable as ASCII cannot be in one.
 fn ascii_like(encoding: &'static Encoding) -> &'static Encoding {
     if encoding.is_ascii_compatible() { encoding } else { UTF_8 }
 }

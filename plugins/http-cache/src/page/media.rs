@@ -1,4 +1,4 @@
-//! The type of a page, as its origin says it (RFC 9110, section 8.3) or as it looks.
+//! The media type of a page, from its origin (RFC 9110, section 8.3) or guessed.
 
 use crate::cache::head::Kind;
 use mcp_provider::mime;
@@ -7,17 +7,17 @@ const HTML: &str = "text/html";
 const PLAIN: &str = "text/plain";
 const BYTES: &str = "application/octet-stream";
 
-/// A media type in lower case, with the one parameter that matters.
+/// A media type in lower case, with its charset parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MediaType {
-    /// Type and subtype: `text/html`.
+    /// The type and subtype: `text/html`.
     pub(crate) essence: String,
     /// The label of the encoding.
     pub(crate) charset: Option<String>,
 }
 
 impl MediaType {
-    /// Reads a `Content-Type`; none if it is not one.
+    /// Parses a `Content-Type`; `None` if it is malformed.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split(';');
         let essence = parts.next()?.trim().to_ascii_lowercase();
@@ -32,7 +32,7 @@ impl MediaType {
         Some(Self { essence, charset })
     }
 
-    /// What a page is that has no type: HTML if it begins like it, else what its name says, else text if it is.
+    /// Guesses the type of a page without one: HTML by its first bytes, else by its name, else text if it is UTF-8.
     pub(crate) fn guess(name: &str, body: &[u8]) -> Self {
         let beginning = body.get(..body.len().min(512)).unwrap_or_default();
         let beginning = String::from_utf8_lossy(beginning).trim_start().to_ascii_lowercase();
@@ -48,7 +48,7 @@ impl MediaType {
         Self { essence: essence.to_owned(), charset: None }
     }
 
-    /// How a page of this type is served.
+    /// Returns how a page of this type is served.
     pub(crate) fn kind(&self) -> Kind {
         const TEXTS: [&str; 12] = [
             "json",
@@ -75,7 +75,7 @@ impl MediaType {
     }
 }
 
-/// Whether this is a token (RFC 9110, section 5.6.2).
+/// Returns whether a text is a token (RFC 9110, section 5.6.2).
 fn is_token(text: &str) -> bool {
     let is_token_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !text.is_empty() && text.len() <= 127 && text.bytes().all(is_token_byte)

@@ -1,4 +1,4 @@
-//! What a page holds: its type, its text, what it says of itself, and the forms in which it is offered.
+//! The content of a page: media type, text, metadata, and the served formats.
 
 pub(crate) mod charset;
 pub(crate) mod html;
@@ -10,7 +10,8 @@ use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use media::MediaType;
 
-/// Takes in a page: what it holds, and its body as it is served and kept, which is UTF-8 where it is text.
+/// Processes a received page: returns its metadata, and its body as it is served and stored, which is UTF-8 if it is
+/// text.
 pub(crate) fn ingest(headers: &HeaderMap, body: Vec<u8>, name: &str) -> (Content, Vec<u8>) {
     let media = declared_media_type(headers).unwrap_or_else(|| MediaType::guess(name, &body));
     let (kind, body, about) = match media.kind() {
@@ -34,11 +35,11 @@ pub(crate) fn ingest(headers: &HeaderMap, body: Vec<u8>, name: &str) -> (Content
     (content, body)
 }
 
-/// What the headers alone say of a page.
+/// Returns the metadata of a page that its headers alone declare.
 pub(crate) fn declared_content(headers: &HeaderMap, name: &str) -> Content {
     let media = declared_media_type(headers).unwrap_or_else(|| MediaType::guess(name, b""));
     let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.trim().parse().ok());
-    // A page in another encoding has another size here.
+    // The size differs for a page in another encoding, which is stored as UTF-8.
     let is_as_sent =
         media.kind() == Kind::Blob || media.charset.as_deref().is_none_or(|c| c.eq_ignore_ascii_case("utf-8"));
     Content {

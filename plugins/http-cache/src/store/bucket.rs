@@ -1,12 +1,11 @@
-//! A bucket that the host keeps.
+//! The store implementation for components: a bucket of the host.
 
 use super::{Store, StoreError};
 use mcp_provider::keyvalue::Bucket;
 use mcp_provider::{Failure, log};
 use std::cell::OnceCell;
 
-/// A bucket of `wasi:keyvalue`, opened when it is first needed. Where none is granted nothing is kept, which the log
-/// says.
+/// A bucket of `wasi:keyvalue`, opened on first use. Without a grant nothing is stored, and a warning is logged.
 #[derive(Debug)]
 pub struct HostStore {
     name: String,
@@ -14,7 +13,7 @@ pub struct HostStore {
 }
 
 impl HostStore {
-    /// The bucket of this name.
+    /// Creates a store on the bucket with this name.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), bucket: OnceCell::new() }
     }
@@ -22,9 +21,9 @@ impl HostStore {
     fn bucket(&self) -> Result<&Bucket, StoreError> {
         let bucket = self.bucket.get_or_init(|| {
             let opened = Bucket::open(&self.name);
-            opened.inspect_err(|failure| log::warn!("no page is kept, each is fetched for every read: {failure}")).ok()
+            opened.inspect_err(|failure| log::warn!("pages are not stored, every read fetches: {failure}")).ok()
         });
-        bucket.as_ref().ok_or_else(|| StoreError::Failed(format!("there is no bucket `{}`", self.name)))
+        bucket.as_ref().ok_or_else(|| StoreError::Failed(format!("no bucket `{}`", self.name)))
     }
 }
 

@@ -1,53 +1,53 @@
-//! Where pages are kept: values under keys that outlive the instance.
+//! The store interface: values under keys that outlive the instance.
 //!
-//! What is kept, and what is thrown away when there is no more room, is decided on this side of [`Store`]. In a component the
-//! other side is [`HostStore`], a bucket of `wasi:keyvalue`; tests have a map.
+//! What is stored and evicted is decided on this side of [`Store`]. In a component the other side is [`HostStore`], a
+//! bucket of `wasi:keyvalue`; tests use a map.
 
 mod bucket;
 
 pub use bucket::HostStore;
 
-/// The most keys that are read or deleted in one call.
+/// The maximum number of keys that are read or deleted in one call.
 pub(crate) const BATCH: usize = 500;
 
-/// Keeps values under keys.
+/// A key-value store.
 pub trait Store {
-    /// The values of the keys, in the keys' order; none for a key that is not there. At most 500 keys.
+    /// Returns the values of the keys, in the same order; `None` for a missing key. At most 500 keys.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Failed`] when the store cannot say.
+    /// [`StoreError::Failed`] if the store fails.
     fn get(&self, keys: &[&str]) -> Result<Vec<Option<Vec<u8>>>, StoreError>;
 
-    /// Gives all these keys their values, or none of them.
+    /// Sets all these values atomically.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Full`] when there may be no room; [`StoreError::Failed`] when nothing can be kept at all.
+    /// [`StoreError::Full`] if there may be no space; [`StoreError::Failed`] if nothing can be stored at all.
     fn put(&self, values: &[(&str, &[u8])]) -> Result<(), StoreError>;
 
-    /// Takes the keys away that are there. At most 500 keys.
+    /// Deletes the keys that exist. At most 500 keys.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Failed`] when they cannot be.
+    /// [`StoreError::Failed`] if the store fails.
     fn remove(&self, keys: &[&str]) -> Result<(), StoreError>;
 
-    /// All keys, sorted.
+    /// Returns all keys, sorted.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Failed`] when the store cannot say.
+    /// [`StoreError::Failed`] if the store fails.
     fn keys(&self) -> Result<Vec<String>, StoreError>;
 }
 
-/// Why a store did not do what it was asked.
+/// Errors of a store.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// It did not write, and may when there is more room.
+    /// The write failed, and may succeed with more space.
     #[error("{0}")]
     Full(String),
-    /// It cannot: there is no such bucket, say.
+    /// The store is unusable: the bucket does not exist, for example.
     #[error("{0}")]
     Failed(String),
 }

@@ -1,4 +1,4 @@
-//! What changed since a token.
+//! Change detection.
 
 use crate::harness::{Harness, ok, status};
 use std::time::Duration;

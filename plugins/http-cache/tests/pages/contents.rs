@@ -1,4 +1,4 @@
-//! What becomes of a page.
+//! The contents of pages.
 
 use crate::harness::{Harness, ok};
 use mcp_provider::{Body, Timestamp};

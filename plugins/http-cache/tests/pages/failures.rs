@@ -1,4 +1,4 @@
-//! Origins that fail, refuse, or answer nonsense.
+//! Origins that fail, deny, or respond with nonsense.
 
 use crate::harness::{Harness, ok, status};
 use mcp_provider::{Failure, Retry};
@@ -163,7 +163,7 @@ fn a_call_asks_no_longer_than_its_time() {
     }
     harness.delay(2);
     let Err(Failure::Unavailable(retry)) = harness.read("h.example/0") else { panic!() };
-    assert!(retry.reason.contains("no time left"), "{retry:?}");
+    assert!(retry.reason.contains("deadline of the call"), "{retry:?}");
     assert_eq!(harness.requests().iter().map(|request| request.timeout.as_secs()).collect::<Vec<_>>(), [4, 2]);
 }
 

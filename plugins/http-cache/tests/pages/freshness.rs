@@ -1,4 +1,4 @@
-//! When an origin is asked, and with what.
+//! Requests to origins: when they are sent, and with which headers.
 
 use crate::harness::{Harness, header, ok};
 use std::time::Duration;
@@ -39,7 +39,7 @@ fn a_stale_page_is_revalidated_and_a_304_makes_it_fresh_again() {
 fn a_page_with_nothing_but_a_date_of_change_is_revalidated_by_it() {
     let date = "Fri, 28 Feb 2025 23:43:20 GMT";
     let harness = Harness::with_page(&[("content-type", "text/plain"), ("last-modified", date)], "one");
-    // It is 1,000 seconds old, of which a tenth is taken for freshness.
+    // It is 1,000 seconds old; its heuristic freshness is a tenth of that.
     assert_eq!(harness.read_one(PAGE).entry.ttl, Some(Duration::from_secs(100)));
     harness.advance(101);
     harness.read(PAGE).unwrap();

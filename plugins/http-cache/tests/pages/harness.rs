@@ -1,6 +1,6 @@
-//! A harness to test in: origins that answer what they are told, a store in memory, and a clock that a test sets.
+//! The test harness: scripted origins, a store in memory, and a settable clock.
 //!
-//! Every call gets a provider of its own, as in a host; what lasts is in the harness.
+//! Every call gets a fresh provider, as in a host; persistent state is in the harness.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use http_cache_provider::{Clock, FetchError, HttpCache, Origin, Request, Response, Store, StoreError};
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
-/// When a test begins: Sat, 01 Mar 2025 00:00:00 GMT.
+/// The start time of a test: Sat, 01 Mar 2025 00:00:00 GMT.
 const BEGIN: u64 = 1_740_787_200;
 
 type Answer = Box<dyn Fn(&Request) -> std::result::Result<Response, FetchError>>;
@@ -25,11 +25,11 @@ struct Inner {
     answers: RefCell<HashMap<String, Answer>>,
     requests: RefCell<Vec<Request>>,
     values: RefCell<BTreeMap<String, Vec<u8>>>,
-    /// The most bytes of the store; 0 is as many as you like.
+    /// The maximum size of the store in bytes; 0 is unlimited.
     capacity: Cell<usize>,
     is_store_broken: Cell<bool>,
     seconds: Cell<u64>,
-    /// How long each request takes.
+    /// The duration of each request.
     delay: Cell<u64>,
 }
 
@@ -38,20 +38,20 @@ impl Harness {
         Self::default()
     }
 
-    /// A harness with one page, `h.example/page`.
+    /// Creates a harness with one page, `h.example/page`.
     pub(crate) fn with_page(headers: &[(&str, &str)], body: &str) -> Self {
         let harness = Self::new();
         harness.serve("https://h.example/page", ok(headers, body));
         harness
     }
 
-    /// What the config says for a key.
+    /// Sets a config key.
     pub(crate) fn config(self, key: &str, value: &str) -> Self {
         self.0.config.borrow_mut().push((key.to_owned(), value.to_owned()));
         self
     }
 
-    /// Answers a URL so from now on; 304 if it is asked with the validator that it has.
+    /// Sets the response for a URL; 304 if it is requested with its own validator.
     pub(crate) fn serve(&self, url: &str, response: Response) {
         self.respond_with(url, move |request| {
             let has = |asked: &str, own: &str| {
@@ -66,7 +66,7 @@ impl Harness {
         });
     }
 
-    /// Answers a URL as that says from now on.
+    /// Sets a function that responds to requests for a URL.
     pub(crate) fn respond_with(
         &self,
         url: &str,
@@ -75,52 +75,52 @@ impl Harness {
         self.0.answers.borrow_mut().insert(url.to_owned(), Box::new(answer));
     }
 
-    /// The origin of a URL is down from now on.
+    /// Takes the origin of a URL down.
     pub(crate) fn down(&self, url: &str) {
         self.respond_with(url, |_| Err(FetchError::Unreachable("it refuses connections".to_owned())));
     }
 
-    /// Lets time pass.
+    /// Advances the clock.
     pub(crate) fn advance(&self, seconds: u64) {
         self.0.seconds.set(self.0.seconds.get() + seconds);
     }
 
-    /// How long each request takes from now on, in seconds.
+    /// Sets the duration of each request, in seconds.
     pub(crate) fn delay(&self, seconds: u64) {
         self.0.delay.set(seconds);
     }
 
-    /// All requests so far.
+    /// Returns all requests so far.
     pub(crate) fn requests(&self) -> Vec<Request> {
         self.0.requests.borrow().clone()
     }
 
-    /// How many requests there were so far.
+    /// Returns the number of requests so far.
     pub(crate) fn request_count(&self) -> usize {
         self.0.requests.borrow().len()
     }
 
-    /// The store has so much room.
+    /// Sets the capacity of the store.
     pub(crate) fn set_capacity(&self, bytes: usize) {
         self.0.capacity.set(bytes);
     }
 
-    /// The store fails from now on.
+    /// Makes the store fail.
     pub(crate) fn break_store(&self) {
         self.0.is_store_broken.set(true);
     }
 
-    /// The keys of the store.
+    /// Returns the keys of the store.
     pub(crate) fn keys(&self) -> Vec<String> {
         self.0.values.borrow().keys().cloned().collect()
     }
 
-    /// Changes a value of the store behind the provider's back.
+    /// Overwrites a value of the store, bypassing the provider.
     pub(crate) fn damage(&self, key: &str, value: &[u8]) {
         assert!(self.0.values.borrow_mut().insert(key.to_owned(), value.to_vec()).is_some(), "{key} is there");
     }
 
-    /// A provider in this harness.
+    /// Creates a provider in this harness.
     pub(crate) fn provider(&self) -> HttpCache {
         let config = Config::from_pairs(self.0.config.borrow().iter().cloned());
         HttpCache::with(&config, Box::new(self.clone()), Box::new(self.clone()), Box::new(self.clone())).unwrap()
@@ -130,14 +130,14 @@ impl Harness {
         self.provider().read(path)
     }
 
-    /// The only content of a page.
+    /// Reads the only content of a page.
     pub(crate) fn read_one(&self, path: &str) -> Contents {
         let mut contents = self.read(path).unwrap();
         assert_eq!(contents.len(), 1);
         contents.remove(0)
     }
 
-    /// The text of a page, in its first form.
+    /// Reads the text of a page, in its first format.
     pub(crate) fn text(&self, path: &str) -> String {
         self.read(path).unwrap()[0].as_text().unwrap().to_owned()
     }
@@ -146,7 +146,7 @@ impl Harness {
         self.provider().stat(path)
     }
 
-    /// All entries of the listing, by pages of so many.
+    /// Returns all entries of the listing, read in pages of `limit` entries.
     pub(crate) fn list(&self, limit: usize) -> Vec<Entry> {
         let mut all = Vec::new();
         let mut cursor: Option<String> = None;
@@ -161,7 +161,7 @@ impl Harness {
         }
     }
 
-    /// The paths of the listing.
+    /// Returns the paths of the listing.
     pub(crate) fn paths(&self) -> Vec<String> {
         self.list(2).into_iter().map(|entry| entry.path).collect()
     }
@@ -176,7 +176,7 @@ impl Harness {
     }
 }
 
-/// A response of status 200.
+/// Creates a response with status 200.
 pub(crate) fn ok(headers: &[(&str, &str)], body: impl Into<Vec<u8>>) -> Response {
     let pair = |(name, value): &(&str, &str)| {
         (HeaderName::try_from(*name).unwrap(), HeaderValue::from_bytes(value.as_bytes()).unwrap())
@@ -184,12 +184,12 @@ pub(crate) fn ok(headers: &[(&str, &str)], body: impl Into<Vec<u8>>) -> Response
     Response { status: 200, headers: headers.iter().map(pair).collect(), body: body.into() }
 }
 
-/// A response of another status, with no body.
+/// Creates a response with another status, without a body.
 pub(crate) fn status(status: u16, headers: &[(&str, &str)]) -> Response {
     Response { status, ..ok(headers, "") }
 }
 
-/// A header of a request.
+/// Returns a header of a request.
 pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).map(|value| value.to_str().unwrap())
 }
@@ -255,7 +255,7 @@ impl Harness {
 }
 
 impl Harness {
-    /// Everything that is kept, as text.
+    /// Returns everything that is stored, as text.
     pub(crate) fn stored_text(&self) -> String {
         self.0.values.borrow().values().map(|value| String::from_utf8_lossy(value).into_owned()).collect()
     }

@@ -1,4 +1,4 @@
-//! What is listed and completed.
+//! Listing and completion.
 
 use crate::harness::{Harness, ok, status};
 use mcp_provider::{Argument, Failure, Provider};
@@ -118,7 +118,7 @@ fn a_sitemap_that_cannot_be_had_leaves_the_rest_of_the_listing() {
     assert_eq!(harness.request_count(), 1, "what was missing when the walk began is not asked for again");
 }
 
-/// A sitemap of so many pages, without freshness.
+/// Creates a sitemap with a number of pages, without freshness.
 fn unfresh(pages: usize) -> http_cache_provider::Response {
     let urls: String = (0..pages).map(|n| format!("<url><loc>https://h.example/{n:05}</loc></url>")).collect();
     ok(&[("content-type", "application/xml")], format!("<urlset>{urls}</urlset>"))
@@ -130,7 +130,7 @@ fn a_walk_fetches_a_sitemap_once_whatever_its_freshness() {
     harness.serve("https://h.example/sitemap.xml", unfresh(500));
     assert_eq!(harness.list(10).len(), 501);
     assert_eq!(harness.request_count(), 1);
-    // Another walk asks again, and shares what is kept; one over other pages does not disturb it.
+    // Another walk sends requests again, and shares the stored snapshot; one over other pages does not affect it.
     let first = harness.provider().list(None, None, 10).unwrap();
     harness.serve("https://h.example/sitemap.xml", unfresh(50));
     assert_eq!(harness.list(10).len(), 51);
@@ -187,7 +187,7 @@ fn a_walk_whose_snapshot_is_gone_goes_on_or_says_that_it_cannot() {
         }
         let third = harness.provider().list(None, second.next_cursor.as_deref(), 10);
         if damage == "damaged" {
-            // The sitemap itself is kept, and stands in for an origin that fails.
+            // The sitemap itself is stored, and served stale for a failing origin.
             assert_eq!(third.unwrap().entries.len(), 10);
         } else {
             let Err(Failure::Unavailable(retry)) = third else { panic!("{damage}: {third:?}") };
@@ -208,7 +208,7 @@ fn a_sitemap_of_more_than_is_listed_says_so() {
     assert!(missing(&listed[50_000]).contains("10 of the addresses"), "{:?}", listed[50_000]);
 }
 
-/// What of a sitemap is said to be missing.
+/// Returns the missing part of a sitemap.
 fn missing(entry: &mcp_provider::Entry) -> &str {
     entry.meta["http-cache/missing"].as_str().unwrap()
 }

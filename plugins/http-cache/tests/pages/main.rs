@@ -1,4 +1,4 @@
-//! The provider in a world of its own: what it asks of origins and when, what it keeps, and what it answers.
+//! The provider with scripted origins: its requests, its store, and its responses.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Pages that lead elsewhere.
+//! Redirects.
 
 use crate::harness::{Harness, ok, status};
 use http_cache_provider::FetchError;
@@ -22,7 +22,7 @@ fn a_page_is_served_where_it_was_asked_for_and_says_where_it_is() {
     let entry = harness.read_one("h.example/a").entry;
     assert_eq!((entry.path.as_str(), entry.name.as_str()), ("h.example/a", "a"));
     assert_eq!(entry.meta.get("http-cache/url"), Some(&Value::from("https://h.example/b?c=d")));
-    // It stays true for as long as both do.
+    // It is fresh as long as both responses are.
     assert_eq!(entry.ttl, Some(Duration::from_secs(60)));
 }
 
@@ -72,10 +72,12 @@ fn a_circle_ends_with_a_word_about_it() {
     let harness = Harness::new();
     harness.serve("https://h.example/a", redirect("/b"));
     harness.serve("https://h.example/b", redirect("https://h.example/a"));
-    assert!(matches!(harness.read("h.example/a"), Err(Failure::Unavailable(retry)) if retry.reason.contains("circle")));
+    assert!(
+        matches!(harness.read("h.example/a"), Err(Failure::Unavailable(retry)) if retry.reason.contains("redirect loop"))
+    );
     harness.serve("https://h.example/self", redirect("http://h.example/self"));
     assert!(
-        matches!(harness.read("h.example/self"), Err(Failure::Unavailable(retry)) if retry.reason.contains("circle"))
+        matches!(harness.read("h.example/self"), Err(Failure::Unavailable(retry)) if retry.reason.contains("redirect loop"))
     );
 }
 
@@ -98,7 +100,7 @@ fn a_redirect_to_an_origin_that_is_not_granted_is_denied_and_says_how_it_came_to
     harness.serve("https://h.example/a", redirect("https://secret.example/"));
     harness.respond_with("https://secret.example/", |_| Err(FetchError::Denied("it is not granted".to_owned())));
     let Err(Failure::Denied(reason)) = harness.read("h.example/a") else { panic!() };
-    assert_eq!(reason, "https://h.example/a leads elsewhere: https://secret.example/: it is not granted");
+    assert_eq!(reason, "https://h.example/a redirects: https://secret.example/: it is not granted");
 }
 
 #[test]

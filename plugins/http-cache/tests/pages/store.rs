@@ -1,4 +1,4 @@
-//! What is kept, and what happens when it cannot be.
+//! Storage, and its failures.
 
 use crate::harness::{Harness, ok};
 
@@ -39,14 +39,14 @@ fn when_there_is_no_more_room_those_go_that_were_not_asked_about_for_longest() {
         assert_eq!(harness.text(&format!("h.example/{page}")).len(), 1000);
         harness.advance(1);
     }
-    let kept = harness.paths();
-    assert!((5..40).contains(&kept.len()), "{kept:?}");
-    let first: u32 = 40 - u32::try_from(kept.len()).unwrap();
+    let stored = harness.paths();
+    assert!((5..40).contains(&stored.len()), "{stored:?}");
+    let first: u32 = 40 - u32::try_from(stored.len()).unwrap();
     for page in first..40 {
-        assert!(kept.contains(&format!("h.example/{page}")), "{page} of {kept:?}");
+        assert!(stored.contains(&format!("h.example/{page}")), "{page} of {stored:?}");
     }
     let bodies = harness.keys().into_iter().filter(|key| key.starts_with("b:")).count();
-    assert_eq!(bodies, kept.len());
+    assert_eq!(bodies, stored.len());
 }
 
 #[test]

@@ -1,14 +1,14 @@
-//! Reading one directory, entry by entry.
+//! Reading a directory entry by entry.
 //!
-//! The standard library does it natively. In a component it gives up at the first entry that it cannot be told, which a name
-//! that is no UTF-8 is enough for; so there, WASI is asked directly, which goes on with the next.
+//! On native targets the standard library does it. In a component the standard library stops at the first unreadable
+//! entry, such as a name that is not UTF-8; so there, WASI is called directly, which continues with the next.
 
 #[cfg(not(target_family = "wasm"))]
 pub(super) use native::for_each;
 #[cfg(target_family = "wasm")]
 pub(super) use wasi::for_each;
 
-/// What a directory says of an entry itself, before any link is followed.
+/// The type of a directory entry itself, without following links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum FileKind {
     File,
@@ -17,7 +17,7 @@ pub(super) enum FileKind {
     Other,
 }
 
-/// An entry, or what is wrong with one that cannot be told.
+/// An entry, or the fault of an unreadable one.
 pub(super) type Entry = Result<(String, FileKind), String>;
 
 #[cfg(not(target_family = "wasm"))]
@@ -28,7 +28,7 @@ mod native {
     use std::io;
     use std::path::Path;
 
-    /// Shows the entries of a directory, in no particular order.
+    /// Calls `show` for each entry of a directory, in no particular order.
     pub(in crate::folder) fn for_each(path: &Path, show: impl FnMut(Entry)) -> Result<()> {
         fs::read_dir(path)?.map(entry).for_each(show);
         Ok(())
@@ -36,7 +36,7 @@ mod native {
 
     fn entry(entry: io::Result<DirEntry>) -> Entry {
         let entry = entry.map_err(|error| error.to_string())?;
-        let name = entry.file_name().into_string().map_err(|name| format!("{name:?} is no UTF-8"))?;
+        let name = entry.file_name().into_string().map_err(|name| format!("{name:?} is not UTF-8"))?;
         let kind = match entry.file_type().map_err(|error| format!("{name:?}: {error}"))? {
             kind if kind.is_file() => FileKind::File,
             kind if kind.is_dir() => FileKind::Folder,
@@ -57,11 +57,10 @@ mod wasi {
         Descriptor, DescriptorFlags, DescriptorType, DirectoryEntry, ErrorCode, OpenFlags, PathFlags,
     };
 
-    /// How many entries of one directory may fail before the rest is given up, so that a fault that does not go away
-    /// ends.
+    /// The maximum number of faulty entries per directory, so that a persistent fault ends the loop.
     const MAX_FAULTS: usize = 1000;
 
-    /// Shows the entries of a directory, in no particular order.
+    /// Calls `show` for each entry of a directory, in no particular order.
     pub(in crate::folder) fn for_each(path: &Path, mut show: impl FnMut(Entry)) -> Result<()> {
         let stream = open(path)?.read_directory().map_err(failure)?;
         let mut faults: usize = 0;
@@ -72,16 +71,16 @@ mod wasi {
                 Err(error) => {
                     faults = faults.saturating_add(1);
                     show(Err(match error {
-                        ErrorCode::IllegalByteSequence => "its name is no UTF-8".to_owned(),
+                        ErrorCode::IllegalByteSequence => "its name is not UTF-8".to_owned(),
                         error => error.message().to_owned(),
                     }));
                 }
             }
         }
-        Err(Failure::internal(format!("{path:?} has too many entries that cannot be read")))
+        Err(Failure::internal(format!("{path:?} has too many unreadable entries")))
     }
 
-    /// Opens a directory below the granted one that is nearest to it.
+    /// Opens a directory below the innermost preopened directory that contains it.
     fn open(path: &Path) -> Result<Descriptor> {
         let granted = get_directories().into_iter().filter_map(|(directory, granted)| {
             let rest = path.strip_prefix(&granted).ok()?.to_str()?.to_owned();
@@ -105,8 +104,8 @@ mod wasi {
     fn failure(error: ErrorCode) -> Failure {
         match error {
             ErrorCode::NoEntry | ErrorCode::NotDirectory => Failure::NotFound,
-            ErrorCode::Access | ErrorCode::NotPermitted => Failure::denied("the file system refuses access to it"),
-            error => Failure::internal(format!("reading a directory failed: {}", error.message())),
+            ErrorCode::Access | ErrorCode::NotPermitted => Failure::denied("the file system denied access"),
+            error => Failure::internal(format!("cannot read a directory: {}", error.message())),
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The folder of notes on disk.
 //!
-//! Everything is named by its names below the folder, separated by `/`. What the folder shows: regular files and folders
-//! whose names are text and not hidden, and symbolic links to them that stay inside. A link that leads out is refused: in
-//! a component by the sandbox (which refuses absolute links, too), natively by a look at where it leads. Devices, sockets
-//! and pipes are not there; opening a pipe could wait forever.
+//! Items are identified by their names below the folder, separated by `/`. Visible items are regular files and folders
+//! whose names are UTF-8 and not hidden, and symbolic links to them that stay inside. A link to a target outside is
+//! denied: in a component by the sandbox (which also rejects absolute links), on native targets by checking the
+//! target. Devices, sockets and FIFOs are invisible; opening a FIFO could block forever.
 
 mod confine;
 mod directory;
@@ -17,7 +17,7 @@ use std::path::Path;
 use std::time::SystemTime;
 pub(crate) use walk::{Walk, WalkBudget};
 
-/// What a name stands for.
+/// The type of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum ItemKind {
     /// A regular file.
@@ -27,7 +27,7 @@ pub(crate) enum ItemKind {
 }
 
 impl ItemKind {
-    /// What the folder shows it as; none of what is neither.
+    /// Returns the visible type for metadata; `None` for other types.
     fn from_metadata(metadata: &fs::Metadata) -> Option<Self> {
         match metadata {
             file if file.is_file() => Some(Self::File),
@@ -37,27 +37,27 @@ impl ItemKind {
     }
 }
 
-/// A file or folder, as it is now.
+/// A file or folder with its current metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Item {
-    /// Its names below the folder of notes.
+    /// The names below the folder of notes.
     pub(crate) names: String,
-    /// What it is.
+    /// The type.
     pub(crate) kind: ItemKind,
-    /// Its size in bytes.
+    /// The size in bytes.
     pub(crate) size: u64,
-    /// When it last changed, where the file system tells.
+    /// The time of the last modification, if the file system provides it.
     pub(crate) modified: Option<SystemTime>,
 }
 
 impl Item {
-    /// The last of its names; empty for the folder of notes itself.
+    /// Returns the last of the item's names; empty for the folder of notes itself.
     pub(crate) fn name(&self) -> &str {
         last_name(&self.names)
     }
 }
 
-/// The last of some names.
+/// Returns the last of some names.
 pub(crate) fn last_name(names: &str) -> &str {
     names.rsplit('/').next().unwrap_or_default()
 }
@@ -67,31 +67,31 @@ pub(crate) fn last_name(names: &str) -> &str {
 pub(crate) struct Folder(Confined);
 
 impl Folder {
-    /// The folder at this path.
+    /// Opens the folder at a path.
     pub(crate) fn open(dir: &Path) -> Result<Self> {
         let fault = |reason: &str| {
             Failure::internal(format!(
-                "no folder of notes at {dir:?}: {reason}; expected `grants.dirs = [{{ host = \"…\", guest = {dir:?} }}]`, or \
-                 the config key `dir` to name another that is granted"
+                "no folder of notes at {dir:?}: {reason}; expected `grants.dirs = [{{ host = \"…\", guest = {dir:?} }}]`, \
+                 or another granted directory in the config key `dir`"
             ))
         };
         match fs::metadata(dir) {
             Ok(metadata) if metadata.is_dir() => Ok(Self(Confined::new(dir)?)),
-            Ok(_) => Err(fault("it is no folder")),
+            Ok(_) => Err(fault("it is not a folder")),
             Err(error) => Err(fault(&error.to_string())),
         }
     }
 
-    /// What these names stand for.
+    /// Returns the item with these names.
     pub(crate) fn stat(&self, names: &str) -> Result<Item> {
         let metadata = fs::metadata(self.0.resolve(names)?)?;
         let kind = ItemKind::from_metadata(&metadata).ok_or(Failure::NotFound)?;
         Ok(Item { names: names.to_owned(), kind, size: metadata.len(), modified: metadata.modified().ok() })
     }
 
-    /// The same, for listings: what cannot be had is left out of them, and named in the log.
+    /// Returns the item with these names for a listing: errors are logged, and the item is omitted.
     pub(crate) fn stat_for_listing(&self, names: &str) -> Option<Item> {
-        self.stat(names).inspect_err(|failure| log::warn!("{names:?} is left out: {failure}")).ok()
+        self.stat(names).inspect_err(|failure| log::warn!("{names:?} omitted: {failure}")).ok()
     }
 
     /// Opens a file.
@@ -99,18 +99,18 @@ impl Folder {
         Ok(File::open(self.0.resolve(names)?)?)
     }
 
-    /// Every file at any depth below a folder, in order of names, from behind a [place](Walk::place) on.
+    /// Walks every file at any depth below a folder, sorted by name, after a [position](Walk::position).
     pub(crate) fn files(&self, folder: &str, behind: &str, reach: WalkBudget) -> Result<Walk<'_>> {
         Walk::files(&self.0, folder, behind, reach)
     }
 
-    /// What is directly in a folder, in order, from behind a [place](Walk::place) on.
+    /// Walks the direct children of a folder, sorted, after a [position](Walk::position).
     pub(crate) fn children(&self, folder: &str, behind: &str, reach: WalkBudget) -> Result<Walk<'_>> {
         Walk::children(&self.0, folder, behind, reach)
     }
 }
 
-/// The names of a child of a folder.
+/// Returns the names of a child of a folder.
 fn join(parent: &str, name: &str) -> String {
     if parent.is_empty() { name.to_owned() } else { format!("{parent}/{name}") }
 }

@@ -1,14 +1,14 @@
-//! The names in a folder, in order, from any place on.
+//! A walk over the names in a folder, sorted, from any position on.
 //!
-//! A page of a listing begins behind the cursor of the page before, so a walk goes straight there: it reads the names of the
-//! folders on the way, once each, and of those that come after it, no further than the page needs. Nothing is opened or
-//! looked at but links. Names come in the order of their bytes, where a folder whose files are part of the walk counts as if
-//! its name ended with a slash; so the paths of all files come out in their order.
+//! A page of a listing starts after the cursor of the previous page, so a walk seeks directly to it: it reads the
+//! names in the folders on that path, once each, and in those after it, as far as the page needs. Only links are
+//! inspected. Names are sorted by their bytes, where a folder whose files are part of the walk compares as if its name
+//! ended with a slash; so the full paths of files are sorted, too.
 //!
-//! What bounds a walk ([`WalkBudget`]): of a folder it holds the first so many names behind its place, and reads the folder again
-//! for those behind them; and once it has gone through so many names and folders, it stops between two of them. Then
-//! [`Walk::is_paused`] holds and another walk goes on at [`Walk::position`]. Folders that lie deeper than [`MAX_DEPTH`], and
-//! paths of more than [`MAX_PATH`] bytes, are left out.
+//! A walk is bounded by a [`WalkBudget`]: it buffers a limited number of names per folder after its position, and
+//! reads the folder again for the following ones; and after a number of names and folders it pauses. Then
+//! [`Walk::is_paused`] holds and another walk continues at [`Walk::position`]. Folders deeper than [`MAX_DEPTH`], and
+//! paths of more than [`MAX_PATH`] bytes, are skipped.
 
 use super::directory::{self, FileKind};
 use super::{Confined, ItemKind, is_hidden, join};
@@ -16,65 +16,66 @@ use mcp_provider::{Result, log};
 use std::collections::BinaryHeap;
 use std::fs;
 
-/// How many folders may lie in one another.
+/// The maximum nesting depth of folders.
 const MAX_DEPTH: usize = 64;
 
-/// How many bytes a path has. Percent-encoded it fits into a URI, even if that takes three times as many.
+/// The maximum length of a path in bytes. Percent-encoded it fits into a URI, even at three times its length.
 const MAX_PATH: usize = 2000;
 
-/// How many names opening a folder or following a link counts as.
+/// The cost of opening a folder or following a link, in names.
 const FOLDER_COST: usize = 50;
 
-/// How far one walk goes.
+/// The budget of one walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WalkBudget {
-    /// How many names of a folder are held at once.
+    /// The maximum number of buffered names per folder.
     pub(crate) ahead: usize,
-    /// After how many names the walk pauses.
+    /// The number of names after which the walk pauses.
     pub(crate) names: usize,
 }
 
 impl WalkBudget {
-    /// As far as there is anything, each folder read once.
+    /// No limits; each folder is read once.
     pub(crate) const UNLIMITED: Self = Self { ahead: usize::MAX, names: usize::MAX };
 
-    /// For a page of about so many items.
+    /// Returns the budget for a page of about `items` items.
     pub(crate) fn for_page(items: usize) -> Self {
         Self { ahead: items.saturating_add(1).max(1000), names: 200_000 }
     }
 }
 
-/// Goes through the names in a folder.
+/// An iterator over the names in a folder.
 pub(crate) struct Walk<'f> {
     root: &'f Confined,
-    /// The folder that is gone through.
+    /// The root folder of the walk.
     folder: String,
-    /// Whether the files of its folders are part of the walk, and folders themselves are not.
+    /// Whether the walk descends into folders and returns files only.
     is_deep: bool,
     budget: WalkBudget,
-    /// The folders from the first to where the walk is.
+    /// The open folders from the root to the current position.
     levels: Vec<Level>,
-    /// Behind what the walk is: below the folder, the last name that was done with; a slash at its end says that all in it was.
+    /// The current position: the last processed name, below the root; a trailing slash means that the whole folder was
+    /// processed.
     position: String,
-    /// How many names were gone through.
+    /// The number of names processed.
     spent: usize,
     has_moved: bool,
     is_paused: bool,
 }
 
-/// One folder on the way.
+/// An open folder.
 struct Level {
-    /// Its path below the folder that is gone through; empty, or with a slash at the end.
+    /// The folder's path below the root; empty, or with a trailing slash.
     path: String,
-    /// The next children, the last first.
+    /// The next children, in reverse order.
     pending: Vec<Child>,
-    /// Whether there are more behind them.
+    /// Whether there are more after `pending`.
     has_more: bool,
-    /// What the walk has to get behind in here; empty when it is.
+    /// The rest of the start position in this folder; empty once the walk is past it.
     after: String,
 }
 
-/// A child of a folder: by its order, with a slash behind the name of a folder that is entered.
+/// A child of a folder: its sort key, with a trailing slash if it is a folder to enter.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Child {
     key: String,
@@ -82,12 +83,12 @@ struct Child {
 }
 
 impl<'f> Walk<'f> {
-    /// Every file in a folder at any depth. Folders behind links are not entered, so that none is seen twice.
+    /// Walks every file in a folder at any depth. Linked folders are not entered, so that no file occurs twice.
     pub(crate) fn files(root: &'f Confined, folder: &str, behind: &str, reach: WalkBudget) -> Result<Self> {
         Self::new(root, folder, true, behind, reach)
     }
 
-    /// What is directly in a folder.
+    /// Walks the direct children of a folder.
     pub(crate) fn children(root: &'f Confined, folder: &str, behind: &str, reach: WalkBudget) -> Result<Self> {
         Self::new(root, folder, false, behind, reach)
     }
@@ -108,17 +109,17 @@ impl<'f> Walk<'f> {
         Ok(walk)
     }
 
-    /// Behind what the walk is: what another one is to begin behind in order to go on here.
+    /// Returns the current position, after which another walk continues.
     pub(crate) fn position(&self) -> &str {
         &self.position
     }
 
-    /// Whether the walk stopped before the end.
+    /// Returns whether the walk paused before the end.
     pub(crate) fn is_paused(&self) -> bool {
         self.is_paused
     }
 
-    /// The names of the next file or, where folders are not entered, of the next file or folder.
+    /// Returns the names of the next file or, if folders are not entered, of the next file or folder.
     pub(crate) fn next_path(&mut self) -> Result<Option<String>> {
         loop {
             let Some(level) = self.levels.last_mut() else { return Ok(None) };
@@ -158,7 +159,7 @@ impl<'f> Walk<'f> {
         }
     }
 
-    /// Takes the next child of the innermost folder from those ahead.
+    /// Consumes the next child of the innermost folder.
     fn pop(&mut self) {
         if let Some(level) = self.levels.last_mut()
             && let Some(child) = level.pending.pop()
@@ -176,26 +177,26 @@ impl<'f> Walk<'f> {
     fn move_past(&mut self, path: String) {
         self.position = path;
         if !self.has_moved {
-            // The way to where the walk begins does not count: whatever it took, the walk must get on.
+            // Seeking to the start is free: whatever it cost, the walk must make progress.
             (self.has_moved, self.spent) = (true, 0);
         }
     }
 
-    /// Whether enough was gone through.
+    /// Returns whether the budget is used up.
     fn should_pause(&mut self) -> bool {
         self.is_paused = self.has_moved && self.spent >= self.budget.names;
         self.is_paused
     }
 
-    /// Goes into a folder of this path, which ends with a slash; what cannot be read is left out.
+    /// Enters the folder at a path with a trailing slash; an unreadable one is skipped.
     fn descend(&mut self, path: String) {
         let behind = self.position.strip_prefix(&path).unwrap_or_default().to_owned();
         if self.levels.len() > MAX_DEPTH {
-            log::warn!("the folder {path:?} is left out: it lies in more than {MAX_DEPTH} others");
+            log::warn!("folder {path:?} skipped: nested more than {MAX_DEPTH} folders deep");
             return self.move_past(path);
         }
         if let Err(failure) = self.enter(path.clone(), behind) {
-            log::warn!("the folder {path:?} is left out: {failure}");
+            log::warn!("folder {path:?} skipped: {failure}");
             self.move_past(path);
         }
     }
@@ -206,10 +207,10 @@ impl<'f> Walk<'f> {
         Ok(())
     }
 
-    /// Reads the innermost folder again, from where it was read to.
+    /// Reads the next names of the innermost folder.
     fn refill(&mut self) -> Result<()> {
         let Some(Level { path, after: behind, .. }) = self.levels.last() else { return Ok(()) };
-        // All that begins with the key of a folder is done with, too.
+        // Everything that starts with the key of a processed folder was processed, too.
         let (ahead, goes_on) = self.read(&path.clone(), &behind.clone())?;
         if let Some(level) = self.levels.last_mut() {
             (level.pending, level.has_more) = (ahead, goes_on);
@@ -217,7 +218,7 @@ impl<'f> Walk<'f> {
         Ok(())
     }
 
-    /// The first children of a folder behind a place, the last first, and whether there are more.
+    /// Reads the first children of a folder after a position, in reverse order, and whether there are more.
     fn read(&mut self, path: &str, behind: &str) -> Result<(Vec<Child>, bool)> {
         let names = join(&self.folder, path.trim_end_matches('/'));
         let room = MAX_PATH.saturating_sub(self.folder.len()).saturating_sub(path.len()).saturating_sub(1);
@@ -233,7 +234,7 @@ impl<'f> Walk<'f> {
                     return;
                 }
                 Ok(entry) => entry,
-                Err(fault) => return log::warn!("an entry of the folder {names:?} is left out: {fault}"),
+                Err(fault) => return log::warn!("entry of the folder {names:?} skipped: {fault}"),
             };
             if kind == FileKind::Folder && is_deep {
                 key.push('/');
@@ -252,7 +253,7 @@ impl<'f> Walk<'f> {
             }
         })?;
         if too_long > 0 {
-            log::warn!("{too_long} names in the folder {names:?} are left out: their paths have over {MAX_PATH} bytes");
+            log::warn!("{too_long} names in the folder {names:?} skipped: their paths exceed {MAX_PATH} bytes");
         }
         self.spent = self.spent.saturating_add(gone_through);
         let mut first = first.into_sorted_vec();
@@ -260,13 +261,13 @@ impl<'f> Walk<'f> {
         Ok((first, goes_on))
     }
 
-    /// What a link leads to.
+    /// Returns the type of a link's target.
     fn resolve_link_kind(&self, path: &str) -> Option<ItemKind> {
         let names = join(&self.folder, path);
         match self.root.resolve(&names).and_then(|path| Ok(fs::metadata(path)?)) {
             Ok(metadata) => ItemKind::from_metadata(&metadata),
             Err(failure) => {
-                log::debug!("the link {names:?} is left out: {failure}");
+                log::debug!("link {names:?} skipped: {failure}");
                 None
             }
         }
@@ -290,7 +291,7 @@ mod tests {
         (dir, root)
     }
 
-    /// All names, by walks of at most so many names each, and how many walks it took.
+    /// Returns all names, by walks of at most `each` names, and the number of walks.
     fn walk_all(root: &Confined, reach: WalkBudget, each: usize) -> (Vec<String>, usize) {
         let (mut all, mut place, mut walks) = (Vec::new(), String::new(), 0);
         loop {

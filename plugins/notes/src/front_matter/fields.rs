@@ -1,7 +1,8 @@
-//! From the YAML of front matter to what a note says of itself.
+//! Conversion of front matter YAML to the metadata of a note.
 //!
-//! Every field is bounded, so that an entry has some kilobytes at most, whatever its note says: [`MAX_TITLE`] and
-//! [`MAX_DESCRIPTION`] cut text, [`MAX_TAGS`] and [`MAX_WORD`] drop words, [`MAX_FAULTS`] bounds what is said about it.
+//! Every field is bounded, so that an entry has at most a few kilobytes, whatever its note contains: [`MAX_TITLE`] and
+//! [`MAX_DESCRIPTION`] truncate text, [`MAX_TAGS`] and [`MAX_WORD`] drop words, [`MAX_FAULTS`] bounds the reported
+//! faults.
 
 use super::FrontMatter;
 use super::yaml::Value;
@@ -12,31 +13,31 @@ use jiff::tz::TimeZone;
 use mcp_provider::Role;
 use std::collections::HashSet;
 
-/// How many characters a title has; the rest is cut off.
+/// The maximum length of a title in characters; the rest is truncated.
 pub(super) const MAX_TITLE: usize = 300;
 
-/// How many characters a description has; the rest is cut off.
+/// The maximum length of a description in characters; the rest is truncated.
 const MAX_DESCRIPTION: usize = 2000;
 
-/// How many tags a note has; the others are dropped.
+/// The maximum number of tags of a note; the others are dropped.
 pub(super) const MAX_TAGS: usize = 200;
 
-/// How many bytes a tag or language has; a longer one is dropped.
+/// The maximum length of a tag or language in bytes; a longer one is dropped.
 const MAX_WORD: usize = 200;
 
-/// How many faults are told; how many more there are is told, too.
+/// The maximum number of reported faults; the number of further ones is reported, too.
 const MAX_FAULTS: usize = 8;
 
-/// How many characters of what was found a fault shows.
+/// The maximum number of characters of the found value in a fault.
 const MAX_SHOWN: usize = 40;
 
-/// Reads the fields; those that make no sense are dropped, and named among the faults.
+/// Reads the fields; invalid ones are dropped and reported as faults.
 pub(super) fn read(fields: Vec<(String, Value)>) -> FrontMatter {
     let mut read = FrontMatter::default();
     let mut seen: HashSet<String> = HashSet::new();
     for (name, value) in fields {
         if seen.contains(&name) {
-            read.faults.push(format!("`{}`: it stands there twice; the first counts", truncate(&name, MAX_SHOWN)));
+            read.faults.push(format!("`{}`: duplicate; the first is used", truncate(&name, MAX_SHOWN)));
             continue;
         }
         if let Err(fault) = field(&mut read, &name, value) {
@@ -51,7 +52,7 @@ pub(super) fn read(fields: Vec<(String, Value)>) -> FrontMatter {
     read
 }
 
-/// The beginning of a text: at most so many characters, and a sign that there were more.
+/// Truncates a text to a number of characters, with a mark if it was longer.
 pub(super) fn truncate(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
@@ -82,7 +83,7 @@ fn field(read: &mut FrontMatter, name: &str, value: Value) -> Result<(), String>
     Ok(())
 }
 
-/// Takes the tags: each once, the first [`MAX_TAGS`].
+/// Reads the tags: each once, the first [`MAX_TAGS`].
 fn tags(read: &mut FrontMatter, value: Value) -> Result<(), String> {
     let mut known: HashSet<String> = HashSet::new();
     let mut dropped = 0_usize;
@@ -111,7 +112,7 @@ fn text(value: Value) -> Result<Option<String>, String> {
     }
 }
 
-/// Takes each word of a field; those that make no sense are dropped with a fault, and the others stay.
+/// Reads each word of a field; invalid ones are dropped with a fault, and the others stay.
 fn each_word(
     read: &mut FrontMatter,
     name: &str,
@@ -126,7 +127,7 @@ fn each_word(
     Ok(())
 }
 
-/// A list, or words separated by commas.
+/// Returns the words of a list, or of comma-separated text.
 fn words(value: Value) -> Result<Vec<String>, String> {
     let words = match value {
         Value::Scalar(text) => text.split(',').map(str::to_owned).collect(),
@@ -159,14 +160,14 @@ fn role(word: &str) -> Result<Role, String> {
     }
 }
 
-/// A date, a date with a time, or a timestamp with an offset. Without an offset it is taken as UTC.
+/// Parses a date, a date with a time, or a timestamp with an offset. Without an offset it is UTC.
 fn date(text: &str) -> Result<String, String> {
     let timestamp = text.parse::<Timestamp>().ok().or_else(|| {
         let time =
             text.parse::<DateTime>().ok().or_else(|| text.parse::<Date>().ok().map(|date| date.at(0, 0, 0, 0)))?;
         TimeZone::UTC.to_timestamp(time).ok()
     });
-    // A year that RFC 3339 cannot name is no date of a note.
+    // A year that RFC 3339 cannot represent is not a valid date of a note.
     let timestamp = timestamp.map(|timestamp| timestamp.to_string()).filter(|text| !text.starts_with(['-', '+']));
     timestamp.ok_or_else(|| {
         format!("expected a date such as `2025-01-12` or `2025-01-12T15:00:58Z`, found {:?}", truncate(text, MAX_SHOWN))
@@ -284,6 +285,6 @@ mod tests {
         let twice = ["one", "two"].map(|text| ("title".to_owned(), Value::Scalar(text.to_owned())));
         let read = read(twice.to_vec());
         assert_eq!(read.title.as_deref(), Some("one"));
-        assert_eq!(read.faults, ["`title`: it stands there twice; the first counts"]);
+        assert_eq!(read.faults, ["`title`: duplicate; the first is used"]);
     }
 }

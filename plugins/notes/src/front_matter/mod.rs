@@ -1,8 +1,8 @@
-//! Front matter: what a note says of itself, in YAML between two lines of `---` at its top.
+//! Front matter: a note's metadata, in YAML between two lines of `---` at its top.
 //!
-//! Only the first [`MAX_BYTES`] of a file are looked at, and of these so many values, fields and words as `yaml` and `fields`
-//! allow; front matter that has more is taken for faulty. What is wrong is never an error: the field, or all of them, is
-//! dropped, and [`FrontMatter::faults`] says what and where. Unknown fields are passed over.
+//! Only the first [`MAX_BYTES`] of a file are read, with the limits for values, fields and words of `yaml` and
+//! `fields`; front matter that exceeds them is faulty. Faults are never errors: the field, or all of them, is dropped,
+//! and [`FrontMatter::faults`] lists cause and location. Unknown fields are ignored.
 
 mod fields;
 mod split;
@@ -12,16 +12,16 @@ use mcp_provider::{Entry, Role};
 use serde_json::json;
 use split::Split;
 
-/// How much of a file is searched for front matter, in bytes.
+/// The maximum number of bytes of a file that are searched for front matter.
 pub(crate) const MAX_BYTES: u64 = 64 * 1024;
 
-/// How much of a file is read first; most front matter ends well within.
+/// The size of the first read, in bytes; most front matter ends well within.
 pub(crate) const FIRST_READ_BYTES: u64 = 4 * 1024;
 
-/// What a note says of itself.
+/// The metadata of a note.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct FrontMatter {
-    /// `title`, or else the first heading, if the note begins with one.
+    /// `title`, or else the first heading, if the note starts with one.
     pub(crate) title: Option<String>,
     /// `description`.
     pub(crate) description: Option<String>,
@@ -35,15 +35,15 @@ pub(crate) struct FrontMatter {
     pub(crate) date: Option<String>,
     /// `language`, such as `ja` or `en-GB`.
     pub(crate) language: Option<String>,
-    /// What is wrong with it.
+    /// The faults found in it.
     pub(crate) faults: Vec<String>,
-    /// How many bytes of YAML were read for it, which is what it cost.
+    /// The number of bytes of YAML that were parsed, which determines the cost.
     pub(crate) cost: usize,
 }
 
 impl FrontMatter {
-    /// What the note with this beginning says of itself; none if more of it is needed to tell. `is_all` says that there is
-    /// no more, or that no more counts.
+    /// Parses the beginning of a note; `None` if more of it is needed. `is_all` states that there is no more, or that
+    /// the rest is irrelevant.
     pub(crate) fn parse_beginning(beginning: &[u8], is_all: bool) -> Option<Self> {
         let (mut front_matter, body) = match split::split(beginning) {
             Split::Unclosed if !is_all => return None,
@@ -72,7 +72,7 @@ impl FrontMatter {
         Self { faults: vec![format!("front matter: {fault}")], ..Self::default() }
     }
 
-    /// The entry with what the note says of itself.
+    /// Adds the note's metadata to an entry.
     pub(crate) fn describe(&self, mut entry: Entry) -> Entry {
         if let Some(title) = &self.title {
             entry = entry.title(title);

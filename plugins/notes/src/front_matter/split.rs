@@ -1,22 +1,22 @@
-//! Where front matter begins and ends.
+//! Splitting a note into front matter and body.
 
-/// A note's beginning, taken apart.
+/// The beginning of a note, split.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Split<'a> {
-    /// It does not begin with `---`.
+    /// It does not start with `---`.
     Absent,
-    /// It does, but the closing line is not within it.
+    /// It starts with `---`, but the closing line is not within it.
     Unclosed,
-    /// It has both.
+    /// It has both lines.
     Closed {
-        /// What stands between the lines.
+        /// The text between the lines.
         yaml: &'a [u8],
-        /// What stands behind them.
+        /// The text after them.
         body: &'a [u8],
     },
 }
 
-/// Takes a note apart. A line may end as it does on Windows, and a byte order mark may stand in front.
+/// Splits a note. Lines may end with CR LF, and a byte order mark may precede the first.
 pub(super) fn split(note: &[u8]) -> Split<'_> {
     let note = note.strip_prefix(b"\xef\xbb\xbf").unwrap_or(note);
     let mut lines = note.split_inclusive(|byte| *byte == b'\n');
@@ -34,7 +34,7 @@ pub(super) fn split(note: &[u8]) -> Split<'_> {
     Split::Unclosed
 }
 
-/// The first line of a body that is not blank; none if it may go on where the body has been cut off.
+/// Returns the first non-blank line of a body; `None` if it may continue after the truncation.
 pub(super) fn first_line(body: &[u8], is_all: bool) -> Option<&[u8]> {
     let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
     let mut lines = body.split_inclusive(|byte| *byte == b'\n');
@@ -44,7 +44,7 @@ pub(super) fn first_line(body: &[u8], is_all: bool) -> Option<&[u8]> {
     }
 }
 
-/// The text of a line that is a heading: `# Like this`.
+/// Returns the text of a heading line: `# Like this`.
 pub(super) fn heading(line: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(line).ok()?.strip_prefix("# ")?.trim();
     let text = text.trim_end_matches('#').trim_end();

@@ -1,21 +1,21 @@
-//! The YAML of front matter: one mapping of names to scalars and lists of scalars.
+//! The YAML subset of front matter: one mapping of names to scalars and lists of scalars.
 //!
-//! The parser's events are read one by one, and no tree is built: what is nested deeper is passed over, and a scalar is kept
-//! as it was written (`1.10` stays that, and `no` is no truth value). Aliases are refused, because a few lines of them
-//! can stand for gigabytes.
+//! The parser's events are processed one by one, without building a tree: deeper nesting is skipped, and scalars are
+//! kept verbatim (`1.10` stays `1.10`, and `no` is not a boolean). Aliases are rejected, because a few lines of them
+//! can expand to gigabytes.
 //!
-//! Reading stops with a fault at [`MAX_EVENTS`] scalars, lists and mappings, at [`MAX_FIELDS`] fields, and at [`MAX_DEPTH`] of
-//! them in one another; so what a note costs has a bound below that of its bytes.
+//! Parsing stops with a fault after [`MAX_EVENTS`] scalars, lists and mappings, after [`MAX_FIELDS`] fields, and at a
+//! nesting depth of [`MAX_DEPTH`]; so the cost of a note is bounded independently of its size.
 
 use saphyr_parser::{Event, Parser, ScalarStyle};
 
-/// How many scalars, lists and mappings there may be, beginnings and ends counted.
+/// The maximum number of scalars, lists and mappings; beginnings and ends both count.
 pub(super) const MAX_EVENTS: usize = 4000;
 
-/// How many fields there may be.
+/// The maximum number of fields.
 const MAX_FIELDS: usize = 200;
 
-/// How deep lists and mappings may lie in one another.
+/// The maximum nesting depth of lists and mappings.
 const MAX_DEPTH: usize = 16;
 
 /// The value of a field.
@@ -23,7 +23,7 @@ const MAX_DEPTH: usize = 16;
 pub(super) enum Value {
     /// Nothing, or `null`.
     Null,
-    /// A scalar, as it was written.
+    /// A scalar, verbatim.
     Scalar(String),
     /// A list of scalars.
     List(Vec<String>),
@@ -31,7 +31,7 @@ pub(super) enum Value {
     Other,
 }
 
-/// The fields, in order.
+/// Parses the fields, in order.
 pub(super) fn parse(yaml: &str) -> Result<Vec<(String, Value)>, String> {
     let mut parser = Parser::new_from_str(yaml);
     let mut reader = Reader::default();
@@ -40,7 +40,7 @@ pub(super) fn parse(yaml: &str) -> Result<Vec<(String, Value)>, String> {
         let (event, span) = event.map_err(|error| fault_at_line(error.marker().line(), error.info()))?;
         events = events.saturating_add(1);
         if events > MAX_EVENTS {
-            return Err(fault_at_line(span.start.line(), &format!("it goes on behind the first {MAX_EVENTS} values")));
+            return Err(fault_at_line(span.start.line(), &format!("it has more than {MAX_EVENTS} values")));
         }
         if matches!(event, Event::DocumentEnd) {
             break;
@@ -50,7 +50,7 @@ pub(super) fn parse(yaml: &str) -> Result<Vec<(String, Value)>, String> {
     Ok(reader.fields)
 }
 
-/// A fault with its line in the note, whose first line is the `---`.
+/// Adds the line number in the note to a fault; line 1 is the `---`.
 fn fault_at_line(line: usize, fault: &str) -> String {
     format!("line {}: {fault}", line.saturating_add(1))
 }
@@ -58,13 +58,13 @@ fn fault_at_line(line: usize, fault: &str) -> String {
 #[derive(Default)]
 struct Reader {
     fields: Vec<(String, Value)>,
-    /// How many mappings and lists are open.
+    /// The number of open mappings and lists.
     depth: usize,
-    /// The field whose value comes next or is being read.
+    /// The field whose value is next or is being read.
     name: Option<String>,
-    /// What has been read of a list.
+    /// The items read of a list.
     list: Option<Vec<String>>,
-    /// Whether something is nested in the value.
+    /// Whether the value contains nested lists or mappings.
     is_nested: bool,
 }
 
@@ -85,7 +85,7 @@ impl Reader {
                 }
                 self.depth = self.depth.saturating_add(1);
                 if self.depth > MAX_DEPTH {
-                    return Err(format!("more than {MAX_DEPTH} lists and mappings lie in one another"));
+                    return Err(format!("lists and mappings are nested more than {MAX_DEPTH} deep"));
                 }
             }
             Event::SequenceEnd | Event::MappingEnd => {

@@ -1,4 +1,4 @@
-//! What wit-bindgen makes of the contract.
+//! Bindings that wit-bindgen generates from the WIT contract.
 #![allow(missing_docs, unsafe_code, unreachable_pub, dead_code, clippy::all, clippy::restriction, reason = "generated")]
 
 wit_bindgen::generate!({

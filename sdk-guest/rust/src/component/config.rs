@@ -1,13 +1,15 @@
-//! The plugin's config, from the host.
+//! The plugin's config, read from the host.
 
 use super::bindings::wasi::config::store::get_all;
 use crate::{Config, Failure, Result};
 
-/// What the host says in `wasi:config/store`.
+/// Reads the config from `wasi:config/store`.
 ///
 /// # Errors
 ///
-/// [`Failure::Internal`] when the host cannot say.
+/// [`Failure::Internal`] if the host fails to return it.
 pub fn config() -> Result<Config> {
-    get_all().map(Config::from_pairs).map_err(|error| Failure::internal(format!("the config cannot be had: {error}")))
+    get_all()
+        .map(Config::from_pairs)
+        .map_err(|error| Failure::internal(format!("cannot read the config from the host: {error}")))
 }

@@ -1,4 +1,4 @@
-//! The SDK's types as the contract's.
+//! Conversions from the SDK's types to the contract's.
 
 use super::bindings::exports::mcp_host::provider::resource_provider as wit;
 use crate::{
@@ -137,7 +137,7 @@ fn meta(meta: Map<String, Value>) -> Option<String> {
     (!meta.is_empty()).then(|| Value::Object(meta).to_string())
 }
 
-/// Upwards, so that a short while is never none at all.
+/// Converts to milliseconds, rounded up so that a short duration never becomes zero.
 fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

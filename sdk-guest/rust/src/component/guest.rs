@@ -1,32 +1,32 @@
-//! The exports of the contract, for any provider.
+//! The contract's exports, implemented for any provider.
 
 use super::bindings::exports::mcp_host::provider::resource_provider as wit;
 use crate::{Argument, Config, Failure, PathTemplate, Provider, Result, Template};
 use std::cell::OnceCell;
 
-/// How many templates a page has.
+/// The number of templates per page.
 const TEMPLATES_PER_PAGE: usize = 100;
 
-/// Where an instance of a component keeps its provider. `export!` implements it with a thread-local, since a static cannot
-/// be generic.
+/// The storage for the provider in a component instance. `export!` implements it with a thread-local, since a static
+/// cannot be generic.
 pub trait Instance {
     /// The provider's type.
     type Provider: Provider;
 
-    /// Answers with the provider, which is opened if that has not been done.
+    /// Calls `answer` with the provider, which is opened first if needed.
     ///
     /// # Errors
     ///
-    /// What `open` or `answer` fail with.
+    /// The errors of `open` and `answer`.
     fn with<T>(answer: impl FnOnce(&Self::Provider) -> Result<T>) -> Result<T>;
 }
 
-/// Answers with the provider in `opened`; one that is not there yet is opened with the config, which is asked for only
-/// then. A failure leaves nothing behind, so that the next call tries again.
+/// Calls `answer` with the provider in `opened`. If the cell is empty, the provider is first opened with the config,
+/// which is fetched only then. A failure leaves the cell empty, so that the next call retries.
 ///
 /// # Errors
 ///
-/// What `config`, `open` or `answer` fail with.
+/// The errors of `config`, `open` and `answer`.
 pub fn with<P: Provider, T>(
     opened: &OnceCell<P>,
     config: impl FnOnce() -> Result<Config>,
@@ -90,7 +90,7 @@ fn lower_result<T, W: From<T>>(result: Result<T>) -> std::result::Result<W, wit:
     result.map(W::from).map_err(wit::Failure::from)
 }
 
-/// A page of templates. The cursor is how many came before: they are the provider's own, and few.
+/// Returns one page of templates. The cursor is an offset: templates are few and fixed by the provider.
 fn template_page(templates: Vec<Template>, cursor: Option<&str>) -> Result<wit::TemplatePage> {
     let count = templates.len();
     let start = match cursor {
@@ -99,7 +99,7 @@ fn template_page(templates: Vec<Template>, cursor: Option<&str>) -> Result<wit::
             .parse()
             .ok()
             .filter(|start| (1..=count).contains(start))
-            .ok_or_else(|| Failure::invalid("expected a cursor that this provider gave out"))?,
+            .ok_or_else(|| Failure::invalid("expected a cursor that this provider returned"))?,
     };
     let end = start.saturating_add(TEMPLATES_PER_PAGE).min(count);
     Ok(wit::TemplatePage {
@@ -112,7 +112,7 @@ fn check_variable(templates: &[Template], template: &str, variable: &str) -> Res
     if !templates.iter().any(|known| known.path_template == template) {
         return Err(Failure::invalid(format!("expected one of this provider's templates, found {template:?}")));
     }
-    // A template that the SDK cannot match has variables all the same; its provider must know them.
+    // The SDK may be unable to match a valid template; then the provider must validate the variable itself.
     match PathTemplate::parse(template) {
         Ok(parsed) if parsed.variables().all(|known| known != variable) => {
             let known: Vec<&str> = parsed.variables().collect();
@@ -170,7 +170,7 @@ mod tests {
         }
     }
 
-    // Natively this exports nothing, but must compile.
+    // Exports nothing on native targets, but must compile.
     crate::export!(Sample);
 
     struct TestInstance;

@@ -1,4 +1,4 @@
-//! A provider as a component: what `export!` builds on. No part of it is for authors.
+//! Component glue that `export!` builds on. Not part of the public API.
 
 pub mod bindings;
 #[cfg(target_family = "wasm")]

@@ -1,51 +1,53 @@
-//! Why there is no response, or no more of it.
+//! Errors of HTTP requests.
 
 use crate::component::bindings::wasi::http::types::ErrorCode;
 use crate::{Failure, Retry};
 
-/// Why there is no response, or no more of it. The texts name no address and no certificate, so that clients may see them.
+/// Why a request or the transfer of its response failed. The texts contain no address and no certificate, so that
+/// clients may see them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The URL is none that a request can be sent to.
+    /// The URL is not an absolute HTTP URL.
     #[error("expected an absolute `http:` or `https:` URL without user information, found {0:?}")]
     Url(String),
-    /// A header is none, or is one that only the host sets.
-    #[error("the header {0:?} cannot be sent")]
+    /// The header is invalid, or only the host may set it.
+    #[error("the header {0:?} is invalid or reserved for the host")]
     Header(String),
-    /// The plugin may not speak to this origin: no grant names it, or its address is one that a grant must name.
-    #[error("the origin is not among those that this plugin may speak to (`grants.http`)")]
+    /// The origin is not granted: no grant names it, or it resolves to an address that a grant must name explicitly.
+    #[error("the origin is not granted to this plugin (`grants.http`)")]
     Denied,
-    /// The server cannot be reached: no such name, nobody listens, or the connection broke.
-    #[error("the server cannot be reached: {0}")]
+    /// The server is unreachable: the name does not resolve, the connection was refused, or it broke.
+    #[error("the server is unreachable: {0}")]
     Unreachable(&'static str),
-    /// The server's certificate is not one for this name, or there is no TLS to be had.
-    #[error("there is no secure connection to the server: {0}")]
+    /// The TLS handshake failed: the certificate does not match, or no TLS parameters were agreed on.
+    #[error("the TLS handshake failed: {0}")]
     Tls(&'static str),
-    /// It took too long.
-    #[error("the server did not answer in time")]
+    /// The request timed out.
+    #[error("the server did not respond in time")]
     Timeout,
-    /// The host lets the plugin use up no more: requests at once or in a minute, headers, or bytes.
+    /// A limit of the plugin is reached: concurrent requests, request rate, header size or body size.
     #[error("a limit of this plugin is reached: {0}")]
     Limit(&'static str),
-    /// The body has more bytes than the caller wants.
-    #[error("the body has more than {limit} bytes")]
+    /// The body exceeds the caller's limit.
+    #[error("the body exceeds {limit} bytes")]
     TooLarge {
-        /// How many were wanted at most.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// What came is not HTTP, or not all of it came.
-    #[error("the server's answer is broken: {0}")]
+    /// The response is not valid HTTP, or is incomplete.
+    #[error("the server's response is invalid: {0}")]
     Protocol(&'static str),
     /// The host failed.
     #[error("the request failed in the host")]
     Host,
-    /// There is no host: this is no component.
-    #[error("there is no host to send requests")]
+    /// There is no host: the code does not run as a component.
+    #[error("HTTP requests need a host, and this is not a component")]
     NoHost,
 }
 
-/// A refusal is denied. What is wrong with the request is the provider's fault. All else is unavailable, since it may pass.
+/// Maps a missing grant to denied and an invalid request to internal, since that is the provider's fault. Everything
+/// else is unavailable, since it may be transient.
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         match error {
@@ -66,12 +68,12 @@ impl From<ErrorCode> for Error {
             | Code::ConnectionReadTimeout
             | Code::ConnectionWriteTimeout
             | Code::HttpResponseTimeout => Self::Timeout,
-            Code::DnsError(_) | Code::DestinationNotFound => Self::Unreachable("its name is not known"),
-            Code::ConnectionRefused => Self::Unreachable("it refuses connections"),
-            Code::DestinationUnavailable | Code::DestinationIpUnroutable => Self::Unreachable("no way leads there"),
-            Code::ConnectionTerminated => Self::Unreachable("the connection broke"),
+            Code::DnsError(_) | Code::DestinationNotFound => Self::Unreachable("its name does not resolve"),
+            Code::ConnectionRefused => Self::Unreachable("connection refused"),
+            Code::DestinationUnavailable | Code::DestinationIpUnroutable => Self::Unreachable("no route to it"),
+            Code::ConnectionTerminated => Self::Unreachable("the connection was closed"),
             Code::TlsCertificateError => Self::Tls("its certificate is not trusted"),
-            Code::TlsProtocolError | Code::TlsAlertReceived(_) => Self::Tls("it speaks no TLS that suits"),
+            Code::TlsProtocolError | Code::TlsAlertReceived(_) => Self::Tls("no common TLS version or cipher"),
             Code::ConnectionLimitReached => Self::Limit("too many requests"),
             Code::HttpRequestBodySize(_) | Code::HttpRequestUriTooLong => Self::Limit("the request is too large"),
             Code::HttpRequestHeaderSectionSize(_)
@@ -83,13 +85,13 @@ impl From<ErrorCode> for Error {
             | Code::HttpResponseHeaderSize(_)
             | Code::HttpResponseTrailerSectionSize(_)
             | Code::HttpResponseTrailerSize(_) => Self::Limit("the headers are too large"),
-            Code::HttpResponseIncomplete => Self::Protocol("it ends too early"),
+            Code::HttpResponseIncomplete => Self::Protocol("it is truncated"),
             Code::HttpResponseTransferCoding(_) | Code::HttpResponseContentCoding(_) => {
-                Self::Protocol("its coding is unknown")
+                Self::Protocol("its encoding is unknown")
             }
-            Code::HttpProtocolError | Code::HttpUpgradeFailed => Self::Protocol("it is no HTTP"),
+            Code::HttpProtocolError | Code::HttpUpgradeFailed => Self::Protocol("it is not HTTP"),
             Code::HttpRequestUriInvalid | Code::HttpRequestMethodInvalid | Code::HttpRequestLengthRequired => {
-                Self::Url("one that the host refuses".to_owned())
+                Self::Url("a URL that the host rejected".to_owned())
             }
             Code::LoopDetected | Code::ConfigurationError | Code::InternalError(_) => Self::Host,
         }

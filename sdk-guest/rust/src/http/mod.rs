@@ -1,8 +1,8 @@
-//! A client of the web, as far as the administrator grants it.
+//! An HTTP client, limited to the origins that the administrator grants.
 //!
-//! Requests go through `wasi:http`: the host decides whether the plugin may speak to that origin, resolves its name, makes
-//! the connection and checks the certificate. It follows no redirect, keeps no cookies and decodes nothing; what it bounds (time,
-//! sizes, requests at once) fails here with an [`Error`] that says which it was.
+//! Requests go through `wasi:http`: the host checks the origin against the grants, resolves the name, connects and
+//! verifies the certificate. The client follows no redirects, stores no cookies and decodes no content encodings. A
+//! limit of the host (time, size, concurrent requests) that is exceeded returns an [`Error`] that names it.
 //!
 //! ```no_run
 //! use mcp_provider::http::Request;
@@ -19,9 +19,9 @@
 //! # Ok::<(), mcp_provider::http::Error>(())
 //! ```
 //!
-//! This module is there with the crate's feature `http`, so that the components of other providers import no `wasi:http`.
-//! Natively it compiles, and every request fails with [`Error::NoHost`]: a provider that is tested natively keeps a trait of
-//! its own in between.
+//! The module requires the crate's feature `http`, so that the components of other providers do not import
+//! `wasi:http`. On native targets it compiles, and every request fails with [`Error::NoHost`]: a provider with native
+//! tests should put a trait of its own in between.
 
 mod error;
 mod request;
@@ -32,5 +32,5 @@ pub use error::Error;
 pub use request::Request;
 pub use response::{Body, Response};
 
-/// What sending a request comes to.
+/// The result type of HTTP requests.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -1,4 +1,4 @@
-//! A request, and sending it.
+//! HTTP requests.
 
 use super::url::Url;
 use super::{Error, Response, Result};
@@ -17,34 +17,34 @@ pub struct Request {
 }
 
 impl Request {
-    /// Asks for what is at an absolute `https:` or `http:` URL.
+    /// Creates a GET request for an absolute `https:` or `http:` URL.
     pub fn get(url: impl Into<String>) -> Self {
         Self { url: url.into(), is_head: false, headers: Vec::new(), timeout: None }
     }
 
-    /// Asks for the headers that [`get`](Self::get) would give.
+    /// Creates a HEAD request for an absolute `https:` or `http:` URL.
     pub fn head(url: impl Into<String>) -> Self {
         Self { is_head: true, ..Self::get(url) }
     }
 
-    /// One more header.
+    /// Adds a header.
     pub fn header(mut self, name: impl Into<String>, value: impl AsRef<[u8]>) -> Self {
         self.headers.push((name.into(), value.as_ref().to_vec()));
         self
     }
 
-    /// How long to wait for the connection, for the first byte of the response, and for each more of its body. The host may
-    /// wait less: it bounds the whole exchange as well.
+    /// Sets the timeout for the connection, for the first byte of the response, and between bytes of its body. The
+    /// host also bounds the whole exchange and may time out earlier.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Sends it, and waits for the head of the response.
+    /// Sends the request and waits for the head of the response.
     ///
     /// # Errors
     ///
-    /// Whatever stands in the way; see [`Error`]. A response of any status is none.
+    /// Any failure to get a response; see [`Error`]. An error status is not a failure.
     pub fn send(self) -> Result<Response> {
         let url = Url::parse(&self.url)?;
         if cfg!(not(target_family = "wasm")) {
@@ -66,7 +66,7 @@ impl Request {
         coming.subscribe().block();
         match coming.get() {
             Some(Ok(response)) => Response::new(response?),
-            // It is there once it is ready, and is asked for once.
+            // Unreachable: the future is ready, and its result is taken once.
             Some(Err(())) | None => Err(Error::from(ErrorCode::InternalError(None))),
         }
     }

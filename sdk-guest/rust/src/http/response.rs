@@ -1,4 +1,4 @@
-//! A response, and reading its body.
+//! HTTP responses and their bodies.
 
 use super::{Error, Result};
 use crate::component::bindings::wasi::http::types::{IncomingBody, IncomingResponse, InputStream, http_error_code};
@@ -6,18 +6,18 @@ use crate::component::bindings::wasi::io::streams::StreamError;
 use std::fmt;
 use std::io::{self, Read};
 
-/// How much of a body is asked for at once.
+/// The maximum size of one read from the body, in bytes.
 const CHUNK: u64 = 64 * 1024;
 
-/// A response, of whatever status.
+/// A response of any status.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Response {
-    /// Such as 200 or 404.
+    /// The status code, such as 200 or 404.
     pub status: u16,
-    /// Its headers: names in lower case, of which some may stand several times, and values that may be no text.
+    /// The headers. Names are in lower case and may repeat; values may not be UTF-8.
     pub headers: Vec<(String, Vec<u8>)>,
-    /// Its body, as far as it is read.
+    /// The unread part of the body.
     pub body: Body,
 }
 
@@ -33,28 +33,28 @@ impl Response {
         Ok(Self { status: response.status(), headers, body })
     }
 
-    /// The value of the first header of this name, where it is text.
+    /// Returns the value of the first header with this name, if it is text.
     pub fn header(&self, name: &str) -> Option<&str> {
         let (_, value) = self.headers.iter().find(|(header, _)| header.eq_ignore_ascii_case(name))?;
         std::str::from_utf8(value).ok()
     }
 }
 
-/// The body of a response, which comes as it is read. Dropping it ends the exchange.
+/// The body of a response, streamed as it is read. Dropping it ends the exchange.
 ///
-/// An error of [`Read`] holds an [`Error`] of this module.
+/// An [`io::Error`](std::io::Error) from [`Read`] wraps an [`Error`] of this module.
 pub struct Body {
-    // Before the body, since a stream must be dropped before what it is of.
+    // Declared before the body, since a stream must be dropped before its parent.
     stream: Option<InputStream>,
     _body: IncomingBody,
 }
 
 impl Body {
-    /// Reads all there is, which may be at most `limit` bytes.
+    /// Reads the whole body, which may have at most `limit` bytes.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] when there is more; otherwise what kept the body from coming.
+    /// [`Error::TooLarge`] if the body is larger; otherwise the error that interrupted the transfer.
     pub fn read_to_limit(mut self, limit: usize) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         while let Some(chunk) = self.chunk(CHUNK)? {
@@ -66,7 +66,7 @@ impl Body {
         Ok(bytes)
     }
 
-    /// The next bytes, at least one; none at the end.
+    /// Reads the next chunk, which is not empty; returns `None` at the end.
     fn chunk(&mut self, max_len: u64) -> Result<Option<Vec<u8>>> {
         loop {
             let Some(stream) = &self.stream else { return Ok(None) };

@@ -1,20 +1,20 @@
-//! URLs as `wasi:http` wants them: in parts.
+//! URL parsing into the parts that `wasi:http` expects.
 
 use super::{Error, Result};
 use crate::component::bindings::wasi::http::types::Scheme;
 use iri_string::types::UriStr;
 
-/// A URL that a request can be sent to, in parts.
+/// The parts of a URL that a request can be sent to.
 #[derive(Debug)]
 pub(super) struct Url<'a> {
     pub(super) scheme: Scheme,
     pub(super) authority: &'a str,
-    /// With a slash in front, which a URL with no path has none of.
+    /// The path with the query. Always starts with a slash, even if the URL has no path.
     pub(super) path_with_query: String,
 }
 
 impl<'a> Url<'a> {
-    /// Takes a URL apart. A fragment is left out, since it is not sent.
+    /// Parses a URL. The fragment is dropped, since it is not sent.
     pub(super) fn parse(text: &'a str) -> Result<Self> {
         let none = || Error::Url(text.to_owned());
         let uri = UriStr::new(text).map_err(|_| none())?;

@@ -1,4 +1,4 @@
-//! Which values give a path.
+//! Matching of paths against templates.
 
 use super::{Captures, Parameter, Part, PathTemplate};
 use crate::path::{decode_part, split_query};
@@ -10,7 +10,7 @@ pub(super) fn matches(template: &PathTemplate, path: &str) -> Option<Captures> {
     if !match_parts(&template.path, path, &mut values, &mut HashSet::new()) {
         return None;
     }
-    // They were found from the last to the first.
+    // Values were collected from last to first.
     values.reverse();
     let mut captures = Captures::default();
     for (part, value) in values {
@@ -30,8 +30,8 @@ pub(super) fn matches(template: &PathTemplate, path: &str) -> Option<Captures> {
     Some(captures)
 }
 
-/// Whether `parts` give all of `text`. `values` gets what their variables stand for, the last first. `failed` are the
-/// places (by how much was left) where it is known that they do not, so that no place is tried twice.
+/// Returns whether `parts` match all of `text`. `values` receives the variables' values, last first. `failed` memoizes
+/// the positions (as remaining lengths) that are known not to match, so that none is tried twice.
 fn match_parts<'t, 'p>(
     parts: &'t [Part],
     text: &'p str,
@@ -55,7 +55,7 @@ fn match_parts<'t, 'p>(
         let Some((value, behind)) = text.split_at_checked(end) else {
             continue;
         };
-        // Without this check, each place would cost a call.
+        // Without this check, each position would cost a call.
         let fits = match others.first() {
             Some(Part::Literal(literal)) => behind.starts_with(literal.as_str()),
             _ => behind.is_empty(),
@@ -72,7 +72,7 @@ fn match_parts<'t, 'p>(
     false
 }
 
-/// Whether the value ends within a percent-encoding, of which the rest would be taken for something else.
+/// Returns whether the value ends within a percent-encoding, whose rest would be misread as something else.
 fn splits_percent_encoding(value: &str) -> bool {
     let mut last = value.bytes().rev();
     last.next() == Some(b'%') || last.next() == Some(b'%')
@@ -99,7 +99,7 @@ fn match_query(parameters: &[Parameter], query: Option<&str>, captures: &mut Cap
         if !known || captures.get_bytes(name).is_some() {
             return None;
         }
-        // In a query a `?` is a character like any other (RFC 3986, section 3.4).
+        // In a query `?` is an ordinary character (RFC 3986, section 3.4).
         captures.0.push((name.to_owned(), decode_part(&value.replace('?', "%3F")).ok()?));
     }
     Some(())

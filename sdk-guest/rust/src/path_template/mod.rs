@@ -1,20 +1,20 @@
-//! Templates for paths, the other way round: which values, put into a template, give this path?
+//! Path templates: matching a path against an RFC 6570 template to extract the values of its variables.
 //!
-//! RFC 6570 defines how a template is expanded, and leaves matching open. What is matched here:
+//! RFC 6570 defines how a template is expanded, and leaves matching open. The supported matching rules:
 //!
 //! | expression | matches |
 //! |---|---|
 //! | `{var}` | at least one character, all in one segment |
-//! | `{+var}` | any number of segments, as many as fit; no encoded slash, because no file's name has one |
-//! | `{?a,b}` | a query of any of these, each at most once, in any order; or no query |
-//! | `{&a}` | the same, after literals such as `?all=true`, which must be there |
+//! | `{+var}` | any number of segments, greedy; no encoded slash, because no file name contains one |
+//! | `{?a,b}` | a query with any of these, each at most once, in any order; or no query |
+//! | `{&a}` | the same, after literals such as `?all=true`, which are required |
 //!
-//! Values are percent-decoded; a NUL or a malformed percent-encoding matches nothing. Where a path can be taken
-//! apart in several ways, earlier variables take as much as they can. The other operators and modifiers of RFC 6570, two
-//! variables with nothing between them, and a variable named twice are errors of [`PathTemplate::parse`].
+//! Values are percent-decoded; a NUL or a malformed percent-encoding never matches. If a path can be split in several
+//! ways, earlier variables are greedy. The other operators and modifiers of RFC 6570, two adjacent variables, and a
+//! variable that occurs twice are errors of [`PathTemplate::parse`].
 //!
-//! A hostile path can make matching try every place that a variable may end at, but each place once only: with `n` bytes and
-//! `v` variables, `v·n²` steps at worst.
+//! Matching backtracks with memoization: a hostile path can force it to try every end position of a variable, but each
+//! only once. The worst case is `v·n²` steps for `n` bytes and `v` variables.
 
 mod matching;
 mod parse;
@@ -23,7 +23,7 @@ use iri_string::spec::UriSpec;
 use iri_string::template::UriTemplateStr;
 use iri_string::template::simple_context::SimpleContext;
 
-/// A template for paths that can be matched and expanded.
+/// A path template that can be matched and expanded.
 ///
 /// ```
 /// use mcp_provider::PathTemplate;
@@ -48,7 +48,7 @@ pub struct PathTemplate {
 /// A part of a template before its query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Part {
-    /// Text that stands as it is.
+    /// Literal text.
     Literal(String),
     /// `{var}`.
     Segment(String),
@@ -59,32 +59,32 @@ enum Part {
 /// A part of a template's query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Parameter {
-    /// Text that stands as it is: `all=true`.
+    /// Literal text: `all=true`.
     Literal(String),
     /// A variable of `{?…}` or `{&…}`.
     Variable(String),
 }
 
-/// Why a template cannot be used.
+/// Why a template is unusable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
-    /// It is no URI template.
-    #[error("{template:?} is no URI template (RFC 6570): {reason}")]
+    /// It is not a URI template.
+    #[error("{template:?} is not a URI template (RFC 6570): {reason}")]
     Syntax {
         /// The template.
         template: String,
-        /// What is wrong, and where.
+        /// The error and its position.
         reason: String,
     },
-    /// It is one, but cannot be matched.
+    /// It is valid, but cannot be matched.
     #[error("the template {template:?} cannot be matched: {reason}")]
     Unmatchable {
         /// The template.
         template: String,
-        /// What stands in the way, and what to write instead.
+        /// The obstacle, and the replacement to write.
         reason: String,
     },
-    /// A variable of the path has no value, or an empty one where there must be something.
+    /// A variable of the path has no value, or an empty one where one is required.
     #[error("the template {template:?} needs a value for `{variable}`")]
     Missing {
         /// The template.
@@ -95,21 +95,21 @@ pub enum TemplateError {
 }
 
 impl PathTemplate {
-    /// Takes a template apart.
+    /// Parses a template.
     ///
     /// # Errors
     ///
-    /// When it is no template, or one that cannot be matched: see the table above.
+    /// [`TemplateError`] if it is not a template, or one that cannot be matched: see the table above.
     pub fn parse(template: &str) -> Result<Self, TemplateError> {
         parse::parse(template)
     }
 
-    /// The template as it was written.
+    /// Returns the template's source text.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The names of its variables, in order.
+    /// Returns the names of the variables, in order.
     pub fn variables(&self) -> impl Iterator<Item = &str> {
         let path = self.path.iter().filter_map(|part| match part {
             Part::Literal(_) => None,
@@ -121,19 +121,20 @@ impl PathTemplate {
         }))
     }
 
-    /// The values that give this path, or none when none do.
+    /// Matches a path and returns the values of the variables; `None` if it does not match.
     pub fn matches(&self, path: &str) -> Option<Captures> {
         matching::matches(self, path)
     }
 
-    /// The path that these values give.
+    /// Expands the template to a path.
     ///
-    /// Values are not percent-encoded. This is the expansion of RFC 6570, but that a value of `{+var}` is taken for names
-    /// separated by slashes, of which everything else is encoded: so a `?` or a `%` in a file's name stays one.
+    /// Values are not percent-encoded. The expansion follows RFC 6570, except that a value of `{+var}` is treated as
+    /// names separated by slashes, in which everything else is encoded: a `?` or a `%` in a file name is preserved.
     ///
     /// # Errors
     ///
-    /// [`TemplateError::Missing`] when a variable of the path (not of the query) has no value, or that of `{var}` is empty.
+    /// [`TemplateError::Missing`] if a variable of the path (not of the query) has no value, or that of `{var}` is
+    /// empty.
     pub fn expand(&self, values: &[(&str, &str)]) -> Result<String, TemplateError> {
         let value = |name: &str| values.iter().find(|(given, _)| *given == name).map(|(_, value)| *value);
         let mut context = SimpleContext::new();
@@ -155,17 +156,17 @@ impl PathTemplate {
     }
 }
 
-/// The values that a path has for the variables of a template.
+/// The values of a template's variables, extracted from a path.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Captures(Vec<(String, Vec<u8>)>);
 
 impl Captures {
-    /// The value of a variable, percent-decoded; none where the path has none, or where it is no UTF-8.
+    /// Returns the percent-decoded value of a variable; `None` if the path has none, or it is not UTF-8.
     pub fn get(&self, variable: &str) -> Option<&str> {
         std::str::from_utf8(self.get_bytes(variable)?).ok()
     }
 
-    /// The same, in whatever bytes it is.
+    /// Returns the percent-decoded bytes of a variable.
     pub fn get_bytes(&self, variable: &str) -> Option<&[u8]> {
         self.0.iter().find(|(name, _)| name == variable).map(|(_, value)| value.as_slice())
     }

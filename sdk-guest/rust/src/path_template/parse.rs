@@ -1,4 +1,4 @@
-//! Taking a template apart.
+//! The template parser.
 
 use super::{Parameter, Part, PathTemplate, TemplateError};
 use iri_string::template::UriTemplateStr;
@@ -76,18 +76,19 @@ impl<'t> Parser<'t> {
                 self.variable(expression, Part::Segment)
             }
             _ => self.unmatchable(format!(
-                "`{{{expression}}}` is not known here; write `{{var}}` or `{{+var}}` before the query, `{{?var}}` to begin \
-                 it and `{{&var}}` within it"
+                "`{{{expression}}}` is not supported; write `{{var}}` or `{{+var}}` before the query, `{{?var}}` to \
+                 begin it and `{{&var}}` within it"
             )),
         }
     }
 
     fn variable(&mut self, name: &'t str, part: impl Fn(String) -> Part) -> Result<(), TemplateError> {
         if name.contains(',') {
-            return self.unmatchable(format!("`{name}` are several variables; write each in braces of its own"));
+            return self.unmatchable(format!("`{name}` lists several variables; write each in its own braces"));
         }
         if matches!(self.path.last(), Some(Part::Segment(_) | Part::Rest(_))) {
-            return self.unmatchable(format!("nothing stands between `{{{name}}}` and the variable before it"));
+            return self
+                .unmatchable(format!("`{{{name}}}` directly follows another variable; put a literal between them"));
         }
         self.path.push(part(name.to_owned()));
         self.name(name)
@@ -104,7 +105,7 @@ impl<'t> Parser<'t> {
 
     fn name(&mut self, name: &'t str) -> Result<(), TemplateError> {
         if self.names.contains(&name) {
-            return self.unmatchable(format!("`{name}` stands in it twice"));
+            return self.unmatchable(format!("`{name}` occurs twice"));
         }
         self.names.push(name);
         Ok(())

@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// The values that `path` has for the variables of `template`, in order.
+/// Returns the values of the variables of `template` in `path`, in order.
 fn values(template: &str, path: &str) -> Option<Vec<String>> {
     let template = PathTemplate::parse(template).unwrap();
     let captures = template.matches(path)?;
@@ -109,19 +109,19 @@ fn literals_of_a_query_must_be_there() {
 #[test]
 fn what_is_no_template_or_cannot_be_matched_says_why() {
     for (template, reason) in [
-        ("{a", "is no URI template"),
-        ("a b", "is no URI template"),
+        ("{a", "is not a URI template"),
+        ("a b", "is not a URI template"),
         ("日本/{a}", "percent-encoded"),
         ("{a*}", "modifier"),
         ("{a:3}", "modifier"),
-        ("{#a}", "is not known here"),
-        ("{/a}", "is not known here"),
-        ("{&a}", "is not known here"),
-        ("{?a}{?b}", "is not known here"),
-        ("x?a={a}", "is not known here"),
+        ("{#a}", "is not supported"),
+        ("{/a}", "is not supported"),
+        ("{&a}", "is not supported"),
+        ("{?a}{?b}", "is not supported"),
+        ("x?a={a}", "is not supported"),
         ("a#b", "fragment"),
         ("{a,b}", "several variables"),
-        ("{a}{+b}", "nothing stands between"),
+        ("{a}{+b}", "directly follows another variable"),
         ("{a}/{a}", "twice"),
     ] {
         let error = PathTemplate::parse(template).unwrap_err().to_string();

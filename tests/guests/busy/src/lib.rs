@@ -1,19 +1,18 @@
-//! A provider that computes as much as it is told to.
+//! A provider with configurable CPU usage.
 //!
 //! | path | reads as |
 //! |---|---|
 //! | `good` | `good` |
-//! | `compute?rounds=1000` | `computed`, after so many rounds of a computation of a fixed length |
-//! | `spin` | nothing: it computes without end |
+//! | `compute?rounds=1000` | `computed`, after that many rounds of a computation of fixed length |
+//! | `spin` | nothing: an endless loop |
 //!
-//! With the config key `changes = "spin"` it computes without end as well when it is asked what changed. Every resource can be
-//! subscribed to.
+//! With the config key `changes = "spin"`, `changes` is an endless loop as well. Every resource is subscribable.
 
 use std::hint::black_box;
 
 use mcp_provider::{Changes, Config, Contents, Entry, Failure, Info, Page, PathTemplate, Provider, Result, export};
 
-/// What one round consists of: about a microsecond.
+/// The number of steps in one round: about a microsecond.
 const STEPS_PER_ROUND: u64 = 1000;
 
 struct Busy {
@@ -22,7 +21,7 @@ struct Busy {
 
 impl Provider for Busy {
     fn describe() -> Info {
-        Info::new("busy", env!("CARGO_PKG_VERSION")).description("Computes as much as it is told to.").watches(true)
+        Info::new("busy", env!("CARGO_PKG_VERSION")).description("Uses as much CPU time as requested.").watches(true)
     }
 
     fn open(config: &Config) -> Result<Self> {
@@ -54,7 +53,7 @@ impl Provider for Busy {
         if self.spins_in_changes {
             return spin();
         }
-        Ok(Changes::none("always the same"))
+        Ok(Changes::none("constant"))
     }
 }
 

@@ -1,11 +1,11 @@
-//! The resources that the scenarios of the official conformance suite ask for, when it is mounted at `test://`.
+//! The resources that the official conformance suite requests, when mounted at `test://`.
 //!
 //! | path | reads as |
 //! |---|---|
 //! | `static-text` | the text that the suite expects |
-//! | `static-binary` | a picture of one pixel |
-//! | `template/{id}/data` | a text with that id in it |
-//! | `watched-resource` | a text that can be subscribed to, and never changes |
+//! | `static-binary` | an image of one pixel |
+//! | `template/{id}/data` | a text with that id |
+//! | `watched-resource` | a text that is subscribable, and never changes |
 
 use mcp_provider::{
     Argument, Changes, Completion, Config, Contents, Entry, Failure, Info, Page, PathTemplate, Provider, Result,

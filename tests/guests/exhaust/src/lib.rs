@@ -1,14 +1,14 @@
-//! A provider that has the host keep and write as much as it can, for tests.
+//! A provider that makes the host allocate and write as much as possible, for tests.
 //!
-//! | path | does, and then reads as `survived` |
+//! | path | action, before it reads as `survived` |
 //! |---|---|
 //! | `good` | nothing |
-//! | `KIND?count=8&kib=1024` | has the host keep so many of them, each of that size, until the call ends |
-//! | `KIND-in-turn?count=8&kib=1024` | the same, but drops each before it makes the next |
-//! | `line-feeds?count=8` | logs a message of so many line feeds, then writes as many to standard output and standard error |
-//! | `noise?count=8` | logs so many lines of 1000 bytes at level `warn` |
-//! | `whisper?count=8` | logs so many lines of 1000 bytes at level `debug`, then `heard` at level `warn` |
-//! | `deception` | logs a line with characters that deceive whoever reads it |
+//! | `KIND?count=8&kib=1024` | allocates that many host resources of that size each, and holds them until the call ends |
+//! | `KIND-in-turn?count=8&kib=1024` | the same, but drops each before it allocates the next |
+//! | `line-feeds?count=8` | logs a message of that many line feeds, then writes as many to standard output and standard error |
+//! | `noise?count=8` | logs that many lines of 1000 bytes at level `warn` |
+//! | `whisper?count=8` | logs that many lines of 1000 bytes at level `debug`, then `heard` at level `warn` |
+//! | `deception` | logs a line with characters that spoof a terminal |
 //!
 //! `KIND` is one of [`KINDS`].
 
@@ -22,7 +22,7 @@ use crate::resources::{HostResource, KINDS};
 
 struct Exhaust;
 
-/// What a query says under that key.
+/// Returns the number under a key of a query.
 fn number(query: &str, key: &str) -> usize {
     let values = query.split('&').filter_map(|pair| pair.split_once('='));
     values.filter(|(name, _)| *name == key).find_map(|(_, value)| value.parse().ok()).unwrap_or(1)
@@ -35,7 +35,7 @@ fn run(what: &str, query: &str) -> Result<()> {
         "line-feeds" => {
             let feeds = "\n".repeat(count);
             log::warn!("{feeds}");
-            // An error is that of a stream which takes no more.
+            // An error means that the stream is closed.
             let _ = std::io::stdout().write_all(feeds.as_bytes());
             let _ = std::io::stderr().write_all(feeds.as_bytes());
         }
@@ -56,7 +56,7 @@ fn run(what: &str, query: &str) -> Result<()> {
 
 impl Provider for Exhaust {
     fn describe() -> Info {
-        Info::new("exhaust", env!("CARGO_PKG_VERSION")).description("Has the host keep what it can.")
+        Info::new("exhaust", env!("CARGO_PKG_VERSION")).description("Exhausts the host's resources.")
     }
 
     fn open(_config: &Config) -> Result<Self> {

@@ -1,16 +1,16 @@
-//! What the host keeps for a guest that has no grant.
+//! Host resources that a guest can allocate without a grant.
 
 use wasip2::clocks::monotonic_clock::subscribe_duration;
 use wasip2::http::types::{Fields, Method, OutgoingBody, OutgoingRequest, Scheme};
 use wasip2::io::poll::Pollable;
 use wasip2::io::streams::OutputStream;
 
-/// Everything that can be kept.
+/// All kinds of them.
 pub(crate) const KINDS: [&str; 9] =
     ["authorities", "bodies", "clones", "fields", "lists", "methods", "paths", "schemes", "timers"];
 
-/// One of it. What the host refuses is none.
-#[allow(dead_code, reason = "to be kept is all that they are for")]
+/// An allocated resource. One that the host denies is `None`.
+#[allow(dead_code, reason = "held only to stay allocated")]
 pub(crate) enum HostResource {
     Request(OutgoingRequest),
     Fields(Vec<Fields>),
@@ -22,7 +22,7 @@ pub(crate) enum HostResource {
 const HEADER_SIZE: usize = 4 << 10;
 
 impl HostResource {
-    /// One of that kind, of that size.
+    /// Allocates a resource of a kind and size.
     pub(crate) fn new(kind: &str, kib: usize) -> Self {
         let text = || "a".repeat(kib << 10);
         let request = || OutgoingRequest::new(Fields::new());

@@ -1,9 +1,9 @@
-//! A provider of the files of one folder, which fails when the folder says so.
+//! A provider of the files of one folder, with fault injection through that folder.
 //!
-//! A file at `/data/.faults/CALL.FAULT` has every CALL (`describe`, `list`, `read`, `stat`, `changes`) end as FAULT says: `trap`
-//! traps, `hang` does
-//! not come back, `fail` fails. Reading a file gives the text of the config's `prefix`, if there is one, and the file's own.
-//! Nothing is kept but the token, which has a hash of every watched file and of the listing.
+//! A file at `/data/.faults/CALL.FAULT` makes every CALL (`describe`, `list`, `read`, `stat`, `changes`) end with the
+//! FAULT: `trap` traps, `hang` never returns, `fail` fails. Reading a file returns the config's `prefix`, if there is
+//! one, followed by the file's content. The only persistent state is the token, which contains a hash of every watched
+//! file and of the listing.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,7 +21,7 @@ struct Faulty {
 
 impl Provider for Faulty {
     fn describe() -> Info {
-        // It has no way to fail but to trap, or to hang.
+        // `describe` cannot fail: it can only trap, or hang.
         let _ = inject_fault("describe");
         Info::new("faulty", env!("CARGO_PKG_VERSION")).description("A folder whose calls fail on demand.").watches(true)
     }
@@ -66,7 +66,7 @@ impl Provider for Faulty {
     }
 }
 
-/// Does what the folder says of that call.
+/// Injects the fault configured for a call.
 fn inject_fault(call: &str) -> Result<()> {
     let is = |fault: &str| fs::exists(format!("{FOLDER}/.faults/{call}.{fault}")).unwrap_or(false);
     if is("trap") {
@@ -78,13 +78,13 @@ fn inject_fault(call: &str) -> Result<()> {
     if is("fail") { Err(Failure::internal("injected fault")) } else { Ok(()) }
 }
 
-/// The files by their names, with their sizes.
+/// Returns the files by name, with their sizes.
 fn files() -> Result<BTreeMap<String, u64>> {
     let mut files = BTreeMap::new();
     for file in fs::read_dir(FOLDER)? {
         let file = file?;
         let name = file.file_name().to_string_lossy().into_owned();
-        // One that went away meanwhile is not there.
+        // A file that was deleted in the meantime is skipped.
         if let Ok(metadata) = file.metadata()
             && metadata.is_file()
         {

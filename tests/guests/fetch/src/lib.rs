@@ -1,19 +1,19 @@
-//! A provider that asks web servers, for tests.
+//! A provider that sends HTTP requests, for tests.
 //!
 //! | path | reads as |
 //! |---|---|
-//! | `get?url=…` | what a request there was answered with |
-//! | `many?url=…&count=4` | what so many requests there, all under way at once, were answered with |
+//! | `get?url=…` | the response to a request |
+//! | `many?url=…&count=4` | the responses to that many concurrent requests |
 //!
-//! | key beside `url` | sets |
+//! | key in addition to `url` | sets |
 //! |---|---|
 //! | `method=POST` | the method |
-//! | `header=name:value` | a header; any number of times |
-//! | `fill=1000` | a body of so many bytes, which is not announced |
+//! | `header=name:value` | a header; repeatable |
+//! | `fill=1000` | a body of that many bytes, without `content-length` |
 //! | `connect=50`, `first-byte=50`, `pause=50` | a timeout in milliseconds |
 //!
-//! An answer is JSON: `{ status, headers, length, body, ended }`, where `body` is the beginning of it and `ended` what ended it
-//! too early; or `{ error }`.
+//! A response is JSON: `{ status, headers, length, body, ended }`, where `body` is its beginning and `ended` the error
+//! that truncated it; or `{ error }`.
 
 mod request;
 mod response;
@@ -23,14 +23,14 @@ use serde_json::Value;
 
 use crate::request::FetchRequest;
 
-/// Requests at once.
+/// The maximum number of concurrent requests.
 const MAX_REQUESTS: usize = 100;
 
 struct Fetch;
 
 impl Provider for Fetch {
     fn describe() -> Info {
-        Info::new("fetch", env!("CARGO_PKG_VERSION")).description("What web servers answer.")
+        Info::new("fetch", env!("CARGO_PKG_VERSION")).description("Responses of web servers.")
     }
 
     fn open(_config: &Config) -> Result<Self> {

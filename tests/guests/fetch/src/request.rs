@@ -1,4 +1,4 @@
-//! A request, as a path asks for it.
+//! A request, parsed from a path.
 
 use percent_encoding::percent_decode_str;
 use wasip2::http::outgoing_handler::handle;
@@ -6,7 +6,7 @@ use wasip2::http::types::{
     Fields, FutureIncomingResponse, Method, OutgoingBody, OutgoingRequest, RequestOptions, Scheme,
 };
 
-/// What to ask for.
+/// The parameters of a request.
 #[derive(Default)]
 pub(crate) struct FetchRequest {
     url: String,
@@ -20,7 +20,7 @@ pub(crate) struct FetchRequest {
 }
 
 impl FetchRequest {
-    /// The request of a query; none if it is not understood.
+    /// Parses a query; `None` if it is invalid.
     pub(crate) fn parse(query: &str) -> Option<Self> {
         let mut request = Self::default();
         for pair in query.split('&') {
@@ -44,7 +44,7 @@ impl FetchRequest {
         request.url.contains("://").then_some(request)
     }
 
-    /// Asks it. What is not even sent is an error's name.
+    /// Sends the request. If it cannot be sent, returns the error's name.
     pub(crate) fn send(&self) -> Result<FutureIncomingResponse, String> {
         let headers = Fields::new();
         for (name, value) in &self.headers {
@@ -84,7 +84,7 @@ impl FetchRequest {
         Ok(answer)
     }
 
-    /// Sends the body for as long as it is taken.
+    /// Sends the body until it is complete or rejected.
     fn send_body(&self, body: OutgoingBody) {
         if let Ok(stream) = body.write() {
             let bytes = vec![b'x'; self.fill];

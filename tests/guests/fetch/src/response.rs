@@ -1,13 +1,13 @@
-//! What a request was answered with, as JSON.
+//! A response, as JSON.
 
 use serde_json::{Value, json};
 use wasip2::http::types::{FutureIncomingResponse, IncomingResponse};
 use wasip2::io::streams::StreamError;
 
-/// How much of a body is shown.
+/// The maximum number of body bytes in the JSON.
 const MAX_SHOWN: usize = 1000;
 
-/// Waits for an answer, and reads it to its end.
+/// Waits for a response, and reads it to its end.
 pub(crate) fn to_json(request: Result<FutureIncomingResponse, String>) -> Value {
     match request.and_then(wait) {
         Ok(response) => read(&response),

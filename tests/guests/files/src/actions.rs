@@ -1,4 +1,4 @@
-//! One call of `wasi:filesystem`, or a few.
+//! Actions that are one call of `wasi:filesystem`, or a few.
 
 use wasip2::filesystem::types::{
     Descriptor, DescriptorFlags, DescriptorType, ErrorCode, NewTimestamp, OpenFlags, PathFlags, filesystem_error_code,
@@ -8,10 +8,10 @@ use wasip2::io::streams::{OutputStream, StreamError};
 use crate::Outcome;
 use crate::command::Command;
 
-/// The most that the host takes or gives at once.
+/// The maximum number of bytes that the host reads or writes at once.
 const CHUNK: u64 = 4096;
 
-/// Does it, if it is an action of this module.
+/// Runs the action, if it belongs to this module.
 pub(crate) fn try_run(command: &Command) -> Option<Outcome> {
     let path = &*command.path;
     let said = |result: Result<(), ErrorCode>| result.map(|()| "ok".to_owned()).map_err(name);
@@ -43,13 +43,13 @@ pub(crate) fn try_run(command: &Command) -> Option<Outcome> {
     })
 }
 
-/// The standard's name of an error.
+/// Returns the standard's name of an error.
 #[allow(clippy::needless_pass_by_value, reason = "it is passed to `map_err`")]
 pub(crate) fn name(error: ErrorCode) -> String {
     error.name().to_owned()
 }
 
-/// Opens what the command names: to be read, or as its words say.
+/// Opens the command's path: for reading, or as its flags say.
 pub(crate) fn open(command: &Command) -> Result<Descriptor, String> {
     let mut flags = OpenFlags::empty();
     flags.set(OpenFlags::CREATE, command.has_flag("create"));
@@ -66,13 +66,13 @@ fn follow(command: &Command) -> PathFlags {
     if command.has_flag("nofollow") { PathFlags::empty() } else { PathFlags::SYMLINK_FOLLOW }
 }
 
-/// The beginning of a file.
+/// Reads the beginning of a file.
 pub(crate) fn text(file: &Descriptor) -> Outcome {
     let (bytes, _) = file.read(CHUNK, 0).map_err(name)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// What is in a directory, sorted: `regular-file a.txt`.
+/// Lists a directory, sorted: `regular-file a.txt`.
 fn list(dir: &Descriptor) -> Outcome {
     let entries = dir.read_directory().map_err(name)?;
     let mut lines = Vec::new();
@@ -101,7 +101,7 @@ pub(crate) fn chunk(size: u64) -> Vec<u8> {
     vec![b'x'; usize::try_from(size).unwrap_or_default()]
 }
 
-/// Writes that much to a stream.
+/// Writes a number of bytes to a stream.
 pub(crate) fn copy(stream: OutputStream, size: u64) -> Outcome {
     let mut left = size;
     while left > 0 {
@@ -117,7 +117,7 @@ fn stream_error(error: &StreamError) -> String {
         StreamError::Closed => "closed".to_owned(),
         StreamError::LastOperationFailed(error) => match filesystem_error_code(error) {
             Some(code) => name(code),
-            None => "no error of a file system".to_owned(),
+            None => "not a file system error".to_owned(),
         },
     }
 }

@@ -1,22 +1,22 @@
-//! What the guest is told to do.
+//! The guest's commands.
 
 use mcp_provider::{Failure, PathTemplate, Result};
 use wasip2::filesystem::preopens::get_directories;
 use wasip2::filesystem::types::Descriptor;
 
-/// An action, and what it needs. What is not said is empty, or nought.
+/// An action and its arguments. Missing arguments are empty, or zero.
 pub(crate) struct Command {
     pub(crate) action: String,
-    /// The granted directory to begin from.
+    /// The granted directory that the path is relative to.
     pub(crate) dir: String,
     pub(crate) path: String,
-    /// The granted directory of the second place, if it is another one.
+    /// The granted directory of the second path, if it differs.
     pub(crate) into: String,
-    /// The second place, or what a link says.
+    /// The second path, or the target of a link.
     pub(crate) to: String,
     pub(crate) size: u64,
     pub(crate) at: u64,
-    /// Words that say how.
+    /// Flags of the action.
     pub(crate) flags: String,
 }
 

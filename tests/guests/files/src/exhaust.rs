@@ -1,4 +1,5 @@
-//! Too much of something: `COUNT, NAME OF THE ERROR` for those that the host refuses, or nothing at all for those that it ends.
+//! Actions that exceed a limit: `COUNT, NAME OF THE ERROR` for those that the host rejects, or nothing at all for
+//! those that it terminates.
 
 use wasip2::clocks::monotonic_clock::subscribe_duration;
 use wasip2::filesystem::types::{Descriptor, DescriptorFlags, OpenFlags, PathFlags};
@@ -8,7 +9,7 @@ use crate::Outcome;
 use crate::actions::{chunk, copy, name, open, text};
 use crate::command::Command;
 
-/// Does it, if it is an action of this module.
+/// Runs the action, if it belongs to this module.
 pub(crate) fn try_run(command: &Command) -> Option<Outcome> {
     Some(match &*command.action {
         "open-many" => until_refused(|_| open(command)),
@@ -26,7 +27,7 @@ pub(crate) fn try_run(command: &Command) -> Option<Outcome> {
     })
 }
 
-/// Does something again and again, keeping what comes of it, until it is refused.
+/// Repeats an action, holding its results, until it is rejected.
 fn until_refused<T>(mut action: impl FnMut(usize) -> Result<T, String>) -> Outcome {
     let mut kept = Vec::new();
     loop {
@@ -42,7 +43,7 @@ fn make(dir: &Descriptor, path: &str) -> Result<(), String> {
     dir.open_at(PathFlags::empty(), path, flags, DescriptorFlags::WRITE).map(drop).map_err(name)
 }
 
-/// Directories within each other, each reached from the one before.
+/// Nests directories, each opened from its parent.
 fn nest(mut dir: Descriptor) -> Outcome {
     let mut depth = 0_usize;
     loop {
@@ -64,7 +65,7 @@ fn delete_while_open(command: &Command) -> Outcome {
     let second =
         dir.open_at(PathFlags::empty(), &command.to, OpenFlags::CREATE, DescriptorFlags::WRITE).map_err(name)?;
     let written = second.write(&chunk(command.size), 0).map_err(name);
-    // It has been open all the time.
+    // Keeps the file open until here.
     text(&file)?;
     written.map(|_| "ok".to_owned())
 }

@@ -1,9 +1,9 @@
-//! A provider that does to files what it is told.
+//! A provider that runs file system actions on request.
 //!
-//! The path of a resource is an action with what it needs: `read?dir=/a&path=b.txt`, `rename?dir=/a&path=b&into=/c&to=d`. What is
-//! read is what became of it: `ok` or what there is to tell, or the standard's name of the error. Actions are done with the
-//! functions of `wasi:filesystem` themselves, which let a guest ask for what no library would; [`std_fs`] does some with
-//! Rust's standard library, as other providers do.
+//! The path of a resource is an action with its arguments: `read?dir=/a&path=b.txt`,
+//! `rename?dir=/a&path=b&into=/c&to=d`. The content is the result: `ok` or the data, or the standard's name of the
+//! error. Actions call the functions of `wasi:filesystem` directly, which allows arguments that no library would pass;
+//! [`std_fs`] runs some with Rust's standard library, as other providers do.
 
 mod actions;
 mod command;
@@ -14,14 +14,14 @@ use mcp_provider::{Config, Contents, Entry, Failure, Info, Page, Provider, Resul
 
 use self::command::Command;
 
-/// What became of an action: what there is to tell, or the name of the error.
+/// The result of an action: its data, or the name of the error.
 type Outcome = std::result::Result<String, String>;
 
 struct Files;
 
 impl Provider for Files {
     fn describe() -> Info {
-        Info::new("files", env!("CARGO_PKG_VERSION")).description("Does to files what it is told.")
+        Info::new("files", env!("CARGO_PKG_VERSION")).description("Runs file system actions on request.")
     }
 
     fn open(_config: &Config) -> Result<Self> {

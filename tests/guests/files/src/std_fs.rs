@@ -1,4 +1,4 @@
-//! With Rust's standard library: what a provider sees that knows nothing of all this.
+//! Actions with Rust's standard library, as ordinary providers use it.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::Outcome;
 use crate::command::Command;
 
-/// Does it, if it is an action of this module.
+/// Runs the action, if it belongs to this module.
 pub(crate) fn try_run(command: &Command) -> Option<Outcome> {
     let path = Path::new(&command.dir).join(&command.path);
     let done = match &*command.action {
@@ -28,7 +28,7 @@ fn list(path: &Path) -> io::Result<String> {
     Ok(names.join("\n"))
 }
 
-/// Opens a file again and again, until that fails.
+/// Opens a file repeatedly, until that fails.
 fn open_many(path: &Path) -> io::Result<String> {
     let mut kept = Vec::new();
     loop {

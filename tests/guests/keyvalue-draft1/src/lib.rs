@@ -1,7 +1,7 @@
-//! A provider that imports the older draft of `wasi:keyvalue`, as components do that were built for other hosts.
+//! A provider that imports an older draft of `wasi:keyvalue`, as components built for other hosts do.
 //!
-//! Reading `actions` does everything once in the bucket `pages` and reads as what came of it, a line each. Reading `other` opens a
-//! bucket that is not granted.
+//! Reading `actions` calls every function once in the bucket `pages` and reads as the results, one per line. Reading
+//! `other` opens a bucket that is not granted.
 
 mod draft1 {
     #![allow(

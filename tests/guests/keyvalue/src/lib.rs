@@ -1,18 +1,18 @@
-//! A provider that works with key-value buckets on demand: reading a path does what it says, and reads as what came of it.
+//! A provider that runs key-value operations on request: the path is the operation, the content its result.
 //!
-//! | path | does | reads as |
+//! | path | operation | reads as |
 //! |---|---|---|
 //! | `get/BUCKET/KEY` | | the value |
-//! | `set/BUCKET/KEY?value=V`, `?size=N` | gives it that value, or so many zeros | `done` |
+//! | `set/BUCKET/KEY?value=V`, `?size=N` | sets that value, or that many zeros | `done` |
 //! | `delete/BUCKET/KEY` | | `done` |
 //! | `exists/BUCKET/KEY` | | `true` or `false` |
-//! | `keys/BUCKET?cursor=C` | lists one page | the number of keys, the first, the last and the next cursor, a line each |
+//! | `keys/BUCKET?cursor=C` | lists one page | the number of keys, the first, the last and the next cursor, one per line |
 //! | `increment/BUCKET/KEY?by=N` | | the sum |
 //! | `swap/BUCKET/KEY?from=V&to=V` | without `from`, if there is no such key | `true` or `false` |
-//! | `fill/BUCKET?count=N&size=S` | sets the keys `key-00000` and so on, many at once | `done` |
-//! | `many/BUCKET?keys=A,B,C` | gets many at once | the values, a line each; `-` for none |
-//! | `clear/BUCKET?keys=A,B,C` | deletes many at once | `done` |
-//! | `all-bytes/BUCKET/KEY` | sets each byte once, and reads it back | what it has read back |
+//! | `fill/BUCKET?count=N&size=S` | sets the keys `key-00000` and so on, in batches | `done` |
+//! | `many/BUCKET?keys=A,B,C` | gets a batch | the values, one per line; `-` for none |
+//! | `clear/BUCKET?keys=A,B,C` | deletes a batch | `done` |
+//! | `all-bytes/BUCKET/KEY` | sets each byte once, and reads it back | the value read back |
 //! | `visit/PAGE` | counts a visit, see [`visits`] | the number of visits |
 
 mod visits;
@@ -20,14 +20,14 @@ mod visits;
 use mcp_provider::keyvalue::Bucket;
 use mcp_provider::{Captures, Config, Contents, Entry, Failure, Info, Page, PathTemplate, Provider, Result, export};
 
-/// How many keys are written at once.
+/// The number of keys written per batch.
 const BATCH_SIZE: usize = 500;
 
 struct KeyValue;
 
 impl Provider for KeyValue {
     fn describe() -> Info {
-        Info::new("keyvalue", env!("CARGO_PKG_VERSION")).description("Works with key-value buckets.")
+        Info::new("keyvalue", env!("CARGO_PKG_VERSION")).description("Runs key-value operations on request.")
     }
 
     fn open(_config: &Config) -> Result<Self> {

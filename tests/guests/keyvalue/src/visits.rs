@@ -1,9 +1,9 @@
-//! The example of `docs/providers.md`, word for word.
+//! The example in `docs/providers.md`, verbatim.
 
 use mcp_provider::Result;
 use mcp_provider::keyvalue::Bucket;
 
-/// Counts a visit of that page, and tells of it.
+/// Counts a visit of a page, and returns the number of visits as text.
 pub(crate) fn visit(page: &str) -> Result<String> {
     let visits = Bucket::open("visits")?;
     let count = visits.increment(page, 1)?;

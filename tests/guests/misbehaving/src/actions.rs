@@ -1,4 +1,4 @@
-//! What the guest does that no guest should.
+//! Actions that break the contract or exceed a limit.
 
 use std::hint::black_box;
 use std::io::Write;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use mcp_provider::{Failure, Result, Retry, log};
 
-/// Every action.
+/// The names of all actions.
 pub(crate) const NAMES: [&str; 14] = [
     "denied",
     "flood-log",
@@ -24,10 +24,10 @@ pub(crate) const NAMES: [&str; 14] = [
     "unavailable",
 ];
 
-/// Lines that a flood has, of 100 bytes each.
+/// The number of lines in a flood, of 100 bytes each.
 const FLOOD_LINES: usize = 20_000;
 
-/// Does it. Those that come back at all fail, or have only made noise.
+/// Runs an action. Those that return at all fail, or have only flooded the log.
 pub(crate) fn run(action: &str) -> Result<()> {
     match action {
         "denied" => Err(Failure::denied("the keeper says no")),
@@ -69,12 +69,12 @@ pub(crate) fn run(action: &str) -> Result<()> {
     }
 }
 
-#[allow(clippy::panic, reason = "this is what the test wants")]
+#[allow(clippy::panic, reason = "required by the test")]
 fn abort() -> ! {
     panic!("the secret is at /very/secret/place")
 }
 
-/// Calls itself until the stack is used up.
+/// Recurses until the stack overflows.
 fn recurse(depth: u64) -> u64 {
     let frame = black_box([depth; 64]);
     if depth == u64::MAX { 0 } else { recurse(depth.wrapping_add(1)).wrapping_add(frame.iter().sum()) }

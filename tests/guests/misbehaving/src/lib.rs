@@ -1,20 +1,20 @@
-//! A provider that misbehaves on demand.
+//! A provider that misbehaves on request.
 //!
-//! Reading the path `trap` traps, reading `loop` loops, and so on for every name in [`actions::NAMES`]. The config key `list`
-//! says what listing does: one of those, or one of the pages of [`pages`]. The rest is well-behaved:
+//! Reading the path `trap` traps, reading `loop` loops, and so on for every name in [`actions::NAMES`]. The config key
+//! `list` selects the behavior of `list`: one of those, or one of the pages of [`pages`]. The rest is well-behaved:
 //!
 //! | path | reads as |
 //! |---|---|
 //! | `good` | `good` |
-//! | `echo/…` | the path as it came |
-//! | `slow?ms=300` | `slow`, after so many milliseconds |
-//! | `count` | how often this instance has been asked for it |
-//! | `allocate?mib=8` | `allocated`, and the instance holds so much more memory from then on |
-//! | `contents?n=3` | so many contents |
+//! | `echo/…` | the path as received |
+//! | `slow?ms=300` | `slow`, after that many milliseconds |
+//! | `count` | the number of reads of it by this instance |
+//! | `allocate?mib=8` | `allocated`; the instance holds that much more memory from then on |
+//! | `contents?n=3` | that many contents |
 //! | `switch` | the file `switch` in the directory `/switch`, which can be watched |
 //!
-//! While there is a file `broken` in the directory `/switch`, every call traps. The variable of the template `echo` has a
-//! thousand completions.
+//! While a file `broken` exists in the directory `/switch`, every call traps. The variable of the template `echo` has
+//! a thousand completions.
 
 mod actions;
 mod pages;
@@ -29,16 +29,16 @@ use mcp_provider::{
     Template, export, log,
 };
 
-/// While this file is there, every call traps.
+/// While this file exists, every call traps.
 const BROKEN: &str = "/switch/broken";
-/// What `switch` reads.
+/// The file that `switch` reads.
 const SWITCH: &str = "/switch/switch";
 
 struct Misbehaving {
     list: Option<String>,
-    /// How many entries the page `many` has.
+    /// The number of entries in the page `many`.
     count: usize,
-    /// How often `count` has been read.
+    /// The number of reads of `count`.
     read_count: AtomicU64,
     allocated: Mutex<Vec<Vec<u8>>>,
 }
@@ -54,7 +54,7 @@ impl Misbehaving {
         std::fs::read_to_string(SWITCH).unwrap_or_default()
     }
 
-    /// What a path of the form `NAME?KEY=NUMBER` says.
+    /// Returns the number in a path of the form `NAME?KEY=NUMBER`.
     fn number(path: &str, template: &str, key: &str) -> Result<Option<usize>> {
         let Some(captures) = PathTemplate::parse(template)?.matches(path) else { return Ok(None) };
         Ok(Some(captures.get(key).and_then(|number| number.parse().ok()).unwrap_or(0)))
@@ -64,8 +64,8 @@ impl Misbehaving {
 impl Provider for Misbehaving {
     fn describe() -> Info {
         Info::new("misbehaving", env!("CARGO_PKG_VERSION"))
-            .description("Misbehaves on demand.")
-            // Without the directory it is called by nobody but those who ask it something.
+            .description("Misbehaves on request.")
+            // Without the directory the host never polls it.
             .watches(Path::new(SWITCH).exists())
     }
 
@@ -95,7 +95,7 @@ impl Provider for Misbehaving {
             return Ok(vec![Contents::text(Entry::new(path, "echo"), path)]);
         }
         if let Some(ms) = Self::number(path, "slow{?ms}", "ms")? {
-            // Whoever waits for this line knows that the read is under way.
+            // Tests wait for this line to know that the read is in progress.
             log::info!("a slow read has begun: {path}");
             std::thread::sleep(Duration::from_millis(ms as u64));
             return Ok(vec![Contents::text(Entry::new(path, "slow"), "slow")]);

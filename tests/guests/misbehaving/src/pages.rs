@@ -2,7 +2,7 @@
 
 use mcp_provider::{Entry, Failure, Icon, Page, Result, Timestamp, keyset};
 
-/// The page of that name; none, if there is no such one.
+/// Returns the page with a name; `None` if there is none.
 pub(crate) fn page(name: &str, count: usize, cursor: Option<&str>, limit: usize) -> Option<Result<Page>> {
     match name {
         "many" => Some(many(count, cursor, limit)),
@@ -19,13 +19,13 @@ pub(crate) fn page(name: &str, count: usize, cursor: Option<&str>, limit: usize)
         }
         "no-such-cursor" => Some(match cursor {
             None => Ok(single_entry("first", Some("forgotten".to_owned()))),
-            Some(_) => Err(Failure::invalid("this cursor means nothing to me")),
+            Some(_) => Err(Failure::invalid("unknown cursor")),
         }),
         _ => None,
     }
 }
 
-/// Paths that leave the mount, are none, or only look as if they did.
+/// Paths that leave the mount, are invalid, or only look as if they did.
 const PATHS: [&str; 14] = [
     "good",
     "../escape",
@@ -43,13 +43,13 @@ const PATHS: [&str; 14] = [
     "git://demo/README.md",
 ];
 
-/// `item-0000`, `item-0001` and so on, in as many pages as there are asked for.
+/// Lists `item-0000`, `item-0001` and so on, in pages of `limit` entries.
 fn many(count: usize, cursor: Option<&str>, limit: usize) -> Result<Page> {
     let names: Vec<String> = (0..count).map(|n| format!("item-{n:04}")).collect();
     Ok(keyset::page(&names, cursor, limit, |name| name)?.map(|name| Entry::new(name.as_str(), name.as_str())))
 }
 
-/// An entry all of whose hints are wrong.
+/// Returns an entry whose hints are all invalid.
 fn hints() -> Entry {
     let icon = |src: &str| Icon::new(src);
     let mut entry = Entry::new("good", "good")
@@ -60,7 +60,7 @@ fn hints() -> Entry {
         .icon(icon("https://example.com/good.png"))
         .meta("mcp-host/missing", "a lie")
         .meta("example.com/kept", 1);
-    // The builder would bring it into bounds.
+    // The builder would clamp it.
     entry.priority = Some(7.0);
     entry
 }
@@ -69,7 +69,7 @@ fn single_entry(name: &str, next_cursor: Option<String>) -> Page {
     Page { entries: vec![Entry::new(name, name)], next_cursor }
 }
 
-/// How often the listing has been asked to go on, and once more.
+/// Returns the number of pages requested so far, plus one.
 fn next_page_number(cursor: Option<&str>) -> Result<u64> {
     let turn: u64 = cursor.unwrap_or("0").parse().map_err(|_| Failure::invalid("expected a number"))?;
     Ok(turn.saturating_add(1))

@@ -1,13 +1,15 @@
-//! A provider whose answers have one extreme field: as long, as numerous or as expensive to check as its config says.
+//! A provider whose answers have one extreme field, selected by the config: too long, too numerous or too expensive to
+//! validate.
 //!
 //! | config key | meaning |
 //! |---|---|
 //! | `field` | the field, such as `entry.name` or `icon.sizes`; all others are small and valid |
-//! | `text` | what a text consists of, repeated |
-//! | `length` | bytes of each text of that field |
-//! | `count` | how many items the field has, where it is a list |
+//! | `text` | the text to repeat |
+//! | `length` | the bytes of each text of that field |
+//! | `count` | the number of items of the field, if it is a list |
 //!
-//! Every function answers, so a field is met by whatever request leads to it. It has no SDK, which would not let it.
+//! Every function answers, so each field is reached by some request. It uses no SDK, which would not allow such
+//! values.
 
 mod bindings {
     #![allow(
@@ -46,22 +48,22 @@ impl OversizedByConfig {
         self.field == field
     }
 
-    /// The value of a text field.
+    /// Returns the value of a text field.
     fn text(&self, field: &str, default: &str) -> String {
         if self.is_selected(field) { self.text.clone() } else { default.to_owned() }
     }
 
-    /// The value of a text field that need not be there.
+    /// Returns the value of an optional text field.
     fn optional(&self, field: &str) -> Option<String> {
         self.is_selected(field).then(|| self.text.clone())
     }
 
-    /// The items of a list of texts.
+    /// Returns the items of a list of texts.
     fn texts(&self, field: &str, default: &str) -> Vec<String> {
         if self.is_selected(field) { vec![self.text.clone(); self.count] } else { vec![default.to_owned()] }
     }
 
-    /// The items of a list of anything else.
+    /// Returns the items of any other list.
     fn items<T>(&self, field: &str, item: impl FnMut(usize) -> T) -> Vec<T> {
         (0..if self.is_selected(field) { self.count } else { 1 }).map(item).collect()
     }

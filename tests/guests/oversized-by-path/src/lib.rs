@@ -1,23 +1,24 @@
-//! A provider whose answers have too much of one thing: each field of each answer can be made as large as is wanted.
+//! A provider whose answers have one oversized field, selected by the path.
 //!
-//! A resource is named `FIELD/COUNT`, and has so many of that in the entry that comes with its content:
+//! A resource is named `FIELD/COUNT`, and has that many of the following in the entry of its content:
 //!
-//! | field | what there is so many of |
+//! | field | counted |
 //! |---|---|
 //! | `sizes` | empty sizes of one icon, of an entry with a path of 8000 bytes |
 //! | `icons` | icons without a source |
 //! | `audience` | roles |
 //! | `objects` | objects `{"":0}` in the metadata |
 //! | `numbers` | numbers in the metadata |
-//! | `deep` | arrays in one another in the metadata |
-//! | `path` | control characters that its path consists of |
-//! | `date` | digits of the fraction of a second in its last modification |
-//! | `contents` | contents, all of the same path |
+//! | `deep` | nested arrays in the metadata |
+//! | `path` | control characters in its path |
+//! | `date` | digits of the fraction of a second in its modification time |
+//! | `contents` | contents, all with the same path |
 //! | `blob` | bytes of the content |
 //!
-//! Others are read as `good`. In its config, `list`, `templates`, `complete` and `describe` say what those functions answer in
-//! the same way: `list = "entries/COUNT"`, or `"FIELD/COUNT"` for one such entry; `templates = "variables/COUNT"`; `complete =
-//! "value/COUNT"` for one value of so many bytes, `"values/COUNT"` for so many; `describe = "description/COUNT"`.
+//! Other paths read as `good`. The config keys `list`, `templates`, `complete` and `describe` select the answers of
+//! those functions in the same way: `list = "entries/COUNT"`, or `"FIELD/COUNT"` for one such entry; `templates =
+//! "variables/COUNT"`; `complete = "value/COUNT"` for one value of that many bytes, `"values/COUNT"` for that many;
+//! `describe = "description/COUNT"`.
 
 mod bindings {
     #![allow(
@@ -94,7 +95,7 @@ impl Guest for OversizedByPath {
     }
 }
 
-/// What the config says of a function: of what there is to be how many.
+/// Returns the field and count that the config selects for a function.
 fn config_value(key: &str) -> Option<(String, usize)> {
     field_and_count(&store::get(key).ok()??)
 }

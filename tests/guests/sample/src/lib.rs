@@ -1,18 +1,18 @@
-//! A provider whose few resources have everything that a resource can have, and every way to fail.
+//! A provider with a few resources that use every feature of a resource, and every kind of failure.
 //!
 //! | path | reads as |
 //! |---|---|
 //! | `all` | a text; its entry has every member |
-//! | `plain` | a text; its entry has nothing that it need not have |
+//! | `plain` | a text; its entry has no optional member |
 //! | `binary` | five bytes that are not UTF-8 |
-//! | `several` | the same as Markdown and as JSON, which may be kept for 30 and for 10 seconds |
-//! | `folder` | the contents of `folder/a` and `folder/b`, though it cannot be listed |
-//! | `collection` | the contents of the first two of `collection/000`, `collection/001` and so on, which are what is below it |
-//! | `album` | a text, the same as JSON, and the content of `album/cover`; what is below it is that and `collection` |
-//! | `slow` | a text, after as long as its limits give it |
+//! | `several` | the same as Markdown and as JSON, which have a TTL of 30 and of 10 seconds |
+//! | `folder` | the contents of `folder/a` and `folder/b`, though it is not listable |
+//! | `collection` | the contents of the first two of its children `collection/000`, `collection/001` and so on |
+//! | `album` | a text, the same as JSON, and the content of `album/cover`; its children are that and `collection` |
+//! | `slow` | a text, after as long as its limits allow |
 //! | `denied`, `internal`, `invalid`, `unavailable` | that failure |
 //!
-//! The config key `collection` says how much is below `collection`, three without it.
+//! The config key `collection` sets the number of children of `collection`, three by default.
 
 use std::time::Duration;
 
@@ -21,16 +21,16 @@ use mcp_provider::{
     Retry, Role, Template, Theme, export, keyset, log,
 };
 
-/// The template that has every member.
+/// The template with every member.
 const ITEM: &str = "item/{group}/{number}";
 
-/// Groups that items are in.
+/// The groups of items.
 const GROUPS: [&str; 3] = ["even", "every", "odd"];
 
-/// Numbers that items have.
+/// The number of items per group.
 const NUMBERS: u32 = 250;
 
-/// How much is below `collection`, if nothing else is said.
+/// The number of children of `collection`, by default.
 const COLLECTION_SIZE: usize = 3;
 
 struct Sample {
@@ -87,7 +87,7 @@ impl Provider for Sample {
                 None => Err(Failure::NotFound),
             },
             "slow" => {
-                // Whoever waits for this line knows that the read is under way.
+                // Tests wait for this line to know that the read is in progress.
                 log::info!("a slow read has begun");
                 std::thread::sleep(Duration::from_secs(3600));
                 Ok(vec![Contents::text(Entry::new(path, path), path)])

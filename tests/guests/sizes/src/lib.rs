@@ -1,13 +1,13 @@
-//! A provider of resources of known sizes, to measure with.
+//! A provider of resources of known sizes, for benchmarks.
 //!
 //! | path | reads as |
 //! |---|---|
-//! | `text/1024` | so many bytes of text, in lines of 64 |
-//! | `blob/1024` | so many bytes, each value in turn |
-//! | `control/1024` | so many bytes of text, each U+0001, which JSON writes as six |
+//! | `text/1024` | that many bytes of text, in lines of 64 |
+//! | `blob/1024` | that many bytes, cycling through all values |
+//! | `control/1024` | that many bytes of text, each U+0001, which JSON encodes in six |
 //!
-//! It lists as many `text/0`, `text/1` and so on as the config key `count` says, none without it, and has the template
-//! `text/{size}`, which is completed to three sizes. It computes as little as it can, so that what is measured is what lies
+//! It lists as many `text/0`, `text/1` and so on as the config key `count` says, none by default, and has the template
+//! `text/{size}`, with three completions. Its own computation is minimal, so that measurements show the overhead
 //! around it.
 
 use mcp_provider::{
@@ -17,10 +17,10 @@ use mcp_provider::{
 /// One line of text, line feed included.
 const LINE: &str = "0123456789 abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXY\n";
 
-/// What a size is completed to.
+/// The completions of a size.
 const COMPLETED_SIZES: [usize; 3] = [1 << 10, 64 << 10, 1 << 20];
 
-/// The largest resource.
+/// The maximum size of a resource.
 const MAX_SIZE: usize = 16 << 20;
 
 struct Sizes {

@@ -1,24 +1,25 @@
-//! A provider of endless resources that can be subscribed to.
+//! A provider of unlimited resources that are subscribable.
 //!
-//! Every path is one, and reads as the file `/data/state`: when that changes, all of them have. What begins with one of these
-//! is different:
+//! Every path exists, and reads as the file `/data/state`: when that changes, all of them change. Paths with these
+//! prefixes differ:
 //!
 //! | path | `stat` |
 //! |---|---|
-//! | `slow/…` | does not come back |
+//! | `slow/…` | never returns |
 //! | `trap/…` | traps |
-//! | `missing/…` | there is no such resource |
-//! | `plain/…` | it cannot be subscribed to |
+//! | `missing/…` | returns not found |
+//! | `plain/…` | is not subscribable |
 //!
-//! While there is a file `/data/CALL.FAULT`, every CALL (`stat`, `changes`, `list`) ends as FAULT says: `trap`, `hang`, `fail`; or
-//! with `wait`, it ends when the file is gone. Each `stat` logs `stat PATH`, each `changes` `asked about COUNT`, and each `list`
-//! `listed`; a directory `/count`, where it is granted, has a file of that name with a byte for each.
+//! While a file `/data/CALL.FAULT` exists, every CALL (`stat`, `changes`, `list`) ends with the FAULT: `trap`, `hang`,
+//! `fail`; with `wait`, it returns once the file is deleted. Each `stat` logs `stat PATH`, each `changes` `changes
+//! COUNT`, and each `list` `listed`; a directory `/count`, if it is granted, contains a file with the call's name that
+//! grows by one byte per call.
 //!
-//! | key of the config | meaning |
+//! | config key | meaning |
 //! |---|---|
-//! | `stat-ms` | how long a `stat` takes |
-//! | `repeat` | names every watched path so often in every answer, as if it had changed |
-//! | `relists` | says every time that the listing changed, and lists something else each time |
+//! | `stat-ms` | the duration of a `stat` |
+//! | `repeat` | reports every watched path this many times in every answer, as changed |
+//! | `relists` | reports the listing as changed every time, and lists something else each time |
 
 use std::fs::File;
 use std::io::Write;
@@ -76,8 +77,8 @@ impl Provider for Watched {
     }
 
     fn changes(&self, watched: &[String], since: Option<&str>) -> Result<Changes> {
-        log::info!("asked about {}", watched.len());
-        record_call("asked")?;
+        log::info!("changes {}", watched.len());
+        record_call("changes")?;
         inject_fault("changes")?;
         let now = state();
         let times = if since.is_some_and(|since| since != now) { 1 } else { 0 }.max(self.repeat);
@@ -95,7 +96,7 @@ fn hang() {
     std::thread::sleep(Duration::from_secs(3600));
 }
 
-/// Takes note of a call where it lasts.
+/// Records a call persistently.
 fn record_call(call: &str) -> Result<()> {
     if !Path::new("/count").exists() {
         return Ok(());
@@ -104,7 +105,7 @@ fn record_call(call: &str) -> Result<()> {
     Ok(file.write_all(b".")?)
 }
 
-/// Does what the folder says of that call.
+/// Injects the fault configured for a call.
 fn inject_fault(call: &str) -> Result<()> {
     let is = |fault: &str| Path::new(&format!("/data/{call}.{fault}")).exists();
     while is("wait") {

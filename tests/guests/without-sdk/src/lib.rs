@@ -1,7 +1,7 @@
-//! A provider without the SDK: it breaks the contract where the SDK would not let it.
+//! A provider without the SDK: it breaks the contract in ways that the SDK prevents.
 //!
-//! Reading `not-utf8` gives text that is none; `good` is listed with metadata that is no JSON; with `describe = "trap"` in its
-//! config it cannot even say what it is.
+//! Reading `not-utf8` returns invalid UTF-8 as text; `good` is listed with invalid JSON as metadata; with `describe =
+//! "trap"` in its config, `describe` traps.
 
 mod bindings {
     #![allow(
@@ -80,7 +80,7 @@ fn entry(path: &str) -> Entry {
         listable: false,
         subscribable: false,
         ttl_ms: None,
-        meta: Some("{ this is no JSON".to_owned()),
+        meta: Some("{ this is not JSON".to_owned()),
     }
 }
 

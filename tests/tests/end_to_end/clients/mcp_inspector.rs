@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use crate::protocol::conformance::node;
 
-/// Has Inspector ask a server for something, and gives what it prints.
+/// Runs Inspector against a server and returns its output.
 async fn inspect(home: &Folder, target: &[&str], arguments: &[&str]) -> Value {
     let mut command = Command::new(node());
     command.arg(client_program("tools/node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js"));

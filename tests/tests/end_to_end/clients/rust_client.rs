@@ -54,7 +54,7 @@ async fn assert_pages_are_full_and_disjoint(client: &Client, revision: &Revision
     assert_eq!(sizes, [3, 3]);
     assert!(pages.iter().all(|page| page.meta.is_none()), "nothing is missing");
     let resources: Vec<_> = pages.into_iter().flat_map(|page| page.resources).collect();
-    // Plugins stand in the order of their names.
+    // Plugins are sorted by name.
     let uris: Vec<_> = resources.iter().map(|resource| resource.uri.as_str()).collect();
     assert_eq!(uris[..3], ["notes://diary/a.md", "notes://diary/b.md", "notes://diary/c/d.md"]);
     assert!(uris[3..].iter().all(|uri| uri.starts_with("git://repo/blob/")), "{uris:?}");

@@ -35,7 +35,7 @@ fn client_fixture() -> ClientFixture {
     ClientFixture { _repo: repo, _notes: notes, config }
 }
 
-/// How the program of that name in that language is started.
+/// Returns the command for the program of that name in that language.
 fn program(language: &str, name: &str) -> Command {
     let (program, script) = match language {
         "typescript" => ("node".into(), client_program(&format!("typescript/{name}.mjs"))),
@@ -49,12 +49,12 @@ fn program(language: &str, name: &str) -> Command {
     command
 }
 
-/// Has it speak to a server of its own over stdio.
+/// Connects it to a server of its own over stdio.
 fn over_stdio(command: &mut Command, config: &WrittenConfig) {
     command.arg("stdio").arg(host_binary()).args(["serve", "--stdio", "--config"]).arg(config.path());
 }
 
-/// Runs a walk and gives its summary.
+/// Runs a walk and returns its summary.
 async fn summary(mut command: Command) -> Value {
     let output = timeout(TIMEOUT, command.output()).await.expect("the walk ends").expect("the walk starts");
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -62,7 +62,7 @@ async fn summary(mut command: Command) -> Value {
     serde_json::from_str(out.trim()).unwrap_or_else(|error| panic!("{error}: {out}\n{err}"))
 }
 
-/// What the command line says is there, which both clients must have seen.
+/// The listing of the command line, which both clients must return too.
 async fn expected(config: &WrittenConfig) -> (Vec<Value>, Vec<Value>) {
     let path = config.path();
     let list = async |more: &[&str]| {

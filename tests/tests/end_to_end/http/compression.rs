@@ -1,4 +1,4 @@
-//! Compression, for those who ask for it.
+//! Compression of responses, for clients that accept it.
 
 use std::io::Read;
 
@@ -15,7 +15,7 @@ async fn start() -> ((Folder, WrittenConfig), HttpServer) {
     ((folder, config), server)
 }
 
-/// How an answer is encoded for a client of that revision, and its bytes.
+/// Returns the content encoding of a response for a client of that revision, and its bytes.
 async fn read(
     server: &HttpServer,
     revision: Revision,

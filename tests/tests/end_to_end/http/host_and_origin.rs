@@ -1,4 +1,4 @@
-//! Who may ask beside this machine: names of the host, and pages that the config names (CORS).
+//! Validation of `Host` and `Origin`, and CORS.
 
 use mcp_host_tests::{ConfigFile, HttpServer, Plugin, Revision};
 use reqwest::header::HeaderMap;
@@ -11,7 +11,7 @@ fn config() -> ConfigFile {
     ConfigFile::new().plugin(Plugin::sample("a")).allow_all()
 }
 
-/// What a browser asks before a page of that origin may post.
+/// Sends the preflight request of a browser for a page of that origin.
 async fn preflight(server: &HttpServer, origin: &str) -> (StatusCode, HeaderMap) {
     let asking = Client::new()
         .request(Method::OPTIONS, server.url())
@@ -23,7 +23,7 @@ async fn preflight(server: &HttpServer, origin: &str) -> (StatusCode, HeaderMap)
     (answer.status(), answer.headers().clone())
 }
 
-/// What a page of that origin gets when it posts.
+/// Sends the POST of a page of that origin.
 async fn post(server: &HttpServer, origin: &str) -> (StatusCode, HeaderMap) {
     let request = server.uninitialized(Revision::V_2026_07_28).request_builder("resources/list", json!({}));
     let answer = request.header("origin", origin).send().await.unwrap();
@@ -34,7 +34,7 @@ fn has_cors_headers(headers: &HeaderMap) -> bool {
     headers.keys().any(|name| name.as_str().starts_with("access-control-"))
 }
 
-/// The entries of a header that is a list.
+/// Splits a header that is a list.
 fn list_header<'a>(headers: &'a HeaderMap, name: &str) -> Vec<&'a str> {
     let mut entries: Vec<_> = headers[name].to_str().unwrap().split(',').map(str::trim).collect();
     entries.sort_unstable();

@@ -1,4 +1,4 @@
-//! What HTTP clients may use up, and what those get who want more.
+//! Limits of HTTP clients, and the rejections beyond them.
 
 use mcp_host_tests::{ConfigFile, Connection, HttpServer, Plugin, RawHttp, Revision};
 use reqwest::{RequestBuilder, StatusCode, Version};
@@ -20,7 +20,7 @@ fn list_request(server: &HttpServer) -> RequestBuilder {
     uninitialized(server).request_builder("resources/list", json!({}))
 }
 
-/// What is sent on a connection that was given up; an error counts as nothing.
+/// Returns the bytes received on a connection that was closed by a limit; an error counts as none.
 async fn read_rest(mut connection: TcpStream) -> String {
     let mut rest = Vec::new();
     let _ = connection.read_to_end(&mut rest).await;
@@ -98,7 +98,7 @@ async fn a_head_of_too_many_fields_is_refused() {
 async fn a_request_that_does_not_come_is_not_waited_for() {
     let config = config().http_limit("read-timeout", "1s").write();
     let server = HttpServer::start(&config).await;
-    // Nothing, the beginning of HTTP/2, the beginning of a request.
+    // Nothing, the preface of HTTP/2, the beginning of a request.
     for begun in ["", "PRI * HTTP/2.0\r\n", "POST /mcp HTTP/1.1\r\nHost: localhost\r\n"] {
         let mut connection = TcpStream::connect(server.address()).await.unwrap();
         connection.write_all(begun.as_bytes()).await.unwrap();

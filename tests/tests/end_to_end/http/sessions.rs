@@ -1,4 +1,4 @@
-//! Sessions from their beginning to their end, and the streams that keep them alive.
+//! Sessions from their creation to their end, and the streams that keep them alive.
 
 use mcp_host_tests::{ConfigFile, Folder, HttpServer, Plugin, RawHttp, Revision, TIMEOUT};
 use reqwest::{Client, Method, Response, StatusCode};
@@ -12,12 +12,12 @@ fn config() -> ConfigFile {
     ConfigFile::new().plugin(Plugin::sample("a")).allow_all()
 }
 
-/// Whether the session still is: the status of a request of it.
+/// Returns the status of a request of the session: whether the session still exists.
 async fn ping(wire: &mut RawHttp) -> StatusCode {
     wire.request_builder("ping", json!({})).send().await.unwrap().status()
 }
 
-/// Reads on until that text has come.
+/// Reads until that text has arrived.
 async fn read_until(stream: &mut Response, wanted: &str) {
     let mut seen = String::new();
     while !seen.contains(wanted) {
@@ -61,7 +61,7 @@ async fn a_session_that_is_idle_ends_and_one_that_listens_is_never_idle() {
     written.replace(config().http_limit("session-idle-timeout", "100ms"));
     server.log_line("session ended: it was idle").await;
     assert_eq!(ping(&mut silent).await, StatusCode::NOT_FOUND);
-    // Comments only: nothing has been said on that stream, which has been open for longer.
+    // Comments only: no message was sent on that stream, which has been open for longer.
     for _ in 0..5 {
         read_until(&mut events, ":").await;
     }

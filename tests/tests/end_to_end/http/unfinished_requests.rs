@@ -1,4 +1,4 @@
-//! Heads of requests whose bodies never come whole: what nobody looks at is not kept.
+//! Requests whose bodies never arrive completely: unused header fields are not retained.
 
 use std::convert::Infallible;
 
@@ -13,14 +13,14 @@ use serde_json::json;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// The connections that are opened.
+/// The number of connections.
 const CONNECTIONS: usize = 60;
-/// The requests on each, of as many as a connection may have at once.
+/// The number of requests on each: the maximum of concurrent streams.
 const REQUESTS_PER_CONNECTION: usize = 31;
-/// The fields of a head that nobody looks at, and how long they are: 28 KiB together.
+/// The number and size of unused header fields: 28 KiB together.
 const FIELDS_PER_HEAD: usize = 80;
 const FIELD_LENGTH: usize = 320;
-/// What may differ from one server to the next: buffers of connections, memory that the allocator has not given back.
+/// The tolerance between two servers: connection buffers, and memory that the allocator has not returned.
 const OVERHEAD: u64 = 8 << 20;
 
 type PendingBody = StreamBody<Pending<Result<Frame<Bytes>, Infallible>>>;
@@ -32,7 +32,7 @@ async fn connection(server: &HttpServer) -> SendRequest<PendingBody> {
     sender
 }
 
-/// A request with so many fields of which the head comes and the body does not. No two have the same values.
+/// Sends the head of a request with so many fields, without its body. All values are distinct.
 fn unfinished_request(server: &HttpServer, number: usize, fields: usize) -> Request<PendingBody> {
     let mut request =
         Request::post(format!("http://{}/mcp", server.address())).header("content-type", "application/json");
@@ -42,7 +42,7 @@ fn unfinished_request(server: &HttpServer, number: usize, fields: usize) -> Requ
     request.body(StreamBody::new(stream::pending())).unwrap()
 }
 
-/// The memory that requests with so many fields take of a server while their bodies do not come.
+/// Returns the memory that a server uses for requests with so many fields while their bodies are outstanding.
 async fn memory_taken(fields: usize) -> u64 {
     let config = ConfigFile::new().plugin(Plugin::sample("a")).allow_all().write();
     let server = HttpServer::start(&config).await;
@@ -58,7 +58,8 @@ async fn memory_taken(fields: usize) -> u64 {
         }
         let health = Request::get(format!("http://{}/healthz", server.address()));
         timeout(TIMEOUT, sender.ready()).await.unwrap().unwrap();
-        // Its body does not come either, but nobody reads it. When it is answered, all before it have been taken.
+        // Its body does not arrive either, but is not needed. When it is answered, all requests before it have been
+        // accepted.
         let answering = sender.send_request(health.body(StreamBody::new(stream::pending())).unwrap());
         assert_eq!(timeout(TIMEOUT, answering).await.unwrap().unwrap().status(), 200);
     }

@@ -82,7 +82,7 @@ async fn a_component_is_compiled_once_and_found_by_the_next_start() {
     assert_eq!(compiled, [true, false]);
 }
 
-/// The result without its cursor, which is never the same twice; and whether there was one.
+/// Returns the result without its cursor, which is different each time, and whether there was one.
 fn without_cursor(mut result: Value) -> (Value, bool) {
     let cursor = result.as_object_mut().unwrap().remove("nextCursor");
     (result, cursor.is_some_and(|cursor| cursor.is_string()))
@@ -103,8 +103,7 @@ async fn json_is_the_result_object_of_the_protocol() {
         let read = wire.request("resources/read", json!({ "uri": &uri })).await;
         assert_eq!(&served.run(&["read", &uri, "--json"]).await.success().json(), read.result());
     }
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! What is known of a component before it serves anything: its digest, what it imports, what that needs.
+//! Inspection of a component before it serves anything: its digest, its imports, and the grants that these need.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::support::wasm_fixtures;
 
-/// A provider that no test has compiled, in a folder of its own. Only what never loads it may use it.
+/// A provider that no test has compiled, in a folder of its own. Only tests that never load it may use it.
 fn never_compiled() -> (Folder, PathBuf) {
     let component = wasm_fixtures::with_padding(std::fs::read(fixture("without-sdk")).unwrap(), b"never compiled");
     let folder = Folder::with_files::<&str, &str>([]);
@@ -26,7 +26,7 @@ async fn check(config: &WrittenConfig, arguments: &[&str]) -> Output {
     run([&["check", "--config", path.to_str().unwrap()], arguments].concat()).await
 }
 
-/// What `check` says of the one plugin.
+/// Returns what `check` prints about the one plugin.
 async fn check_only_plugin(config: &WrittenConfig) -> Value {
     let report = check(config, &["--json"]).await.json();
     assert_eq!(report["plugins"].as_array().unwrap().len(), 1);
@@ -134,7 +134,7 @@ async fn a_plugin_whose_listing_fails_is_found_by_check() {
     assert_eq!((&fails["state"], &fails["provider"]["name"]), (&json!("failing"), &json!("git")));
     assert!(fails["error"].as_str().unwrap().starts_with("its listing fails: "), "{fails}");
     assert_eq!((&works["state"], &works["first_page_items"], &works["error"]), (&json!("ok"), &json!(1), &Value::Null));
-    // The one entry has metadata that is no JSON object.
+    // The metadata of its one entry is not a JSON object.
     assert_eq!(works["faults"], json!({ "contract": 1 }));
     let checked = check(&config, &[]).await;
     assert!(checked.text().contains("ok, 1 fault\n") && checked.text().contains("  failing\n"), "{}", checked.text());

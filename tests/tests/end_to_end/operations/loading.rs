@@ -1,5 +1,5 @@
-//! Loading keeps nobody waiting: rules count at once, what is loaded is served while the rest compiles, and neither a file that
-//! hangs nor a component that never compiles holds up anything else.
+//! Loading blocks nothing: rules apply at once, loaded plugins are served while others compile, and neither a file that
+//! hangs nor a component that never finishes compiling delays anything else.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::support::wasm_fixtures;
 const REVISION: Revision = Revision::V_2025_11_25;
 const LISTING: &str = "notifications/resources/list_changed";
 
-/// A compiler takes minutes for it, and may take longer in these tests.
+/// A component that takes a compiler minutes; in these tests its deadline is longer.
 fn never_compiles(folder: &Folder, name: &str) -> Plugin {
     let file = folder.write(
         format!("{name}.wasm"),
@@ -26,31 +26,18 @@ fn never_compiles(folder: &Folder, name: &str) -> Plugin {
     Plugin::new(name, &file, &format!("{name}:///"))
 }
 
-/// A config whose compiler has that limit.
+/// A config with that limit of the compiler.
 fn config_with_compile_limit(key: &str, limit: &str) -> ConfigFile {
     ConfigFile::new().server("compile", toml::Table::from_iter([(key.to_owned(), limit.into())]))
 }
 
-async fn read(wire: &mut RawStdio, uri: &str) -> Result<String, Value> {
-    let answer = wire.request("resources/read", json!({ "uri": uri })).await;
-    match answer.message["result"]["contents"][0]["text"].as_str() {
-        Some(text) => Ok(text.to_owned()),
-        None => Err(answer.message["error"].clone()),
-    }
-}
-
-/// Reads until that is what comes of it.
+/// Reads until the result is that one.
 async fn read_until(wire: &mut RawStdio, uri: &str, wanted: impl Fn(&Result<String, Value>) -> bool) {
-    let reading = async { while !wanted(&read(wire, uri).await) {} };
+    let reading = async { while !wanted(&wire.read(uri).await) {} };
     tokio::time::timeout(TIMEOUT, reading).await.unwrap_or_else(|_| panic!("{uri} is not read as it should be"));
 }
 
-async fn close_and_log(mut wire: RawStdio) -> String {
-    wire.close_stdin();
-    wire.wait_clean_exit().await.log
-}
-
-/// How often a compiler was started for that file, by the log.
+/// The number of compilers started for that file, by the log.
 fn count_compilations(log: &str, file: &str) -> usize {
     log.lines().filter(|line| line.contains("compiling a component") && line.contains(file)).count()
 }
@@ -68,13 +55,13 @@ async fn a_config_that_becomes_a_fifo_freezes_neither_the_server_nor_its_reloads
     fs::remove_file(config.path()).unwrap();
     make_fifo(&config.path());
     wire.log_line("it is a FIFO, not a regular file").await;
-    assert_eq!(read(&mut wire, "faulty://a/f").await.unwrap(), "text");
+    assert_eq!(wire.read("faulty://a/f").await.unwrap(), "text");
     wire.signal(Signal::HUP);
     wire.log_line("SIGHUP: reloading").await;
     config.replace(ConfigFile::new().plugin(faulty().config("prefix", "new ")));
     wire.log_line("generation=2").await;
-    assert_eq!(read(&mut wire, "faulty://a/f").await.unwrap(), "new text");
-    close_and_log(wire).await;
+    assert_eq!(wire.read("faulty://a/f").await.unwrap(), "new text");
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -111,22 +98,22 @@ async fn a_component_that_becomes_a_fifo_changes_nothing_but_the_rules_of_its_co
     config.replace(changed().rule(Rule::for_principal("local").deny(["faulty://a/f"])));
     read_until(&mut wire, "faulty://a/f", Result::is_err).await;
     wire.log_line("is not a file").await;
-    assert_eq!(read(&mut wire, "faulty://a/g").await.unwrap(), "text");
-    assert_eq!(read(&mut wire, "without-sdk://x/good").await.unwrap(), "good");
-    assert!(read(&mut wire, "faulty://b/g").await.is_err(), "plugins are as they were");
-    // With another mistake nothing counts.
+    assert_eq!(wire.read("faulty://a/g").await.unwrap(), "text");
+    assert_eq!(wire.read("without-sdk://x/good").await.unwrap(), "good");
+    assert!(wire.read("faulty://b/g").await.is_err(), "plugins are as they were");
+    // With any other mistake, nothing of the config applies.
     config.replace(
         changed().rule(Rule::for_principal("local").deny(["faulty://a/f", "faulty://a/g"])).server("page-size", "many"),
     );
     wire.log_line("keeping the current generation").await;
-    assert_eq!(read(&mut wire, "faulty://a/g").await.unwrap(), "text");
+    assert_eq!(wire.read("faulty://a/g").await.unwrap(), "text");
     config.replace(changed().rule(Rule::for_principal("local").deny(["faulty://a/f"])));
     fs::remove_file(&component).unwrap();
     fs::copy(fixture("without-sdk"), &component).unwrap();
     read_until(&mut wire, "faulty://b/g", Result::is_ok).await;
-    assert!(read(&mut wire, "faulty://a/f").await.is_err());
-    assert_eq!(read(&mut wire, "without-sdk://x/good").await.unwrap(), "good");
-    close_and_log(wire).await;
+    assert!(wire.read("faulty://a/f").await.is_err());
+    assert_eq!(wire.read("without-sdk://x/good").await.unwrap(), "good");
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -146,12 +133,12 @@ async fn a_deny_rule_counts_while_the_component_of_a_plugin_is_gone() {
     config.replace(both().rule(Rule::for_principal("local").deny(["faulty://a/f"])));
     read_until(&mut wire, "faulty://a/f", Result::is_err).await;
     wire.log_line("there is no file at").await;
-    assert_eq!(read(&mut wire, "faulty://a/g").await.unwrap(), "text");
-    assert_eq!(read(&mut wire, "without-sdk://x/good").await.unwrap(), "good");
+    assert_eq!(wire.read("faulty://a/g").await.unwrap(), "text");
+    assert_eq!(wire.read("without-sdk://x/good").await.unwrap(), "good");
     fs::copy(fixture("without-sdk"), &component).unwrap();
     wire.log_line("reloaded: nothing changed").await;
-    assert!(read(&mut wire, "faulty://a/f").await.is_err());
-    close_and_log(wire).await;
+    assert!(wire.read("faulty://a/f").await.is_err());
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -165,17 +152,17 @@ async fn a_deny_rule_counts_while_a_granted_directory_is_gone_and_plugins_follow
     folder.write("below/granted/f", "text");
     let config = with("old ").write();
     let mut wire = RawStdio::start(&config, REVISION).await;
-    assert_eq!(read(&mut wire, "faulty://b/f").await.unwrap(), "old text");
+    assert_eq!(wire.read("faulty://b/f").await.unwrap(), "old text");
     fs::remove_dir_all(folder.path().join("below")).unwrap();
     config.replace(with("new ").rule(Rule::for_principal("local").deny(["faulty://a/f"])));
     read_until(&mut wire, "faulty://a/f", Result::is_err).await;
     wire.log_line("there is no directory at").await;
-    assert_eq!(read(&mut wire, "faulty://a/g").await.unwrap(), "text");
-    // Nobody asks for it: it is noticed.
+    assert_eq!(wire.read("faulty://a/g").await.unwrap(), "text");
+    // No request triggers it: the change of the file is detected.
     folder.write("below/granted/f", "text");
     wire.log_line("changed=\"b\"").await;
-    assert_eq!(read(&mut wire, "faulty://b/f").await.unwrap(), "new text");
-    let log = close_and_log(wire).await;
+    assert_eq!(wire.read("faulty://b/f").await.unwrap(), "new text");
+    let log = wire.end().await.log;
     assert_eq!(log.matches("there is no directory at").count(), 1, "{log}");
 }
 
@@ -186,29 +173,29 @@ async fn a_deny_rule_counts_while_a_component_of_the_same_change_never_compiles(
     let config = good().write();
     let mut wire = RawStdio::start(&config, REVISION).await;
     for uri in ["faulty://a/f", "faulty://a/g"] {
-        wire.request("resources/subscribe", json!({ "uri": uri })).await.result();
+        wire.subscribe(uri).await;
     }
     let slow = never_compiles(&folder, "z");
     config.replace(good().plugin(slow.clone()).rule(Rule::for_principal("local").deny(["faulty://a/f"])));
     read_until(&mut wire, "faulty://a/f", Result::is_err).await;
     wait_until("a compiler runs", || wire.child_count() == 1).await;
     assert!(!wire.log().contains("reloaded"), "its plugins are still being loaded: {}", wire.log());
-    // What is told of changes goes by the new rules, too.
+    // Notifications are filtered by the new rules, too.
     folder.write("f", "changed in secret");
     folder.write("g", "changed");
     let updated = wire.notification("notifications/resources/updated").await;
     assert_eq!(updated["params"]["uri"], "faulty://a/g");
-    assert_eq!(read(&mut wire, "faulty://a/g").await.unwrap(), "changed");
+    assert_eq!(wire.read("faulty://a/g").await.unwrap(), "changed");
 
-    // One more rule, with the same component under way: it counts at once, and the compiler goes on.
+    // One more rule, while the same component compiles: the rule applies at once, and the compiler continues.
     config.replace(good().plugin(slow).rule(Rule::for_principal("local").deny(["faulty://a/*"])));
     read_until(&mut wire, "faulty://a/g", Result::is_err).await;
     assert_eq!(wire.child_count(), 1);
-    // It may be read again, and the component is not wanted any more.
+    // The resource may be read again, and the component is not needed any more.
     config.replace(good());
     read_until(&mut wire, "faulty://a/g", Result::is_ok).await;
     wait_until("the compiler is ended", || wire.child_count() == 0).await;
-    let log = close_and_log(wire).await;
+    let log = wire.end().await.log;
     assert_eq!(count_compilations(&log, "z.wasm"), 1, "{log}");
 }
 
@@ -219,8 +206,8 @@ async fn what_is_loaded_is_served_while_the_rest_compiles() {
     let config = slow.into_iter().fold(config_with_compile_limit("deadline", "1h"), ConfigFile::plugin);
     let config = config.plugin(Plugin::faulty("a", folder.path())).write();
     let mut wire = RawStdio::start_before_plugins_load(&config, REVISION).await;
-    assert_eq!(read(&mut wire, "faulty://a/f").await.unwrap(), "text");
-    let refused = read(&mut wire, "z:///f").await.unwrap_err();
+    assert_eq!(wire.read("faulty://a/f").await.unwrap(), "text");
+    let refused = wire.read("z:///f").await.unwrap_err();
     assert_eq!(refused["data"], json!({ "kind": "unavailable", "plugin": "z", "retryAfterMs": 1000 }));
     assert!(refused["message"].as_str().unwrap().contains("still being loaded"), "{refused}");
     let listed = wire.request("resources/list", json!({})).await;
@@ -230,7 +217,7 @@ async fn what_is_loaded_is_served_while_the_rest_compiles() {
     assert_eq!(missing, ["x", "y", "z"]);
     let processors = std::thread::available_parallelism().unwrap().get();
     wait_until("compilers run", || wire.child_count() == processors.min(3)).await;
-    // The end waits for none of it.
+    // The shutdown waits for none of it.
     wire.signal(Signal::TERM);
     wire.wait_clean_exit().await;
 }
@@ -246,7 +233,7 @@ async fn what_never_compiles_keeps_a_change_of_other_plugins_back_only_if_it_is_
     let mut wire = RawStdio::start_before_plugins_load(&config, REVISION).await;
     config.replace(all("new "));
     wire.log_line("generation=2").await;
-    assert_eq!(read(&mut wire, "faulty://a/f").await.unwrap(), "new text");
+    assert_eq!(wire.read("faulty://a/f").await.unwrap(), "new text");
     wait_until("the compiler goes on", || wire.child_count() == 1).await;
     wire.signal(Signal::TERM);
     wire.wait_clean_exit().await;
@@ -262,12 +249,12 @@ async fn a_newer_config_takes_the_place_of_one_that_is_still_being_loaded() {
     let mut wire = RawStdio::start(&config, REVISION).await;
     config.replace(with("never ").plugin(never_compiles(&folder, "z")));
     wait_until("a compiler runs", || wire.child_count() == 1).await;
-    assert_eq!(read(&mut wire, "faulty://a/f").await.unwrap(), "text", "all or nothing");
+    assert_eq!(wire.read("faulty://a/f").await.unwrap(), "text", "all or nothing");
     config.replace(with("newest "));
     wire.log_line("generation=2").await;
-    assert_eq!(read(&mut wire, "faulty://a/f").await.unwrap(), "newest text");
+    assert_eq!(wire.read("faulty://a/f").await.unwrap(), "newest text");
     wait_until("the compiler is ended", || wire.child_count() == 0).await;
-    close_and_log(wire).await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -284,17 +271,17 @@ async fn a_component_that_does_not_compile_is_not_tried_again_for_a_change_that_
         config.replace(with(prefix));
         wire.log_line(&format!("generation={generation}")).await;
     }
-    // In one that is new it is the same component.
+    // In a new config it is still the same component.
     let again = folder.path().join("again.wasm");
     fs::copy(folder.path().join("z.wasm"), &again).unwrap();
     config.replace(with("two").plugin(Plugin::new("again", &again, "again:///")));
     wire.log_line("reload failed").await;
     let compiled = |log: &str| count_compilations(log, "z.wasm") + count_compilations(log, "again.wasm");
     assert_eq!(compiled(&wire.log()), 1, "{}", wire.log());
-    // Whoever asks by hand has it tried again.
+    // A manual reload retries it.
     wire.signal(Signal::HUP);
     wait_until("it is compiled again", || compiled(&wire.log()) == 2).await;
-    close_and_log(wire).await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -303,14 +290,14 @@ async fn a_plugin_that_cannot_describe_itself_at_the_start_comes_back_by_itself(
     let config = ConfigFile::new().plugin(Plugin::faulty("a", folder.path())).plugin(Plugin::misbehaving("b")).write();
     let mut wire = RawStdio::start(&config, REVISION).await;
     wire.log_line("cannot describe itself").await;
-    let refused = read(&mut wire, "faulty://a/f").await.unwrap_err();
+    let refused = wire.read("faulty://a/f").await.unwrap_err();
     assert_eq!(refused["data"]["kind"], "unavailable");
     assert!(refused["data"]["retryAfterMs"].is_u64(), "{refused}");
-    assert_eq!(read(&mut wire, "misbehaving://b/good").await.unwrap(), "good");
+    assert_eq!(wire.read("misbehaving://b/good").await.unwrap(), "good");
     fs::remove_file(folder.path().join(".faults/describe.trap")).unwrap();
     wire.notification(LISTING).await;
-    assert_eq!(read(&mut wire, "faulty://a/f").await.unwrap(), "text");
-    let log = close_and_log(wire).await;
+    assert_eq!(wire.read("faulty://a/f").await.unwrap(), "text");
+    let log = wire.end().await.log;
     assert_eq!(log.matches("cannot describe itself").count(), 1, "{log}");
     assert_eq!(log.matches("is served now").count(), 1, "{log}");
 }
@@ -325,11 +312,11 @@ async fn a_reload_whose_plugin_cannot_describe_itself_is_tried_again_by_itself()
     config.replace(ConfigFile::new().plugin(faulty().config("prefix", "new ")));
     let line = wire.log_line("reload failed").await;
     assert!(line.contains("tried again"), "{line}");
-    assert_eq!(read(&mut wire, "faulty://a/f").await.unwrap(), "text");
+    assert_eq!(wire.read("faulty://a/f").await.unwrap(), "text");
     fs::remove_file(folder.path().join(".faults/describe.trap")).unwrap();
     wire.log_line("generation=2").await;
-    assert_eq!(read(&mut wire, "faulty://a/f").await.unwrap(), "new text");
-    close_and_log(wire).await;
+    assert_eq!(wire.read("faulty://a/f").await.unwrap(), "new text");
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -342,7 +329,7 @@ async fn a_server_can_be_ended_while_everything_compiles() {
     let id = rustix::process::Pid::from_raw(server.id().unwrap().cast_signed()).unwrap();
     let children = format!("/proc/{}/task/{0}/children", id.as_raw_nonzero());
     wait_until("it has begun", || fs::read_to_string(&children).is_ok()).await;
-    // Before or after it listens to signals: it ends.
+    // Before or after the signal handler is installed: the process exits.
     rustix::process::kill_process(id, Signal::TERM).unwrap();
     tokio::time::timeout(TIMEOUT, server.wait()).await.expect("it ends").unwrap();
 }
@@ -364,7 +351,7 @@ async fn a_rule_that_matches_no_mount_is_told_with_the_nearest() {
     assert_eq!(check(&["--json"]).await.success().json()["warnings"], json!([said]));
     assert_eq!(check(&["--strict"]).await.code(), 1);
     let wire = RawStdio::start(&config, REVISION).await;
-    let log = close_and_log(wire).await;
+    let log = wire.end().await.log;
     assert_eq!(log.matches("matches nothing below any mount").count(), 1, "{log}");
     assert!(log.contains(said), "{log}");
 }
@@ -380,6 +367,6 @@ async fn of_many_rules_that_match_no_mount_the_first_are_told() {
     wire.log_line("and 30 more globs").await;
     config.replace(with("lost"));
     wait_until("it is told again", || wire.log().matches("and 30 more globs").count() == 2).await;
-    let log = close_and_log(wire).await;
+    let log = wire.end().await.log;
     assert_eq!(log.matches("matches nothing below any mount").count(), 40, "{log}");
 }

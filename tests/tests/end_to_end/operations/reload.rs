@@ -1,4 +1,4 @@
-//! A server that runs goes over to another config, or another component, and nobody who is connected loses anything.
+//! Reload of a running server: another config, or another component, without a failure for any connected client.
 
 use std::fs;
 use std::io::Write;
@@ -13,22 +13,8 @@ const UPDATED: &str = "notifications/resources/updated";
 const LISTING: &str = "notifications/resources/list_changed";
 const REVISION: Revision = Revision::V_2025_11_25;
 
-async fn text(wire: &mut RawStdio, uri: &str) -> String {
-    let answer = wire.request("resources/read", json!({ "uri": uri })).await;
-    answer.result()["contents"][0]["text"].as_str().unwrap().to_owned()
-}
-
-async fn subscribe(wire: &mut RawStdio, uri: &str) {
-    wire.request("resources/subscribe", json!({ "uri": uri })).await.result();
-}
-
 async fn next_updated(wire: &mut RawStdio) -> String {
     wire.notification(UPDATED).await["params"]["uri"].as_str().unwrap().to_owned()
-}
-
-async fn close_and_log(mut wire: RawStdio) -> String {
-    wire.close_stdin();
-    wire.wait_clean_exit().await.log
 }
 
 /// A config with the component at that path.
@@ -42,25 +28,25 @@ async fn an_edited_config_counts_and_sessions_and_subscriptions_go_on() {
     let faulty = Plugin::faulty("a", folder.path());
     let config = ConfigFile::new().plugin(faulty.clone()).write();
     let mut wire = RawStdio::start(&config, REVISION).await;
-    subscribe(&mut wire, "faulty://a/f").await;
-    assert_eq!(text(&mut wire, "faulty://a/f").await, "text");
+    wire.subscribe("faulty://a/f").await;
+    assert_eq!(wire.read("faulty://a/f").await.unwrap(), "text");
 
     let other = Plugin::faulty("b", folder.path());
     config.replace(ConfigFile::new().plugin(faulty.config("prefix", "new: ")).plugin(other));
     let line = wire.log_line("generation=2").await;
     assert!(line.contains("added=\"b\" changed=\"a\" removed=\"\""), "{line}");
-    // Both are told, in whatever order.
+    // Both notifications are sent, in any order.
     let mut told = wire.take_notifications();
     let is_told = |told: &[Value], method: &str| told.iter().any(|message| message["method"] == method);
     while !(is_told(&told, UPDATED) && is_told(&told, LISTING)) {
         told.push(wire.message().await.expect("both are told"));
     }
     assert!(told.iter().all(|message| message["method"] != UPDATED || message["params"]["uri"] == "faulty://a/f"));
-    assert_eq!(text(&mut wire, "faulty://a/f").await, "new: text");
-    assert_eq!(text(&mut wire, "faulty://b/f").await, "text");
+    assert_eq!(wire.read("faulty://a/f").await.unwrap(), "new: text");
+    assert_eq!(wire.read("faulty://b/f").await.unwrap(), "text");
     folder.write("f", "changed");
     assert_eq!(next_updated(&mut wire).await, "faulty://a/f");
-    close_and_log(wire).await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -69,17 +55,17 @@ async fn a_component_that_is_renamed_to_or_written_over_is_loaded_when_it_is_who
     let file = folder.path().join("x.wasm");
     let config = config_with_component(&file).write();
     let mut wire = RawStdio::start(&config, REVISION).await;
-    assert_eq!(text(&mut wire, "x:///world").await, "Hello, world!");
+    assert_eq!(wire.read("x:///world").await.unwrap(), "Hello, world!");
 
     fs::copy(fixture("misbehaving"), folder.path().join("aside")).unwrap();
     fs::rename(folder.path().join("aside"), &file).unwrap();
     wire.log_line("generation=2").await;
-    assert_eq!(text(&mut wire, "x:///good").await, "good");
+    assert_eq!(wire.read("x:///good").await.unwrap(), "good");
 
     let bytes = fs::read(component("hello")).unwrap();
     fs::write(&file, &bytes).unwrap();
     wire.log_line("generation=3").await;
-    assert_eq!(text(&mut wire, "x:///world").await, "Hello, world!");
+    assert_eq!(wire.read("x:///world").await.unwrap(), "Hello, world!");
 
     let bytes = fs::read(fixture("misbehaving")).unwrap();
     let (half, rest) = bytes.split_at(bytes.len() / 2);
@@ -87,12 +73,12 @@ async fn a_component_that_is_renamed_to_or_written_over_is_loaded_when_it_is_who
     writing.write_all(half).unwrap();
     let line = wire.log_line("reload failed").await;
     assert!(line.contains("plugin `x`"), "{line}");
-    assert_eq!(text(&mut wire, "x:///world").await, "Hello, world!");
+    assert_eq!(wire.read("x:///world").await.unwrap(), "Hello, world!");
     writing.write_all(rest).unwrap();
     drop(writing);
     wire.log_line("generation=4").await;
-    assert_eq!(text(&mut wire, "x:///good").await, "good");
-    close_and_log(wire).await;
+    assert_eq!(wire.read("x:///good").await.unwrap(), "good");
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -106,11 +92,11 @@ async fn a_config_with_a_mistake_is_told_with_its_line_and_the_old_one_serves() 
         .unwrap();
     wire.log_line("reload failed").await;
     wire.log_line("conponent = \"b.wasm\"").await;
-    assert_eq!(text(&mut wire, "faulty://a/f").await, "text");
+    assert_eq!(wire.read("faulty://a/f").await.unwrap(), "text");
     config.replace(ConfigFile::new().plugin(faulty().config("prefix", "mended ")));
     wire.log_line("generation=2").await;
-    assert_eq!(text(&mut wire, "faulty://a/f").await, "mended text");
-    close_and_log(wire).await;
+    assert_eq!(wire.read("faulty://a/f").await.unwrap(), "mended text");
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -125,8 +111,8 @@ async fn a_component_that_comes_after_the_config_that_names_it_is_noticed() {
     fs::create_dir(folder.path().join("components")).unwrap();
     fs::copy(component("hello"), &late).unwrap();
     wire.log_line("generation=2").await;
-    assert_eq!(text(&mut wire, "late:///world").await, "Hello, world!");
-    close_and_log(wire).await;
+    assert_eq!(wire.read("late:///world").await.unwrap(), "Hello, world!");
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -140,11 +126,11 @@ async fn a_plugin_that_does_not_load_keeps_all_as_it_was_unless_it_was_like_that
     config.replace(next().plugin(broken("new")));
     let line = wire.log_line("reload failed").await;
     assert!(line.contains("plugin `new`") && !line.contains("plugin `old`"), "{line}");
-    assert_eq!(text(&mut wire, "faulty://a/f").await, "text");
+    assert_eq!(wire.read("faulty://a/f").await.unwrap(), "text");
     config.replace(next());
     wire.log_line("generation=2").await;
-    assert_eq!(text(&mut wire, "faulty://a/f").await, "new text");
-    close_and_log(wire).await;
+    assert_eq!(wire.read("faulty://a/f").await.unwrap(), "new text");
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -156,15 +142,15 @@ async fn a_config_behind_links_as_config_maps_have_it_is_noticed() {
     map.symlink("..data", "..1");
     map.symlink("mcp-host.toml", "..data/mcp-host.toml");
     let mut wire = RawStdio::start_at(&map.path().join("mcp-host.toml"), &[], REVISION).await;
-    assert_eq!(text(&mut wire, "faulty://a/f").await, "text");
+    assert_eq!(wire.read("faulty://a/f").await.unwrap(), "text");
 
     written.replace(ConfigFile::new().plugin(faulty().config("prefix", "new ")));
     map.write("..2/mcp-host.toml", fs::read(written.path()).unwrap());
     symlink("..2", map.path().join("..data_tmp")).unwrap();
     fs::rename(map.path().join("..data_tmp"), map.path().join("..data")).unwrap();
     wire.log_line("generation=2").await;
-    assert_eq!(text(&mut wire, "faulty://a/f").await, "new text");
-    close_and_log(wire).await;
+    assert_eq!(wire.read("faulty://a/f").await.unwrap(), "new text");
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -174,8 +160,8 @@ async fn sighup_reloads_and_says_so_even_if_nothing_changed() {
     let mut wire = RawStdio::start(&config, REVISION).await;
     wire.signal(Signal::HUP);
     wire.log_line("nothing changed").await;
-    assert_eq!(text(&mut wire, "faulty://a/f").await, "text");
-    close_and_log(wire).await;
+    assert_eq!(wire.read("faulty://a/f").await.unwrap(), "text");
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -185,7 +171,7 @@ async fn without_reload_nothing_is_watched_and_sighup_ends_the_server() {
     let config = ConfigFile::new().plugin(faulty.clone()).write();
     let mut wire = RawStdio::start_at(&config.path(), &["--no-reload"], REVISION).await;
     config.replace(ConfigFile::new().plugin(faulty.config("prefix", "new ")));
-    assert_eq!(text(&mut wire, "faulty://a/f").await, "text");
+    assert_eq!(wire.read("faulty://a/f").await.unwrap(), "text");
     wire.signal(Signal::HUP);
     let ended = wire.wait_exit().await;
     assert_eq!(ended.code, None, "{}", ended.log);
@@ -205,7 +191,7 @@ async fn a_read_under_way_is_finished_by_the_plugin_that_it_began_with() {
     assert_eq!(answer.result()["contents"][0]["text"], "slow");
     let answer = wire.request("resources/read", json!({ "uri": "misbehaving://u/good" })).await;
     assert_eq!(answer.error_code(), -32002);
-    close_and_log(wire).await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -215,7 +201,7 @@ async fn a_subscription_whose_plugin_goes_away_sleeps_until_it_is_back() {
     let with_b = || ConfigFile::new().plugin(Plugin::faulty("b", folder.path()));
     let config = with_a().write();
     let mut wire = RawStdio::start(&config, REVISION).await;
-    subscribe(&mut wire, "faulty://a/f").await;
+    wire.subscribe("faulty://a/f").await;
     config.replace(with_b());
     wire.log_line("generation=2").await;
     assert_eq!(next_updated(&mut wire).await, "faulty://a/f", "it went away");
@@ -223,10 +209,10 @@ async fn a_subscription_whose_plugin_goes_away_sleeps_until_it_is_back() {
     config.replace(with_a());
     wire.log_line("generation=3").await;
     assert_eq!(next_updated(&mut wire).await, "faulty://a/f", "it is back");
-    assert_eq!(text(&mut wire, "faulty://a/f").await, "changed while it was gone");
+    assert_eq!(wire.read("faulty://a/f").await.unwrap(), "changed while it was gone");
     folder.write("f", "changed after that");
     assert_eq!(next_updated(&mut wire).await, "faulty://a/f");
-    close_and_log(wire).await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -236,7 +222,7 @@ async fn new_rules_count_for_subscriptions_too() {
     let config = all().write();
     let mut wire = RawStdio::start(&config, REVISION).await;
     for uri in ["faulty://a/f", "faulty://a/g"] {
-        subscribe(&mut wire, uri).await;
+        wire.subscribe(uri).await;
     }
     config.replace(all().rule(Rule::for_principal("local").deny(["faulty://a/f"])));
     wire.log_line("generation=2").await;
@@ -246,7 +232,7 @@ async fn new_rules_count_for_subscriptions_too() {
     config.replace(all());
     wire.log_line("generation=3").await;
     assert_eq!(next_updated(&mut wire).await, "faulty://a/f", "it may be read again");
-    close_and_log(wire).await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -261,7 +247,7 @@ async fn a_cursor_leads_on_after_a_reload() {
     wire.log_line("generation=2").await;
     let page = wire.request("resources/list", json!({ "cursor": page.result()["nextCursor"] })).await;
     assert_eq!(page.result()["resources"][0]["uri"], "faulty://c/f");
-    close_and_log(wire).await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -282,7 +268,7 @@ async fn what_counts_after_a_restart_only_is_said() {
     assert!(!log.contains("`server.http`"), "the command line says where to listen: {log}");
 }
 
-/// Where a cursor key stands.
+/// The file or variable of a cursor key.
 fn cursor_key_source(dir: &Path) -> toml::Table {
     fs::write(dir.join("key"), "00".repeat(32)).unwrap();
     toml::Table::from_iter([("file".to_owned(), dir.join("key").to_str().unwrap().into())])

@@ -1,4 +1,4 @@
-//! How servers end: in order, after what is in flight has been answered.
+//! Graceful shutdown: requests in flight are answered first.
 
 use mcp_host_tests::{ConfigFile, HttpServer, Plugin, RawStdio, Revision};
 use rustix::process::Signal;
@@ -48,9 +48,8 @@ async fn the_end_of_input_ends_stdio_after_the_read_in_flight_was_answered() {
 #[tokio::test]
 async fn a_client_that_goes_away_before_it_says_hello_ends_stdio_in_order() {
     let config = slow_config().write();
-    let mut wire = RawStdio::start(&config, Revision::V_2026_07_28).await;
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    let wire = RawStdio::start(&config, Revision::V_2026_07_28).await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -99,7 +98,7 @@ async fn a_request_that_never_comes_whole_does_not_keep_http_from_ending() {
     let server = HttpServer::start(&config).await;
     let mut connection = TcpStream::connect(server.address()).await.unwrap();
     connection.write_all(b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n").await.unwrap();
-    // What was written before has arrived when this is answered.
+    // When this is answered, everything that was written before has been read.
     server.raw_client(Revision::V_2026_07_28).await.request("server/discover", json!({})).await.result();
     server.end().await;
 }
@@ -109,12 +108,11 @@ async fn standard_output_carries_protocol_only_while_a_guest_floods_its_own() {
     let config = slow_config().write();
     let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
     for _ in 0..3 {
-        // `StdioWire` fails on anything that is no message.
+        // `RawStdio` fails on any line that is not a message.
         let listed = wire.request("resources/list", json!({})).await;
         assert_eq!(listed.result()["resources"][0]["uri"], "misbehaving://slow/good");
     }
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! The state directory and the cache: what is in them is this user's own and what this host wrote, or it is not used.
+//! The state directory and the cache: files that are not this user's own, or not written by this host, are not used.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -11,7 +11,7 @@ fn keyvalue_config() -> WrittenConfig {
     ConfigFile::new().plugin(Plugin::keyvalue("a").bucket("pages")).write()
 }
 
-/// A config whose hosts share their cache with nobody.
+/// A config whose hosts share their cache with no other.
 fn config_with_own_cache() -> WrittenConfig {
     ConfigFile::new().server("cache", "cache").plugin(Plugin::keyvalue("a").bucket("pages")).write()
 }
@@ -73,7 +73,7 @@ async fn a_state_directory_that_others_may_write_to_is_not_used() {
     assert_list_fails(&config, &["mode 0777", "chmod go-w", "`server.state`"]).await;
 }
 
-/// Reads through a bucket, and gives what the log of the server says then.
+/// Reads through a bucket, and returns the server's log.
 async fn unavailable_log(config: &WrittenConfig) -> String {
     let server = StdioServer::start(config).await;
     let error = server.client().read_error("keyvalue://a/get/pages/key").await;
@@ -116,7 +116,7 @@ async fn check(config: &WrittenConfig) -> Output {
     run(["check".as_ref(), "--config".as_ref(), config.path().as_os_str()]).await
 }
 
-/// `check` fails, and says of what with these words.
+/// Asserts that `check` fails with these words about that file.
 async fn assert_check_fails(config: &WrittenConfig, expected: &[&str]) {
     let output = check(config).await;
     let said = format!("{}{}", output.text(), output.stderr);
@@ -188,7 +188,7 @@ async fn a_command_that_ends_leaves_no_write_ahead_log() {
     assert_eq!(left.len(), 1, "the database alone: {left:?}");
 }
 
-/// The only file of a cache.
+/// Returns the only file of a cache.
 fn compiled_file(config: &WrittenConfig) -> PathBuf {
     let files: Vec<_> = fs::read_dir(config.dir().join("cache")).unwrap().map(|file| file.unwrap().path()).collect();
     assert_eq!(files.len(), 1, "{files:?}");
@@ -212,7 +212,7 @@ async fn compiled_code_that_this_host_did_not_write_is_compiled_anew_and_never_r
     }
     let sound = list(&config).await.success();
     assert!(!sound.stderr.contains("compiled anew"), "{}", sound.stderr);
-    // A FIFO is not waited for.
+    // A FIFO does not block.
     fs::remove_file(&file).unwrap();
     mknodat(CWD, &file, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
     let again = list(&config).await.success();

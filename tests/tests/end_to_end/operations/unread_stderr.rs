@@ -1,12 +1,11 @@
-//! Standard error that nobody reads: a pipe that is full, or closed.
+//! Standard error that nobody reads: a full pipe, or a closed one.
 
 use mcp_host_tests::{ConfigFile, Plugin, RawStdio, Revision, WrittenConfig, fixture};
 use rustix::process::Signal;
-use serde_json::json;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::timeout;
 
-/// More than the pipe and the queue take together: 8 MB.
+/// More than the pipe and the queue hold together: 8 MB.
 const NOISY_URI: &str = "exhaust://h/noise?count=8000";
 
 fn noisy_config() -> WrittenConfig {
@@ -15,17 +14,12 @@ fn noisy_config() -> WrittenConfig {
     ConfigFile::new().plugin(noisy).plugin(Plugin::misbehaving("good")).write()
 }
 
-async fn read(server: &mut RawStdio, uri: &str) -> String {
-    let answer = server.request("resources/read", json!({ "uri": uri })).await;
-    answer.result()["contents"][0]["text"].as_str().unwrap().to_owned()
-}
-
 #[tokio::test]
 async fn a_noisy_guest_keeps_nobody_waiting_and_the_server_ends_though_nobody_reads_its_log() {
     for signal in [None, Some(Signal::TERM)] {
         let (mut server, unread) = RawStdio::start_with_raw_stderr(&noisy_config(), Revision::V_2025_11_25).await;
-        assert_eq!(read(&mut server, NOISY_URI).await, "survived");
-        assert_eq!(read(&mut server, "misbehaving://good/good").await, "good");
+        assert_eq!(server.read(NOISY_URI).await.unwrap(), "survived");
+        assert_eq!(server.read("misbehaving://good/good").await.unwrap(), "good");
         match signal {
             None => server.close_stdin(),
             Some(signal) => server.signal(signal),
@@ -38,7 +32,7 @@ async fn a_noisy_guest_keeps_nobody_waiting_and_the_server_ends_though_nobody_re
 #[tokio::test]
 async fn what_was_dropped_is_told_as_soon_as_somebody_reads() {
     let (mut server, unread) = RawStdio::start_with_raw_stderr(&noisy_config(), Revision::V_2025_11_25).await;
-    assert_eq!(read(&mut server, NOISY_URI).await, "survived");
+    assert_eq!(server.read(NOISY_URI).await.unwrap(), "survived");
     let mut lines = BufReader::new(unread).lines();
     let told = async {
         while let Some(line) = lines.next_line().await.unwrap() {
@@ -51,16 +45,14 @@ async fn what_was_dropped_is_told_as_soon_as_somebody_reads() {
     let line = timeout(mcp_host_tests::TIMEOUT, told).await.unwrap();
     let count = line.split("lines=").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
     assert!(count.parse::<u64>().unwrap() > 1000, "{line}");
-    server.close_stdin();
-    server.wait_clean_exit().await;
+    server.end().await;
 }
 
 #[tokio::test]
 async fn a_server_whose_standard_error_is_closed_goes_on() {
     let (mut server, unread) = RawStdio::start_with_raw_stderr(&noisy_config(), Revision::V_2025_11_25).await;
     drop(unread);
-    assert_eq!(read(&mut server, NOISY_URI).await, "survived");
-    assert_eq!(read(&mut server, "misbehaving://good/good").await, "good");
-    server.close_stdin();
-    server.wait_clean_exit().await;
+    assert_eq!(server.read(NOISY_URI).await.unwrap(), "survived");
+    assert_eq!(server.read("misbehaving://good/good").await.unwrap(), "good");
+    server.end().await;
 }

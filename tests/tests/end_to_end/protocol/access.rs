@@ -1,4 +1,4 @@
-//! Access: what a principal may not see does not exist for it.
+//! Access control: what a principal may not see does not exist for it.
 
 use mcp_host_tests::{ConfigFile, GitRepo, HttpServer, Plugin, Revision, Rule, StdioServer, content_bytes, run};
 use rmcp::model::ErrorCode;
@@ -7,7 +7,7 @@ fn repo() -> GitRepo {
     GitRepo::with_files([(".env", "SECRET=1"), ("README.md", "hello"), ("deep/er/.env", "SECRET=2"), ("z.txt", "z")])
 }
 
-/// Spellings of the URI of `.env`, all of which mean the same (RFC 3986, section 6.2.2).
+/// Equivalent spellings of the URI of `.env` (RFC 3986, section 6.2.2).
 const SPELLINGS: [&str; 7] = [
     "git://repo/blob/main/.env",
     "git://repo/blob/main/%2eenv",
@@ -46,7 +46,7 @@ async fn what_stands_behind_a_mount_cannot_be_told_from_nothing_by_any_answer() 
     for path in ["", "blob/main/README.md", "no-such-shape", "blob/main/..%2f", "../x", "a/../../x", "%2e%2e/x", "a%00"]
     {
         let there = client.read_error(&format!("git://repo/{path}")).await;
-        // As long as the other, so that positions in messages are the same.
+        // As long as the other name, so that positions in messages are equal.
         let nowhere = client.read_error(&format!("git://none/{path}")).await;
         assert_eq!(there.code, nowhere.code, "{path:?}: {there:?}, {nowhere:?}");
         assert_eq!(there.message.replace("repo", "none"), nowhere.message, "{path:?}");
@@ -158,7 +158,7 @@ async fn what_is_denied_is_never_asked_of_its_provider() {
     assert_eq!(server.client().read_error("misbehaving://hidden/slow?ms=0").await.code, ErrorCode(-32002));
     assert_eq!(server.client().text("misbehaving://shown/slow?ms=0").await, "slow");
     let log = server.end().await.log;
-    // The guest says so whenever that is read.
+    // The guest logs this whenever that is read.
     let reads: Vec<_> = log.lines().filter(|line| line.contains("a slow read has begun")).collect();
     assert!(reads.len() == 1 && reads[0].contains("shown"), "{log}");
 }

@@ -1,4 +1,4 @@
-//! Requests that make no sense: each gets its own clear answer, and the server goes on.
+//! Invalid requests: each gets an error of its own, and the server continues.
 
 use mcp_host_tests::{ConfigFile, GitRepo, HttpServer, Plugin, RawStdio, Revision, StdioServer};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 const NOT_FOUND: i64 = -32002;
 const INVALID: i64 = -32602;
 
-/// URIs that cannot be read, with their codes before 2026-07-28 and a part of what is said.
+/// URIs that cannot be read, with their error codes before 2026-07-28 and a part of the message.
 const BAD_URIS: [(&str, i64, &str); 37] = [
     ("", INVALID, "does not begin with a scheme"),
     ("README.md", INVALID, "does not begin with a scheme"),
@@ -71,8 +71,7 @@ async fn every_bad_uri_has_its_code_and_the_server_goes_on() {
         let good = wire.request("resources/read", json!({ "uri": "git://demo/blob/main/README.md" })).await;
         assert_eq!(good.result()["contents"][0]["text"], "hello", "after {uri:?}");
     }
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -82,7 +81,7 @@ async fn what_is_not_found_is_an_invalid_request_with_its_uri_in_2026_07_28() {
     let server = HttpServer::start(&config).await;
     let mut wire = server.raw_client(Revision::V_2026_07_28).await;
     for (uri, code, said) in BAD_URIS {
-        // What a header cannot carry is sent encoded, which is another subject.
+        // What a header cannot carry is sent encoded, which other tests cover.
         if !uri.bytes().all(|byte| byte.is_ascii_graphic()) || uri.is_empty() {
             continue;
         }
@@ -134,8 +133,7 @@ async fn parameters_that_are_wrong_are_told_from_methods_that_are_unknown() {
         for method in ["resources/delete", "nonsense", ""] {
             assert_eq!(wire.request(method, json!({})).await.error_code(), -32601, "{method}");
         }
-        wire.close_stdin();
-        wire.wait_clean_exit().await;
+        wire.end().await;
     }
 }
 
@@ -165,6 +163,5 @@ async fn lines_that_are_no_messages_do_not_end_the_server() {
         let good = wire.request("resources/read", json!({ "uri": "git://demo/blob/main/README.md" })).await;
         assert_eq!(good.result()["contents"][0]["text"], "hello", "after {line:?}");
     }
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }

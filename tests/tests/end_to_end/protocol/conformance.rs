@@ -1,8 +1,8 @@
 //! The official conformance suite, in both kinds of lifecycle, against the ordinary binary.
 //!
-//! What it asks for is served by the guest `conformance`, a component like any other. Scenarios that are not for a server
-//! of resources stand with their reasons in `tests/tests/conformance.toml`; each of them must be there and must fail, so that
-//! none outlives its reason.
+//! The guest `conformance` serves what the suite requests. Scenarios that are not for a server of resources are listed
+//! with their reasons in `tests/tests/conformance.toml`; each of them must exist and must fail, so that no exception
+//! outlives its reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,8 +13,8 @@ use serde_json::Value;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// The Node.js that is installed beside the suite, which needs a newer one than most machines have; where there is none for
-/// the machine, its own.
+/// The Node.js that is installed beside the suite, which needs a newer one than most machines have; where there is none
+/// for the machine, the machine's own.
 pub(crate) fn node() -> PathBuf {
     let modules = client_program("tools/node_modules");
     let folders = std::fs::read_dir(modules).expect("packages are installed");
@@ -32,10 +32,10 @@ fn config() -> WrittenConfig {
         .write()
 }
 
-/// What failed in a scenario: checks by their names, with what was said.
+/// The failures of a scenario: the names of the checks, with their messages.
 type Failures = BTreeMap<String, String>;
 
-/// What failed in each scenario of the suite that one revision requires.
+/// Returns the failures of each scenario of the suite that one revision requires.
 async fn run(revision: &str, url: &str) -> BTreeMap<String, Failures> {
     let results = tempfile::tempdir().expect("a folder for the results");
     let mut command = Command::new(node());
@@ -50,7 +50,7 @@ async fn run(revision: &str, url: &str) -> BTreeMap<String, Failures> {
     scenarios
 }
 
-/// The name of a scenario and what failed in it, of a folder `server-NAME-TIME`.
+/// Returns the name of a scenario and its failures, from a folder `server-NAME-TIME`.
 fn scenario(folder: &Path) -> (String, Failures) {
     let name = folder.file_name().and_then(|name| name.to_str()).expect("names are text");
     let name = name.strip_prefix("server-").expect("it is of a server");
@@ -65,7 +65,7 @@ fn scenario(folder: &Path) -> (String, Failures) {
     (name[..length].to_owned(), failures.collect())
 }
 
-/// The scenarios that do not apply, by revision.
+/// Reads the scenarios that do not apply, by revision.
 fn not_applicable() -> BTreeMap<String, BTreeSet<String>> {
     let file: toml::Table = include_str!("../../conformance.toml").parse().expect("the file is TOML");
     let mut scenarios = BTreeMap::<_, BTreeSet<_>>::new();

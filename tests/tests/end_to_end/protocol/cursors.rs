@@ -1,9 +1,9 @@
-//! Cursors: any page size gives the same listing, and no cursor is good for anything but its own.
+//! Cursors: any page size gives the same listing, and a cursor is valid for its own listing only.
 
 use mcp_host_tests::{ConfigFile, HttpServer, Plugin, Revision, StdioServer, WrittenConfig, run};
 use rmcp::model::ErrorCode;
 
-/// Three plugins of 7, 0 and 5 resources, and one that does not list at all.
+/// Three plugins of 7, 0 and 5 resources, and one whose listing fails.
 fn four_plugins(page_size: i64) -> ConfigFile {
     let many = |name: &str, count: i64| Plugin::misbehaving(name).config("list", "many").config("count", count);
     ConfigFile::new()
@@ -20,7 +20,7 @@ fn all_uris() -> Vec<String> {
     of("a", 7).chain(of("d", 5)).collect()
 }
 
-/// The cursor behind the first page, as the command line gets it.
+/// Returns the cursor of the first page, as the command line prints it.
 async fn first_cursor(config: &WrittenConfig, arguments: &[&str]) -> String {
     let path = config.path();
     let config = ["--config", path.to_str().unwrap()];

@@ -1,4 +1,4 @@
-//! Extensions of MCP, switched on. What is on the wire of each, on and off, is in the golden files.
+//! Extensions of MCP, switched on. Their exchanges are in the golden files.
 
 mod access;
 mod children;
@@ -20,7 +20,7 @@ fn create_sources() -> (GitRepo, Folder) {
     (repo, notes)
 }
 
-/// The plugins of every kind that ships with something to list, and the one of the tests that has everything.
+/// A plugin of each shipped provider with resources to list, and the guest `sample`.
 fn config_with_sources(repo: &GitRepo, notes: &Folder) -> ConfigFile {
     ConfigFile::new()
         .plugin(Plugin::git("repo", repo.path()))
@@ -32,7 +32,7 @@ fn with_extensions(extensions: &[&str], config: ConfigFile) -> ConfigFile {
     config.server("extensions", extensions.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
 }
 
-/// All pages of a listing, as they came: of everything, or of what is below a resource.
+/// Returns all pages of a listing, raw: of the catalog, or of the children of a resource.
 async fn list_pages(wire: &mut RawStdio, below: Option<&str>) -> Vec<Value> {
     let mut pages: Vec<Value> = Vec::new();
     loop {
@@ -46,7 +46,7 @@ async fn list_pages(wire: &mut RawStdio, below: Option<&str>) -> Vec<Value> {
     }
 }
 
-/// All resources of a listing: everything, or what is below a resource.
+/// Returns all resources of a listing: of the catalog, or of the children of a resource.
 async fn list_all(wire: &mut RawStdio, below: Option<&str>) -> Vec<Value> {
     let pages = list_pages(wire, below).await;
     pages.iter().flat_map(|page| page["resources"].as_array().unwrap().clone()).collect()
@@ -54,11 +54,6 @@ async fn list_all(wire: &mut RawStdio, below: Option<&str>) -> Vec<Value> {
 
 fn uri_of(resource: &Value) -> &str {
     resource["uri"].as_str().unwrap()
-}
-
-async fn close_and_log(mut wire: RawStdio) -> String {
-    wire.close_stdin();
-    wire.wait_clean_exit().await.log
 }
 
 #[tokio::test]
@@ -103,7 +98,7 @@ async fn an_extension_is_switched_on_and_off_while_the_server_runs() {
     wire.log_line("generation=3").await;
     assert_eq!(wire.request("resources/list", below.clone()).await.result(), everything.result());
     assert_eq!(wire.request("resources/metadata", below).await.error_code(), -32601);
-    close_and_log(wire).await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -129,7 +124,7 @@ async fn a_batch_asks_extensions_too() {
     assert_eq!(wire.line().await.unwrap()[0]["result"]["resources"].as_array().unwrap().len(), 3);
     wire.send(&batch).await;
     check(wire.line().await.unwrap().as_array().unwrap());
-    close_and_log(wire).await;
+    wire.end().await;
 
     let server = HttpServer::start(&config).await;
     let wire = server.raw_client(Revision::V_2025_03_26).await;
@@ -150,10 +145,10 @@ async fn what_an_extension_answers_can_be_cancelled() {
     wire.log_line("a slow read has begun").await;
     let cancelled = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } });
     wire.send(&cancelled).await;
-    // There is one place for a call: it is free only because the first one was ended.
+    // The concurrency limit is one call: it is free only because the first call was ended.
     let read = wire.request("resources/read", json!({ "uri": "misbehaving://slow/good" })).await;
     assert_eq!(read.result()["contents"][0]["text"], "good");
-    close_and_log(wire).await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -167,5 +162,5 @@ async fn directories_are_read_with_what_the_other_extension_says_of_resources() 
     ];
     assert_eq!(listed.result(), read.result());
     assert_eq!(read.result()["resources"][0]["capabilities"], json!({ "list": false, "subscribe": false }));
-    close_and_log(wire).await;
+    wire.end().await;
 }

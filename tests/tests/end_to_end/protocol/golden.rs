@@ -1,20 +1,27 @@
-//! What is on the wire, in every revision and over both transports, held against files.
+//! Golden files of the protocol: every exchange, in every revision and over both transports.
 //!
-//! `tests/tests/wire/REVISION/SUBJECT.json` has what is sent and what comes back, in order. What varies is not in them:
-//! cursors, which are `<cursor>`, and the version of the host. With `UPDATE_GOLDEN=1` the files are written anew, to be
-//! reviewed against the revision's text.
+//! `tests/tests/wire/base/SUBJECT.json` holds the exchanges of a subject, in their order, in the latest revision with
+//! sessions ([`BASE`]). `tests/tests/wire/REVISION/SUBJECT.json` holds the exchanges that the revision changes, and the
+//! names of those that it does not have. So a change is reviewed once, and the difference between two revisions is a
+//! file that can be read.
 //!
-//! Extensions of MCP have files of their own: `NAME.json` with the extension switched on, `NAME-off.json` with the same
-//! sent to a host that has none switched on.
+//! An exchange is the request (without the `_meta` that every request of 2026-07-28 has), the response over stdio, and
+//! the HTTP status, content type and body; the body is left out where it is the same message as over stdio. A message
+//! that gets no response is followed by the next. Redacted: cursors (`<cursor>`), the version of the host
+//! (`<version>`), and the revision itself (`<revision>`).
 //!
-//! Of each exchange there is what is asked (without the `_meta` that every request of 2026-07-28 has), the answer over stdio, and what HTTP has of its own: its status, the type of its body, and the
-//! body where that is not the same message. A line that nothing answers is followed by the next.
+//! Extensions of MCP have files of their own, recorded with the extension switched on. With the extension off there is
+//! nothing to record: the host answers as if it had never heard of it, and that is one assertion.
+//!
+//! `SNAPSHOTS=overwrite` writes the files anew, to be reviewed against the text of the revision.
 
 mod cases;
 mod exchange;
 mod extensions;
+mod overrides;
+mod snapshot;
 
-use std::fmt::Write as _;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use mcp_host_tests::{ConfigFile, HttpServer, Plugin, REVISIONS, RawStdio, Revision, WrittenConfig};
@@ -24,7 +31,10 @@ use self::cases::{Case, SUBJECTS, Subject};
 use self::exchange::{CursorRedactor, over_http, over_stdio};
 use self::extensions::EXTENSIONS;
 
-/// What is served: pages of two, from a plugin with everything.
+/// The revision that the others are compared with.
+const BASE: Revision = Revision::V_2025_11_25;
+
+/// Pages of two, from a plugin that has everything.
 fn config() -> ConfigFile {
     let sample = Plugin::sample("a").limit("deadline", "30s");
     ConfigFile::new()
@@ -36,12 +46,24 @@ fn config() -> ConfigFile {
         .allow_all()
 }
 
-fn folder(revision: &Revision) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/wire").join(revision.as_str())
+/// The golden file of a subject: of the base, or of what a revision changes.
+fn file(revision: &Revision, subject: &Subject) -> PathBuf {
+    let folder = if *revision == BASE { "base" } else { revision.as_str() };
+    root().join(folder).join(subject.name).with_extension("json")
 }
 
-/// The exchanges of a subject in a revision, as they are now.
-async fn exchanges(config: &WrittenConfig, http: Option<&HttpServer>, revision: &Revision, subject: &Subject) -> Value {
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/wire")
+}
+
+/// Whether the revision has streamable HTTP. The first has not.
+fn has_http(revision: &Revision) -> bool {
+    *revision != Revision::V_2024_11_05
+}
+
+/// Sends the cases in their order, over stdio and over HTTP, and records each exchange.
+async fn exchanges(config: &WrittenConfig, http: &HttpServer, revision: &Revision, cases: &[Case]) -> Vec<Value> {
+    let http = Some(http).filter(|_| has_http(revision));
     let mut session = None;
     let mut posts = match http {
         Some(http) => Some(http.raw_client(revision.clone()).await),
@@ -49,14 +71,13 @@ async fn exchanges(config: &WrittenConfig, http: Option<&HttpServer>, revision: 
     };
     let (mut lines_cursors, mut posts_cursors) = (CursorRedactor::default(), CursorRedactor::default());
     let mut exchanges = Vec::new();
-    for case in (subject.cases)(revision) {
-        let line = match &case {
+    for case in cases {
+        let line = match case {
             Case { http_only: true, .. } => None,
             Case { is_first: true, .. } => {
-                let mut stranger = RawStdio::uninitialized(config, revision.clone());
-                let line = over_stdio(&mut stranger, &case, &mut lines_cursors).await;
-                stranger.close_stdin();
-                stranger.wait_clean_exit().await;
+                let mut uninitialized = RawStdio::uninitialized(config, revision.clone());
+                let line = over_stdio(&mut uninitialized, case, &mut lines_cursors).await;
+                uninitialized.end().await;
                 Some(line)
             }
             _ => {
@@ -64,86 +85,99 @@ async fn exchanges(config: &WrittenConfig, http: Option<&HttpServer>, revision: 
                     session = Some(RawStdio::start(config, revision.clone()).await);
                 }
                 let session = session.as_mut().expect("it was started");
-                Some(over_stdio(session, &case, &mut lines_cursors).await)
+                Some(over_stdio(session, case, &mut lines_cursors).await)
             }
         };
         let post = match (http, &mut posts) {
             (Some(http), _) if case.is_first => {
-                Some(over_http(&mut http.uninitialized(revision.clone()), &case, &mut posts_cursors).await)
+                Some(over_http(&mut http.uninitialized(revision.clone()), case, &mut posts_cursors).await)
             }
-            (_, Some(posts)) => Some(over_http(posts, &case, &mut posts_cursors).await),
+            (_, Some(posts)) => Some(over_http(posts, case, &mut posts_cursors).await),
             _ => None,
         };
-        exchanges.extend(exchange::record(&case, line, post));
+        exchanges.extend(exchange::record(case, line, post));
     }
-    if let Some(mut session) = session {
-        session.close_stdin();
-        session.wait_clean_exit().await;
+    if let Some(session) = session {
+        session.end().await;
     }
-    Value::Array(exchanges)
+    exchanges
 }
 
-/// What differs between those exchanges with that config, and the files; with `UPDATE_GOLDEN`, nothing.
-async fn differences(config: &WrittenConfig, subjects: &[Subject]) -> String {
+/// Fails with all differences between the golden files of these subjects and the exchanges with that config.
+async fn assert_as_recorded(config: &WrittenConfig, subjects: &[Subject]) {
     let http = HttpServer::start(config).await;
-    let update = std::env::var_os("UPDATE_GOLDEN").is_some();
     let mut differences = String::new();
-    for revision in REVISIONS {
-        // The first revision has no streamable HTTP.
-        let http = Some(&http).filter(|_| revision != Revision::V_2024_11_05);
-        for subject in subjects {
-            let found = exchanges(config, http, &revision, subject).await;
-            let file = folder(&revision).join(subject.name).with_extension("json");
-            let text = serde_json::to_string_pretty(&found).expect("it is JSON") + "\n";
-            if update {
-                std::fs::create_dir_all(folder(&revision)).expect("folders can be made");
-                match found.as_array().is_some_and(Vec::is_empty) {
-                    true => drop(std::fs::remove_file(file)),
-                    false => std::fs::write(file, text).expect("files can be written"),
-                }
-            } else if found != Value::Array(Vec::new()) {
-                let golden = std::fs::read_to_string(&file).unwrap_or_default();
-                differences += &first_difference(&file, &golden, &text);
-            }
+    for subject in subjects {
+        let base = exchanges(config, &http, &BASE, &subject.cases_in(&BASE)).await;
+        let base = overrides::redact_revision(&base, &BASE);
+        differences += &snapshot::difference(&file(&BASE, subject), &base);
+        for revision in REVISIONS.iter().filter(|revision| **revision != BASE) {
+            let own = exchanges(config, &http, revision, &subject.cases_in(revision)).await;
+            let own = overrides::redact_revision(&own, revision);
+            let overrides = overrides::between(&base, own, has_http(revision));
+            differences += &snapshot::difference(&file(revision, subject), &overrides);
         }
     }
     http.end().await;
-    differences
-}
-
-fn assert_no_differences(differences: &str) {
-    assert!(differences.is_empty(), "{differences}\nIf that is right, run the test with UPDATE_GOLDEN=1 and review.");
+    assert!(differences.is_empty(), "{differences}");
 }
 
 #[tokio::test]
 async fn every_exchange_is_as_its_file_says() {
     let broken = Plugin::misbehaving("broken").config("list", "trap");
-    assert_no_differences(&differences(&config().plugin(broken).write(), &SUBJECTS).await);
+    assert_as_recorded(&config().plugin(broken).write(), &SUBJECTS).await;
 }
 
 #[tokio::test]
 async fn every_exchange_of_an_extension_is_as_its_file_says() {
     for extension in &EXTENSIONS {
         let config = config().server("extensions", vec![extension.name]).write();
-        assert_no_differences(&differences(&config, std::slice::from_ref(extension)).await);
+        assert_as_recorded(&config, std::slice::from_ref(extension)).await;
     }
 }
 
+/// An extension that is off changes nothing: its methods are answered as any unknown method is, and its members of
+/// other requests are ignored as any unknown member is.
 #[tokio::test]
 async fn nothing_shows_of_an_extension_that_is_off() {
-    let off = EXTENSIONS.map(|on| Subject { name: extensions::name_when_off(on.name), ..on });
-    assert_no_differences(&differences(&config().write(), &off).await);
+    let config = config().write();
+    let http = HttpServer::start(&config).await;
+    for subject in &EXTENSIONS {
+        for revision in &REVISIONS {
+            let cases = subject.cases_in(revision);
+            let plain: Vec<_> = cases.iter().map(extensions::without_extension).collect();
+            let answers = exchanges(&config, &http, revision, &cases).await;
+            let expected = exchanges(&config, &http, revision, &plain).await;
+            assert_eq!(answers.len(), expected.len());
+            for (answer, expected) in answers.iter().zip(&expected) {
+                let expected = extensions::as_answer_to(expected, answer);
+                assert_eq!(*answer, expected, "{} of {} in {}", answer["case"], subject.name, revision.as_str());
+            }
+        }
+    }
+    http.end().await;
 }
 
-/// The lines around the first one that is not as the file has it.
-fn first_difference(file: &Path, golden: &str, found: &str) -> String {
-    let mut text = String::new();
-    if let Some(at) = golden.lines().zip(found.lines()).position(|(golden, found)| golden != found).or_else(|| {
-        (golden.lines().count() != found.lines().count()).then(|| golden.lines().count().min(found.lines().count()))
-    }) {
-        let around = |text: &str| text.lines().skip(at.saturating_sub(12)).take(24).collect::<Vec<_>>().join("\n");
-        let _ =
-            writeln!(text, "{}:{}\nexpected:\n{}\nfound:\n{}", file.display(), at + 1, around(golden), around(found));
+#[test]
+fn every_golden_file_has_its_subject() {
+    for folder in std::fs::read_dir(root()).expect("a folder").map(|folder| folder.expect("an entry").path()) {
+        for found in std::fs::read_dir(&folder).expect("a folder").map(|file| file.expect("an entry").path()) {
+            let mut files =
+                SUBJECTS.iter().chain(&EXTENSIONS).flat_map(|subject| REVISIONS.map(|it| file(&it, subject)));
+            assert!(files.any(|file| file == found), "no test reads {}", found.display());
+        }
     }
-    text
+}
+
+/// Overrides name their cases.
+#[test]
+fn no_two_cases_of_a_subject_have_the_same_name() {
+    for subject in SUBJECTS.iter().chain(&EXTENSIONS) {
+        for revision in &REVISIONS {
+            let mut names = HashSet::new();
+            for case in subject.cases_in(revision) {
+                assert!(names.insert(case.name), "{}, {}: {}", revision.as_str(), subject.name, case.name);
+            }
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! Merged listings as a whole: in pages of any size they are what the plugins list, nothing twice and nothing missed.
+//! Merged listings: pages of any size contain everything that the plugins list, exactly once.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::support::proptest_config::with_cases;
 
-/// A plugin that lists so many resources; none lists nothing and fails.
+/// A plugin that lists so many resources; with none, its listing fails.
 type ItemCount = Option<usize>;
 
 fn uri(plugin: usize, item: usize) -> String {
@@ -32,7 +32,7 @@ fn config(counts: &[ItemCount], hidden: &BTreeSet<(usize, usize)>, size: i64) ->
     }
 }
 
-/// What that principal is shown of the plugins that list anything.
+/// Returns what that principal sees of the plugins with a listing.
 fn expected(counts: &[ItemCount], hidden: &BTreeSet<(usize, usize)>, principal: &str) -> Vec<String> {
     let items =
         counts.iter().enumerate().flat_map(|(plugin, count)| (0..count.unwrap_or(0)).map(move |item| (plugin, item)));
@@ -78,7 +78,7 @@ async fn a_million_resources_of_a_hundred_plugins_are_walked_in_little_memory() 
     const PLUGINS: usize = 100;
     const ITEMS_PER_PLUGIN: usize = 10_000;
     const PAGE_SIZE: usize = 1000;
-    /// What the walk may add to the memory of the server: a few pages, and not the million.
+    /// The memory that the walk may add to the server: a few pages, not the million entries.
     const MAX_GROWTH: u64 = 48 << 20;
     let mut config = ConfigFile::new().page_size(PAGE_SIZE as i64);
     for plugin in 0..PLUGINS {
@@ -112,6 +112,5 @@ async fn a_million_resources_of_a_hundred_plugins_are_walked_in_little_memory() 
     assert_eq!((count, pages), (PLUGINS * ITEMS_PER_PLUGIN, PLUGINS * ITEMS_PER_PLUGIN / PAGE_SIZE));
     let grown = wire.rss().saturating_sub(memory);
     assert!(grown < MAX_GROWTH, "{grown} bytes more than after a tenth of the pages");
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }

@@ -1,4 +1,4 @@
-//! What is on the wire, byte for byte where a revision says so.
+//! Messages as they are on the wire, byte for byte where a revision prescribes it.
 
 use mcp_host_tests::{ConfigFile, GitRepo, HttpServer, Plugin, REVISIONS, RawStdio, Revision, Rule};
 use reqwest::header::HeaderMap;
@@ -70,8 +70,7 @@ async fn results_of_older_revisions_have_no_result_type() {
         assert_eq!(listed.result().get("resultType"), None);
         let read = wire.request("resources/read", json!({ "uri": README })).await;
         assert_eq!(read.result().get("resultType"), None);
-        wire.close_stdin();
-        wire.wait_clean_exit().await;
+        wire.end().await;
     }
 }
 
@@ -103,8 +102,7 @@ async fn an_unknown_revision_is_answered_with_one_that_is_known() {
     .await;
     let answer = wire.response_to(77).await;
     assert_eq!(answer.result()["protocolVersion"], "2025-11-25");
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -162,12 +160,11 @@ async fn there_are_no_tools_and_no_prompts() {
         ] {
             assert_eq!(wire.request(method, params).await.error_code(), -32601, "{method} in {revision}");
         }
-        wire.close_stdin();
-        wire.wait_clean_exit().await;
+        wire.end().await;
     }
 }
 
-/// Methods that revision 2026-07-28 removed, and one that never was.
+/// Methods that revision 2026-07-28 removed, and an unknown one.
 fn removed_methods() -> [(&'static str, Value); 5] {
     [
         ("ping", json!({})),
@@ -201,8 +198,7 @@ async fn methods_that_2026_07_28_removed_are_unknown_over_stdio() {
         let answer = wire.request(method, params).await;
         assert_eq!(answer.error_code(), -32601, "{method}: {answer:?}");
     }
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -218,8 +214,7 @@ async fn a_client_that_asks_for_warnings_is_told_which_plugin_is_missing() {
         told |= message["method"] == "notifications/message" && message["params"]["data"]["plugin"] == "bad";
         answered |= message["id"] == id;
     }
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -231,11 +226,10 @@ async fn a_request_that_its_client_cancels_ends_and_the_next_is_answered() {
     let id = wire.send_request("resources/read", json!({ "uri": "misbehaving://slow/slow?ms=50000" })).await;
     let cancelled = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } });
     wire.send(&cancelled).await;
-    // There is one place for a call: it is free only because the first one was ended.
+    // The concurrency limit is one call: it is free only because the first call was ended.
     let read = wire.request("resources/read", json!({ "uri": "misbehaving://slow/good" })).await;
     assert_eq!(read.result()["contents"][0]["text"], "good");
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -259,7 +253,7 @@ async fn a_request_that_its_client_cancels_over_http_ends_without_an_answer() {
         (200, b"text/event-stream".as_slice())
     );
     assert_eq!(answer.text().await.unwrap(), "");
-    // There is one place for a call: it is free only because the first one was ended.
+    // The concurrency limit is one call: it is free only because the first call was ended.
     let read = wire.request("resources/read", json!({ "uri": "misbehaving://slow/good" })).await;
     assert_eq!(read.result()["contents"][0]["text"], "good");
     server.end().await;
@@ -281,8 +275,7 @@ async fn a_request_with_the_id_of_one_in_flight_is_refused_over_stdio() {
     assert_eq!(wire.response_to(77).await.result()["contents"][0]["text"], "slow");
     wire.send(&read("misbehaving://slow/good")).await;
     assert_eq!(wire.response_to(77).await.result()["contents"][0]["text"], "good", "it has been answered by now");
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]

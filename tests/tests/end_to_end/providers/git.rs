@@ -1,4 +1,4 @@
-//! The provider `git` beside the command `git`: both say the same of the same repository.
+//! The provider `git`, compared with the command `git` on the same repository.
 
 mod corruption;
 mod files;
@@ -14,13 +14,13 @@ fn repo_config(repo: &GitRepo) -> ConfigFile {
     ConfigFile::new().plugin(Plugin::git("repo", repo.path()))
 }
 
-/// What RFC 3986 lets stand in a path as it is; everything else is percent-encoded.
+/// The characters that RFC 3986 allows in a path; all others are percent-encoded.
 fn percent_encode(path: &[u8]) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/".contains(&byte);
     path.iter().map(|byte| if plain(*byte) { char::from(*byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
-/// A file as `git ls-tree -r` has it.
+/// A file as `git ls-tree -r` prints it.
 struct TreeFile {
     mode: String,
     id: String,
@@ -37,7 +37,7 @@ fn tree_files(repo: &GitRepo, rev: &str) -> Vec<TreeFile> {
     parsed.collect()
 }
 
-/// Everything that `git` says of the files at `rev` is what the client gets.
+/// Asserts that a client gets what `git` prints about the files at `rev`.
 async fn assert_same_files(client: &Client, repo: &GitRepo, rev: &str) {
     let files = tree_files(repo, rev);
     for file in &files {
@@ -66,7 +66,7 @@ async fn assert_same_listing(client: &Client, repo: &GitRepo) {
     }
 }
 
-/// What `git log` with those arguments says, in the format of the provider's logs.
+/// Returns the output of `git log` with those arguments, in the format of the provider's logs.
 fn git_log(repo: &GitRepo, arguments: &[&str]) -> String {
     String::from_utf8(repo.git([&["log", "--format=%H%x09%aI%x09%an%x09%s"], arguments].concat())).unwrap()
 }
@@ -75,7 +75,7 @@ fn lines(text: &str) -> Vec<&str> {
     text.lines().collect()
 }
 
-/// Two branches and a merge, with files that come, change, move and go.
+/// Two branches and a merge, with files that are added, changed, moved and removed.
 fn repo_with_history() -> GitRepo {
     let repo =
         GitRepo::with_files([("keep.txt", "same\n"), ("change.txt", "one\n"), ("go.txt", "bye\n"), ("d/e.txt", "e\n")]);

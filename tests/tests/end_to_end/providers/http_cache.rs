@@ -1,4 +1,4 @@
-//! The provider `http-cache`, with a local web server for the web.
+//! The provider `http-cache`, with a local web server as its origin.
 
 mod caching;
 mod contents;
@@ -10,7 +10,7 @@ mod subscriptions;
 use mcp_host_tests::{ConfigFile, MockOrigin, Plugin, RawStdio, Revision, WrittenConfig, component};
 use serde_json::{Value, json};
 
-/// The provider at `web://`, which may speak to those servers, without TLS, and keep pages.
+/// The provider at `web://`, with grants for those servers, plain HTTP, and a bucket for pages.
 fn web_plugin(origins: &[&MockOrigin]) -> Plugin {
     let hosts: Vec<String> = origins.iter().map(|origin| host_and_port(origin)).collect();
     let plugin = Plugin::new("web", &component("http-cache"), "web://").bucket("pages").config("plain-http", hosts);
@@ -22,17 +22,17 @@ fn plugin_config(plugin: Plugin) -> WrittenConfig {
     ConfigFile::new().plugin(plugin).write()
 }
 
-/// The server as a URI names it: `127.0.0.1:PORT`.
+/// Returns the server as a URI names it: `127.0.0.1:PORT`.
 fn host_and_port(origin: &MockOrigin) -> String {
     format!("127.0.0.1:{}", origin.port())
 }
 
-/// The URI of one of its pages.
+/// Returns the URI of one of its pages.
 fn page_uri(origin: &MockOrigin, path: &str) -> String {
     format!("web://{}{path}", host_and_port(origin))
 }
 
-/// A server that answers what the official client would hide.
+/// A server, with access to what the official client would hide.
 struct PageReader(RawStdio);
 
 impl PageReader {
@@ -40,26 +40,25 @@ impl PageReader {
         Self(RawStdio::start(config, Revision::V_2025_11_25).await)
     }
 
-    /// The contents of a page.
+    /// Reads the contents of a page.
     async fn contents(&mut self, uri: &str) -> Vec<Value> {
         let answer = self.0.request("resources/read", json!({ "uri": uri })).await;
         answer.result()["contents"].as_array().expect("contents are a list").clone()
     }
 
-    /// The text of a page that has one.
+    /// Reads the text of a page with one content.
     async fn text(&mut self, uri: &str) -> String {
         let contents = self.contents(uri).await;
         assert_eq!(contents.len(), 1, "{contents:?}");
         contents[0]["text"].as_str().expect("it is text").to_owned()
     }
 
-    /// The error for a page that cannot be read.
+    /// Reads a page that must fail, and returns the error.
     async fn error(&mut self, uri: &str) -> Value {
         self.0.request("resources/read", json!({ "uri": uri })).await.error().clone()
     }
 
-    async fn end(mut self) {
-        self.0.close_stdin();
-        self.0.wait_clean_exit().await;
+    async fn end(self) {
+        self.0.end().await;
     }
 }

@@ -72,8 +72,7 @@ async fn a_priority_is_on_the_wire_as_it_was_written() {
         let resources = listed.result()["resources"].as_array().unwrap();
         let plan = resources.iter().find(|resource| resource["uri"] == "notes://diary/plan.md").unwrap();
         assert_eq!(plan["annotations"]["priority"], json!(0.8));
-        wire.close_stdin();
-        wire.wait_clean_exit().await;
+        wire.end().await;
     }
 }
 

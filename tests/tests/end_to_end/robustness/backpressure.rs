@@ -1,5 +1,5 @@
-//! Answers on their way to their clients: what waits to be sent is bounded in bytes, what makes no progress is ended, and one client
-//! does not take everybody's place.
+//! Backpressure: pending responses are bounded in bytes, a response without progress is ended, and one client does not
+//! take the room of others.
 
 mod client_share;
 mod page_size;
@@ -19,12 +19,13 @@ use tokio::time::{interval, timeout};
 
 const MIB: u64 = 1 << 20;
 
-/// What waits to be sent on one connection unless the config says otherwise.
+/// The default limit of pending bytes per connection.
 const BUDGET: u64 = 64 * MIB;
-/// What a server takes beside: itself, and the calls that are under way, each with its guest's memory and the copy of its answer.
+/// The memory that a server uses beside: itself, and the calls in flight, each with its guest's memory and the copy of
+/// its response.
 const OVERHEAD: u64 = 192 * MIB;
 
-/// The guest that makes answers of any size, two at a time, beside a good plugin.
+/// The guest with responses of any size, two at a time, beside a good plugin.
 fn config() -> ConfigFile {
     let sizes = Plugin::new("sizes", &fixture("sizes"), "sizes:///");
     let sizes =
@@ -36,7 +37,7 @@ fn read(server: &HttpServer, uri: &str) -> RequestBuilder {
     server.uninitialized(Revision::V_2026_07_28).request_builder("resources/read", json!({ "uri": uri }))
 }
 
-/// 16 MiB that JSON makes 96 of.
+/// 16 MiB that are 96 MiB as JSON.
 const LARGE_URI: &str = "sizes:///control/16777216";
 
 async fn assert_good_plugin_answers(server: &HttpServer) {
@@ -83,7 +84,7 @@ async fn an_answer_that_makes_no_progress_is_ended_and_its_memory_given_back() {
         }
         for mut body in ended {
             let reset = async {
-                // What came before the end is there to be read, and gives the window back.
+                // Data that arrived before the end is still read, and enlarges the window again.
                 while let Some(Ok(_)) = body.frame().await {}
             };
             // A body that ended in order would have had 96 MiB.
@@ -124,7 +125,7 @@ async fn a_slow_reader_gets_its_answer() {
     let connection = Connection::with_window(server.address(), 2000).await;
     let answer = timeout(TIMEOUT, connection.start_request(read(&server, "sizes:///text/30000"))).await.unwrap();
     let (mut body, mut length) = (answer.into_body(), 0);
-    // It takes a multiple of what an answer may stand still, and never stands still for so long.
+    // It takes a multiple of the stall timeout in all, and never stalls for so long.
     let mut pace = interval(Duration::from_millis(100));
     while let Some(frame) = timeout(TIMEOUT, body.frame()).await.unwrap() {
         length += frame.expect("it goes on").data_ref().map_or(0, |data| data.len());

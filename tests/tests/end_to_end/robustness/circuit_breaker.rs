@@ -1,13 +1,13 @@
-//! Plugins that keep failing: set aside, tried again, and back.
+//! The circuit breaker: a plugin that keeps failing is suspended, probed, and resumed.
 
 use mcp_host_tests::{Client, ConfigFile, Folder, Plugin, RawStdio, Revision, StdioServer, TIMEOUT};
 use rmcp::model::ErrorData;
 use serde_json::{Value, json};
 
-/// Calls in a row that fail before a plugin is tried.
+/// The number of consecutive failures that open the circuit breaker.
 const FAILURES: usize = 5;
 
-/// A plugin that traps with every call while there is a file `broken` in the folder, beside a good one.
+/// A plugin that traps in every call while the folder has a file `broken`, beside a good one.
 fn config_with_switch() -> (Folder, ConfigFile) {
     let folder = Folder::with_files([("switch", "off")]);
     let plugin = Plugin::misbehaving("faulty").dir(folder.path(), "/switch");
@@ -22,7 +22,7 @@ fn kind(error: &ErrorData) -> &str {
     error.data.as_ref().unwrap()["kind"].as_str().unwrap()
 }
 
-/// Reads until the plugin is set aside, and gives that refusal. The host's own calls fail as well, and count.
+/// Reads until the plugin is suspended, and returns that rejection. The host's own calls fail as well, and count.
 async fn read_until_suspended(client: &Client) -> ErrorData {
     for _ in 0..=FAILURES {
         let refused = client.read_error("misbehaving://faulty/good").await;
@@ -112,6 +112,5 @@ async fn what_changes_while_a_plugin_is_set_aside_is_told_when_it_is_back() {
             break;
         }
     }
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }

@@ -1,10 +1,9 @@
-//! The class: every field of every answer of the contract, with the longest, most numerous and most expensive value that
-//! limits allow.
+//! Property test of every field of every answer of the contract, with the longest, most numerous and most expensive
+//! values that limits allow.
 //!
-//! What is held against the principle of docs/security.md: whatever a field holds, each request has an answer, a good plugin
-//! is answered at once while the answer is being checked, and the memory of the whole process stays within what the plugin may
-//! use, what the client is sent, and a constant. Which shapes a server meets is left to chance, the
-//! same in every run.
+//! It checks the principle of docs/security.md: whatever a field holds, each request is answered, a good plugin is
+//! answered at once while the answer is being validated, and the memory of the process stays within the plugin's limit,
+//! the response to the client, and a constant. The combinations are random, and the same in every run.
 
 use mcp_host_tests::{ConfigFile, HttpServer, Plugin, Revision, RpcResponse, fixture};
 use proptest::collection::vec;
@@ -47,7 +46,7 @@ const TEXTS: &[&str] = &[
     "template.title",
     "annotations.priority",
 ];
-/// Lists, of records or of texts.
+/// List fields, of records or of texts.
 const LISTS: &[&str] = &[
     "annotations.audience",
     "changes.changed",
@@ -59,22 +58,23 @@ const LISTS: &[&str] = &[
     "read.contents",
     "template.icons",
 ];
-/// What texts consist of: what JSON escapes six-fold, trees, templates, dot segments, percent signs, characters of more bytes.
+/// Units of texts: characters that JSON escapes six-fold, trees, templates, dot segments, percent signs, multi-byte
+/// characters.
 const PATTERNS: &[&str] =
     &["a", "\u{1}", "\u{2028}", "{\"\":0},", "[[", "{a}", "{+a}/", "../", "/", "%41", "%", "\"\\"];
-/// Bytes of a text: what a URI may have, what a hint may cost, nearly all that an answer may have.
+/// Lengths of a text in bytes: the maximum of a URI, the maximum of a hint, nearly the maximum of an answer.
 const LENGTHS: &[usize] = &[60, 8 << 10, 400 << 10, 7 << 20];
-/// Items of a list: as many as there may be, and more.
+/// Lengths of a list: the maximum, and more.
 const COUNTS: &[usize] = &[100, 9_999, 10_001, 300_000];
 
-/// What each plugin may use.
+/// The memory limit of each plugin.
 const MEMORY: &str = "32MiB";
 const REPLY: &str = "8MiB";
-/// What the whole process may have at once: itself with its engine, one plugin's memory, an answer on its way to the client.
+/// The memory of the process: itself with its engine, one plugin's memory, a response in flight.
 const MAX_RSS: u64 = 256 << 20;
-/// Plugins with extreme answers in one server.
+/// The number of plugins with extreme answers in one server.
 const PLUGINS: usize = 6;
-/// Combinations that one run tries.
+/// The number of combinations in one run.
 const SERVERS: u32 = 8;
 
 /// An answer with one extreme field.
@@ -86,7 +86,7 @@ struct AnswerShape {
     count: usize,
 }
 
-/// Shapes whose guest can hold them in its memory.
+/// Generates shapes that fit into the guest's memory.
 fn shapes() -> impl Strategy<Value = AnswerShape> {
     let texts = (select(TEXTS), select(PATTERNS), select(LENGTHS));
     let texts = texts.prop_map(|(field, text, length)| AnswerShape { field, text, length, count: 1 });
@@ -122,7 +122,7 @@ async fn send(server: &HttpServer, revision: &Revision, method: &str, params: Va
     answer
 }
 
-/// Every request that has a plugin answer.
+/// Every request that calls a plugin.
 async fn send_all(server: &HttpServer, revision: &Revision, plugin: &str) {
     let uri = format!("oversized-by-config://{plugin}/x");
     let template = json!({ "type": "ref/resource", "uri": format!("oversized-by-config://{plugin}/{{a}}/0") });

@@ -1,6 +1,6 @@
-//! What a client's message costs, whatever it says: at most four times its size, and nothing of it is kept.
+//! The cost of a client's message, whatever its content: at most four times its size, and nothing is retained.
 //!
-//! Measured as the memory of the real process against what was sent, with a good request beside each bad one.
+//! Measured as the memory of the real process against the bytes sent, with a good request beside each bad one.
 
 use mcp_host_tests::{ConfigFile, HttpServer, Plugin, RawHttp, RawStdio, Revision, TIMEOUT};
 use proptest::prelude::*;
@@ -14,19 +14,19 @@ use tokio::time::timeout;
 use crate::support::proptest_config::with_cases;
 
 const GOOD: &str = "sample://a/plain";
-/// What allocators, threads and buffers of connections take beside.
+/// The memory of allocators, threads and connection buffers.
 const OVERHEAD: u64 = 12 << 20;
-/// The largest body, and the longest line.
+/// The maximum size of a body, and of a line.
 const MAX_BODY: usize = 4 << 20;
 const MAX_LINE: usize = 16 << 20;
-/// Stands where a value is to be put.
+/// The placeholder of a value.
 const PLACEHOLDER: &str = "@hole@";
 
 fn config() -> ConfigFile {
     ConfigFile::new().server("extensions", vec!["sep-2093"]).plugin(Plugin::sample("a")).allow_all()
 }
 
-/// Values that cost more than they seem to.
+/// Values that cost more than their size suggests.
 fn costly_values(size: usize) -> Vec<(&'static str, String)> {
     let list = |unit: &str| format!("[{}{unit}]", format!("{unit},").repeat(size / (unit.len() + 1)));
     let string = |unit: &str| format!("\"{}\"", unit.repeat(size / unit.len()));
@@ -42,7 +42,7 @@ fn costly_values(size: usize) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Messages with a hole.
+/// Messages with a placeholder.
 fn messages_with_placeholder(revision: &Revision) -> Vec<Value> {
     let meta = |params: Value| {
         let mut message = mcp_host_tests::request(revision, 7, "", params);
@@ -108,7 +108,7 @@ async fn assert_good_read(wire: &mut RawHttp) {
     assert!(answer.result()["contents"][0]["text"].is_string(), "{answer:?}");
 }
 
-/// Posts that text in place of a message, and reads what comes back.
+/// Posts that text as a message, and reads the response.
 async fn post(wire: &mut RawHttp, text: String) -> (StatusCode, usize) {
     let response = timeout(TIMEOUT, wire.request_builder("ping", json!({})).body(text).send()).await.unwrap().unwrap();
     (response.status(), timeout(TIMEOUT, response.bytes()).await.unwrap().unwrap().len())
@@ -172,7 +172,7 @@ async fn a_line_costs_at_most_four_times_its_size_whatever_it_says() {
         let before = wire.peak_rss();
         let values = costly_values(MAX_LINE - 4096);
         for (at, message) in messages_with_placeholder(&revision).into_iter().enumerate() {
-            // All of them with bodies; here it is the line that is another.
+            // All of them in bodies; here the line differs.
             let (what, value) = &values[at % values.len()];
             wire.send_line(&fill_placeholder(&message, value)).await;
             wire.request("resources/read", json!({ "uri": GOOD })).await.result();
@@ -200,9 +200,8 @@ async fn a_handshake_over_stdio_keeps_nothing_either() {
     let plain = other.peak_rss();
     assert!(peak < plain + 4 * MAX_LINE as u64 + OVERHEAD, "{plain} bytes without it, {peak} with it");
     assert!(kept < plain + 2 * MAX_LINE as u64 + OVERHEAD, "{plain} bytes without it, {kept} are kept");
-    for mut wire in [wire, other] {
-        wire.close_stdin();
-        wire.wait_clean_exit().await;
+    for wire in [wire, other] {
+        wire.end().await;
     }
 }
 
@@ -215,8 +214,7 @@ async fn a_message_of_many_resources_to_listen_to_is_acknowledged_in_part() {
     let acknowledged = wire.notification("notifications/subscriptions/acknowledged").await;
     let accepted = acknowledged["params"]["notifications"]["resourceSubscriptions"].as_array().unwrap();
     assert_eq!(accepted.len(), 1024);
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -236,8 +234,7 @@ async fn an_unknown_method_is_answered_with_those_that_there_are() {
                 assert!(message.len() < 500, "{message}");
             }
         }
-        lines.close_stdin();
-        lines.wait_clean_exit().await;
+        lines.end().await;
     }
     server.end().await;
 }
@@ -288,7 +285,7 @@ async fn a_host_that_is_not_one_name_is_refused() {
 async fn bodies_that_never_come_whole_leave_room_for_others() {
     let config =
         config().http_limit("body", "1MiB").http_limit("body-memory", "4MiB").http_limit("client-share", "1/1");
-    // Whatever else the machine does, no body is given up meanwhile.
+    // The timeout is long, so that no slow machine drops a body meanwhile.
     let config = config.http_limit("read-timeout", "10m").write();
     let server = HttpServer::start(&config).await;
     let mut wire = server.raw_client(Revision::V_2026_07_28).await;
@@ -299,7 +296,7 @@ async fn bodies_that_never_come_whole_leave_room_for_others() {
         let head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
             Accept: application/json, text/event-stream\r\nContent-Length: 1048576\r\n\r\n";
         connection.write_all(head.as_bytes()).await.unwrap();
-        // One that is refused may be closed before all of it was sent.
+        // One that is rejected may be closed before all of it was sent.
         let _ = connection.write_all(&vec![b' '; (1 << 20) - 1]).await;
         open.push(connection);
     }

@@ -6,14 +6,14 @@ use mcp_host_tests::{ConfigFile, Folder, GitRepo, Plugin, RawStdio, Revision, St
 use rmcp::model::ErrorCode;
 use serde_json::{Value, json};
 
-/// A file that is no provider, and what is said of it.
+/// A file that is not a provider, and the error message about it.
 struct BrokenComponent {
     name: &'static str,
     file: PathBuf,
     said: &'static str,
 }
 
-/// Every way in which a file can be no provider.
+/// Every kind of file that is not a provider.
 fn write_broken_components(folder: &Folder) -> Vec<BrokenComponent> {
     let wat = |text: &str| wat::parse_str(text).unwrap();
     let whole = std::fs::read(fixture("without-sdk")).unwrap();

@@ -1,20 +1,20 @@
-//! Guests that no compiler would make: answers that are laid out wrong, tables and memories that grow without end, code that
-//! runs before anybody called it. The client gets an answer of its kind, the host stays as small as it was, and a good
-//! plugin goes on.
+//! Guests that no compiler would emit: answers with an invalid layout, tables and memories that grow without bound,
+//! code that runs before any call. The client gets an answer of its kind, the host's memory does not grow, and a good
+//! plugin is served.
 
 use mcp_host_tests::{ComponentFile, ConfigFile, Plugin, StdioServer, WatProvider, WrittenConfig, fixture};
 use rmcp::model::ErrorCode;
 use serde_json::{Value, json};
 
-/// More than the host and its pool of instances take up, less than any of these guests would like to.
+/// More than the host and its pool of instances use, less than any of these guests tries to use.
 const MAX_RSS: u64 = 300 << 20;
 
-/// A provider whose answer to `read` is one content at 4096 bytes behind the answer's own place.
+/// A provider whose answer to `read` is one content, 4096 bytes after the answer itself.
 fn provider_with_read(instructions: &str) -> WatProvider {
     WatProvider::new().function("read", instructions)
 }
 
-/// An answer with one content, whose body is a text or bytes of the kind `kind`, at that address and of that length.
+/// An answer with one content, whose body is a text or bytes by `kind`, at that address and of that length.
 fn single_content(kind: u32, address: u32, length: u32) -> String {
     format!(
         "(i32.store (i32.const 1032) (i32.const 8192))
@@ -30,7 +30,7 @@ fn store_byte(address: u32, value: u32) -> String {
     format!("(i32.store8 (i32.const {address}) (i32.const {value}))")
 }
 
-/// What a component would like to have in the log.
+/// A text that a component tries to get into the log.
 const FORGED: &str = "ERROR mcp_host::plugin: forged";
 
 const TEXT: u32 = 0;
@@ -44,7 +44,7 @@ fn config_with_good_plugin(bad: Plugin) -> WrittenConfig {
     ConfigFile::new().plugin(bad).plugin(Plugin::new("good", &fixture("misbehaving"), "good://good/")).write()
 }
 
-/// What a client gets that reads from the plugin: the text, or the data of the error. Behind it, a good plugin is read.
+/// Reads from the plugin, and returns the text or the data of the error. Afterwards a good plugin is read.
 async fn read(bad: Plugin) -> Result<Vec<u8>, Value> {
     let server = StdioServer::start(&config_with_good_plugin(bad)).await;
     let answer = match server.client().read("bad://bad/x").await {
@@ -185,7 +185,7 @@ async fn arguments_that_a_guest_has_no_room_for_end_its_call() {
     server.end().await;
 }
 
-/// What the host says of a plugin that never gets as far as to describe itself.
+/// Returns the host's log about a plugin that fails before it describes itself.
 async fn load_failure_line(bad: Plugin) -> String {
     let server = StdioServer::start(&config_with_good_plugin(bad)).await;
     assert_eq!(server.client().text("good://good/good").await, "good");

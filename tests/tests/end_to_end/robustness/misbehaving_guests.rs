@@ -1,14 +1,13 @@
-//! Guests that trap, hang, hoard, flood and lie, beside good ones that are served all the same.
+//! Guests that trap, hang, allocate, flood and lie, beside good ones that are served all the same.
 
 use mcp_host_tests::{Client, ConfigFile, GitRepo, Plugin, RawStdio, Revision, StdioServer, fixture};
 use rmcp::model::{ErrorCode, ErrorData};
 use serde_json::{Value, json};
 
-/// What no client may read: words from inside a guest and of its toolchain, the paths that it sees.
+/// Texts that no client may read: words from inside a guest and of its toolchain, and the paths that it sees.
 const INTERNALS: [&str; 7] = ["/very/secret", "/repo", "backtrace", "wasm", "unreachable", "panicked", ".rs"];
 
-/// The misbehaving guest under limits that are quickly reached, but for those on time: how much of that anything takes is the
-/// machine's affair.
+/// The guest `misbehaving` under low limits, but for those on time, which depend on the machine.
 fn misbehaving_plugin(name: &str) -> Plugin {
     let limits = [("memory", "16MiB"), ("response-size", "2MiB"), ("log", "8KiB"), ("cpu", "10s"), ("deadline", "30s")];
     limits.into_iter().fold(Plugin::misbehaving(name), |plugin, (key, value)| plugin.limit(key, value))
@@ -25,7 +24,7 @@ fn repo() -> GitRepo {
     GitRepo::with_files([("README.md", "hello")])
 }
 
-/// Nothing in what a client got to read is from inside, or a path of this machine.
+/// Asserts that a client's result has nothing from inside, and no path of this machine.
 fn assert_no_internals(text: &str) {
     let inside = INTERNALS.iter().find(|inside| text.to_lowercase().contains(*inside));
     assert_eq!(inside, None, "{text}");
@@ -33,7 +32,7 @@ fn assert_no_internals(text: &str) {
     assert!(machine.iter().all(|path| !text.contains(path.to_str().unwrap())), "{text}");
 }
 
-/// What that listing says of the plugin `bad`; and that it has all that the good ones have.
+/// Returns what that listing says about the plugin `bad`, after asserting that the good ones are complete.
 async fn missing_reason_beside_good(list: &str) -> Option<Value> {
     let repo = repo();
     let bad = match list {
@@ -181,8 +180,7 @@ async fn hints_that_are_wrong_are_dropped_and_the_entry_stays() {
         }])
     );
     assert_eq!(listed.result().get("_meta"), None, "a provider cannot speak for the host");
-    wire.close_stdin();
-    let log = wire.wait_clean_exit().await.log;
+    let log = wire.end().await.log;
     for hint in ["priority", "last-modified", "icon", "MIME type"] {
         assert!(log.contains(&format!("{hint} of `good` dropped")), "{hint}: {log}");
     }
@@ -261,8 +259,7 @@ async fn slow_reads_of_one_plugin_hold_up_neither_another_nor_those_who_would_wa
         wire.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }))
             .await;
     }
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -274,7 +271,7 @@ async fn floods_of_log_and_output_are_cut_and_what_was_dropped_is_told() {
         assert_eq!(read.result()["contents"][0]["text"], "survived", "{path}");
     }
     wire.close_stdin();
-    // Every line on standard output was a message: `StdioWire` would not have read on otherwise.
+    // Every line on standard output was a message: `RawStdio` would have failed otherwise.
     let log = wire.wait_clean_exit().await.log;
     assert!(log.contains("logs more than `limits.log` allows"), "{log}");
     assert!(log.len() < 200 << 10, "{} bytes of log", log.len());

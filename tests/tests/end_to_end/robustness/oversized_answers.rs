@@ -1,20 +1,20 @@
-//! Answers that have too much of one thing: what the host does with them is part of the call, and bounded as it is.
+//! Oversized answers: the host's work on them is part of the call, and bounded with it.
 
 use mcp_host_tests::{Client, ConfigFile, Plugin, RawStdio, Revision, Rule, StdioServer, fixture, run};
 use rmcp::model::ErrorData;
 use serde_json::{Value, json};
 
-/// What the process may have had at its most beside what a test allows for: the host itself, its engine and its threads.
+/// The peak memory of the process beyond what a test allows for: the host itself, its engine and its threads.
 const HOST_BASELINE: u64 = 100 << 20;
 
-/// The guest whose answers have too much of something, with the limits that plugins have by default, but for those on time: how
-/// much of that anything takes is the machine's affair.
+/// The guest with oversized answers, under the default limits of plugins, but for those on time, which depend on the
+/// machine.
 fn default_limits(name: &str) -> Plugin {
     let plugin = Plugin::new(name, &fixture("oversized-by-path"), &format!("oversized-by-path://{name}/"));
     plugin.limit("cpu", "30s").limit("deadline", "1m")
 }
 
-/// The same with as many items allowed as can be.
+/// The same with the maximum of items.
 fn max_items(name: &str) -> Plugin {
     default_limits(name).limit("response-items", 1_000_000)
 }
@@ -112,8 +112,7 @@ async fn metadata_is_not_built_beyond_the_memory_of_its_plugin() {
     assert!(peak < HOST_BASELINE + (64 << 20), "{peak} bytes");
     let good = wire.request("resources/read", json!({ "uri": "oversized-by-path://good/objects/1000" })).await;
     assert_eq!(good.result()["contents"][0]["text"], "good");
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -159,7 +158,7 @@ async fn what_is_wrong_with_a_long_text_is_told_in_short() {
     }
 }
 
-/// Rules with so many globs that filtering what a guest answered in milliseconds takes seconds.
+/// Rules with so many globs that filtering an answer of milliseconds takes seconds.
 fn many_rules() -> Rule {
     Rule::for_principal("local").deny_globs((0..2000).map(|index| format!("**/secret-{index}/*")).collect())
 }
@@ -184,8 +183,7 @@ async fn a_read_is_answered_beside_answers_that_take_long_to_filter() {
     for id in slow {
         assert_eq!(wire.response_to(id).await.result()["contents"].as_array().unwrap().len(), 5000);
     }
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -209,8 +207,7 @@ async fn what_only_repeats_itself_is_kept_once() {
     let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
     let listed = wire.request("resources/list", json!({})).await;
     assert_eq!(listed.result()["resources"][0]["annotations"], json!({ "audience": ["user"] }));
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
     let checked = run(["check", "--json", "--config", config.path().to_str().unwrap()]).await;
     let description = checked.json()["plugins"][0]["provider"]["description"].clone();
     let Value::String(description) = description else { panic!("{}", checked.json()) };

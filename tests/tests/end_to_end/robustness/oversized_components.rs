@@ -1,5 +1,5 @@
-//! Components that are made to hurt whoever loads them: too large, too many parts, too hard to compile. Each is refused within
-//! its bounds, and a good plugin beside it is served.
+//! Components that are hostile to their loader: too large, too many parts, too expensive to compile. Each is rejected
+//! within bounds, and a good plugin beside it is served.
 
 use std::fs::File;
 use std::path::Path;
@@ -22,7 +22,7 @@ fn memory_hungry() -> Vec<u8> {
     wasm_fixtures::hard_to_compile(3000, 1000)
 }
 
-/// What the log says of a component for which the compiler has those limits, while a good one is served.
+/// Returns the log about a component under those limits of the compiler, while a good one is served.
 async fn load_log(component: &[u8], limits: &[(&str, &str)]) -> String {
     let folder = Folder::with_files([("heavy.wasm", component)]);
     let compile: toml::Table = limits.iter().map(|(key, value)| ((*key).to_owned(), (*value).into())).collect();
@@ -67,7 +67,7 @@ async fn a_compiler_ends_with_the_host_that_started_it() {
     let folder = Folder::with_files([("slow.wasm", slow_to_compile())]);
     let mut command = host_command();
     command.arg("inspect").arg(folder.path().join("slow.wasm")).stdin(Pipe::null()).stderr(Pipe::piped());
-    // What is killed leaves an unfinished file.
+    // A compiler that is killed leaves an unfinished file.
     command.env("XDG_CACHE_HOME", folder.path());
     let mut host = command.spawn().unwrap();
     let mut log = BufReader::new(host.stderr.take().unwrap()).lines();
@@ -82,7 +82,7 @@ async fn a_compiler_ends_with_the_host_that_started_it() {
     assert_eq!(events.await.unwrap(), Ok(1), "the compiler outlived its host");
 }
 
-/// The one child of a process, as soon as there is one.
+/// Waits for the one child of a process.
 fn wait_for_child(parent: u32) -> Pid {
     let started = std::time::Instant::now();
     while started.elapsed() < TIMEOUT {

@@ -1,4 +1,4 @@
-//! Granted directories, and a guest that tries to get out of them, to fill them, or to have the host wait for ever.
+//! Directory grants, and a guest that tries to escape from them, to fill them, or to block the host.
 
 mod escapes;
 mod open_files;
@@ -11,7 +11,7 @@ use std::path::Path;
 
 use mcp_host_tests::{Client, ConfigFile, Folder, Plugin, StdioServer, fixture};
 
-/// The guest that does to files what it is told. One call at a time: one that hangs is noticed by the next.
+/// The guest that performs file operations. One call at a time: one that hangs is detected by the next.
 fn files_plugin() -> Plugin {
     Plugin::new("files", &fixture("files"), "files:///").limit("concurrency", 1)
 }
@@ -20,26 +20,26 @@ async fn start(plugin: Plugin) -> StdioServer {
     StdioServer::start(&ConfigFile::new().plugin(plugin).write()).await
 }
 
-/// The resource that tells what becomes of a deed: `read dir=/a path=b.txt`.
+/// Returns the path of an action: `read dir=/a path=b.txt`.
 fn action_uri(order: &str) -> String {
     let mut words = order.split(' ');
     let mut uri = format!("files:///{}", words.next().unwrap());
     for (number, word) in words.enumerate() {
         let (key, value) = word.split_once('=').unwrap();
         write!(uri, "{}{key}=", if number == 0 { '?' } else { '&' }).unwrap();
-        // A value has no spaces, but the words that say how are separated by them.
+        // Values have no spaces, as spaces separate the keys.
         let value = value.replace(',', " ");
         value.bytes().for_each(|byte| write!(uri, "%{byte:02X}").unwrap());
     }
     uri
 }
 
-/// What becomes of a deed.
+/// Performs an action, and returns its result.
 async fn run_action(client: &Client, order: &str) -> String {
     client.text(&action_uri(order)).await
 }
 
-/// Every path below a folder, with what it is: its bytes, where it leads, or nothing for a folder.
+/// Returns every path below a folder, with its bytes, its link target, or nothing for a folder.
 fn snapshot(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];

@@ -1,4 +1,4 @@
-//! What guests say in the log: bounded before it is looked at, and fit to be seen.
+//! Log messages of guests: bounded before they are processed, and escaped.
 
 use std::time::Instant;
 

@@ -1,8 +1,8 @@
-//! What a guest has the host keep, without any grant: it counts as the plugin's memory, and is released.
+//! Host memory that a guest allocates without any grant: it counts as the plugin's memory, and is released.
 
 use mcp_host_tests::{ConfigFile, Plugin, StdioServer, fixture};
 
-/// What a guest may have kept, and how the error begins that a client gets when there is too much of it.
+/// Kinds of host memory, and the beginning of the client's error when there is too much of it.
 const RESOURCE_KINDS: [(&str, &str); 9] = [
     ("authorities", "ran out of memory"),
     ("bodies", "ran out of memory"),
@@ -11,7 +11,7 @@ const RESOURCE_KINDS: [(&str, &str); 9] = [
     ("lists", "ran out of memory"),
     ("methods", "ran out of memory"),
     ("paths", "ran out of memory"),
-    // A scheme has 64 bytes at most: there are never so many of them that they are too much.
+    // A scheme has at most 64 bytes: there can never be too many of them.
     ("schemes", ""),
     ("timers", "holds too much open"),
 ];

@@ -1,4 +1,4 @@
-//! What a plugin gets of the web: the origins that it was granted, within its limits, and nothing of what the host adds.
+//! HTTP grants: a plugin reaches the granted origins within its limits, and gets nothing that the host adds.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use mcp_host_tests::{
 use serde_json::{Value, json};
 use toml::Table;
 
-/// The guest that asks web servers, at `fetch://web/`. How long anything takes is the machine's affair.
+/// The guest that requests from web servers, at `fetch://web/`. Times depend on the machine.
 fn fetch_plugin() -> Plugin {
     Plugin::new("web", &fixture("fetch"), "fetch://web/").limit("deadline", "60s")
 }
@@ -24,7 +24,7 @@ fn config(plugin: Plugin) -> WrittenConfig {
     ConfigFile::new().plugin(plugin).write()
 }
 
-/// An entry of `grants.http` with something beside its origin.
+/// An entry of `grants.http` with more than its origin.
 fn http_grant<const N: usize>(origin: &MockOrigin, beside: [(&str, toml::Value); N]) -> toml::Value {
     let beside = beside.into_iter().map(|(key, value)| (key.to_owned(), value));
     beside.chain([("origin".to_owned(), origin.origin().into())]).collect::<Table>().into()
@@ -36,7 +36,7 @@ fn fetch_uri(what: &str, url: &str, more: &str) -> String {
     format!("fetch://web/{what}?url={url}{more}")
 }
 
-/// What the guest got.
+/// The response as the guest got it.
 async fn run_fetch(server: &StdioServer, what: &str, url: &str, more: &str) -> Value {
     serde_json::from_str(&server.client().text(&fetch_uri(what, url, more)).await).unwrap()
 }
@@ -49,7 +49,7 @@ fn error_json(code: &str) -> Value {
     json!({ "error": format!("ErrorCode::{code}") })
 }
 
-/// What begins so, whatever numbers follow.
+/// Matches a text that begins so, with any numbers after it.
 fn is_error(answer: &Value, code: &str) -> bool {
     answer["error"].as_str().is_some_and(|error| error.starts_with(&format!("ErrorCode::{code}")))
 }
@@ -160,7 +160,7 @@ async fn over_tls_a_server_is_who_the_certificate_says() {
         .fold(fetch_plugin(), |plugin, origin| plugin.http(http_grant(origin, [ca()])));
     let server = StdioServer::start(&config(with_ca.origin(&bare.origin()))).await;
     assert_eq!(get(&server, &right.url("/")).await["body"], "hello");
-    // Another name, another authority, and an authority that counts for other origins only.
+    // Another name, another authority, and an authority that applies to other origins only.
     for origin in [&wrong, &stranger, &bare] {
         assert_eq!(get(&server, &origin.url("/")).await, error_json("TlsCertificateError"), "{}", origin.origin());
     }
@@ -241,7 +241,7 @@ async fn an_exchange_ends_with_its_time_however_slowly_it_goes_on() {
     origin.serve("/silent", Reply::silent());
     let server = StdioServer::start(&config_with_limits(&origin, [("timeout", "1s".into())])).await;
     assert_eq!(get(&server, &origin.url("/silent")).await, error_json("HttpResponseTimeout"));
-    // The guest's own time counts only if it is less.
+    // The guest's own timeout applies only if it is shorter.
     let patient =
         run_fetch(&server, "get", &origin.url("/silent"), "&connect=60000&first-byte=60000&pause=60000").await;
     assert_eq!(patient, error_json("HttpResponseTimeout"));
@@ -279,7 +279,7 @@ async fn exchanges_at_once_are_counted() {
     let count = |code| answers.as_array().unwrap().iter().filter(|answer| **answer == error_json(code)).count();
     assert_eq!((count("ConnectionLimitReached"), count("HttpResponseTimeout")), (4, 2), "{answers}");
     server.log_line("`limits.http.concurrency` (2) is reached").await;
-    // The places are free again.
+    // The permits are free again.
     for _ in 0..5 {
         assert_eq!(get(&server, &origin.url("/")).await["status"], 200);
     }
@@ -357,8 +357,7 @@ async fn a_call_that_is_cancelled_ends_its_exchange() {
             .await;
         origin.wait_until_idle().await;
     }
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Key-value buckets: what is kept, for whom, within which quotas, and what a kill or a damaged file does to it.
+//! Key-value buckets: persistence, isolation, quotas, and the effect of a kill or a damaged file.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -16,7 +16,7 @@ fn one_bucket() -> WrittenConfig {
     ConfigFile::new().plugin(Plugin::keyvalue("a").bucket("pages")).write()
 }
 
-/// Where the plugin `a` keeps its buckets.
+/// The directory of the plugin `a`'s buckets.
 fn database_path(config: &WrittenConfig) -> PathBuf {
     config.dir().join("state/keyvalue/a.sqlite3")
 }
@@ -25,7 +25,7 @@ async fn read_text(client: &Client, path: &str) -> String {
     client.text(&format!("keyvalue://{path}")).await
 }
 
-/// Why that cannot be had now, as the client is told.
+/// The client's error while a bucket is unavailable.
 async fn unavailable_reason(client: &Client, path: &str) -> String {
     let error = client.read_error(&format!("keyvalue://{path}")).await;
     assert_eq!(error.data.unwrap_or_default()["kind"], "unavailable", "{path}: {}", error.message);
@@ -91,7 +91,7 @@ async fn a_kill_in_a_storm_of_writes_loses_none_that_was_answered() {
     for n in answered.into_iter().filter(|n| n % 3 != 0) {
         assert_eq!(server.client().bytes(&format!("keyvalue://a/get/pages/{n}")).await.len(), 3000);
     }
-    // Those that were filled together have values of one length: no batch is there by half.
+    // Values written together have the same length: no batch is there by half.
     let mut lengths = Vec::new();
     for n in 0..50 {
         lengths.push(server.client().bytes(&format!("keyvalue://a/get/pages/key-{n:05}")).await.len());
@@ -275,7 +275,7 @@ async fn a_damaged_file_is_told_to_client_and_admin_left_as_it_is_and_harms_no_o
     }
     read_text(server.client(), "b/set/pages/key?value=1").await;
     assert_eq!(fs::read(database_path(&config)).unwrap(), damaged);
-    // An admin who moves it away need not start the host anew.
+    // An admin who moves the file away need not restart the host.
     fs::remove_file(database_path(&config)).unwrap();
     read_text(server.client(), "a/set/pages/key?value=1").await;
     let log = server.end().await.log;

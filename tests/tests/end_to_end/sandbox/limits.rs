@@ -1,4 +1,5 @@
-//! Limits on how calls come and on how much one answer has: who is refused, with what words, and that it is told once.
+//! Limits on the rate of calls and on the size of an answer: who is rejected, with which message, and that it is logged
+//! once.
 
 use mcp_host_tests::{Client, ConfigFile, Plugin, RawStdio, Revision, StdioServer};
 use rmcp::model::{ErrorData, ListResourcesResult};
@@ -10,7 +11,7 @@ fn assert_unavailable(error: &ErrorData, plugin: &str, reason: &str) {
     assert_eq!((&data["kind"], &data["plugin"]), (&json!("unavailable"), &json!(plugin)), "{error:?}");
 }
 
-/// What that page says of the one plugin that is missing from it.
+/// Returns what that page says about the one missing plugin.
 fn missing_plugin(page: &ListResourcesResult) -> Option<Value> {
     let page = serde_json::to_value(page).unwrap();
     let missing = page["_meta"]["mcp-host/missing"].as_array()?.clone();
@@ -44,8 +45,7 @@ async fn a_call_that_finds_the_queue_full_is_refused_at_once_and_those_in_it_are
         assert!(error["message"].as_str().unwrap().contains("too many requests wait for it"), "{error}");
         assert_eq!(error["data"], json!({ "kind": "unavailable", "plugin": "a", "retryAfterMs": 1000 }));
     }
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -93,7 +93,7 @@ async fn an_answer_with_too_many_items_is_refused_whatever_they_are() {
     assert!(log.contains("the reply has 11 entries, more than `limits.response-items` (1)"), "{log}");
 }
 
-/// A plugin that lists as it is told, between two good ones; and all pages of the listing.
+/// A plugin that lists as its config says, between two good ones; returns all pages of the listing.
 async fn walk_listing(client: &Client) -> (usize, usize, Vec<Value>) {
     let pages = client.pages().await;
     let uris = || pages.iter().flat_map(|page| &page.resources).map(|resource| &resource.uri);

@@ -1,5 +1,5 @@
-//! How calls share processors and instance slots: the host's own calls beside those of many clients, plugins that hold what they
-//! can get beside one that needs little, and processor time on a machine that is busy.
+//! Scheduling: how calls share processors and instance slots. The host's own calls beside those of many clients,
+//! plugins that take all that they can get beside one that needs little, and CPU time on a machine under load.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 const REVISION: Revision = Revision::V_2026_07_28;
 
-/// Clients that read in a loop, each on a connection of its own, until they are told to stop.
+/// Clients that read in a loop, each on a connection of its own, until they are stopped.
 struct Readers {
     tasks: JoinSet<()>,
     stop: Arc<AtomicBool>,
@@ -42,7 +42,7 @@ impl Readers {
         Self { tasks, stop: is_over, answered }
     }
 
-    /// How many reads have been answered so far.
+    /// The number of reads answered so far.
     fn answered(&self) -> usize {
         self.answered.load(Ordering::Relaxed)
     }
@@ -53,7 +53,7 @@ impl Readers {
     }
 }
 
-/// A stream on which changes of one resource are told.
+/// A stream of updates of one resource.
 struct Listener {
     stream: Response,
     text: String,
@@ -66,7 +66,7 @@ impl Listener {
         let stream = timeout(TIMEOUT, request.send()).await.expect("an answer in time").expect("the server answers");
         assert_eq!(stream.status(), 200);
         let mut listener = Self { stream, text: String::new() };
-        // Told once as soon as the subscription counts.
+        // The first update is sent as soon as the subscription is active.
         listener.wait_until_updated().await;
         listener
     }
@@ -83,13 +83,13 @@ impl Listener {
     }
 }
 
-/// Listens to one resource as often as that.
+/// Listens to one resource so many times.
 async fn start_listeners(server: &HttpServer, number: usize, uri: &str) -> Vec<Listener> {
     let starting = (0..number).map(|_| async { Listener::start(&mut server.uninitialized(REVISION), uri).await });
     futures::future::join_all(starting).await
 }
 
-/// Threads of this process that compute without end, until they are dropped.
+/// Threads of this process that spin until they are dropped.
 struct CpuLoad(Arc<AtomicBool>);
 
 impl CpuLoad {
@@ -99,7 +99,7 @@ impl CpuLoad {
             let is_over = is_over.clone();
             std::thread::spawn(move || {
                 while !is_over.load(Ordering::Relaxed) {
-                    // No pause instruction: a virtual machine would take the processor away.
+                    // No pause instruction: a virtual machine would be descheduled.
                     std::hint::black_box(());
                 }
             });
@@ -118,7 +118,7 @@ fn busy_plugin(name: &str) -> Plugin {
     Plugin::new(name, &fixture("busy"), &format!("busy://{name}/"))
 }
 
-/// A folder of many notes, all of which are looked at to find out what changed.
+/// A folder of many notes, all of which are read to detect changes.
 fn many_notes() -> Folder {
     Folder::with_files((0..1000).map(|number| (format!("{number}.md"), "text")))
 }
@@ -177,7 +177,7 @@ async fn subscribers_hear_of_edits_beside_plugins_that_spin_when_they_are_asked_
     assert!(good.is_empty(), "{good:?}");
 }
 
-/// Calls that sleep, so many of each plugin. They are given up when this is dropped.
+/// Calls that sleep, so many of each plugin. They are cancelled when this is dropped.
 fn start_sleeping_calls(server: &HttpServer, plugins: usize, of_each: usize) -> JoinSet<()> {
     let mut asked = JoinSet::new();
     for number in 0..plugins * of_each {
@@ -202,7 +202,7 @@ async fn calls_that_sleep_in_eight_plugins_leave_instances_for_a_ninth() {
     let config = (0..8).map(sleepy).fold(ConfigFile::new(), ConfigFile::plugin);
     let config = config.plugin(Plugin::misbehaving("good")).allow_all().write();
     let server = HttpServer::start(&config).await;
-    // All that eight plugins can get of 256 slots; and once more, after all of those calls were given up.
+    // Everything that eight plugins can get of 256 slots; and once more, after all of those calls were cancelled.
     for round in 1..=2 {
         let asleep = start_sleeping_calls(&server, 8, 40);
         server.log_lines("a slow read has begun", round * 8 * 28).await;
@@ -217,7 +217,7 @@ async fn calls_that_sleep_in_eight_plugins_leave_instances_for_a_ninth() {
     server.end().await;
 }
 
-/// Reads something, and gives the text or the reason why there is none.
+/// Reads a resource, and returns the text or the reason of the failure.
 async fn try_read(server: &StdioServer, uri: &str) -> Result<String, String> {
     let contents = server.client().read(uri).await.map_err(|error| error.message.into_owned())?;
     Ok(String::from_utf8(content_bytes(&contents[0])).unwrap())
@@ -228,8 +228,8 @@ async fn a_guest_has_its_processor_time_on_a_busy_machine_and_no_more() {
     let config = ConfigFile::new().plugin(busy_plugin("b").limit("cpu", "100ms").limit("deadline", "10m")).write();
     let server = StdioServer::start(&config).await;
     let compute = |rounds: u64| format!("busy://b/compute?rounds={rounds}");
-    // The most that it can do within its processor time, by a factor of two. Beside others it can do less: processors share
-    // what they are made of.
+    // The maximum that it can do within its CPU time, by a factor of two. Beside others it can do less: hyperthreads
+    // share a core.
     let mut rounds: u64 = 1000;
     while try_read(&server, &compute(rounds * 2)).await.is_ok() {
         rounds *= 2;

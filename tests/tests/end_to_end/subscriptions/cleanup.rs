@@ -1,5 +1,5 @@
-//! What subscriptions leave behind when who subscribed goes away: nothing. And when what was subscribed to goes away: what it
-//! takes to unsubscribe.
+//! Cleanup of subscriptions: nothing is left behind when the subscriber disconnects; and unsubscribing when the
+//! resource is gone.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ fn two_faulty_plugins(folder: &Folder) -> ConfigFile {
     ConfigFile::new().plugin(Plugin::faulty("m", folder.path())).plugin(Plugin::faulty("n", folder.path())).allow_all()
 }
 
-/// A server over HTTP in this process, so that its host can be asked.
+/// A server over HTTP in this process, so that the state of its host can be inspected.
 struct InProcessServer {
     host: Arc<Host>,
     url: String,
@@ -76,7 +76,7 @@ async fn sessions_that_end_leave_nothing_behind() {
         subscribe(&mut wires[1], &["faulty://m/a", "faulty://n/b"]).await;
         served.wait_until_watching((2, 3, 2)).await;
         let [first, second] = wires;
-        // One that is told something at the moment, and one that reads what it is told.
+        // One that is being notified at the moment, and one that reads its updates.
         folder.write("a", "changed");
         first.delete_session().await;
         served.wait_until_watching((1, 2, 2)).await;
@@ -144,20 +144,19 @@ async fn a_stream_over_stdio_that_is_cancelled_leaves_no_directory_watched() {
         wire.send(&cancel_notification(id)).await;
         wait_until("no directory is watched", || wire.inotify_watches() == 0).await;
     }
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 fn cancel_notification(id: u64) -> Value {
     json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } })
 }
 
-/// A config of which nothing can be watched.
+/// A config without a resource that can be watched.
 fn unwatchable_config() -> ConfigFile {
     ConfigFile::new().plugin(Plugin::new("hello", &component("hello"), "hello:///"))
 }
 
-/// The errors of requests that a session makes which may still subscribe, though there is nothing that can be watched.
+/// Returns the errors of a session's requests to subscribe, though nothing can be watched.
 const NOTHING_TO_WATCH: [(&str, i64); 2] = [("notes://n/a.md", -32002), ("hello:///world", -32602)];
 
 #[tokio::test]
@@ -177,8 +176,7 @@ async fn a_session_over_stdio_unsubscribes_in_order_when_nothing_can_be_watched_
             *wire.request("resources/unsubscribe", json!({ "uri": "notes://n/a.md" })).await.result(),
             json!({})
         );
-        wire.close_stdin();
-        wire.wait_clean_exit().await;
+        wire.end().await;
     }
 }
 
@@ -195,7 +193,7 @@ async fn a_session_over_http_unsubscribes_in_order_when_nothing_can_be_watched_a
         assert_eq!(old.request("resources/subscribe", json!({ "uri": uri })).await.error_code(), code);
     }
     assert_eq!(*old.request("resources/unsubscribe", json!({ "uri": "notes://n/a.md" })).await.result(), json!({}));
-    // One that begins now is told that it may not, and may not.
+    // A session that starts now is told in its capabilities that it may not subscribe, and may not.
     let mut new = server.raw_client(Revision::V_2025_11_25).await;
     for method in ["resources/subscribe", "resources/unsubscribe"] {
         assert_eq!(new.request(method, json!({ "uri": "notes://n/a.md" })).await.error_code(), -32601);

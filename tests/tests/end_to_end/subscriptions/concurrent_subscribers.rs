@@ -1,5 +1,5 @@
-//! Many subscribe at the same moment, the provider fails just then, or somebody goes away in the middle: whoever was told that
-//! it is subscribed hears of the next change.
+//! Many subscribe at the same moment, the provider fails just then, or one disconnects in the middle: whoever got an
+//! acknowledgment is notified of the next change.
 
 use std::fs;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl Listener {
         listener
     }
 
-    /// Waits until it is told something with that text in it. What came before is passed over.
+    /// Waits for an update that contains that text. Earlier ones are skipped.
     async fn wait_for(&mut self, text: &str) {
         loop {
             if let Some((_, rest)) = self.buffer.split_once(text) {
@@ -101,15 +101,14 @@ async fn as_many_requests_as_are_made_at_once_subscribe_whatever_queue_and_rate_
         let update = wire.notification(UPDATED).await;
         told.insert(update["params"]["uri"].as_str().unwrap().to_owned());
     }
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]
 async fn whoever_listens_while_the_provider_fails_hears_of_it_when_it_is_back() {
     for fault in ["stat.trap", "stat.fail", "stat.hang", "changes.trap", "changes.fail", "changes.hang", "list.trap"] {
         let folder = Folder::with_files([("state", "0")]);
-        let call = if fault.starts_with("stat") { "stat f" } else { "asked about 1" };
+        let call = if fault.starts_with("stat") { "stat f" } else { "changes 1" };
         let broken = folder.write(fault, "");
         if fault == "list.trap" {
             // Then the circuit breaker opens, too.
@@ -224,7 +223,7 @@ async fn a_question_ends_with_the_last_who_asked_it() {
         let asking = host.subscribe(&subscriber, "watched://w/f");
         tokio::select! {
             answer = asking => panic!("the gate is closed: {answer:?}"),
-            // More of them than may be asked at once: those that were given up are over.
+            // More than the concurrency limit: those that were cancelled have ended.
             () = wait_until("the provider is asked", || gated.stat_count() == asked) => {}
         }
     }
@@ -242,7 +241,7 @@ async fn who_may_not_subscribe_shares_no_question_and_who_may_not_any_more_no_an
         tokio::spawn(async move { (host.subscribe(&allowed, "watched://w/f").await, allowed) })
     };
     gated.wait_until_stat_called().await;
-    // The gate is closed: whoever shared the question would wait for its answer.
+    // The gate is closed: whoever shared the call would wait for its answer.
     let denied = host.subscriber(&Principal::ANONYMOUS);
     let error = host.subscribe(&denied, "watched://w/f").await.unwrap_err();
     assert!(matches!(error, Error::NotFound { .. }), "{error:?}");

@@ -1,5 +1,5 @@
-//! Changes are noticed whatever the operating system tells of them: at the limits of inotify, and when a directory that is
-//! watched is another one.
+//! Changes are detected whatever the operating system notifies: at the limits of inotify, and when a watched directory
+//! is replaced.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ async fn wait_until_updated(wire: &mut RawStdio) {
     assert_eq!(wire.notification(UPDATED).await["params"]["uri"], URI);
 }
 
-/// Whether this machine lets its users have namespaces, in which limits are their own.
+/// Whether this machine allows user namespaces, which have limits of their own.
 fn has_user_namespaces() -> bool {
     let namespace = std::process::Command::new("unshare").args(["--user", "--map-root-user", "true"]).output();
     let has = namespace.is_ok_and(|output| output.status.success());
@@ -36,21 +36,20 @@ async fn at_the_limit_of_inotify_changes_are_noticed_at_the_interval_and_the_log
         let config = ConfigFile::new().plugin(faulty()).write();
         let mut wire = RawStdio::start_with_inotify_limit(watches, &config, REVISION).await;
         wire.request("resources/subscribe", json!({ "uri": URI })).await.result();
-        wire.log_line("noticed at the interval only").await;
+        wire.log_line("found only by polling").await;
         for round in 0..3 {
             folder.write("a", format!("{watches} {round}"));
             wait_until_updated(&mut wire).await;
         }
         if watches == 0 {
-            wire.log_line("changes of the config and of components are noticed only every 2 s").await;
+            wire.log_line("changes of the config and of components are detected by polling, every 2 s").await;
         }
         config.replace(ConfigFile::new().plugin(faulty().config("prefix", "new ")));
         wire.log_line("generation=2 ").await;
         wait_until_updated(&mut wire).await;
-        wire.close_stdin();
-        let log = wire.wait_clean_exit().await.log;
-        // Once for each of the two plugins that there have been.
-        assert!(log.matches("noticed at the interval only").count() <= 2, "{log}");
+        let log = wire.end().await.log;
+        // Once for each of the two plugins that have existed.
+        assert!(log.matches("found only by polling").count() <= 2, "{log}");
     }
 }
 
@@ -72,8 +71,7 @@ async fn a_directory_that_is_removed_and_made_again_is_watched_again() {
         folder.write("data/a", format!("edited after that, {round}"));
         wait_until_updated(&mut wire).await;
     }
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -91,6 +89,5 @@ async fn a_directory_that_is_replaced_by_another_is_watched_as_it_is_then() {
     folder.write("old/a", "of no interest any more");
     folder.write("data/a", "edited");
     wait_until_updated(&mut wire).await;
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }

@@ -1,4 +1,4 @@
-//! What is told of changes, seen through the façade of the library: no protocol stands between.
+//! Notifications of changes through the façade of the library, without a protocol.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ async fn that_the_listing_changed_is_told_only_to_those_for_whom_it_did() {
         folder.write(name, "");
         assert_eq!(next_update(&all).await, Update::Listing);
     }
-    // Both are compared in the same walk, and that of the first is over.
+    // Both are compared in the same walk, and that of the first has ended.
     assert_eq!(some.try_next(), None);
     folder.write("b", "");
     assert_eq!(next_update(&some).await, Update::Listing);
@@ -66,7 +66,7 @@ async fn what_changed_while_a_provider_was_broken_is_told_when_it_is_back() {
         }
         let broken = folder.write(format!(".faults/{fault}"), "");
         folder.write("a", "changed");
-        // While it is broken nobody can subscribe either, and the attempt is the proof that it is.
+        // While it fails no subscription succeeds either, and the attempt proves it.
         host.subscribe(&host.subscriber(&Principal::LOCAL), "faulty://m/a").await.unwrap_err();
         folder.write("b", "changed");
         std::fs::remove_file(broken).unwrap();
@@ -107,7 +107,7 @@ async fn a_reload_of_nothing_changes_nothing_and_of_something_keeps_the_rest() {
     let reloaded = host.reload(Config::load(&config.path()).unwrap()).await.unwrap();
     assert_eq!((reloaded.generation, reloaded.changed), (2, vec!["n".to_owned()]));
     assert_eq!(next_update(&subscriber).await, Update::Resource("faulty://n/a".to_owned()));
-    // What was announced was announced once, and of what stayed as it was nothing.
+    // Each change was notified once, and unchanged resources not at all.
     host.subscribe(&subscriber, "faulty://n/a").await.unwrap();
     assert_eq!(subscriber.try_next(), None);
 }

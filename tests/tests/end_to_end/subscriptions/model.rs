@@ -1,23 +1,23 @@
-//! Whatever happens in whatever order, the rule of subscriptions holds: every change after a subscription is followed by at
-//! least one update, and none comes after an unsubscription is answered.
+//! Model test of subscriptions: whatever happens in whatever order, every change after a subscription is followed by at
+//! least one update, and no update is sent after an unsubscription is answered.
 //!
-//! A run does some steps by chance: edits, providers that trap, hang and fail, reloads that change a plugin, take it away or
-//! bring it back, rules that come and go, subscriptions, unsubscriptions, subscribers that go away, that do not read, and many
-//! that listen at the same moment, whose streams are acknowledged whatever is in the way. Plugins have no queue. It keeps
-//! a model of what is owed to whom and of what may be told to whom, and at its end waits until all that is owed has been
-//! paid. Chance is a seed, which a failure names: `MCP_HOST_SEED=17 cargo test -p mcp-host-tests model` runs that one again,
-//! and `MCP_HOST_SEEDS=1000` runs more.
+//! A run takes random steps: edits, providers that trap, hang and fail, reloads that change a plugin, remove it or
+//! restore it, rules that are added and removed, subscriptions, unsubscriptions, subscribers that disconnect or do not
+//! read, and many that listen at the same moment, whose streams are acknowledged in any state. Plugins have no queue.
+//! The run keeps a model of the updates that are pending for each subscriber and of those that it may get, and at its
+//! end waits until none is pending. The steps are determined by a seed. A failure prints the seed and the steps:
+//! `MCP_HOST_SEED=17 cargo test -p mcp-host-tests model` repeats that run, and `MCP_HOST_SEEDS=1000` runs more.
 //!
-//! The same runs are made over the façade, over stdio and over HTTP; what tells these apart is a [`Transport`](transport::Transport).
+//! The same runs are made over the façade, over stdio and over HTTP; each is a [`Transport`](transport::Transport).
 
 mod expectations;
 mod facade;
 mod fixture;
 mod http;
-mod rng;
 mod run;
+mod seeds;
 mod stdio;
 mod transport;
 
-/// How many there are that subscribe.
+/// The number of subscribers.
 const SUBSCRIBERS: usize = 4;

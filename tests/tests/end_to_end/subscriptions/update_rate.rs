@@ -1,5 +1,5 @@
-//! However often a provider says that something changed, and whoever makes it say so: how often a subscriber is told, and what
-//! the host does for it, is bounded.
+//! However often a provider reports a change: the rate of updates to a subscriber, and the host's work for them, are
+//! bounded.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ const UPDATED: &str = "notifications/resources/updated";
 const LISTING: &str = "notifications/resources/list_changed";
 const URI: &str = "watched://w/f";
 
-/// How often something may be told in that time: once in 100 ms, and at both ends.
+/// The maximum number of updates in that time: one per 100 ms, and one at each end.
 fn max_updates_in(time: Duration) -> u128 {
     time.as_millis() / 100 + 2
 }
@@ -27,15 +27,14 @@ async fn a_path_that_is_named_thousands_of_times_is_told_once_a_round() {
         Plugin::watched("w", folder.path()).config("repeat", 9000).writable_dir(counts.path(), "/count", "1MiB");
     let mut wire = RawStdio::start(&ConfigFile::new().plugin(plugin).write(), Revision::V_2025_11_25).await;
     wire.request("resources/subscribe", json!({ "uri": URI })).await.result();
-    let rounds = || fs::read(counts.path().join("asked")).unwrap().len();
+    let rounds = || fs::read(counts.path().join("changes")).unwrap().len();
     let before = rounds();
     for told in 1..=20 {
         wire.notification(UPDATED).await;
         // One round may have ended before that one.
         assert!(rounds() - before + 1 >= told, "{told} updates for {} rounds", rounds() - before);
     }
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -53,8 +52,7 @@ async fn one_resource_is_told_ten_times_a_second_at_most_though_a_client_has_rou
     }
     let most = max_updates_in(began.elapsed());
     assert!(told > 0 && told <= most, "{told} of {most}");
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -72,8 +70,7 @@ async fn that_the_listing_changed_is_told_ten_times_a_second_at_most_though_it_a
     let most = max_updates_in(began.elapsed());
     assert!(told <= most, "{told} of {most}");
     wire.notification(LISTING).await;
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -138,6 +135,5 @@ async fn what_one_stream_may_subscribe_to_is_bounded_in_number_and_in_bytes_and_
         let cancelled = json!({ "requestId": id });
         wire.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled })).await;
     }
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }

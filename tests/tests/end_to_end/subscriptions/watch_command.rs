@@ -36,7 +36,7 @@ impl WatchCommand {
         serde_json::from_str(&self.line().await).unwrap()
     }
 
-    /// Interrupts it, as people do, which is no failure.
+    /// Interrupts it, as users do, which is not a failure.
     async fn interrupt(mut self) {
         let id = Pid::from_raw(self.child.id().unwrap().try_into().unwrap()).unwrap();
         kill_process(id, Signal::INT).unwrap();

@@ -1,4 +1,4 @@
-//! Components that no toolchain makes, made on the spot.
+//! Components that no toolchain emits, made on the fly.
 
 use wasm_encoder::{
     BlockType, CodeSection, Component, ComponentExportKind, ComponentExportSection, ComponentImportSection,
@@ -35,7 +35,7 @@ pub(crate) fn component_with_exports(count: usize) -> Vec<u8> {
     component.finish()
 }
 
-/// Components in components, so many deep.
+/// Nested components, so many levels deep.
 pub(crate) fn nested_components(depth: usize) -> Vec<u8> {
     (0..depth).fold(Component::new().finish(), |inner, _| {
         let mut outer = Component::new();
@@ -44,8 +44,8 @@ pub(crate) fn nested_components(depth: usize) -> Vec<u8> {
     })
 }
 
-/// A component of a few kilobytes on which a compiler works for minutes, or takes gigabytes for: every local changes in
-/// each of many loops, one in the other.
+/// A component of a few kilobytes that a compiler takes minutes or gigabytes for: every local changes in each of many
+/// nested loops.
 pub(crate) fn hard_to_compile(locals: u32, loops: u32) -> Vec<u8> {
     let mut types = TypeSection::new();
     types.ty().function([], []);
@@ -72,7 +72,7 @@ pub(crate) fn hard_to_compile(locals: u32, loops: u32) -> Vec<u8> {
     component.finish()
 }
 
-/// The same component as another file: with more in it that means nothing.
+/// The same component as another file, with one more section without meaning.
 pub(crate) fn with_padding(mut component: Vec<u8>, padding: &[u8]) -> Vec<u8> {
     CustomSection { name: "padding".into(), data: padding.into() }.append_to_component(&mut component);
     component

@@ -1,20 +1,20 @@
-//! Tags with more attributes than a page has use for, found before the page is parsed.
+//! Protection against tags with too many attributes, applied before parsing.
 //!
-//! The parser compares each attribute of a tag with all before it, so a tag of 100,000 takes seconds. It has no bound to
-//! set, and whether a `<` begins a tag is known only as far as it has come. So this asks of each place where a tag *could*
-//! begin how many attributes it would have, by the states that the HTML standard has for what stands in a tag (section
-//! 13.2.5, from "tag name state" on), and where that is more than [`MAX_ATTRIBUTES`] puts a space in the place of its
-//! `<`. What was no tag in the first place, as in a script, loses nothing by it; what was one becomes text.
+//! The parser compares each attribute of a tag with all before it, so a tag of 100,000 attributes takes seconds. It
+//! has no configurable bound, and whether a `<` begins a tag is known only to the parser. So this module counts, for
+//! each position where a tag *could* begin, the attributes it would have, with the tokenizer states of the HTML
+//! standard inside of a tag (section 13.2.5, from "tag name state" on), and where that exceeds [`MAX_ATTRIBUTES`]
+//! replaces its `<` with a space. A false positive, as in a script, loses nothing; a real tag becomes text.
 //!
-//! The page is gone through once, from its end to its beginning: behind every byte, how many attributes are still to come is
-//! known for each state that a tag could be in there. So the cost goes with the size of the page, whatever stands in it.
+//! The page is scanned once, from its end to its beginning: for every position, the number of attributes that follow
+//! is known for each tokenizer state. So the cost is linear in the size of the page, whatever its content.
 
 use std::borrow::Cow;
 
-/// How many attributes a tag has at most.
+/// The maximum number of attributes of a tag.
 pub(super) const MAX_ATTRIBUTES: u16 = 128;
 
-/// How many attributes are still to come, by the state that a tag is in.
+/// The number of attributes that follow, by tokenizer state.
 #[derive(Debug, Clone, Copy, Default)]
 struct AttributeCounts {
     tag_name: u16,
@@ -30,9 +30,9 @@ struct AttributeCounts {
 }
 
 impl AttributeCounts {
-    /// The same in front of this byte.
+    /// Returns the counts before this byte.
     fn prepend(self, byte: u8) -> Self {
-        // Whatever begins an attribute's name.
+        // Any byte that starts an attribute's name.
         let begun = self.name.saturating_add(1);
         let other = Self {
             before_name: begun,
@@ -70,10 +70,10 @@ impl AttributeCounts {
     }
 }
 
-/// The page without tags of more attributes than [`MAX_ATTRIBUTES`], and whether it had any.
+/// Returns the page without tags that exceed [`MAX_ATTRIBUTES`], and whether it had any.
 pub(super) fn limit_attributes(html: &str) -> (Cow<'_, str>, bool) {
     let mut to_come = AttributeCounts::default();
-    // What a tag would have that begins with the byte in question, and what an end tag would whose slash it is.
+    // The attributes of a tag that starts at the current byte, and of an end tag whose slash it is.
     let (mut behind, mut behind_slash) = (0_u16, 0_u16);
     let mut cut: Vec<usize> = Vec::new();
     for (at, byte) in html.bytes().enumerate().rev() {
@@ -83,7 +83,7 @@ pub(super) fn limit_attributes(html: &str) -> (Cow<'_, str>, bool) {
             byte = b' ';
         }
         behind_slash = if byte == b'/' { behind } else { 0 };
-        // A tag's name begins with a letter; the state after it is that of the name.
+        // A tag's name starts with a letter; the state after it is the tag name state.
         behind = if byte.is_ascii_alphabetic() { to_come.tag_name } else { 0 };
         to_come = to_come.prepend(byte);
     }
@@ -96,7 +96,7 @@ pub(super) fn limit_attributes(html: &str) -> (Cow<'_, str>, bool) {
             *byte = b' ';
         }
     }
-    // One ASCII character in the place of another leaves it UTF-8.
+    // One ASCII character is replaced by another, so it stays UTF-8.
     (Cow::Owned(String::from_utf8(bytes).unwrap_or_default()), true)
 }
 
@@ -109,7 +109,7 @@ mod tests {
     use proptest::prelude::*;
     use std::cell::Cell;
 
-    /// The most attributes that the parser finds in one tag, each counted once.
+    /// The maximum number of attributes that the parser finds in one tag, each counted once.
     struct AttributeCounter(Cell<usize>);
 
     impl TokenSink for AttributeCounter {
@@ -170,7 +170,7 @@ mod tests {
         fn no_tag_has_more_whatever_the_page(
             parts in proptest::collection::vec("<[a/!]?|>|[ =/\"'a-c]{1,4}|-->|<!--", 0..40), times in 1usize..40,
         ) {
-            // Attributes are told apart by their names, so each gets one of its own.
+            // Attributes are distinguished by name, so each gets its own.
             let mut html = String::new();
             for (number, character) in parts.concat().repeat(times).char_indices() {
                 html.push(character);

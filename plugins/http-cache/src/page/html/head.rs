@@ -1,18 +1,18 @@
-//! What a page of HTML says of itself in its head.
+//! Metadata in the head of an HTML page.
 
 use super::parse::{attribute, name, parse_head, text, walk};
 
-/// How many characters of a title or description are kept.
+/// The maximum length of a title or description in characters.
 const MAX_TEXT_CHARS: usize = 300;
 
-/// What a page says of itself.
+/// The metadata of a page.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct HeadMetadata {
     pub(crate) title: Option<String>,
     pub(crate) description: Option<String>,
 }
 
-/// Reads what a page says of itself.
+/// Reads the metadata of a page.
 pub(crate) fn head_metadata(html: &str) -> HeadMetadata {
     let mut about = HeadMetadata::default();
     for node in walk(&parse_head(html)) {
@@ -21,7 +21,7 @@ pub(crate) fn head_metadata(html: &str) -> HeadMetadata {
             Some("meta") if about.description.is_none() && is_description(attribute(&node, "name")) => {
                 about.description = attribute(&node, "content").as_deref().and_then(single_line);
             }
-            // The titles of pictures come behind.
+            // The titles of pictures come after it.
             Some("body") => break,
             _ => {}
         }
@@ -33,7 +33,7 @@ fn is_description(name: Option<String>) -> bool {
     name.is_some_and(|name| name.eq_ignore_ascii_case("description"))
 }
 
-/// A text as one line that is not too long; none if there is nothing in it.
+/// Formats a text as one bounded line; `None` if it is empty.
 fn single_line(text: &str) -> Option<String> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let line = words.join(" ");

@@ -1,4 +1,4 @@
-//! Pages of HTML: what they say of themselves, what encoding they are in, and what they say as Markdown.
+//! HTML pages: metadata, encoding, and conversion to Markdown.
 
 mod attributes;
 mod head;
@@ -12,18 +12,18 @@ use htmd::HtmlToMarkdown;
 use htmd::options::{BulletListMarker, Options};
 use parse::parse;
 
-/// How much HTML Markdown is made of: making it takes some fifty times as much memory.
+/// The maximum size of HTML that is converted to Markdown, which takes about fifty times as much memory.
 const MAX_BYTES: usize = 1024 * 1024;
 
 /// A page as Markdown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Markdown {
     pub(crate) text: String,
-    /// Whether the page goes on.
+    /// Whether the Markdown is truncated.
     pub(crate) is_cut: bool,
 }
 
-/// A page as Markdown, of which `url` is the address.
+/// Converts a page with the address `url` to Markdown.
 pub(crate) fn markdown(html: &str, url: &str) -> Markdown {
     let (beginning, rest) = html.split_at_checked(html.floor_char_boundary(MAX_BYTES)).unwrap_or((html, ""));
     let parsed = parse(beginning);

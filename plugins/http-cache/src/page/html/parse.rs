@@ -1,9 +1,9 @@
-//! Parsing HTML, whatever it is.
+//! Bounded parsing of untrusted HTML.
 //!
-//! `html5ever` builds the tree that a browser would. What a page can make it do is bounded here: how many elements there are
-//! ([`MAX_ELEMENTS`]; what comes after is left out), how many are open at once ([`MAX_OPEN_ELEMENTS`]; tags beyond are
-//! passed over, their text stays), since closing one looks at all of them, and how many attributes a tag has
-//! ([`attributes`](super::attributes)). Of the head, the first [`MAX_HEAD`] bytes are read.
+//! `html5ever` builds the tree that a browser would. Its work is bounded: the number of elements ([`MAX_ELEMENTS`];
+//! the rest is dropped), of open elements ([`MAX_OPEN_ELEMENTS`]; further start tags are skipped, their text stays),
+//! since closing one scans all of them, and of attributes per tag ([`attributes`](super::attributes)). Of the head,
+//! the first [`MAX_HEAD`] bytes are parsed.
 
 use super::attributes;
 use html5ever::buffer_queue::BufferQueue;
@@ -17,27 +17,27 @@ use markup5ever_rcdom::{Handle, NodeData, RcDom};
 use std::borrow::Cow;
 use std::cell::Cell;
 
-/// How many elements a tree has.
+/// The maximum number of elements in a tree.
 const MAX_ELEMENTS: usize = 100_000;
-/// How many elements are open at once, about.
+/// The approximate maximum number of open elements.
 const MAX_OPEN_ELEMENTS: usize = 400;
-/// After how many tags the open elements are counted.
+/// The number of tags between two counts of the open elements.
 const COUNT_INTERVAL: usize = 64;
-/// How many bytes the head of a page has, as far as it is read.
+/// The maximum number of bytes parsed for the head of a page.
 const MAX_HEAD: usize = 256 * 1024;
-/// How much is parsed before it is asked whether that is enough.
+/// The number of bytes parsed before checking whether the head is complete.
 const CHUNK: usize = 4096;
 
-/// What came of parsing.
+/// A parsed page.
 #[derive(Debug)]
 pub(crate) struct Parsed {
     /// The document.
     pub(crate) document: Handle,
-    /// Whether something was left out.
+    /// Whether something was dropped.
     pub(crate) is_cut: bool,
 }
 
-/// Parses a whole page.
+/// Parses a complete page.
 pub(crate) fn parse(html: &str) -> Parsed {
     let _quiet = LogSilencer::new();
     let (html, has_lost_tags) = attributes::limit_attributes(html);
@@ -50,7 +50,7 @@ pub(crate) fn parse(html: &str) -> Parsed {
     Parsed { document, is_cut: has_lost_tags || tokenizer.sink.is_cut.get() }
 }
 
-/// Parses the head of a page, and no more than it takes to have it.
+/// Parses the head of a page, and stops as soon as it is complete.
 pub(crate) fn parse_head(html: &str) -> Handle {
     let _quiet = LogSilencer::new();
     let tokenizer = tokenizer();
@@ -68,7 +68,7 @@ pub(crate) fn parse_head(html: &str) -> Handle {
     tokenizer.sink.builder.sink.dom.document.clone()
 }
 
-/// The label of the encoding that a page says it is in, of the beginning of the page with its ASCII as it is.
+/// Returns the encoding label declared in the beginning of a page, whose ASCII characters are readable.
 pub(crate) fn encoding_label(beginning: &str) -> Option<String> {
     let _quiet = LogSilencer::new();
     let tokenizer = tokenizer();
@@ -83,7 +83,7 @@ pub(crate) fn encoding_label(beginning: &str) -> Option<String> {
     }
 }
 
-/// Has nobody log while it is there: the parser has a line for each tag, which is nobody's concern and would use up the log.
+/// Disables logging while it exists: the parser logs a line for each tag, which would flood the log.
 struct LogSilencer(LevelFilter);
 
 impl LogSilencer {
@@ -109,7 +109,7 @@ fn tokenizer() -> Tokenizer<BoundedTreeBuilder> {
     Tokenizer::new(bounded, TokenizerOpts::default())
 }
 
-/// Passes tokens on to the tree's builder, within bounds.
+/// Forwards tokens to the tree builder, within bounds.
 struct BoundedTreeBuilder {
     builder: TreeBuilder<Handle, Tree>,
     tags: Cell<usize>,
@@ -118,7 +118,7 @@ struct BoundedTreeBuilder {
 }
 
 impl BoundedTreeBuilder {
-    /// Whether this start tag is to be passed over.
+    /// Returns whether this start tag exceeds the nesting limit.
     fn is_too_nested(&self, name: &str) -> bool {
         let tags = self.tags.get().wrapping_add(1);
         self.tags.set(tags);
@@ -127,7 +127,7 @@ impl BoundedTreeBuilder {
             self.builder.trace_handles(&open);
             self.is_too_deep.set(open.0.get() > MAX_OPEN_ELEMENTS);
         }
-        // Those that hold text only go no deeper, and their text would become the page's.
+        // Text-only elements do not nest, and without the tag their text would become the page's.
         const TEXT_ONLY: [&str; 8] = ["script", "style", "title", "textarea", "iframe", "noframes", "noscript", "xmp"];
         self.is_too_deep.get() && !TEXT_ONLY.contains(&name)
     }
@@ -159,7 +159,7 @@ impl TokenSink for BoundedTreeBuilder {
     }
 }
 
-/// Counts what the tree's builder holds on to.
+/// Counts the handles that the tree builder holds.
 struct HandleCounter(Cell<usize>);
 
 impl Tracer for HandleCounter {
@@ -170,7 +170,7 @@ impl Tracer for HandleCounter {
     }
 }
 
-/// A tree that counts its elements and keeps no errors.
+/// A tree that counts its elements and drops parse errors.
 struct Tree {
     dom: RcDom,
     elements: Cell<usize>,
@@ -192,7 +192,7 @@ impl TreeSink for Tree {
 
     fn parse_error(&self, _: Cow<'static, str>) {}
 
-    /// Comments are no part of what a page says.
+    /// Comments are not part of the readable page.
     fn create_comment(&self, _: StrTendril) -> Handle {
         self.dom.create_comment(StrTendril::new())
     }
@@ -239,7 +239,8 @@ impl TreeSink for Tree {
         self.dom.append_before_sibling(sibling, child);
     }
 
-    /// A second `<html>` or `<body>` has nothing to say to a reader, and a thousand of them would be compared with each other.
+    /// Attributes of a second `<html>` or `<body>` are irrelevant for readers, and a thousand of them would be
+    /// compared with each other.
     fn add_attrs_if_missing(&self, _: &Handle, _: Vec<Attribute>) {}
 
     fn remove_from_parent(&self, target: &Handle) {
@@ -255,7 +256,7 @@ impl TreeSink for Tree {
     }
 }
 
-/// The name of an element, in lower case; none of anything else.
+/// Returns the name of an element, in lower case; `None` for other nodes.
 pub(crate) fn name(node: &Handle) -> Option<&str> {
     match &node.data {
         NodeData::Element { name, .. } => Some(&name.local),
@@ -263,13 +264,13 @@ pub(crate) fn name(node: &Handle) -> Option<&str> {
     }
 }
 
-/// The value of an attribute of an element.
+/// Returns the value of an attribute of an element.
 pub(crate) fn attribute(node: &Handle, name: &str) -> Option<String> {
     let NodeData::Element { attrs, .. } = &node.data else { return None };
     attrs.borrow().iter().find(|attribute| &*attribute.name.local == name).map(|attribute| attribute.value.to_string())
 }
 
-/// All nodes below one and itself, in the order of the page, with nobody's stack to overflow.
+/// Iterates over a node and its descendants, in document order, without recursion.
 pub(crate) fn walk(root: &Handle) -> impl Iterator<Item = Handle> {
     let mut ahead = vec![root.clone()];
     std::iter::from_fn(move || {
@@ -279,7 +280,7 @@ pub(crate) fn walk(root: &Handle) -> impl Iterator<Item = Handle> {
     })
 }
 
-/// All text below a node.
+/// Returns all text below a node.
 pub(crate) fn text(root: &Handle) -> String {
     let mut text = String::new();
     for node in walk(root) {

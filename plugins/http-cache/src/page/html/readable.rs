@@ -1,9 +1,9 @@
-//! What of a page is worth reading, and where its links lead.
+//! Extraction of the readable part of a page, with absolute links.
 //!
-//! The main part is taken where the page names one (`<main>`, `role="main"`), else the body without its head, foot and sides.
-//! Scripts, styles, navigation, controls and what is hidden go. Links become absolute, so that they can be followed by whoever
-//! reads the text alone. What lies deeper than [`MAX_DEPTH`] becomes plain text, since what is made of the tree goes down it
-//! step by step.
+//! The main part is used where the page marks one (`<main>`, `role="main"`), else the body without its header, footer
+//! and sidebars. Scripts, styles, navigation, controls and hidden elements are removed. Links become absolute, so that
+//! readers of the text alone can follow them. Elements deeper than [`MAX_DEPTH`] become plain text, since the
+//! conversion is recursive.
 
 use super::parse::{attribute, name, walk};
 use crate::address::absolute;
@@ -12,25 +12,25 @@ use markup5ever_rcdom::{Handle, Node, NodeData};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// How many bytes of addresses a page's links have together; those behind them become plain text. A page can say in a few bytes
-/// what they are all relative to.
+/// The maximum total size of link targets on a page in bytes; further links become plain text. A page can declare a
+/// long base URL in a few bytes.
 const MAX_LINK_BYTES: usize = 1024 * 1024;
 
-/// How deep elements lie in one another.
+/// The maximum nesting depth of elements.
 pub(crate) const MAX_DEPTH: usize = 100;
 
-/// What never says anything to a reader.
+/// Elements without readable content.
 const NOISE: [&str; 27] = [
     "script", "style", "noscript", "template", "iframe", "object", "embed", "applet", "svg", "canvas", "nav", "button",
     "input", "select", "textarea", "datalist", "dialog", "audio", "video", "map", "menu", "head", "link", "meta",
     "base", "frameset", "search",
 ];
-/// The same, for parts that a page marks by their role.
+/// Roles of parts without readable content.
 const NOISE_ROLES: [&str; 6] = ["navigation", "search", "banner", "contentinfo", "menu", "dialog"];
-/// What surrounds a page that names no main part; inside an article it belongs to that.
+/// Elements that frame a page without a marked main part; inside an article they belong to it.
 const FRAME: [&str; 3] = ["header", "footer", "aside"];
 
-/// What of a page is worth reading, of which `url` is the address, and whether links were left out.
+/// Returns the readable part of a page with the address `url`, and whether links were dropped.
 pub(crate) fn extract_readable(document: &Handle, url: &str) -> (Handle, bool) {
     let mut link_budget = MAX_LINK_BYTES;
     let base = base(document, url);
@@ -59,7 +59,7 @@ pub(crate) fn extract_readable(document: &Handle, url: &str) -> (Handle, bool) {
 struct Step {
     node: Handle,
     depth: usize,
-    /// Whether a head, foot or side here is that of the page.
+    /// Whether a header, footer or sidebar here belongs to the page.
     is_framed: bool,
 }
 
@@ -80,7 +80,7 @@ fn is_kept(node: &Handle, is_framed: bool) -> bool {
     }
 }
 
-/// The text below a node, without what says nothing to a reader.
+/// Returns the text below a node, without the parts that are not readable.
 fn readable_text(root: &Handle) -> String {
     let mut text = String::new();
     let mut ahead = vec![Rc::clone(root)];
@@ -105,7 +105,7 @@ fn has_words(node: &Handle) -> bool {
     walk(node).any(is_word)
 }
 
-/// Has a link or picture say where it leads; one that leads nowhere, or for which there is no room, is no link.
+/// Makes the target of a link or picture absolute; one that is invalid, or exceeds the budget, is removed.
 fn resolve_link(node: &Handle, base: &str, link_budget: &mut usize) {
     let NodeData::Element { name, attrs, .. } = &node.data else { return };
     let which = match &*name.local {
@@ -131,7 +131,7 @@ fn resolve_link(node: &Handle, base: &str, link_budget: &mut usize) {
     });
 }
 
-/// What links are relative to.
+/// Returns the base URL of links.
 fn base(document: &Handle, url: &str) -> String {
     let base = walk(document).find(|node| name(node) == Some("base")).and_then(|node| attribute(&node, "href"));
     base.and_then(|base| absolute(url, &base)).map_or_else(|| url.to_owned(), without_fragment)

@@ -1,4 +1,4 @@
-//! The official clients subscribe, and go on to be told across reloads of the config and of a component file.
+//! The official clients subscribe, and are notified across reloads of the config and of a component file.
 
 use std::fs;
 use std::path::Path;
@@ -12,12 +12,12 @@ use tokio::time::timeout;
 
 use super::{over_stdio, program};
 
-/// Both clients' programs `watch`.
+/// The program `watch` of both clients.
 struct ClientWatcher {
     child: Child,
     stdin: ChildStdin,
     stdout: Lines<BufReader<ChildStdout>>,
-    /// What it was told while its answers were waited for.
+    /// Notifications that arrived while responses were awaited.
     buffered: Vec<Value>,
 }
 
@@ -34,7 +34,7 @@ impl ClientWatcher {
         serde_json::from_str(&line.expect("it says something before its end")).unwrap()
     }
 
-    /// Has it do something to a resource; what it says when that is done.
+    /// Makes the client perform an action on a resource; returns its report.
     async fn command(&mut self, command: &str, uri: &str, done: &str) -> Value {
         self.stdin.write_all(format!("{command} {uri}\n").as_bytes()).await.unwrap();
         loop {
@@ -51,7 +51,7 @@ impl ClientWatcher {
         self.command("subscribe", uri, "subscribed").await;
     }
 
-    /// Unsubscribes. What it was told before does not matter any more.
+    /// Unsubscribes. Notifications from before are dropped.
     async fn unsubscribe(&mut self, uri: &str) {
         self.command("unsubscribe", uri, "unsubscribed").await;
         self.buffered.clear();
@@ -61,7 +61,7 @@ impl ClientWatcher {
         self.command("read", uri, "read").await["text"].as_str().unwrap().to_owned()
     }
 
-    /// Waits until it is told of what has that key; what else it is told is passed over.
+    /// Waits for a notification with that key; others are skipped.
     async fn next_event(&mut self, key: &str) -> Value {
         loop {
             let told = if self.buffered.is_empty() { self.next_line().await } else { self.buffered.remove(0) };
@@ -77,13 +77,13 @@ impl ClientWatcher {
 
     async fn end(mut self) {
         drop(self.stdin);
-        // What it is told meanwhile does not matter.
+        // Notifications that arrive meanwhile are irrelevant.
         while timeout(TIMEOUT, self.stdout.next_line()).await.unwrap().unwrap().is_some() {}
         assert!(timeout(TIMEOUT, self.child.wait()).await.expect("it ends").unwrap().success());
     }
 }
 
-/// What there is to watch: the files of a folder, by a component that lies in another.
+/// The watched resources: the files of a folder, served by a component in another folder.
 struct WatchFixture {
     files: Folder,
     components: Folder,
@@ -98,18 +98,18 @@ impl WatchFixture {
         Self { files, components, config }
     }
 
-    /// Edits a file, of which what is listed stays the same.
+    /// Edits a file without a change of its entry in the listing.
     fn edit(&self, file: &str, digit: u8) {
         let aside = self.files.write(".faults/aside", digit.to_string());
         fs::rename(aside, self.files.path().join(file)).unwrap();
     }
 
-    /// Has the plugin configured otherwise.
+    /// Changes the config of the plugin.
     fn reconfigure(&self) {
         self.config.replace(component_config(&self.component(), self.files.path(), "new "));
     }
 
-    /// Puts another component in the place of the one that is there, which does the same: it has a custom section more.
+    /// Replaces the component by one that behaves the same: it has one more custom section.
     fn replace_component(&self) {
         let bytes = [fs::read(self.component()).unwrap(), b"\x00\x05\x04note".to_vec()].concat();
         let aside = self.components.write("aside", bytes);

@@ -1,11 +1,11 @@
-//! What a principal may not see does not exist for it, whatever an extension asks.
+//! Access control over extensions: what a principal may not see does not exist for it.
 
 use mcp_host_tests::{ConfigFile, HttpServer, Plugin, RawHttp, Revision, Rule};
 use serde_json::{Value, json};
 
 use super::{DIRECTORY_READ, SEP_2093, with_extensions};
 
-/// A server whose rules for `anonymous` are those, and its config.
+/// Starts a server with those rules for `anonymous`, and returns its config too.
 async fn start_with_rules(rules: impl IntoIterator<Item = Rule>) -> (mcp_host_tests::WrittenConfig, HttpServer) {
     let config = with_extensions(&[SEP_2093, DIRECTORY_READ], ConfigFile::new().plugin(Plugin::sample("a")));
     let config = rules.into_iter().fold(config, ConfigFile::rule).write();

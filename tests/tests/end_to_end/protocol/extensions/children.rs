@@ -1,4 +1,4 @@
-//! Listing what is below a resource.
+//! Listing the children of a resource.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,8 @@ fn child(n: usize) -> String {
     format!("sample://a/collection/{n:03}")
 }
 
-/// All pages of what is below the collection, in pages of that size, with the children of those numbers denied.
+/// Returns all pages of the children of the collection, in pages of that size, with the children of those numbers
+/// denied.
 async fn list_child_pages(count: usize, hidden: &BTreeSet<usize>, size: i64) -> Vec<Value> {
     let plugin = Plugin::sample("a").config("collection", i64::try_from(count).unwrap());
     let config = with_extensions(&[SEP_2093], ConfigFile::new().page_size(size).plugin(plugin));
@@ -102,7 +103,7 @@ async fn a_cursor_of_one_transport_goes_on_over_the_other_and_for_every_spelling
         assert_eq!(next.result()["resources"][0]["uri"], "sample://a/collection/001", "{spelling}");
     }
     server.end().await;
-    // Over stdio it is another principal who asks.
+    // Over stdio the principal is another one.
     let mut wire = RawStdio::start(&config, Revision::V_2025_06_18).await;
     let other = wire.request("resources/list", json!({ "uri": "sample://a/collection", "cursor": cursor })).await;
     assert_eq!(other.error_code(), -32602);

@@ -1,4 +1,4 @@
-//! What is said of a resource is so, wherever it is said.
+//! Consistency of metadata: a resource is described alike in listings, in `resources/metadata` and in reads.
 
 use mcp_host_tests::{ConfigFile, Plugin, REVISIONS, RawStdio, Revision};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::{
     DIRECTORY_READ, SEP_2093, close_and_log, config_with_sources, create_sources, list_all, uri_of, with_extensions,
 };
 
-/// Everything that is listed, and what is below all that can be listed.
+/// Returns everything that is listed, and the children of everything that can be listed.
 async fn all_resources(wire: &mut RawStdio) -> Vec<Value> {
     let mut all = list_all(wire, None).await;
     let mut below: Vec<_> =
@@ -72,7 +72,7 @@ async fn a_listing_metadata_and_contents_say_the_same_of_a_resource_in_every_rev
             let members = own.as_object_mut().unwrap();
             members.remove("text");
             members.remove("blob");
-            // Those two are of the representation: an index of a folder is a text, and has a size.
+            // These two describe the representation: an index of a folder is a text, and has a size.
             for member in ["mimeType", "size"] {
                 match resource.get(member) {
                     Some(value) => members.insert(member.to_owned(), value.clone()),
@@ -135,7 +135,7 @@ async fn without_plugins_that_tell_what_changes_nothing_says_that_it_can_be_subs
     for resource in list_all(&mut wire, None).await {
         assert_eq!(resource["capabilities"], json!({ "list": false, "subscribe": false }), "{resource}");
     }
-    // It says that it can be watched, and its provider does not watch.
+    // It claims to be subscribable, and its provider does not watch.
     let metadata = wire.request("resources/metadata", json!({ "uri": "misbehaving://u/switch" })).await;
     assert_eq!(metadata.result()["resource"]["capabilities"]["subscribe"], false);
     close_and_log(wire).await;

@@ -1,4 +1,5 @@
-//! What is sent: for every method what it does and every way in which it fails, and everything that is no message.
+//! The requests of the golden files: every method in success and in each kind of failure, and everything that is not a
+//! valid message.
 
 use mcp_host_tests::{Revision, initialize_params, initialized_notification, request};
 use reqwest::Method;
@@ -10,7 +11,14 @@ pub(super) struct Subject {
     pub(super) cases: fn(&Revision) -> Vec<Case>,
 }
 
-/// All files.
+impl Subject {
+    /// Returns the cases in that revision.
+    pub(super) fn cases_in(&self, revision: &Revision) -> Vec<Case> {
+        (self.cases)(revision)
+    }
+}
+
+/// All subjects but those of extensions.
 pub(super) const SUBJECTS: [Subject; 9] = [
     Subject { name: "lifecycle", cases: lifecycle },
     Subject { name: "listing", cases: listing },
@@ -23,22 +31,24 @@ pub(super) const SUBJECTS: [Subject; 9] = [
     Subject { name: "http", cases: http },
 ];
 
-/// Something to send.
+/// A message to send.
+#[derive(Clone)]
 pub(super) struct Case {
-    /// What it is, in words.
+    /// Its name, which no other case of the subject has.
     pub(super) name: &'static str,
     pub(super) payload: Payload,
-    /// How many lines come back over stdio.
+    /// The number of lines of the response over stdio.
     pub(super) expected_lines: usize,
-    /// Whether it is the first that the server hears of this client.
+    /// Whether it is the first message on its connection.
     pub(super) is_first: bool,
     pub(super) http_only: bool,
-    /// Another method than POST.
+    /// The HTTP method, if it is not POST.
     pub(super) method: Option<Method>,
-    /// Headers that are other than they should be; none takes one away.
+    /// Headers with other values than they should have; none removes one.
     pub(super) headers: Vec<(&'static str, Option<&'static str>)>,
 }
 
+#[derive(Clone)]
 pub(super) enum Payload {
     Message(Value),
     Text(String),
@@ -52,7 +62,7 @@ impl Payload {
         }
     }
 
-    /// As it stands in a file: what is too long to read is cut short.
+    /// The payload in the golden file: long texts are truncated.
     pub(super) fn for_golden(&self) -> Value {
         match self {
             Self::Message(message) => abbreviate(message.clone()),
@@ -62,7 +72,7 @@ impl Payload {
     }
 }
 
-/// The message, with a placeholder for what every request of a revision without sessions has.
+/// Replaces the usual `_meta` of a revision without sessions by a placeholder.
 fn abbreviate(mut message: Value) -> Value {
     let usual = request(&Revision::V_2026_07_28, 1, "", json!({}))["params"]["_meta"].take();
     match &mut message {
@@ -120,7 +130,7 @@ impl Case {
     }
 }
 
-/// Numbers the requests of one subject.
+/// Builds the cases of one subject, with consecutive ids.
 pub(super) struct CaseBuilder<'a> {
     revision: &'a Revision,
     pub(super) cases: Vec<Case>,
@@ -144,7 +154,7 @@ impl<'a> CaseBuilder<'a> {
         self.cases.push(Case::message(what, message));
     }
 
-    /// Asks with parameters that leave no room for what belongs to the revision.
+    /// Adds a request with these parameters as they are, without the `_meta` of the revision.
     pub(super) fn push_raw(&mut self, what: &'static str, method: &str, params: Value) {
         let message = json!({ "jsonrpc": "2.0", "id": self.id(), "method": method, "params": params });
         self.cases.push(Case::message(what, message));
@@ -186,7 +196,7 @@ fn lifecycle(revision: &Revision) -> Vec<Case> {
             .cases
             .push(Case::message("the end of the handshake, once more", initialized_notification()).without_response());
     } else {
-        first(&mut builder, "what there is to know of the server", "server/discover", json!({}));
+        first(&mut builder, "what there is to know of the server, first of all", "server/discover", json!({}));
         first(&mut builder, "the first request", "resources/templates/list", json!({}));
         first(&mut builder, "a ping, which the revision has not", "ping", json!({}));
         first(&mut builder, "a handshake, which the revision has not", "initialize", initialize_params(revision));
@@ -229,7 +239,7 @@ fn lifecycle(revision: &Revision) -> Vec<Case> {
 }
 
 impl Case {
-    /// Takes place over stdio too, where there are no headers.
+    /// Sends the case over stdio too, where there are no headers.
     fn over_both_transports(self) -> Self {
         Self { http_only: false, ..self }
     }
@@ -288,6 +298,13 @@ fn reading(revision: &Revision) -> Vec<Case> {
     builder.push("without a URI", "resources/read", json!({}));
     builder.push("a URI that is no text", "resources/read", json!({ "uri": 5 }));
     builder.push("a URI that is null", "resources/read", json!({ "uri": null }));
+    for (what, path) in [
+        ("a resource of which nothing is told", "plain"),
+        ("a listable resource", "collection"),
+        ("a listable resource that has a content of its own", "album"),
+    ] {
+        builder.push(what, "resources/read", json!({ "uri": format!("sample://a/{path}") }));
+    }
     builder.cases
 }
 
@@ -338,14 +355,24 @@ fn completion(revision: &Revision) -> Vec<Case> {
 }
 
 fn subscriptions(revision: &Revision) -> Vec<Case> {
+    const SUBSCRIBE: &str = "resources/subscribe";
+    const UNSUBSCRIBE: &str = "resources/unsubscribe";
     let mut builder = CaseBuilder::new(revision);
-    for method in ["resources/subscribe", "resources/unsubscribe"] {
-        builder.push("a resource that can be", method, json!({ "uri": "sample://a/all" }));
-        builder.push("a resource that cannot be", method, json!({ "uri": "sample://a/plain" }));
-        builder.push("a resource that is not there", method, json!({ "uri": "sample://a/nothing" }));
-        builder.push("what is no URI", method, json!({ "uri": "not a URI" }));
-        builder.push("without a URI", method, json!({}));
-        builder.push("a URI that is no text", method, json!({ "uri": 5 }));
+    for (what, method, params) in [
+        ("subscribing to a resource that can be", SUBSCRIBE, json!({ "uri": "sample://a/all" })),
+        ("subscribing to a resource that cannot be", SUBSCRIBE, json!({ "uri": "sample://a/plain" })),
+        ("subscribing to a resource that is not there", SUBSCRIBE, json!({ "uri": "sample://a/nothing" })),
+        ("subscribing to what is no URI", SUBSCRIBE, json!({ "uri": "not a URI" })),
+        ("subscribing without a URI", SUBSCRIBE, json!({})),
+        ("subscribing to a URI that is no text", SUBSCRIBE, json!({ "uri": 5 })),
+        ("unsubscribing from a resource that can be", UNSUBSCRIBE, json!({ "uri": "sample://a/all" })),
+        ("unsubscribing from a resource that cannot be", UNSUBSCRIBE, json!({ "uri": "sample://a/plain" })),
+        ("unsubscribing from a resource that is not there", UNSUBSCRIBE, json!({ "uri": "sample://a/nothing" })),
+        ("unsubscribing from what is no URI", UNSUBSCRIBE, json!({ "uri": "not a URI" })),
+        ("unsubscribing without a URI", UNSUBSCRIBE, json!({})),
+        ("unsubscribing from a URI that is no text", UNSUBSCRIBE, json!({ "uri": 5 })),
+    ] {
+        builder.push(what, method, params);
     }
     let listen = "subscriptions/listen";
     if revision.has_initialize() {

@@ -1,4 +1,4 @@
-//! One exchange: sending what a case says, and taking down what comes back.
+//! One exchange: sends the request of a case and records the response.
 
 use mcp_host_tests::{RawHttp, RawStdio};
 use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue};
@@ -6,23 +6,23 @@ use serde_json::{Map, Value, json};
 
 use super::cases::{Case, Payload};
 
-/// What stands for a cursor in the files.
+/// The placeholder of a cursor in the files.
 const CURSOR: &str = "<cursor>";
 
-/// The name of a request that tells when everything before it has been dealt with.
+/// The id of a request whose response shows that everything before it has been processed.
 const SENTINEL: &str = "sentinel";
 
-/// The cursor that the server gave last.
+/// Redacts cursors, and remembers the last one that the server returned.
 #[derive(Debug, Default)]
 pub(super) struct CursorRedactor(Option<String>);
 
 impl CursorRedactor {
-    /// The text to send: with the last cursor for its placeholder.
+    /// Returns the text to send, with the last cursor in place of its placeholder.
     fn insert_cursor(&self, text: &str) -> String {
         text.replace(CURSOR, self.0.as_deref().unwrap_or(CURSOR))
     }
 
-    /// Takes note of a cursor, and takes out what varies.
+    /// Remembers a cursor, and replaces what varies by placeholders.
     fn redact(&mut self, value: &mut Value) {
         match value {
             Value::Array(values) => values.iter_mut().for_each(|value| self.redact(value)),
@@ -41,14 +41,14 @@ impl CursorRedactor {
     }
 }
 
-/// Sends it over stdio, and gives all lines that came back.
+/// Sends the request over stdio and returns all lines of the response.
 pub(super) async fn over_stdio(wire: &mut RawStdio, case: &Case, cursors: &mut CursorRedactor) -> Vec<Value> {
     wire.send_line(&cursors.insert_cursor(&case.payload.text())).await;
     let mut lines = Vec::new();
     while lines.len() < case.expected_lines {
         lines.push(wire.line().await.unwrap_or_else(|| panic!("{}: an answer", case.name)));
     }
-    // Whatever it was, the server goes on; and it has said no more than what was waited for.
+    // The server must survive the request, and must not have sent more lines than expected.
     wire.send(&json!({ "jsonrpc": "2.0", "id": SENTINEL, "method": "server/discover", "params": { "_meta": {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
@@ -65,7 +65,7 @@ pub(super) async fn over_stdio(wire: &mut RawStdio, case: &Case, cursors: &mut C
     lines
 }
 
-/// Sends it over HTTP, and gives the status, the type of the body, and what is in it.
+/// Sends the request over HTTP and returns the status, the content type and the messages in the body.
 pub(super) async fn over_http(wire: &mut RawHttp, case: &Case, cursors: &mut CursorRedactor) -> Value {
     let message = match &case.payload {
         Payload::Message(message) => message.clone(),
@@ -101,7 +101,7 @@ pub(super) async fn over_http(wire: &mut RawHttp, case: &Case, cursors: &mut Cur
     Value::Object(post)
 }
 
-/// The exchange as it stands in a file; none, if it took place nowhere.
+/// Returns the exchange as it is stored in a golden file; none, if neither transport has it.
 pub(super) fn record(case: &Case, line: Option<Vec<Value>>, post: Option<Value>) -> Option<Value> {
     if line.is_none() && post.is_none() {
         return None;

@@ -1,27 +1,58 @@
-//! What is sent of extensions: the same whether they are switched on or not.
+//! The cases of extensions, and the equivalent cases for a host that does not know the extension.
 
 use mcp_host_tests::{Revision, initialize_params};
 use serde_json::{Value, json};
 
-use super::cases::{Case, CaseBuilder, Subject};
+use super::cases::{Case, CaseBuilder, Payload, Subject};
 
-/// A file for each extension, by the name that it has in a config.
+/// One file for each extension, by its name in the config.
 pub(super) const EXTENSIONS: [Subject; 2] =
     [Subject { name: "sep-2093", cases: sep_2093 }, Subject { name: "sep-2640-directory-read", cases: directory_read }];
 
-/// The file of that extension when it is off.
-pub(super) fn name_when_off(name: &str) -> &'static str {
-    match name {
-        "sep-2093" => "sep-2093-off",
-        _ => "sep-2640-directory-read-off",
+/// The methods that extensions add.
+const METHODS: [&str; 5] =
+    ["resources/metadata", "resources/directory/read", "skills/list", "skills/get", "mcp-host/extension"];
+
+/// A method that no extension has.
+const UNKNOWN_METHOD: &str = "nonsense";
+
+/// The case without the extension: an unknown method in place of one that an extension adds, and no `uri` in
+/// `resources/list`. Other cases are as they are without extensions.
+pub(super) fn without_extension(case: &Case) -> Case {
+    let mut case = case.clone();
+    if let Payload::Message(message) = &mut case.payload {
+        let method = message["method"].as_str().unwrap_or_default();
+        if METHODS.contains(&method) {
+            message["method"] = UNKNOWN_METHOD.into();
+        } else if method == "resources/list"
+            && let Some(params) = message["params"].as_object_mut()
+        {
+            params.remove("uri");
+        }
     }
+    case
+}
+
+/// Returns the record of a case without the extension, as if its request had been that of the other record.
+pub(super) fn as_answer_to(plain: &Value, request: &Value) -> Value {
+    let request = &request["request"];
+    let method = request["method"].as_str().expect("cases of extensions have a method");
+    let mut record = plain.clone();
+    for member in ["http", "stdio"] {
+        if let Some(answer) = record.get_mut(member) {
+            let text = answer.to_string().replace(UNKNOWN_METHOD, method);
+            *answer = serde_json::from_str(&text).expect("it is still JSON");
+        }
+    }
+    record["request"] = request.clone();
+    record
 }
 
 fn uri(path: &str) -> String {
     format!("sample://a/{path}")
 }
 
-/// What the server says that it can do.
+/// The capabilities of the server.
 fn capabilities(builder: &mut CaseBuilder<'_>, revision: &Revision) {
     let (method, params) = match revision.has_initialize() {
         true => ("initialize", initialize_params(revision)),
@@ -99,7 +130,7 @@ fn metadata(builder: &mut CaseBuilder<'_>) {
     builder.push_raw("with parameters that are no object", metadata, json!(["x"]));
 }
 
-/// Headers that say something else than the message.
+/// Headers that contradict the message.
 fn headers(builder: &mut CaseBuilder<'_>) {
     let mut ask = |what, method: &str, change: &dyn Fn(Case) -> Case| {
         let message: Value = builder.request(method, json!({ "uri": uri("plain") }));

@@ -1,4 +1,4 @@
-//! Repositories that are broken, beside good ones.
+//! Corrupt repositories, beside good ones.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,7 +9,7 @@ use rmcp::model::ErrorCode;
 
 use super::repo_config;
 
-/// The file of a loose object.
+/// Returns the file of a loose object.
 fn loose_object_path(repo: &GitRepo, id: &str) -> PathBuf {
     repo.path().join(".git/objects").join(&id[..2]).join(&id[2..])
 }

@@ -1,4 +1,4 @@
-//! Files, directories and links, whatever their names.
+//! Files, directories and links, with names of any kind.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -8,7 +8,7 @@ use mcp_host_tests::{ConfigFile, GitRepo, Plugin, StdioServer, content_bytes, re
 
 use super::{assert_same_files, assert_same_listing, percent_encode, repo_config, repo_with_history, tree_files};
 
-/// Names that somebody's parser, shell or URI library has stumbled over.
+/// Names that have broken some parser, shell or URI library.
 const HOSTILE: [&[u8]; 22] = [
     b"README.md",
     b"with space.txt",

@@ -1,4 +1,4 @@
-//! Repositories with something in them that is far larger than usual, or not what it should be.
+//! Repositories with objects that are far larger than usual, or malformed.
 
 use std::ffi::OsStr;
 use std::fmt::Write;
@@ -10,7 +10,7 @@ use rmcp::model::{ErrorCode, ResourceContents};
 
 use super::{assert_same_files, git_log, repo_config};
 
-/// The text of a resource, and what is said of it.
+/// Returns the text of a resource, and its entry.
 async fn read_with_meta(client: &Client, uri: &str) -> (String, serde_json::Map<String, serde_json::Value>) {
     match client.read(uri).await.unwrap_or_else(|error| panic!("{uri}: {error:?}")).remove(0) {
         ResourceContents::TextResourceContents { text, meta, .. } => {
@@ -20,7 +20,7 @@ async fn read_with_meta(client: &Client, uri: &str) -> (String, serde_json::Map<
     }
 }
 
-/// Commits with a message from standard input of that many bytes, behind its subject.
+/// Commits with a message of that many bytes after its subject, from standard input.
 fn commit_with_size(repo: &GitRepo, subject: &str, bytes: usize) -> String {
     let file = repo.worktree().write(".git/MESSAGE", format!("{subject}\n\n{}", "and on\n".repeat(bytes / 7)));
     repo.git(["commit", "--quiet", "--allow-empty", "--file", file.to_str().unwrap()]);
@@ -46,7 +46,7 @@ async fn a_commit_of_many_megabytes_costs_a_log_one_line() {
     }
     assert_eq!(shown.lines().count(), 4);
     let (shown, meta) = read_with_meta(client, &format!("git://repo/commit/{large}")).await;
-    assert!(shown.contains("five megabytes") && shown.contains("more of the message") && shown.len() < 2 << 20);
+    assert!(shown.contains("five megabytes") && shown.contains("message truncated") && shown.len() < 2 << 20);
     assert_eq!(meta["git/object"], large);
     let larger = commit_with_size(&repo, "twenty megabytes", 20 << 20);
     repo.worktree().write("b.txt", "B");
@@ -90,7 +90,7 @@ async fn a_hundred_thousand_refs_are_read_in_parts() {
     let expected = String::from_utf8(repo.git(["show-ref", "--head", "--dereference"])).unwrap();
     assert!(all == expected, "{} of {} lines", all.lines().count(), expected.lines().count());
     assert!((3..6).contains(&parts), "{parts}");
-    // What goes by the refs still works beside so many.
+    // Requests that need the refs still work with so many of them.
     let completed =
         server.client().complete("git://repo/blob/{rev}/{+path}", ("rev", "loose/0001"), &[]).await.unwrap();
     assert_eq!(completed.values.len(), 10);

@@ -1,4 +1,4 @@
-//! Repositories of all kinds, however they keep what they hold.
+//! Repositories of all storage formats.
 
 use futures::future::join_all;
 use mcp_host_tests::{ConfigFile, GitRepo, Plugin, StdioServer};

@@ -1,4 +1,4 @@
-//! Whatever the command `git` does to a repository, exactly what became something else by it is told.
+//! Whatever the command `git` does to a repository, exactly the resources that it changed are notified.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ const SUBSCRIBED: [&str; 8] = [
     "git://g/commit/topic",
     "git://g/log/topic",
 ];
-/// What is told last of all that is told at once: it is the last by its name.
+/// The URI that is notified last in a batch: the last in sort order.
 const BARRIER: &str = "git://g/log/zz-barrier";
 
 /// A session that watches a repository.
@@ -23,7 +23,7 @@ struct GitWatcher<'a> {
     wire: RawStdio,
     repo: &'a GitRepo,
     _config: WrittenConfig,
-    /// Where the branch `zz-barrier` goes next, and where after that.
+    /// The next two targets of the branch `zz-barrier`.
     barriers: [String; 2],
 }
 
@@ -37,19 +37,19 @@ impl<'a> GitWatcher<'a> {
         Self { wire, repo, _config: config, barriers: bells }
     }
 
-    /// Runs `git`, and gives what is told because of it.
+    /// Runs `git`, and returns the resulting notifications.
     async fn updates_after_git<const N: usize>(&mut self, arguments: [&str; N]) -> BTreeSet<String> {
         self.repo.git(arguments);
         self.drain_updates().await
     }
 
-    /// Commits what is in the work tree, and gives what is told because of it.
+    /// Commits the work tree, and returns the resulting notifications.
     async fn updates_after_commit(&mut self) -> BTreeSet<String> {
         self.repo.commit("more");
         self.drain_updates().await
     }
 
-    /// What is told of all that happened up to now: what comes before the bell, which is rung after it.
+    /// Returns the notifications so far: those before the barrier, which is changed now.
     async fn drain_updates(&mut self) -> BTreeSet<String> {
         self.repo.git(["branch", "--force", "zz-barrier", &self.barriers[0]]);
         self.barriers.reverse();
@@ -101,6 +101,5 @@ async fn exactly_what_became_another_object_is_told() {
     assert_eq!(told, set(&["blob/main/a.txt", "commit/main"]), "it is back");
     let told = watcher.updates_after_git(["tag", "v1"]).await;
     assert_eq!(told, set(&[]), "a tag concerns nobody who does not name it");
-    watcher.wire.close_stdin();
-    watcher.wire.wait_clean_exit().await;
+    watcher.wire.end().await;
 }

@@ -1,4 +1,4 @@
-//! When the web is asked, and what is kept.
+//! Requests to the origin, and cached responses.
 
 use mcp_host_tests::{CertificateAuthority, Folder, MockOrigin, Plugin, Reply, component};
 use toml::Table;

@@ -1,4 +1,4 @@
-//! What becomes of pages.
+//! Contents made of pages.
 
 use mcp_host_tests::{MockOrigin, Reply};
 

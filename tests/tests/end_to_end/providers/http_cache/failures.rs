@@ -1,4 +1,4 @@
-//! Servers that are down, refuse, lead elsewhere or mean harm.
+//! Origins that are down, fail, redirect elsewhere or are hostile.
 
 use std::time::Duration;
 

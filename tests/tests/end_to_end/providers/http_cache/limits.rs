@@ -1,4 +1,4 @@
-//! Sitemaps of thousands of pages, spellings of one address, and pages that are made to take long.
+//! Sitemaps of thousands of pages, equivalent spellings of one address, and pages that are expensive to process.
 
 use mcp_host_tests::{ConfigFile, MockOrigin, Plugin, Reply, StdioServer, component};
 use rmcp::model::ErrorCode;
@@ -25,7 +25,7 @@ async fn a_sitemap_without_freshness_is_fetched_once_for_a_walk_and_all_of_it_is
     let uris: Vec<_> = pages.iter().flat_map(|page| &page.resources).map(|found| found.uri.as_str()).collect();
     let listed: Vec<_> = uris.iter().filter(|found| found.contains("/p")).collect();
     assert!(listed.len() == 9000 && listed.is_sorted(), "{} are listed", listed.len());
-    // The host lists on its own behalf, too, but never more often than the rate lets it.
+    // The host lists by itself, too, but never more often than the rate allows.
     assert!(origin.request_count("/sitemap.xml") <= 3, "{}", origin.request_count("/sitemap.xml"));
     server.end().await;
 }
@@ -69,10 +69,10 @@ async fn a_sitemap_that_cannot_be_read_is_named_and_the_rest_is_listed() {
         Some(found.meta.as_ref()?.get("http-cache/missing")?.as_str()?.to_owned())
     };
     assert!(
-        missing("/broken.xml").unwrap().contains("it ends too early")
+        missing("/broken.xml").unwrap().contains("it is truncated")
             || missing("/broken.xml").unwrap().contains("broken")
     );
-    assert!(missing("/gone.xml").unwrap().contains("cannot be had"));
+    assert!(missing("/gone.xml").unwrap().contains("it is unavailable"));
     assert_eq!(missing("/sitemap.xml"), None);
     server.end().await;
 }

@@ -1,4 +1,4 @@
-//! What of the web is listed, and completed.
+//! Listing and completion of pages.
 
 use mcp_host_tests::{MockOrigin, Reply, StdioServer, run};
 
@@ -46,7 +46,7 @@ async fn the_pages_of_a_sitemap_are_listed() {
         resources.iter().map(|resource| resource["uri"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     assert!(listed().await.contains(&page_uri(&origin, "/a?x=1&y=2")));
-    // A server would list on its own behalf meanwhile; here there is one after the other.
+    // A server would list by itself meanwhile; here requests are sequential.
     listed().await;
     assert_eq!(origin.request_count("/sitemap.xml"), 1);
 }

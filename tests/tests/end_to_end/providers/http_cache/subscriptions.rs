@@ -1,4 +1,4 @@
-//! Who subscribes to a page is told when it changes, and then alone.
+//! A subscriber of a page is notified when the page changes, and only then.
 
 use mcp_host_tests::{ConfigFile, MockOrigin, Plugin, RawStdio, Reply, Revision, WrittenConfig};
 use serde_json::json;
@@ -7,12 +7,12 @@ use super::{page_uri, plugin_config, web_plugin};
 
 const UPDATED: &str = "notifications/resources/updated";
 
-/// A page that has to be asked for again each time, with its content as its tag.
+/// A page that must be revalidated each time, with its content as its tag.
 fn page(body: &str) -> Reply {
     Reply::ok("text/plain", body).cache_control("max-age=0").etag(&format!("\"{body}\""))
 }
 
-/// The provider with pages looked at every second.
+/// The provider, with pages polled every second.
 fn watched_plugin(origin: &MockOrigin) -> Plugin {
     web_plugin(&[origin]).config("check-seconds", 1)
 }
@@ -32,10 +32,10 @@ impl<'a> PageWatcher<'a> {
         Self { wire, origin }
     }
 
-    /// Waits until that page was looked at, and what came of it has been told. Gives the pages that were told of since the last
-    /// time.
+    /// Waits until that page was polled and the result has been notified. Returns the pages notified since the last
+    /// call.
     async fn updates_after_check(&mut self, page: &str) -> Vec<String> {
-        // The next look begins later than now, and when the one behind it begins it is over.
+        // The next poll starts later than now, and when the one after it starts, it has ended.
         self.origin.wait_for_count(page, self.origin.request_count(page) + 2).await;
         self.wire.request("ping", json!({})).await.result();
         let early = self.wire.take_notifications();
@@ -47,9 +47,8 @@ impl<'a> PageWatcher<'a> {
         self.wire.notification(UPDATED).await["params"]["uri"].as_str().unwrap().to_owned()
     }
 
-    async fn end(mut self) {
-        self.wire.close_stdin();
-        self.wire.wait_clean_exit().await;
+    async fn end(self) {
+        self.wire.end().await;
     }
 }
 
@@ -86,7 +85,7 @@ async fn of_a_server_that_is_down_nothing_is_told_until_it_is_back_with_a_change
     let mut watcher = PageWatcher::start(&plugin_config(watched_plugin(&origin)), &origin, &["/a", "/steady"]).await;
     watcher.updates_after_check("/a").await;
     origin.take_down().await;
-    // That it could not be asked shows in what is read: it is what was there before.
+    // A failed poll shows in the read: the content is the previous one.
     loop {
         let answer = watcher.wire.request("resources/read", json!({ "uri": page_uri(&origin, "/a") })).await;
         if answer.result()["contents"][0]["_meta"]["http-cache/stale"] == true {

@@ -1,11 +1,11 @@
-//! Notes that say very much of themselves, and folders of very many: each costs itself.
+//! Notes with very large front matter, and folders of very many notes: each is charged for itself.
 
 use std::collections::BTreeMap;
 
 use mcp_host_tests::{ConfigFile, Folder, Plugin, StdioServer};
 use rmcp::model::Resource;
 
-/// That folder, with half a second of CPU time for each call.
+/// The provider on that folder, with half a second of CPU time per call.
 fn limited_config(folder: &Folder) -> ConfigFile {
     ConfigFile::new().plugin(Plugin::notes("diary", folder.path()).limit("cpu", "500ms"))
 }

@@ -1,4 +1,4 @@
-//! Whatever happens in the folder, exactly the notes, folders and collections that it concerns are told.
+//! Whatever happens in the folder, exactly the affected notes, folders and collections are notified.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use mcp_host_tests::{ConfigFile, Folder, Plugin, RawStdio, Revision};
 use serde_json::json;
 
-/// What is told last of all that is told at once: it is the last by its name.
+/// The URI that is notified last in a batch: the last in sort order.
 const BARRIER: &str = "zz/barrier.md";
-/// Notes, folders (the last of them the one above all), and a collection.
+/// Notes, folders (the last is the root), and a collection.
 const SUBSCRIBED: [&str; 6] = ["a.md", "b.md", "sub", "sub/c.md", "", "tag"];
 
 struct NotesWatcher<'a> {
@@ -19,10 +19,10 @@ struct NotesWatcher<'a> {
 }
 
 impl NotesWatcher<'_> {
-    /// What is told of all that happened up to now, by their paths, but for the collection, which every ring concerns.
+    /// Returns the notifications so far, by path, without the collection, which every change of the barrier affects.
     async fn drain_updates(&mut self) -> BTreeSet<String> {
         self.barrier_count += 1;
-        // It changes at once, so that it is told of once.
+        // It changes atomically, so that it is notified once.
         let aside = self.folder.write(".aside", "x".repeat(self.barrier_count));
         fs::rename(aside, self.folder.path().join(BARRIER)).unwrap();
         let mut told = BTreeSet::new();
@@ -71,6 +71,5 @@ async fn exactly_what_an_edit_concerns_is_told() {
     assert_eq!(watcher.drain_updates().await, set(&["a.md", ""]), "it is there again");
     fs::remove_dir_all(path("sub")).unwrap();
     assert_eq!(watcher.drain_updates().await, set(&["sub", "sub/c.md", ""]), "a folder is deleted");
-    watcher.wire.close_stdin();
-    watcher.wire.wait_clean_exit().await;
+    watcher.wire.end().await;
 }

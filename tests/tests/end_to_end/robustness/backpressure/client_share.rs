@@ -1,4 +1,4 @@
-//! One client takes its share, and others have room.
+//! A client is bounded by its share, and others have room.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -11,10 +11,10 @@ use tokio::time::timeout;
 
 use super::config;
 
-/// Two addresses of this machine.
+/// Two loopback addresses.
 const CLIENT_ADDRESSES: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2))];
 
-/// A connection from that address, if the server takes it.
+/// Connects from that address; none if the server rejects the connection.
 async fn connection(server: &HttpServer, from: IpAddr) -> Option<TcpStream> {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind((from, 0).into()).unwrap();
@@ -89,7 +89,7 @@ async fn streams_that_are_open_do_not_keep_requests_from_being_answered() {
     server.end().await;
 }
 
-/// A body of 1 MiB that lacks its last byte, from that address.
+/// Sends a body of 1 MiB without its last byte, from that address.
 async fn send_unfinished_body(server: &HttpServer, from: IpAddr) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind((from, 0).into()).unwrap();
@@ -98,7 +98,7 @@ async fn send_unfinished_body(server: &HttpServer, from: IpAddr) -> TcpStream {
     let head =
         "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1048576\r\n\r\n";
     stream.write_all(head.as_bytes()).await.unwrap();
-    // One that is refused may be closed before all of it was sent.
+    // One that is rejected may be closed before all of it was sent.
     let _ = stream.write_all(&vec![b' '; (1 << 20) - 1]).await;
     stream
 }
@@ -107,7 +107,7 @@ async fn send_unfinished_body(server: &HttpServer, from: IpAddr) -> TcpStream {
 async fn one_address_does_not_take_all_room_for_bodies() {
     let config =
         config().http_limit("body", "1MiB").http_limit("body-memory", "4MiB").http_limit("client-share", "1/2");
-    // Whatever else the machine does, no body is given up meanwhile.
+    // The timeout is long, so that no slow machine drops a body meanwhile.
     let config = config.http_limit("read-timeout", "10m").write();
     let server = HttpServer::start(&config).await;
     let large = async |from| {

@@ -1,8 +1,8 @@
-//! How much is on a page.
+//! The number of entries and bytes on a page.
 
 use mcp_host_tests::{ConfigFile, Plugin, StdioServer, fixture};
 
-/// Walks a listing of that many resources, and gives the number on each page.
+/// Walks a listing of that many resources, and returns the number on each page.
 async fn page_lengths(count: i64, config: ConfigFile) -> Vec<usize> {
     let sizes = Plugin::new("sizes", &fixture("sizes"), "sizes:///").config("count", count);
     let config = config.plugin(sizes).write();

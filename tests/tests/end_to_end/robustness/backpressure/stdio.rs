@@ -6,15 +6,15 @@ use serde_json::json;
 
 use super::{BUDGET, LARGE_URI, OVERHEAD, config};
 
-/// A server with many answers that nobody reads.
+/// A server with many responses that nobody reads.
 async fn start_with_unread_output() -> (mcp_host_tests::WrittenConfig, RawStdio) {
     let config = config().write();
     let mut server = RawStdio::start(&config, Revision::V_2025_11_25).await;
-    // More than are taken at once: the last of them are not even read.
+    // More than are processed at once: the last of them are not even read.
     for _ in 0..70 {
         server.send_request("resources/read", json!({ "uri": "sizes:///text/1000000" })).await;
     }
-    // Behind the first answer the next one is being written, and fills the pipe.
+    // After the first response the next one is being written, and fills the pipe.
     assert!(server.message().await.is_some());
     (config, server)
 }
@@ -51,6 +51,5 @@ async fn answers_that_nobody_reads_take_no_more_memory_than_the_budget() {
     }
     let peak = server.peak_rss();
     assert!(peak < BUDGET + OVERHEAD, "{} MiB", peak >> 20);
-    server.close_stdin();
-    server.wait_clean_exit().await;
+    server.end().await;
 }

@@ -6,7 +6,7 @@ use mcp_host_tests::Folder;
 
 use super::{files_plugin, run_action, snapshot, start};
 
-/// Deeds that read or change what a path leads to.
+/// Actions that read or change what a path leads to.
 const FOLLOWING_ACTIONS: [&str; 11] = [
     "read",
     "read flags=directory",
@@ -225,7 +225,7 @@ async fn nothing_is_linked_or_moved_from_one_grant_into_another() {
     let before = snapshot(folder.path());
     let plugin =
         files_plugin().dir(&read, "/read").writable_dir(&one, "/one", "1MiB").writable_dir(&other, "/other", "1MiB");
-    // The same directory twice, once to be written.
+    // The same directory twice, once read-write.
     let server = start(plugin.writable_dir(&read, "/same", "1MiB")).await;
     for (order, outcome) in [
         ("dir=/read path=a into=/one to=a", "not-permitted"),
@@ -240,7 +240,7 @@ async fn nothing_is_linked_or_moved_from_one_grant_into_another() {
         }
     }
     assert_eq!(snapshot(folder.path()), before);
-    // Whoever may write the file may do so, but only through the grant that says so.
+    // The file may be written, but only through the read-write grant.
     assert_eq!(run_action(server.client(), "link dir=/same path=a to=again").await, "ok");
     assert_eq!(run_action(server.client(), "open dir=/read path=again flags=write").await, "not-permitted");
     server.end().await;

@@ -1,4 +1,4 @@
-//! What is opened, how much of it, and that nothing waits.
+//! Opening files: which kinds, how many, and without blocking.
 
 use std::os::unix::net::UnixListener;
 
@@ -43,7 +43,7 @@ async fn what_is_neither_a_file_nor_a_directory_is_refused_at_once() {
         }
         assert_eq!(run_action(client, &format!("plain-read dir=/a path={name}")).await, "PermissionDenied", "{name}");
         assert_ne!(run_action(client, &format!("read dir=/a path={name}/")).await, "ok", "{name}/");
-        // There is one place for calls: had one of these waited, this would find it taken.
+        // The concurrency limit is one call: had one of these blocked, this would be rejected.
         assert_eq!(run_action(client, "read dir=/a path=good.txt").await, "good", "after {name}");
     }
     let listed = run_action(client, "list dir=/a path=.").await;

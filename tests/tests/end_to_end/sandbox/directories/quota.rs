@@ -1,4 +1,4 @@
-//! How large a directory may become.
+//! Quotas of directories.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -10,10 +10,10 @@ use mcp_host_tests::{ConfigFile, Folder, Plugin, StdioServer, fixture};
 use super::{files_plugin, run_action, start};
 
 const QUOTA: u64 = 64 << 10;
-/// What an entry counts beside the size of a file.
+/// The cost of an entry beside the size of its file.
 const ENTRY_COST: u64 = 4096;
 
-/// What is below a folder, as the quota counts it.
+/// Returns the size of a folder as the quota counts it.
 fn disk_usage(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries
@@ -27,7 +27,7 @@ fn disk_usage(folder: &Path) -> u64 {
 
 #[tokio::test]
 async fn a_directory_never_outgrows_its_quota() {
-    // Each begins with a directory of its own, in which there is a file of 1 KiB.
+    // Each starts with a directory of its own, which has a file of 1 KiB.
     for (order, outcome) in [
         ("write path=a flags=write size=65536", "quota"),
         ("write path=a flags=write size=1 at=65536", "quota"),
@@ -55,7 +55,7 @@ async fn a_directory_never_outgrows_its_quota() {
 async fn a_library_that_knows_of_no_quotas_is_told_that_it_cannot_write() {
     let folder = Folder::with_files([("a", "")]);
     let server = start(files_plugin().writable_dir(folder.path(), "/a", "64KiB")).await;
-    // What libraries make of an error of a stream is their affair.
+    // Libraries map an error of a stream in their own ways.
     assert_ne!(run_action(server.client(), "plain-write dir=/a path=a size=100000").await, "ok");
     assert!(disk_usage(folder.path()) <= QUOTA, "{}", disk_usage(folder.path()));
     server.end().await;
@@ -72,7 +72,7 @@ async fn new_entries_of_every_kind_count() {
         }
         let order = format!("{} dir=/a", order.replace('N', "last"));
         assert_eq!(run_action(server.client(), &order).await, "quota", "{order}");
-        // What adds nothing still works.
+        // Operations that add nothing still work.
         for order in ["open path=a flags=write,create", "rename path=a to=b", "touch path=b", "unlink path=b"] {
             assert_eq!(run_action(server.client(), &format!("{order} dir=/a")).await, "ok", "{order}");
         }
@@ -103,7 +103,7 @@ async fn what_others_write_counts_and_what_is_deleted_makes_room_again() {
     assert_eq!(run_action(client, write).await, "quota");
     let line = server.log_line("no room left").await;
     assert!(line.contains("`/a`") && line.contains("64KiB"), "{line}");
-    // By somebody else, then by the guest itself.
+    // By another process, then by the guest itself.
     fs::write(folder.path().join("old"), [0; 40 << 10]).unwrap();
     assert_eq!(run_action(client, write).await, "ok");
     let more = "write dir=/a path=more flags=write,create size=30000";
@@ -134,7 +134,7 @@ async fn directories_nested_too_deep_are_no_way_around_a_quota() {
     let folder = Folder::with_files([("a", "")]);
     let server = start(files_plugin().writable_dir(folder.path(), "/a", "1MiB")).await;
     assert_eq!(run_action(server.client(), "nest-many dir=/a").await, "255, quota");
-    // The host cannot tell how much is below: so nothing more fits, and what is there can be deleted.
+    // The host cannot measure the directory: so nothing more fits, and files can be deleted.
     assert_eq!(run_action(server.client(), "mkdir dir=/a path=more").await, "quota");
     assert_eq!(run_action(server.client(), "unlink dir=/a path=a").await, "ok");
     server.end().await;

@@ -11,12 +11,12 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::SUBSCRIBERS;
-use super::rng::seeds;
 use super::run::Run;
+use super::seeds::seeds;
 use super::transport::{StreamEvent, Transport};
 use crate::subscriptions::facade::start;
 
-/// Runs at the same time.
+/// The number of concurrent runs.
 const MAX_CONCURRENT: usize = 12;
 
 struct FacadeTransport {
@@ -67,7 +67,7 @@ impl Transport for FacadeTransport {
 
     async fn unsubscribe(&mut self, principal: usize, uri: &str) -> Vec<Update> {
         let told = self.drain_updates(&[principal]).await.remove(0);
-        // That there is no such plugin any more is no error that would matter.
+        // That the plugin does not exist any more is not an error that matters.
         let _ = self.host.unsubscribe(&self.subscribers[principal], uri);
         told
     }
@@ -81,7 +81,7 @@ impl Transport for FacadeTransport {
             self.listeners.push(tokio::spawn(async move {
                 let subscriber = host.subscriber(&principal_at(principal));
                 let hearing = async {
-                    // Whoever does not want to know any more has gone.
+                    // The receiver has been dropped.
                     while heard.send(StreamEvent::Update(subscriber.next().await)).is_ok() {}
                 };
                 tokio::select! {

@@ -1,7 +1,8 @@
-//! What there is: files, plugins and rules.
+//! The fixture: files, plugins and rules.
 //!
-//! All resources are files of one folder, served by two plugins. `m` stays as it is; `n` is another one after each reload, and
-//! not always there. A third, `barriers`, is for a [`Transport`](super::transport::Transport) that needs a resource of its own.
+//! All resources are files of one folder, served by two plugins. `m` stays as it is; `n` is changed by each reload, and
+//! is not always there. A third, `barriers`, is for a [`Transport`](super::transport::Transport) that needs a resource
+//! of its own.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,7 +25,7 @@ pub(super) const FAULTS: [&str; 8] = [
     "read.trap",
 ];
 
-/// Which files which principals may not see.
+/// The files that each principal may not see.
 pub(super) type Denied = BTreeSet<(&'static str, &'static str)>;
 
 pub(super) struct Fixture {
@@ -32,17 +33,18 @@ pub(super) struct Fixture {
     barriers: Folder,
     pub(super) config: WrittenConfig,
     faults: BTreeSet<&'static str>,
-    /// For how long a provider that hangs may do so.
+    /// The time that a provider hangs.
     deadline: &'static str,
     serves_n: bool,
-    /// Those that may be in force: of the config of now, and of the one before while it is not known to be over.
+    /// Rules that may be in effect: those of the current config, and of the previous one until it is known to be
+    /// replaced.
     rules: Vec<Denied>,
-    /// How often something was written.
+    /// The number of edits.
     edit_count: usize,
 }
 
 impl Fixture {
-    /// With providers that may hang, or not.
+    /// Creates a fixture, with providers that may hang or not.
     pub(super) fn new(has_faults: bool) -> Self {
         let folder = Folder::with_files(FILES.map(|name| (name, "0")));
         folder.write(".faults/none", "");
@@ -57,13 +59,13 @@ impl Fixture {
         world
     }
 
-    /// Where the bells are.
+    /// The folder of the barriers.
     pub(super) fn barriers(&self) -> std::path::PathBuf {
         self.barriers.path().to_owned()
     }
 
-    /// Edits a file: written over, or renamed to. It is longer each time, so that its listing is another one too. Gives how
-    /// many states it went through.
+    /// Edits a file: overwrites it, or renames another one to it. It grows each time, so that its listing changes too.
+    /// Returns the number of states that it went through.
     pub(super) fn edit(&mut self, file: &str, is_renamed: bool) -> usize {
         self.edit_count += 1;
         let text = "x".repeat(self.edit_count);
@@ -73,11 +75,11 @@ impl Fixture {
         } else {
             self.folder.write(file, text);
         }
-        // When it is written over it is empty for a moment.
+        // A file that is overwritten is empty for a moment.
         if is_renamed { 1 } else { 2 }
     }
 
-    /// Turns a fault on or off; whether it is on now.
+    /// Toggles a fault, and returns whether it is on now.
     pub(super) fn toggle_fault(&mut self, fault: &'static str) -> bool {
         let file = self.folder.path().join(".faults").join(fault);
         let is_on = self.faults.insert(fault);
@@ -96,37 +98,37 @@ impl Fixture {
         }
     }
 
-    /// Goes over to a config with `n`, or without.
+    /// Writes a config with `n`, or without.
     pub(super) fn serve_n(&mut self, serves_n: bool) {
         self.serves_n = serves_n;
         self.rules.push(self.denied().clone());
         self.write_config();
     }
 
-    /// Goes over to those rules.
+    /// Writes a config with those rules.
     pub(super) fn set_denied(&mut self, denied: Denied) {
         self.rules.push(denied);
         self.write_config();
     }
 
-    /// The rules of the config of now.
+    /// The rules of the current config.
     pub(super) fn denied(&self) -> &Denied {
         self.rules.last().unwrap()
     }
 
-    /// All that may be in force.
+    /// All rules that may be in effect.
     pub(super) fn rules(&self) -> &[Denied] {
         &self.rules
     }
 
-    /// The config of now is that of the host.
+    /// Records that the host has applied the current config.
     pub(super) fn drop_previous_rules(&mut self) {
         self.rules.drain(..self.rules.len() - 1);
     }
 
     fn write_config(&mut self) {
         self.edit_count += 1;
-        // Who subscribes has nothing to do with how many calls clients may make.
+        // The rate limit of calls has nothing to do with subscriptions.
         let narrow = |plugin: Plugin| plugin.limit("concurrency", 1).limit("queue", 0);
         let faulty = |name| narrow(Plugin::faulty(name, self.folder.path()).limit("deadline", self.deadline));
         let mut config = ConfigFile::new().allow_all().server("instructions", self.edit_count.to_string());
@@ -152,12 +154,12 @@ pub(super) fn file_of(uri: &str) -> &str {
     uri.rsplit_once('/').unwrap().1
 }
 
-/// The name of the file by which a subscriber knows that all before has arrived.
+/// Returns the name of the file that serves as a subscriber's barrier.
 pub(super) fn barrier_file(principal: usize) -> String {
     format!("barrier-{principal}")
 }
 
-/// What is in it after it was rung so often: always as long, so that the listing stays the same.
+/// Returns its content after so many changes: always of the same length, so that the listing stays the same.
 pub(super) fn barrier_text(times: usize) -> String {
     format!("{times:08}")
 }

@@ -1,8 +1,8 @@
 //! One server over HTTP, with a session for each subscriber.
 //!
-//! A session is told of changes on a stream, and answered on connections of their own, so that an answer may overtake what was
-//! told before it. What has been sent is known by a *bell*: a resource of which only that session is told. When it is rung,
-//! all that was sent before has arrived when the update for it has.
+//! A session is notified on a stream, and gets responses on connections of their own, so that a response may overtake
+//! updates from before it. A *barrier* is a resource that only that session is subscribed to: when the update for its
+//! change has arrived, so has everything that was sent before.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,18 +17,18 @@ use tokio::time::timeout;
 
 use super::SUBSCRIBERS;
 use super::fixture::{barrier_file, barrier_text, uri};
-use super::rng::seeds;
 use super::run::Run;
+use super::seeds::seeds;
 use super::transport::{StreamEvent, Transport, update_in};
 
 struct HttpTransport {
     server: HttpServer,
-    /// Where the bells are.
+    /// The folder of the barriers.
     barriers: PathBuf,
-    /// How often one was rung.
+    /// The number of changes of barriers.
     barrier_count: usize,
     sessions: Vec<Session>,
-    /// The number of the generation that serves, or will.
+    /// The number of the generation that is served, or will be.
     generation: u64,
     reconnect_count: usize,
 }
@@ -54,7 +54,7 @@ impl Session {
     }
 }
 
-/// Passes on what a stream tells, for as long as somebody wants to know.
+/// Forwards the updates of a stream until the receiver is dropped.
 async fn forward_events<T>(mut events: Response, of: fn(&Value) -> Option<T>, told: mpsc::UnboundedSender<T>) {
     let mut text = String::new();
     while let Ok(Some(chunk)) = events.chunk().await {
@@ -117,7 +117,7 @@ impl Transport for HttpTransport {
         join_all((0..count).map(one)).await
     }
 
-    /// Every other one says that it goes away.
+    /// Every other session is ended by the client.
     async fn reconnect(&mut self, principal: usize) {
         let new = Session::start(&self.server, principal).await;
         let old = std::mem::replace(&mut self.sessions[principal], new);
@@ -148,7 +148,7 @@ impl Transport for HttpTransport {
         vec![self.sessions[principal].next().await]
     }
 
-    /// The server sees by itself that its config is another one.
+    /// The server detects by itself that its config changed.
     fn reload(&mut self, _: &WrittenConfig) {
         self.generation += 1;
     }

@@ -1,7 +1,8 @@
-//! One run: steps by chance, and the model that goes along with them.
+//! One run: random steps, and the model beside them.
 
 use std::collections::BTreeSet;
 
+use fastrand::Rng;
 use mcp_host_tests::TIMEOUT;
 use mcp_resource_host::Update;
 use tokio::sync::mpsc;
@@ -10,10 +11,9 @@ use tokio::time::{Instant, timeout_at};
 use super::SUBSCRIBERS;
 use super::expectations::Expectations;
 use super::fixture::{FAULTS, FILES, Fixture, PLUGINS, file_of, uri};
-use super::rng::Rng;
 use super::transport::{StreamEvent, Transport};
 
-/// One who listens. What was acknowledged is owed, whatever is in the way of it at that moment.
+/// A listener. Acknowledged resources are pending, whatever their state at that moment.
 struct Listener {
     events: mpsc::UnboundedReceiver<StreamEvent>,
     /// None before it is acknowledged.
@@ -42,30 +42,29 @@ impl Listener {
     }
 }
 
-/// Listeners that one run has at most.
+/// The maximum number of listeners in a run.
 const MAX_LISTENERS: usize = 60;
 
-/// One run of one seed.
+/// The run of one seed.
 pub(super) struct Run {
     seed: u64,
     rng: Rng,
     pub(super) fixture: Fixture,
     expectations: Vec<Expectations>,
     listeners: Vec<Listener>,
-    /// Whether providers fail in it. What is listed cannot be accounted for then, as it may not be known.
+    /// Whether providers fail in it. Then updates about listings cannot be counted, as a listing may be unknown.
     has_faults: bool,
     steps: Vec<String>,
 }
 
 impl Run {
-    /// The run of that seed. In every other, nothing fails.
+    /// Creates the run of that seed. In every other run, nothing fails.
     pub(super) fn new(seed: u64) -> Self {
         let is_faulty = seed.is_multiple_of(2);
-        let (chance, world) = (Rng::with_seed(seed), Fixture::new(is_faulty));
         Self {
             seed,
-            rng: chance,
-            fixture: world,
+            rng: Rng::with_seed(seed),
+            fixture: Fixture::new(is_faulty),
             expectations: Vec::new(),
             listeners: Vec::new(),
             has_faults: is_faulty,
@@ -73,9 +72,10 @@ impl Run {
         }
     }
 
-    /// Does steps by chance, then pays what is owed, and once more after everything changed.
+    /// Takes random steps, then waits until no update is pending, and once more after everything changed.
     pub(super) async fn run<F: Transport>(mut self, face: &mut F, steps: usize) {
-        // A session's listing begins to count while it goes on, and what changes then is told in doubt, of each plugin.
+        // A session's listing is watched while the handshake goes on, and changes in between may be notified, for each
+        // plugin.
         let in_doubt = if F::IS_LISTING_EFFECTIVE_AT_ONCE { 0 } else { PLUGINS.len() };
         let account = |principal| Expectations::new(F::principal(principal), self.fixture.rules(), in_doubt);
         self.expectations = (0..SUBSCRIBERS).map(account).collect();
@@ -100,13 +100,13 @@ impl Run {
     }
 
     async fn step<F: Transport>(&mut self, face: &mut F) {
-        let principal = self.rng.usize_below(SUBSCRIBERS);
-        let file = self.rng.choice(&FILES);
-        let uri = uri(self.rng.choice(&PLUGINS), file);
-        match self.rng.usize_below(26) {
+        let principal = self.rng.usize(..SUBSCRIBERS);
+        let file = pick(&mut self.rng, &FILES);
+        let uri = uri(pick(&mut self.rng, &PLUGINS), file);
+        match self.rng.usize(..26) {
             0..=5 => {
-                // What is read before is not taken for what is owed by this; what is not may have come together with it.
-                if self.rng.once_in(2) {
+                // Reading first separates earlier updates from the one for this edit; otherwise they may be coalesced.
+                if self.rng.bool() {
                     self.read_updates(face).await;
                 }
                 self.edit(file);
@@ -128,7 +128,7 @@ impl Run {
             14 => {
                 self.log(format!("{principal} leaves"));
                 face.reconnect(principal).await;
-                // A walk that is under way, the one behind it, and that nobody knows what came first.
+                // A walk in progress, the one after it, and an unknown order of the two.
                 let in_doubt = 3 * PLUGINS.len();
                 self.expectations[principal] =
                     Expectations::new(F::principal(principal), self.fixture.rules(), in_doubt);
@@ -138,13 +138,13 @@ impl Run {
                 self.log(format!("{principal} is slow: {}", self.expectations[principal].is_slow));
             }
             16..=17 if self.has_faults => {
-                let fault = self.rng.choice(&FAULTS);
+                let fault = pick(&mut self.rng, &FAULTS);
                 let is_on = self.fixture.toggle_fault(fault);
                 self.log(format!("{fault}: {is_on}"));
             }
             16..=18 => {
                 self.wait_until_reloaded(face).await;
-                let serves_n = !self.rng.once_in(3);
+                let serves_n = self.rng.usize(..3) > 0;
                 self.log(format!("reload, with n: {serves_n}"));
                 self.fixture.serve_n(serves_n);
                 self.reload(face).await;
@@ -166,11 +166,11 @@ impl Run {
         }
     }
 
-    /// Many listen at the same moment, all to the same resources.
+    /// Starts many listeners at the same moment, all for the same resources.
     async fn add_listeners(&mut self, face: &mut impl Transport) {
-        let count = self.rng.usize_below(20).min(MAX_LISTENERS - self.listeners.len());
+        let count = self.rng.usize(..20).min(MAX_LISTENERS - self.listeners.len());
         let all = PLUGINS.iter().flat_map(|plugin| FILES.map(|file| uri(plugin, file)));
-        let uris: Vec<_> = all.filter(|_| self.rng.once_in(2)).collect();
+        let uris: Vec<_> = all.filter(|_| self.rng.bool()).collect();
         self.log(format!("{count} listen to {uris:?}"));
         for heard in face.listen(count, &uris).await {
             self.listeners.push(Listener { events: heard, accepted: None, pending: BTreeSet::new() });
@@ -178,7 +178,7 @@ impl Run {
     }
 
     fn edit(&mut self, file: &'static str) {
-        let is_renamed = self.rng.once_in(2);
+        let is_renamed = self.rng.bool();
         self.log(format!("edit {file}, renamed: {is_renamed}"));
         let states = self.fixture.edit(file, is_renamed);
         for account in &mut self.expectations {
@@ -190,13 +190,13 @@ impl Run {
         }
     }
 
-    /// Has hosts go over to the config that was written. That they did so with the one before must be known.
+    /// Makes the hosts apply the config that was written. The previous one must have been applied.
     async fn reload(&mut self, face: &mut impl Transport) {
         for account in &mut self.expectations {
             account.record_reload(self.fixture.denied());
         }
         face.reload(&self.fixture.config);
-        if self.rng.once_in(2) {
+        if self.rng.bool() {
             self.wait_until_reloaded(face).await;
         }
     }
@@ -207,7 +207,7 @@ impl Run {
         self.fixture.drop_previous_rules();
     }
 
-    /// Those who are not slow read what they have been told.
+    /// Reads the updates of all subscribers that are not slow.
     async fn read_updates(&mut self, face: &mut impl Transport) {
         let readers: Vec<_> = (0..SUBSCRIBERS).filter(|principal| !self.expectations[*principal].is_slow).collect();
         for (principal, told) in readers.iter().zip(face.drain_updates(&readers).await) {
@@ -224,7 +224,7 @@ impl Run {
         self.listeners = listeners;
     }
 
-    /// Waits until everyone has been told what is owed to it, then reads the rest.
+    /// Waits until no update is pending, then reads the rest.
     async fn wait_until_nothing_pending<F: Transport>(&mut self, face: &mut F) {
         let end = Instant::now() + TIMEOUT;
         for principal in 0..SUBSCRIBERS {
@@ -266,11 +266,23 @@ impl Run {
         self.steps.push(step);
     }
 
-    /// Fails with all that led to it.
+    /// Fails if the rule of subscriptions is broken.
     fn check(&self, principal: usize, outcome: Result<(), String>) {
         if let Err(error) = outcome {
-            let (seed, account, steps) = (self.seed, &self.expectations[principal], self.steps.join("\n"));
-            panic!("seed {seed}: subscriber {principal}: {error}. It is {account} after\n{steps}");
+            panic!("subscriber {principal}: {error}. It is {}", self.expectations[principal]);
         }
     }
+}
+
+/// Prints the steps after a failure of any kind, also a timeout or a panic of a transport.
+impl Drop for Run {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("seed {}: {} steps led to this failure:\n{}", self.seed, self.steps.len(), self.steps.join("\n"));
+        }
+    }
+}
+
+fn pick<T: Copy>(rng: &mut Rng, all: &[T]) -> T {
+    all[rng.usize(..all.len())]
 }

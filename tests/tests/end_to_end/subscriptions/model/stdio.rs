@@ -11,8 +11,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::SUBSCRIBERS;
-use super::rng::seeds;
 use super::run::Run;
+use super::seeds::seeds;
 use super::transport::{StreamEvent, Transport, update_in};
 
 struct StdioTransport {
@@ -22,13 +22,13 @@ struct StdioTransport {
     listeners: JoinHandle<()>,
 }
 
-/// Someone who listens to one more server, which speaks the revision that has that.
+/// A listener on one more server, which speaks the revision with `subscriptions/listen`.
 struct ListenRequest {
     uris: Vec<String>,
     heard: mpsc::UnboundedSender<StreamEvent>,
 }
 
-/// Serves those who listen, until there will be no more of them.
+/// Serves listeners until no more are added.
 async fn serve_listeners(mut wire: RawStdio, mut new: mpsc::UnboundedReceiver<ListenRequest>) {
     let mut listeners = BTreeMap::new();
     loop {
@@ -38,24 +38,23 @@ async fn serve_listeners(mut wire: RawStdio, mut new: mpsc::UnboundedReceiver<Li
                 let wanted = json!({ "notifications": { "resourceSubscriptions": uris } });
                 listeners.insert(wire.send_request("subscriptions/listen", wanted).await, heard);
             }
-            // Nothing is lost when it is dropped: a line is read whole or not at all.
+            // Cancel-safe: a line is read completely or not at all.
             line = wire.next_message() => {
                 let message = line.expect("the server goes on");
                 let id = message["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"].as_u64();
                 if let Some((listener, heard)) = id.and_then(|id| listeners.get(&id)).zip(StreamEvent::from_message(&message)) {
-                    // Whoever does not want to know any more has gone.
+                    // The receiver has been dropped.
                     let _ = listener.send(heard);
                 }
             }
         }
     }
-    wire.close_stdin();
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 struct Server {
     wire: RawStdio,
-    /// The number of the generation that serves, or will.
+    /// The number of the generation that is served, or will be.
     generation: u64,
 }
 
@@ -69,9 +68,8 @@ impl Server {
         self.wire.take_notifications().iter().filter_map(update_in).collect()
     }
 
-    async fn end(mut self) {
-        self.wire.close_stdin();
-        self.wire.wait_clean_exit().await;
+    async fn end(self) {
+        self.wire.end().await;
     }
 }
 
@@ -137,7 +135,7 @@ impl Transport for StdioTransport {
         messages.iter().filter_map(update_in).collect()
     }
 
-    /// Each sees by itself that the config is another one.
+    /// Each server detects by itself that the config changed.
     fn reload(&mut self, _: &WrittenConfig) {
         self.servers.iter_mut().for_each(|server| server.generation += 1);
     }

@@ -1,20 +1,20 @@
-//! How subscribers are reached.
+//! Transports: the ways to reach subscribers.
 
 use mcp_host_tests::WrittenConfig;
 use mcp_resource_host::Update;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-/// What one who listens hears.
+/// An event on a listener's stream.
 #[derive(Debug)]
 pub(super) enum StreamEvent {
-    /// These are subscribed to, or will be as soon as that can be done.
+    /// These resources are subscribed to, or will be as soon as possible.
     Acknowledged(Vec<String>),
     Update(Update),
 }
 
 impl StreamEvent {
-    /// What a notification on a stream says.
+    /// Converts a notification on a stream.
     pub(super) fn from_message(message: &Value) -> Option<Self> {
         let accepted = || {
             let uris = &message["params"]["notifications"]["resourceSubscriptions"];
@@ -27,7 +27,7 @@ impl StreamEvent {
     }
 }
 
-/// What a notification tells, if it tells of a change.
+/// Returns the update of a notification, if it is one.
 pub(super) fn update_in(message: &Value) -> Option<Update> {
     match message["method"].as_str()? {
         "notifications/resources/updated" => Some(Update::Resource(message["params"]["uri"].as_str()?.to_owned())),
@@ -36,35 +36,36 @@ pub(super) fn update_in(message: &Value) -> Option<Update> {
     }
 }
 
-/// How subscribers are reached: over the façade, stdio or HTTP.
+/// A transport: the façade, stdio or HTTP.
 pub(super) trait Transport {
-    /// Whether changes of the listing count as soon as a subscriber is there: sessions are told so a little later.
+    /// Whether changes of the listing are notified as soon as a subscriber exists: sessions start a little later.
     const IS_LISTING_EFFECTIVE_AT_ONCE: bool;
 
     /// The principal of that subscriber, as rules name it.
     fn principal(principal: usize) -> &'static str;
 
-    /// Subscribes; whether that was granted.
+    /// Subscribes; returns whether that succeeded.
     async fn subscribe(&mut self, principal: usize, uri: &str) -> bool;
 
-    /// Unsubscribes; all that it was told up to that, so that whatever it is told later was sent behind the answer.
+    /// Unsubscribes; returns all updates up to the response, so that any later update was sent after it.
     async fn unsubscribe(&mut self, principal: usize, uri: &str) -> Vec<Update>;
 
-    /// Begins so many streams of `subscriptions/listen` at the same moment, each about all of these. They go on to the end.
+    /// Starts so many streams of `subscriptions/listen` at the same moment, each for all of these. They last to the
+    /// end.
     async fn listen(&mut self, count: usize, uris: &[String]) -> Vec<mpsc::UnboundedReceiver<StreamEvent>>;
 
-    /// Goes away and comes anew, with no subscriptions.
+    /// Disconnects and connects again, without subscriptions.
     async fn reconnect(&mut self, principal: usize);
 
-    /// What each of those has been told by now: nothing that was sent before is on its way any more.
+    /// Returns the updates of each of those so far: none that was sent before is still in flight.
     async fn drain_updates(&mut self, whom: &[usize]) -> Vec<Vec<Update>>;
 
-    /// Waits until that one is told something.
+    /// Waits for an update of that one.
     async fn wait_for_update(&mut self, principal: usize) -> Vec<Update>;
 
-    /// Has hosts go over to the config file of now, which may take a while.
+    /// Makes the hosts apply the current config file, asynchronously.
     fn reload(&mut self, config: &WrittenConfig);
 
-    /// Waits until they have.
+    /// Waits until they have applied it.
     async fn wait_until_reloaded(&mut self);
 }

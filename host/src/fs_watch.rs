@@ -1,0 +1,16 @@
+//! Watching the file system for changes, by the operating system's events (crate `notify`).
+//!
+//! | type | watches | used for |
+//! |---|---|---|
+//! | [`FileWatcher`] | single files, wherever their paths lead through links | the config, components, secrets in files |
+//! | [`DirectoryWatcher`] | whole trees | granted directories |
+//!
+//! Both work on [`EventSource`], which drops events of mere access. Neither promises an event for each change: both tell only
+//! that it is worth looking.
+
+mod directories;
+mod event_source;
+mod files;
+
+pub(crate) use self::directories::DirectoryWatcher;
+pub(crate) use self::files::FileWatcher;

@@ -1,0 +1,367 @@
+//! Change detection for single files: the config, the components, secrets in files.
+//!
+//! A file has changed if its metadata (device, inode, size, times) differs from the last snapshot, so it does not matter how
+//! it was replaced: overwritten, renamed to, or through a link that now leads elsewhere, as in config maps of Kubernetes. The
+//! directories of the files, and of all links on the way, are watched; any event there triggers a new snapshot. Where a
+//! directory cannot be watched, snapshots are taken every [`POLL_INTERVAL`] instead, and the log says so.
+//!
+//! A snapshot may hang, as on a network disk that is gone. It is taken on a separate thread, one at a time, and abandoned
+//! after [`DEADLINE`], which is logged, too.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
+
+use super::event_source::{Depth, EventSource};
+use crate::log_target;
+use crate::regular_file::FileThreads;
+
+/// Files must be unchanged for this long before they are used.
+const DEBOUNCE: Duration = Duration::from_millis(100);
+/// The longest wait for that.
+const MAX_SETTLE: Duration = Duration::from_secs(10);
+/// The interval of snapshots where events are not available.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
+/// The longest time for one snapshot of all files.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// The coarsest clock of a file system.
+const MTIME_GRANULARITY: Duration = Duration::from_secs(2);
+/// The number of links that one path may lead through.
+const MAX_LINKS: usize = 40;
+
+/// A watcher of files, with the last snapshot of their metadata.
+pub(crate) struct FileWatcher {
+    /// Locked on `threads` only.
+    watched: Arc<Mutex<WatchState>>,
+    threads: FileThreads,
+    wakeup: Arc<Notify>,
+    is_stalled: bool,
+}
+
+/// The files and their last snapshot.
+struct WatchState {
+    files: BTreeSet<PathBuf>,
+    last_snapshot: BTreeMap<PathBuf, Option<FileState>>,
+    /// The watched directories, with their identity.
+    directories: BTreeMap<PathBuf, Option<FileId>>,
+    source: Option<EventSource>,
+    is_polling: bool,
+}
+
+/// The metadata that identifies one state of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct FileState {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: Option<SystemTime>,
+    changed: (i64, i64),
+}
+
+impl FileWatcher {
+    /// Watches nothing yet.
+    pub(crate) fn new() -> Self {
+        let wakeup = Arc::new(Notify::new());
+        let notify = wakeup.clone();
+        // An error stands for lost events.
+        let source = EventSource::new(move |_| notify.notify_one());
+        let mut watched = WatchState {
+            files: BTreeSet::new(),
+            last_snapshot: BTreeMap::new(),
+            directories: BTreeMap::new(),
+            source: None,
+            is_polling: false,
+        };
+        match source {
+            Ok(source) => watched.source = Some(source),
+            Err(error) => watched.fall_back_to_polling(&error),
+        }
+        let watched = Arc::new(Mutex::new(watched));
+        Self { watched, threads: FileThreads::new(1, DEADLINE), wakeup, is_stalled: false }
+    }
+
+    /// Watches those files from now on, and takes a snapshot of them.
+    pub(crate) async fn watch(&mut self, files: BTreeSet<PathBuf>) {
+        self.with_state(|watched| watched.watch(files)).await;
+    }
+
+    /// Watches those files from now on, which were read after `began`. Files that were watched before keep their snapshot. A
+    /// new one that was modified after `began` counts as changed, since another version may have been read.
+    pub(crate) async fn update(&mut self, files: BTreeSet<PathBuf>, began: SystemTime) {
+        self.with_state(move |watched| watched.update(files, began)).await;
+        // Check for what happened since the last snapshot.
+        self.wakeup.notify_one();
+    }
+
+    /// Waits until a file has changed and all have settled. Dropping the future loses no change.
+    pub(crate) async fn changed(&mut self) {
+        let _recheck = RecheckOnDrop(self.wakeup.clone());
+        loop {
+            let is_polling = self.with_state(|watched| watched.is_polling).await.unwrap_or(true);
+            let wait = if is_polling { POLL_INTERVAL } else { Duration::MAX };
+            // An event or the timeout: both lead to a new snapshot.
+            let _ = tokio::time::timeout(wait, self.wakeup.notified()).await;
+            let has_changed = self.with_state(|watched| {
+                // A link may lead elsewhere now, or a directory may have been created.
+                watched.watch_directories();
+                watched.snapshot() != watched.last_snapshot
+            });
+            match has_changed.await {
+                Some(true) => break,
+                Some(false) => {}
+                None => self.wakeup.notify_one(),
+            }
+        }
+        self.settle().await;
+    }
+
+    /// Waits until no file changes for [`DEBOUNCE`], [`MAX_SETTLE`] at most, and takes a new snapshot.
+    pub(crate) async fn settle(&mut self) {
+        let began = Instant::now();
+        let Some(mut current) = self.with_state(|watched| watched.snapshot()).await else { return };
+        while began.elapsed() < MAX_SETTLE {
+            sleep(DEBOUNCE).await;
+            let Some(next) = self.with_state(|watched| watched.snapshot()).await else { return };
+            if std::mem::replace(&mut current, next) == current {
+                break;
+            }
+        }
+        self.with_state(|watched| watched.last_snapshot = current).await;
+    }
+
+    /// Runs `work` on the thread for blocking file access. None if it hangs.
+    async fn with_state<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce(&mut WatchState) -> T + Send + 'static,
+    ) -> Option<T> {
+        let watched = self.watched.clone();
+        let done = self.threads.run(move || work(&mut lock(&watched))).await;
+        let was_stalled = std::mem::replace(&mut self.is_stalled, done.is_err());
+        match &done {
+            Ok(_) if was_stalled => {
+                tracing::info!(target: log_target::CONFIG, "changes of the config and of components are detected again")
+            }
+            Err(error) if !was_stalled => tracing::error!(
+                target: log_target::CONFIG, %error,
+                "changes of the config and of components are not detected: a file that the config names cannot be read"
+            ),
+            _ => {}
+        }
+        done.ok()
+    }
+}
+
+fn lock(watched: &Mutex<WatchState>) -> MutexGuard<'_, WatchState> {
+    watched.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Triggers one more snapshot when it is dropped: a superfluous one does no harm, and an interrupted one is repeated.
+struct RecheckOnDrop(Arc<Notify>);
+
+impl Drop for RecheckOnDrop {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}
+
+impl WatchState {
+    fn watch(&mut self, files: BTreeSet<PathBuf>) {
+        self.files = files;
+        self.watch_directories();
+        self.last_snapshot = self.snapshot();
+    }
+
+    fn update(&mut self, files: BTreeSet<PathBuf>, began: SystemTime) {
+        if files == self.files {
+            return;
+        }
+        let before = std::mem::take(&mut self.last_snapshot);
+        self.watch(files);
+        for (file, seen) in &mut self.last_snapshot {
+            match before.get(file) {
+                Some(stamp) => seen.clone_from(stamp),
+                None if seen.as_ref().is_some_and(|stamp| stamp.is_newer_than(began)) => *seen = None,
+                None => {}
+            }
+        }
+    }
+
+    fn snapshot(&self) -> BTreeMap<PathBuf, Option<FileState>> {
+        self.files.iter().map(|file| (file.clone(), FileState::read(file))).collect()
+    }
+
+    fn watch_directories(&mut self) {
+        let wanted: BTreeSet<_> = self.files.iter().flat_map(|file| directories_to_watch(file)).collect();
+        let Some(mut source) = self.source.take() else { return };
+        for gone in self.directories.keys().filter(|directory| !wanted.contains(*directory)) {
+            source.unwatch(gone);
+        }
+        let mut watched = BTreeMap::new();
+        for directory in wanted {
+            let now = FileState::read(&directory).map(FileState::file_id);
+            if self.directories.get(&directory).is_none_or(|before| *before != now)
+                && let Err(error) = source.watch(&directory, Depth::Entries)
+            {
+                self.fall_back_to_polling(&error);
+            }
+            watched.insert(directory, now);
+        }
+        self.directories = watched;
+        self.source = Some(source);
+    }
+
+    fn fall_back_to_polling(&mut self, error: &notify::Error) {
+        if !std::mem::replace(&mut self.is_polling, true) {
+            tracing::warn!(target: log_target::CONFIG, %error, "changes of the config and of components are detected by polling, every 2 s");
+        }
+    }
+}
+
+/// The identity of a directory: device and inode.
+type FileId = (u64, u64);
+
+impl FileState {
+    fn file_id(self) -> FileId {
+        (self.device, self.inode)
+    }
+
+    /// Returns whether it was changed at that time or later, to the precision of file system clocks.
+    fn is_newer_than(&self, time: SystemTime) -> bool {
+        let time = time.checked_sub(MTIME_GRANULARITY).and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        time.is_none_or(|time| u64::try_from(self.changed.0).is_ok_and(|changed| changed >= time.as_secs()))
+    }
+
+    /// None for a file that does not exist.
+    fn read(file: &Path) -> Option<Self> {
+        let metadata = file.metadata().ok()?;
+        Some(Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: metadata.modified().ok(),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        })
+    }
+}
+
+/// The directories with an event when a path leads to another file: its own, and those of all links on the way. In place of
+/// one that does not exist: its nearest ancestor that does.
+fn directories_to_watch(file: &Path) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    let mut path = file.to_owned();
+    for _ in 0..MAX_LINKS {
+        // The first link on the way, from the root on.
+        let mut prefixes: Vec<_> = path.ancestors().collect();
+        prefixes.reverse();
+        let link = prefixes.into_iter().find_map(|prefix| Some((prefix, prefix.read_link().ok()?)));
+        let Some((link, target)) = link else { break };
+        let parent = link.parent().unwrap_or(Path::new("/"));
+        found.insert(parent.to_owned());
+        let rest = path.strip_prefix(link).unwrap_or(Path::new(""));
+        // A path with nothing joined to it would end with a slash.
+        let target = parent.join(target);
+        path = if rest.as_os_str().is_empty() { target } else { target.join(rest) };
+    }
+    found.extend(path.ancestors().skip(1).find(|directory| directory.is_dir()).map(Path::to_owned));
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn folder() -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().canonicalize().unwrap();
+        (folder, path)
+    }
+
+    fn is_unchanged(files: &FileWatcher) -> bool {
+        let watched = lock(&files.watched);
+        watched.snapshot() == watched.last_snapshot
+    }
+
+    #[test]
+    fn the_directories_of_all_links_on_the_way_are_watched() {
+        let (_kept, folder) = folder();
+        // As a config map has it: the file is a link, the directory that it leads through is another.
+        fs::create_dir(folder.join("..2025")).unwrap();
+        fs::write(folder.join("..2025/a.toml"), "").unwrap();
+        symlink("..2025", folder.join("..data")).unwrap();
+        fs::create_dir(folder.join("etc")).unwrap();
+        symlink("../..data/a.toml", folder.join("etc/a.toml")).unwrap();
+        let found = directories_to_watch(&folder.join("etc/a.toml"));
+        assert_eq!(found, [folder.join("etc"), folder.join("etc/.."), folder.join("etc/../..2025")].into());
+    }
+
+    #[test]
+    fn of_a_directory_that_is_not_there_the_nearest_is_watched() {
+        let (_kept, folder) = folder();
+        assert_eq!(directories_to_watch(&folder.join("a/b/c.wasm")), [folder].into());
+    }
+
+    #[test]
+    fn links_that_lead_in_a_circle_have_an_end() {
+        let (_kept, folder) = folder();
+        symlink("b", folder.join("a")).unwrap();
+        symlink("a", folder.join("b")).unwrap();
+        assert!(directories_to_watch(&folder.join("a")).contains(&folder));
+    }
+
+    #[tokio::test]
+    async fn however_a_file_is_replaced_it_is_noticed() {
+        let (_kept, folder) = folder();
+        let file = folder.join("a");
+        fs::write(&file, "one").unwrap();
+        fs::create_dir(folder.join("new")).unwrap();
+        fs::write(folder.join("new/a"), "two").unwrap();
+        let mut files = FileWatcher::new();
+        files.watch([file.clone()].into()).await;
+        let ways: [&dyn Fn(); 4] = [
+            &|| fs::write(&file, "another").unwrap(),
+            &|| fs::rename(folder.join("new/a"), &file).unwrap(),
+            &|| fs::remove_file(&file).unwrap(),
+            &|| symlink(folder.join("new"), &file).unwrap(),
+        ];
+        for way in ways {
+            way();
+            tokio::time::timeout(Duration::from_secs(60), files.changed()).await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_that_came_before_it_was_watched_and_after_it_was_missed_is_noticed() {
+        let (_kept, folder) = folder();
+        let [a, b] = ["a", "b"].map(|name| folder.join(name));
+        fs::write(&a, "one").unwrap();
+        let mut files = FileWatcher::new();
+        files.watch([a.clone()].into()).await;
+        let began = SystemTime::now();
+        fs::write(&b, "it came").unwrap();
+        files.update([a.clone(), b.clone()].into(), began).await;
+        tokio::time::timeout(Duration::from_secs(60), files.changed()).await.unwrap();
+        // One that was there all the time is none that came.
+        files.watch([a.clone()].into()).await;
+        files.update([a, b].into(), began + Duration::from_secs(60)).await;
+        assert!(is_unchanged(&files));
+    }
+
+    #[tokio::test]
+    async fn what_happens_beside_a_file_is_no_change_of_it() {
+        let (_kept, folder) = folder();
+        fs::write(folder.join("a"), "one").unwrap();
+        let mut files = FileWatcher::new();
+        files.watch([folder.join("a")].into()).await;
+        fs::write(folder.join("b"), "beside").unwrap();
+        files.wakeup.notified().await;
+        assert!(is_unchanged(&files));
+    }
+}

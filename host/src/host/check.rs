@@ -1,0 +1,141 @@
+//! Checks without serving: [`HostBuilder::check`] and [`HostBuilder::inspect`].
+//!
+//! A check loads every plugin of the config exactly as a start would (read, compile, link, `describe`) and then tries it:
+//! the database of its key-value buckets is opened where it exists, and the first page of its listing is requested, with the
+//! plugin's grants and limits. Nothing is served. Nothing is written but compiled components and what a provider itself
+//! writes to its grants.
+
+use std::collections::BTreeMap;
+
+use futures::future::join_all;
+
+use super::builder::{HostBuilder, StartError};
+use crate::catalog::CursorKey;
+use crate::config::{self, Digest, Warning};
+use crate::plugin::{Fault, FaultKind, Info, Inspection, LoadError, PluginRuntime, Requirements};
+
+/// The result of [`HostBuilder::check`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct CheckReport {
+    /// One report per plugin, ordered by name.
+    pub plugins: Vec<PluginCheck>,
+    /// Warnings about the config as a whole.
+    pub warnings: Vec<Warning>,
+}
+
+/// The result for one plugin.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct PluginCheck {
+    /// The plugin, as the config declares it.
+    pub plugin: config::Plugin,
+    /// What is known about the provider; none if it did not load.
+    pub provider: Option<CheckedProvider>,
+    /// The number of items on the first page of its listing, or the first failure.
+    pub outcome: Result<usize, CheckError>,
+}
+
+/// A provider that loaded.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct CheckedProvider {
+    /// The digest of the component.
+    pub digest: Digest,
+    /// What it says about itself.
+    pub info: Info,
+    /// The imports of the component, compared with the grants of the plugin.
+    pub requirements: Requirements,
+    /// Faults during the check, by kind.
+    pub faults: BTreeMap<FaultKind, u64>,
+}
+
+/// Why a plugin does not work.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CheckError {
+    /// It does not load.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// The database of its key-value buckets cannot be used.
+    #[error("its key-value store cannot be used: {0}")]
+    Store(String),
+    /// The first page of its listing fails.
+    #[error("its listing fails: {0}")]
+    Listing(Fault),
+}
+
+/// Why a component cannot be inspected.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InspectError {
+    /// The engine does not start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The file is not a component, or does not compile.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+}
+
+impl PluginCheck {
+    /// Returns the warnings about a plugin that loads: grants that are missing or unused.
+    pub fn warnings(&self) -> Vec<String> {
+        self.provider.iter().flat_map(|provider| provider.requirements.warnings()).collect()
+    }
+
+    async fn run(plugin: &config::Plugin, runtime: &PluginRuntime, page_size: u32) -> Self {
+        let loaded = match runtime.load(plugin).await {
+            Ok(loaded) => loaded,
+            Err(error) => return Self { plugin: plugin.clone(), provider: None, outcome: Err(error.into()) },
+        };
+        // The store first: a provider may work around a broken one, or describe the failure less well.
+        let outcome = match loaded.check_stores().await {
+            Err(reason) => Err(CheckError::Store(reason)),
+            Ok(()) => match loaded.list(None, None, page_size, |_| false).await {
+                Ok(page) => Ok(page.size),
+                Err(fault) => Err(CheckError::Listing(fault)),
+            },
+        };
+        let provider = CheckedProvider {
+            digest: loaded.digest(),
+            info: loaded.info().clone(),
+            requirements: loaded.requirements().clone(),
+            faults: loaded.faults(),
+        };
+        Self { plugin: plugin.clone(), provider: Some(provider), outcome }
+    }
+}
+
+impl HostBuilder {
+    /// Loads and tries every plugin of the config, without serving anything. The key for cursors is validated if it exists.
+    ///
+    /// # Errors
+    ///
+    /// A host with this config would not start. A plugin that fails is part of the report.
+    pub async fn check(self) -> Result<CheckReport, StartError> {
+        let dirs = self.data_dirs();
+        if self.cursor_key.is_none() && self.config.server.cursor_key.is_none() {
+            CursorKey::check(&dirs.state()?)?;
+        }
+        let state = dirs.state_for(&self.config)?;
+        let page_size = u32::try_from(self.config.server.page_size.get()).unwrap_or(u32::MAX);
+        let (runtime, config) = self.start_runtime(state)?;
+        let checks = config.plugins.iter().map(|plugin| PluginCheck::run(plugin, &runtime, page_size));
+        let mut plugins = join_all(checks).await;
+        plugins.sort_by(|one, other| one.plugin.name.cmp(&other.plugin.name));
+        Ok(CheckReport { plugins, warnings: config.warnings() })
+    }
+
+    /// Compiles the component of a plugin and requests its description, in a sandbox without grants. The plugin need not be in
+    /// the config: it only tells what to compare the imports with.
+    ///
+    /// # Errors
+    ///
+    /// The engine does not start; the file is not a component that this host can compile, or not the one that the plugin is
+    /// pinned to. A component that is not a provider is part of the answer.
+    pub async fn inspect(self, plugin: &config::Plugin) -> Result<Inspection, InspectError> {
+        let state = self.data_dirs().state().ok();
+        let (runtime, _) = self.start_runtime(state)?;
+        Ok(runtime.inspect(plugin).await?)
+    }
+}

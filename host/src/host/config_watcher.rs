@@ -1,0 +1,332 @@
+//! Reload on change: [`Host::watch_config`].
+//!
+//! A host is reloaded when its config file, or a file that the config names, changes, when a [`ReloadTrigger`] requests it,
+//! and again after a reload that failed for a transient reason.
+//!
+//! A config with mistakes is logged as `mcp-host check` reports it, and the host keeps serving what it has; the next event
+//! retries. If a config is valid but for a missing file that a plugin needs, its rules and settings apply all the same, and
+//! the rest is retried with back-off, without an event, too. The newest config wins: a reload that is still loading plugins
+//! is cancelled for it.
+//!
+//! The config, with all files that it names, is read on a separate thread, one at a time, and abandoned after [`DEADLINE`]:
+//! nothing here waits for a disk.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{Host, ReloadError, ReloadReport};
+use crate::config::{Config, ConfigError};
+use crate::fs_watch::FileWatcher;
+use crate::log_target;
+use crate::plugin::Backoff;
+use crate::regular_file::FileThreads;
+
+/// The longest time to read the config with all files that it names, except components.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// The part of a log message about plugins that are not replaced.
+const KEEPING_PLUGINS: &str = "keeping the current plugins";
+/// The part about the rest of their config.
+const SETTINGS_APPLY: &str = "rules and settings of the new config apply";
+
+/// Reloads a host when its config file, or a file that the config names, changes. Made by [`Host::watch_config`]; works while
+/// [`run`](Self::run) is polled.
+pub struct ConfigWatcher {
+    host: Arc<Host>,
+    file: PathBuf,
+    map: Box<dyn Fn(Config) -> Config + Send + Sync>,
+    trigger: ReloadTrigger,
+}
+
+/// Requests a reload from a [`ConfigWatcher`], as `SIGHUP` does for the command `mcp-host serve`.
+#[derive(Clone, Debug, Default)]
+pub struct ReloadTrigger(Arc<Notify>);
+
+impl ReloadTrigger {
+    /// Requests that the config is read and everything in it is tried again, even if no file has changed and even components
+    /// that did not compile before. Requests that come in before the reload begins are coalesced.
+    pub fn reload(&self) {
+        self.0.notify_one();
+    }
+}
+
+impl Host {
+    /// Returns a watcher that reloads the host from that config file. It reads the file once at the start, so that no change
+    /// since the host was started is missed.
+    ///
+    /// ```no_run
+    /// use std::sync::Arc;
+    ///
+    /// use mcp_resource_host::Host;
+    /// use mcp_resource_host::config::Config;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let host = Arc::new(Host::start(Config::load("mcp-host.toml".as_ref())?).await?);
+    /// let watcher = host.watch_config("mcp-host.toml");
+    /// let trigger = watcher.trigger();
+    /// tokio::spawn(watcher.run());
+    /// // Files that change are noticed by themselves. To reload on demand as well:
+    /// trigger.reload();
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn watch_config(self: &Arc<Self>, file: impl Into<PathBuf>) -> ConfigWatcher {
+        ConfigWatcher {
+            host: self.clone(),
+            file: file.into(),
+            map: Box::new(|config| config),
+            trigger: ReloadTrigger::default(),
+        }
+    }
+}
+
+impl fmt::Debug for ConfigWatcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConfigWatcher").field("file", &self.file).finish_non_exhaustive()
+    }
+}
+
+/// The reload in flight, and the next one.
+#[derive(Default)]
+struct Reloading {
+    in_progress: Option<AbortOnDropHandle<Result<ReloadReport, ReloadError>>>,
+    /// Whether it was requested explicitly: then "nothing changed" is logged, too.
+    is_requested: bool,
+    /// The time of the next retry.
+    retry_at: Option<Instant>,
+    backoff: Backoff,
+    /// Whether this is a retry without an event.
+    is_retry: bool,
+    /// The last message about missing files.
+    last_missing: Option<String>,
+}
+
+/// A config that cannot be used, with the rendered reason: rendering takes a while, and is not for the threads that serve.
+struct RejectedConfig {
+    message: String,
+    files: BTreeSet<PathBuf>,
+    /// The config without the plugins that lack a file.
+    usable: Option<Config>,
+}
+
+impl From<ConfigError> for RejectedConfig {
+    fn from(error: ConfigError) -> Self {
+        Self { message: error.to_string(), files: error.files().clone(), usable: error.partial_config().cloned() }
+    }
+}
+
+/// What ended a wait.
+enum Event {
+    /// The reload has ended; without an outcome: by a panic.
+    Finished(Option<Result<ReloadReport, ReloadError>>),
+    /// The next retry is due.
+    Retry,
+}
+
+impl ConfigWatcher {
+    /// Applies a function to each config that is read, before it is served: for settings that do not come from the file.
+    #[must_use]
+    pub fn map(mut self, map: impl Fn(Config) -> Config + Send + Sync + 'static) -> Self {
+        self.map = Box::new(map);
+        self
+    }
+
+    /// Returns a handle that requests reloads.
+    pub fn trigger(&self) -> ReloadTrigger {
+        self.trigger.clone()
+    }
+
+    /// Watches and reloads until the future is dropped. Results are logged under the target `mcp_host::config`.
+    pub async fn run(self) {
+        let threads = FileThreads::new(1, DEADLINE);
+        let mut watcher = FileWatcher::new();
+        watcher.watch(self.watched_files(&self.host.config().files)).await;
+        // A file may have changed since the config was read.
+        watcher.settle().await;
+        let mut reloading = Reloading::default();
+        loop {
+            self.read_and_reload(&threads, &mut watcher, &mut reloading).await;
+            loop {
+                tokio::select! {
+                    event = reloading.event() => if let Event::Finished(outcome) = event {
+                        reloading.finish(outcome);
+                        continue;
+                    },
+                    () = watcher.changed() => reloading.restart(false),
+                    () = self.trigger.0.notified() => {
+                        // An explicit request retries everything.
+                        self.host.clear_failures();
+                        reloading.restart(true);
+                        watcher.settle().await;
+                    }
+                }
+                break;
+            }
+        }
+    }
+
+    /// Reads the config and begins a reload, which cancels one in flight. Logs why a config cannot be used.
+    async fn read_and_reload(&self, threads: &FileThreads, watcher: &mut FileWatcher, reloading: &mut Reloading) {
+        let began = SystemTime::now();
+        let file = self.file.clone();
+        let config_files =
+            match threads.run(move || Config::load(&file).map_err(|error| Box::new(RejectedConfig::from(error)))).await
+            {
+                Ok(Ok(config)) => {
+                    let config = (self.map)(config);
+                    let config_files = config.files.clone();
+                    let host = self.host.clone();
+                    let reload = async move { host.reload(config).await };
+                    reloading.in_progress = Some(AbortOnDropHandle::new(tokio::spawn(reload)));
+                    config_files
+                }
+                Ok(Err(rejected)) => {
+                    let RejectedConfig { message, files, usable } = *rejected;
+                    // The files of the old config count as well: it is the one that is served.
+                    let files = &files | &self.host.config().files;
+                    match usable {
+                        Some(usable) => {
+                            reloading.in_progress = None;
+                            reload_settings(self.host.clone(), (self.map)(usable)).await;
+                            reloading.log_missing(message);
+                        }
+                        None => log_rejected(&message),
+                    }
+                    files
+                }
+                Err(error) => {
+                    self.stalled(&error);
+                    reloading.retry_later();
+                    return;
+                }
+            };
+        watcher.update(self.watched_files(&config_files), began).await;
+    }
+
+    fn watched_files(&self, files: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
+        let file = std::path::absolute(&self.file).unwrap_or_else(|_| self.file.clone());
+        files.iter().cloned().chain([file]).collect()
+    }
+
+    fn stalled(&self, error: &io::Error) {
+        tracing::error!(
+            target: log_target::CONFIG, file = %self.file.display(), %error,
+            "reload failed; keeping the current generation, and the config is read again; if this does not pass, \
+             put the config, and the files that it names, on a disk that answers"
+        );
+    }
+}
+
+impl Reloading {
+    /// Begins anew after an event.
+    fn restart(&mut self, is_requested: bool) {
+        self.is_requested = is_requested;
+        self.is_retry = false;
+        self.backoff = Backoff::default();
+        self.retry_at = None;
+    }
+
+    /// Logs which files are missing, once per message, and schedules a retry.
+    fn log_missing(&mut self, message: String) {
+        if !self.is_retry || self.last_missing.as_ref() != Some(&message) {
+            tracing::error!(target: log_target::CONFIG, "reload failed; {KEEPING_PLUGINS}, and the new ones are tried again; {SETTINGS_APPLY}\n{message}");
+        }
+        self.last_missing = Some(message);
+        self.retry_later();
+    }
+
+    /// Waits for the end of the reload in flight, or for the next retry.
+    async fn event(&mut self) -> Event {
+        let (in_progress, retry_at) = (&mut self.in_progress, self.retry_at);
+        let ended = async {
+            match in_progress {
+                Some(in_progress) => in_progress.await,
+                None => std::future::pending().await,
+            }
+        };
+        let retry = async {
+            match retry_at {
+                Some(at) => sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            ended = ended => {
+                self.in_progress = None;
+                Event::Finished(ended.ok())
+            }
+            () = retry => {
+                self.retry_at = None;
+                self.is_retry = true;
+                Event::Retry
+            }
+        }
+    }
+
+    fn retry_later(&mut self) {
+        self.retry_at = Instant::now().checked_add(self.backoff.next_delay());
+    }
+
+    fn finish(&mut self, outcome: Option<Result<ReloadReport, ReloadError>>) {
+        match outcome {
+            Some(Ok(reloaded)) => {
+                let is_found = self.last_missing.take().is_some();
+                log_report(&reloaded, self.is_requested || is_found);
+            }
+            Some(Err(error)) => {
+                let is_transient = error.is_transient();
+                if is_transient {
+                    self.retry_later();
+                }
+                let then = if is_transient { ", and the new ones are tried again" } else { "" };
+                tracing::error!(target: log_target::CONFIG, %error, "reload failed; {KEEPING_PLUGINS}{then}; {SETTINGS_APPLY}");
+            }
+            None => {
+                tracing::error!(target: log_target::CONFIG, "reload failed: internal error; keeping the current plugins")
+            }
+        }
+    }
+}
+
+fn log_report(reloaded: &ReloadReport, is_requested: bool) {
+    for key in &reloaded.requires_restart {
+        tracing::warn!(target: log_target::CONFIG, "`{key}` changed, which takes effect after a restart only");
+    }
+    let ReloadReport { generation, rules, server, http, .. } = *reloaded;
+    let [added, changed, removed] =
+        [&reloaded.added, &reloaded.changed, &reloaded.removed].map(|names| names.join(","));
+    let milliseconds = u64::try_from(reloaded.elapsed.as_millis()).unwrap_or(u64::MAX);
+    let took = humantime::format_duration(Duration::from_millis(milliseconds));
+    if !reloaded.is_unchanged() {
+        tracing::info!(target: log_target::CONFIG, generation, added, changed, removed, rules, server, http, %took, "reloaded");
+    } else if is_requested {
+        tracing::info!(target: log_target::CONFIG, generation, %took, "reloaded: nothing changed");
+    }
+}
+
+fn log_rejected(message: &str) {
+    tracing::error!(target: log_target::CONFIG, "reload failed; keeping the current generation\n{message}");
+}
+
+/// Applies the rules and settings of a config whose plugins cannot be used.
+async fn reload_settings(host: Arc<Host>, config: Config) {
+    let reloaded = tokio::task::spawn_blocking(move || host.reload_settings(config)).await;
+    match reloaded {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => {
+            tracing::error!(target: log_target::CONFIG, %error, "rules and settings of the new config are not applied")
+        }
+        Err(error) => {
+            tracing::error!(target: log_target::CONFIG, %error, "rules and settings of the new config may not be applied")
+        }
+    }
+}

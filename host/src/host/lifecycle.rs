@@ -1,0 +1,64 @@
+//! Graceful shutdown: [`Host::shutdown`].
+//!
+//! Every request of the façade holds a token of one [`RequestTracker`] while it runs. A shutdown closes the tracker, so later
+//! requests are rejected with [`Error::ShuttingDown`], then drains: it waits until all tokens are returned. The tracker costs
+//! two atomic operations per request.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use super::Host;
+use crate::log_target;
+use crate::resource::Error;
+
+/// The time that closing databases gets at least, even if draining has used up the whole timeout.
+const MIN_CLOSE_TIME: Duration = Duration::from_millis(100);
+
+/// Counts the requests in flight, and rejects new ones after it was closed.
+#[derive(Debug, Default)]
+pub(super) struct RequestTracker(TaskTracker);
+
+impl RequestTracker {
+    /// Counts a request for as long as the token lives.
+    pub(super) fn begin(&self) -> Result<TaskTrackerToken, Error> {
+        // The token first: a request that finds the tracker open is waited for.
+        let token = self.0.token();
+        if self.0.is_closed() { Err(Error::ShuttingDown) } else { Ok(token) }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.0.is_closed()
+    }
+}
+
+impl Host {
+    /// Shuts the host down gracefully. New requests are rejected with [`Error::ShuttingDown`], plugins are no longer loaded or
+    /// polled for changes, and subscribers get no more updates. Requests in flight are completed; then the key-value
+    /// databases of plugins are closed, which checkpoints their write-ahead logs.
+    ///
+    /// Requests that are still in flight after `timeout` are logged and left running; dropping the host cancels them. A
+    /// database that cannot be closed in time is left as by a killed process: nothing that was acknowledged is lost.
+    pub async fn shutdown(&self, timeout: Duration) {
+        let now = Instant::now();
+        let deadline = now.checked_add(timeout).unwrap_or(now);
+        self.requests.0.close();
+        // A reload in flight is superseded by nothing else.
+        self.latest_reload.send_modify(|newest| *newest = newest.wrapping_add(1));
+        self.background_loader.stop();
+        self.hub.shutdown();
+        if timeout_at(deadline, self.requests.0.wait()).await.is_err() {
+            let requests = self.requests.0.len();
+            tracing::warn!(target: log_target::SERVER, requests, "shutdown: requests are still in flight after {timeout:?}");
+        }
+        let generation = self.generation.load_full();
+        let closing = join_all(generation.plugins().map(|plugin| plugin.close()));
+        let deadline = deadline.max(Instant::now().checked_add(MIN_CLOSE_TIME).unwrap_or(deadline));
+        if timeout_at(deadline, closing).await.is_err() {
+            tracing::warn!(target: log_target::SERVER, "shutdown: key-value databases are still open after {timeout:?}");
+        }
+    }
+}

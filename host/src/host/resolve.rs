@@ -1,0 +1,141 @@
+//! Resolution: from the URI of a request to a plugin, and the access decision on the way.
+//!
+//! Everything here works on one [`Generation`], so routing, rules and plugins of one request always belong together.
+//! A URI that the principal may not access is answered exactly as one that does not exist, and a malformed URI below a
+//! mount tells only those about the mount who may access it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::generation::Generation;
+use crate::access::Principal;
+use crate::catalog::{PageRequest, Viewer};
+use crate::config::Operation;
+use crate::plugin::PluginSlot;
+use crate::resource::{Contents, Entry, Error};
+use crate::uri::{Mount, Path, RouteError, Template, Uri};
+
+/// Bytes of a known value that are retained for the expansion of a template.
+const MAX_VALUE_LEN: usize = 65_536;
+
+/// The plugin and the path that a URI resolves to.
+pub(super) struct ResolvedTarget<'a> {
+    pub(super) slot: &'a PluginSlot,
+    pub(super) uri: Uri,
+    pub(super) path: Path,
+}
+
+impl Generation {
+    /// The principal with the rules of this generation.
+    pub(super) fn viewer(&self, principal: &Principal) -> Viewer {
+        Viewer { access: self.access.clone(), principal: principal.clone() }
+    }
+
+    /// Returns a filter that retains the contents that the principal may read.
+    pub(super) fn read_filter(&self, principal: &Principal) -> impl FnMut(&Contents) -> bool + Send + use<> {
+        let viewer = self.viewer(principal);
+        move |one| viewer.access.allows(&viewer.principal, Operation::Read, &one.entry.uri)
+    }
+
+    /// The request for one page of the merged listing, with the page size of the config.
+    pub(super) fn page_request<'a>(&self, viewer: &'a Viewer, cursor: Option<&'a str>) -> PageRequest<'a> {
+        let server = &self.config.server;
+        let max_bytes = usize::try_from(server.page_bytes.bytes()).unwrap_or(usize::MAX);
+        PageRequest { viewer, scope: "", cursor, size: server.page_size.get(), max_bytes }
+    }
+
+    /// Resolves a URI, if it is valid, a mount owns it, and the principal may perform the operation on it.
+    pub(super) fn resolve(
+        &self,
+        principal: &Principal,
+        operation: Operation,
+        uri: &str,
+    ) -> Result<ResolvedTarget<'_>, Error> {
+        let routed = self.router.route(uri).map_err(|error| match error.mount() {
+            // The existence of a mount is not public.
+            Some(mount) if !self.may_access_mount(principal, operation, mount) => {
+                Error::NotFound { uri: uri.to_owned() }
+            }
+            _ => route_error(&error, uri),
+        })?;
+        let slot = self.slots.get(*routed.target).filter(|_| self.access.allows(principal, operation, &routed.uri));
+        let slot = slot.ok_or_else(|| Error::NotFound { uri: uri.to_owned() })?;
+        Ok(ResolvedTarget { slot, uri: routed.uri, path: routed.path })
+    }
+
+    fn may_access_mount(&self, principal: &Principal, operation: Operation, mount: &Mount) -> bool {
+        mount.compose("").is_ok_and(|root| self.access.allows(principal, operation, &root.uri))
+    }
+}
+
+impl ResolvedTarget<'_> {
+    /// Calls the provider's `stat`. Errors name `requested_uri`, the URI as the client spelled it.
+    pub(super) async fn stat(&self, requested_uri: &str) -> Result<Entry, Error> {
+        let plugin = self.slot.loaded()?;
+        plugin.stat(&self.path).await.map_err(|fault| fault.into_client_error(plugin.name(), requested_uri))
+    }
+}
+
+/// Returns the readable contents. If there are none, the resource does not exist for the principal.
+pub(super) fn not_found_if_empty(requested_uri: &str, contents: Vec<Contents>) -> Result<Vec<Contents>, Error> {
+    if contents.is_empty() { Err(Error::NotFound { uri: requested_uri.to_owned() }) } else { Ok(contents) }
+}
+
+/// The error for a URI or template that cannot be routed.
+pub(super) fn route_error(error: &RouteError, requested_uri: &str) -> Error {
+    match error {
+        RouteError::NoMount => Error::NotFound { uri: requested_uri.to_owned() },
+        _ => Error::InvalidRequest { message: error.to_string() },
+    }
+}
+
+/// Filters the completion values of one variable of a template for one principal.
+pub(super) struct ValueFilter {
+    generation: Arc<Generation>,
+    principal: Principal,
+    template: Template,
+    /// The variable to complete.
+    variable: String,
+    /// The variables that have values.
+    context: BTreeMap<String, String>,
+    /// Whether every variable of the template then has a value.
+    has_all_values: bool,
+}
+
+impl ValueFilter {
+    pub(super) fn new(
+        generation: Arc<Generation>,
+        principal: &Principal,
+        template: &Template,
+        name: &str,
+        context: &BTreeMap<String, String>,
+    ) -> Self {
+        Self {
+            generation,
+            principal: principal.clone(),
+            template: template.clone(),
+            variable: name.to_owned(),
+            context: context.iter().map(|(name, value)| (name.clone(), truncate_value(value).to_owned())).collect(),
+            has_all_values: template.variables().all(|variable| variable == name || context.contains_key(variable)),
+        }
+    }
+
+    /// Returns whether the principal may see a value: the resource that the template expands to with it is readable, or,
+    /// while other variables have no value, not denied.
+    pub(super) fn is_value_visible(&self, value: &str) -> bool {
+        let known = self.context.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let Some(expanded) = self.template.expand(known.chain([(self.variable.as_str(), value)])) else { return false };
+        let Ok(routed) = self.generation.router.route(&expanded) else { return true };
+        let access = &self.generation.access;
+        match self.has_all_values {
+            true => access.allows(&self.principal, Operation::Read, &routed.uri),
+            false => !access.denies(&self.principal, Operation::Read, &routed.uri),
+        }
+    }
+}
+
+/// Truncates a value to the length that can make a difference: a template takes 9999 characters of it, or it must fit into
+/// a URI.
+fn truncate_value(value: &str) -> &str {
+    value.split_at_checked(value.floor_char_boundary(MAX_VALUE_LEN)).map_or(value, |(beginning, _)| beginning)
+}

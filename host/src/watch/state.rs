@@ -1,0 +1,107 @@
+//! The state that the watchers of all plugins share ([`WatchContext`]), and the state that a watcher shares with its tasks
+//! ([`WatcherState`]).
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::byte_budget::ByteBudget;
+use super::listing::ListingMonitor;
+use super::subscriptions::SubscriptionIndex;
+use crate::access::Access;
+use crate::plugin::{Fault, Plugin};
+
+/// The memory budget of all subscriptions of a host, in bytes: about a million of them with URIs of 50 bytes.
+const MAX_SUBSCRIPTION_BYTES: usize = 512 << 20;
+
+/// The state that all watchers share.
+#[derive(Debug)]
+pub(super) struct WatchContext {
+    subscription_index: Mutex<SubscriptionIndex>,
+    /// The current rules.
+    pub(super) access: ArcSwap<Access>,
+    /// Cloned by each subscriber, to count them.
+    subscribers: Arc<()>,
+    /// The memory budget of all subscriptions.
+    pub(super) memory: ByteBudget,
+}
+
+impl WatchContext {
+    pub(super) fn new(access: Arc<Access>) -> Arc<Self> {
+        Arc::new(Self {
+            subscription_index: Mutex::default(),
+            access: ArcSwap::new(access),
+            subscribers: Arc::default(),
+            memory: ByteBudget::new(MAX_SUBSCRIPTION_BYTES),
+        })
+    }
+
+    /// Returns the number of subscribers.
+    pub(super) fn subscriber_count(&self) -> usize {
+        Arc::strong_count(&self.subscribers).saturating_sub(1)
+    }
+
+    /// Returns a guard that counts a subscriber while it is held.
+    pub(super) fn subscriber_guard(&self) -> Arc<()> {
+        self.subscribers.clone()
+    }
+
+    pub(super) fn subscription_index(&self) -> MutexGuard<'_, SubscriptionIndex> {
+        self.subscription_index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The state that a watcher and its tasks share.
+pub(super) struct WatcherState {
+    pub(super) plugin: Arc<Plugin>,
+    pub(super) context: Arc<WatchContext>,
+    /// Notified by events for which the next poll should not wait for the interval.
+    pub(super) wake: Notify,
+    /// Notified when there are no more subscribers.
+    pub(super) unwatched: Notify,
+    /// The number of polls that were requested. A poll serves all requests up to the number at its start.
+    pub(super) requested_polls: AtomicU64,
+    /// The last poll: the number of requests that it served, and its result.
+    pub(super) last_poll: watch::Sender<PollOutcome>,
+    pub(super) listing: ListingMonitor,
+    /// Whether the plugin is being polled.
+    pub(super) is_polling: AtomicBool,
+    pub(super) retired: CancellationToken,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct PollOutcome {
+    pub(super) completed_polls: u64,
+    /// The fault, and the time after which to retry.
+    pub(super) fault: Option<(Fault, Duration)>,
+}
+
+/// The reason why a poll failed.
+pub(super) enum PollError {
+    /// The provider failed. To be retried after the given time.
+    Fault(Fault, Duration),
+    /// The watcher was retired, and possibly replaced.
+    Retired,
+}
+
+impl WatcherState {
+    pub(super) fn supports_changes(&self) -> bool {
+        self.plugin.info().watches
+    }
+
+    /// Waits until a poll that started after this call has ended.
+    pub(super) async fn wait_for_poll(&self) -> Result<(), PollError> {
+        let requested = self.requested_polls.fetch_add(1, Ordering::SeqCst).saturating_add(1);
+        let mut polls = self.last_poll.subscribe();
+        self.wake.notify_one();
+        let outcome = self.retired.run_until_cancelled(polls.wait_for(|poll| poll.completed_polls >= requested)).await;
+        match outcome {
+            Some(Ok(round)) => round.fault.clone().map_or(Ok(()), |(fault, after)| Err(PollError::Fault(fault, after))),
+            Some(Err(_)) | None => Err(PollError::Retired),
+        }
+    }
+}
