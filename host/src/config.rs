@@ -11,7 +11,8 @@
 //! An application needs no file:
 //!
 //! ```
-//! use mcp_resource_host::config::{Config, DirGrant, Mode, Plugin, PrincipalSelector, Rule};
+//! use mcp_resource_host::config::grants::{DirGrant, Mode};
+//! use mcp_resource_host::config::{Config, Plugin, PrincipalSelector, Rule};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut notes = Plugin::new("notes".parse()?, "plugins/notes.wasm", "notes:///".parse()?);
@@ -42,7 +43,7 @@ mod environment;
 mod error;
 mod extension;
 mod glob;
-mod grants;
+pub mod grants;
 mod guest_path;
 pub mod http;
 pub mod instances;
@@ -61,9 +62,24 @@ mod settings;
 mod size;
 mod suggest;
 mod syntax;
-#[cfg(all(test, feature = "http", feature = "keyvalue"))]
+#[cfg(test)]
+#[cfg(all(feature = "http", feature = "keyvalue"))]
 mod tests;
 mod warning;
+
+/// Diagnostics of an invalid config.
+pub mod diagnostics {
+    pub use super::error::{Diagnostic, Position, RenderStyle};
+}
+
+/// Numbers and quantities with bounds.
+pub mod values {
+    pub use super::count::Count;
+    pub use super::duration::{BoundedDuration, BoundedDurationError};
+    pub use super::range::OutOfRange;
+    pub use super::rate::{ByteRate, Period, Rate, RateError};
+    pub use super::size::{Size, SizeError};
+}
 
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
@@ -72,36 +88,21 @@ use std::path::{Path, PathBuf};
 pub use crate::digest::{Digest, DigestError};
 pub use crate::net::{HostName, Origin, OriginError, OriginPattern, Scheme, UrlHost};
 pub use advertise::AdvertisedCapability;
-pub use compile::CompileLimits;
-pub use count::Count;
-pub use duration::{BoundedDuration, BoundedDurationError};
-pub use env_name::{EnvName, EnvNameError};
 pub use environment::Environment;
-pub use error::{ConfigError, Diagnostic, Position, RenderStyle};
+pub use error::ConfigError;
 pub use extension::Extension;
 pub use glob::{GlobError, UriGlob};
-pub use grants::{
-    BucketKeys, BucketName, BucketNameError, BucketQuota, CaBundle, CaBundleError, CredentialError, CredentialName,
-    CredentialValue, DirGrant, DirQuota, DuplicateOrigin, Grants, HttpGrant, HttpGrants, KeyvalueGrant, Mode,
-};
-pub use guest_path::{GuestPath, GuestPathError};
-pub use http::{
-    ClientShare, Http, HttpAddress, HttpAddressError, HttpServerLimits, KeepAlive, ShareError, Tls, TlsError,
-};
-pub use instances::InstanceReuse;
-pub use limits::Limits;
 pub use plugin::{Plugin, PluginName, PluginNameError, WatchInterval};
 pub use plugins::{PluginConflict, Plugins};
-pub use range::OutOfRange;
-pub use rate::{ByteRate, Period, Rate, RateError};
 #[cfg(feature = "cli")]
 pub(crate) use rule::misspelled_principal;
 pub use rule::{ANONYMOUS, LOCAL, Operation, PrincipalSelector, Rule};
 pub use secret::Secret;
 pub use server::{PageBytes, PageSize, Server};
-pub use size::{Size, SizeError};
 pub use warning::Warning;
 
+use error::Diagnostic;
+use http::Http;
 use reader::{KeyDocs, ReadContext, Table};
 
 use crate::regular_file;

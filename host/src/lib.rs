@@ -65,7 +65,7 @@
 //! | `keyvalue` | key-value buckets for plugins, kept in SQLite |
 //! | `cli` | the command `mcp-host`, with all of the above |
 //!
-//! None is on by default.
+//! None is on by default. A config key of a feature that is not enabled is an error that names the feature.
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
 #![cfg_attr(not(feature = "cli"), allow(rustdoc::broken_intra_doc_links, reason = "the map names all modules"))]

@@ -42,7 +42,8 @@ use self::breaker::CircuitBreaker;
 use self::call::CallContext;
 use self::fault_recorder::FaultRecorder;
 use self::validation::ValidationContext;
-use crate::config::{self, Digest};
+use crate::config;
+use crate::digest::Digest;
 use crate::engine::bindings::{ProviderPre, contract};
 use crate::engine::loader::{CompiledComponent, Loader};
 use crate::engine::pool::Pool;
@@ -92,7 +93,7 @@ impl PluginRuntime {
     /// are granted and fail, and components are compiled at each start. It blocks.
     pub fn start(
         compiler: Compiler,
-        limits: config::CompileLimits,
+        limits: config::compile::CompileLimits,
         cache: &FilePath,
         state_dir: Option<PathBuf>,
         progress: Progress,

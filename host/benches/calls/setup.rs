@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use mcp_resource_host::config::{Config, InstanceReuse, Plugin};
+use mcp_resource_host::config::instances::InstanceReuse;
+use mcp_resource_host::config::{Config, Plugin};
 use mcp_resource_host::{Host, PluginState};
 use tempfile::TempDir;
 

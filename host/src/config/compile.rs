@@ -8,11 +8,11 @@ use super::reader::{FromTable, Table, documented};
 use super::size::{GIB, MIB, Size};
 
 /// The maximum address space of the compiler.
-pub type Memory = Size<{ 512 * MIB }, { 8 * GIB }, { 64 * GIB }>;
+pub type CompileMemory = Size<{ 512 * MIB }, { 8 * GIB }, { 64 * GIB }>;
 /// The maximum CPU time of the compiler, over all processors.
-pub type Cpu = BoundedDuration<SECOND, { 10 * MINUTE }, HOUR>;
+pub type CompileCpu = BoundedDuration<SECOND, { 10 * MINUTE }, HOUR>;
 /// The maximum wall-clock time of a compilation.
-pub type Deadline = BoundedDuration<SECOND, { 2 * MINUTE }, HOUR>;
+pub type CompileDeadline = BoundedDuration<SECOND, { 2 * MINUTE }, HOUR>;
 
 documented! {
     /// Resource limits of compiling one component: `compile` of `[server]`.
@@ -21,11 +21,11 @@ documented! {
     pub struct CompileLimits {
         /// The maximum address space of the compiler, which is more than the memory that it touches. 8 GiB unless set;
         /// 512 MiB to 64 GiB.
-        pub memory: Memory,
+        pub memory: CompileMemory,
         /// The maximum CPU time of the compiler, in whole seconds, over all processors. 10 min unless set; 1 s to 1 h.
-        pub cpu: Cpu,
+        pub cpu: CompileCpu,
         /// The maximum wall-clock time of the compiler. 2 min unless set; 1 s to 1 h.
-        pub deadline: Deadline,
+        pub deadline: CompileDeadline,
     }
 }
 

@@ -10,8 +10,6 @@ use std::collections::BTreeMap;
 use self::dirs::Dirs;
 use self::env::Env;
 use self::keyvalue::Keyvalue;
-use super::env_name::EnvName;
-use super::guest_path::GuestPath;
 use super::reader::{FromNode, FromTable, Table, documented};
 use super::secret::Secret;
 
@@ -20,6 +18,8 @@ pub use self::http::{
     CaBundle, CaBundleError, CredentialError, CredentialName, CredentialValue, DuplicateOrigin, HttpGrant, HttpGrants,
 };
 pub use self::keyvalue::{BucketKeys, BucketName, BucketNameError, BucketQuota, KeyvalueGrant};
+pub use super::env_name::{EnvName, EnvNameError};
+pub use super::guest_path::{GuestPath, GuestPathError};
 
 documented! {
     /// The grants of a plugin: `grants` of a `[[plugin]]`.

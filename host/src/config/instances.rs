@@ -21,7 +21,8 @@
 //! name is visible to later instances only.
 //!
 //! ```
-//! use mcp_resource_host::config::{InstanceReuse, Plugin};
+//! use mcp_resource_host::config::instances::InstanceReuse;
+//! use mcp_resource_host::config::Plugin;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut notes = Plugin::new("notes".parse()?, "notes.wasm", "notes:///".parse()?);
@@ -42,7 +43,7 @@ use super::reader::{FromTable, Table, documented};
 /// The maximum number of calls of one instance.
 pub type MaxCalls = Count<1, 128, 1_000_000>;
 /// The maximum time that an instance is idle.
-pub type IdleTimeout = BoundedDuration<10, { 30 * SECOND }, { 60 * MINUTE }>;
+pub type InstanceIdleTimeout = BoundedDuration<10, { 30 * SECOND }, { 60 * MINUTE }>;
 /// The maximum number of idle instances.
 pub type MaxIdle = Count<1, 4, 64>;
 
@@ -54,7 +55,7 @@ documented! {
         /// The maximum number of calls of one instance. 128 unless set; 1 to 1000000.
         pub max_calls: MaxCalls,
         /// The maximum time that an instance is idle. 30 s unless set; 10 ms to 1 h.
-        pub idle_timeout: IdleTimeout,
+        pub idle_timeout: InstanceIdleTimeout,
         /// The maximum number of idle instances. 4 unless set; 1 to 64.
         pub max_idle: MaxIdle,
     }

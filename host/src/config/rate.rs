@@ -73,7 +73,7 @@ impl Period {
 ///
 /// ```
 /// use mcp_resource_host::config::limits::Limits;
-/// use mcp_resource_host::config::{Period, Rate};
+/// use mcp_resource_host::config::values::{Period, Rate};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let mut limits = Limits::default();
@@ -249,7 +249,7 @@ impl<const DEFAULT: u32, const MAX: u32, const SECONDS: u64> FromNode for Rate<D
 /// A number of bytes per minute from `MIN` to `MAX`, of which a minute's worth may come at once. The default is
 /// `DEFAULT`.
 ///
-/// Written as a [size](super::Size), a slash and a unit of time: `64KiB/m`. A rate in another unit of time is the same
+/// Written as a [size](super::size::Size), a slash and a unit of time: `64KiB/m`. A rate in another unit of time is the same
 /// rate per minute: `1KiB/s` is `60KiB/m`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ByteRate<const MIN: u64, const DEFAULT: u64, const MAX: u64>(u64);

@@ -9,7 +9,7 @@ use super::bindings::contract::{self, Guest};
 use super::bindings::{Provider, ProviderPre};
 use super::cpu::{CpuClock, CpuLimitExceeded};
 use super::instance_permits::InstancePermit;
-use crate::config::Limits;
+use crate::config::limits::Limits;
 use crate::sandbox::state::GuestState;
 
 /// What a reply may carry beyond its limit in bytes: the metadata around the content.

@@ -11,7 +11,8 @@ use futures::future::join_all;
 
 use super::builder::{HostBuilder, StartError};
 use crate::catalog::CursorKey;
-use crate::config::{self, Digest, Warning};
+use crate::config::{self, Warning};
+use crate::digest::Digest;
 use crate::plugin::{Fault, FaultKind, Info, Inspection, LoadError, PluginRuntime, Requirements};
 
 /// The result of [`HostBuilder::check`].

@@ -98,7 +98,7 @@ impl Origin {
     }
 }
 
-/// An origin, or all origins below a domain. See [`HttpGrants`](crate::config::HttpGrants) for what it matches.
+/// An origin, or all origins below a domain. See [`HttpGrants`](crate::config::grants::HttpGrants) for what it matches.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OriginPattern(Pattern);
 

@@ -16,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::fault::Fault;
-use crate::config::Limits;
+use crate::config::limits::Limits;
 use crate::engine::CallOrigin;
 
 /// How long a call of the host's own waits for an instance slot.

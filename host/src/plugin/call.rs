@@ -17,7 +17,7 @@ use super::breaker::{BreakerDecision, FAILURE_THRESHOLD, Transition, Verdict};
 use super::fault::Fault;
 use super::validation::{ValidationContext, Validator};
 use super::work_budget::WorkBudget;
-use crate::config::Limits;
+use crate::config::limits::Limits;
 use crate::engine::CallOrigin;
 use crate::engine::Engine;
 use crate::engine::bindings::ProviderPre;

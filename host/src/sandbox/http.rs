@@ -53,8 +53,9 @@ use self::connect::{Network, SystemNetwork};
 use self::error::RefusalLog;
 use self::resources::ResourceReservations;
 use self::tls::TlsClient;
+use crate::config::grants::HttpGrants;
 use crate::config::limits::HttpLimits;
-use crate::config::{HttpGrants, OriginPattern};
+use crate::net::OriginPattern;
 use crate::sandbox::guest_log::GuestLog;
 use crate::sandbox::memory::MemoryMeter;
 

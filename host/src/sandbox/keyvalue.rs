@@ -57,7 +57,8 @@ mod page;
 mod refusal_log;
 #[cfg(feature = "keyvalue")]
 mod store;
-#[cfg(all(test, feature = "keyvalue"))]
+#[cfg(test)]
+#[cfg(feature = "keyvalue")]
 mod tests;
 mod wasi_draft1;
 mod wasi_draft2;
@@ -135,7 +136,7 @@ impl Keyvalue {
         log: &Arc<GuestLog>,
         memory: Arc<MemoryBudget>,
     ) -> Self {
-        let quota = |grant: &config::KeyvalueGrant| Quota {
+        let quota = |grant: &config::grants::KeyvalueGrant| Quota {
             bytes: grant.quota.bytes(),
             keys: u64::try_from(grant.keys.get()).unwrap_or(u64::MAX),
         };

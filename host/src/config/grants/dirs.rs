@@ -16,7 +16,8 @@
 //! cannot be changed, linked or moved through it. A quota bounds *all* files below the directory, whoever wrote them.
 //!
 //! ```
-//! use mcp_resource_host::config::{DirGrant, DirQuota, Mode, Plugin};
+//! use mcp_resource_host::config::grants::{DirGrant, DirQuota, Mode};
+//! use mcp_resource_host::config::Plugin;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut notes = Plugin::new("notes".parse()?, "notes.wasm", "notes:///".parse()?);

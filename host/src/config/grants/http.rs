@@ -30,7 +30,8 @@
 //! header that affects message framing or routing (`Host`, `Content-Length`, `Connection`, …) cannot be a credential.
 //!
 //! ```
-//! use mcp_resource_host::config::{HttpGrant, HttpGrants, Plugin, Secret};
+//! use mcp_resource_host::config::grants::{HttpGrant, HttpGrants};
+//! use mcp_resource_host::config::{Plugin, Secret};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut web = Plugin::new("web".parse()?, "http-cache.wasm", "web://".parse()?);

@@ -16,7 +16,8 @@
 //! nothing: existing entries can be read and deleted, and new ones are rejected until they fit.
 //!
 //! ```
-//! use mcp_resource_host::config::{KeyvalueGrant, Plugin};
+//! use mcp_resource_host::config::grants::KeyvalueGrant;
+//! use mcp_resource_host::config::Plugin;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut web = Plugin::new("web".parse()?, "http-cache.wasm", "web://".parse()?);

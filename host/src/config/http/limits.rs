@@ -31,7 +31,7 @@ pub type WriteTimeout = BoundedDuration<100, { 30 * SECOND }, { 10 * MINUTE }>;
 /// The maximum time of receiving a request.
 pub type ReadTimeout = BoundedDuration<100, { 30 * SECOND }, { 10 * MINUTE }>;
 /// The maximum idle time of a connection.
-pub type IdleTimeout = BoundedDuration<100, { 2 * MINUTE }, HOUR>;
+pub type ConnectionIdleTimeout = BoundedDuration<100, { 2 * MINUTE }, HOUR>;
 /// The maximum idle time of a session.
 pub type SessionIdleTimeout = BoundedDuration<100, { 24 * HOUR }, { 30 * 24 * HOUR }>;
 
@@ -72,7 +72,7 @@ documented! {
         pub read_timeout: ReadTimeout,
         /// The maximum time in which a connection has nothing in flight. 2 min unless set; 100 ms to 1 h. One with an
         /// event stream is never idle.
-        pub idle_timeout: IdleTimeout,
+        pub idle_timeout: ConnectionIdleTimeout,
         /// The maximum time in which a session has nothing in flight. 24 h unless set; 100 ms to 30 days. One with an
         /// event stream is never idle.
         pub session_idle_timeout: SessionIdleTimeout,

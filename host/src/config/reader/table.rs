@@ -161,7 +161,7 @@ mod tests {
         let context = ReadContext::new(text, Path::new(""), &environment);
         let document = crate::config::syntax::parse(text).unwrap();
         Table::root(&context, document.get_ref(), |table| {
-            let _ = table.optional::<Vec<crate::config::BucketName>>("buckets");
+            let _ = table.optional::<Vec<crate::config::grants::BucketName>>("buckets");
             table.requires_feature("buckets", "keyvalue", is_enabled);
         });
         let (problems, _) = context.finish();

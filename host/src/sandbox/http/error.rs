@@ -15,8 +15,8 @@ use humantime::format_duration;
 use rustls::AlertDescription;
 use wasmtime_wasi_http::Error;
 
-use crate::config::Origin;
 use crate::config::limits::HttpRate;
+use crate::net::Origin;
 use crate::sandbox::guest_log::GuestLog;
 use crate::sandbox::throttled_warning::ThrottledWarning;
 

@@ -20,7 +20,8 @@ use super::connect::{IoStream, connect};
 use super::error::ExchangeError;
 use super::tls::TlsClient;
 use super::{ExchangePermit, OutboundHttp, headers};
-use crate::config::{HttpGrant, Origin, Scheme};
+use crate::config::grants::HttpGrant;
+use crate::net::{Origin, Scheme};
 
 /// The smallest buffer that hyper accepts.
 const MIN_BUFFER: usize = 8 << 10;

@@ -6,7 +6,8 @@
 use hyper::HeaderMap;
 use hyper::header::{self, HeaderName, HeaderValue};
 
-use crate::config::{HttpGrant, Origin};
+use crate::config::grants::HttpGrant;
+use crate::net::Origin;
 
 /// The maximum number of header lines of a message.
 pub(super) const MAX_HEADERS: usize = 256;

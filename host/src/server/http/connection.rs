@@ -2,7 +2,7 @@
 //!
 //! HTTP/1.1 and HTTP/2 are told apart by how a connection begins, with TLS by what was agreed on in its handshake too.
 //!
-//! Bounded, by [`limits`](crate::config::HttpServerLimits) of the config: how many there are at once, of all clients and of
+//! Bounded, by [`limits`](crate::config::http::HttpServerLimits) of the config: how many there are at once, of all clients and of
 //! one, how long the handshake and the first request may take, how long one may be open with nothing in flight, how long an answer
 //! may make no progress, how large the head of a request is. It has at most [`MAX_HEADER_FIELDS`] fields, and what
 //! nobody looks at is not kept ([`head`](super::head)).
@@ -41,7 +41,7 @@ use super::delivery::{Delivery, TrackedBody};
 use super::executor::{StreamExecutor, stream_abort};
 use super::head::{self, MAX_HEADER_FIELDS};
 use super::request_body::BodyLimiter;
-use crate::config::Http;
+use crate::config::http::Http;
 use crate::host::Host;
 use crate::log_target;
 use crate::server::budget::{Account, Budget, Charge};

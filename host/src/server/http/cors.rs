@@ -1,6 +1,6 @@
 //! What pages of other origins are shown (CORS): nothing, unless the config names them.
 //!
-//! A page that [`cors`](crate::config::Http::cors) names may send what the transport needs, and read the headers that it
+//! A page that [`cors`](crate::config::http::Http::cors) names may send what the transport needs, and read the headers that it
 //! answers with. There are no cookies here, so none are asked for. Whoever else asks gets no header of CORS at all.
 
 use std::sync::Arc;

@@ -4,10 +4,10 @@
 //! | posted | status | body |
 //! |---|---|---|
 //! | no JSON, no message ([`jsonrpc`](crate::server::jsonrpc)) | 400 | the error, without an `id` where none can be read |
-//! | more than [`limits.body`](crate::config::HttpServerLimits::body) | 413 | text |
+//! | more than [`limits.body`](crate::config::http::HttpServerLimits::body) | 413 | text |
 //! | more than there is room for beside other bodies ([`request_body`](super::request_body)) | 503 | text |
 //! | `subscriptions/listen` when as many [streams](super::stream_limiter) are open as there may be | 503 | text |
-//! | not whole within [`limits.read-timeout`](crate::config::HttpServerLimits::read_timeout) | 408 | text |
+//! | not whole within [`limits.read-timeout`](crate::config::http::HttpServerLimits::read_timeout) | 408 | text |
 //! | another `initialize` within a session, or a request with the id of one in flight | 400 | the error |
 //! | `initialize` with parameters that are none; `server/discover` within a session | 200 | the error |
 //! | `initialize` of a revision that has none | 404 | the error |

@@ -1,4 +1,4 @@
-//! Bodies of requests that are being received, within [limits](crate::config::HttpServerLimits) of the config.
+//! Bodies of requests that are being received, within [limits](crate::config::http::HttpServerLimits) of the config.
 //!
 //! | limit | holds for | one more byte |
 //! |---|---|---|
@@ -21,7 +21,7 @@ use http_body_util::BodyExt;
 use tokio::time::timeout;
 
 use super::client_limiter::{ClientLimiter, ClientLimits, ClientPermit, LimitReached};
-use crate::config::HttpServerLimits;
+use crate::config::http::HttpServerLimits;
 use crate::server::client_id::ClientId;
 
 /// The bytes of each body that need no room beside other bodies.

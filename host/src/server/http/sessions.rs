@@ -1,6 +1,6 @@
 //! Sessions from their beginning to their end, in order: when the client deletes them, when nothing has been in flight for
-//! [too long](crate::config::HttpServerLimits::session_idle_timeout), when there are [too
-//! many](crate::config::HttpServerLimits::sessions), or with the server.
+//! [too long](crate::config::http::HttpServerLimits::session_idle_timeout), when there are [too
+//! many](crate::config::http::HttpServerLimits::sessions), or with the server.
 //!
 //! A stream of events is in flight as long as it is open, so a client that only waits for notifications is never idle.
 //! (rmcp counts messages, and would end it.)
