@@ -6,6 +6,7 @@
 #![allow(clippy::print_stdout, reason = "an example prints its result")]
 
 use std::error::Error;
+use std::time::Duration;
 
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::config::{Config, Plugin};
@@ -27,13 +28,14 @@ async fn run() -> Result<(), Box<dyn Error>> {
     hello.config.insert("names".to_owned(), "Ada, Grace".to_owned());
     hello.limits.memory = "32MiB".parse()?;
 
+    // Without `state_dir` and `cache_dir`: the directories of the user (XDG).
     let directory = tempfile::tempdir()?;
-    let mut config = Config::new().plugin(hello)?;
-    // Compiled components and lasting state; without these two, in the directories of the user (XDG).
-    config.server.cache = Some(directory.path().join("cache"));
-    config.server.state = Some(directory.path().join("state"));
-
-    let host = Host::builder(config).compiler(Compiler::CurrentExe).start().await?;
+    let host = Host::builder(Config::new().plugin(hello)?)
+        .compiler(Compiler::CurrentExe)
+        .state_dir(directory.path().join("state"))
+        .cache_dir(directory.path().join("cache"))
+        .start()
+        .await?;
 
     // Every request is made for a principal. `LOCAL` is the one that started the host; without rules it may do everything.
     let page = host.list(&Principal::LOCAL, ListRequest::default()).await?;
@@ -48,5 +50,8 @@ async fn run() -> Result<(), Box<dyn Error>> {
     assert!(page.missing.is_empty(), "missing: {:?}", page.missing);
     let uris: Vec<_> = page.items.iter().map(|entry| entry.uri.as_str()).collect();
     assert_eq!(uris, ["hello:///Ada", "hello:///Grace"]);
+
+    // Waits for the calls in flight.
+    host.shutdown(Duration::from_secs(10)).await;
     Ok(())
 }

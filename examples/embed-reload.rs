@@ -6,7 +6,6 @@
 #![allow(clippy::print_stdout, reason = "an example prints its result")]
 
 use std::error::Error;
-use std::path::Path;
 
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::config::{Config, Plugin};
@@ -22,19 +21,20 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// A config from code. [`Config::load`] reads one from a file.
-fn config(component: &str, names: &str, directory: &Path) -> Result<Config, Box<dyn Error>> {
+fn config(component: &str, names: &str) -> Result<Config, Box<dyn Error>> {
     let mut hello = Plugin::new("hello".parse()?, component, "hello:///".parse()?);
     hello.config.insert("names".to_owned(), names.to_owned());
-    let mut config = Config::new().plugin(hello)?;
-    config.server.cache = Some(directory.join("cache"));
-    config.server.state = Some(directory.join("state"));
-    Ok(config)
+    Ok(Config::new().plugin(hello)?)
 }
 
 async fn run() -> Result<(), Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
-    let first = config(COMPONENT, "Ada", directory.path())?;
-    let host = Host::builder(first).compiler(Compiler::CurrentExe).start().await?;
+    let host = Host::builder(config(COMPONENT, "Ada")?)
+        .compiler(Compiler::CurrentExe)
+        .state_dir(directory.path().join("state"))
+        .cache_dir(directory.path().join("cache"))
+        .start()
+        .await?;
     assert_eq!(uris(&host).await?, ["hello:///Ada"]);
 
     // A subscriber is notified when the listing that its principal sees changes, by a reload too.
@@ -43,14 +43,14 @@ async fn run() -> Result<(), Box<dyn Error>> {
     subscriber.listing_ready().await;
 
     // The new plugins load beside the old ones and replace them together. Requests under way finish on the old ones.
-    let report = host.reload(config(COMPONENT, "Ada, Grace", directory.path())?).await?;
+    let report = host.reload(config(COMPONENT, "Ada, Grace")?).await?;
     println!("generation {}: changed {:?} in {:?}", report.generation, report.changed, report.elapsed);
     assert_eq!(report.changed, ["hello"]);
     assert_eq!(subscriber.next().await, Update::Listing);
     assert_eq!(uris(&host).await?, ["hello:///Ada", "hello:///Grace"]);
 
     // All or nothing: a plugin that does not load leaves the plugins as they are, and the error names it.
-    match host.reload(config("no-such.wasm", "Ada", directory.path())?).await {
+    match host.reload(config("no-such.wasm", "Ada")?).await {
         Err(ReloadError::Plugins(errors)) => {
             for (plugin, error) in &errors {
                 println!("still serving the old `{plugin}`: {error}");

@@ -103,7 +103,10 @@ impl Catalog {
                         if is_full && !listing.items.is_empty() {
                             break;
                         }
-                        if let Some((index, item)) = items.next() {
+                        if let Some((index, mut item)) = items.next() {
+                            if let Some(title) = slot.title.as_ref().filter(|_| request.scope.is_empty()) {
+                                item.prefix_title(title);
+                            }
                             next_index = index.saturating_add(1);
                             listing.items.push(item);
                         }

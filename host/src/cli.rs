@@ -22,6 +22,8 @@ mod completions;
 mod context;
 mod error;
 mod escape;
+mod hint;
+mod init;
 mod inspect;
 mod list;
 mod log_rate;
@@ -75,6 +77,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(serve::Args),
+    Init(init::Args),
     Check(check::Args),
     Inspect(inspect::Args),
     List(list::Args),
@@ -119,6 +122,7 @@ fn run(command: Command, context: &Context) -> Result<(), CliError> {
     let result = runtime.block_on(async {
         match command {
             Command::Serve(args) => args.run(context).await,
+            Command::Init(args) => args.run(context),
             Command::Check(args) => args.run(context).await,
             Command::Inspect(args) => args.run(context).await,
             Command::List(args) => args.run(context).await,

@@ -387,6 +387,11 @@ impl Plugin {
         self.call_context.sandbox.close().await;
     }
 
+    /// Returns the names of buckets that it opened and that it is not granted, some of them if there are many.
+    pub(crate) fn denied_buckets(&self) -> Vec<String> {
+        self.call_context.sandbox.denied_buckets()
+    }
+
     /// Why the database of its key-value buckets cannot be used, if there is one and it cannot. Makes none.
     pub(crate) async fn check_stores(&self) -> Result<(), String> {
         self.call_context.sandbox.check_stores().await

@@ -97,6 +97,11 @@ impl Sandbox {
         self.keyvalue.close().await;
     }
 
+    /// Returns the names of buckets that the plugin opened and that it is not granted.
+    pub(super) fn denied_buckets(&self) -> Vec<String> {
+        self.keyvalue.denied_buckets()
+    }
+
     /// Why what the plugin keeps cannot be used, if it cannot.
     pub(crate) async fn check_stores(&self) -> Result<(), String> {
         self.keyvalue.check().await

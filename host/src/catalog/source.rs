@@ -40,17 +40,32 @@ pub(crate) struct Viewer {
 pub(crate) trait ListingItem: Footprint + Hash + Send + 'static {
     /// Returns whether the viewer may see the item.
     fn is_visible_to(&self, viewer: &Viewer) -> bool;
+
+    /// Puts the title of its plugin in front of its own title, or of its name if it has none.
+    fn prefix_title(&mut self, plugin_title: &str);
+}
+
+fn prefixed(plugin_title: &str, title: Option<&str>, name: &str) -> String {
+    format!("{plugin_title}: {}", title.unwrap_or(name))
 }
 
 impl ListingItem for Entry {
     fn is_visible_to(&self, viewer: &Viewer) -> bool {
         viewer.access.allows(&viewer.principal, Operation::List, &self.uri)
     }
+
+    fn prefix_title(&mut self, plugin_title: &str) {
+        self.title = Some(prefixed(plugin_title, self.title.as_deref(), &self.name));
+    }
 }
 
 impl ListingItem for EntryTemplate {
     fn is_visible_to(&self, viewer: &Viewer) -> bool {
         viewer.access.allows_template(&viewer.principal, Operation::Templates, &self.uri_template)
+    }
+
+    fn prefix_title(&mut self, plugin_title: &str) {
+        self.title = Some(prefixed(plugin_title, self.title.as_deref(), &self.name));
     }
 }
 

@@ -54,9 +54,37 @@ pub(super) enum CliError {
         /// How many.
         warnings: usize,
     },
-    /// A request has no answer.
+    /// A request failed.
     #[error(transparent)]
     Request(#[from] Error),
+    /// A resource cannot be read or listed.
+    #[error("{error}")]
+    Resource {
+        /// The reason.
+        error: Error,
+        /// What the principal can do there instead.
+        hint: Option<String>,
+    },
+    /// `init` found a config.
+    #[error("{} exists already and is left as it is", file.display())]
+    ConfigExists {
+        /// The file.
+        file: PathBuf,
+    },
+    /// `init` found neither a git repository nor Markdown files.
+    #[error("{} has neither a git repository nor Markdown files", dir.display())]
+    NothingToServe {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// `init` did not find the components of the plugins.
+    #[error("there is no directory with `{names}`")]
+    NoComponents {
+        /// The names of their files.
+        names: String,
+        /// The directories that were searched.
+        searched: Vec<PathBuf>,
+    },
     /// What was read is not for a terminal.
     #[error("{uri} is binary ({kind_and_size}) and standard output is a terminal")]
     Binary {
@@ -136,6 +164,15 @@ impl CliError {
     fn help(&self) -> Option<String> {
         match self {
             Self::Request(error) => request_help(error),
+            Self::Resource { error, hint } => hint.clone().or_else(|| request_help(error)),
+            Self::ConfigExists { .. } => Some("name another file with `--config FILE`".to_owned()),
+            Self::NothingToServe { .. } => {
+                Some("run it in a directory that has, or write a config by hand: docs/config.md".to_owned())
+            }
+            Self::NoComponents { searched, .. } => {
+                let searched: Vec<_> = searched.iter().map(|dir| dir.display().to_string()).collect();
+                Some(format!("name it with `--plugins DIR`; searched: {}", searched.join(", ")))
+            }
             Self::NoPlugin { known, .. } => Some(format!("it has {}", known.join(", "))),
             Self::Binary { .. } => Some("use `--output FILE`, or a pipe".to_owned()),
             Self::Collection { children, .. } => {

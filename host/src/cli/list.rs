@@ -6,6 +6,7 @@ use bytesize::ByteSize;
 
 use super::context::Context;
 use super::error::CliError;
+use super::hint;
 use super::messages::Messages;
 use super::options::PrincipalArgs;
 use super::output::Output;
@@ -64,7 +65,13 @@ impl Args {
         let mut printer = Printer::new(self.json, context.output());
         let mut cursor = self.cursor.clone();
         loop {
-            let page = self.page(host, cursor.as_deref()).await?;
+            let page = match (self.page(host, cursor.as_deref()).await, &self.uri) {
+                (Err(error), Some(uri)) => {
+                    let hint = hint::for_list(host, self.principal(), uri, &error).await;
+                    return Err(CliError::Resource { error, hint });
+                }
+                (page, _) => page?,
+            };
             warn(&context.messages, page.missing());
             let next = page.next_cursor().map(str::to_owned);
             let is_empty = page.is_empty();

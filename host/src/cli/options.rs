@@ -1,6 +1,8 @@
 //! Options that several commands share.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use clap::Args;
 use clap::builder::{NonEmptyStringValueParser, TypedValueParser};
@@ -11,31 +13,40 @@ use super::logging;
 use crate::access::Principal;
 use crate::config::{LOCAL, misspelled_principal};
 
+/// The defaults of options that have a variable. They are not clap's `env`, which lists an option whose variable is set in
+/// the usage line of every error, as if it had been required.
+static DEFAULT_CONFIG: LazyLock<OsString> = LazyLock::new(|| variable_or("MCP_HOST_CONFIG", "mcp-host.toml"));
+static DEFAULT_LOG: LazyLock<OsString> = LazyLock::new(|| variable_or("MCP_HOST_LOG", "info"));
+
+fn variable_or(name: &str, default: &str) -> OsString {
+    std::env::var_os(name).unwrap_or_else(|| default.into())
+}
+
 /// The options of all commands.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Common options")]
 pub(super) struct GlobalArgs {
-    /// The config that says what is served, to whom, and within which bounds
-    #[arg(long, global = true, value_name = "FILE", default_value = "mcp-host.toml", env = "MCP_HOST_CONFIG")]
+    /// The config: what is served, to whom, and within which bounds [env: MCP_HOST_CONFIG] [default: mcp-host.toml]
+    #[arg(long, global = true, value_name = "FILE", default_value = DEFAULT_CONFIG.as_os_str(), hide_default_value = true)]
     pub(super) config: PathBuf,
 
-    /// What is logged, to standard error: off, error, warn, info, debug or trace, also for
-    /// one part alone: `warn,mcp_host::guest=debug`
+    /// The log filter: off, error, warn, info, debug or trace, also per target: `warn,mcp_host::guest=debug`
+    /// [env: MCP_HOST_LOG] [default: info]
     #[arg(
         long,
         global = true,
         value_name = "LEVEL",
-        default_value = "info",
-        env = "MCP_HOST_LOG",
+        default_value = DEFAULT_LOG.as_os_str(),
+        hide_default_value = true,
         value_parser = logging::filter
     )]
     pub(super) log: Targets,
 
-    /// How the log is written
+    /// The format of the log
     #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
     pub(super) log_format: logging::Format,
 
-    /// When results, messages and the log are coloured
+    /// When to color results, messages and the log
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     pub(super) color: ColorChoice,
 }

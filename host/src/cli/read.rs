@@ -18,6 +18,7 @@ use bytesize::ByteSize;
 use super::context::Context;
 use super::error::CliError;
 use super::escape;
+use super::hint;
 use super::options::PrincipalArgs;
 use super::output::{Destination, Output};
 use crate::host::Host;
@@ -64,7 +65,14 @@ impl Args {
     }
 
     async fn read(self, host: &Host, context: &Context) -> Result<(), CliError> {
-        let contents = host.read(&self.principal_args.principal, &self.uri).await?;
+        let principal = &self.principal_args.principal;
+        let contents = match host.read(principal, &self.uri).await {
+            Ok(contents) => contents,
+            Err(error) => {
+                let hint = hint::for_read(host, principal, &self.uri, &error).await;
+                return Err(CliError::Resource { error, hint });
+            }
+        };
         let mut output = context.output();
         if self.json {
             print_json(contents, &mut output)?;

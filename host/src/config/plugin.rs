@@ -12,6 +12,7 @@ use super::instances::InstanceReuse;
 use super::limits::Limits;
 use super::paths::ExistingFile;
 use super::reader::{FromNode, FromTable, Node, Schema, Table, documented};
+use super::server::Name;
 use super::settings::Settings;
 use crate::digest::Digest;
 use crate::uri::{Mount, MountError};
@@ -28,6 +29,9 @@ documented! {
         pub name: PluginName,
         /// The component's file. A config file must name an existing one.
         pub component: PathBuf,
+        /// A prefix of the titles of its entries and templates in merged listings, which distinguishes two plugins of one
+        /// provider for people.
+        pub title: Option<String>,
         /// The required digest of the component's file. Without it: any content.
         pub digest: Option<Digest>,
         /// The URI prefix that it owns. No two mounts of a config overlap.
@@ -52,6 +56,7 @@ impl Plugin {
         Self {
             name,
             component: component.into(),
+            title: None,
             digest: None,
             mount,
             config: BTreeMap::new(),
@@ -73,6 +78,7 @@ impl FromTable for Plugin {
     fn from_table(table: &mut Table<'_>) -> Option<Self> {
         let name = table.required("name");
         let component = table.required::<ExistingFile>("component");
+        let title = table.optional("title").map(|Name(title)| title);
         let digest = table.optional("digest");
         let mount = table.required("mount");
         let config = table.optional("config").map(|Settings(settings)| settings).unwrap_or_default();
@@ -83,7 +89,7 @@ impl FromTable for Plugin {
         // A problem of the component has been reported; the rest is still compared with other plugins.
         let component = component.map(|ExistingFile(path)| path).unwrap_or_default();
         let plugin = Self::new(name?, component, mount?);
-        Some(Self { digest, config, grants, limits, instances, watch_interval, ..plugin })
+        Some(Self { title, digest, config, grants, limits, instances, watch_interval, ..plugin })
     }
 }
 

@@ -98,7 +98,7 @@ impl FromTable for Server {
 }
 
 /// A name: one line that is not empty.
-struct Name(String);
+pub(super) struct Name(pub(super) String);
 
 impl FromNode for Name {
     const TYPE_NAME: &'static str = "a string";

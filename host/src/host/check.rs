@@ -45,7 +45,7 @@ pub struct CheckedProvider {
     pub digest: Digest,
     /// What it says about itself.
     pub info: Info,
-    /// The imports of the component, compared with the grants of the plugin.
+    /// The imports of the component, and the buckets that it opened, compared with the grants of the plugin.
     pub requirements: Requirements,
     /// Faults during the check, by kind.
     pub faults: BTreeMap<FaultKind, u64>,
@@ -97,10 +97,12 @@ impl PluginCheck {
                 Err(fault) => Err(CheckError::Listing(fault)),
             },
         };
+        let mut requirements = loaded.requirements().clone();
+        requirements.record_denied_buckets(loaded.denied_buckets());
         let provider = CheckedProvider {
             digest: loaded.digest(),
             info: loaded.info().clone(),
-            requirements: loaded.requirements().clone(),
+            requirements,
             faults: loaded.faults(),
         };
         Self { plugin: plugin.clone(), provider: Some(provider), outcome }

@@ -37,6 +37,7 @@ impl Generation {
         let slots = sorted_by_name(&config).into_iter().map(|plugin| PluginSlot {
             name: plugin.name.as_str().to_owned(),
             mount: plugin.mount.clone(),
+            title: plugin.title.clone(),
             plugin: state(plugin),
         });
         Ok(Self { number, slots: slots.collect(), router, access, config })

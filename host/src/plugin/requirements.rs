@@ -198,6 +198,8 @@ pub struct Requirement {
     pub imports: Vec<String>,
     /// What is granted: directories as the provider sees them, origins, buckets, names of variables, keys of settings.
     pub granted: Vec<String>,
+    /// What was requested at run time and is not granted: names of buckets. Known after a check only.
+    pub denied: Vec<String>,
     /// How both stand to each other.
     pub status: GrantStatus,
 }
@@ -206,6 +208,10 @@ impl Requirement {
     /// What is wrong with it, if anything is: something is missing, or granted for nothing.
     pub fn warning(&self) -> Option<String> {
         let (key, interface) = (self.capability.key()?, self.capability.required_import());
+        if !self.denied.is_empty() && !self.granted.is_empty() {
+            let (denied, granted) = (self.denied.join("`, `"), self.granted.join("`, `"));
+            return Some(format!("it opens `{denied}`, which `{key}` does not name; granted: `{granted}`"));
+        }
         match self.status {
             GrantStatus::Missing => Some(format!(
                 "it imports `{interface}`, which is of no use without `{key}`: {}",
@@ -240,9 +246,20 @@ impl Requirements {
             }
             let is_used = imports.iter().any(|import| import.starts_with(capability.required_import()));
             let status = capability.status(is_used, !granted.is_empty());
-            Some(Requirement { capability, imports, granted, status })
+            Some(Requirement { capability, imports, granted, denied: Vec::new(), status })
         });
         Self(needs.collect())
+    }
+
+    /// Records the names of buckets that a provider opened and that it is not granted.
+    pub(crate) fn record_denied_buckets(&mut self, denied: Vec<String>) {
+        if denied.is_empty() {
+            return;
+        }
+        if let Some(keyvalue) = self.0.iter_mut().find(|need| need.capability == Capability::Keyvalue) {
+            keyvalue.status = GrantStatus::Missing;
+            keyvalue.denied = denied;
+        }
     }
 
     /// Each kind.
@@ -337,6 +354,16 @@ mod tests {
         assert!(standings.iter().all(|(_, standing)| *standing == GrantStatus::Unused), "{standings:?}");
         let warnings: Vec<_> = Requirements::new([].into_iter(), &plugin_with_grants()).warnings().collect();
         assert_eq!(warnings[0], "`grants.dirs` is granted but unused: it does not import `wasi:filesystem`");
+    }
+
+    #[test]
+    fn a_bucket_that_is_opened_and_granted_by_another_name_is_missing() {
+        let mut needs = Requirements::new(["wasi:keyvalue/store@0.2.0-draft2"].into_iter(), &plugin_with_grants());
+        needs.record_denied_buckets(vec!["pagse".to_owned()]);
+        let keyvalue = needs.iter().find(|need| need.capability == Capability::Keyvalue).unwrap();
+        assert_eq!(keyvalue.status, GrantStatus::Missing);
+        let warning = "it opens `pagse`, which `grants.keyvalue` does not name; granted: `pages`";
+        assert_eq!(keyvalue.warning().as_deref(), Some(warning));
     }
 
     #[test]

@@ -15,6 +15,8 @@ const LOADING_RETRY_AFTER: Duration = Duration::from_secs(1);
 pub(crate) struct PluginSlot {
     pub(crate) name: String,
     pub(crate) mount: Mount,
+    /// Put in front of the titles of its items in merged listings.
+    pub(crate) title: Option<String>,
     pub(crate) plugin: Result<Arc<Plugin>, NotLoaded>,
 }
 

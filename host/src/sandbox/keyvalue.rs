@@ -63,9 +63,9 @@ mod tests;
 mod wasi_draft1;
 mod wasi_draft2;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use tokio::sync::Mutex;
 use wasmtime::component::{HasData, Linker, ResourceTable};
@@ -86,6 +86,8 @@ const MAX_KEY: usize = 1024;
 const MAX_VALUE: usize = 16 << 20;
 /// The maximum number of keys of one call, and of one page of a listing.
 const MAX_KEYS: usize = 1000;
+/// Names of denied buckets that are recorded.
+const MAX_DENIED: usize = 8;
 
 /// A key with its value, or `None` if the key does not exist.
 type OptionalEntry = Option<(String, Vec<u8>)>;
@@ -101,6 +103,8 @@ pub(crate) struct Keyvalue {
     /// Opened at the first use, and again after a database error.
     database: Arc<Mutex<Option<Database>>>,
     refusal_log: RefusalLog,
+    /// Names of buckets that were opened and are not granted, [`MAX_DENIED`] at most: for `mcp-host check`.
+    denied: std::sync::Mutex<BTreeSet<String>>,
     memory: Arc<MemoryBudget>,
 }
 
@@ -146,6 +150,7 @@ impl Keyvalue {
             database_path: state_dir.map(|state| DatabasePath::new(state, &plugin.name)),
             database: Arc::default(),
             refusal_log: RefusalLog::new(plugin.name.as_str().into(), log),
+            denied: std::sync::Mutex::default(),
             memory,
         }
     }
@@ -155,7 +160,18 @@ impl Keyvalue {
         let name = name.get(..name.floor_char_boundary(MAX_KEY)).unwrap_or(name);
         let found = self.granted.get_key_value(name);
         let bucket = found.map(|(name, quota)| Bucket { name: name.as_str().into(), quota: *quota });
+        if bucket.is_none() {
+            let mut denied = self.denied.lock().unwrap_or_else(PoisonError::into_inner);
+            if denied.len() < MAX_DENIED {
+                denied.insert(name.to_owned());
+            }
+        }
         self.log_refusal(bucket.ok_or_else(|| StoreError::NotGranted(name.to_owned())))
+    }
+
+    /// Returns the names of buckets that were opened and are not granted.
+    pub(in crate::plugin) fn denied_buckets(&self) -> Vec<String> {
+        self.denied.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
     async fn get(&self, bucket: Bucket, key: String) -> Result<Option<Vec<u8>>, StoreError> {

@@ -80,7 +80,7 @@ pub(crate) fn collect(cache: &Cache, sitemaps: &[Address], plain: &PlainHosts, d
                     Failure::Unavailable(retry) => retry.after,
                     _ => None,
                 };
-                collecting.report_missing(&sitemap, format!("it is unavailable: {failure}"), after);
+                collecting.report_missing(&sitemap, format!("it cannot be fetched: {failure}"), after);
             }
         }
     }
@@ -316,7 +316,7 @@ mod tests {
     fn a_broken_sitemap_is_read_as_far_as_it_goes_and_what_is_wrong_is_said() {
         for (xml, fault) in [
             ("<urlset><url><loc>https://h/a</loc></url><url><loc>https://h/", "it is truncated"),
-            ("<urlset><url><loc>https://h/a</loc></url></wrong>", "broken at byte"),
+            ("<urlset><url><loc>https://h/a</loc></url></wrong>", "malformed at byte"),
         ] {
             assert_eq!(pages(xml), ["https://h/a"]);
             assert!(read(xml).1.unwrap_err().contains(fault), "{xml}");

@@ -1,6 +1,7 @@
 //! Running a server: the command line, loading, reloading, state and shutdown.
 
 mod cli;
+mod init;
 mod inspect;
 mod loading;
 mod reload;

@@ -14,7 +14,8 @@ use bstr::{BStr, BString, ByteSlice};
 use gix_hash::{ObjectId, oid};
 use std::collections::HashSet;
 
-/// The maximum number of trees opened in one walk. Git creates no trees without files, so most of them are an attack.
+/// The maximum number of trees opened in one walk. Git creates no trees without files, so a page that needs this many is
+/// most likely an attack.
 const MAX_TREES: usize = 5000;
 
 /// A file below a tree, or another entry that is not a directory.

@@ -136,7 +136,7 @@ fn what_the_origin_or_the_host_refuses_is_denied_and_no_copy_stands_in() {
 #[test]
 fn a_page_that_is_too_large_is_denied() {
     let harness = Harness::with_page(&[("content-type", "text/plain")], "12345").config("max-body-bytes", "4");
-    assert!(matches!(harness.read(PAGE), Err(Failure::Denied(reason)) if reason.contains("more than 4 bytes")));
+    assert!(matches!(harness.read(PAGE), Err(Failure::Denied(reason)) if reason.contains("exceeds 4 bytes")));
 }
 
 #[test]

@@ -85,7 +85,7 @@ fn an_index_leads_to_further_sitemaps_but_not_to_packed_ones_or_on_and_on() {
     let listed = harness.list(9);
     let paths: Vec<_> = listed.iter().map(|entry| entry.path.as_str()).collect();
     assert_eq!(paths, ["h.example/a", "h.example/gone.xml", "h.example/index.xml"]);
-    assert!(missing(&listed[1]).contains("not found") && missing(&listed[2]).contains("packed"));
+    assert!(missing(&listed[1]).contains("not found") && missing(&listed[2]).contains("compressed"));
     let urls: Vec<_> = harness.requests().into_iter().map(|request| request.url).collect();
     assert_eq!(
         urls,
@@ -205,7 +205,7 @@ fn a_sitemap_of_more_than_is_listed_says_so() {
     harness.serve("https://h.example/sitemap.xml", unfresh(50_010));
     let listed = harness.list(60_000);
     assert_eq!(listed.len(), 50_001);
-    assert!(missing(&listed[50_000]).contains("10 of the addresses"), "{:?}", listed[50_000]);
+    assert!(missing(&listed[50_000]).contains("10 of its URLs"), "{:?}", listed[50_000]);
 }
 
 /// Returns the missing part of a sitemap.

@@ -169,6 +169,64 @@ async fn exit_codes_tell_what_cannot_be_done_from_what_is_wrong() {
 }
 
 #[tokio::test]
+async fn a_usage_error_names_what_is_missing_and_no_option_that_a_variable_sets() {
+    let mut command = host_command();
+    command.args(["read"]).env("MCP_HOST_LOG", "warn").env("MCP_HOST_CONFIG", "team.toml");
+    let output = command.output().await.unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said.contains("Usage: mcp-host read <URI>"), "{said}");
+    let mut command = host_command();
+    command.args(["check"]).env("MCP_HOST_LOG", "warn,nonsense=loud").env("MCP_HOST_CONFIG", "/nowhere/team.toml");
+    let output = command.output().await.unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(2) && said.contains("nonsense=loud"), "{said}");
+    let mut command = host_command();
+    command.args(["check"]).env("MCP_HOST_CONFIG", "/nowhere/team.toml");
+    let said = String::from_utf8(command.output().await.unwrap().stderr).unwrap();
+    assert!(said.contains("/nowhere/team.toml"), "{said}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_has_a_hint_of_what_can() {
+    let repo = GitRepo::with_files([("docs/a.txt", "a\n")]);
+    let config = ConfigFile::new().plugin(Plugin::git("repo", repo.path())).write();
+    let served = CliFixture { _repo: repo, config };
+    for (arguments, hint) in [
+        (["read", "git://repo/"], "git://repo/tree/{rev}/{+path}  (A directory at a revision)"),
+        (["read", "git://repo/blob/HEAD/docs"], "git://repo/tree/{rev}/{+path}  (A directory at a revision)"),
+        (["read", "git://elsewhere/"], "`mcp-host list` shows what there is"),
+        (
+            ["list", "git://repo/blob/HEAD/docs/a.txt"],
+            "it can be read: `mcp-host read git://repo/blob/HEAD/docs/a.txt`",
+        ),
+    ] {
+        let ended = served.run(&arguments).await;
+        assert_eq!(ended.code(), 1);
+        assert!(ended.stderr.contains(hint), "{arguments:?}: {}", ended.stderr);
+    }
+}
+
+#[tokio::test]
+async fn two_plugins_of_one_provider_are_told_apart_by_their_titles() {
+    let repo = GitRepo::with_files([("README.md", "# Hello\n")]);
+    let plugin = |name: &str, title: &str| Plugin::git(name, repo.path()).set("title", title);
+    let config = ConfigFile::new().plugin(plugin("a", "Kernel")).plugin(plugin("b", "Tools")).write();
+    let config = config.path().to_str().unwrap().to_owned();
+    let json = async |arguments: &[&str]| run([arguments, &["--json", "--config", &config]].concat()).await.json();
+    let templates = json(&["list", "--templates", "--all"]).await;
+    let titles: Vec<_> = templates["resourceTemplates"].as_array().unwrap().iter().map(|one| &one["title"]).collect();
+    assert!(titles.contains(&&json!("Kernel: A file at a revision")), "{titles:?}");
+    assert!(titles.contains(&&json!("Tools: A file at a revision")), "{titles:?}");
+    let listed = json(&["list", "--all"]).await;
+    let titles: Vec<_> = listed["resources"].as_array().unwrap().iter().map(|one| one["title"].clone()).collect();
+    assert_eq!(titles, ["Kernel: README.md", "Tools: README.md"]);
+    // Below one resource there is one plugin: nothing to tell apart.
+    let below = json(&["list", "git://a/tree/HEAD"]).await;
+    assert_eq!(below["resources"][0]["title"], Value::Null, "{below}");
+}
+
+#[tokio::test]
 async fn mistakes_in_the_config_name_file_and_line_and_what_to_write() {
     let good = component("git");
     let plugin = |mount: &str| format!("[[plugin]]\nname = \"repo\"\ncomponent = {good:?}\nmount = \"{mount}\"\n");

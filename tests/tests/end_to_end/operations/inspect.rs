@@ -123,6 +123,19 @@ async fn what_is_imported_and_of_no_use_without_a_grant_is_missing() {
 }
 
 #[tokio::test]
+async fn a_bucket_that_the_config_misspells_is_missing() {
+    let plugin = Plugin::new("web", &component("http-cache"), "web://").bucket("pagse").origin("https://docs.rs");
+    let config = ConfigFile::new().plugin(plugin).write();
+    let warning = "it opens `pages`, which `grants.keyvalue` does not name; granted: `pagse`";
+    let report = check_only_plugin(&config).await;
+    assert_eq!(
+        (&requirement(&report, "keyvalue")["status"], &report["warnings"]),
+        (&json!("missing"), &json!([warning]))
+    );
+    assert_eq!(check(&config, &["--strict"]).await.code(), 1);
+}
+
+#[tokio::test]
 async fn a_plugin_whose_listing_fails_is_found_by_check() {
     let empty = Folder::with_files::<&str, &str>([]);
     let good = Plugin::new("good", &fixture("without-sdk"), "without-sdk://good/");

@@ -7,9 +7,7 @@ use proptest::collection::btree_set;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{
-    SEP_2093, close_and_log, config_with_sources, create_sources, list_all, list_pages, uri_of, with_extensions,
-};
+use super::{SEP_2093, config_with_sources, create_sources, list_all, list_pages, uri_of, with_extensions};
 use crate::support::proptest_config::with_cases;
 
 fn child(n: usize) -> String {
@@ -28,7 +26,7 @@ async fn list_child_pages(count: usize, hidden: &BTreeSet<usize>, size: i64) -> 
     let config = config.write();
     let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
     let pages = list_pages(&mut wire, Some("sample://a/collection")).await;
-    close_and_log(wire).await;
+    wire.end().await;
     pages
 }
 
@@ -72,7 +70,7 @@ async fn descending_from_the_root_finds_every_file_that_is_listed() {
             let everything = everything.iter().map(uri_of).filter(|uri| uri.starts_with(mount));
             assert_eq!(files, everything.map(str::to_owned).collect(), "in pages of {size}");
         }
-        close_and_log(wire).await;
+        wire.end().await;
     }
 }
 
@@ -83,7 +81,7 @@ async fn a_provider_that_lists_whatever_the_parent_is_not_asked_for_what_cannot_
     let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
     let answer = wire.request("resources/list", json!({ "uri": "sizes:///text/1" })).await;
     assert_eq!((answer.error_code(), &answer.error()["message"]), (-32602, &json!("sizes:///text/1 cannot be listed")));
-    close_and_log(wire).await;
+    wire.end().await;
     let path = config.path();
     let refused = run(["list", "sizes:///text/1", "--config", path.to_str().unwrap()]).await;
     assert!(refused.stderr.contains("sizes:///text/1 cannot be listed"), "{}", refused.stderr);
@@ -107,7 +105,7 @@ async fn a_cursor_of_one_transport_goes_on_over_the_other_and_for_every_spelling
     let mut wire = RawStdio::start(&config, Revision::V_2025_06_18).await;
     let other = wire.request("resources/list", json!({ "uri": "sample://a/collection", "cursor": cursor })).await;
     assert_eq!(other.error_code(), -32602);
-    close_and_log(wire).await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -121,5 +119,5 @@ async fn a_plugin_that_fails_fails_the_listing_below_its_resource_alone() {
     assert_eq!(everything.result()["_meta"]["mcp-host/missing"][0]["plugin"], "broken");
     let failed = wire.request("resources/list", json!({ "uri": "misbehaving://broken/trap" })).await;
     assert_eq!((failed.error_code(), &failed.error()["data"]["plugin"]), (-32603, &json!("broken")));
-    close_and_log(wire).await;
+    wire.end().await;
 }

@@ -3,9 +3,7 @@
 use mcp_host_tests::{ConfigFile, Plugin, REVISIONS, RawStdio, Revision};
 use serde_json::{Value, json};
 
-use super::{
-    DIRECTORY_READ, SEP_2093, close_and_log, config_with_sources, create_sources, list_all, uri_of, with_extensions,
-};
+use super::{DIRECTORY_READ, SEP_2093, config_with_sources, create_sources, list_all, uri_of, with_extensions};
 
 /// Returns everything that is listed, and the children of everything that can be listed.
 async fn all_resources(wire: &mut RawStdio) -> Vec<Value> {
@@ -43,7 +41,7 @@ async fn what_can_be_done_with_a_resource_can_be_done_and_nothing_else() {
             }
         }
     }
-    close_and_log(wire).await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -81,7 +79,7 @@ async fn a_listing_metadata_and_contents_say_the_same_of_a_resource_in_every_rev
             }
             assert_eq!(own, resource, "{revision}");
         }
-        close_and_log(wire).await;
+        wire.end().await;
     }
 }
 
@@ -105,7 +103,7 @@ async fn contents_of_others_come_with_listable_resources_alone() {
         (-32603, &json!("internal")),
         "nothing is its own"
     );
-    let log = close_and_log(wire).await;
+    let log = wire.end().await.log;
     assert!(log.contains("reading `folder`, which cannot be listed, gave contents of others"), "{log}");
 }
 
@@ -124,7 +122,7 @@ async fn of_several_formats_the_preferred_one_is_the_type_of_the_resource_and_ea
         let contents = read.result()["contents"].as_array().unwrap();
         assert_eq!(contents.iter().map(|one| one["mimeType"].as_str().unwrap()).collect::<Vec<_>>(), formats);
     }
-    close_and_log(wire).await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -138,5 +136,5 @@ async fn without_plugins_that_tell_what_changes_nothing_says_that_it_can_be_subs
     // It claims to be subscribable, and its provider does not watch.
     let metadata = wire.request("resources/metadata", json!({ "uri": "misbehaving://u/switch" })).await;
     assert_eq!(metadata.result()["resource"]["capabilities"]["subscribe"], false);
-    close_and_log(wire).await;
+    wire.end().await;
 }

@@ -38,11 +38,14 @@ fn stale(file: &Path) -> String {
 fn cases_that_differ(file: &Path, records: &[Value]) -> String {
     let golden = fs::read_to_string(file).ok().and_then(|text| serde_json::from_str(&text).ok());
     let golden: Vec<Value> = golden.unwrap_or_default();
+    let same_case = |records: &[Value], record: &Value| records.iter().any(|other| other["case"] == record["case"]);
     let mut text = String::new();
-    for (kind, these, others) in [("changed or new", records, &*golden), ("changed or gone", &golden, records)] {
-        for record in these.iter().filter(|record| !others.contains(record)) {
-            let _ = writeln!(text, "{kind}: case {} in {}", record["case"], file.display());
-        }
+    for record in records.iter().filter(|record| !golden.contains(record)) {
+        let kind = if same_case(&golden, record) { "changed" } else { "new" };
+        let _ = writeln!(text, "{kind}: case {} in {}", record["case"], file.display());
+    }
+    for record in golden.iter().filter(|record| !same_case(records, record)) {
+        let _ = writeln!(text, "gone: case {} in {}", record["case"], file.display());
     }
     text
 }

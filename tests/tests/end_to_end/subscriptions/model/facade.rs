@@ -122,9 +122,9 @@ impl Transport for FacadeTransport {
 async fn over_the_facade_the_rule_holds_whatever_happens() {
     let one = async |seed| {
         let run = Run::new(seed);
-        let mut face = FacadeTransport::start(&run.fixture.config).await;
-        run.run(&mut face, 80).await;
-        face.end().await;
+        let mut transport = FacadeTransport::start(&run.fixture.config).await;
+        run.run(&mut transport, 80).await;
+        transport.end().await;
     };
     stream::iter(seeds(24)).for_each_concurrent(MAX_CONCURRENT, one).await;
 }

@@ -48,15 +48,14 @@ impl Fixture {
     pub(super) fn new(has_faults: bool) -> Self {
         let folder = Folder::with_files(FILES.map(|name| (name, "0")));
         folder.write(".faults/none", "");
-        let bells = Folder::with_files((0..SUBSCRIBERS).map(|principal| (barrier_file(principal), barrier_text(0))));
-        bells.write(".faults/none", "");
+        let barriers = Folder::with_files((0..SUBSCRIBERS).map(|principal| (barrier_file(principal), barrier_text(0))));
+        barriers.write(".faults/none", "");
         let config = ConfigFile::new().write();
         let deadline = if has_faults { "200ms" } else { "30s" };
         let (faults, rules) = (BTreeSet::new(), vec![Denied::new()]);
-        let mut world =
-            Self { folder, barriers: bells, config, faults, deadline, serves_n: true, rules, edit_count: 0 };
-        world.write_config();
-        world
+        let mut fixture = Self { folder, barriers, config, faults, deadline, serves_n: true, rules, edit_count: 0 };
+        fixture.write_config();
+        fixture
     }
 
     /// The folder of the barriers.

@@ -44,9 +44,9 @@ impl Session {
         let mut wire = server.raw_client(Revision::V_2025_11_25).await;
         let (sender, told) = mpsc::unbounded_channel();
         tokio::spawn(forward_events(wire.event_stream().await, update_in, sender));
-        let bell = uri("barriers", &barrier_file(principal));
-        wire.request("resources/subscribe", json!({ "uri": bell })).await.result();
-        Self { wire, barrier: Update::Resource(bell), updates: told }
+        let barrier = uri("barriers", &barrier_file(principal));
+        wire.request("resources/subscribe", json!({ "uri": barrier })).await.result();
+        Self { wire, barrier: Update::Resource(barrier), updates: told }
     }
 
     async fn next(&mut self) -> Update {
@@ -70,13 +70,13 @@ async fn forward_events<T>(mut events: Response, of: fn(&Value) -> Option<T>, to
 }
 
 impl HttpTransport {
-    async fn start(config: &WrittenConfig, bells: PathBuf) -> Self {
+    async fn start(config: &WrittenConfig, barriers: PathBuf) -> Self {
         let server = HttpServer::start(config).await;
         let mut sessions = Vec::new();
         for principal in 0..SUBSCRIBERS {
             sessions.push(Session::start(&server, principal).await);
         }
-        Self { server, barriers: bells, barrier_count: 0, sessions, generation: 1, reconnect_count: 0 }
+        Self { server, barriers, barrier_count: 0, sessions, generation: 1, reconnect_count: 0 }
     }
 
     fn touch_barrier(&mut self, principal: usize) {
@@ -133,7 +133,7 @@ impl Transport for HttpTransport {
         for principal in whom {
             let (session, mut told) = (&mut self.sessions[*principal], Vec::new());
             loop {
-                let update = timeout(TIMEOUT, session.next()).await.expect("the bell is heard");
+                let update = timeout(TIMEOUT, session.next()).await.expect("an update of the barrier");
                 if update == session.barrier {
                     break;
                 }
@@ -164,9 +164,9 @@ impl Transport for HttpTransport {
 async fn over_http_the_rule_holds_whatever_happens() {
     for seed in seeds(3) {
         let run = Run::new(seed);
-        let mut face = HttpTransport::start(&run.fixture.config, run.fixture.barriers()).await;
-        run.run(&mut face, 40).await;
-        drop(face.sessions);
-        face.server.end().await;
+        let mut transport = HttpTransport::start(&run.fixture.config, run.fixture.barriers()).await;
+        run.run(&mut transport, 40).await;
+        drop(transport.sessions);
+        transport.server.end().await;
     }
 }

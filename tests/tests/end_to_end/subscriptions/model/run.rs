@@ -73,33 +73,33 @@ impl Run {
     }
 
     /// Takes random steps, then waits until no update is pending, and once more after everything changed.
-    pub(super) async fn run<F: Transport>(mut self, face: &mut F, steps: usize) {
+    pub(super) async fn run<F: Transport>(mut self, transport: &mut F, steps: usize) {
         // A session's listing is watched while the handshake goes on, and changes in between may be notified, for each
         // plugin.
         let in_doubt = if F::IS_LISTING_EFFECTIVE_AT_ONCE { 0 } else { PLUGINS.len() };
-        let account = |principal| Expectations::new(F::principal(principal), self.fixture.rules(), in_doubt);
-        self.expectations = (0..SUBSCRIBERS).map(account).collect();
+        let expected = |principal| Expectations::new(F::principal(principal), self.fixture.rules(), in_doubt);
+        self.expectations = (0..SUBSCRIBERS).map(expected).collect();
         for _ in 0..steps {
-            self.step(face).await;
+            self.step(transport).await;
         }
         self.log("calm".to_owned());
         self.fixture.clear_faults();
-        self.wait_until_reloaded(face).await;
+        self.wait_until_reloaded(transport).await;
         self.fixture.serve_n(true);
-        self.reload(face).await;
-        self.wait_until_reloaded(face).await;
+        self.reload(transport).await;
+        self.wait_until_reloaded(transport).await;
         self.fixture.set_denied([].into());
-        self.reload(face).await;
-        self.wait_until_reloaded(face).await;
-        self.expectations.iter_mut().for_each(|account| account.is_slow = false);
-        self.wait_until_nothing_pending(face).await;
+        self.reload(transport).await;
+        self.wait_until_reloaded(transport).await;
+        self.expectations.iter_mut().for_each(|expected| expected.is_slow = false);
+        self.wait_until_nothing_pending(transport).await;
         for file in FILES {
             self.edit(file);
         }
-        self.wait_until_nothing_pending(face).await;
+        self.wait_until_nothing_pending(transport).await;
     }
 
-    async fn step<F: Transport>(&mut self, face: &mut F) {
+    async fn step<F: Transport>(&mut self, transport: &mut F) {
         let principal = self.rng.usize(..SUBSCRIBERS);
         let file = pick(&mut self.rng, &FILES);
         let uri = uri(pick(&mut self.rng, &PLUGINS), file);
@@ -107,12 +107,12 @@ impl Run {
             0..=5 => {
                 // Reading first separates earlier updates from the one for this edit; otherwise they may be coalesced.
                 if self.rng.bool() {
-                    self.read_updates(face).await;
+                    self.read_updates(transport).await;
                 }
                 self.edit(file);
             }
             6..=10 => {
-                let granted = face.subscribe(principal, &uri).await;
+                let granted = transport.subscribe(principal, &uri).await;
                 self.log(format!("{principal} subscribes to {uri}: {granted}"));
                 if granted {
                     let subscribed = self.expectations[principal].record_subscribed(uri, self.fixture.rules());
@@ -121,13 +121,13 @@ impl Run {
             }
             11..=13 => {
                 self.log(format!("{principal} unsubscribes from {uri}"));
-                let told = face.unsubscribe(principal, &uri).await;
+                let told = transport.unsubscribe(principal, &uri).await;
                 self.record_updates(principal, &told);
                 self.expectations[principal].subscribed.remove(&uri);
             }
             14 => {
                 self.log(format!("{principal} leaves"));
-                face.reconnect(principal).await;
+                transport.reconnect(principal).await;
                 // A walk in progress, the one after it, and an unknown order of the two.
                 let in_doubt = 3 * PLUGINS.len();
                 self.expectations[principal] =
@@ -143,14 +143,14 @@ impl Run {
                 self.log(format!("{fault}: {is_on}"));
             }
             16..=18 => {
-                self.wait_until_reloaded(face).await;
+                self.wait_until_reloaded(transport).await;
                 let serves_n = self.rng.usize(..3) > 0;
                 self.log(format!("reload, with n: {serves_n}"));
                 self.fixture.serve_n(serves_n);
-                self.reload(face).await;
+                self.reload(transport).await;
             }
             19..=20 => {
-                self.wait_until_reloaded(face).await;
+                self.wait_until_reloaded(transport).await;
                 let mut denied = self.fixture.denied().clone();
                 let rule = (F::principal(principal), file);
                 if !denied.remove(&rule) {
@@ -158,21 +158,21 @@ impl Run {
                 }
                 self.log(format!("reload, with denied: {denied:?}"));
                 self.fixture.set_denied(denied);
-                self.reload(face).await;
+                self.reload(transport).await;
             }
-            21 => self.wait_until_reloaded(face).await,
-            24..=25 => self.add_listeners(face).await,
-            _ => self.read_updates(face).await,
+            21 => self.wait_until_reloaded(transport).await,
+            24..=25 => self.add_listeners(transport).await,
+            _ => self.read_updates(transport).await,
         }
     }
 
     /// Starts many listeners at the same moment, all for the same resources.
-    async fn add_listeners(&mut self, face: &mut impl Transport) {
+    async fn add_listeners(&mut self, transport: &mut impl Transport) {
         let count = self.rng.usize(..20).min(MAX_LISTENERS - self.listeners.len());
         let all = PLUGINS.iter().flat_map(|plugin| FILES.map(|file| uri(plugin, file)));
         let uris: Vec<_> = all.filter(|_| self.rng.bool()).collect();
         self.log(format!("{count} listen to {uris:?}"));
-        for heard in face.listen(count, &uris).await {
+        for heard in transport.listen(count, &uris).await {
             self.listeners.push(Listener { events: heard, accepted: None, pending: BTreeSet::new() });
         }
     }
@@ -181,8 +181,8 @@ impl Run {
         let is_renamed = self.rng.bool();
         self.log(format!("edit {file}, renamed: {is_renamed}"));
         let states = self.fixture.edit(file, is_renamed);
-        for account in &mut self.expectations {
-            account.record_change(file, states, self.fixture.rules());
+        for expected in &mut self.expectations {
+            expected.record_change(file, states, self.fixture.rules());
         }
         for listener in &mut self.listeners {
             let changed = listener.accepted.iter().flatten().filter(|uri| file_of(uri) == file).cloned();
@@ -191,26 +191,26 @@ impl Run {
     }
 
     /// Makes the hosts apply the config that was written. The previous one must have been applied.
-    async fn reload(&mut self, face: &mut impl Transport) {
-        for account in &mut self.expectations {
-            account.record_reload(self.fixture.denied());
+    async fn reload(&mut self, transport: &mut impl Transport) {
+        for expected in &mut self.expectations {
+            expected.record_reload(self.fixture.denied());
         }
-        face.reload(&self.fixture.config);
+        transport.reload(&self.fixture.config);
         if self.rng.bool() {
-            self.wait_until_reloaded(face).await;
+            self.wait_until_reloaded(transport).await;
         }
     }
 
-    async fn wait_until_reloaded(&mut self, face: &mut impl Transport) {
-        face.wait_until_reloaded().await;
+    async fn wait_until_reloaded(&mut self, transport: &mut impl Transport) {
+        transport.wait_until_reloaded().await;
         self.log("settled".to_owned());
         self.fixture.drop_previous_rules();
     }
 
     /// Reads the updates of all subscribers that are not slow.
-    async fn read_updates(&mut self, face: &mut impl Transport) {
+    async fn read_updates(&mut self, transport: &mut impl Transport) {
         let readers: Vec<_> = (0..SUBSCRIBERS).filter(|principal| !self.expectations[*principal].is_slow).collect();
-        for (principal, told) in readers.iter().zip(face.drain_updates(&readers).await) {
+        for (principal, told) in readers.iter().zip(transport.drain_updates(&readers).await) {
             self.record_updates(*principal, &told);
             self.expectations[*principal].record_read(self.fixture.rules());
         }
@@ -225,11 +225,11 @@ impl Run {
     }
 
     /// Waits until no update is pending, then reads the rest.
-    async fn wait_until_nothing_pending<F: Transport>(&mut self, face: &mut F) {
+    async fn wait_until_nothing_pending<F: Transport>(&mut self, transport: &mut F) {
         let end = Instant::now() + TIMEOUT;
         for principal in 0..SUBSCRIBERS {
             while self.expectations[principal].is_pending(F::IS_LISTING_EFFECTIVE_AT_ONCE) {
-                match timeout_at(end, face.wait_for_update(principal)).await {
+                match timeout_at(end, transport.wait_for_update(principal)).await {
                     Ok(told) => self.record_updates(principal, &told),
                     Err(_) => self.check(principal, Err("it is not told".to_owned())),
                 }
@@ -247,7 +247,7 @@ impl Run {
             }
         }
         self.listeners = listeners;
-        self.read_updates(face).await;
+        self.read_updates(transport).await;
     }
 
     fn record_updates(&mut self, principal: usize, told: &[Update]) {
@@ -256,8 +256,8 @@ impl Run {
             let taken = self.expectations[principal].record_update(update);
             self.check(principal, taken);
             if !self.has_faults {
-                let accounted = self.expectations[principal].check_listings();
-                self.check(principal, accounted);
+                let checked = self.expectations[principal].check_listings();
+                self.check(principal, checked);
             }
         }
     }

@@ -151,8 +151,8 @@ impl Transport for StdioTransport {
 async fn over_stdio_the_rule_holds_whatever_happens() {
     for seed in seeds(3) {
         let run = Run::new(seed);
-        let mut face = StdioTransport::start(&run.fixture.config).await;
-        run.run(&mut face, 40).await;
-        face.end().await;
+        let mut transport = StdioTransport::start(&run.fixture.config).await;
+        run.run(&mut transport, 40).await;
+        transport.end().await;
     }
 }

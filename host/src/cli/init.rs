@@ -1,0 +1,230 @@
+//! `init`: writes a commented config for what the current directory contains.
+//!
+//! | found | plugin | mount |
+//! |---|---|---|
+//! | `.git`, a directory | `git` | `git://DIRECTORY/` |
+//! | a Markdown file, at most [`MAX_DEPTH`] directories deep | `notes` | `notes:///` |
+//!
+//! The config names components that exist, so `mcp-host check` passes. An existing file is never overwritten.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use super::context::Context;
+use super::error::CliError;
+
+const EXAMPLES: &str = "\
+Examples:
+  mcp-host init                            write ./mcp-host.toml for the git repository or the Markdown files here
+  mcp-host init --plugins ~/mcp/plugins    with the components of that directory
+  mcp-host init --config team.toml         write another file; what it serves is still the current directory";
+
+/// How deep Markdown files are searched for.
+const MAX_DEPTH: usize = 3;
+/// The number of directory entries that the search visits at most.
+const MAX_ENTRIES: usize = 10_000;
+
+/// Write a commented config for what the current directory contains
+///
+/// It looks for a git repository and for Markdown files. An existing config is never overwritten.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    /// The directory with the components `git.wasm` and `notes.wasm`; by default, `plugins` beside the program, one level
+    /// above it, or in the current directory
+    #[arg(long, value_name = "DIR")]
+    plugins: Option<PathBuf>,
+}
+
+/// What a directory contains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Found {
+    git: bool,
+    markdown: bool,
+}
+
+impl Args {
+    pub(super) fn run(self, context: &Context) -> Result<(), CliError> {
+        let dir = std::env::current_dir().map_err(anyhow::Error::from)?;
+        let file = dir.join(context.config_file());
+        if file.symlink_metadata().is_ok() {
+            return Err(CliError::ConfigExists { file });
+        }
+        let mut left = MAX_ENTRIES;
+        let found = Found { git: dir.join(".git").is_dir(), markdown: has_markdown(&dir, MAX_DEPTH, &mut left) };
+        let names: Vec<_> = [("git.wasm", found.git), ("notes.wasm", found.markdown)]
+            .into_iter()
+            .filter_map(|(name, is_needed)| is_needed.then_some(name))
+            .collect();
+        if names.is_empty() {
+            return Err(CliError::NothingToServe { dir });
+        }
+        let searched = self.plugins.map_or_else(|| default_plugin_dirs(&dir), |plugins| vec![dir.join(plugins)]);
+        let plugins = searched.iter().find(|plugins| names.iter().all(|name| plugins.join(name).is_file()));
+        let Some(plugins) = plugins else {
+            return Err(CliError::NoComponents { names: names.join("` and `"), searched });
+        };
+        let plugins = plugins.canonicalize().unwrap_or_else(|_| plugins.clone());
+        write_new(&file, &render(&dir, found, &plugins))?;
+        let shown = context.config_file().display();
+        context
+            .messages
+            .note(&format!("wrote {shown}; `mcp-host check` tries it, `mcp-host list` shows what it serves"));
+        Ok(())
+    }
+}
+
+/// Creates the file; one that exists by now is an error.
+fn write_new(file: &Path, text: &str) -> Result<(), CliError> {
+    let written =
+        OpenOptions::new().write(true).create_new(true).open(file).and_then(|mut new| new.write_all(text.as_bytes()));
+    written.map_err(|source| match source.kind() {
+        io::ErrorKind::AlreadyExists => CliError::ConfigExists { file: file.to_owned() },
+        _ => CliError::Save { file: file.to_owned(), source },
+    })
+}
+
+/// The directories where a release, a build and a project have their components.
+fn default_plugin_dirs(dir: &Path) -> Vec<PathBuf> {
+    let program = std::env::current_exe().ok();
+    let beside: Vec<_> = program.iter().flat_map(|program| program.ancestors().skip(1).take(2)).collect();
+    beside.into_iter().chain([dir]).map(|parent| parent.join("plugins")).collect()
+}
+
+/// Returns whether a directory has a Markdown file, itself or below. Hidden directories are skipped.
+fn has_markdown(dir: &Path, depth: usize, left: &mut usize) -> bool {
+    let Ok(entries) = fs::read_dir(dir) else { return false };
+    let mut directories = Vec::new();
+    for entry in entries.flatten() {
+        *left = left.saturating_sub(1);
+        if *left == 0 {
+            return false;
+        }
+        let (path, name) = (entry.path(), entry.file_name());
+        if name.to_string_lossy().starts_with('.') {
+            continue;
+        }
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => directories.push(path),
+            Ok(kind) if kind.is_file() => {
+                let extension = path.extension().map(|extension| extension.to_ascii_lowercase());
+                if extension.is_some_and(|extension| extension == "md" || extension == "markdown") {
+                    return true;
+                }
+            }
+            _ => {}
+        }
+    }
+    depth > 0 && directories.iter().any(|below| has_markdown(below, depth.saturating_sub(1), left))
+}
+
+/// The config.
+fn render(dir: &Path, found: Found, plugins: &Path) -> String {
+    let name = host_name(dir);
+    let component = |file: &str| quoted(&plugins.join(file).to_string_lossy());
+    let host = quoted(&dir.to_string_lossy());
+    let mut text = format!(
+        "# What `mcp-host serve` serves, to whom, and within which bounds. `mcp-host check` tries everything in it.\n\
+         # All keys: docs/config.md. Relative paths start from the directory of this file.\n\
+         \n\
+         [server]\n\
+         name = \"{name}\"\n\
+         # Serve over HTTP, at http://127.0.0.1:8080/mcp, instead of stdio:\n\
+         # http = \"127.0.0.1:8080\"\n"
+    );
+    if found.git {
+        text += &format!(
+            "\n\
+             # The git repository of this directory, at any revision.\n\
+             [[plugin]]\n\
+             name = \"git\"\n\
+             # title = \"…\"                 # in front of its titles, to tell two plugins of one provider apart\n\
+             component = {}\n\
+             mount = \"git://{name}/\"       # the URIs that it owns\n\
+             # Nothing of this machine but what is granted. Read-only unless mode = \"rw\":\n\
+             grants.dirs = [{{ host = {host}, guest = \"/repo\" }}]\n\
+             # config = {{ rev = \"main\" }}   # the revision that is listed; HEAD unless set\n\
+             # limits = {{ memory = \"64MiB\", deadline = \"2s\" }}\n",
+            component("git.wasm")
+        );
+    }
+    if found.markdown {
+        text += &format!(
+            "\n\
+             # The Markdown files below this directory, with their attachments. Hidden files are not served.\n\
+             [[plugin]]\n\
+             name = \"notes\"\n\
+             component = {}\n\
+             mount = \"notes:///\"\n\
+             grants.dirs = [{{ host = {host}, guest = \"/notes\" }}]\n",
+            component("notes.wasm")
+        );
+    }
+    text += "\n\
+             # Over stdio everything is allowed that no rule denies; over HTTP, nothing that no rule allows. `anonymous` is a\n\
+             # client on this machine without credentials.\n\
+             # [[rule]]\n\
+             # principals = [\"anonymous\"]\n\
+             # allow = [\"**\"]\n\
+             # deny = [\"**/.env\"]\n";
+    text
+}
+
+/// The name of a directory as the host of a URI: lower-case letters, digits and `-`.
+fn host_name(dir: &Path) -> String {
+    let name = dir.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+    let plain: String =
+        name.chars().map(|c| if c.is_ascii_lowercase() || c.is_ascii_digit() { c } else { '-' }).collect();
+    let plain = plain.trim_matches('-');
+    if plain.is_empty() { "project".to_owned() } else { plain.to_owned() }
+}
+
+/// The text as a string of TOML.
+fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    #[test]
+    fn what_is_written_is_a_valid_config_whatever_the_directory_is_called() {
+        for name in ["linux", "My \"Notes\"", "..x", "ノート", "-"] {
+            let parent = tempfile::tempdir().unwrap();
+            let dir = parent.path().join(name);
+            let plugins = dir.join("plugins");
+            fs::create_dir_all(&plugins).unwrap();
+            for component in ["git.wasm", "notes.wasm"] {
+                fs::write(plugins.join(component), "").unwrap();
+            }
+            let text = render(&dir, Found { git: true, markdown: true }, &plugins);
+            let config = Config::parse(&text, &dir.join("mcp-host.toml")).unwrap();
+            assert_eq!(config.plugins.len(), 2, "{text}");
+        }
+    }
+
+    #[test]
+    fn markdown_is_found_below_and_not_in_hidden_directories() {
+        let dir = tempfile::tempdir().unwrap();
+        let found = || has_markdown(dir.path(), MAX_DEPTH, &mut 1000);
+        fs::create_dir_all(dir.path().join(".git")).unwrap();
+        fs::write(dir.path().join(".git/a.md"), "").unwrap();
+        assert!(!found());
+        fs::create_dir_all(dir.path().join("docs/guide")).unwrap();
+        fs::write(dir.path().join("docs/guide/A.MD"), "").unwrap();
+        assert!(found());
+        assert!(!has_markdown(dir.path(), MAX_DEPTH, &mut 1));
+    }
+
+    #[test]
+    fn an_existing_file_is_left_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("mcp-host.toml");
+        fs::write(&file, "mine").unwrap();
+        assert!(matches!(write_new(&file, "theirs"), Err(CliError::ConfigExists { .. })));
+        assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
+    }
+}

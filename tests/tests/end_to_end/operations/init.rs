@@ -1,0 +1,72 @@
+//! `mcp-host init`: the first config of a directory.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use mcp_host_tests::{Folder, GitRepo, component, host_command};
+
+/// Runs `mcp-host` in that directory, and gives its exit code, standard output and standard error.
+async fn run_in(dir: &Path, arguments: &[&str]) -> (i32, String, String) {
+    let mut command = host_command();
+    command.args(arguments).current_dir(dir).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output = command.output().await.unwrap();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+}
+
+/// The options that name the components, wherever the tests have them.
+fn init_arguments() -> [String; 3] {
+    let plugins = component("git").parent().unwrap().to_str().unwrap().to_owned();
+    ["init".to_owned(), "--plugins".to_owned(), plugins]
+}
+
+async fn init(dir: &Path) -> (i32, String, String) {
+    let arguments = init_arguments();
+    run_in(dir, &arguments.each_ref().map(String::as_str)).await
+}
+
+#[tokio::test]
+async fn what_is_found_is_served_and_check_passes() {
+    let repo = GitRepo::with_files([("docs/intro.md", "# Intro\n"), ("src/main.rs", "fn main() {}\n")]);
+    let (code, out, err) = init(repo.path()).await;
+    assert_eq!((code, out.as_str()), (0, ""), "{err}");
+    assert!(err.contains("wrote mcp-host.toml"), "{err}");
+    let (code, _, err) = run_in(repo.path(), &["check", "--strict"]).await;
+    assert_eq!(code, 0, "{err}");
+    let (_, listed, _) = run_in(repo.path(), &["list", "--all"]).await;
+    assert!(listed.contains("src/main.rs") && listed.contains("notes:///docs/intro.md"), "{listed}");
+}
+
+#[tokio::test]
+async fn only_what_is_there_is_declared() {
+    let notes = Folder::with_files([("a.md", "# A\n")]);
+    assert_eq!(init(notes.path()).await.0, 0);
+    let config = std::fs::read_to_string(notes.path().join("mcp-host.toml")).unwrap();
+    assert!(config.contains("name = \"notes\"") && !config.contains("name = \"git\""), "{config}");
+    assert_eq!(run_in(notes.path(), &["check", "--strict"]).await.0, 0);
+}
+
+#[tokio::test]
+async fn a_config_is_never_overwritten() {
+    let folder = Folder::with_files([("a.md", "# A\n"), ("mcp-host.toml", "mine")]);
+    folder.symlink("link.toml", "nowhere");
+    let (code, _, err) = init(folder.path()).await;
+    assert_eq!(code, 1);
+    assert!(err.contains("mcp-host.toml exists already") && err.contains("--config FILE"), "{err}");
+    assert_eq!(std::fs::read_to_string(folder.path().join("mcp-host.toml")).unwrap(), "mine");
+    let [init, option, plugins] = init_arguments();
+    let (code, _, err) = run_in(folder.path(), &[&init, &option, &plugins, "--config", "link.toml"]).await;
+    assert!(code == 1 && err.contains("exists already"), "{err}");
+    assert!(!folder.path().join("nowhere").exists());
+}
+
+#[tokio::test]
+async fn what_is_missing_is_named() {
+    let empty = Folder::with_files::<&str, &str>([]);
+    let (code, _, err) = init(empty.path()).await;
+    assert!(code == 1 && err.contains("neither a git repository nor Markdown files"), "{err}");
+    let notes = Folder::with_files([("a.md", "# A\n")]);
+    let (code, _, err) = run_in(notes.path(), &["init", "--plugins", "nowhere"]).await;
+    assert!(code == 1 && err.contains("`notes.wasm`") && err.contains("--plugins DIR"), "{err}");
+    assert!(!notes.path().join("mcp-host.toml").exists());
+}
