@@ -3,9 +3,10 @@
 //! Three things do: the beginning of a reload (rules and settings), its end (plugins), and a plugin that was loaded in the
 //! background. Each makes the next generation of the one that is there, one at a time, so that none undoes what another did.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::generation::Generation;
@@ -38,7 +39,7 @@ impl GenerationStore {
         snapshot: ListingSnapshot,
         next: impl FnOnce(&Generation) -> Result<(Option<Generation>, T), E>,
     ) -> Result<T, E> {
-        let _one_at_a_time = self.replace_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.replace_lock.lock();
         let old = self.generation.load_full();
         let (next, result) = next(&old)?;
         if let Some(next) = next {

@@ -31,12 +31,11 @@ use futures::future::join_all;
 
 use super::Host;
 use super::builder::log_warnings;
-use super::generation::{Generation, build_router, sorted_by_name};
+use super::generation::{Generation, PluginConflict, check_conflicts, sorted_by_name};
 use crate::access::Access;
 use crate::config::{self, Config};
 use crate::digest::Digest;
 use crate::plugin::{LoadError, NotLoaded, Plugin};
-use crate::uri::Overlap;
 use crate::watch::ListingSnapshot;
 
 /// For how long a component file that changed must be the same before it is loaded.
@@ -59,9 +58,9 @@ pub enum ReloadError {
         /// The file.
         file: PathBuf,
     },
-    /// Two mounts overlap. A configuration from a file has been checked for that already. Nothing has changed.
+    /// Two plugins exclude each other. Nothing has changed.
     #[error(transparent)]
-    Overlap(#[from] Overlap),
+    Conflict(#[from] PluginConflict),
     /// Another reload began before this one had replaced plugins.
     #[error("a newer configuration has taken its place")]
     Superseded,
@@ -76,7 +75,7 @@ impl ReloadError {
         match self {
             Self::Plugins(faults) => faults.iter().any(|(_, error)| error.is_transient()),
             Self::ComponentChanging { .. } => true,
-            Self::Overlap(_) | Self::Superseded | Self::ShuttingDown => false,
+            Self::Conflict(_) | Self::Superseded | Self::ShuttingDown => false,
         }
     }
 }
@@ -155,7 +154,7 @@ impl Host {
         let began = Instant::now();
         let pending = self.replace_settings(config)?;
         if pending.report.rules || pending.plugins_changed {
-            log_warnings(pending.config.clone());
+            log_warnings(pending.config.clone(), &self.generation.load().native);
         }
         let reload_id = pending.reload_id;
         let mut latest_reload = self.latest_reload.subscribe();
@@ -179,7 +178,7 @@ impl Host {
         let began = Instant::now();
         let PendingReload { config, report, .. } = self.replace_settings(config)?;
         if report.rules {
-            log_warnings(config);
+            log_warnings(config, &self.generation.load().native);
         }
         Ok(ReloadReport { elapsed: began.elapsed(), ..report })
     }
@@ -196,7 +195,7 @@ impl Host {
             return Err(ReloadError::ShuttingDown);
         }
         // A config that cannot be served changes nothing.
-        build_router(&config)?;
+        check_conflicts(&config, &self.generation.load().native)?;
         self.generation_store.replace(ListingSnapshot::default(), |old| {
             let (config, requires_restart) = pin_restart_only_settings(config, &old.config);
             let mut report = ReloadReport {
@@ -236,7 +235,7 @@ impl Host {
             declared.iter().zip(&changes).filter(move |(_, fate)| wanted(fate)).map(|(plugin, _)| *plugin)
         };
         // Compilers go on with what this config needs, and with nothing else.
-        let used = old.plugins().map(|plugin| plugin.digest());
+        let used = old.plugins().filter_map(|plugin| plugin.digest());
         self.plugin_runtime.retain(&digests.values().copied().flatten().chain(used).collect());
         with_change(|fate| matches!(fate, PluginChange::LoadInBackground))
             .for_each(|plugin| self.background_loader.start(plugin));
@@ -263,7 +262,11 @@ impl Host {
         if !faults.is_empty() {
             return Err(ReloadError::Plugins(faults));
         }
-        let names: HashSet<_> = declared.iter().map(|plugin| plugin.name.as_str()).collect();
+        let names: HashSet<_> = declared
+            .iter()
+            .map(|plugin| plugin.name.as_str())
+            .chain(old.native.iter().map(|plugin| plugin.name()))
+            .collect();
         report.removed = old.names().filter(|name| !names.contains(name)).map(str::to_owned).collect();
         if !report.replaces_plugins() {
             return Ok(report);
@@ -275,13 +278,14 @@ impl Host {
         let unchanged: Vec<_> = changes
             .iter()
             .filter_map(|fate| if let PluginChange::Unchanged(plugin) = fate { Some(plugin) } else { None })
+            .chain(old.native.iter())
             .collect();
         let snapshot = self.hub.snapshot(|plugin| !unchanged.iter().any(|kept| Arc::ptr_eq(kept, plugin))).await;
         self.generation_store.replace(snapshot, |now| {
             if *self.latest_reload.borrow() != reload_id {
                 return Err(ReloadError::Superseded);
             }
-            let next = Generation::new(report.generation, config.clone(), access, |plugin| {
+            let next = Generation::new(report.generation, config.clone(), old.native.clone(), access, |plugin| {
                 let name = plugin.name.as_str();
                 // What is loaded in the background may be there by now.
                 let there = || now.slot(name).map_or(Err(NotLoaded::Loading), |slot| slot.plugin.clone());
@@ -295,7 +299,7 @@ impl Host {
                 .map(|plugin| plugin.name.as_str())
                 .collect(),
         );
-        let used = self.generation.load().plugins().map(|plugin| plugin.digest()).collect::<Vec<_>>();
+        let used = self.generation.load().plugins().filter_map(|plugin| plugin.digest()).collect::<Vec<_>>();
         self.plugin_runtime.retain(&stable_digests.values().copied().flatten().chain(used).collect());
         Ok(report)
     }
@@ -315,7 +319,7 @@ impl Host {
         let loaded = self.plugin_runtime.load(plugin).await;
         // What was loaded is what was quiet, or it was not quiet.
         let is_stable = match &loaded {
-            Ok(loaded) => Some(loaded.digest()) == *digest,
+            Ok(loaded) => loaded.digest() == *digest,
             Err(_) => self.plugin_runtime.digest_of(file).await == *digest,
         };
         if is_stable { Ok(loaded.map(Arc::new)) } else { Err(component_changing()) }
@@ -357,7 +361,7 @@ impl Generation {
         let slot = self.slot(plugin.name.as_str()).filter(|_| is_as_it_was);
         let digest = digests.get(&plugin.component).copied().flatten();
         match slot.map(|slot| &slot.plugin) {
-            Some(Ok(loaded)) if Some(loaded.digest()) == digest => PluginChange::Unchanged(loaded.clone()),
+            Some(Ok(loaded)) if loaded.digest() == digest => PluginChange::Unchanged(loaded.clone()),
             Some(Err(_)) => PluginChange::LoadInBackground,
             _ => PluginChange::Load,
         }

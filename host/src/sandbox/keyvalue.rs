@@ -170,7 +170,7 @@ impl Keyvalue {
     }
 
     /// Returns the names of buckets that were opened and are not granted.
-    pub(in crate::plugin) fn denied_buckets(&self) -> Vec<String> {
+    pub(crate) fn denied_buckets(&self) -> Vec<String> {
         self.denied.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
