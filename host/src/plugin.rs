@@ -143,7 +143,7 @@ impl PluginRuntime {
             self.state_dir.as_deref(),
             self.tls_roots.clone(),
             self.open_files.clone(),
-            GuestLog::new(name.clone(), config.limits.log.bytes()),
+            GuestLog::new(name.clone(), config.limits.log.bytes_per_minute()),
             pool.as_ref().map(|pool| -> Weak<dyn Reclaim> { Arc::<Pool>::downgrade(pool) }),
         );
         let memory = sandbox.memory().clone();
@@ -175,7 +175,7 @@ impl PluginRuntime {
         backend: Backend,
         memory: Arc<MemoryBudget>,
     ) -> Plugin {
-        let faults = Arc::new(FaultRecorder::new(name.clone(), limits.log.bytes()));
+        let faults = Arc::new(FaultRecorder::new(name.clone(), limits.log.bytes_per_minute()));
         let max_response_size = matches!(backend, Backend::Native(_)).then(|| limits.response_size.bytes());
         Plugin {
             mount: mount.clone(),
