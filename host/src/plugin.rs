@@ -47,7 +47,8 @@ use self::call::CallContext;
 use self::fault_recorder::FaultRecorder;
 use self::function::{Changes, Complete, Describe, ListEntries, ListTemplates, Read, Stat};
 use self::validation::ValidationContext;
-use crate::config::{self, Digest};
+use crate::config;
+use crate::digest::Digest;
 use crate::engine::loader::{CompiledComponent, LinkedComponent, Loader};
 use crate::engine::pool::Pool;
 use crate::engine::{CallOrigin, Compiler, ComponentError, Engine, EngineError, Progress};
@@ -98,7 +99,7 @@ impl PluginRuntime {
     pub fn new(
         engine: Arc<Engine>,
         compiler: Compiler,
-        limits: config::CompileLimits,
+        limits: config::compile::CompileLimits,
         cache: &FilePath,
         state_dir: Option<PathBuf>,
         progress: Progress,
@@ -142,7 +143,7 @@ impl PluginRuntime {
             self.state_dir.as_deref(),
             self.tls_roots.clone(),
             self.open_files.clone(),
-            GuestLog::new(name.clone(), config.limits.log.bytes()),
+            GuestLog::new(name.clone(), config.limits.log.bytes_per_minute()),
             pool.as_ref().map(|pool| -> Weak<dyn Reclaim> { Arc::<Pool>::downgrade(pool) }),
         );
         let memory = sandbox.memory().clone();
@@ -171,12 +172,12 @@ impl PluginRuntime {
         &self,
         name: Arc<str>,
         mount: &Mount,
-        limits: &config::Limits,
+        limits: &config::limits::Limits,
         watch_interval: config::WatchInterval,
         backend: Backend,
         memory: Arc<MemoryBudget>,
     ) -> Plugin {
-        let faults = Arc::new(FaultRecorder::new(name.clone(), limits.log.bytes()));
+        let faults = Arc::new(FaultRecorder::new(name.clone(), limits.log.bytes_per_minute()));
         let max_response_size = matches!(backend, Backend::Native(_)).then(|| limits.response_size.bytes());
         Plugin {
             title: None,

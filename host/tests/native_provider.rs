@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mcp_resource_host::access::Principal;
-use mcp_resource_host::config::{Config, Limits, Plugin, WatchInterval};
+use mcp_resource_host::config::limits::Limits;
+use mcp_resource_host::config::{Config, Plugin, WatchInterval};
 use mcp_resource_host::engine::{Engine, EngineOptions};
 use mcp_resource_host::plugin::FaultKind;
 use mcp_resource_host::provider::{

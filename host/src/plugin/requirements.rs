@@ -16,7 +16,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::{self, Mode};
+use crate::config;
+use crate::config::grants::Mode;
 
 /// A group of imports with one purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -275,7 +276,8 @@ impl Requirements {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{DirGrant, DirQuota, HttpGrant, KeyvalueGrant, Secret};
+    use crate::config::Secret;
+    use crate::config::grants::{DirGrant, DirQuota, HttpGrant, KeyvalueGrant};
 
     fn plugin() -> config::Plugin {
         config::Plugin::new("web".parse().unwrap(), "web.wasm", "web://".parse().unwrap())

@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::Provider;
-use crate::config::{Limits, PluginName, WatchInterval};
+use crate::config::limits::Limits;
+use crate::config::{PluginName, WatchInterval};
 use crate::uri::Mount;
 
 /// A native provider at its mount: what `[[plugin]]` is for a component.
