@@ -54,14 +54,7 @@ impl<'a> Declared<'a> {
         }
     }
 
-    /// A native provider titles its own entries.
-    fn title(&self) -> Option<&'a str> {
-        match self {
-            Self::Component(plugin) => plugin.title.as_deref(),
-            Self::Native(_) => None,
-        }
-    }
-}
+    /// A native provider titles its own entries.}
 
 /// What requests work with.
 #[derive(Clone)]
