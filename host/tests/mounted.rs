@@ -62,7 +62,7 @@ async fn start(change: impl FnOnce(&mut Config)) -> (Arc<Host>, TempDir) {
     }
     config.server.cache = Some(dir.path().join("cache"));
     config.server.state = Some(dir.path().join("state"));
-    config.server.page_size = "1".parse().unwrap();
+    config.server.page_size = 1.try_into().unwrap();
     change(&mut config);
     let builder = Host::builder(config).provider("letters".parse().unwrap(), "letters:///".parse().unwrap(), Letters);
     (Arc::new(builder.start().await.unwrap()), dir)
