@@ -40,6 +40,13 @@ impl<'a> Declared<'a> {
         }
     }
 
+    fn title(&self) -> Option<&'a str> {
+        match self {
+            Self::Component(plugin) => plugin.title.as_deref(),
+            Self::Native(plugin) => plugin.title(),
+        }
+    }
+
     fn mount(&self) -> &'a Mount {
         match self {
             Self::Component(plugin) => &plugin.mount,
