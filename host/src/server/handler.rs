@@ -99,6 +99,7 @@ impl Handler {
         self.host.config().server.advertise.contains(&what)
     }
 
+    #[cfg_attr(not(feature = "http"), allow(unused_variables, reason = "only HTTP requests carry a principal"))]
     fn principal_of(&self, extensions: &Extensions) -> Result<Principal, ErrorData> {
         match &self.principal {
             #[cfg(feature = "stdio")]
