@@ -1,21 +1,22 @@
-//! Access: who may do what with which resource, decided here and nowhere else.
+//! Access control: which principal may perform which operation on which resource. This is the only place that decides
+//! it.
 //!
-//! [`Access::allows`] is asked for every operation and for every item of a listing, and will be asked again when a
-//! notification is delivered. What it refuses does not exist for that principal: the answer is that of a resource that is
-//! not there.
+//! [`Access::allows`] is called for every operation and for every item of a listing, and again when a notification is
+//! delivered. What it denies does not exist for the principal: the response is that of a resource that does not exist.
 //!
-//! # How it decides
+//! # Evaluation
 //!
-//! A rule speaks of a request when it names the principal (or `*`) and the operation. Of the rules that speak of it:
+//! A rule applies to a request if it names the principal (or `*`) and the operation. Among the rules that apply:
 //!
-//! 1. one with a `deny` glob that matches the URI: refused, whatever else there is;
-//! 2. one with an `allow` glob that matches: allowed;
-//! 3. otherwise: refused, but for `local`, which stands for whoever started the host: as long as no rule allows `local`
-//!    anything by name, it may do all that is not denied.
+//! 1. one with a `deny` glob that matches the URI: denied, regardless of all others; 2. one with an `allow` glob that
+//! matches: allowed; 3. otherwise: denied, except for `local`, the principal that started the host: unless a rule
+//! allows `local` something by
+//!    name, everything is allowed that is not denied.
 //!
-//! Globs are matched against the normalised URI without its query, so that no spelling of a URI (`%2eenv`, `?x`) slips past
-//! a rule. What a host is called in another way the host cannot know, so `deny` errs on the safe side: a glob also denies what
-//! it would match without a port, and without a dot at the end of the host's name. Templates are matched as they are written, variables and all.
+//! Globs are matched against the URI in normal form without its query, so that no spelling of a URI (`%2eenv`, `?x`)
+//! evades a rule. Aliases of a host name are unknown here, so `deny` errs on the safe side: a glob also denies URIs
+//! that match without their port, and without the trailing dot of the host name. Templates are matched as written, with
+//! their variables.
 
 mod principal;
 mod rules;
@@ -28,10 +29,10 @@ use crate::uri::{Template, Uri};
 
 pub use self::principal::Principal;
 
-/// The rules of a configuration, compiled for each principal that they name.
+/// The rules of a config, compiled per principal that they name.
 #[derive(Debug)]
 pub struct Access {
-    /// By the name of the principal: `local`, `anonymous`, and each that a rule names.
+    /// By name of the principal: `local`, `anonymous`, and each that a rule names.
     named: BTreeMap<Box<str>, Rules>,
     /// For every other principal: the rules for `*`.
     unnamed: Rules,
@@ -50,23 +51,23 @@ impl Access {
         Self { named: named.collect(), unnamed: Rules::new(None, rules) }
     }
 
-    /// Whether the principal may perform the operation on the resource.
+    /// Returns whether the principal may perform the operation on the resource.
     pub fn allows(&self, principal: &Principal, operation: Operation, uri: &Uri) -> bool {
         self.rules(principal).allows(operation, without_query(uri))
     }
 
-    /// Whether a rule denies the principal the operation, regardless of `allow` globs: for a URI that is only the prefix of the
-    /// one to be decided, so that `allow` cannot be evaluated yet.
+    /// Returns whether a rule denies the principal the operation, regardless of `allow` globs: for a URI that is only a
+    /// prefix of the one to be decided, so that `allow` cannot be evaluated yet.
     pub fn denies(&self, principal: &Principal, operation: Operation, uri: &Uri) -> bool {
         self.rules(principal).denies(operation, without_query(uri))
     }
 
-    /// Whether the principal may see, or complete, the template.
+    /// Returns whether the principal may see or complete the template.
     pub fn allows_template(&self, principal: &Principal, operation: Operation, template: &Template) -> bool {
         self.rules(principal).allows(operation, template.as_str())
     }
 
-    /// Whether the rules give every principal the same answer to the operation, so that a response to one may be cached for
+    /// Returns whether the rules give every principal the same response to the operation, so that it may be cached for
     /// all.
     pub fn is_public(&self, operation: Operation) -> bool {
         let unnamed = self.unnamed.effective_globs(operation);

@@ -1,20 +1,21 @@
-//! The command line: the façade without a client, and the way to start the server.
+//! The command line: starts the server, and calls the façade without a client.
 //!
-//! Each command is a module with the same two things: `Args`, what can be written behind its name, and `Args::run`,
-//! what it does. The rest is shared:
+//! Each command is a module with the same two items: `Args`, its arguments, and `Args::run`. The rest is shared:
 //!
-//! | module | what it decides |
+//! | module | subject |
 //! |---|---|
-//! | `context` | how a command gets at the config, a started host, and both standard streams |
-//! | `output` | standard output: results or protocol, and nothing else |
-//! | `messages`, `stderr` | standard error: errors, warnings, notes, the log, progress; the queue and the thread behind it |
-//! | `escape` | what of a provider's text a terminal may see |
+//! | `options` | options of several commands |
+//! | `context` | the config, a started host, and both standard streams |
+//! | `output` | standard output: results or protocol only |
+//! | `messages`, `stderr` | standard error: errors, warnings, notes, the log, progress; its queue and its thread |
+//! | `escape` | escaping of provider text for terminals |
+//! | `hint` | suggestions for a URI that cannot be read or listed |
 //! | `error` | why a command failed, what to do, and the exit code |
 //!
-//! Exit codes: 0 when all went well, 1 when something that was asked for could not be done, 2 when the command line or
-//! the config is wrong. A reader of standard output that goes away early is no failure.
+//! Exit codes: 0 success, 1 failure, 2 invalid command line or config. A reader that closes standard output early is
+//! not a failure.
 //!
-//! Nothing here knows how anything is done: a command asks the library and shows the answer.
+//! Commands contain no logic of the host: they call the library and print the result.
 
 mod check;
 mod color;
@@ -58,11 +59,12 @@ const EXAMPLES: &str = "\
 Examples:
   mcp-host serve                          serve ./mcp-host.toml over stdio, or over HTTP if it says so
   mcp-host serve --http 127.0.0.1:8080    serve it over HTTP, at http://127.0.0.1:8080/mcp
-  mcp-host check                          can everything in it be loaded?
+  mcp-host init                           write a config for the git repository or the notes here
+  mcp-host check                          validate it, load and try every plugin
   mcp-host list                           what would clients see?
-  mcp-host read notes:///welcome.md       and what would they get?
+  mcp-host read notes:///welcome.md       the content that a client gets
 
-Exit codes: 0 all went well, 1 something could not be done, 2 wrong usage or a wrong config.";
+Exit codes: 0 success, 1 failure, 2 invalid command line or config.";
 
 /// Serves MCP resources from sandboxed WebAssembly components.
 #[derive(Debug, Parser)]
@@ -192,6 +194,12 @@ mod tests {
         let message = error.to_string();
         assert!(message.contains("'anonimous'") && message.contains("did you mean `anonymous`?"), "{message}");
         assert!(parse("mcp-host read notes:/// --as ada@example.com").is_ok());
+    }
+
+    #[test]
+    fn a_cursor_may_begin_with_a_hyphen() {
+        assert!(parse("mcp-host list --cursor -N_w").is_ok());
+        assert!(parse("mcp-host list --cursor --N").is_ok());
     }
 
     #[test]

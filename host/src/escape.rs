@@ -17,7 +17,7 @@
 use std::borrow::Cow;
 
 /// Escapes text for a single line, such as a name: line breaks and tabs are escaped as well.
-#[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "only the command line uses it"))]
+#[cfg(any(feature = "cli", test))]
 pub(crate) fn line(text: &str) -> Cow<'_, str> {
     escape(text, is_unsafe)
 }

@@ -16,6 +16,7 @@
 //! | `audit` | the access log |
 //! | `generation`, `generation_store`, `background_loader`, `reload`, `config_watcher` | what is served, and what replaces it |
 //! | `lifecycle` | graceful shutdown |
+//! | `hint` | lookups for hints of the command line |
 
 mod audit;
 mod background_loader;
@@ -27,6 +28,8 @@ mod config_watcher;
 mod data_dirs;
 mod generation;
 mod generation_store;
+#[cfg(feature = "cli")]
+mod hint;
 mod lifecycle;
 mod reload;
 mod resolve;

@@ -52,7 +52,7 @@
 //! | `sandbox` | the WASI context of an instance: directories, HTTP, key-value buckets, the log, memory |
 //! | [`provider`] | the contract in Rust: native providers, and what components answer |
 //! | [`config`], [`uri`], [`net`], [`digest`], [`resource`] | the file; mounts and URIs; origins; the digest of a component; the domain's own types |
-//! | `private_dir`, `regular_file`, `thread_priority`, `throttle`, `text`, `quote`, `time` | files that are this user's alone; opening files that may hang; priorities of threads; throttled warnings; truncated texts; quoted texts; durations as numbers |
+//! | `fs_watch`, `private_dir`, `regular_file`, `thread_priority`, `throttle`, `text`, `quote`, `time` | file system events; files that are private to this user; opening files that may hang; priorities of threads; throttled warnings; excerpts of texts; quoted texts; durations as numbers |
 //!
 //! # Features
 //!
@@ -71,6 +71,7 @@
 pub mod access;
 mod catalog;
 #[cfg(feature = "cli")]
+#[doc(hidden)]
 pub mod cli;
 pub mod config;
 pub mod digest;

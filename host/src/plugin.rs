@@ -150,6 +150,7 @@ impl PluginRuntime {
         let share = self.engine.shares.share();
         let backend = Backend::Component(Box::new(ComponentBackend { component, sandbox, share, pool }));
         Plugin {
+            title: config.title.clone(),
             digest: Some(compiled.digest),
             requirements: Requirements::new(imports, config),
             ..self.plugin(name, &config.mount, &config.limits, config.watch_interval, backend, memory)
@@ -158,11 +159,12 @@ impl PluginRuntime {
 
     /// Mounts a native provider.
     pub(crate) fn native(&self, native: &NativePlugin) -> Plugin {
-        let NativePlugin { name, mount, provider, limits, watch_interval } = native;
+        let NativePlugin { name, title, mount, provider, limits, watch_interval } = native;
         let memory = MemoryBudget::new(limits.memory.bytes(), None);
         let backend = Backend::Native(provider.clone());
         let info = validation::truncate_info(provider.describe());
-        Plugin { info, ..self.plugin(name.as_str().into(), mount, limits, *watch_interval, backend, memory) }
+        let title = title.clone();
+        Plugin { info, title, ..self.plugin(name.as_str().into(), mount, limits, *watch_interval, backend, memory) }
     }
 
     /// A plugin without a description.
@@ -178,6 +180,7 @@ impl PluginRuntime {
         let faults = Arc::new(FaultRecorder::new(name.clone(), limits.log.bytes_per_minute()));
         let max_response_size = matches!(backend, Backend::Native(_)).then(|| limits.response_size.bytes());
         Plugin {
+            title: None,
             mount: mount.clone(),
             digest: None,
             watch_interval: watch_interval.duration(),
@@ -207,6 +210,7 @@ impl PluginRuntime {
 /// A loaded plugin.
 pub struct Plugin {
     name: Arc<str>,
+    title: Option<String>,
     mount: Mount,
     digest: Option<Digest>,
     requirements: Requirements,
@@ -221,6 +225,11 @@ impl Plugin {
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Its title, put in front of the titles of its entries and templates in merged listings.
+    pub fn title(&self) -> Option<&str> {
+        self.title.as_deref()
     }
 
     /// The URI prefix that it owns.

@@ -1,14 +1,13 @@
-//! The rules that speak of one principal.
+//! The rules that apply to one principal.
 
 use std::collections::BTreeSet;
 
 use crate::config::{LOCAL, Operation, PrincipalSelector, Rule, UriGlob};
 
-/// What rules come to for one operation, so that two principals can be compared: none is allowed and denied other things if
-/// these are the same.
+/// The globs that are effective for one operation, to compare two principals: equal globs mean equal access.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct EffectiveGlobs<'a> {
-    /// None is everything.
+    /// None means everything.
     allow: Option<BTreeSet<&'a str>>,
     deny: BTreeSet<&'a str>,
 }
@@ -16,12 +15,12 @@ pub(super) struct EffectiveGlobs<'a> {
 /// The glob that matches everything.
 const MATCH_ALL: &str = "**";
 
-/// What the rules say of one principal.
+/// The rules of one principal.
 #[derive(Debug)]
 pub(super) struct Rules {
     applicable: Vec<Rule>,
     has_deny_globs: bool,
-    /// What holds when no glob matches.
+    /// The decision when no glob matches.
     default_allow: bool,
 }
 
@@ -39,21 +38,21 @@ impl Rules {
         Self { applicable, has_deny_globs, default_allow: name == Some(LOCAL) && !is_restricted }
     }
 
-    /// Whether that operation on that URI or template is allowed.
+    /// Returns whether the operation is allowed on that URI or template.
     pub(super) fn allows(&self, operation: Operation, subject: &str) -> bool {
         !self.denies(operation, subject)
             && (self.default_allow || self.matches_any(operation, subject, |rule| &rule.allow))
     }
 
-    /// Whether a rule denies it: by itself, or as it would be without a port and without a dot at the end of its host. Whether
-    /// these lead to the same host, the provider decides.
+    /// Returns whether a rule denies it: as it is, or without a port and without the trailing dot of its host. Only the
+    /// provider knows whether these are the same host.
     pub(super) fn denies(&self, operation: Operation, subject: &str) -> bool {
         let is_denied = |subject: &str| self.matches_any(operation, subject, |rule| &rule.deny);
         self.has_deny_globs
             && (is_denied(subject) || with_bare_host(subject).is_some_and(|subject| is_denied(&subject)))
     }
 
-    /// What they come to for one operation.
+    /// The effective globs for one operation.
     pub(super) fn effective_globs(&self, operation: Operation) -> EffectiveGlobs<'_> {
         let applicable = || self.applicable.iter().filter(move |rule| rule.operations.contains(&operation));
         let allow: BTreeSet<_> = applicable().flat_map(|rule| &rule.allow).map(UriGlob::as_str).collect();

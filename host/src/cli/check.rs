@@ -19,11 +19,11 @@ Examples:
   mcp-host check --strict --config team.toml
   mcp-host check --json | jq -r '.plugins[] | select(.state != \"ok\") | .name'";
 
-/// Check the config, and try every plugin that it names
+/// Validate the config, and load and try every plugin
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// Take warnings for errors: a grant that is missing, or granted but unused; a rule that matches no mount
+    /// Treat warnings as errors: a grant that is missing or unused; a rule that matches no mount
     #[arg(long)]
     strict: bool,
 

@@ -1,4 +1,4 @@
-//! `completions`: the script that lets a shell complete the command line.
+//! `completions`: shell completion scripts.
 
 use clap::Command;
 use clap_complete::Shell;
@@ -12,7 +12,7 @@ Examples:
   mcp-host completions zsh > ~/.zfunc/_mcp-host
   mcp-host completions fish > ~/.config/fish/completions/mcp-host.fish";
 
-/// Print the script that lets a shell complete `mcp-host` commands
+/// Print a shell completion script
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {

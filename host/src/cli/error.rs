@@ -1,4 +1,4 @@
-//! Why a command failed: what is said of it, and with which exit code.
+//! Why a command failed: the message, the help, and the exit code.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,15 +12,15 @@ use crate::plugin::LoadError;
 use crate::resource::Error;
 use crate::server::ServeError;
 
-/// Something that was asked for could not be done.
+/// Something failed.
 const EXIT_FAILURE: u8 = 1;
-/// The command line or the config is wrong.
+/// The command line or the config is invalid.
 const EXIT_USAGE: u8 = 2;
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CliError {
-    /// The config is wrong.
+    /// The config is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The host does not start.
@@ -35,23 +35,23 @@ pub(super) enum CliError {
     /// The config has no plugin of that name.
     #[error("the config has no plugin `{name}`")]
     NoPlugin {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
-        /// Those that there are.
+        /// The names of its plugins.
         known: Vec<String>,
     },
     /// `check` found plugins that do not work.
     #[error("{failed} of {total} plugins do not work")]
     Check {
-        /// How many.
+        /// The number of plugins that do not work.
         failed: usize,
-        /// Of how many.
+        /// The number of plugins.
         total: usize,
     },
     /// `check --strict` found warnings.
     #[error("{warnings} {}, and `--strict` allows none", if *.warnings == 1 { "warning" } else { "warnings" })]
     Strict {
-        /// How many.
+        /// The number of warnings.
         warnings: usize,
     },
     /// A request failed.
@@ -85,31 +85,31 @@ pub(super) enum CliError {
         /// The directories that were searched.
         searched: Vec<PathBuf>,
     },
-    /// What was read is not for a terminal.
+    /// The content is binary, and standard output is a terminal.
     #[error("{uri} is binary ({kind_and_size}) and standard output is a terminal")]
     Binary {
         /// The resource.
         uri: String,
-        /// Its kind and size.
+        /// Its type and size.
         kind_and_size: String,
     },
-    /// What was read is several resources, none of them the one asked for, where only one can go.
+    /// The response has several resources below the requested one, and only one can be written.
     #[error("{uri} is answered with {} resources below it, of which one can be written", children.len())]
     Collection {
-        /// The resource that was asked for.
+        /// The requested resource.
         uri: String,
-        /// Those below it.
+        /// The resources below it.
         children: Vec<String>,
     },
-    /// The address to serve at cannot be had.
+    /// The address cannot be bound.
     #[error("cannot listen on {address}: {source}")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the operating system says.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// Serving ended otherwise than in order.
+    /// The server failed.
     #[error(transparent)]
     Serve(#[from] ServeError),
     /// The file of `--output` cannot be written.
@@ -117,19 +117,19 @@ pub(super) enum CliError {
     Save {
         /// The file.
         file: PathBuf,
-        /// What the operating system says.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// Standard output cannot be written to.
     #[error("cannot write to standard output: {0}")]
     Output(#[from] io::Error),
-    /// What has no case of its own, because nobody can do anything about it: no threads, no signals.
+    /// Errors without a case of their own, such as missing threads or signals.
     #[error("{0:#}")]
     Other(#[from] anyhow::Error),
 }
 
 impl CliError {
-    /// Tells it, with what to do about it.
+    /// Prints the message and the help.
     pub(super) fn report(&self, messages: &Messages) {
         match self {
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
@@ -150,7 +150,7 @@ impl CliError {
         }
     }
 
-    /// The exit code of the process.
+    /// Returns the exit code of the process.
     pub(super) fn exit_code(&self) -> u8 {
         match self {
             // Whoever read the output has had enough, as `head` has.
@@ -160,7 +160,7 @@ impl CliError {
         }
     }
 
-    /// What to do about it, where the message itself does not say.
+    /// Returns what to do about it, unless the message says so.
     fn help(&self) -> Option<String> {
         match self {
             Self::Request(error) => request_help(error),

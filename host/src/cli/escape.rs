@@ -1,4 +1,4 @@
-//! What of a provider's text a terminal may see: [`crate::escape`], for text of several lines and for JSON.
+//! Escaping of provider text for terminals: [`crate::escape`], for text of several lines and for JSON.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -6,7 +6,7 @@ use std::fmt::Write;
 pub(super) use crate::escape::line;
 use crate::escape::{escape, is_deceptive, is_unsafe};
 
-/// Text of several lines. A line may end with CR LF; a CR elsewhere would let the line be overwritten.
+/// Escapes text of several lines. A line may end with CR LF; a CR elsewhere would overwrite the line.
 pub(super) fn lines(text: &str) -> Cow<'_, str> {
     if !text.contains(is_unsafe) {
         return Cow::Borrowed(text);
@@ -23,8 +23,8 @@ pub(super) fn lines(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// A JSON text, which stays one and means the same: such characters are in its strings only, and escaped there as JSON
-/// has it.
+/// Escapes a JSON text, which stays valid with the same meaning: such characters occur in its strings only, and are
+/// escaped there as JSON requires.
 pub(super) fn json(text: &str) -> Cow<'_, str> {
     // Between strings there is white space; in them, JSON has no control character below U+0020 anyway.
     let is_unsafe = |c| is_unsafe(c) && !matches!(c, '\n' | '\t' | '\r');
@@ -46,8 +46,8 @@ pub(super) fn json(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// A line of our own log, in which everything foreign is a part: what drives a terminal is escaped by those who format it,
-/// and here what else deceives.
+/// Escapes deceptive characters in a line of our own log. Control characters in its foreign parts were escaped by the
+/// formatter.
 pub(super) fn log_line(text: &str, is_json: bool) -> Cow<'_, str> {
     if is_json { json(text) } else { escape(text, is_deceptive) }
 }

@@ -1,4 +1,4 @@
-//! `inspect`: what a component file is and wants, found out without giving it anything.
+//! `inspect`: the digest, exports, imports and description of a component file, without granting it anything.
 
 use std::path::PathBuf;
 
@@ -16,19 +16,19 @@ use crate::digest::Digest;
 use crate::plugin::Inspection;
 
 const EXAMPLES: &str = "\
-The component is compiled and asked to describe itself, in a sandbox with no grants.
+The component is compiled and its description requested, in a sandbox without grants.
 
 Exit codes: 0 it is a provider, 1 it is not, or cannot describe itself, 2 the config is wrong or has no such plugin.
 
 Examples:
   mcp-host inspect plugins/git.wasm
   mcp-host inspect plugins/git.wasm --json | jq -r .digest
-  mcp-host inspect new/git.wasm --plugin linux      would it do in the place of that plugin?";
+  mcp-host inspect new/git.wasm --plugin linux      compare it with the grants of that plugin";
 
-/// How much of what a provider says of itself is shown.
+/// The maximum length of a provider's description that is shown, in characters.
 const MAX_DESCRIPTION: usize = 4000;
 
-/// Show what a component file is: its digest, what it says of itself, what it imports and what grants that
+/// Show what a component file is: its digest, its description, its imports and the grants for them
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
@@ -36,7 +36,7 @@ pub(super) struct Args {
     #[arg(value_name = "FILE.wasm")]
     file: PathBuf,
 
-    /// Compare with what that plugin of the config grants
+    /// Compare with the grants of that plugin of the config
     #[arg(long, value_name = "NAME")]
     plugin: Option<String>,
 
@@ -73,7 +73,7 @@ impl Args {
     }
 }
 
-/// The component as a plugin that has no config and no grants.
+/// The component as a plugin without config and grants.
 fn standalone_plugin(file: PathBuf) -> anyhow::Result<config::Plugin> {
     Ok(config::Plugin::new("inspected".parse()?, file, "inspected:///".parse()?))
 }
@@ -82,7 +82,7 @@ fn plugin_names(config: &Config) -> Vec<String> {
     config.plugins.iter().map(|plugin| plugin.name.to_string()).collect()
 }
 
-/// The plugin in whose place the component would be.
+/// The plugin that the component is compared with.
 #[derive(Clone, Copy)]
 struct ComparedPlugin<'a> {
     name: &'a PluginName,
@@ -90,7 +90,7 @@ struct ComparedPlugin<'a> {
 }
 
 impl ComparedPlugin<'_> {
-    /// What is wrong with the component at this place.
+    /// The warnings about the component in place of this plugin.
     fn warnings(self, inspection: &Inspection) -> Vec<String> {
         let pinned = self.pinned.filter(|pinned| *pinned != inspection.digest);
         let other = pinned.map(|pinned| format!("`digest` pins another component, {pinned}"));
@@ -135,7 +135,7 @@ fn print(
     Ok(())
 }
 
-/// What it imports, and which key of a `[[plugin]]` grants that.
+/// The imports, with the key of a `[[plugin]]` that grants each.
 fn print_imports(inspection: &Inspection, output: &mut Output<'_>) -> Result<(), CliError> {
     let rows: Vec<_> = inspection
         .requirements
@@ -153,14 +153,14 @@ fn print_imports(inspection: &Inspection, output: &mut Output<'_>) -> Result<(),
     Ok(Table::new(["IMPORTS", "GRANT"]).print(rows, output)?)
 }
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct InspectReport<'a> {
     digest: String,
     size: u64,
-    /// Null if it does not describe itself.
+    /// Null if it cannot describe itself.
     provider: Option<Provider<'a>>,
-    /// Null if it does.
+    /// Null if it can.
     error: Option<String>,
     imports: Vec<&'a str>,
     exports: Vec<&'a str>,

@@ -1,6 +1,6 @@
-//! `list`: what clients see, page by page or all of it.
+//! `list`: what clients see, one page or all pages.
 //!
-//! A page is printed as soon as it is there, so a listing of any length needs the memory of one page.
+//! Each page is printed as soon as it arrives, so the memory use is that of one page.
 
 use bytesize::ByteSize;
 
@@ -21,15 +21,15 @@ Examples:
   mcp-host list                                 the first page of everything
   mcp-host list --all                           everything
   mcp-host list git://linux/tree/main/docs      what is directly below one resource
-  mcp-host list --templates                     the families of resources that are read by building a URI
+  mcp-host list --templates                     templates of URIs that can be read
   mcp-host list --as anonymous                  what clients over HTTP see
   mcp-host list --all --json | jq -r '.resources[].uri'";
 
-/// List resources as a client would see them
+/// List resources as a client sees them
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// List what is directly below this resource; without it, everything
+    /// List the direct children of this resource; without it, everything
     #[arg(value_name = "URI")]
     uri: Option<String>,
 
@@ -37,18 +37,18 @@ pub(super) struct Args {
     #[arg(long, conflicts_with = "uri")]
     templates: bool,
 
-    /// Go on to the last page
+    /// List all pages
     #[arg(long)]
     all: bool,
 
-    /// Show the page that the one before named
-    #[arg(long, value_name = "CURSOR", conflicts_with = "all")]
+    /// List the page with this cursor, which the page before printed
+    #[arg(long, value_name = "CURSOR", conflicts_with = "all", allow_hyphen_values = true)]
     cursor: Option<String>,
 
     #[command(flatten)]
     pub(super) principal_args: PrincipalArgs,
 
-    /// Print the MCP result object; with --all, one for each page
+    /// Print the MCP result object; with --all, one per page
     #[arg(long)]
     json: bool,
 }
@@ -101,14 +101,14 @@ impl Args {
     }
 }
 
-/// Names the plugins whose items are not there.
+/// Warns about plugins that are missing from a page.
 fn warn(messages: &Messages, missing: &[MissingPlugin]) {
     for one in missing {
         messages.warning(&format!("plugin `{}` is missing from this listing: {}", one.plugin, one.reason));
     }
 }
 
-/// Says how to see more, or why there is nothing to see.
+/// Prints how to see more, or why the listing is empty.
 fn print_hint(messages: &Messages, next: Option<&str>, is_empty: bool, principal: &Principal) {
     match next {
         Some(next) => {
@@ -148,7 +148,7 @@ impl Page {
     }
 }
 
-/// Prints pages, each as soon as it is there.
+/// Prints pages as they arrive.
 struct Printer<'a> {
     json: bool,
     output: Output<'a>,

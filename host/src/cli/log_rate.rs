@@ -1,9 +1,9 @@
-//! How many lines of the log clients can cause.
+//! Rate limit for log lines that clients can cause.
 //!
-//! What a client does may be worth a line: a session that had to end, a connection that had to wait. A client decides how
-//! often it does that. So each place in the code of the server, and of the protocol library, logs at most [`BURST`] lines in
-//! [`PERIOD`]; what is more is counted, and told with what standard error did not take. Guests have their own allowance
-//! (`limits.log`), plugins' faults a throttle of their own, and who asks for `debug` gets all of it.
+//! Some client actions are worth a line (a session that was ended, a connection that had to wait), and a client decides
+//! how often they happen. So each call site in the server and in the protocol library logs at most [`BURST`] lines per
+//! [`PERIOD`]; further lines are counted, and reported with those that standard error dropped. Guests have a limit of
+//! their own (`limits.log`), and so do faults of plugins. The level `debug` is not limited.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -16,14 +16,14 @@ use super::stderr::Stderr;
 
 use crate::log_target;
 
-/// Lines of one place in the code in a period.
+/// The number of lines per call site and period.
 const BURST: u32 = 10;
-/// How long a period is.
+/// The length of a period.
 const PERIOD: Duration = Duration::from_secs(10);
-/// Where clients are answered.
+/// The targets that clients can cause events of.
 const LIMITED_TARGETS: [&str; 2] = [log_target::SERVER, "rmcp"];
 
-/// Lets so many lines of each place pass.
+/// Limits the lines of each call site.
 #[derive(Debug)]
 pub(super) struct LogRateLimiter {
     windows: Mutex<HashMap<Identifier, Window>>,
@@ -37,12 +37,12 @@ struct Window {
 }
 
 impl LogRateLimiter {
-    /// What it does not let pass is counted there.
+    /// Dropped lines are counted on that queue.
     pub(super) fn new(stderr: Stderr) -> Self {
         Self { windows: Mutex::default(), stderr }
     }
 
-    /// Whether a line of that place is written. One that is not is counted.
+    /// Returns whether a line of that call site is written. A dropped one is counted.
     pub(super) fn admits(&self, metadata: &Metadata<'_>) -> bool {
         let admits = self.admits_at(metadata, Instant::now());
         if !admits {
@@ -86,7 +86,7 @@ mod tests {
         }
     }
 
-    /// How many lines pass of those that this logs.
+    /// Counts the lines that pass.
     fn passed(log: impl FnOnce()) -> usize {
         let count = Arc::new(AtomicUsize::new(0));
         let layer = Count(LogRateLimiter::new(Stderr::start()), count.clone());

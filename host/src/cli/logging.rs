@@ -1,4 +1,4 @@
-//! The log: what of it is wanted, how it is written. It goes to standard error, by way of its queue.
+//! The log: its filter and its format. Lines go to the queue of standard error.
 
 use std::io::{self, Write};
 
@@ -15,19 +15,19 @@ use super::log_rate::LogRateLimiter;
 use super::messages::Messages;
 use super::stderr::Stderr;
 
-/// How the log is written.
+/// The format of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
     /// Lines for people
     Text,
-    /// A JSON object a line
+    /// A JSON object per line
     Json,
 }
 
-/// Reads a filter: levels, each for everything or, as `TARGET=LEVEL`, for one part.
+/// Parses a filter: levels, each for everything or, as `TARGET=LEVEL`, for one target.
 ///
-/// The protocol library logs every request, and for errors every client that goes away: unless its level is named, only
-/// what is wrong with itself is logged. So it is with the engine, of which nothing is logged unless it is named.
+/// The protocol library logs every request, and every client that disconnects as an error: unless the filter names it,
+/// only its own errors are logged. The engine is not logged unless the filter names it.
 pub(super) fn filter(text: &str) -> Result<Targets, String> {
     let mut targets = Targets::new();
     if !text.contains("rmcp") {
@@ -77,7 +77,7 @@ struct LogWriter {
     is_json: bool,
 }
 
-/// One line, or none if it is one too many.
+/// One line, or none if it is rate limited.
 struct LineWriter<'w>(Option<&'w LogWriter>);
 
 impl<'w> MakeWriter<'w> for LogWriter {

@@ -1,8 +1,8 @@
-//! Standard error: whatever is not a result.
+//! Standard error: everything but results.
 //!
-//! Errors, warnings, notes, the log, panics and progress all go through one [`Messages`], and from there through the queue and
-//! the thread of [`Stderr`]: nobody else writes there, and nobody waits for it. Foreign text is escaped here, whatever standard
-//! error is: logs are read on terminals in the end.
+//! Errors, warnings, notes, the log, panics and progress all go through one [`Messages`], and from there through the
+//! queue and the thread of [`Stderr`]: there is no other writer, and no caller blocks on it. Foreign text is always
+//! escaped here, whether or not standard error is a terminal, because logs end up on terminals.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io;
@@ -17,7 +17,7 @@ use super::color::ColorChoice;
 use super::escape;
 use super::stderr::{Spinner, Stderr};
 
-/// How long the end of a server waits for its last lines to be written.
+/// The longest wait at the end of a server for its last lines to be written.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Standard error.
@@ -28,7 +28,7 @@ pub(super) struct Messages {
 }
 
 impl Messages {
-    /// This process's standard error. Panics are told there as well.
+    /// This process's standard error. Panic messages go there as well.
     pub(super) fn stderr(color: ColorChoice) -> Self {
         let messages = Self { stderr: Stderr::start(), colored: color.use_color(&io::stderr()) };
         let panics = messages.clone();
@@ -36,52 +36,52 @@ impl Messages {
         messages
     }
 
-    /// Whether messages are coloured.
+    /// Whether messages are colored.
     pub(super) fn is_colored(&self) -> bool {
         self.colored
     }
 
-    /// Where they are written.
+    /// The queue that they are written to.
     pub(super) fn writer(&self) -> &Stderr {
         &self.stderr
     }
 
-    /// Shows that something is under way, on a terminal, until the result is dropped.
+    /// Shows a spinner on a terminal until the result is dropped.
     pub(super) fn spin(&self, text: String) -> Spinner {
         self.stderr.spin(text)
     }
 
-    /// Waits until everything so far is written: a command as long as that takes, a server not for long.
+    /// Waits until everything is written: without a bound for a command, with a bound for a server.
     pub(super) fn flush(&self) {
         self.stderr.flush(if self.stderr.is_lossy() { FLUSH_TIMEOUT } else { Duration::MAX });
     }
 
-    /// Says why the command failed.
+    /// Prints why the command failed.
     pub(super) fn error(&self, message: &str) {
         self.labeled("error", AnsiColor::Red, message);
     }
 
-    /// Says what to do about it.
+    /// Prints what to do about it.
     pub(super) fn help(&self, message: &str) {
         self.labeled("help", AnsiColor::Cyan, message);
     }
 
-    /// Says that a result is not all that it could be.
+    /// Prints that a result is incomplete.
     pub(super) fn warning(&self, message: &str) {
         self.labeled("warning", AnsiColor::Yellow, message);
     }
 
-    /// Says what is good to know.
+    /// Prints a note.
     pub(super) fn note(&self, message: &str) {
         self.labeled("note", AnsiColor::Green, message);
     }
 
-    /// Says where the server is, on one line that programs wait for. It is no part of the log, which may be off.
+    /// Prints the server's address on one line that programs wait for. It is not part of the log, which may be off.
     pub(super) fn listening(&self, scheme: &str, address: SocketAddr) {
         self.print_line(&format!("listening on {scheme}://{address}/mcp"));
     }
 
-    /// Writes text that is fit to be seen, and a line feed.
+    /// Writes escaped text and a line feed.
     pub(super) fn print_line(&self, text: &str) {
         self.stderr.write(format!("{text}\n").into_bytes());
     }
@@ -96,7 +96,7 @@ fn labeled(label: &str, style: Option<Style>, message: &str) -> String {
     format!("{style}{label}{style:#}: {}", escape::lines(message))
 }
 
-/// What is said of a panic, as Rust says it.
+/// The message of a panic, as the standard library formats it.
 fn format_panic(panic: &PanicHookInfo<'_>, backtrace: &Backtrace) -> String {
     let thread = thread::current();
     let name = thread.name().unwrap_or("<unnamed>");

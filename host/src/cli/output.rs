@@ -1,9 +1,9 @@
-//! Standard output: results, and nothing else.
+//! Standard output: results only.
 //!
-//! This is the one place that writes to it (but for `serve --stdio`, where it is the protocol's). What is printed here
-//! is buffered, so a write of any size is cheap; [`Output::flush`] at the end of a result makes sure that it got out. A
-//! reader that goes away, as `head` does, is an error of the kind [`BrokenPipe`](std::io::ErrorKind::BrokenPipe), which
-//! [`CliError`](super::error::CliError) knows to be none.
+//! This is the only writer to it, except for `serve --stdio`, where it belongs to the protocol. Output is buffered, so
+//! small writes are cheap; [`Output::flush`] at the end of a result writes it out. A reader that closes the pipe early,
+//! as `head` does, causes the error kind [`BrokenPipe`](std::io::ErrorKind::BrokenPipe), which
+//! [`CliError`](super::error::CliError) does not report as a failure.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 
@@ -13,12 +13,12 @@ use super::color::ColorChoice;
 use super::escape;
 use crate::server::json::Encoder;
 
-/// What is at the other end of standard output.
+/// The other end of standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Destination {
-    /// Someone who reads, and a terminal that obeys what it is shown.
+    /// A terminal, which obeys control characters, and a reader.
     Terminal,
-    /// A program or a file, which take bytes as they are.
+    /// A program or a file, which take bytes unchanged.
     Pipe,
 }
 
@@ -46,23 +46,23 @@ impl<'a> Output<'a> {
         Self { writer: Box::new(writer), destination, colored: false }
     }
 
-    /// What is at the other end.
+    /// Returns the other end.
     pub(super) fn destination(&self) -> Destination {
         self.destination
     }
 
-    /// Whether results are coloured.
+    /// Returns whether results are colored.
     pub(super) fn is_colored(&self) -> bool {
         self.colored
     }
 
-    /// Prints text of our own, whose foreign parts have been escaped, and a line feed.
+    /// Prints our own text, whose foreign parts are escaped already, and a line feed.
     pub(super) fn line(&mut self, text: &str) -> io::Result<()> {
         self.writer.write_all(text.as_bytes())?;
         self.writer.write_all(b"\n")
     }
 
-    /// Prints a provider's text so that it stands on lines of its own and the terminal does not obey it.
+    /// Prints a provider's text, escaped for terminals, on lines of its own.
     pub(super) fn text(&mut self, text: &str) -> io::Result<()> {
         let escaped = escape::lines(text);
         self.writer.write_all(escaped.as_bytes())?;
@@ -72,7 +72,7 @@ impl<'a> Output<'a> {
         self.writer.write_all(b"\n")
     }
 
-    /// Passes bytes on as they are. Not for a terminal.
+    /// Writes bytes unchanged. An error on a terminal.
     pub(super) fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.destination == Destination::Terminal {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "raw bytes are not for a terminal"));
@@ -80,7 +80,7 @@ impl<'a> Output<'a> {
         self.writer.write_all(bytes)
     }
 
-    /// Prints a value as JSON: on a terminal over several lines, otherwise on one.
+    /// Prints a value as JSON: over several lines on a terminal, otherwise on one.
     pub(super) fn json(&mut self, value: &impl Serialize) -> io::Result<()> {
         match self.destination {
             Destination::Terminal => {
@@ -94,7 +94,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Prints a document of the protocol as [`json`](Self::json) prints a value.
+    /// Prints a protocol document as [`json`](Self::json) prints a value.
     pub(super) fn document(&mut self, mut document: Encoder) -> io::Result<()> {
         match self.destination {
             Destination::Terminal => {
@@ -110,13 +110,13 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Makes sure that everything so far got out.
+    /// Writes the buffer out.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.writer.flush()
     }
 }
 
-/// JSON on one line, over several lines: as `serde_json` does it, with the members in their order.
+/// Indents JSON as `serde_json` does, and keeps the order of members.
 fn indented(json: &str) -> String {
     let (mut lines, mut depth, mut is_in_string, mut is_escaped) = (String::new(), 0_usize, false, false);
     let mut characters = json.chars().peekable();

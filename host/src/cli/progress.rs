@@ -1,4 +1,4 @@
-//! Showing that components are being compiled: a spinner for each, on a terminal, gone when that is done.
+//! Progress of compilation: one spinner per component, on a terminal, removed when it is done.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use super::escape;
 use super::messages::Messages;
 use crate::engine::Progress;
 
-/// Shows there what a host tells.
+/// Shows progress as spinners on standard error.
 pub(super) fn with_spinners(messages: &Messages) -> Progress {
     let messages = messages.clone();
     Progress::new(move |file: &Path, size| messages.spin(message(file, size)))

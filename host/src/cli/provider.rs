@@ -1,10 +1,10 @@
-//! What a provider says of itself, as `check` and `inspect` show it.
+//! The description of a provider, as `check` and `inspect` show it.
 
 use serde::Serialize;
 
 use crate::provider::ProviderInfo;
 
-/// What a provider says of itself, for programs.
+/// The description of a provider, for programs.
 #[derive(Debug, Serialize)]
 pub(super) struct Provider<'a> {
     name: &'a str,
@@ -28,7 +28,7 @@ impl<'a> From<&'a ProviderInfo> for Provider<'a> {
     }
 }
 
-/// Its name and version, for people.
+/// The name and version, for people.
 pub(super) fn name_and_version(info: &ProviderInfo) -> String {
     format!("{} {}", info.name, info.version)
 }

@@ -1,13 +1,13 @@
-//! `read`: what clients get.
+//! `read`: the content that a client gets.
 //!
-//! What is printed depends on what is at the other end ([`OutputMode`] decides):
+//! The output depends on its destination ([`OutputMode`] decides):
 //!
 //! | | a terminal | a pipe, or `--output FILE` |
 //! |---|---|---|
-//! | text | shown, with control characters escaped | the bytes as they are |
-//! | binary | refused | the bytes as they are |
-//! | several formats of the resource | all text, each under its URI and type | the first, the preferred one |
-//! | contents of what is below the resource | the same | refused, because only one can go |
+//! | text | shown, with control characters escaped | the bytes unchanged |
+//! | binary | rejected | the bytes unchanged |
+//! | several formats of the resource | all text, each under its URI and type | the first, which is the preferred one |
+//! | contents of resources below it | the same | rejected, because only one can be written |
 //!
 //! With `--json` it is the MCP result object, everywhere.
 
@@ -33,7 +33,7 @@ Examples:
   mcp-host read notes:///welcome.md --as anonymous     may clients over HTTP read it?
   mcp-host read notes:///welcome.md --json";
 
-/// Read a resource as a client would
+/// Read a resource as a client does
 ///
 /// Text goes to standard output. Binary content goes to a file or a pipe, never to a terminal. Of a resource in several
 /// formats, a file or a pipe gets the preferred one.
@@ -92,12 +92,12 @@ impl Args {
     }
 }
 
-/// What becomes of an answer.
+/// The form of the output.
 #[derive(Debug, PartialEq)]
 enum OutputMode<'a> {
-    /// All that is text is shown to a person.
+    /// All text is shown to a person.
     Rendered(&'a [Contents]),
-    /// One content is passed on as it is.
+    /// One content is written unchanged.
     Raw(&'a Contents),
 }
 

@@ -1,11 +1,11 @@
-//! What a component imports against what is granted, as `check` and `inspect` show it.
+//! The imports of a component compared with the grants, as `check` and `inspect` show them.
 
 use serde::Serialize;
 
 use super::table::Cell;
 use crate::plugin::{self, GrantStatus, Requirements};
 
-/// One kind of imports, for programs.
+/// One capability, for programs.
 #[derive(Debug, Serialize)]
 pub(super) struct RequirementReport<'a> {
     capability: &'static str,
@@ -28,12 +28,12 @@ impl<'a> From<&'a plugin::Requirement> for RequirementReport<'a> {
     }
 }
 
-/// All of them, for programs.
+/// All capabilities, for programs.
 pub(super) fn report(requirements: &Requirements) -> Vec<RequirementReport<'_>> {
     requirements.iter().map(RequirementReport::from).collect()
 }
 
-/// What takes a grant, one kind a row: what it is, what of it is imported, what is granted, how both stand to each other.
+/// One row per capability that takes a grant: its name, its imports, its grants, the status.
 pub(super) fn rows(requirements: &Requirements) -> impl Iterator<Item = [Cell; 4]> {
     requirements.iter().filter(|need| need.status != GrantStatus::NotRequired).map(|need| {
         [
@@ -45,12 +45,12 @@ pub(super) fn rows(requirements: &Requirements) -> impl Iterator<Item = [Cell; 4
     })
 }
 
-/// The package that the imports are of; all are of one.
+/// The package of the imports, which all have the same.
 fn package(need: &plugin::Requirement) -> Option<&str> {
     need.imports.first()?.split(['/', '@']).next()
 }
 
-/// What is granted, in a few words.
+/// The grants, abbreviated.
 fn granted(need: &plugin::Requirement) -> Option<String> {
     let first = need.granted.first()?;
     Some(match need.granted.len().saturating_sub(1) {

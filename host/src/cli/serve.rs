@@ -19,33 +19,33 @@ use crate::host::{Host, PluginState, ReloadTrigger};
 use crate::log_target;
 use crate::server;
 
-/// For how long the start waits for plugins that are still being loaded. Then the others are served without them.
+/// The longest wait at the start for plugins that are being loaded. Then the others are served without them.
 const START_GRACE: Duration = Duration::from_secs(2);
 
 const EXAMPLES: &str = "\
-It ends in order on SIGINT and SIGTERM: requests in flight are answered first. A second signal ends it at once.
-It reloads when the config or a component changes, and on SIGHUP: no connection, no subscription and no request in flight
-is lost. Rules count at once; what cannot be used changes nothing but the log.
+SIGINT and SIGTERM shut it down gracefully: requests in flight are completed first. A second signal exits at once.
+It reloads when the config or a component changes, and on SIGHUP: no connection, subscription or request in flight is
+lost. Rules apply at once; plugins that cannot be used are logged and change nothing.
 
 Examples:
   mcp-host serve                         as the config says
   mcp-host serve --http 127.0.0.1:8080   over HTTP, at http://127.0.0.1:8080/mcp
-  mcp-host serve --http 127.0.0.1:0      at a port that the system chooses and standard error tells
+  mcp-host serve --http 127.0.0.1:0      at a free port, which is printed on standard error
   mcp-host serve --stdio                 over stdio whatever the config says, as desktop clients start it";
 
 /// Serve MCP clients, over stdio or HTTP
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// Speak over standard input and output, even if the config names an HTTP address
+    /// Serve over standard input and output, even if the config names an HTTP address
     #[arg(long, conflicts_with = "http")]
     stdio: bool,
 
-    /// Listen for HTTP at this loopback address and port, whatever the config says
+    /// Serve over HTTP at this loopback address and port, whatever the config says
     #[arg(long, value_name = "ADDRESS", value_parser = http_address)]
     http: Option<HttpAddress>,
 
-    /// Serve what there is at the start, whatever changes; SIGHUP ends the server, as it does any program
+    /// Do not reload on changes; SIGHUP then terminates the server
     #[arg(long)]
     no_reload: bool,
 }
@@ -53,18 +53,18 @@ pub(super) struct Args {
 impl Args {
     pub(super) async fn run(self, context: &Context) -> Result<(), CliError> {
         context.messages.writer().become_lossy();
-        // First of all: whoever reloads right after the start does not end the server.
+        // First: a SIGHUP right after the start must not terminate the server.
         let hangup = if self.no_reload { None } else { Some(Hangup::new().context("cannot listen to signals")?) };
         let config = self.apply_overrides(context.config()?);
         let shutdown = signals::shutdown(&context.messages).context("cannot listen to signals")?;
-        // Before anything is compiled: an address that is taken is told at once.
+        // Before compilation: an address in use is reported at once.
         let listener = match config.server.http {
             Some(address) => Some(listen(address).await?),
             None => None,
         };
         let host = Arc::new(context.builder(config).start_loading()?);
         let load_logger = AbortOnDropHandle::new(tokio::spawn(log_when_loaded(host.clone())));
-        // What comes within a moment had better be there when clients ask.
+        // Plugins that load quickly should be there for the first request.
         let startup = tokio::time::timeout(START_GRACE, host.wait_until_loaded());
         if shutdown.run_until_cancelled(startup).await.is_none() {
             return Ok(());
@@ -92,13 +92,13 @@ impl Args {
         Ok(())
     }
 
-    /// The config with what the command line has to say about it.
+    /// Applies the options of the command line to a config.
     fn apply_overrides(&self, mut config: Config) -> Config {
         config.server.http = self.listen_address(config.server.http);
         config
     }
 
-    /// Where to listen for HTTP, if at all.
+    /// The HTTP address to listen at, if any.
     fn listen_address(&self, configured: Option<HttpAddress>) -> Option<HttpAddress> {
         if self.stdio { None } else { self.http.or(configured) }
     }

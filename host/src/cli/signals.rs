@@ -1,4 +1,5 @@
-//! Signals: the first SIGINT or SIGTERM asks for an end in order, a second one does not wait; SIGHUP asks for a reload.
+//! Signals: the first SIGINT or SIGTERM requests a graceful shutdown, a second one exits at once; SIGHUP requests a
+//! reload.
 
 use std::io;
 
@@ -8,12 +9,12 @@ use super::messages::Messages;
 
 use crate::log_target;
 
-/// A token that is cancelled by the first signal to end. A second signal ends the process at once, with the exit code
-/// that shells give to a process that the signal ended.
+/// Returns a token that the first termination signal cancels. A second signal exits the process at once, with the exit
+/// code that shells report for a process killed by it.
 ///
 /// # Errors
 ///
-/// The operating system gives no signals.
+/// The operating system does not deliver signals.
 pub(super) fn shutdown(messages: &Messages) -> io::Result<CancellationToken> {
     let messages = messages.clone();
     let mut signals = Signals::new()?;
@@ -30,7 +31,7 @@ pub(super) fn shutdown(messages: &Messages) -> io::Result<CancellationToken> {
     Ok(shutdown)
 }
 
-/// The signals to end, from when this is made: none is lost.
+/// The termination signals. None is lost after creation.
 #[cfg(unix)]
 struct Signals {
     interrupt: tokio::signal::unix::Signal,
@@ -44,7 +45,7 @@ impl Signals {
         Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
 
-    /// Waits for one, and gives its exit code.
+    /// Waits for a signal, and returns its exit code.
     async fn next(&mut self) -> i32 {
         tokio::select! {
             _ = self.interrupt.recv() => 130,
@@ -53,7 +54,7 @@ impl Signals {
     }
 }
 
-/// The signals to end, from when this is made: none is lost.
+/// The termination signals. None is lost after creation.
 #[cfg(not(unix))]
 struct Signals;
 
@@ -63,7 +64,7 @@ impl Signals {
         Ok(Self)
     }
 
-    /// Waits for one, and gives its exit code.
+    /// Waits for a signal, and returns its exit code.
     async fn next(&mut self) -> i32 {
         // It fails where there are no signals to wait for: then none comes.
         if tokio::signal::ctrl_c().await.is_err() {
@@ -73,22 +74,22 @@ impl Signals {
     }
 }
 
-/// SIGHUP, from when this is made: none is lost, and several may count as one.
+/// SIGHUP. None is lost after creation; several may be coalesced.
 #[cfg(unix)]
 pub(super) struct Hangup(tokio::signal::unix::Signal);
 
 #[cfg(unix)]
 impl Hangup {
-    /// From now on SIGHUP does not end the process.
+    /// From now on SIGHUP does not terminate the process.
     ///
     /// # Errors
     ///
-    /// The operating system gives no signals.
+    /// The operating system does not deliver signals.
     pub(super) fn new() -> io::Result<Self> {
         tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).map(Self)
     }
 
-    /// Waits for one.
+    /// Waits for the next one.
     pub(super) async fn next(&mut self) {
         if self.0.recv().await.is_none() {
             std::future::pending::<()>().await;
@@ -96,7 +97,7 @@ impl Hangup {
     }
 }
 
-/// There is no such signal here.
+/// This platform has no SIGHUP.
 #[cfg(not(unix))]
 pub(super) struct Hangup;
 
@@ -107,7 +108,7 @@ impl Hangup {
         Ok(Self)
     }
 
-    /// Waits for ever.
+    /// Never returns.
     pub(super) async fn next(&mut self) {
         std::future::pending::<()>().await;
     }

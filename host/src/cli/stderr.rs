@@ -1,15 +1,15 @@
-//! Standard error: a bounded queue, and a thread of its own that writes it.
+//! Standard error: a bounded queue, and a dedicated thread that writes it.
 //!
-//! Standard error may be a pipe that nobody reads, a terminal that was stopped, or a full disk. Whoever writes to it waits, or
-//! fails. So nobody but one thread does: everything that this process says there (the log, messages, panics, progress) is put
-//! into a queue of at most [`MAX_QUEUED`] bytes, which costs its writer a copy.
+//! Standard error may be a pipe that is not read, a stopped terminal, or a full disk, and a write to it may block or
+//! fail. So only one thread writes to it. Everything else that this process prints there (the log, messages, panics,
+//! progress) is put into a queue of at most [`MAX_QUEUED`] bytes, at the cost of one copy.
 //!
-//! - A server never waits for it: what finds no room is dropped and counted, and a line of the log says how much it was as soon
-//!   as something could be written again. A command for people waits instead, as commands do.
-//! - [`flush`](Stderr::flush) waits until everything is written, for as long as the caller wants to.
+//! - A server never blocks on it: when the queue is full, lines are dropped and counted, and a line of the log reports the
+//!   count as soon as a write succeeds again. A command for people blocks instead, as commands do.
+//! - [`flush`](Stderr::flush) waits until everything is written, within the caller's timeout.
 //! - What cannot be written (a closed pipe, a full disk) is counted as dropped.
 //!
-//! Progress is drawn by the same thread, so that a line never lands in the middle of it.
+//! The same thread draws progress, so a line is never written into the middle of it.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Write};
@@ -21,27 +21,27 @@ use indicatif::{MultiProgress, ProgressBar};
 
 use crate::log_target;
 
-/// Bytes that may wait to be written.
+/// The size of the queue in bytes.
 const MAX_QUEUED: usize = 1 << 20;
-/// What a queued item costs beside its text.
+/// The overhead of a queued item.
 const ITEM_OVERHEAD: usize = 64;
-/// Room for the line that says how much was dropped, which nothing else takes.
+/// Space that is reserved for the line with the number of dropped lines.
 const RESERVED: usize = 4 << 10;
-/// How often a spinner turns.
+/// The interval of a spinner.
 const SPINNER_TICK: Duration = Duration::from_millis(100);
-/// How often it is told that lines are dropped, at most.
+/// The shortest interval between reports of dropped lines.
 const DROP_WARNING_INTERVAL: Duration = Duration::from_secs(10);
 
-/// This process's standard error. Clones are the same.
+/// This process's standard error. Clones share the queue.
 #[derive(Clone, Debug)]
 pub(super) struct Stderr(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
     queue: Mutex<Queue>,
-    /// Something was queued.
+    /// Notified when an item was queued.
     not_empty: Condvar,
-    /// Something was written.
+    /// Notified when items were written.
     drained: Condvar,
 }
 
@@ -51,9 +51,9 @@ struct Queue {
     bytes: usize,
     /// The thread has taken items that are not written yet.
     is_writing: bool,
-    /// There is no thread.
+    /// The thread could not be started.
     is_threadless: bool,
-    /// What finds no room is dropped; otherwise its writer waits.
+    /// Items that do not fit are dropped; otherwise the caller blocks.
     is_lossy: bool,
     dropped_lines: u64,
     dropped_bytes: u64,
@@ -63,7 +63,7 @@ struct Queue {
 #[derive(Debug)]
 enum Item {
     Text(Vec<u8>),
-    /// A line of progress begins, with its number and its text.
+    /// Begins a line of progress, with its number and its text.
     StartSpinner(u64, String),
     StopSpinner(u64),
 }
@@ -77,7 +77,7 @@ impl Item {
         }
     }
 
-    /// Writes it at once.
+    /// Writes it directly.
     fn write(&self) {
         if let Self::Text(text) = self {
             // Who cannot be told cannot be told that either.
@@ -87,7 +87,7 @@ impl Item {
 }
 
 impl Stderr {
-    /// Starts the thread. If there can be none, everything is written at once, by whoever says it.
+    /// Starts the thread. If that fails, callers write directly.
     pub(super) fn start() -> Self {
         let stderr = Self(Arc::default());
         let shared = stderr.0.clone();
@@ -96,29 +96,29 @@ impl Stderr {
         stderr
     }
 
-    /// From now on nobody waits for standard error: what finds no room is dropped.
+    /// From now on no caller blocks: items that do not fit are dropped.
     pub(super) fn become_lossy(&self) {
         self.0.queue().is_lossy = true;
         self.0.drained.notify_all();
     }
 
-    /// Whether what finds no room is dropped.
+    /// Returns whether items that do not fit are dropped.
     pub(super) fn is_lossy(&self) -> bool {
         self.0.queue().is_lossy
     }
 
-    /// Counts a line that is not to be written.
+    /// Counts a line that is not written.
     pub(super) fn count_dropped(&self) {
         let mut queue = self.0.queue();
         queue.dropped_lines = queue.dropped_lines.saturating_add(1);
     }
 
-    /// Writes that text, or has it written.
+    /// Queues text, or writes it if there is no thread.
     pub(super) fn write(&self, text: Vec<u8>) {
         self.0.push(Item::Text(text));
     }
 
-    /// Shows that something is under way, where that is drawn, until the result is dropped.
+    /// Shows a spinner, where progress is drawn, until the result is dropped.
     pub(super) fn spin(&self, text: String) -> Spinner {
         let number = {
             let mut queue = self.0.queue();
@@ -129,7 +129,7 @@ impl Stderr {
         Spinner { stderr: self.clone(), number }
     }
 
-    /// Waits until everything is written, but no longer than that.
+    /// Waits until everything is written, up to a timeout.
     pub(super) fn flush(&self, timeout: Duration) {
         let is_busy = |queue: &mut Queue| queue.is_writing || !queue.items.is_empty();
         let queue = self.0.queue();
@@ -137,7 +137,7 @@ impl Stderr {
     }
 }
 
-/// Something under way that is shown.
+/// A spinner that is shown.
 #[derive(Debug)]
 pub(super) struct Spinner {
     stderr: Stderr,
@@ -186,7 +186,7 @@ impl Shared {
         self.not_empty.notify_one();
     }
 
-    /// What the thread does.
+    /// The loop of the thread.
     fn write_all(&self) {
         let bars = MultiProgress::new();
         let mut spinners = HashMap::new();
@@ -222,7 +222,7 @@ impl Shared {
         }
     }
 
-    /// What is to be written, once there is something; also nothing, after a tick, if there is something that turns.
+    /// Waits for items to write. Returns none after a tick, if a spinner is shown.
     fn pop_all(&self, has_spinners: bool) -> VecDeque<Item> {
         let mut queue = self.queue();
         queue.is_writing = false;

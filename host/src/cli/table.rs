@@ -1,8 +1,7 @@
-//! Columns: what is listed, one thing a row.
+//! Tables: one item per row.
 //!
-//! On a terminal they have headings; for a program, which knows what it asked for, they are plain rows. Either way a
-//! row is one line, the text of a provider is escaped, and a column never gets narrower from one page of a listing to
-//! the next.
+//! On a terminal they have headings; programs get plain rows. A row is always one line, provider text is escaped, and a
+//! column never gets narrower from one page of a listing to the next.
 
 use std::io;
 
@@ -12,17 +11,17 @@ use comfy_table::{Attribute, Color, ColumnConstraint, Width};
 use super::escape;
 use super::output::{Destination, Output};
 
-/// The most characters of a text that is for people.
+/// The maximum length of text for people, in characters.
 const MAX_TEXT: usize = 80;
 
-/// What stands in one column of one row.
+/// The content of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cell {
     text: String,
     severity: Option<Severity>,
 }
 
-/// What a cell's text means to whoever looks for trouble.
+/// The severity of a cell, which decides its color.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Severity {
     Ok,
@@ -31,12 +30,12 @@ enum Severity {
 }
 
 impl Cell {
-    /// Text that is of use only as a whole, such as a URI.
+    /// Text that is never truncated, such as a URI.
     pub(super) fn verbatim(text: &str) -> Self {
         Self { text: escape::line(text).into_owned(), severity: None }
     }
 
-    /// Text for people, cut when it is long.
+    /// Text for people, truncated.
     pub(super) fn text(text: &str) -> Self {
         let mut cell = Self::verbatim(text);
         if let Some((end, _)) = cell.text.char_indices().nth(MAX_TEXT) {
@@ -46,22 +45,22 @@ impl Cell {
         cell
     }
 
-    /// Text that may not be there.
+    /// Optional text; `-` for none.
     pub(super) fn optional(text: Option<&str>) -> Self {
         Self::text(text.unwrap_or("-"))
     }
 
-    /// That something is as it should be.
+    /// A good state.
     pub(super) fn ok(text: &str) -> Self {
         Self { severity: Some(Severity::Ok), ..Self::text(text) }
     }
 
-    /// That something should be looked at.
+    /// A state that deserves attention.
     pub(super) fn warning(text: &str) -> Self {
         Self { severity: Some(Severity::Warning), ..Self::text(text) }
     }
 
-    /// That something is not as it should be.
+    /// An error state.
     pub(super) fn error(text: &str) -> Self {
         Self { severity: Some(Severity::Error), ..Self::text(text) }
     }
@@ -77,21 +76,21 @@ impl Cell {
     }
 }
 
-/// Columns with headings, which print rows as they come.
+/// A table with headings that prints rows in batches.
 pub(super) struct Table<const COLUMNS: usize> {
-    /// Until they are printed.
+    /// Taken when they are printed.
     headings: Option<[&'static str; COLUMNS]>,
-    /// How wide each column was so far, without the space between columns.
+    /// The width of each column so far, without the gap.
     widths: [u16; COLUMNS],
 }
 
 impl<const COLUMNS: usize> Table<COLUMNS> {
-    /// Columns with those headings.
+    /// A table with those headings.
     pub(super) fn new(headings: [&'static str; COLUMNS]) -> Self {
         Self { headings: Some(headings), widths: [0; COLUMNS] }
     }
 
-    /// Columns whose first one says what the others are.
+    /// A table whose first column labels the others.
     pub(super) fn without_headings() -> Self {
         Self { headings: None, widths: [0; COLUMNS] }
     }
@@ -124,7 +123,7 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
     }
 }
 
-/// How far columns are apart.
+/// The gap between columns.
 const COLUMN_GAP: u16 = 2;
 
 #[cfg(test)]

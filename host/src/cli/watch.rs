@@ -1,4 +1,4 @@
-//! `watch`: what changes, as clients are told of it.
+//! `watch`: prints updates as clients get them.
 
 use anyhow::Context as _;
 use serde_json::json;
@@ -13,14 +13,14 @@ use crate::host::Host;
 use crate::watch::Update;
 
 const EXAMPLES: &str = "\
-It goes on until it is interrupted.
+It runs until it is interrupted.
 
 Examples:
   mcp-host watch notes:///welcome.md     print its URI whenever it changes
-  mcp-host watch --listing               print a line whenever what is listed changes
-  mcp-host watch notes:///a.md --json    a JSON object a line, for programs";
+  mcp-host watch --listing               print a line whenever the listing changes
+  mcp-host watch notes:///a.md --json    one JSON object per line, for programs";
 
-/// Watch resources, and print what changes as clients are told of it
+/// Watch resources, and print updates as clients get them
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
@@ -28,7 +28,7 @@ pub(super) struct Args {
     #[arg(value_name = "URI", required_unless_present = "listing")]
     uris: Vec<String>,
 
-    /// Also what is listed
+    /// Watch the listing as well
     #[arg(long)]
     listing: bool,
 

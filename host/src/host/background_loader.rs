@@ -1,8 +1,8 @@
-//! Loading plugins in the background, so that those that are there need not wait for those that are not.
+//! Background loading of plugins, so that loaded plugins are served without waiting for the others.
 //!
-//! Each plugin that is not served has a task that loads it and puts it in its place. What may pass by itself is tried again
-//! with exponential back-off (`plugin::backoff`): a provider that does not describe itself, a disk that does not answer. For
-//! everything else, the plugin waits until its component or the config changes.
+//! Each plugin that is not loaded has a task that loads it and fills its slot. Transient failures (a provider that does
+//! not describe itself, a disk that does not respond) are retried with exponential back-off (`plugin::backoff`). After
+//! any other failure, the plugin is loaded again when its component or the config changes.
 
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
@@ -18,7 +18,7 @@ use crate::log_target;
 use crate::plugin::{Backoff, LoadError, NotLoaded, Plugin, PluginRuntime};
 use crate::watch::ListingSnapshot;
 
-/// The tasks, by the names of their plugins. They end when this is dropped.
+/// The tasks, by plugin name. Dropping this cancels them.
 pub(super) struct BackgroundLoader {
     generation_store: Arc<GenerationStore>,
     plugin_runtime: Arc<PluginRuntime>,
@@ -30,7 +30,7 @@ impl BackgroundLoader {
         Self { generation_store, plugin_runtime, tasks: Mutex::default() }
     }
 
-    /// Loads that plugin, in the place of any earlier attempt.
+    /// Starts to load a plugin. Cancels an earlier attempt.
     pub(super) fn start(&self, plugin: &config::Plugin) {
         let load_task = LoadTask {
             generation_store: self.generation_store.clone(),
@@ -41,7 +41,7 @@ impl BackgroundLoader {
         self.tasks().insert(plugin.name.as_str().to_owned(), task);
     }
 
-    /// Goes on with those plugins only.
+    /// Cancels the tasks of all plugins but those.
     pub(super) fn retain(&self, names: &HashSet<&str>) {
         self.tasks().retain(|name, _| names.contains(name.as_str()));
     }
@@ -56,7 +56,7 @@ impl BackgroundLoader {
     }
 }
 
-/// What loads one plugin.
+/// The task that loads one plugin.
 struct LoadTask {
     generation_store: Arc<GenerationStore>,
     plugin_runtime: Arc<PluginRuntime>,
@@ -64,7 +64,7 @@ struct LoadTask {
 }
 
 impl LoadTask {
-    /// Tries until it is loaded, or nothing is to be hoped for.
+    /// Retries until it is loaded, or has failed permanently.
     async fn run(self) {
         let mut backoff = Backoff::default();
         loop {
@@ -89,7 +89,7 @@ impl LoadTask {
         let message = error.to_string();
         let retry_at = pause.and_then(|pause| Instant::now().checked_add(pause));
         let before = self.update_slot(Err(NotLoaded::Failed { error: Arc::new(error), retry_at }));
-        // The same is not told twice.
+        // The same message is logged once.
         if before.as_deref() == Some(message.as_str()) {
             return;
         }
@@ -105,7 +105,7 @@ impl LoadTask {
         }
     }
 
-    /// Puts the plugin in its place, unless another config has taken this one's. Gives the error that was there before.
+    /// Fills the slot of the plugin, unless the config was replaced meanwhile. Returns the error that was in the slot.
     fn update_slot(&self, state: Result<Arc<Plugin>, NotLoaded>) -> Option<String> {
         let replaced = self.generation_store.replace(ListingSnapshot::default(), |now| {
             let slot = now.slot(self.plugin.name.as_str());

@@ -1,7 +1,7 @@
-//! What is below a resource: listing it, and telling it apart from the resource itself.
+//! Children of a resource: listing them, and separating their contents from those of the resource itself.
 //!
-//! Providers say which of their resources can be listed. The host holds them to it: nothing is listed below any other, and
-//! [`read_strict`](Host::read_strict) gives no contents of others with one.
+//! Providers declare which of their resources are listable, and the host enforces it: nothing is listed below any
+//! other, and [`read_strict`](Host::read_strict) returns no contents of others with it.
 
 use super::Host;
 use super::resolve::not_found_if_empty;
@@ -11,13 +11,13 @@ use crate::config::Operation;
 use crate::plugin::Fault;
 use crate::resource::{Contents, Entry, Error, Listing, ResourceCapabilities};
 
-/// The type of a resource that only holds others.
+/// The MIME type of a resource that only contains others.
 const DIRECTORY_MIME_TYPE: &str = "inode/directory";
 
 impl Host {
-    /// One page of what is directly below a directory: a resource of the type `inode/directory` that can be listed.
+    /// Lists one page of the direct children of a directory: a listable resource of the type `inode/directory`.
     ///
-    /// A resource that can be listed and is of another type has a content of its own; [`list`](Self::list) lists it too.
+    /// A listable resource of another type has content of its own; [`list`](Self::list) lists its children, too.
     pub async fn list_directory(
         &self,
         principal: &Principal,
@@ -31,10 +31,10 @@ impl Host {
         .await
     }
 
-    /// Reads a resource as [`read`](Self::read) does, and nothing with it that is not below it: contents with other URIs
-    /// come only with a resource that this principal can list (SEP-2093, "Multi-Content Semantics").
+    /// Reads a resource as [`read`](Self::read) does, but returns contents with other URIs only if the resource is
+    /// listable for the principal (SEP-2093, "Multi-Content Semantics").
     ///
-    /// A provider that gives others all the same breaks the contract: what is not of the resource is left out.
+    /// A provider that returns others all the same breaks the contract: they are dropped, and the fault is counted.
     pub async fn read_strict(&self, principal: &Principal, uri: &str) -> Result<Vec<Contents>, Error> {
         self.audited(principal, Operation::Read, uri, self.read_strict_inner(principal, uri)).await
     }
@@ -68,7 +68,7 @@ impl Host {
         not_found_if_empty(uri, contents)
     }
 
-    /// What a principal can do with a resource beside reading it.
+    /// Returns what a principal can do with a resource besides reading it.
     pub fn capabilities(&self, principal: &Principal, entry: &Entry) -> ResourceCapabilities {
         let now = self.generation.load();
         let may = |operation| now.access.allows(principal, operation, &entry.uri);
@@ -78,7 +78,7 @@ impl Host {
         }
     }
 
-    /// One page of what is directly below a resource, unless it is none whose children are listed, for that reason.
+    /// Lists one page of the direct children of a resource, unless `check` rejects the resource with a reason.
     pub(super) async fn list_children(
         &self,
         principal: &Principal,
@@ -92,7 +92,7 @@ impl Host {
             let (entries, viewer) = (Entries { parent: Some(&target.path) }, now.viewer(principal));
             let page = PageRequest { scope: target.uri.as_str(), ..now.page_request(&viewer, cursor) };
             let listing = self.catalog.page(&entries, std::slice::from_ref(target.slot), page).await?;
-            // Most providers refuse by themselves, and in words of their own: those come first.
+            // Most providers reject it themselves; their message takes precedence.
             let entry = target.stat(parent).await?;
             match check(&entry) {
                 Ok(()) => Ok(listing),

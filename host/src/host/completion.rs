@@ -1,8 +1,8 @@
-//! Completing the variables of templates, for one principal.
+//! Completion of template variables, for one principal.
 //!
-//! A value is offered only if the resource that it leads to may be known. So the template is expanded with each value that the
-//! provider gives: as a part of the call, and to no more than the length of a URI. A value with which it would be longer leads
-//! nowhere, and is not offered.
+//! A value is returned only if the principal may know of the resource that it leads to. So the template is expanded
+//! with each value of the provider, as part of the call, up to the maximum length of a URI. Values that make it longer
+//! are dropped.
 
 use std::collections::BTreeMap;
 
@@ -38,8 +38,8 @@ impl Host {
     }
 }
 
-/// Those of the variables that the template has, each once, with the last value that is given. There are few of them, however
-/// many a client names.
+/// Returns the arguments that are variables of the template, each once, with its last value. Their number is bounded by
+/// the template, not by the client.
 fn context_arguments(template: &Template, known: Vec<Argument>) -> BTreeMap<String, String> {
     let variables: Vec<_> = template.variables().collect();
     let known = known.into_iter().filter(|known| variables.contains(&known.name.as_str()));

@@ -1,8 +1,8 @@
-//! What requests work with, as one value that never changes.
+//! A generation: an immutable snapshot of everything that requests work with.
 //!
-//! A request takes the generation of the moment at its beginning and keeps it to its end, so a reload in between does not
-//! concern it. One that was replaced goes away with the last request that works with it; how long that takes is bounded by
-//! the limits of its plugins.
+//! A request takes the current generation at its start and keeps it to its end, so a reload in between does not affect
+//! it. A replaced generation is dropped with the last request that uses it, a time that is bounded by the limits of its
+//! plugins.
 
 use std::sync::Arc;
 
@@ -40,32 +40,31 @@ impl<'a> Declared<'a> {
         }
     }
 
+    fn title(&self) -> Option<&'a str> {
+        match self {
+            Self::Component(plugin) => plugin.title.as_deref(),
+            Self::Native(plugin) => plugin.title(),
+        }
+    }
+
     fn mount(&self) -> &'a Mount {
         match self {
             Self::Component(plugin) => &plugin.mount,
             Self::Native(plugin) => plugin.mount(),
         }
     }
-
-    /// A native provider titles its own entries.
-    fn title(&self) -> Option<&'a str> {
-        match self {
-            Self::Component(plugin) => plugin.title.as_deref(),
-            Self::Native(_) => None,
-        }
-    }
 }
 
-/// What requests work with.
+/// The config, the plugins, the routes and the rules of one moment.
 #[derive(Clone)]
 pub(super) struct Generation {
-    /// The number of the config: the first is 1.
+    /// The number of the generation: the first is 1.
     pub(super) number: u64,
-    /// The config that is served. Its plugins and the native ones are those of `slots`, loaded or not.
+    /// The config. Its plugins and the native ones are those of `slots`, loaded or not.
     pub(super) config: Arc<Config>,
     /// The native plugins, which no reload changes.
     pub(super) native: NativePlugins,
-    /// In the order of their names.
+    /// Ordered by name.
     pub(super) slots: Vec<PluginSlot>,
     /// From mounts to indices into `slots`.
     pub(super) router: Arc<Router<usize>>,
@@ -73,7 +72,7 @@ pub(super) struct Generation {
 }
 
 impl Generation {
-    /// A generation of the plugins of that config, each of which is as `state` says.
+    /// A generation of that config, with the state of each plugin from `state`.
     pub(super) fn new(
         number: u64,
         config: Arc<Config>,
@@ -96,7 +95,7 @@ impl Generation {
         Ok(Self { number, slots, router, access, config, native })
     }
 
-    /// The same with another state of that plugin. None if it has no such plugin that is not loaded.
+    /// A copy with another state of that plugin. None if there is no such plugin, or it is loaded.
     pub(super) fn with_plugin(&self, plugin: &config::Plugin, state: Result<Arc<Plugin>, NotLoaded>) -> Option<Self> {
         let index = self.slots.iter().position(|slot| slot.name == plugin.name.as_str())?;
         let is_of_this = self.config.plugins.contains(plugin);
@@ -106,7 +105,7 @@ impl Generation {
         Some(next)
     }
 
-    /// The plugins that did load.
+    /// The loaded plugins.
     pub(super) fn plugins(&self) -> impl Iterator<Item = &Arc<Plugin>> {
         self.slots.iter().filter_map(|slot| slot.plugin.as_ref().ok())
     }
@@ -128,7 +127,7 @@ impl Generation {
     }
 }
 
-/// The plugins of a config in the order of their names.
+/// The plugins of a config, ordered by name.
 pub(super) fn sorted_by_name(config: &Config) -> Vec<&config::Plugin> {
     let mut plugins: Vec<_> = config.plugins.iter().collect();
     plugins.sort_by_key(|plugin| plugin.name.as_str());

@@ -1,7 +1,8 @@
-//! What is being served at this moment, and the one place that replaces it.
+//! The current generation, and the only place that replaces it.
 //!
-//! Three things do: the beginning of a reload (rules and settings), its end (plugins), and a plugin that was loaded in the
-//! background. Each makes the next generation of the one that is there, one at a time, so that none undoes what another did.
+//! It is replaced at the beginning of a reload (rules and settings), at its end (plugins), and when a plugin was loaded
+//! in the background. Each derives the next generation from the current one, one at a time, so no replacement undoes
+//! another.
 
 use std::sync::Arc;
 
@@ -12,17 +13,17 @@ use tokio::sync::watch;
 use super::generation::Generation;
 use crate::watch::{Hub, ListingSnapshot};
 
-/// What is being served.
+/// The current generation.
 pub(super) struct GenerationStore {
     pub(super) generation: Arc<ArcSwap<Generation>>,
     pub(super) hub: Arc<Hub>,
-    /// How often it was replaced.
+    /// The number of replacements.
     version: watch::Sender<u64>,
     replace_lock: Mutex<()>,
 }
 
 impl GenerationStore {
-    /// Serves that generation.
+    /// A store with that generation.
     pub(super) fn new(generation: Generation) -> Self {
         Self {
             hub: Hub::new(generation.plugins(), generation.access.clone()),
@@ -32,8 +33,8 @@ impl GenerationStore {
         }
     }
 
-    /// Serves what `next` makes of the generation of now, if it makes anything, and tells those who watch. Nothing waits here:
-    /// it happens as a whole, or not at all.
+    /// Replaces the current generation with the one that `next` derives from it, if any, and notifies subscribers. It
+    /// is atomic and does not block.
     pub(super) fn replace<T, E>(
         &self,
         snapshot: ListingSnapshot,
@@ -54,7 +55,7 @@ impl GenerationStore {
         Ok(result)
     }
 
-    /// How often it was replaced.
+    /// The number of replacements.
     #[cfg(any(feature = "http", feature = "stdio"))]
     pub(super) fn version(&self) -> u64 {
         *self.version.borrow()
@@ -63,7 +64,7 @@ impl GenerationStore {
     /// Waits until no plugin is being loaded.
     pub(super) async fn wait_until_loaded(&self) {
         let mut version = self.version.subscribe();
-        // It fails when there is no sender, and this is the sender.
+        // It fails only without a sender, which is `self`.
         let _ = version.wait_for(|_| self.generation.load().loading().next().is_none()).await;
     }
 }

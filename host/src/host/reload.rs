@@ -1,26 +1,29 @@
-//! Reloading: from one config to the next, without a request that notices.
+//! Reload: replaces the config without affecting requests in flight.
 //!
-//! A reload is at once for rules, and all or nothing for plugins:
+//! Rules are replaced at once, plugins all or nothing:
 //!
-//! 1. Rules and settings of the server are replaced in one step, before anything is read or loaded, for the plugins that are
-//!    being served. Nothing that comes later takes them back. It is the only step for a config whose plugins cannot be used.
-//! 2. What did not change is kept: a plugin whose part of the config and whose component are the same is the very same
-//!    plugin in the next generation, with its instances, its counts and its watcher. One that is not loaded, and whose part of the
-//!    config is the same, is loaded in the background (module `background_loader`) and keeps nobody waiting.
-//! 3. Everything else is loaded and describes itself, beside the plugins of before, which go on serving. A fault here ends the
-//!    reload, and the plugins stay as they are.
-//! 4. The plugins are replaced, in one step. Requests under way finish with the old ones.
-//! 5. Those who watch are told what is another now (module `watch`).
+//! 1. Rules and settings of the server are replaced atomically, before anything is read or loaded, for the plugins that
+//! are
+//!    being served. Nothing later reverts them. It is the only step for a config whose plugins cannot be used.
+//! 2. Unchanged plugins are kept: one whose config and component are the same stays the same plugin in the next
+//! generation,
+//!    with its instances, counters and watcher. One that is not loaded, with the same config, is loaded in the background
+//!    (module `background_loader`) and delays nothing.
+//! 3. All others are loaded and described, beside the old plugins, which continue to serve. A fault here ends the
+//! reload, and
+//!    the plugins stay as they are.
+//! 4. The plugins are replaced atomically. Requests in flight complete with the old ones.
+//! 5. Subscribers are notified of what has changed (module `watch`).
 //!
-//! The newest config wins: a reload that has not replaced plugins when another one begins never does, and a compiler that
-//! only it needed is ended.
+//! The newest config wins: a reload that has not replaced plugins when another one begins is superseded, and
+//! compilations that only it needed are cancelled.
 //!
-//! A component file is read only once it has been quiet: it must be the same for [`SETTLE_INTERVAL`], and what was loaded must still be
-//! what was there. So one that is being written is not loaded half; should a writer pause for longer in its middle, half a
-//! component is none (its exports are at its end) and does not load.
+//! A component file is read only after it has settled: it must be unchanged for [`SETTLE_INTERVAL`], and still be the
+//! same after loading. So a file that is being written is not loaded in part; if a writer pauses for longer, a partial
+//! component is invalid (its exports are at its end) and does not load.
 //!
-//! What a running host cannot change stays as it was, and the outcome names it: where it listens, where it keeps things, what
-//! cursors are sealed with, what a compiler may use up, whether there is TLS.
+//! Settings that a running host cannot change keep their values, and the report names them: listen address,
+//! directories, cursor key, compiler limits, and whether TLS is on.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
@@ -38,16 +41,16 @@ use crate::digest::Digest;
 use crate::plugin::{LoadError, NotLoaded, Plugin};
 use crate::watch::ListingSnapshot;
 
-/// For how long a component file that changed must be the same before it is loaded.
+/// A changed component file must be unchanged for this long before it is loaded.
 const SETTLE_INTERVAL: Duration = Duration::from_millis(50);
-/// How often is looked whether it is.
+/// The maximum number of checks for that.
 const MAX_SETTLE_ATTEMPTS: usize = 20;
 
-/// Why a reload did not replace plugins. Its rules and settings count all the same, unless mounts overlap.
+/// Why a reload did not replace plugins. Its rules and settings apply all the same, except where noted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReloadError {
-    /// Plugins that are new, or changed, cannot be loaded.
+    /// New or changed plugins cannot be loaded.
     #[error("{}", format_load_errors(.0))]
     Plugins(Vec<(String, LoadError)>),
     /// A component file is being written.
@@ -61,7 +64,7 @@ pub enum ReloadError {
     /// Two plugins exclude each other. Nothing has changed.
     #[error(transparent)]
     Conflict(#[from] PluginConflict),
-    /// Another reload began before this one had replaced plugins.
+    /// A newer reload began before this one had replaced plugins.
     #[error("a newer configuration has taken its place")]
     Superseded,
     /// The host is shutting down. Nothing has changed.
@@ -70,7 +73,7 @@ pub enum ReloadError {
 }
 
 impl ReloadError {
-    /// Whether it may pass by itself, so that another try makes sense though nothing changed.
+    /// Returns whether it may resolve without a change, so that a retry makes sense.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Plugins(faults) => faults.iter().any(|(_, error)| error.is_transient()),
@@ -80,32 +83,32 @@ impl ReloadError {
     }
 }
 
-/// What a reload changed.
+/// The changes of a reload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReloadReport {
-    /// The number of the generation that serves now; the first is 1.
+    /// The number of the generation that is served now; the first is 1.
     pub generation: u64,
-    /// Plugins that there were not before.
+    /// Plugins that were added.
     pub added: Vec<String>,
-    /// Plugins that are configured otherwise, or have another component.
+    /// Plugins with another config or another component.
     pub changed: Vec<String>,
-    /// Plugins that are no more.
+    /// Plugins that were removed.
     pub removed: Vec<String>,
-    /// Whether who may do what is another.
+    /// Whether the rules have changed.
     pub rules: bool,
-    /// Whether what the server says of itself, or the size of its pages, is another.
+    /// Whether the server's description or page size have changed.
     pub server: bool,
-    /// Whether how HTTP is spoken is another: a new certificate, for example.
+    /// Whether HTTP settings have changed: a new certificate, for example.
     pub http: bool,
-    /// Keys whose new values count after a restart only.
+    /// Keys whose new values apply only after a restart.
     pub requires_restart: Vec<&'static str>,
-    /// How long it took.
+    /// The duration of the reload.
     pub elapsed: Duration,
 }
 
 impl ReloadReport {
-    /// Whether everything is as it was.
+    /// Returns whether nothing has changed.
     pub fn is_unchanged(&self) -> bool {
         !self.replaces_settings() && !self.replaces_plugins()
     }
@@ -119,37 +122,37 @@ impl ReloadReport {
     }
 }
 
-/// A reload whose rules and settings count already.
+/// A reload whose rules and settings are applied.
 struct PendingReload {
     config: Arc<Config>,
     access: Arc<Access>,
-    /// Which of all reloads it is.
+    /// The number of the reload.
     reload_id: u64,
-    /// Whether its plugins are configured otherwise than those that are being served.
+    /// Whether the config of its plugins differs from that of the served ones.
     plugins_changed: bool,
     report: ReloadReport,
 }
 
-/// What becomes of a plugin of the new config.
+/// The change of a plugin from the old config to the new one.
 enum PluginChange {
-    /// It stays the plugin that it is.
+    /// It is kept.
     Unchanged(Arc<Plugin>),
     /// It is loaded; a fault ends the reload.
     Load,
-    /// It was not loaded before, and is loaded in the background.
+    /// It was not loaded before; it is loaded in the background.
     LoadInBackground,
 }
 
 impl Host {
-    /// Goes over to another configuration, or to component files that changed below the same one.
+    /// Replaces the config, or reloads component files that have changed under the same one.
     ///
-    /// Its rules and settings count from the first poll of the future on, whatever becomes of its plugins. Requests under way are
-    /// finished as they began; later ones see the new generation. Subscriptions stay. When another reload begins before this one
-    /// has ended, or the future is dropped, its plugins are not used.
+    /// Rules and settings apply from the first poll of the future, whether or not the plugins load. Requests in flight
+    /// complete with the old generation; later ones use the new one. Subscriptions stay. If another reload begins
+    /// before this one has ended, or the future is dropped, its plugins are not used.
     ///
     /// # Errors
     ///
-    /// What is new or changed cannot be used. The plugins are those of before then.
+    /// A new or changed plugin cannot be used. The old plugins are still served.
     pub async fn reload(&self, config: Config) -> Result<ReloadReport, ReloadError> {
         let began = Instant::now();
         let pending = self.replace_settings(config)?;
@@ -160,20 +163,20 @@ impl Host {
         let mut latest_reload = self.latest_reload.subscribe();
         let report = tokio::select! {
             biased;
-            // It fails when there is no sender, and the host has it.
+            // It fails only without a sender, which the host owns.
             _ = latest_reload.wait_for(|newest| *newest != reload_id) => Err(ReloadError::Superseded),
             outcome = self.replace_plugins(pending) => outcome,
         }?;
         Ok(ReloadReport { elapsed: began.elapsed(), ..report })
     }
 
-    /// Goes over to the rules and settings of another configuration, and leaves the plugins as they are: for one whose plugins cannot
-    /// be used, such as the [rest](crate::config::ConfigError::partial_config) of a config. The plugins of a reload that is under way are not
-    /// used. Call it on a tokio runtime.
+    /// Replaces the rules and settings, but not the plugins: for a config whose plugins cannot be used, such as the
+    /// [valid part](crate::config::ConfigError::partial_config) of a config. Supersedes a reload in flight. Must be
+    /// called on a tokio runtime.
     ///
     /// # Errors
     ///
-    /// Two mounts of the configuration overlap. Nothing has changed then.
+    /// Two mounts of the config overlap, or the host is shutting down. Nothing has changed then.
     pub fn reload_settings(&self, config: Config) -> Result<ReloadReport, ReloadError> {
         let began = Instant::now();
         let PendingReload { config, report, .. } = self.replace_settings(config)?;
@@ -183,18 +186,19 @@ impl Host {
         Ok(ReloadReport { elapsed: began.elapsed(), ..report })
     }
 
-    /// Has components tried again with the next reload that did not compile before. Without it, one that reached a limit of the
-    /// compiler, or crashed it, is not compiled again before it changes or the host is restarted.
+    /// Clears the cache of compile failures, so that the next reload compiles these components again. Otherwise a
+    /// component that exceeded a limit of the compiler, or crashed it, is compiled again only after it changes or the
+    /// host restarts.
     pub fn clear_failures(&self) {
         self.plugin_runtime.clear_failures();
     }
 
-    /// The beginning of a reload: rules and settings, for the plugins that are being served.
+    /// The first step of a reload: rules and settings, for the plugins that are being served.
     fn replace_settings(&self, config: Config) -> Result<PendingReload, ReloadError> {
         if self.requests.is_closed() {
             return Err(ReloadError::ShuttingDown);
         }
-        // A config that cannot be served changes nothing.
+        // An invalid config changes nothing.
         check_conflicts(&config, &self.generation.load().native)?;
         self.generation_store.replace(ListingSnapshot::default(), |old| {
             let (config, requires_restart) = pin_restart_only_settings(config, &old.config);
@@ -224,7 +228,7 @@ impl Host {
         })
     }
 
-    /// The rest of a reload: its plugins.
+    /// The other steps of a reload: its plugins.
     async fn replace_plugins(&self, pending: PendingReload) -> Result<ReloadReport, ReloadError> {
         let PendingReload { config, access, reload_id, mut report, .. } = pending;
         let old = self.generation.load_full();
@@ -234,7 +238,7 @@ impl Host {
         let with_change = |wanted: fn(&PluginChange) -> bool| {
             declared.iter().zip(&changes).filter(move |(_, fate)| wanted(fate)).map(|(plugin, _)| *plugin)
         };
-        // Compilers go on with what this config needs, and with nothing else.
+        // Cancel compilations that this config does not need.
         let used = old.plugins().filter_map(|plugin| plugin.digest());
         self.plugin_runtime.retain(&digests.values().copied().flatten().chain(used).collect());
         with_change(|fate| matches!(fate, PluginChange::LoadInBackground))
@@ -287,7 +291,7 @@ impl Host {
             }
             let next = Generation::new(report.generation, config.clone(), old.native.clone(), access, |plugin| {
                 let name = plugin.name.as_str();
-                // What is loaded in the background may be there by now.
+                // It may have been loaded in the background meanwhile.
                 let there = || now.slot(name).map_or(Err(NotLoaded::Loading), |slot| slot.plugin.clone());
                 loaded.remove(name).map_or_else(there, Ok)
             })?;
@@ -304,7 +308,7 @@ impl Host {
         Ok(report)
     }
 
-    /// A plugin that is new, or changed.
+    /// Loads a new or changed plugin.
     async fn load(
         &self,
         plugin: &config::Plugin,
@@ -317,7 +321,7 @@ impl Host {
         };
         let digest = stable_digests.get(file).ok_or_else(component_changing)?;
         let loaded = self.plugin_runtime.load(plugin).await;
-        // What was loaded is what was quiet, or it was not quiet.
+        // The file had settled only if it is the one that was loaded.
         let is_stable = match &loaded {
             Ok(loaded) => loaded.digest() == *digest,
             Err(_) => self.plugin_runtime.digest_of(file).await == *digest,
@@ -325,14 +329,14 @@ impl Host {
         if is_stable { Ok(loaded.map(Arc::new)) } else { Err(component_changing()) }
     }
 
-    /// What those files are, each read once; none for one that cannot be a component.
+    /// The digests of those files, each read once; none for a file that cannot be a component.
     async fn read_digests(&self, files: impl Iterator<Item = PathBuf>) -> HashMap<PathBuf, Option<Digest>> {
         let files: BTreeSet<_> = files.collect();
         let digests = join_all(files.iter().map(|file| self.plugin_runtime.digest_of(file))).await;
         files.into_iter().zip(digests).collect()
     }
 
-    /// What all files are once those have been quiet. One that does not come to rest is left out.
+    /// The digests of all files once those have settled. A file that does not settle is left out.
     async fn wait_until_stable(
         &self,
         moving: BTreeSet<PathBuf>,
@@ -368,7 +372,7 @@ impl Generation {
     }
 }
 
-/// The new config with those values of the old one that a running host cannot change, and the keys of these.
+/// Returns the new config with the values of the old one that a running host cannot change, and the keys of these.
 fn pin_restart_only_settings(mut config: Config, old: &Config) -> (Config, Vec<&'static str>) {
     let mut pinned = Vec::new();
     macro_rules! pin_setting {

@@ -1,4 +1,4 @@
-//! How plugins are: loaded or not, set aside or not, and what went wrong with them.
+//! The status of plugins: loaded, suspended, and their faults.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,30 +7,32 @@ use std::time::Duration;
 use crate::plugin::{FaultKind, LoadError, NotLoaded, PluginSlot};
 use crate::uri::Mount;
 
-/// How a plugin is at one moment.
+/// The status of a plugin at one moment.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct PluginStatus {
-    /// Its name in the configuration.
+    /// Its name in the config.
     pub name: String,
     /// The URI prefix that it owns.
     pub mount: Mount,
-    /// Whether it can be asked.
+    /// Its state.
     pub state: PluginState,
-    /// How often something went wrong with it since it was loaded, by kind. Kinds of which there was nothing are not in it.
+    /// The number of faults since it was loaded, by kind. Kinds without faults are left out.
     pub faults: BTreeMap<FaultKind, u64>,
 }
 
 /// Whether a plugin can be asked.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum PluginState {
-    /// It is asked.
+    /// It is served.
     Ready,
-    /// It is being loaded, which may take a compiler a while. The others are served without it.
+    /// It is being loaded; compilation can take a while. The others are served without it.
     Loading,
-    /// It could not be loaded. The others are served without it. What may pass by itself, such as a provider that took too long
-    /// to describe itself, is tried again with back-off.
+    /// It could not be loaded. The others are served without it. A transient failure, such as a timeout of `describe`,
+    /// is retried with back-off.
     LoadFailed(Arc<LoadError>),
-    /// It kept failing. It is tried again with the first call that comes after so long.
+    /// The circuit breaker is open. The first call after this time is preceded by a probe.
     Suspended(Duration),
 }
 

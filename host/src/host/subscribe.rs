@@ -1,20 +1,20 @@
-//! Subscribing: for those who wait for the answer, and for those who were promised to be told.
+//! Subscribing: with a response, or in the background for subscriptions that were acknowledged already.
 //!
-//! A subscription counts when the provider has said that the resource can be subscribed to and a round of `changes` that knows
-//! of it has ended. Either may fail for a reason that passes: the provider traps, takes too long, is left alone by the circuit
-//! breaker, is being replaced by a reload. Then it is tried again, with the back-off of what failed (`watch::lookup`,
-//! `watch::poller`). That has jitter where it is made, and not once more for each who waits: all who wait for one resource try
-//! again at the same moment, and share one call.
+//! A subscription is active when the provider has declared the resource subscribable and a poll of `changes` that
+//! includes it has ended. Either may fail for a transient reason: the provider traps, times out, is suspended by the
+//! circuit breaker, or is being replaced by a reload. Then it is retried, with the back-off of what failed
+//! (`watch::lookup`, `watch::poller`). The jitter is added there, not once more per subscriber: all subscribers of one
+//! resource retry at the same moment and share one call.
 //!
-//! - [`Host::subscribe`] is for requests with an answer: it tries again for [`RETRY_BUDGET`], and waits for [`MAX_WAIT`] in all
-//!   while others are before it. Then the answer is the error, which is final for the request: nothing is left behind, and a
-//!   client that asks again begins anew.
-//! - [`Host::maintain_subscriptions`] is for a list of resources that were acknowledged already (`subscriptions/listen`): each is tried
-//!   until it counts, and is told of once when it does. One that is refused for good (not found, denied, not to be subscribed to,
-//!   its plugin gone) is dormant until the next reload, which may change each of these.
+//! - [`Host::subscribe`] is for requests with a response: it retries for [`RETRY_BUDGET`], and waits [`MAX_WAIT`] in total
+//!   while others are queued before it. Then the response is the error, which is final for the request: nothing is retained,
+//!   and a later request begins anew.
+//! - [`Host::maintain_subscriptions`] is for a list of resources that were acknowledged already (`subscriptions/listen`): each
+//!   is retried until it is active, and is notified once then. One that fails permanently (not found, denied, not
+//!   subscribable, plugin removed) is dormant until the next reload, which may change each of these.
 //!
-//! What is done at the same time for one list is bounded: [`MAX_ATTEMPTS_PER_PLUGIN`] attempts for each plugin, so that one which hangs
-//! delays the resources of no other. An attempt that failed waits for its next try as a few bytes.
+//! Concurrency per list is bounded: [`MAX_ATTEMPTS_PER_PLUGIN`] attempts per plugin, so a plugin that hangs does not
+//! delay the resources of others. A failed attempt costs a few bytes until its retry.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
@@ -33,19 +33,19 @@ use crate::resource::Error;
 use crate::uri::Uri;
 use crate::watch::{SubscribeError, Subscriber};
 
-/// For how long a request to subscribe is tried again.
+/// The time for which a request to subscribe is retried.
 const RETRY_BUDGET: Duration = Duration::from_secs(3);
-/// For how long it waits at most, for all reasons together.
+/// The longest total wait of such a request.
 const MAX_WAIT: Duration = Duration::from_secs(30);
-/// For how long an attempt waits while a reload replaces its plugin.
+/// The retry delay while a reload replaces the plugin.
 const RELOAD_RETRY_DELAY: Duration = Duration::from_millis(10);
-/// Attempts for resources of one list, and one plugin, at the same time.
+/// The maximum number of concurrent attempts per list and plugin.
 const MAX_ATTEMPTS_PER_PLUGIN: usize = 8;
 
-/// Why a subscription does not count.
+/// Why a subscription is not active.
 struct AttemptError {
     error: Error,
-    /// In how long it makes sense to try again; none if the answer will be the same until a reload.
+    /// The retry delay; none if the error is permanent until a reload.
     retry_after: Option<Duration>,
 }
 
@@ -61,12 +61,12 @@ struct RequestedResource<'a> {
     is_active: AtomicBool,
 }
 
-/// Resources whose next attempt is at a certain time.
+/// Resources by the time of their next attempt.
 #[derive(Default)]
 struct RetryQueue<'a>(BTreeMap<Instant, Vec<&'a RequestedResource<'a>>>);
 
 impl<'a> RetryQueue<'a> {
-    /// Takes out those whose time has come.
+    /// Removes those that are due.
     fn pop_due(&mut self, now: Instant) -> Vec<&'a RequestedResource<'a>> {
         let mut due = Vec::new();
         while let Some(entry) = self.0.first_entry().filter(|entry| *entry.key() <= now) {
@@ -77,11 +77,11 @@ impl<'a> RetryQueue<'a> {
 }
 
 impl Host {
-    /// Subscribes to a resource. When this returns, every change from then on is told at least once.
+    /// Subscribes to a resource. After this returns, every later change is notified at least once.
     ///
     /// # Errors
     ///
-    /// It cannot be subscribed to, or not within some seconds. Nothing is left behind then.
+    /// The resource is not subscribable, or not within some seconds. Nothing is retained then.
     pub async fn subscribe(&self, subscriber: &Subscriber, uri: &str) -> Result<(), Error> {
         let began = Instant::now();
         let trying = async {
@@ -101,8 +101,8 @@ impl Host {
         self.audited(subscriber.principal(), Operation::Subscribe, uri, waiting).await
     }
 
-    /// Subscribes to each of those resources as soon as that can be done, whatever is in the way of it now, and tells the
-    /// subscriber once of each when its subscription counts. It goes on until it is dropped; what counts by then stays.
+    /// Subscribes to each of those resources, with retries until it succeeds, and notifies the subscriber once of each
+    /// when its subscription becomes active. Runs until it is dropped; active subscriptions stay.
     pub async fn maintain_subscriptions(&self, subscriber: &Subscriber, uris: &[String]) -> Infallible {
         let mut reloads = self.hub.reloads();
         let wanted = uris.iter().map(|uri| RequestedResource { uri, is_active: AtomicBool::new(false) });
@@ -119,13 +119,13 @@ impl Host {
                 _ = reloads.changed() => continue,
             }
             if reloads.changed().await.is_err() {
-                // The host is going away.
+                // The host is being dropped.
                 return std::future::pending().await;
             }
         }
     }
 
-    /// Subscribes to resources of one plugin, and returns when each counts or was refused for good.
+    /// Subscribes to resources of one plugin. Returns when each is active or has failed permanently.
     async fn subscribe_group<'a>(&self, subscriber: &Subscriber, mut ready: VecDeque<&'a RequestedResource<'a>>) {
         let mut retry_queue = RetryQueue::default();
         let mut in_flight = FuturesUnordered::new();
@@ -148,7 +148,7 @@ impl Host {
         }
     }
 
-    /// Tries once to subscribe to a resource of a list. Gives in how long to try again, if at all.
+    /// Attempts once to subscribe to a resource of a list. Returns the retry delay, if any.
     async fn try_subscribe_audited<'a>(
         &self,
         subscriber: &Subscriber,
@@ -165,7 +165,7 @@ impl Host {
         };
         match self.audited(subscriber.principal(), Operation::Subscribe, uri, trying).await {
             Ok(()) => wanted.is_active.store(true, Ordering::Relaxed),
-            // Such a list has no way to refuse a single one: it is as if it never changed.
+            // Such a list cannot reject a single resource: it behaves as one that never changes.
             Err(error) if retry_after.is_none() => {
                 tracing::debug!(target: log_target::WATCH, %uri, %error, "a resource cannot be subscribed to, unless by a reload");
             }
@@ -176,7 +176,7 @@ impl Host {
         (wanted, retry_after)
     }
 
-    /// Tries once to subscribe, with the plugin of this moment.
+    /// Attempts once to subscribe, with the current plugin.
     async fn try_subscribe(&self, subscriber: &Subscriber, uri: &str, notify_now: bool) -> Result<(), AttemptError> {
         loop {
             let (plugin, normal) = self.authorize_subscribe(subscriber, uri)?;
@@ -193,7 +193,7 @@ impl Host {
         }
     }
 
-    /// The name of the plugin and the resource that a URI leads to, if the subscriber's principal may subscribe to it.
+    /// Returns the plugin's name and the URI in normal form, if the subscriber's principal may subscribe to it.
     fn authorize_subscribe(&self, subscriber: &Subscriber, uri: &str) -> Result<(String, Uri), Error> {
         let generation = self.generation.load();
         let target = generation.resolve(subscriber.principal(), Operation::Subscribe, uri)?;
@@ -204,7 +204,7 @@ impl Host {
         Ok((plugin.name().to_owned(), target.uri))
     }
 
-    /// The place of the plugin that owns a URI.
+    /// The index of the plugin that owns a URI.
     fn slot_index(&self, uri: &str) -> Option<usize> {
         self.generation.load().router.route(uri).ok().map(|routed| *routed.target)
     }

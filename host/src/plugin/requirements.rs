@@ -197,7 +197,7 @@ pub struct Requirement {
     pub imports: Vec<String>,
     /// The grants: directories as the provider sees them, origins, buckets, names of variables, keys of settings.
     pub granted: Vec<String>,
-    /// What was requested at run time and is not granted: names of buckets. Known after a check only.
+    /// Names of buckets that were opened at run time and are not granted. Known after a check only.
     pub denied: Vec<String>,
     /// The relation between both.
     pub status: GrantStatus,

@@ -27,6 +27,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// A change that a subscriber is notified of.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Update {
     /// The content or metadata of a resource changed, or it was created or deleted. The URI is spelled as in the
     /// subscription.

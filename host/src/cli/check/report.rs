@@ -1,4 +1,4 @@
-//! What `check --json` prints.
+//! The output of `check --json`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,32 +9,32 @@ use crate::cli::provider::Provider;
 use crate::cli::requirements::{self, RequirementReport};
 use crate::host::{CheckError, PluginCheck};
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Serialize)]
 pub(super) struct JsonReport<'a> {
     plugins: Vec<PluginReport<'a>>,
-    /// What should be looked at in the config as a whole.
+    /// The warnings about the config as a whole.
     warnings: &'a [String],
 }
 
-/// One plugin. What is not known of one that is not loaded is null.
+/// One plugin. Fields that are unknown because it did not load are null.
 #[derive(Serialize)]
 struct PluginReport<'a> {
     name: &'a str,
     mount: &'a str,
     component: &'a Path,
-    /// What the component is.
+    /// The digest of the component.
     digest: Option<String>,
-    /// Whether the config has its digest.
+    /// Whether the config pins the digest.
     pinned: bool,
     /// `ok`, `failing` or `not-loaded`.
     state: &'static str,
     /// Null if it works.
     error: Option<String>,
     provider: Option<Provider<'a>>,
-    /// How many are on the first page of its listing.
+    /// The number of items on the first page of its listing.
     first_page_items: Option<usize>,
-    /// What went wrong with it meanwhile, by kind.
+    /// The number of faults during the check, by kind.
     faults: Option<BTreeMap<&'static str, u64>>,
     requirements: Option<Vec<RequirementReport<'a>>>,
     warnings: Vec<String>,
