@@ -89,6 +89,7 @@ impl PrivateDir {
     }
 
     /// Opens a subdirectory, and creates it if it does not exist.
+    #[cfg_attr(not(feature = "keyvalue"), allow(dead_code, reason = "only key-value buckets use it"))]
     pub(crate) fn subdirectory(&self, name: &str) -> Result<Self, PrivateError> {
         Self::open(&self.path.join(name))
     }
@@ -109,6 +110,7 @@ impl PrivateDir {
     }
 
     /// Returns whether the file exists. Fails if it does not belong to this user only.
+    #[cfg_attr(not(feature = "keyvalue"), allow(dead_code, reason = "only key-value buckets use it"))]
     pub(crate) fn has_file(&self, name: &str) -> Result<bool, PrivateError> {
         match self.open_file(name) {
             Err(PrivateError::Io(error)) if error.kind() == io::ErrorKind::NotFound => Ok(false),

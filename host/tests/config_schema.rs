@@ -33,9 +33,11 @@ const NOT_EXPRESSIBLE: &[(&str, &[&str])] = &[
     (
         "conflicts between entries",
         &[
+            "bucket_twice",
             "guest_path_twice",
             "http_bodies_without_body",
             "http_limits_of_bodies",
+            "http_origin_twice",
             "overlapping_mounts",
             "same_mount_twice",
             "same_name_twice",

@@ -62,7 +62,7 @@ pub(crate) async fn host(kept: &StateDir, instances: Option<InstanceReuse>) -> H
 /// A host with one native provider, under the same limits.
 pub(crate) async fn native_host(kept: &StateDir, provider: impl Provider) -> Host {
     let mut limits = Limits::default();
-    limits.rate = 1_000_000.try_into().expect("it is in range");
+    limits.rate = "1000000/s".parse().expect("it is in range");
     let mount = MOUNT.parse().expect("a mount");
     let plugin = NativePlugin::new("native".parse().expect("a name"), mount, provider).limits(limits);
     let builder = Host::builder(in_directories(Config::new(), kept)).native_plugin(plugin);

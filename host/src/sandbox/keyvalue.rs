@@ -126,6 +126,7 @@ pub struct Bucket {
 /// The state of a key on which a compare-and-swap is conditional.
 #[derive(Clone, Debug)]
 #[allow(unreachable_pub, reason = "the generated code re-exports it")]
+#[cfg_attr(not(feature = "keyvalue"), allow(dead_code, reason = "only key-value buckets read it"))]
 pub struct Cas {
     bucket: Bucket,
     key: String,
@@ -262,7 +263,7 @@ impl Keyvalue {
         if let Some(open) = database.take() {
             // The lock is held until the database is closed, so that no caller opens it meanwhile.
             let _ = tokio::task::spawn_blocking(move || {
-                drop(open);
+                open.close();
                 drop(database);
             })
             .await;

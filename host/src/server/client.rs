@@ -12,6 +12,7 @@ use crate::resource::MissingPlugin;
 /// The client of a session.
 pub(super) struct Client {
     /// The negotiated revision.
+    #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only HTTP sessions read it"))]
     pub(super) revision: Revision,
     /// The log messages that it has requested.
     pub(super) log: Arc<ClientLog>,

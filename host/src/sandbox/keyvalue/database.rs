@@ -126,6 +126,11 @@ pub(super) struct Database {
 }
 
 impl Database {
+    /// Closes the database, which checkpoints the log.
+    pub(super) fn close(self) {
+        drop(self);
+    }
+
     /// Opens the database, and creates it if it does not exist.
     pub(super) fn open(path: &DatabasePath) -> Result<Self, StoreError> {
         path.ensure_exists()?;
