@@ -8,10 +8,10 @@
 //!
 //! A rule applies to a request if it names the principal (or `*`) and the operation. Among the rules that apply:
 //!
-//! 1. one with a `deny` glob that matches the URI: denied, regardless of all others; 2. one with an `allow` glob that
-//! matches: allowed; 3. otherwise: denied, except for `local`, the principal that started the host: unless a rule
-//! allows `local` something by
-//!    name, everything is allowed that is not denied.
+//! 1. one with a `deny` glob that matches the URI: denied, regardless of all others;
+//! 2. one with an `allow` glob that matches: allowed;
+//! 3. otherwise: denied, except for `local`, the principal that started the host: unless a rule allows `local` something
+//!    by name, everything is allowed that is not denied.
 //!
 //! Globs are matched against the URI in normal form without its query, so that no spelling of a URI (`%2eenv`, `?x`)
 //! evades a rule. Aliases of a host name are unknown here, so `deny` errs on the safe side: a glob also denies URIs

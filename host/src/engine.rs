@@ -1,19 +1,21 @@
-//! The one engine behind all plugins: code settings, instance pool, epoch ticker, guest threads.
+//! The engine: wasmtime's settings, the instance pool, the epoch thread, the worker threads, and the compiler.
 //!
-//! Instances come from a pool that is sized to calls at once, not to plugins, so that a fresh instance costs tens of
-//! microseconds.
+//! Instances come from a pool that is sized to concurrent calls, not to plugins, so that a fresh instance costs tens of
+//! microseconds. One engine serves all plugins of a host, and may serve several hosts.
 
-pub(crate) mod bindings;
+mod bindings;
 mod cache;
 mod call_origin;
 mod compilations;
 mod compiler;
 mod component_file;
 mod config;
+mod convert;
 pub(crate) mod cpu;
 pub(crate) mod epoch;
 mod error;
 pub(crate) mod executor;
+pub(crate) mod guest;
 mod imports;
 pub(crate) mod instance;
 pub(crate) mod instance_permits;
@@ -21,8 +23,11 @@ pub(crate) mod loader;
 pub(crate) mod pool;
 mod progress;
 pub(crate) mod shares;
+mod trap;
 
+use std::fmt;
 use std::sync::Arc;
+use std::thread::available_parallelism;
 
 use wasmtime::component::Linker;
 
@@ -39,44 +44,105 @@ pub use self::compiler::{CompileError, Compiler, run_compiler};
 pub use self::error::{ComponentError, EngineError};
 pub use self::imports::UnsatisfiedImports;
 pub use self::progress::Progress;
+pub(crate) use self::trap::CallEnd;
 
-/// Instances alive at once over all plugins, idle ones included. What of them the calls of one plugin may use is its
-/// [share](super::shares); a call beyond that waits, as it does for a place when its plugin is busy.
-const MAX_INSTANCES: u32 = 256;
-/// Compiles nothing and knows no plugin: it runs what `loader` brings.
-pub(crate) struct Engine {
+/// The default of [`EngineOptions::max_instances`].
+const DEFAULT_MAX_INSTANCES: u32 = 256;
+
+/// The size of an [`Engine`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineOptions {
+    max_instances: u32,
+    worker_threads: usize,
+}
+
+impl Default for EngineOptions {
+    /// 256 instances, and as many worker threads as there are processors.
+    fn default() -> Self {
+        let worker_threads = available_parallelism().map_or(1, usize::from);
+        Self { max_instances: DEFAULT_MAX_INSTANCES, worker_threads }
+    }
+}
+
+impl EngineOptions {
+    /// The default options.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets how many instances of components may be alive at once, over all plugins of all hosts that share the engine, idle
+    /// ones included; at least 1. The calls of one plugin may use a share of them; a call beyond that waits, as it does when its
+    /// plugin is busy (`limits.concurrency`). The pool reserves address space for so many: gigabytes for each, but no memory.
+    #[must_use]
+    pub fn max_instances(mut self, instances: u32) -> Self {
+        self.max_instances = instances.max(1);
+        self
+    }
+
+    /// Sets the number of worker threads for calls that compute little; at least 1. Calls that compute much have twice as many
+    /// threads of a lower priority; the host's own calls (`changes`, `describe`, probes) have as many, and half as many beyond
+    /// their CPU budget.
+    #[must_use]
+    pub fn worker_threads(mut self, threads: usize) -> Self {
+        self.worker_threads = threads.max(1);
+        self
+    }
+}
+
+/// What runs providers: the instance pool, the worker threads, the epoch thread. Opaque; several hosts may share one, and with it
+/// the bounds of its [`EngineOptions`].
+///
+/// ```
+/// use mcp_resource_host::Host;
+/// use mcp_resource_host::config::Config;
+/// use mcp_resource_host::engine::{Engine, EngineOptions};
+///
+/// let engine = Engine::new(EngineOptions::new().max_instances(16).worker_threads(2))?;
+/// let hosts = [Config::new(), Config::new()].map(|config| Host::builder(config).engine(engine.clone()));
+/// # Ok::<(), mcp_resource_host::engine::EngineError>(())
+/// ```
+pub struct Engine {
     wasmtime: wasmtime::Engine,
     linker: Linker<GuestState>,
-    /// Keeps live instances below the pool's size, so that taking one never fails.
+    /// Keeps live instances below the pool's size, so that allocating one never fails.
     pub(crate) instance_permits: InstancePermits,
-    /// Keeps the calls of one plugin from using them all.
+    /// Keeps the calls of one plugin from using all slots.
     pub(crate) shares: Arc<Shares>,
     pub(crate) ticker: Ticker,
     pub(crate) executor: GuestExecutor,
 }
 
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").finish_non_exhaustive()
+    }
+}
+
 impl Engine {
-    /// Reserves the pool, starts the ticker and the guest threads.
-    pub(crate) fn start() -> Result<Self, EngineError> {
-        let wasmtime = pooling_engine(MAX_INSTANCES).or_else(|error| {
+    /// Reserves the pool, starts the epoch thread and the worker threads.
+    ///
+    /// # Errors
+    ///
+    /// The operating system or wasmtime refuses.
+    pub fn new(options: EngineOptions) -> Result<Arc<Self>, EngineError> {
+        let EngineOptions { max_instances, worker_threads } = options;
+        let wasmtime = pooling_engine(max_instances).or_else(|error| {
             // The pool reserves address space (not memory) by the terabyte, which `ulimit -v` or a small machine may refuse.
             tracing::warn!(target: log_target::PLUGIN, %error, "no address space for an instance pool: every call will map its own memory, which is slower");
-            wasmtime::Engine::new(&codegen_config()).map_err(|error| EngineError::Start(error.to_string()))
+            wasmtime::Engine::new(&codegen_config()).map_err(EngineError::wasmtime)
         })?;
-        let linker = state::linker(&wasmtime).map_err(|error| EngineError::Start(format!("{error:#}")))?;
-        Ok(Self {
-            ticker: Ticker::start(wasmtime.clone())
-                .map_err(|error| EngineError::Start(format!("cannot start the epoch thread: {error}")))?,
-            instance_permits: InstancePermits::new(MAX_INSTANCES as usize),
-            shares: Shares::new(MAX_INSTANCES as usize),
-            executor: GuestExecutor::start()
-                .map_err(|error| EngineError::Start(format!("cannot start guest threads: {error}")))?,
-            linker,
+        let slots = usize::try_from(max_instances).unwrap_or(usize::MAX);
+        Ok(Arc::new(Self {
+            linker: state::linker(&wasmtime).map_err(EngineError::wasmtime)?,
+            ticker: Ticker::start(wasmtime.clone()).map_err(EngineError::Threads)?,
+            instance_permits: InstancePermits::new(slots),
+            shares: Shares::new(slots),
+            executor: GuestExecutor::start(worker_threads).map_err(EngineError::Threads)?,
             wasmtime,
-        })
+        }))
     }
 
-    /// The engine that components are deserialised for.
+    /// The engine that components are deserialized for.
     pub(crate) fn wasmtime(&self) -> &wasmtime::Engine {
         &self.wasmtime
     }

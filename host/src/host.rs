@@ -59,6 +59,7 @@ use crate::watch::{Hub, Subscriber, WatchStats};
 pub use self::builder::{HostBuilder, StartError};
 pub use self::check::{CheckError, CheckReport, CheckedProvider, InspectError, PluginCheck};
 pub use self::config_watcher::{ConfigWatcher, ReloadTrigger};
+pub use self::generation::PluginConflict;
 pub use self::reload::{ReloadError, ReloadReport};
 pub use self::status::{PluginState, PluginStatus};
 

@@ -16,9 +16,6 @@
 //!
 //! #[tokio::main]
 //! async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//!     // Components are compiled in a child process: this very program, started anew.
-//!     mcp_resource_host::engine::run_compiler();
-//!
 //! #   std::env::set_current_dir("..")?;
 //!     let mut hello = Plugin::new("hello".parse()?, "target/plugins/hello.wasm", "hello:///".parse()?);
 //!     hello.config.insert("names".to_owned(), "Ada, 花子".to_owned());
@@ -53,15 +50,16 @@
 //! | [`plugin`] | the call path: admission, circuit breaker, calls under limits, validation of answers |
 //! | [`engine`] | wasmtime: compiling and loading components, the instance pool, the threads that calls run on |
 //! | `sandbox` | the WASI context of an instance: directories, HTTP, key-value buckets, the log, memory |
+//! | [`provider`] | the contract in Rust: native providers, and what components answer |
 //! | [`config`], [`uri`], [`resource`] | the file; mounts and URIs; the domain's own types |
-//! | `fs_watch`, `private_dir`, `regular_file`, `thread_priority`, `throttle`, `text` | file system events; files that are private to this user; opening files that may hang; priorities of threads; throttled warnings; excerpts of texts |
+//! | `fs_watch`, `private_dir`, `regular_file`, `thread_priority`, `throttle`, `text`, `time` | file system events; files that are private to this user; opening files that may hang; priorities of threads; throttled warnings; truncated texts; durations as numbers |
 //!
 //! # Features
 //!
 //! | feature | adds |
 //! |---|---|
-//! | `http` | `server::serve_http`: MCP over streamable HTTP |
-//! | `stdio` | `server::serve_stdio`: MCP over standard input and output |
+//! | `http` | MCP over streamable HTTP: `server::http_service` and `server::router` to mount in another server, `server::serve_http` with a listener of its own |
+//! | `stdio` | MCP over standard input and output, `server::serve_stdio`, and over any other pair of streams, `server::serve_io` |
 //! | `keyvalue` | key-value buckets for plugins, kept in SQLite |
 //! | `cli` | the command `mcp-host`, with all of the above |
 //!
@@ -86,6 +84,7 @@ mod host;
 mod log_target;
 pub mod plugin;
 mod private_dir;
+pub mod provider;
 mod regular_file;
 pub mod resource;
 mod sandbox;
@@ -94,13 +93,15 @@ pub mod server;
 mod text;
 mod thread_priority;
 mod throttle;
+mod time;
 pub mod uri;
 mod watch;
 
 pub use catalog::{CursorKey, KeyError};
 pub use host::{
     CheckError, CheckReport, CheckedProvider, CompleteRequest, ConfigWatcher, Host, HostBuilder, InspectError,
-    ListRequest, PluginCheck, PluginState, PluginStatus, ReloadError, ReloadReport, ReloadTrigger, StartError,
+    ListRequest, PluginCheck, PluginConflict, PluginState, PluginStatus, ReloadError, ReloadReport, ReloadTrigger,
+    StartError,
 };
 pub use resource::Error as RequestError;
 pub use watch::{Subscriber, Update, WatchStats};

@@ -1,31 +1,34 @@
-//! Plugins: sandboxed providers that can be called.
+//! Plugins: providers at their mounts, called under limits.
 //!
-//! [`Plugins`] starts the engine and loads plugins; a [`Plugin`] is a loaded one, with one method for each function of the
-//! contract. Each call gets a fresh instance with the plugin's grants, or one that is kept if the plugin opted into that
-//! (`instances`), and begins on the caller's thread and goes on on guest threads (`threads`), under the plugin's
-//! limits:
+//! [`PluginRuntime`] loads plugins; a [`Plugin`] is a loaded one, with one method for each function of the contract.
+//! Its provider is a component in a sandbox, or a native one. Each call of a component gets a fresh instance with the
+//! plugin's grants, or a pooled one if the plugin opted into reuse (`instances`). A call begins on the caller's thread
+//! and continues on the engine's worker threads, under the plugin's limits:
 //!
-//! | bound | by |
+//! | resource | bound |
 //! |---|---|
-//! | calls | a rate (`limits.rate`), places for calls at once (`limits.concurrency`) and a queue for them (`limits.queue`, `limits.queue-timeout`); seats for all instances of all plugins, of which each plugin has a share |
+//! | calls | admission control: a rate limit (`limits.rate`), a concurrency limit (`limits.concurrency`) and a queue for it (`limits.queue`, `limits.queue-timeout`); instance slots for all plugins, of which each plugin has a share |
 //! | wall clock | a timeout around the call, instantiation included (`limits.deadline`) |
-//! | CPU time | the processor time of the thread while it polls the call; the engine's epoch has the guest look at it every half millisecond, and the host looks at it as it checks the answer (`limits.cpu`) |
-//! | memory | a budget that all instances of the plugin share, with what the host keeps for them and the answers of calls under way (`limits.memory`) |
-//! | reply | what the host copies out of the guest (`limits.response-size`), and how many items it has (`limits.response-items`) |
-//! | log | an allowance of bytes a minute (`limits.log`) |
-//! | handles, random bytes | what the host keeps for one instance by number (`limits.handles`); what it hands out at once (`limits.random-bytes`) |
-//! | files | permits for what one instance has open (`limits.files`); a quota for each directory that may be written |
+//! | CPU time | the processor time of the thread while it polls the call; checked by the guest at each tick of the engine's epoch, every half millisecond, and by the host as it validates the answer (`limits.cpu`) |
+//! | memory | a budget that all instances of the plugin share, with what the host allocates for them and the answers of calls in progress (`limits.memory`) |
+//! | answer | the bytes that the host copies out of the guest (`limits.response-size`), and the number of items (`limits.response-items`) |
+//! | log | an allowance of bytes per minute (`limits.log`) |
+//! | handles, random bytes | the resource table of one instance (`limits.handles`); the random bytes of one request (`limits.random-bytes`) |
+//! | files | permits for what one instance has open (`limits.files`); a quota for each writable directory |
 //!
-//! A trap, a timeout, a limit or a panic ends that call alone and is a typed [`Fault`]. A caller that goes away takes its call
-//! with it. A plugin that keeps failing is set aside for a growing while.
+//! A trap, a timeout, a limit or a panic ends that call alone and is a typed [`Fault`]. A caller that drops the future
+//! cancels its call. A plugin that keeps failing is suspended by a circuit breaker with back-off. Which of the limits
+//! apply to a native provider stands in [`provider`](crate::provider).
 
 mod admission;
+mod backend;
 mod backoff;
 mod breaker;
 mod call;
 mod error;
 mod fault;
 mod fault_recorder;
+mod function;
 mod inspect;
 mod requirements;
 mod slot;
@@ -38,35 +41,36 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use self::admission::Admission;
+use self::backend::{Backend, ComponentBackend};
 use self::breaker::CircuitBreaker;
 use self::call::CallContext;
 use self::fault_recorder::FaultRecorder;
+use self::function::{Changes, Complete, Describe, ListEntries, ListTemplates, Read, Stat};
 use self::validation::ValidationContext;
 use crate::config::{self, Digest};
-use crate::engine::bindings::{ProviderPre, contract};
-use crate::engine::loader::{CompiledComponent, Loader};
+use crate::engine::loader::{CompiledComponent, LinkedComponent, Loader};
 use crate::engine::pool::Pool;
 use crate::engine::{CallOrigin, Compiler, ComponentError, Engine, EngineError, Progress};
+use crate::provider::{NativePlugin, ProviderInfo};
 use crate::resource::{Argument, Completion, Contents, Entry, EntryTemplate};
 use crate::sandbox::Sandbox;
 use crate::sandbox::dirs::OpenFileLimit;
 use crate::sandbox::guest_log::GuestLog;
 use crate::sandbox::http::TlsRoots;
-use crate::sandbox::memory::Reclaim;
-use crate::sandbox::state::GuestState;
+use crate::sandbox::memory::{MemoryBudget, Reclaim};
 use crate::uri::{Mount, Path};
 
 pub(crate) use self::backoff::Backoff;
 pub use self::error::LoadError;
 pub use self::fault::{Fault, FaultKind};
-pub use self::inspect::{Info, Inspection};
+pub use self::inspect::Inspection;
 pub use self::requirements::{Capability, GrantStatus, Requirement, Requirements};
 pub(crate) use self::slot::{NotLoaded, PluginSlot};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use self::validation::fuzzing;
-pub use self::validation::{ChangeSet, Page};
+pub use self::validation::{FilteredPage, WatchedChanges};
 
-/// The engine, and what loads plugins for it.
+/// Loads plugins on an engine.
 pub struct PluginRuntime {
     engine: Arc<Engine>,
     tls_roots: Arc<TlsRoots>,
@@ -75,8 +79,9 @@ pub struct PluginRuntime {
     state_dir: Option<PathBuf>,
 }
 
-/// Why [`Plugins::start`] failed.
+/// Why there is no [`PluginRuntime`].
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum RuntimeError {
     /// The engine cannot be started.
     #[error(transparent)]
@@ -87,86 +92,109 @@ pub enum RuntimeError {
 }
 
 impl PluginRuntime {
-    /// Starts the engine. Components are compiled within `limits`, and compiled ones are kept in `cache`. What plugins have in
-    /// key-value buckets is kept in `state`, and the key that compiled components are authenticated with; without it, buckets
-    /// are granted and fail, and components are compiled at each start. It blocks.
-    pub fn start(
+    /// A runtime on that engine. Components are compiled within `limits`, and the code is stored in `cache`. `state_dir` holds the
+    /// key-value buckets and the key that the stored code is authenticated with; without it, buckets are granted and fail, and
+    /// components are compiled at each start. Blocks.
+    pub fn new(
+        engine: Arc<Engine>,
         compiler: Compiler,
         limits: config::CompileLimits,
         cache: &FilePath,
         state_dir: Option<PathBuf>,
         progress: Progress,
     ) -> Result<Self, RuntimeError> {
-        let engine = Arc::new(Engine::start()?);
         let loader = Loader::new(engine.clone(), compiler, limits, cache, state_dir.as_deref(), progress)?;
         let open_files = OpenFileLimit::from_rlimit();
         Ok(Self { engine, tls_roots: Arc::default(), open_files, loader, state_dir })
     }
 
-    /// Loads a plugin: its component is checked, linked, compiled if need be, and asked to describe itself.
+    /// Loads a plugin: reads, compiles (unless cached), links and checks its component, and calls `describe`.
     pub async fn load(&self, config: &config::Plugin) -> Result<Plugin, LoadError> {
         let compiled = self.loader.load(config).await?;
-        let provider = self.loader.link(&config.component, &compiled)?;
-        let mut plugin = self.build(config, &compiled, provider);
+        let component = self.loader.link(&config.component, &compiled)?;
+        let mut plugin = self.build(config, &compiled, component);
         plugin.info = plugin.describe().await.map_err(LoadError::Describe)?;
         Ok(plugin)
     }
 
-    /// What a component file is by its content; none for one that cannot be a component.
+    /// Returns the digest of a component file; none for a file that cannot be a component.
     pub(crate) async fn digest_of(&self, file: &FilePath) -> Option<Digest> {
         self.loader.digest_of(file).await
     }
 
-    /// Forgets all components but those, and ends the compilers that work on others.
+    /// Drops all components but those, and ends the compilers of others.
     pub(crate) fn retain(&self, wanted: &HashSet<Digest>) {
         self.loader.retain(wanted);
     }
 
-    /// Has components tried again that did not compile.
+    /// Drops compile failures, so that those components are compiled again.
     pub(crate) fn clear_failures(&self) {
         self.loader.clear_failures();
     }
 
-    fn build(
-        &self,
-        config: &config::Plugin,
-        compiled: &CompiledComponent,
-        provider: ProviderPre<GuestState>,
-    ) -> Plugin {
-        let component = compiled.component.component_type();
-        let imports = component.imports(self.engine.wasmtime()).map(|(name, _)| name);
+    fn build(&self, config: &config::Plugin, compiled: &CompiledComponent, component: LinkedComponent) -> Plugin {
+        let component_type = compiled.component.component_type();
+        let imports = component_type.imports(self.engine.wasmtime()).map(|(name, _)| name);
         let name: Arc<str> = config.name.as_str().into();
-        let log = GuestLog::new(name.clone(), config.limits.log.bytes());
-        let faults = Arc::new(FaultRecorder::new(name.clone(), config.limits.log.bytes()));
-        let items = config.limits.response_items.get();
         let pool = Pool::from_config(config, &self.engine);
+        let sandbox = Sandbox::new(
+            config,
+            self.state_dir.as_deref(),
+            self.tls_roots.clone(),
+            self.open_files.clone(),
+            GuestLog::new(name.clone(), config.limits.log.bytes()),
+            pool.as_ref().map(|pool| -> Weak<dyn Reclaim> { Arc::<Pool>::downgrade(pool) }),
+        );
+        let memory = sandbox.memory().clone();
+        let share = self.engine.shares.share();
+        let backend = Backend::Component(Box::new(ComponentBackend { component, sandbox, share, pool }));
         Plugin {
-            mount: config.mount.clone(),
-            digest: compiled.digest,
-            watch_interval: config.watch_interval.duration(),
+            digest: Some(compiled.digest),
             requirements: Requirements::new(imports, config),
-            info: Info::default(),
+            ..self.plugin(name, &config.mount, &config.limits, config.watch_interval, backend, memory)
+        }
+    }
+
+    /// Mounts a native provider.
+    pub(crate) fn native(&self, native: &NativePlugin) -> Plugin {
+        let NativePlugin { name, mount, provider, limits, watch_interval } = native;
+        let memory = MemoryBudget::new(limits.memory.bytes(), None);
+        let backend = Backend::Native(provider.clone());
+        let info = validation::truncate_info(provider.describe());
+        Plugin { info, ..self.plugin(name.as_str().into(), mount, limits, *watch_interval, backend, memory) }
+    }
+
+    /// A plugin without a description.
+    fn plugin(
+        &self,
+        name: Arc<str>,
+        mount: &Mount,
+        limits: &config::Limits,
+        watch_interval: config::WatchInterval,
+        backend: Backend,
+        memory: Arc<MemoryBudget>,
+    ) -> Plugin {
+        let faults = Arc::new(FaultRecorder::new(name.clone(), limits.log.bytes()));
+        let max_response_size = matches!(backend, Backend::Native(_)).then(|| limits.response_size.bytes());
+        Plugin {
+            mount: mount.clone(),
+            digest: None,
+            watch_interval: watch_interval.duration(),
+            requirements: Requirements::default(),
+            info: ProviderInfo::default(),
             call_context: Arc::new(CallContext {
                 engine: self.engine.clone(),
-                provider,
-                sandbox: Sandbox::new(
-                    config,
-                    self.state_dir.as_deref(),
-                    self.tls_roots.clone(),
-                    self.open_files.clone(),
-                    log,
-                    pool.as_ref().map(|pool| -> Weak<dyn Reclaim> { Arc::<Pool>::downgrade(pool) }),
-                ),
-                limits: config.limits.clone(),
+                backend,
+                limits: limits.clone(),
                 validation: Arc::new(ValidationContext {
-                    mount: config.mount.clone(),
-                    max_items: items,
+                    mount: mount.clone(),
+                    max_items: limits.response_items.get(),
+                    max_response_size,
                     faults: faults.clone(),
                 }),
-                admission: Admission::new(&config.limits),
+                admission: Admission::new(limits),
                 run_queue: self.engine.executor.plugin_queue(),
-                share: self.engine.shares.share(),
-                pool,
+                memory,
             }),
             breaker: CircuitBreaker::default(),
             faults,
@@ -175,21 +203,21 @@ impl PluginRuntime {
     }
 }
 
-/// A loaded plugin: one generation of it.
+/// A loaded plugin.
 pub struct Plugin {
     name: Arc<str>,
     mount: Mount,
-    digest: Digest,
+    digest: Option<Digest>,
     requirements: Requirements,
     watch_interval: Duration,
-    info: Info,
+    info: ProviderInfo,
     call_context: Arc<CallContext>,
     breaker: CircuitBreaker,
     faults: Arc<FaultRecorder>,
 }
 
 impl Plugin {
-    /// Its name in the configuration.
+    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -199,45 +227,45 @@ impl Plugin {
         &self.mount
     }
 
-    /// What its component is, by its content.
-    pub fn digest(&self) -> Digest {
+    /// The digest of its component; none for a native provider.
+    pub fn digest(&self) -> Option<Digest> {
         self.digest
     }
 
-    /// What its component imports against what it is granted.
+    /// The imports of its component, compared with its grants; none for a native provider.
     pub fn requirements(&self) -> &Requirements {
         &self.requirements
     }
 
-    /// How often it is asked what changed while somebody watches it, unless it hints otherwise.
+    /// The interval of `changes` while somebody watches it, unless it hints otherwise.
     pub fn watch_interval(&self) -> Duration {
         self.watch_interval
     }
 
-    /// What its provider says of itself.
-    pub fn info(&self) -> &Info {
+    /// The provider's description of itself.
+    pub fn info(&self) -> &ProviderInfo {
         &self.info
     }
 
-    /// How often something went wrong with it since it was loaded, by kind. Kinds of which there was nothing are not in it.
+    /// The number of faults since it was loaded, by kind. Kinds that did not occur are left out.
     pub fn faults(&self) -> BTreeMap<FaultKind, u64> {
         self.faults.counts()
     }
 
-    /// For how long it is still set aside because it kept failing; none if it is not.
+    /// The time for which the circuit breaker suspends it still; none if it is not suspended.
     pub fn suspended_for(&self) -> Option<Duration> {
         self.breaker.suspended_for(Instant::now())
     }
 
-    /// One page of its default listing, or of what is directly below `parent`. `limit` is a hint: a page may be longer. `filter`
-    /// says, as a part of the call, which entries are answered.
+    /// Returns one page of its default listing, or of the children of `parent`. `limit` is a hint: a page may be
+    /// longer. `filter` decides, as a part of the call, which entries are returned.
     pub async fn list(
         &self,
         parent: Option<&Path>,
         cursor: Option<&str>,
         limit: u32,
         filter: impl FnMut(&Entry) -> bool + Send + 'static,
-    ) -> Result<Page<Entry>, Fault> {
+    ) -> Result<FilteredPage<Entry>, Fault> {
         self.list_as(CallOrigin::Client, parent, cursor, limit, filter).await
     }
 
@@ -249,29 +277,20 @@ impl Plugin {
         cursor: Option<&str>,
         limit: u32,
         filter: impl FnMut(&Entry) -> bool + Send + 'static,
-    ) -> Result<Page<Entry>, Fault> {
-        let parent = parent.map(ToString::to_string);
+    ) -> Result<FilteredPage<Entry>, Fault> {
         let cursor: Option<Arc<str>> = cursor.map(Arc::from);
-        let requested = cursor.clone();
-        self.call(
-            "list-entries",
-            origin,
-            move |guest, store| {
-                Box::pin(
-                    async move { guest.call_list_entries(store, parent.as_deref(), requested.as_deref(), limit).await },
-                )
-            },
-            |check, page| async move { check.page(page, cursor.as_deref(), filter).await },
-        )
-        .await
+        let parent = parent.map(|parent| Arc::from(parent.as_str()));
+        let function = ListEntries { parent, cursor: cursor.clone(), limit };
+        self.call(origin, function, |check, page| async move { check.page(page, cursor.as_deref(), filter).await })
+            .await
     }
 
-    /// One page of its templates. `filter` says, as a part of the call, which are answered.
+    /// Returns one page of its templates. `filter` decides, as a part of the call, which are returned.
     pub async fn templates(
         &self,
         cursor: Option<&str>,
         filter: impl FnMut(&EntryTemplate) -> bool + Send + 'static,
-    ) -> Result<Page<EntryTemplate>, Fault> {
+    ) -> Result<FilteredPage<EntryTemplate>, Fault> {
         self.templates_as(CallOrigin::Client, cursor, filter).await
     }
 
@@ -281,37 +300,33 @@ impl Plugin {
         origin: CallOrigin,
         cursor: Option<&str>,
         filter: impl FnMut(&EntryTemplate) -> bool + Send + 'static,
-    ) -> Result<Page<EntryTemplate>, Fault> {
+    ) -> Result<FilteredPage<EntryTemplate>, Fault> {
         let cursor: Option<Arc<str>> = cursor.map(Arc::from);
-        let requested = cursor.clone();
+        let function = ListTemplates { cursor: cursor.clone() };
         self.call(
-            "list-templates",
             origin,
-            move |guest, store| Box::pin(async move { guest.call_list_templates(store, requested.as_deref()).await }),
+            function,
             |check, page| async move { check.template_page(page, cursor.as_deref(), filter).await },
         )
         .await
     }
 
-    /// Reads a resource. Contents with other URIs than the one asked for are of what is below it. `filter` says, as a part of the
-    /// call, which are answered: there may be none left.
+    /// Reads a resource. Contents with other URIs than the requested one belong to resources below it. `filter`
+    /// decides, as a part of the call, which are returned: there may be none left.
     pub async fn read(
         &self,
         path: &Path,
         filter: impl FnMut(&Contents) -> bool + Send + 'static,
     ) -> Result<Vec<Contents>, Fault> {
         let path: Arc<str> = path.as_str().into();
-        let requested = path.clone();
-        self.call(
-            "read",
-            CallOrigin::Client,
-            move |guest, store| Box::pin(async move { guest.call_read(store, &requested).await }),
-            |check, contents| async move { check.contents(contents, &path, filter).await },
-        )
+        let function = Read { path: path.clone() };
+        self.call(CallOrigin::Client, function, |check, contents| async move {
+            check.contents(contents, &path, filter).await
+        })
         .await
     }
 
-    /// Tells about a resource without reading it.
+    /// Returns a resource without its content.
     pub async fn stat(&self, path: &Path) -> Result<Entry, Fault> {
         self.stat_as(CallOrigin::Client, path).await
     }
@@ -319,17 +334,12 @@ impl Plugin {
     /// The same, as a call of a client or of the host itself.
     pub(crate) async fn stat_as(&self, origin: CallOrigin, path: &Path) -> Result<Entry, Fault> {
         let path: Arc<str> = path.as_str().into();
-        let requested = path.clone();
-        self.call(
-            "stat",
-            origin,
-            move |guest, store| Box::pin(async move { guest.call_stat(store, &requested).await }),
-            |check, entry| async move { check.stat_entry(entry, &path).await },
-        )
-        .await
+        let function = Stat { path: path.clone() };
+        self.call(origin, function, |check, entry| async move { check.stat_entry(entry, &path).await }).await
     }
 
-    /// Completes a variable of one of its path templates. `filter` says, as a part of the call, which values are answered.
+    /// Completes a variable of one of its path templates. `filter` decides, as a part of the call, which values are
+    /// returned.
     pub async fn complete(
         &self,
         template: &str,
@@ -337,81 +347,61 @@ impl Plugin {
         context: Vec<Argument>,
         filter: impl FnMut(&str) -> bool + Send + 'static,
     ) -> Result<Completion, Fault> {
-        let template = template.to_owned();
-        let argument = wit_argument(argument);
-        let context: Vec<_> = context.into_iter().map(wit_argument).collect();
-        self.call(
-            "complete",
-            CallOrigin::Client,
-            move |guest, store| {
-                Box::pin(async move { guest.call_complete(store, &template, &argument, &context).await })
-            },
-            |check, completion| check.completion(completion, filter),
-        )
-        .await
+        let function = Complete { template: template.to_owned(), argument, context };
+        self.call(CallOrigin::Client, function, |check, completion| check.completion(completion, filter)).await
     }
 
-    /// Tells which of the watched paths changed since a token of an earlier answer; without one, where to start from.
-    pub async fn changes(&self, watched: &[Path], since: Option<&str>) -> Result<ChangeSet, Fault> {
+    /// Returns which of the watched paths changed since a token of an earlier answer; without one, the token to start
+    /// from.
+    pub async fn changes(&self, watched: &[Path], since: Option<&str>) -> Result<WatchedChanges, Fault> {
         let watched: Arc<[String]> = watched.iter().map(ToString::to_string).collect();
-        let paths = watched.clone();
-        let since = since.map(str::to_owned);
-        self.call(
-            "changes",
-            CallOrigin::Host,
-            move |guest, store| Box::pin(async move { guest.call_changes(store, &paths, since.as_deref()).await }),
-            |check, changes| async move { check.change_set(changes, &watched).await },
-        )
-        .await
+        let function = Changes { watched: watched.clone(), since: since.map(str::to_owned) };
+        self.call(CallOrigin::Host, function, |check, changes| async move { check.change_set(changes, &watched).await })
+            .await
     }
 
-    /// How many items a listing of its may have over all its pages (`limits.listing-items`).
+    /// The maximum number of items of a listing over all its pages (`limits.listing-items`).
     pub(crate) fn max_listing_items(&self) -> usize {
         self.call_context.limits.listing_items.get()
     }
 
-    /// How many items one answer of its may have (`limits.response-items`).
+    /// The maximum number of items of one answer (`limits.response-items`).
     pub(crate) fn max_items(&self) -> usize {
         self.call_context.limits.response_items.get()
     }
 
-    /// Takes note of a fault in its answers to that function which shows only in what is made of them.
+    /// Records a fault of an answer to that function that shows only in its further processing.
     pub(crate) fn record_fault(&self, function: &str, fault: &Fault) {
         self.faults.record(function, fault);
     }
 
-    /// Closes what it has open beside its instances: the database of its key-value buckets, which has its write-ahead log
+    /// Closes what it has open beside its instances: the database of its key-value buckets, whose write-ahead log is
     /// checkpointed by that. A later call opens it again.
     pub(crate) async fn close(&self) {
-        self.call_context.sandbox.close().await;
+        if let Some(sandbox) = self.call_context.backend.sandbox() {
+            sandbox.close().await;
+        }
     }
 
     /// Returns the names of buckets that it opened and that it is not granted, some of them if there are many.
     pub(crate) fn denied_buckets(&self) -> Vec<String> {
-        self.call_context.sandbox.denied_buckets()
+        self.call_context.backend.sandbox().map(Sandbox::denied_buckets).unwrap_or_default()
     }
 
-    /// Why the database of its key-value buckets cannot be used, if there is one and it cannot. Makes none.
+    /// Returns why the database of its key-value buckets cannot be used, if it exists and is unusable. Creates none.
     pub(crate) async fn check_stores(&self) -> Result<(), String> {
-        self.call_context.sandbox.check_stores().await
+        match self.call_context.backend.sandbox() {
+            Some(sandbox) => sandbox.check_stores().await,
+            None => Ok(()),
+        }
     }
 
-    /// The directories of the machine that it was granted.
+    /// The directories of the host that it was granted.
     pub fn granted_directories(&self) -> impl Iterator<Item = &FilePath> {
-        self.call_context.sandbox.granted_directories()
+        self.call_context.backend.sandbox().into_iter().flat_map(Sandbox::granted_directories)
     }
 
-    async fn describe(&self) -> Result<Info, Fault> {
-        self.call(
-            "describe",
-            CallOrigin::Host,
-            |guest, store| Box::pin(async move { Ok(Ok(guest.call_describe(store).await?)) }),
-            |check, info| check.info(info),
-        )
-        .await
+    async fn describe(&self) -> Result<ProviderInfo, Fault> {
+        self.call(CallOrigin::Host, Describe, |check, info| check.info(info)).await
     }
-}
-
-fn wit_argument(argument: Argument) -> contract::Argument {
-    contract::Argument { name: argument.name, value: argument.value }
 }

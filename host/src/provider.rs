@@ -64,9 +64,10 @@
 //!
 //! # Threads
 //!
-//! A call begins on its caller's thread and continues on the engine's worker threads, which it shares with components, as one
-//! future among others. **A provider that blocks in a poll blocks a worker**, and neither `cpu` nor `deadline` can end it before
-//! the poll returns: use asynchronous I/O, or [`tokio::task::spawn_blocking`], which runs on the engine's runtime.
+//! The first poll of a call runs on its caller's thread, which may be one of a transport; later ones run on the engine's worker
+//! threads, shared with components. **A provider that blocks in a poll blocks that thread**, and neither `cpu` nor `deadline`
+//! can end the call before the poll returns: use asynchronous I/O, or [`tokio::task::spawn_blocking`], which runs on the
+//! engine's runtime.
 
 mod changes;
 mod contents;
@@ -77,6 +78,8 @@ mod info;
 mod native_plugin;
 mod page;
 mod template;
+
+use std::sync::Arc;
 
 pub use async_trait::async_trait;
 
@@ -163,5 +166,37 @@ pub trait Provider: Send + Sync + 'static {
     async fn changes(&self, watched: &[String], since: Option<&str>) -> Result<ChangeSet> {
         let _ = (watched, since);
         Ok(ChangeSet::none(""))
+    }
+}
+
+/// A shared provider: the application keeps a handle to what it mounts.
+#[async_trait]
+impl<P: Provider + ?Sized> Provider for Arc<P> {
+    fn describe(&self) -> ProviderInfo {
+        P::describe(self)
+    }
+
+    async fn list(&self, parent: Option<&str>, cursor: Option<&str>, limit: usize) -> Result<Page> {
+        P::list(self, parent, cursor, limit).await
+    }
+
+    async fn read(&self, path: &str) -> Result<Vec<Contents>> {
+        P::read(self, path).await
+    }
+
+    async fn stat(&self, path: &str) -> Result<Entry> {
+        P::stat(self, path).await
+    }
+
+    async fn templates(&self) -> Result<Vec<Template>> {
+        P::templates(self).await
+    }
+
+    async fn complete(&self, template: &str, argument: &Argument, context: &[Argument]) -> Result<Completion> {
+        P::complete(self, template, argument, context).await
+    }
+
+    async fn changes(&self, watched: &[String], since: Option<&str>) -> Result<ChangeSet> {
+        P::changes(self, watched, since).await
     }
 }

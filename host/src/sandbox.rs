@@ -1,14 +1,16 @@
-//! What a guest sees of the outside world: its grants, and nothing else.
+//! The sandbox of a plugin: what its guests may use of the outside world. Nothing but the grants.
 //!
-//! Every instance gets a context of its own, made from the plugin's grants: its directories (opened anew, so that one that was
-//! replaced is the new one), its variables, its way to the web, its buckets, its configuration, the log. Sockets refuse,
-//! arguments and standard input are empty, clocks and random numbers are real. Files are reached through the capability of
-//! the directory, never by a path of the machine: no `..`, link or absolute path leads out of it.
+//! Every instance gets a context of its own, made from the plugin's grants: its directories (reopened, so that a
+//! directory that was replaced is the new one), its variables, outgoing HTTP, its buckets, its configuration, the log.
+//! Sockets refuse, arguments and standard input are empty, clocks and random numbers are real. Files are reached
+//! through the capability of the directory, never by a path of the host: no `..`, link or absolute path leads out of
+//! it.
 //!
-//! Grants have one shape. `config::grants::NAME` parses the file's text into a validated value, and is the reference of what may be
-//! written there; `sandbox::NAME` enforces it for one plugin. It is built once per plugin from that value, gives each call what
-//! the call needs, rejects everything else with the errors of the standard interface that the guest uses, and logs that, once a
-//! minute for each kind of rejection. [`Sandbox`] builds the context of an instance from all of them.
+//! Grants have one shape. `config::grants::NAME` parses the file's text into a validated value, and is the reference of
+//! what may be written there; `sandbox::NAME` enforces it for one plugin. It is built once per plugin from that value,
+//! gives each call what the call needs, rejects everything else with the errors of the standard interface that the
+//! guest uses, and logs that, once a minute for each kind of rejection. [`Sandbox`] builds the context of an instance
+//! from all of them.
 
 pub(crate) mod bindings;
 pub(crate) mod dirs;
@@ -34,7 +36,7 @@ use self::memory::{MemoryBudget, MemoryMeter, Reclaim};
 use self::state::GuestState;
 use crate::config;
 
-/// What a handle costs in the tables that it is in, with what the smallest resource holds: a timer and its pollable.
+/// The bytes of a handle in the tables that hold it, with the smallest resource: a timer and its pollable.
 const HANDLE_COST: usize = 320;
 
 /// Why an instance has no context.
@@ -48,7 +50,7 @@ pub(crate) enum SandboxError {
     Directory(#[from] dirs::GrantError),
 }
 
-/// One plugin's grants, ready to be turned into the context of an instance.
+/// One plugin's grants, from which the contexts of instances are made.
 pub(crate) struct Sandbox {
     dirs: DirGrants,
     variables: Vec<(String, String)>,
@@ -56,9 +58,9 @@ pub(crate) struct Sandbox {
     config: Arc<WasiConfigVariables>,
     keyvalue: Arc<Keyvalue>,
     memory: Arc<MemoryBudget>,
-    /// Handles that an instance may hold at once.
+    /// The maximum number of handles of an instance.
     max_handles: usize,
-    /// Random bytes that a guest may ask for at once.
+    /// The maximum number of random bytes of one request.
     max_random_bytes: u64,
     log: Arc<GuestLog>,
 }
@@ -98,26 +100,26 @@ impl Sandbox {
     }
 
     /// Returns the names of buckets that the plugin opened and that it is not granted.
-    pub(super) fn denied_buckets(&self) -> Vec<String> {
+    pub(crate) fn denied_buckets(&self) -> Vec<String> {
         self.keyvalue.denied_buckets()
     }
 
-    /// Why what the plugin keeps cannot be used, if it cannot.
+    /// Returns why the plugin's stored data cannot be used, if they cannot.
     pub(crate) async fn check_stores(&self) -> Result<(), String> {
         self.keyvalue.check().await
     }
 
-    /// The directories of the machine that are granted.
+    /// The granted directories of the host.
     pub(crate) fn granted_directories(&self) -> impl Iterator<Item = &Path> {
         self.dirs.host_paths()
     }
 
-    /// The memory that calls of the plugin may use, together.
+    /// The memory budget that all calls of the plugin share.
     pub(crate) fn memory(&self) -> &Arc<MemoryBudget> {
         &self.memory
     }
 
-    /// The context of one instance. Its directories are opened where that may block.
+    /// Creates the context of one instance. Its directories are opened on threads that may block.
     pub(crate) async fn new_store_data(&self) -> Result<GuestState, SandboxError> {
         let mut memory = MemoryMeter::new(self.memory.clone());
         let handles = memory.reserve(self.max_handles.saturating_mul(HANDLE_COST));
@@ -128,7 +130,7 @@ impl Sandbox {
         wasi.envs(&self.variables)
             .stdout(streams.stdout)
             .stderr(streams.stderr)
-            // Otherwise they could be made, each a file descriptor of the process, though they lead nowhere.
+            // Otherwise sockets could be created, each a file descriptor of the process, though they lead nowhere.
             .allow_tcp(false)
             .allow_udp(false)
             .max_random_size(self.max_random_bytes);

@@ -1,27 +1,38 @@
-//! The MCP server: the façade on the wire, over stdio and over streamable HTTP.
+//! The MCP server: the façade on the wire, over streamable HTTP and over stdio or any other pair of streams.
 //!
-//! Requests for resources are taken from the message as it came in, and answered (`requests`) with MCP objects ([`wire`]). rmcp
-//! speaks the rest of the protocol: how sessions begin and end, subscriptions, streams of events, and the words in which is
-//! refused what is not in order. What is here beside that: saying who asks, keeping other sites' pages out, and ending in order.
-//! The session-based revisions (2024-11-05 to 2025-11-25) and the stateless one (2026-07-28) are served by the same code,
-//! told apart per request.
+//! | function | feature | serves |
+//! |---|---|---|
+//! | `http_service`, `router` | `http` | clients of an HTTP server that the application has, with its own login |
+//! | `serve_http` | `http` | clients of a TCP listener, over TLS if the config has a certificate |
+//! | `serve_io` | `stdio` | the client at the other end of a reader and a writer |
+//! | `serve_stdio` | `stdio` | the client that started this process |
 //!
-//! Answers are written as JSON piece by piece, as their clients take them ([`json`]), within a budget in bytes (`budget`).
+//! Requests for resources are parsed from the message as it was received, and answered by the host itself
+//! (`resource_requests`), with MCP objects (`wire`). All else is forwarded to rmcp (`dispatch`): the lifecycle of
+//! sessions, subscriptions, event streams, and the rejection of malformed messages. The session-based revisions
+//! (2024-11-05 to 2025-11-25) and the stateless one (2026-07-28) are served by the same code; the revision is
+//! determined for each request.
 //!
-//! Ending in order means: from then on no new request is taken, those in flight are answered, then connections are
-//! closed. How long that takes is bounded by the limits of the plugins that are being asked.
+//! Answers are encoded as JSON chunk by chunk, as their clients read them (`json`), within a budget in bytes
+//! (`budget`).
+//!
+//! Graceful shutdown: new requests are not accepted, requests in flight are answered, then connections are closed. The
+//! limits of the plugins that are called, and a drain timeout of 30 s, bound the time that it takes.
 
 mod budget;
 mod client;
 mod client_id;
 mod client_log;
+mod dispatch;
 mod error;
 mod extensions;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod handler;
+#[cfg(feature = "http")]
 mod http;
-pub mod json;
+mod in_flight;
+pub(crate) mod json;
 mod jsonrpc;
 mod methods;
 mod notifications;
@@ -30,32 +41,40 @@ mod reencode;
 mod resource_requests;
 mod revision;
 mod server_info;
+#[cfg(feature = "stdio")]
 mod stdio;
-pub mod wire;
+pub(crate) mod wire;
 
 use std::time::Duration;
 
-pub use self::http::serve_http;
-pub use self::revision::Revision;
-pub use self::stdio::serve_stdio;
+#[cfg(feature = "http")]
+pub use self::http::{HttpOptions, McpService, http_service, router, serve_http};
+#[cfg(feature = "cli")]
+pub(crate) use self::revision::Revision;
+#[cfg(feature = "stdio")]
+pub use self::stdio::{serve_io, serve_stdio};
 
-/// The longest that requests in flight are waited for when the server ends. The limits of plugins end them sooner; a client
-/// that does not read its answers does not.
+/// The drain timeout of graceful shutdown. The limits of plugins end requests in flight sooner; a client that does not
+/// read its answers does not.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Why serving ended otherwise than in order.
+/// The cause of an error in another crate.
+type Source = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why serving ended with an error.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ServeError {
-    /// The client over stdio did not begin as the protocol has it.
+    /// The client of a pair of streams did not open a session as the protocol requires.
     #[error("the client did not open an MCP session: {0}")]
-    Handshake(String),
-    /// The transport failed.
-    #[error("the transport failed: {0}")]
-    Transport(#[from] std::io::Error),
-    /// The server was to end, and its client did not take the answers that were left.
+    Handshake(#[source] Source),
+    /// The client of a pair of streams did not read the remaining answers at shutdown.
     #[error("the client does not read its answers: they are dropped, so that the server can end")]
     OutputStalled,
-    /// A task of the server's own ended wrongly.
+    /// TLS cannot be set up.
+    #[error("TLS cannot be set up: {0}")]
+    Tls(#[source] Source),
+    /// A task of the server panicked.
     #[error("the server failed: {0}")]
-    Internal(String),
+    Internal(#[source] tokio::task::JoinError),
 }

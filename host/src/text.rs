@@ -1,11 +1,11 @@
-//! A guest's texts where the host shows or keeps them: cut before anything is made of them.
+//! Truncated texts for messages and for what the host stores.
 
 use std::fmt;
 
-/// Bytes of a guest's text that a message shows.
+/// Bytes of a text that [`Excerpt`] shows.
 const EXCERPT_LEN: usize = 80;
 
-/// The beginning of a guest's text for a message: escaped, and of at most [`SHOWN`] bytes before that.
+/// The beginning of an untrusted text for a message: at most 80 bytes of it, escaped, and an ellipsis if there is more.
 pub(crate) struct Excerpt<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Excerpt<'_> {
@@ -16,12 +16,13 @@ impl fmt::Display for Excerpt<'_> {
     }
 }
 
-/// The text, or so many bytes of its beginning and an ellipsis. What is cut off is freed.
+/// Truncates a text to so many bytes and an ellipsis. The memory of the rest is freed.
 pub(crate) fn truncate(text: String, max_bytes: usize) -> String {
     if text.len() <= max_bytes { text } else { [prefix(&text, max_bytes), "…"].concat() }
 }
 
-fn prefix(text: &str, max_bytes: usize) -> &str {
+/// Returns at most so many bytes of a text, in whole characters.
+pub(crate) fn prefix(text: &str, max_bytes: usize) -> &str {
     text.split_at_checked(text.floor_char_boundary(max_bytes)).map_or(text, |(shown, _)| shown)
 }
 

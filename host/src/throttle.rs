@@ -1,9 +1,10 @@
-//! A rate limit for a warning that repeats: at most one line in a period, with the number of those that were suppressed.
+//! A rate limit for a recurring warning: at most one line per period, with the number of suppressed ones.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Decides which occurrences of a warning are logged. Each costs one short lock, whether it is logged or not.
+use parking_lot::Mutex;
+
+/// Decides which occurrences of a warning are logged. Each occurrence costs one short lock.
 #[derive(Debug)]
 pub(crate) struct Throttle {
     period: Duration,
@@ -17,23 +18,23 @@ struct ThrottleState {
 }
 
 impl Throttle {
-    /// One line in that period.
+    /// One line per period.
     pub(crate) fn new(period: Duration) -> Self {
         Self { period, state: Mutex::default() }
     }
 
-    /// Records one more occurrence. If it is to be logged: how many were suppressed since the last one that was.
+    /// Records one more occurrence. If it is to be logged, returns the number suppressed since the last line.
     pub(crate) fn record(&self) -> Option<u64> {
         self.record_at(Instant::now())
     }
 
-    /// Whether a line is due for what was suppressed, though nothing more occurred; if so, for how many.
+    /// Returns the number of suppressed occurrences if a line about them is due, though nothing more occurred.
     pub(crate) fn overdue(&self) -> Option<u64> {
         self.overdue_at(Instant::now())
     }
 
     fn record_at(&self, now: Instant) -> Option<u64> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         if state.last_logged.is_some_and(|logged| now.saturating_duration_since(logged) < self.period) {
             state.suppressed = state.suppressed.saturating_add(1);
             return None;
@@ -43,7 +44,7 @@ impl Throttle {
     }
 
     fn overdue_at(&self, now: Instant) -> Option<u64> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let is_due = state.last_logged.is_none_or(|logged| now.saturating_duration_since(logged) >= self.period);
         if state.suppressed == 0 || !is_due {
             return None;

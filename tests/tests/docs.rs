@@ -1,4 +1,4 @@
-//! The documentation leads somewhere: what its links name is there, files, headings and tests alike.
+//! The documentation is valid: the files, headings and tests that it links to exist, and snippets are taken from examples.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::HashMap;
@@ -131,4 +131,25 @@ fn every_test_on_the_page_of_practices_is_in_the_file_that_it_leads_to() {
     }
     assert!(astray.is_empty(), "{astray:#?}");
     assert!(tests > 0);
+}
+
+/// The lines without their indentation.
+fn unindented(text: &str) -> String {
+    text.lines().map(|line| line.trim().to_owned() + "\n").collect()
+}
+
+/// A line `// …` in a snippet stands for lines that it leaves out.
+#[test]
+fn every_snippet_on_the_page_of_embedding_is_taken_from_an_example() {
+    let examples = fs::read_dir(root().join("examples")).unwrap().map(|entry| entry.unwrap().path());
+    let examples = examples.filter(|file| file.extension().is_some_and(|kind| kind == "rs"));
+    let examples: Vec<_> = examples.map(|file| unindented(&fs::read_to_string(file).unwrap())).collect();
+    let page = fs::read_to_string(root().join("docs/embedding.md")).unwrap();
+    let snippets: Vec<_> = page.split("```rust\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    assert!(!snippets.is_empty());
+    for snippet in snippets {
+        let snippet = unindented(snippet);
+        let is_taken_from = |example: &String| snippet.split("// …\n").all(|part| example.contains(part));
+        assert!(examples.iter().any(is_taken_from), "no example has\n{snippet}");
+    }
 }

@@ -5,10 +5,14 @@ use std::fmt;
 use std::hint::black_box;
 use std::sync::Arc;
 
+use futures::TryStreamExt;
 use mcp_resource_host::access::Principal;
-use mcp_resource_host::resource::{Contents, Entry, Listing};
+use mcp_resource_host::provider::{self, Failure, Page, Provider, async_trait};
+use mcp_resource_host::resource::{Body, Contents, Entry, Listing};
 use mcp_resource_host::{Host, ListRequest};
 use tokio::runtime::Runtime;
+
+use crate::setup::{self, MOUNT, StateDir};
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -41,6 +45,8 @@ pub(crate) enum Backend {
     /// The same, on the threads of another runtime and back: what keeping callers apart from a busy provider costs with
     /// no sandbox at all.
     Thread(Arc<Native>, Arc<Runtime>),
+    /// The façade with a native provider: routing, access, admission, validation of the answer, and no sandbox.
+    Provider(Arc<Host>),
     /// The façade: routing, access, a fresh instance of the provider, and the checks of what it answers.
     Fresh(Arc<Host>),
     /// The same with an instance that has served others before (`instances.max-calls`).
@@ -54,7 +60,7 @@ pub(crate) struct Native {
 }
 
 /// All ways, the baseline first.
-pub(crate) async fn all(fresh: Host, reused: Host, requests: &[Request]) -> [Backend; 4] {
+pub(crate) async fn all(kept: &StateDir, fresh: Host, reused: Host, requests: &[Request]) -> [Backend; 5] {
     let mut contents = HashMap::new();
     for request in requests {
         if let Request::Read { uri, .. } = request {
@@ -62,10 +68,12 @@ pub(crate) async fn all(fresh: Host, reused: Host, requests: &[Request]) -> [Bac
         }
     }
     let native = Arc::new(Native { contents, page: list(&fresh).await });
+    let provider = setup::native_host(kept, native_provider(&fresh, &native).await).await;
     let runtime = Runtime::new().expect("threads for the baseline");
     [
         Backend::Native(native.clone()),
         Backend::Thread(native, Arc::new(runtime)),
+        Backend::Provider(Arc::new(provider)),
         Backend::Fresh(Arc::new(fresh)),
         Backend::Reused(Arc::new(reused)),
     ]
@@ -76,6 +84,7 @@ impl Backend {
         match self {
             Self::Native(_) => "native",
             Self::Thread(..) => "native on a thread",
+            Self::Provider(_) => "native provider",
             Self::Fresh(_) => "fresh",
             Self::Reused(_) => "reused",
         }
@@ -89,7 +98,7 @@ impl Backend {
                 let (native, request) = (native.clone(), request.clone());
                 runtime.spawn(async move { native.answer(&request) }).await.expect("it does not fail");
             }
-            Self::Fresh(host) | Self::Reused(host) => match request {
+            Self::Provider(host) | Self::Fresh(host) | Self::Reused(host) => match request {
                 Request::Read { uri, .. } => drop(black_box(read(host, uri).await)),
                 Request::List => drop(black_box(list(host).await)),
             },
@@ -114,4 +123,48 @@ async fn list(host: &Host) -> Listing<Entry> {
     let page = host.list(&Principal::LOCAL, ListRequest::default()).await.expect("a page");
     assert!(page.missing.is_empty() && page.next_cursor.is_some(), "a full page of the one plugin");
     page
+}
+
+/// A native provider with the resources of the component: all entries, and the contents that are read.
+struct NativeProvider {
+    entries: Vec<provider::Entry>,
+    contents: HashMap<String, Vec<provider::Contents>>,
+}
+
+async fn native_provider(fresh: &Host, native: &Native) -> NativeProvider {
+    let path = |uri: &str| uri.strip_prefix(MOUNT).expect("a URI of the mount").to_owned();
+    let entry = |entry: &Entry| {
+        let mut copy = provider::Entry::new(path(entry.uri.as_str()), &entry.name);
+        copy.mime_type.clone_from(&entry.mime_type);
+        copy.size = entry.size;
+        copy
+    };
+    let entries: Vec<Entry> = fresh.list_all(&Principal::LOCAL).try_collect().await.expect("all entries");
+    let contents = native.contents.iter().map(|(uri, contents)| {
+        let copies = contents.iter().map(|one| match &one.body {
+            Body::Text(text) => provider::Contents::text(entry(&one.entry), text),
+            Body::Blob(bytes) => provider::Contents::blob(entry(&one.entry), bytes.clone()),
+        });
+        (path(uri), copies.collect())
+    });
+    NativeProvider { entries: entries.iter().map(entry).collect(), contents: contents.collect() }
+}
+
+#[async_trait]
+impl Provider for NativeProvider {
+    async fn list(&self, _: Option<&str>, cursor: Option<&str>, limit: usize) -> provider::Result<Page> {
+        let start = cursor.map_or(Ok(0), str::parse).map_err(|_| Failure::invalid("a cursor of this provider"))?;
+        let rest = self.entries.get(start..).unwrap_or_default();
+        let entries: Vec<_> = rest.iter().take(limit).cloned().collect();
+        let next = start + entries.len();
+        Ok(Page { entries, next_cursor: (next < self.entries.len()).then(|| next.to_string()) })
+    }
+
+    async fn read(&self, path: &str) -> provider::Result<Vec<provider::Contents>> {
+        self.contents.get(path).cloned().ok_or(Failure::NotFound)
+    }
+
+    async fn stat(&self, path: &str) -> provider::Result<provider::Entry> {
+        self.entries.iter().find(|entry| entry.path == path).cloned().ok_or(Failure::NotFound)
+    }
 }

@@ -1,7 +1,7 @@
 //! What a call costs: the same answer from a sandboxed provider and from a map in this process.
 //!
 //! `cargo bench -p mcp-resource-host`; with `-- --quick` for a first look, with `-- read` for a part. Every request is
-//! timed in four [`Backend`]s in the same run, with one caller and with as many as there are processors, and the table at
+//! timed in five [`Backend`]s in the same run, with one caller and with as many as there are processors, and the table at
 //! the end sets them in ratio. Nothing is asserted about time. What the figures are depends on the machine; the ratios
 //! are in `docs/performance.md`.
 #![allow(
@@ -26,13 +26,12 @@ use self::backends::{Backend, Request};
 use self::report::Report;
 
 fn main() {
-    mcp_resource_host::engine::run_compiler();
     let runtime = tokio::runtime::Runtime::new().expect("threads for the callers");
     let kept = setup::StateDir::new();
     let fresh = runtime.block_on(setup::host(&kept, None));
     let reused = runtime.block_on(setup::host(&kept, Some(InstanceReuse::default())));
     let requests = setup::requests();
-    let ways = runtime.block_on(backends::all(fresh, reused, &requests));
+    let ways = runtime.block_on(backends::all(&kept, fresh, reused, &requests));
     let mut criterion = Criterion::default()
         .sample_size(20)
         .warm_up_time(Duration::from_millis(300))

@@ -50,17 +50,19 @@ impl fmt::Display for Report {
             "µs a call",
             "native",
             "native on a thread",
+            "native provider",
             "fresh",
             "reused",
             "fresh ÷ native",
+            "fresh ÷ native provider",
             "reused ÷ native",
             "reused ÷ fresh",
             "fresh − native",
             "reused − native",
         ]);
         for row in &self.rows {
-            let [native, thread, fresh, reused] =
-                ["native", "native on a thread", "fresh", "reused"].map(|way| row.median(way));
+            let [native, thread, provider, fresh, reused] =
+                ["native", "native on a thread", "native provider", "fresh", "reused"].map(|way| row.median(way));
             let shown = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.1}"));
             let ratio = |of: Option<f64>, to: Option<f64>| {
                 of.zip(to).map_or_else(|| "–".to_owned(), |(of, to)| format!("{:.2}", of / to))
@@ -70,9 +72,11 @@ impl fmt::Display for Report {
                 row.name.clone(),
                 shown(native),
                 shown(thread),
+                shown(provider),
                 shown(fresh),
                 shown(reused),
                 ratio(fresh, native),
+                ratio(fresh, provider),
                 ratio(reused, native),
                 ratio(reused, fresh),
                 more(fresh),

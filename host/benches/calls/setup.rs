@@ -3,12 +3,15 @@
 use std::path::Path;
 use std::process::Command;
 
-use mcp_resource_host::config::{Config, InstanceReuse, Plugin};
+use mcp_resource_host::config::{Config, InstanceReuse, Limits, Plugin};
+use mcp_resource_host::provider::{NativePlugin, Provider};
 use mcp_resource_host::{Host, PluginState};
 use tempfile::TempDir;
 
 use crate::backends::Request;
 
+/// Where the resources are mounted.
+pub(crate) const MOUNT: &str = "sizes:///";
 /// Resources that there are to list: some pages.
 const COUNT: usize = 1000;
 /// Entries of one page.
@@ -42,19 +45,34 @@ pub(crate) async fn host(kept: &StateDir, instances: Option<InstanceReuse>) -> H
     build_fixtures();
     let component = root().join("target/plugins/fixtures/sizes.wasm");
     let name = "sizes".parse().expect("a name");
-    let mut plugin = Plugin::new(name, component, "sizes:///".parse().expect("a mount"));
+    let mut plugin = Plugin::new(name, component, MOUNT.parse().expect("a mount"));
     plugin.instances = instances;
     plugin.limits.rate = 1_000_000.try_into().expect("it is in range");
     plugin.config.insert("count".to_owned(), COUNT.to_string());
-    let mut config = Config::new().plugin(plugin).expect("there is one plugin");
-    config.server.cache = Some(Path::new(env!("CARGO_TARGET_TMPDIR")).join("components"));
-    config.server.state = Some(kept.state.path().to_owned());
-    config.server.page_size = PAGE.try_into().expect("it is in range");
-    let host = Host::start(config).await.expect("the host starts");
+    let config = Config::new().plugin(plugin).expect("there is one plugin");
+    let host = Host::start(in_directories(config, kept)).await.expect("the host starts");
     for plugin in host.plugins() {
         assert!(matches!(plugin.state, PluginState::Ready), "{plugin:?}");
     }
     host
+}
+
+/// A host with one native provider, under the same limits.
+pub(crate) async fn native_host(kept: &StateDir, provider: impl Provider) -> Host {
+    let mut limits = Limits::default();
+    limits.rate = 1_000_000.try_into().expect("it is in range");
+    let mount = MOUNT.parse().expect("a mount");
+    let plugin = NativePlugin::new("native".parse().expect("a name"), mount, provider).limits(limits);
+    let builder = Host::builder(in_directories(Config::new(), kept)).native_plugin(plugin);
+    builder.start().await.expect("the host starts")
+}
+
+/// The config with the benchmark's directories and page size.
+fn in_directories(mut config: Config, kept: &StateDir) -> Config {
+    config.server.cache = Some(Path::new(env!("CARGO_TARGET_TMPDIR")).join("components"));
+    config.server.state = Some(kept.state.path().to_owned());
+    config.server.page_size = PAGE.try_into().expect("it is in range");
+    config
 }
 
 /// Builds the guests that are made to test and measure with. It takes a second when there is nothing to do.

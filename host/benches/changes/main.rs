@@ -23,7 +23,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 fn main() -> ExitCode {
-    mcp_resource_host::engine::run_compiler();
     let runtime = tokio::runtime::Runtime::new().expect("threads");
     let arguments: Vec<_> = std::env::args().collect();
     let minutes = arguments.iter().position(|argument| argument == "--soak").map(|place| {

@@ -8,7 +8,9 @@
 //! are hashed as part of these calls, for all principals at once.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::{Entries, ListingItem, ListingSource, Templates, Viewer};
 use crate::access::{Access, Principal};
@@ -57,7 +59,7 @@ pub(crate) async fn fingerprints(
     let fingerprint = |hasher: &DefaultHasher| {
         if is_whole { ListingFingerprint::Known(hasher.finish()) } else { ListingFingerprint::Unknown }
     };
-    let viewers = viewers.lock().unwrap_or_else(PoisonError::into_inner);
+    let viewers = viewers.lock();
     viewers.iter().map(|(_, hasher)| fingerprint(hasher)).collect()
 }
 
@@ -72,7 +74,7 @@ async fn hash_listing<S: ListingSource>(
     for _ in 0..MAX_CALLS {
         let viewers = viewers.clone();
         let hash_item = move |item: &S::Item| {
-            let mut viewers = viewers.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut viewers = viewers.lock();
             for (_, hasher) in viewers.iter_mut().filter(|(viewer, _)| item.is_visible_to(viewer)) {
                 item.hash(hasher);
             }

@@ -10,13 +10,13 @@ use futures::future::join_all;
 
 use super::{ListingItem, ListingSource, PagePosition, Viewer};
 use crate::engine::CallOrigin;
-use crate::plugin::{Fault, Page, PluginSlot};
+use crate::plugin::{Fault, FilteredPage, PluginSlot};
 
 /// The maximum number of plugins that are called concurrently.
 const MAX_PREFETCH: usize = 16;
 
 /// A page, or the plugin's fault; `Err(None)` if the plugin is not loaded.
-pub(super) type PageResult<T> = Result<Page<T>, Option<Fault>>;
+pub(super) type PageResult<T> = Result<FilteredPage<T>, Option<Fault>>;
 
 /// Fetches plugins' pages.
 pub(super) struct Prefetcher<'a, S: ListingSource> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::access::{Access, Principal};
 use crate::config::Operation;
 use crate::engine::CallOrigin;
-use crate::plugin::{Fault, Page, Plugin};
+use crate::plugin::{Fault, FilteredPage, Plugin};
 use crate::resource::{Entry, EntryTemplate, Footprint};
 use crate::uri::Path;
 
@@ -85,7 +85,7 @@ pub(crate) trait ListingSource {
         cursor: Option<&str>,
         limit: usize,
         filter: impl FnMut(&Self::Item) -> bool + Send + 'static,
-    ) -> Result<Page<Self::Item>, Fault>;
+    ) -> Result<FilteredPage<Self::Item>, Fault>;
 }
 
 /// Resources: each plugin's default listing, or the children of one resource.
@@ -104,7 +104,7 @@ impl ListingSource for Entries<'_> {
         cursor: Option<&str>,
         limit: usize,
         filter: impl FnMut(&Entry) -> bool + Send + 'static,
-    ) -> Result<Page<Entry>, Fault> {
+    ) -> Result<FilteredPage<Entry>, Fault> {
         plugin.list_as(origin, self.parent, cursor, u32::try_from(limit).unwrap_or(u32::MAX), filter).await
     }
 }
@@ -123,7 +123,7 @@ impl ListingSource for Templates {
         cursor: Option<&str>,
         _: usize,
         filter: impl FnMut(&EntryTemplate) -> bool + Send + 'static,
-    ) -> Result<Page<EntryTemplate>, Fault> {
+    ) -> Result<FilteredPage<EntryTemplate>, Fault> {
         plugin.templates_as(origin, cursor, filter).await
     }
 }

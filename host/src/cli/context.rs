@@ -11,6 +11,7 @@ use super::options::GlobalArgs;
 use super::output::Output;
 use super::progress;
 use crate::config::Config;
+use crate::engine::Compiler;
 use crate::host::{Host, HostBuilder};
 
 /// The longest time for a graceful shutdown of the host: requests in flight, and closing databases.
@@ -53,7 +54,7 @@ impl Context {
 
     /// A builder of a host with that config, which reports progress on the terminal.
     pub(super) fn builder(&self, config: Config) -> HostBuilder {
-        Host::builder(config).progress(progress::with_spinners(&self.messages))
+        Host::builder(config).compiler(Compiler::CurrentExe).progress(progress::with_spinners(&self.messages))
     }
 
     /// Locks standard output.

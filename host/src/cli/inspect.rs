@@ -188,12 +188,13 @@ impl<'a> InspectReport<'a> {
 mod tests {
     use super::*;
     use crate::cli::output::Destination;
-    use crate::plugin::{Fault, Info, LoadError, Requirements};
+    use crate::plugin::{Fault, LoadError, Requirements};
+    use crate::provider::ProviderInfo;
 
     const IMPORTS: [&str; 3] =
         ["wasi:clocks/wall-clock@0.2.6", "wasi:filesystem/types@0.2.6", "wasi:sockets/tcp@0.2.6"];
 
-    fn inspection(info: Result<Info, LoadError>) -> Inspection {
+    fn inspection(info: Result<ProviderInfo, LoadError>) -> Inspection {
         let set = |names: &[&str]| names.iter().map(ToString::to_string).collect();
         let mut plugin = standalone_plugin("notes.wasm".into()).unwrap();
         plugin.config.insert("language".to_owned(), "ja".to_owned());
@@ -207,13 +208,13 @@ mod tests {
         }
     }
 
-    fn notes() -> Info {
-        Info {
+    fn notes() -> ProviderInfo {
+        ProviderInfo {
             name: "notes".to_owned(),
             version: "1.2.3".to_owned(),
             description: Some("Notes.\nBy tag, too.".to_owned()),
             watches: true,
-            ..Info::default()
+            ..ProviderInfo::default()
         }
     }
 
@@ -272,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_description_without_end_is_cut() {
-        let endless = Info { description: Some("a".repeat(1 << 20)), ..notes() };
+        let endless = ProviderInfo { description: Some("a".repeat(1 << 20)), ..notes() };
         assert!(printed(&inspection(Ok(endless)), None).len() < 2 * MAX_DESCRIPTION);
     }
 }

@@ -6,9 +6,9 @@
 //! their own (`limits.log`), and so do faults of plugins. The level `debug` is not limited.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tracing::callsite::Identifier;
 use tracing::{Level, Metadata};
 
@@ -57,7 +57,7 @@ impl LogRateLimiter {
         {
             return true;
         }
-        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut windows = self.windows.lock();
         let window = windows.entry(metadata.callsite()).or_insert(Window { began: now, lines: 0 });
         if now.saturating_duration_since(window.began) >= PERIOD {
             *window = Window { began: now, lines: 0 };

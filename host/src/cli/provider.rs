@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::plugin::Info;
+use crate::provider::ProviderInfo;
 
 /// The description of a provider, for programs.
 #[derive(Debug, Serialize)]
@@ -16,8 +16,8 @@ pub(super) struct Provider<'a> {
     watches: bool,
 }
 
-impl<'a> From<&'a Info> for Provider<'a> {
-    fn from(info: &'a Info) -> Self {
+impl<'a> From<&'a ProviderInfo> for Provider<'a> {
+    fn from(info: &'a ProviderInfo) -> Self {
         Self {
             name: &info.name,
             version: &info.version,
@@ -29,6 +29,6 @@ impl<'a> From<&'a Info> for Provider<'a> {
 }
 
 /// The name and version, for people.
-pub(super) fn name_and_version(info: &Info) -> String {
+pub(super) fn name_and_version(info: &ProviderInfo) -> String {
     format!("{} {}", info.name, info.version)
 }

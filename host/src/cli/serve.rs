@@ -12,6 +12,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::context::Context;
 use super::error::CliError;
 use super::signals::{self, Hangup};
+use crate::access::Principal;
 use crate::config::{Config, HttpAddress, HttpAddressError};
 use crate::host::{Host, PluginState, ReloadTrigger};
 use crate::log_target;
@@ -83,7 +84,7 @@ impl Args {
                      use `--http 127.0.0.1:8080`, or write `http = \"127.0.0.1:8080\"` under `[server]` in the config",
                 );
             }
-            server::serve_stdio(host.clone(), shutdown).await?;
+            server::serve_stdio(host.clone(), Principal::LOCAL, shutdown).await?;
         }
         drop((reloading, load_logger));
         context.shutdown(&host).await;

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::{Config, UriGlob};
+use crate::uri::Mount;
 
 /// Something in a config that should be looked at. Displayed, it says what, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,24 +32,27 @@ struct RuleGlob<'a> {
 impl Config {
     /// What should be looked at, though the config can be used.
     pub fn warnings(&self) -> Vec<Warning> {
-        self.unmatched_globs().map(|idle| self.warning(&idle)).collect()
+        self.unmatched_globs(&[]).map(|idle| self.warning(&idle)).collect()
     }
 
     /// The first of what should be looked at, and how much more there is: what is left out costs little.
-    pub(crate) fn first_warnings(&self, limit: usize) -> (Vec<Warning>, usize) {
-        let mut unmatched = self.unmatched_globs();
+    pub(crate) fn first_warnings(&self, limit: usize, other_mounts: &[&Mount]) -> (Vec<Warning>, usize) {
+        let mut unmatched = self.unmatched_globs(other_mounts);
         let first = unmatched.by_ref().take(limit).map(|idle| self.warning(&idle)).collect();
         (first, unmatched.count())
     }
 
     /// The globs that could match nothing below any mount.
-    fn unmatched_globs(&self) -> impl Iterator<Item = RuleGlob<'_>> {
+    fn unmatched_globs<'a>(&'a self, other_mounts: &'a [&Mount]) -> impl Iterator<Item = RuleGlob<'a>> {
         let rules = (1..).zip(&self.rules);
         let globs = rules.flat_map(|(rule, entry)| {
             let with = move |key| move |glob| RuleGlob { rule, key, glob };
             entry.allow.iter().map(with("allow")).chain(entry.deny.iter().map(with("deny")))
         });
-        globs.filter(|RuleGlob { glob, .. }| !self.plugins.iter().any(|plugin| glob.reaches(&plugin.mount)))
+        globs.filter(|RuleGlob { glob, .. }| {
+            let mut mounts = self.plugins.iter().map(|plugin| &plugin.mount).chain(other_mounts.iter().copied());
+            !mounts.any(|mount| glob.reaches(mount))
+        })
     }
 
     fn warning(&self, &RuleGlob { rule, key, glob }: &RuleGlob<'_>) -> Warning {
@@ -93,7 +97,9 @@ mod tests {
               most like it is `git://linux/`"
             ]
         );
-        assert_eq!(config.first_warnings(1), (config.warnings(), 0));
-        assert_eq!(config.first_warnings(0), (Vec::new(), 1));
+        assert_eq!(config.first_warnings(1, &[]), (config.warnings(), 0));
+        let native: Mount = "gti://linux/".parse().unwrap();
+        assert_eq!(config.first_warnings(1, &[&native]), (Vec::new(), 0), "native plugins have mounts, too");
+        assert_eq!(config.first_warnings(0, &[]), (Vec::new(), 1));
     }
 }

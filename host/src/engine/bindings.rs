@@ -1,6 +1,6 @@
 //! The contract as wasmtime's generated code has it.
 //!
-//! Nothing outside this module's parent sees these types.
+//! Only `engine` sees these types: `convert` turns them into those of [`provider`](crate::provider).
 
 mod generated {
     #![allow(missing_docs, unreachable_pub, reason = "generated; the WIT files are the documentation")]
@@ -16,8 +16,8 @@ mod generated {
     });
 }
 
-/// What every provider exports.
-pub(crate) const CONTRACT: &str = "mcp-host:provider/resource-provider@0.1.0";
+/// The interface that every provider exports.
+pub(super) const CONTRACT: &str = "mcp-host:provider/resource-provider@0.1.0";
 
-pub(crate) use generated::exports::mcp_host::provider::resource_provider as contract;
-pub(crate) use generated::{Plugin as Provider, PluginPre as ProviderPre};
+pub(super) use generated::exports::mcp_host::provider::resource_provider as contract;
+pub(super) use generated::{Plugin as Provider, PluginPre as ProviderPre};

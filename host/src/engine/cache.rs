@@ -1,18 +1,19 @@
-//! Compiled components on disk: a private directory, and a message authentication code for each file.
+//! The cache of compiled components: a private directory, with a message authentication code in each file.
 //!
-//! Compiled code is machine code that the host runs unchecked, so nothing is loaded that this host's own compiler did not
-//! write for this very component. Two things see to that:
+//! Compiled code is machine code that the host runs unchecked, so only code that this host's own compiler wrote for
+//! this very component is loaded. Two mechanisms ensure that:
 //!
 //! - The directory and its files belong to this user alone ([`PrivateDir`]).
-//! - Each file ends with an HMAC-SHA256 of what it is for (the component's SHA-256, all of the engine that compiled code
-//!   depends on) and of the code. The key is kept in the state directory. A file that was damaged, cut off, renamed to another
-//!   component's name or written by somebody without the key is compiled anew, and the log says so.
+//! - Each file ends with an HMAC-SHA256 of its purpose (the component's SHA-256, everything in the engine that compiled
+//!   code depends on) and of the code. The key is stored in the state directory. A file that was damaged, truncated,
+//!   renamed to another component's name or written without the key is compiled again, and that is logged.
 //!
-//! A file is named by the component, the engine and the key, so it is never stale, only unused; and hosts with other state
-//! directories that share a cache do not undo each other's work. Without a state directory that can be used there is no key
-//! that lasts: then components are compiled for this process alone, and nothing is stored.
+//! A file name is made from the component, the engine and the key, so a file is never stale, only unused, and hosts
+//! with different state directories can share a cache without replacing each other's files. Without a usable state
+//! directory there is no lasting key: then components are compiled for this process alone, and nothing is stored.
 //!
-//! Checking costs one pass over the file: a millisecond or less for a component in Rust, some tens for one with an interpreter.
+//! Verification costs one pass over the file: a millisecond or less for a component in Rust, tens of milliseconds for
+//! one with an interpreter.
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -31,15 +32,15 @@ use crate::config::Digest;
 use crate::log_target;
 use crate::private_dir::{PrivateDir, PrivateError, SECRET_LEN, random_secret};
 
-/// The name of the key's file in the state directory.
+/// The name of the key file in the state directory.
 const KEY_FILE: &str = "compiled.key";
-/// What every code is about, so that the key is good for nothing else.
+/// The domain separator of the authentication codes: the key is valid for nothing else.
 const DOMAIN: &[u8] = b"mcp-host compiled component 1";
-/// Bytes of an authentication code, at the end of a file.
+/// The bytes of an authentication code, at the end of a file.
 const TAG_LEN: u64 = 32;
-/// The largest file that is looked at, in bytes: more than the compiler may write.
+/// The largest file that is read, in bytes: larger than the compiler may write.
 const MAX_FILE_SIZE: u64 = 4 << 30;
-/// How much of a file is in memory while it is checked.
+/// The part of a file that is in memory while it is verified.
 const CHUNK_SIZE: usize = 64 << 10;
 
 /// The private cache directory.
@@ -47,20 +48,20 @@ const CHUNK_SIZE: usize = 64 << 10;
 pub(crate) struct Cache {
     dir: PrivateDir,
     key: [u8; SECRET_LEN],
-    /// Whether another process could use what this one stores.
+    /// Whether another process can use the files that this one stores.
     is_persistent: bool,
 }
 
-/// What compiled code is for.
+/// The purpose of compiled code.
 #[derive(Clone, Copy)]
 struct Purpose<'a> {
     digest: &'a Digest,
-    /// Everything about the engine that compiled code depends on.
+    /// A hash of everything in the engine that compiled code depends on.
     engine_hash: u64,
 }
 
 impl Cache {
-    /// Opens the cache at that directory, making it if need be, with the key that is kept in `state`.
+    /// Opens the cache in that directory, creating it if needed, with the key that is stored in `state`.
     pub(crate) fn open(dir: &Path, state: Option<&Path>) -> Result<Self, ComponentError> {
         let key = match state.map(load_key) {
             Some(Ok(key)) => Some(key),
@@ -77,12 +78,12 @@ impl Cache {
         Ok(Self { dir, key: key.unwrap_or_else(random_secret), is_persistent: is_lasting })
     }
 
-    /// Its directory.
+    /// Returns its directory.
     pub(crate) fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// The compiled component, if it is here and sound.
+    /// Returns the compiled component, if it is in the cache and authentic.
     pub(crate) fn load(&self, engine: &wasmtime::Engine, digest: &Digest) -> Option<Component> {
         let purpose = Purpose::new(engine, digest);
         let name = self.name(purpose);
@@ -98,13 +99,13 @@ impl Cache {
         }
     }
 
-    /// A file to write compiled code to.
+    /// Creates a file to write compiled code to.
     pub(crate) fn new_file(&self) -> io::Result<NamedTempFile> {
         self.dir.new_file()
     }
 
-    /// Stores the compiled code that a file of [`new_file`](Self::new_file) has, in one step, and loads it. None if it is not
-    /// for this engine; then nothing is stored.
+    /// Stores the compiled code of a file from [`new_file`](Self::new_file) atomically, and loads it. Returns none, and
+    /// stores nothing, if the code is not for this engine.
     pub(crate) fn store(
         &self,
         engine: &wasmtime::Engine,
@@ -126,7 +127,7 @@ impl Cache {
         Ok(Some(component))
     }
 
-    /// Puts the authentication code behind what is in the file, and writes it out.
+    /// Appends the authentication code to the file, and syncs it.
     fn seal(&self, file: &mut File, purpose: Purpose<'_>) -> io::Result<()> {
         let length = file.seek(SeekFrom::End(0))?;
         file.rewind()?;
@@ -135,7 +136,7 @@ impl Cache {
         file.sync_all()
     }
 
-    /// The component in a file that carries the right code.
+    /// Loads the component of a file whose authentication code is valid.
     fn verify_and_load(
         &self,
         engine: &wasmtime::Engine,
@@ -155,7 +156,7 @@ impl Cache {
         Ok(deserialize(engine, &file)?)
     }
 
-    /// The code of the first `length` bytes from where the file stands.
+    /// Computes the authentication code of the next `length` bytes of the file.
     fn mac(&self, file: &mut File, length: u64, purpose: Purpose<'_>) -> io::Result<Hmac<Sha256>> {
         let mut mac = self.new_mac();
         mac.update(DOMAIN);
@@ -178,7 +179,7 @@ impl Cache {
         Hmac::new(&block)
     }
 
-    /// The name of a file. The key is in it as a code of its own.
+    /// Returns the name of a file. It includes the key as an authentication code of its own.
     fn name(&self, purpose: Purpose<'_>) -> String {
         let mut mac = self.new_mac();
         mac.update(b"mcp-host cache name 1");
@@ -200,18 +201,18 @@ impl<'a> Purpose<'a> {
     }
 }
 
-/// Maps the code in an open file into memory. What stands behind the code is not looked at.
+/// Maps the code of an open file into memory. The bytes after the code are ignored.
 fn deserialize(engine: &wasmtime::Engine, file: &File) -> io::Result<Component> {
     let path = descriptor_path(file);
-    // SAFETY: the file is machine code that runs unchecked, so it must be what our own compiler wrote. Its authentication
-    // code says so, or it has just been written; it is reached through the descriptor that was checked; and only this user
-    // may write to it, who can already do all that this process can.
+    // SAFETY: the file is machine code that runs unchecked, so it must be the output of our own compiler. Its
+    // authentication code proves that, or it has just been written; it is opened through the descriptor that was
+    // verified; and only this user may write to it, who can do everything already that this process can.
     #[allow(unsafe_code, reason = "see above; there is no other way to load compiled code")]
     let component = unsafe { Component::deserialize_file(engine, path) };
     component.map_err(|error| io::Error::other(format!("{error:#}")))
 }
 
-/// A path that leads to an open file whatever has become of its name.
+/// Returns a path to an open file that stays valid when the file is renamed or removed.
 fn descriptor_path(file: &File) -> PathBuf {
     PathBuf::from(format!("/dev/fd/{}", file.as_raw_fd()))
 }

@@ -1,10 +1,10 @@
-//! For whom a call is made.
+//! The origin of a call: a client, or the host itself.
 
-/// Whom a call is for.
+/// The origin of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallOrigin {
     /// A client.
     Client,
-    /// The host itself, which makes few such calls at a time.
+    /// The host itself, which makes few calls at a time.
     Host,
 }

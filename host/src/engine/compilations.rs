@@ -1,21 +1,23 @@
-//! Components that are compiled, or being compiled, each once.
+//! Compilations: each component is compiled once, and concurrent requests for it share the result (single-flight).
 //!
-//! A job belongs to a digest, not to whoever waits for it: the same component behind many plugins is compiled once, and a reload
-//! that is superseded by the next leaves its jobs to that one. A job ends when it is done, or when nobody wants its component
-//! any more ([`retain`](Compilations::retain)): then the compiler's process is killed.
+//! A job belongs to a digest, not to its waiters: a component of many plugins is compiled once, and a reload that is
+//! superseded by the next one leaves its jobs to it. A job ends when it is done, or when its component is no longer
+//! wanted ([`retain`](Compilations::retain)): then the compiler process is killed.
 //!
-//! What a component comes to is remembered for as long as it is wanted: the code, which is shared, and a failure, too. The
-//! limits of the compiler do not change while a host runs, so a component that does not compile within them is not tried
-//! again because something else changed. Only what is no fault of the component is forgotten at once: no process could be
-//! started, the disk was full, the file changed meanwhile. [`forget_failures`](Compilations::forget_failures) forgets all.
+//! The result is cached while the component is wanted: the code, which is shared, and a failure, too. The limits of the
+//! compiler do not change while a host runs, so a component that does not compile within them is not retried because
+//! something else changed. Only failures that are not the component's own are dropped at once: no process could be
+//! started, the disk was full, the file changed meanwhile. [`clear_failures`](Compilations::clear_failures) drops all
+//! failures.
 //!
-//! Bounded: as many compilers at once as there are processors, at a low priority; for each, `server.compile`.
+//! Bounds: as many concurrent compilers as there are processors, at a low priority, each within `server.compile`.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Semaphore, watch};
 use tokio_util::task::AbortOnDropHandle;
 use wasmtime::component::Component;
@@ -30,13 +32,13 @@ use crate::config::{self, Digest};
 use crate::private_dir::PrivateError;
 use crate::regular_file::FileThreads;
 
-/// Components by their digests.
+/// The compilations by digest.
 pub(crate) struct Compilations {
     by_digest: Mutex<HashMap<Digest, Arc<Compilation>>>,
     context: Arc<CompileContext>,
 }
 
-/// What every job works with.
+/// The context that all jobs share.
 pub(crate) struct CompileContext {
     pub(crate) engine: Arc<Engine>,
     pub(crate) compiler: Compiler,
@@ -44,7 +46,7 @@ pub(crate) struct CompileContext {
     pub(crate) cache: Arc<Cache>,
     pub(crate) progress: Progress,
     pub(crate) threads: FileThreads,
-    /// Compilers that may run at once.
+    /// One permit for each compiler that may run concurrently.
     pub(crate) permits: Semaphore,
 }
 
@@ -69,7 +71,7 @@ impl Compilations {
         Self { by_digest: Mutex::default(), context: Arc::new(context) }
     }
 
-    /// The compiled component. Dropping the future does not end the job.
+    /// Returns the compiled component. Dropping the future does not end the job.
     pub(crate) async fn get(&self, file: ComponentFile) -> Result<Component, ComponentError> {
         let (digest, path) = (file.digest, file.path.clone());
         let compilation = self.get_or_start(file);
@@ -86,12 +88,12 @@ impl Compilations {
         })
     }
 
-    /// Forgets all components but those, and ends the jobs for others. Plugins that are made of others keep them.
+    /// Drops all components but those, and ends the jobs of others. Plugins that use a dropped component keep it.
     pub(crate) fn retain(&self, wanted: &HashSet<Digest>) {
         self.lock().retain(|digest, _| wanted.contains(digest));
     }
 
-    /// Has components tried again that did not compile.
+    /// Drops the failures, so that those components are compiled again.
     pub(crate) fn clear_failures(&self) {
         self.lock().retain(|_, compilation| !matches!(*compilation.outcome.borrow(), Some(Err(_))));
     }
@@ -110,7 +112,7 @@ impl Compilations {
         started.clone()
     }
 
-    /// Forgets that job, unless another one has taken its place.
+    /// Removes that job, unless another one has replaced it.
     fn remove(&self, digest: Digest, compilation: &Arc<Compilation>) {
         let mut jobs = self.lock();
         if jobs.get(&digest).is_some_and(|there| Arc::ptr_eq(there, compilation)) {
@@ -119,18 +121,18 @@ impl Compilations {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Digest, Arc<Compilation>>> {
-        self.by_digest.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_digest.lock()
     }
 }
 
 impl CompileContext {
-    /// The component from the cache, compiled if it is not there.
+    /// Loads the component from the cache, or compiles it.
     async fn load_or_compile(&self, file: &ComponentFile) -> CompileResult {
         let digest = file.digest;
         if let Some(component) = self.load_cached(digest).await? {
             return Ok(component);
         }
-        // A semaphore that is never closed always gives.
+        // The semaphore is never closed, so this never fails.
         let _permit = self.permits.acquire().await;
         let _shown = self.progress.compiling(&file.path, file.size);
         let cache = self.cache.clone();
@@ -150,7 +152,7 @@ impl CompileContext {
         self.run_blocking(move || Ok(cache.load(&engine, &digest))).await
     }
 
-    /// Does something with the cache where it may hang.
+    /// Runs work on the cache on a thread that may block.
     async fn run_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> io::Result<T> + Send + 'static,
@@ -161,7 +163,7 @@ impl CompileContext {
 }
 
 impl CompileFailure {
-    /// Whether it is the component's own fault, so that it would be the same the next time.
+    /// Whether the failure is the component's own, so that a retry would fail in the same way.
     fn is_permanent(&self) -> bool {
         match self {
             Self::Compile(error) => error.is_permanent(),
@@ -169,7 +171,7 @@ impl CompileFailure {
         }
     }
 
-    /// It as the failure to load that file.
+    /// Returns it as the error of loading that file.
     fn into_load_error(self, file: &Path) -> ComponentError {
         match self {
             Self::Compile(source) => ComponentError::Compile { file: file.to_owned(), source },

@@ -1,10 +1,11 @@
-//! Compiling a component, in a child process under limits.
+//! Compilation of components, in this process or in a child process under limits.
 //!
-//! What a compiler does with hostile input is bounded by the operating system, not by trust: the child is this very program,
-//! started with an argument of ours, no environment, and limits on CPU time and address space that it sets before it reads a
-//! byte, and a low priority, so that what is served meanwhile is served as fast. It is killed when it takes too long. Its standard input is the component's file, so that no component is ever in the
-//! host's own memory, and its standard output the file that the code goes to. It compiles nothing but what has the digest
-//! that it was told: a file that changes meanwhile is never taken for the one that was checked. A crash of the compiler is an
+//! In a child, compilation of hostile input is bounded by the operating system, not by trust. The child is the current
+//! executable or another program, started with one argument of ours and no environment. Before it reads a byte it sets
+//! its own limits on CPU time and address space, and a low priority, so that serving is not slowed down. It is killed
+//! at its deadline. Its standard input is the component's file, so that no component is ever in the host's own memory,
+//! and its standard output is the file that the code goes to. It compiles only input with the digest that it was given:
+//! a file that changes meanwhile is never taken for the one that was checked (TOCTOU). A crash of the compiler is an
 //! error message here.
 
 use std::fs::File;
@@ -27,51 +28,52 @@ use crate::thread_priority::lower_priority;
 
 mod job;
 
-/// Set in the child, so that a program that forgot [`run_compiler`] is told so and does not start children for ever.
+/// Set in the child, so that a program that does not call [`run_compiler`] gets an error and does not start children
+/// recursively.
 const CHILD_ENV_VAR: &str = "MCP_HOST_COMPILER";
-/// What the child ends with when the component is not valid.
+/// The exit code of the child when the component is invalid.
 const EXIT_INVALID: i32 = 1;
-/// What the child ends with when the component is not the one that it was told of.
+/// The exit code of the child when the component does not have the expected digest.
 const EXIT_CHANGED: i32 = 3;
-/// How much lower the child's priority is than that of the host's threads.
+/// The niceness of the child relative to the host's threads.
 const NICENESS: i32 = 10;
-/// How much of what the child says is worth keeping.
+/// The bytes of the child's standard error that are kept.
 const MAX_MESSAGE: u64 = 4096;
 
 /// Why a component did not compile.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompileError {
-    /// The compiler says that the component is not valid.
+    /// The component is invalid, says the compiler.
     #[error("{0}")]
     Invalid(String),
-    /// The compiler took longer than it may in all.
+    /// The compiler exceeded its wall-clock deadline.
     #[error("the compiler was ended after {} (`server.compile.deadline`)", format_duration(*.0))]
     Deadline(Duration),
-    /// The compiler computed for longer than it may.
+    /// The compiler exceeded its CPU time.
     #[error("the compiler was ended after {} of CPU time (`server.compile.cpu`)", format_duration(*.0))]
     Cpu(Duration),
-    /// The compiler wanted more memory than it may have.
+    /// The compiler exceeded its memory.
     #[error("the compiler wanted more than {} of memory (`server.compile.memory`)", bytesize::ByteSize(*.0))]
     Memory(u64),
-    /// The code is larger than code may be.
+    /// The compiled code exceeds the largest size.
     #[error("the compiled code is larger than {}", bytesize::ByteSize(*.0))]
     OutputTooLarge(u64),
-    /// The compiler crashed. That is its own fault, or of a component that is made for that.
+    /// The compiler crashed: a bug of its own, or a component made to cause that.
     #[error("the compiler crashed ({0})")]
     Crash(String),
-    /// The file is not what it was a moment ago.
+    /// The file changed while it was read.
     #[error("the file changed while it was read; try again when it is written")]
     Changed,
     /// The compiler could not be started.
     #[error("cannot start the compiler: {0}")]
     Start(String),
-    /// The compiler was ended because the configuration does not name the component any more.
+    /// The compiler was ended because the config no longer names the component.
     #[error("the compiler was ended because the component was not wanted any more")]
     Cancelled,
 }
 
 impl CompileError {
-    /// Whether it is the component's own fault: with the same limits it would be the same the next time.
+    /// Whether the failure is the component's own: with the same limits it would be the same the next time.
     pub fn is_permanent(&self) -> bool {
         match self {
             Self::Invalid(_)
@@ -85,23 +87,29 @@ impl CompileError {
     }
 }
 
-/// Which program compiles components.
+/// Where components are compiled.
+///
+/// A compiler is a large program, and hostile input may make it compute for long, use much memory, or crash. A child process is
+/// bounded by `server.compile`; this process is not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Compiler {
-    /// This very program, started anew. Its `main` must begin with [`run_compiler`].
+    /// In this process, on a thread for blocking work. No limit of `server.compile` applies: for components that you trust as
+    /// far as the compiler goes. Their code still runs in its sandbox, under its limits.
     #[default]
-    CurrentExe,
-    /// Another program whose `main` begins with [`run_compiler`], such as `mcp-host`.
-    Program(PathBuf),
-    /// No other process: the component is compiled in this one, with nothing to bound it. For components that you built
-    /// yourself.
     InProcess,
+    /// In a child process that runs the current executable, under the limits of `server.compile`. Its `main` must begin with
+    /// [`run_compiler`].
+    CurrentExe,
+    /// In a child process that runs another program whose `main` begins with [`run_compiler`], such as `mcp-host`, under the
+    /// limits of `server.compile`.
+    Program(PathBuf),
 }
 
-/// Compiles a component and ends the program, if a host has started this program for that.
+/// Compiles a component and exits, if a host started this process for that; returns at once otherwise.
 ///
-/// Call it first thing in the `main` of every program that embeds a [`Host`](crate::Host) with [`Compiler::ThisProgram`].
-/// It returns at once when the program was started for anything else.
+/// Must be the first call in the `main` of a program that is used with [`Compiler::CurrentExe`] or
+/// [`Compiler::Program`].
 pub fn run_compiler() {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_some_and(|argument| argument == CHILD_ARGUMENT) {
@@ -116,7 +124,7 @@ pub fn run_compiler() {
     }
 }
 
-/// What the child does.
+/// The main function of the child.
 fn child_main(arguments: impl Iterator<Item = String>) -> Result<(), CompileError> {
     let invalid = |error: io::Error| CompileError::Invalid(error.to_string());
     let job = CompileJob::from_arguments(arguments).ok_or_else(|| {
@@ -125,7 +133,7 @@ fn child_main(arguments: impl Iterator<Item = String>) -> Result<(), CompileErro
         )
     })?;
     job.apply_rlimits().map_err(invalid)?;
-    // Before there are other threads, which take over the priority.
+    // Before there are other threads, which inherit the priority.
     lower_priority(NICENESS);
     job::exit_with_parent();
     let code = compile(io::stdin().lock(), job.digest)?;
@@ -169,7 +177,7 @@ impl Compiler {
         };
         if std::env::var_os(CHILD_ENV_VAR).is_some() {
             return Err(start(
-                "this program was itself started as the compiler: call `mcp_resource_host::run_compiler()` first thing \
+                "this program was itself started as the compiler: call `mcp_resource_host::engine::run_compiler()` first thing \
                  in its `main`"
                     .to_owned(),
             ));
@@ -178,7 +186,7 @@ impl Compiler {
     }
 }
 
-/// The file of this very program, also when another one has taken its name since.
+/// Returns the current executable, even if its file was replaced since.
 fn current_exe() -> io::Result<PathBuf> {
     let own = PathBuf::from("/proc/self/exe");
     if own.exists() { Ok(own) } else { std::env::current_exe() }
@@ -219,7 +227,7 @@ async fn run_child(
     interpret_exit(status.map_err(start)?, message, limits)
 }
 
-/// What the end of the child means.
+/// Turns the exit of the child into a result.
 fn interpret_exit(status: ExitStatus, message: String, limits: &config::CompileLimits) -> Result<(), CompileError> {
     let is_out_of_memory = message.contains("memory allocation of") || message.contains("Cannot allocate memory");
     let ended_by = |signal: Signal| status.signal() == Some(signal.as_raw());
@@ -228,7 +236,7 @@ fn interpret_exit(status: ExitStatus, message: String, limits: &config::CompileL
         Some(EXIT_CHANGED) => CompileError::Changed,
         _ if is_out_of_memory => CompileError::Memory(limits.memory.bytes()),
         Some(EXIT_INVALID) => CompileError::Invalid(message),
-        // Whoever else kills it, such as the system when memory is short, can only be guessed.
+        // A kill by anyone else, such as the out-of-memory killer, cannot be told apart.
         None if ended_by(Signal::XCPU) || ended_by(Signal::KILL) => CompileError::Cpu(limits.cpu.duration()),
         None if ended_by(Signal::XFSZ) => CompileError::OutputTooLarge(job::MAX_CODE_SIZE),
         _ => CompileError::Crash(status.to_string()),

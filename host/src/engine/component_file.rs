@@ -1,7 +1,7 @@
-//! A component file as it lies on disk: what kind of file it is, how large, and what is in it.
+//! A component file on disk: its kind, its size and its digest.
 //!
-//! Nothing of it is parsed or run, and it is never in memory as a whole, however large it is: a small piece of it is, while its
-//! digest is made. Whoever reads it again, as the compiler does, compares with that digest.
+//! The file is neither parsed nor run, and never in memory as a whole: it is read in small pieces to compute the
+//! digest. Whoever reads it again, as the compiler does, compares with that digest.
 
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -11,9 +11,9 @@ use super::error::ComponentError;
 use crate::config::Digest;
 use crate::regular_file::{self, FileThreads};
 
-/// The largest component that is loaded, in bytes.
+/// The largest component, in bytes.
 pub(crate) const MAX_COMPONENT_SIZE: u64 = 256 << 20;
-/// How much of a file says what it is: the magic number, the version and the layer.
+/// The bytes of the preamble: the magic number, the version and the layer.
 const PREAMBLE_LEN: usize = 8;
 
 /// A file that may be a component.
@@ -26,7 +26,7 @@ pub(crate) struct ComponentFile {
 }
 
 impl ComponentFile {
-    /// Looks at a file, on one of those threads. If its digest is not the one that is pinned, it is refused.
+    /// Opens and digests a file on one of those threads. Fails if its digest is not the pinned one.
     pub(crate) async fn open(
         path: &Path,
         pinned: Option<Digest>,
@@ -60,7 +60,7 @@ impl ComponentFile {
         }
     }
 
-    /// The file once more from its beginning, for one who compares what it reads with the digest.
+    /// Returns the file from its beginning, for a reader that verifies the digest.
     pub(crate) fn reopen(&self) -> io::Result<File> {
         let mut file = self.file.try_clone()?;
         file.rewind()?;
@@ -76,7 +76,7 @@ fn too_large(file: PathBuf) -> ComponentError {
     ComponentError::TooLarge { file, what: format!("more than {}", bytesize::ByteSize(MAX_COMPONENT_SIZE)) }
 }
 
-/// Says what a file is that is no component, before a compiler says it less clearly.
+/// Rejects files that are not components, with a clearer message than a compiler has.
 fn check_preamble(file: &Path, head: &[u8]) -> Result<(), ComponentError> {
     let found = match head {
         // The magic number, then version and layer: 13 and 1 for a component, 1 and 0 for a core module.

@@ -4,20 +4,21 @@ use wasmtime::{Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 use crate::sandbox::memory::MAX_TABLE_ELEMENTS;
 
-/// Core instances and tables that one component may consist of: what Python and JavaScript toolchains need, with room.
+/// Core instances and tables of one component: what Python and JavaScript toolchains need, with a margin.
 const MAX_CORE_INSTANCES_PER_COMPONENT: u32 = 40;
-/// Core instances, tables and memories in the pool for each component instance, on average.
+/// Core instances, tables and memories in the pool per component instance, on average.
 const AVG_CORE_INSTANCES_PER_COMPONENT: u32 = 8;
 const MAX_MEMORIES_PER_COMPONENT: u32 = 4;
 const MAX_INSTANCE_SIZE: usize = 4 << 20;
 const MAX_WASM_STACK: usize = 512 << 10;
 const ASYNC_STACK_SIZE: usize = 2 << 20;
-/// How much of a memory slot stays mapped for the next instance: resetting it is cheaper than mapping it anew.
+/// The bytes of a memory slot that stay mapped for the next instance: resetting them is cheaper than mapping them
+/// again.
 const KEEP_RESIDENT: usize = 2 << 20;
 /// The same for table slots.
 const TABLE_KEEP_RESIDENT: usize = 64 << 10;
 
-/// Settings that decide what compiled code looks like: the same here and in the compiler's child process.
+/// Settings that compiled code depends on: the same here and in the compiler's child process.
 pub(super) fn codegen_config() -> wasmtime::Config {
     let mut config = wasmtime::Config::new();
     config
@@ -30,7 +31,7 @@ pub(super) fn codegen_config() -> wasmtime::Config {
     config
 }
 
-/// An engine whose instances come from a pool of so many.
+/// An engine with a pool of so many instances.
 pub(super) fn pooling_engine(max_instances: u32) -> wasmtime::Result<wasmtime::Engine> {
     let parts = max_instances.saturating_mul(AVG_CORE_INSTANCES_PER_COMPONENT);
     let mut pool = PoolingAllocationConfig::new();

@@ -1,47 +1,47 @@
-//! Processor time of a call: what `limits.cpu` bounds, and what decides on which threads a call runs.
+//! Processor time of a call: `limits.cpu` bounds it, and it decides on which threads a call runs.
 //!
-//! The clock counts the processor time of the thread while it polls the call (`CLOCK_THREAD_CPUTIME_ID`). Waiting for a file,
-//! a permit, a page that is read in, or for a processor that other threads and processes have, costs a call nothing; what the
-//! host does for the call within a poll costs as much as what the guest does. The engine's epoch has the guest look at the
-//! clock once a tick, so the limit also holds within one long poll.
+//! The clock counts the processor time of the thread while it polls the call (`CLOCK_THREAD_CPUTIME_ID`). Waiting for a
+//! file, a permit, a page fault, or a processor that other threads and processes use, costs a call nothing; the host's
+//! work for the call within a poll counts like the guest's. Guests check the clock at every tick of the engine's epoch,
+//! so the limit also holds within one long poll.
 //!
-//! Reading that clock is a system call (0.2 to 0.6 µs), of which a call of 6 µs cannot afford two. The wall clock is read
-//! without one and is an upper bound: processor time ≤ wall time. So the wall clock is used wherever the difference cannot
-//! matter, with an error of at most twice [`RESOLUTION`] for a whole call:
+//! Reading that clock is a system call (0.2 to 0.6 µs), and a call of 6 µs cannot afford two. The wall clock is read
+//! without one and is an upper bound: processor time ≤ wall time. So the wall clock is used wherever the difference
+//! cannot matter, with an error of at most twice [`RESOLUTION`] for a whole call:
 //!
-//! | | is read from |
+//! | time of | clock |
 //! |---|---|
 //! | polls shorter than [`RESOLUTION`], until they add up to it | the wall clock |
 //! | a longer poll among them | the thread's clock at its end; its beginning is the last reading of that thread, if that is not older than [`RESOLUTION`], else a new one |
 //! | all later polls | the thread's clock, at the beginning and at the end |
-//! | whether the limit is reached | the wall clock; the thread's clock only if the limit would be reached by the wall clock |
+//! | the comparison with the limit | the wall clock; the thread's clock only if the limit would be reached by the wall clock |
 
 use std::cell::Cell;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Up to here the wall clock stands for the processor time of a poll, or of a whole call.
+/// The wall clock stands for the processor time of a poll, or of a whole call, up to this duration.
 const RESOLUTION: Duration = Duration::from_micros(250);
 
-/// The guest has run for longer than its plugin's `limits.cpu`.
+/// The guest exceeded its plugin's `limits.cpu`.
 #[derive(Debug, thiserror::Error)]
 #[error("out of CPU time")]
 pub(crate) struct CpuLimitExceeded;
 
-/// The clock of one call.
+/// The CPU clock of one call.
 #[derive(Debug, Default)]
 pub(crate) struct CpuClock(Mutex<CpuMeter>);
 
 impl CpuClock {
-    /// Whether the call has used more than that of processor time so far. Within a poll, to be asked on the
-    /// thread that polls.
+    /// Whether the call has used more processor time than the limit. Within a poll, it must be called on the polling
+    /// thread.
     pub(crate) fn exceeds(&self, limit: Duration) -> bool {
         self.meter().exceeds(limit, &ThisThread)
     }
 
-    /// Runs one poll of the call, and counts what it uses. Returns the result, and how much the whole call has used.
+    /// Runs one poll of the call on the clock. Returns its result, and the processor time of the whole call.
     pub(crate) fn poll<T>(&self, poll: impl FnOnce() -> T) -> (T, Duration) {
         self.meter().begin(&ThisThread);
         let polled = poll();
@@ -49,11 +49,11 @@ impl CpuClock {
     }
 
     fn meter(&self) -> MutexGuard<'_, CpuMeter> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
-/// The two clocks that a meter is read from.
+/// The two clocks of a meter.
 trait Clocks {
     /// The wall clock.
     fn wall(&self) -> Instant;
@@ -65,7 +65,7 @@ trait Clocks {
 
 #[derive(Debug, Default)]
 struct CpuMeter {
-    /// What earlier polls used.
+    /// The time of earlier polls.
     finished_polls: Duration,
     /// The current poll, while there is one.
     current: Option<PollStart>,
@@ -105,17 +105,17 @@ impl CpuMeter {
         self.finished_polls.saturating_add(current) > limit && self.used(clocks) > limit
     }
 
-    /// Whether the wall clock has been trusted for long enough.
+    /// Whether the call has used up the time for which the wall clock suffices.
     fn is_exact(&self) -> bool {
         self.finished_polls >= RESOLUTION
     }
 }
 
-/// The clocks of the thread that asks.
+/// The clocks of the current thread.
 struct ThisThread;
 
 thread_local! {
-    /// When this thread's processor time was read last, and what it was.
+    /// The last reading of this thread's processor time, and when it was made.
     static LAST_READING: Cell<Option<(Instant, Duration)>> = const { Cell::new(None) };
 }
 
@@ -146,7 +146,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_millis(100);
 
-    /// Clocks that a test moves, and that count how often the thread's is read.
+    /// Clocks that a test advances, with a count of the readings of the thread's.
     struct FakeClocks {
         start: Instant,
         wall: Cell<Duration>,
@@ -166,7 +166,7 @@ mod tests {
             }
         }
 
-        /// The thread computes for so long, and waits for a processor for so long.
+        /// Lets the thread compute for so long, and wait for a processor for so long.
         fn advance(&self, computed: Duration, waited: Duration) {
             self.wall.set(self.wall.get() + computed + waited);
             self.thread.set(self.thread.get() + computed);

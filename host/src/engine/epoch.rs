@@ -1,8 +1,9 @@
-//! The clock behind CPU limits: while guests run, a thread of its own moves the engine's epoch on every half millisecond.
+//! The epoch thread: while guests run, it increments the engine's epoch every half millisecond, which preempts guests
+//! and enforces CPU limits.
 //!
-//! A guest checks the epoch at every function entry and loop turn. When it has moved, the guest yields to its neighbours, or
-//! is ended if it has used up its CPU time. Waking the thread up costs a call more than a tick costs the machine, so it goes
-//! on for [`LINGER`] ticks after the last call; then it sleeps, and an idle host wakes up for nothing.
+//! A guest checks the epoch at every function entry and loop iteration. When it has changed, the guest yields, or is
+//! ended if it has used up its CPU time. Waking the thread up costs a call more than a tick costs the machine, so it
+//! stays awake for [`IDLE_TICKS`] ticks after the last call; then it sleeps, and an idle host has no wake-ups.
 
 use std::io;
 use std::sync::Arc;
@@ -12,12 +13,12 @@ use std::time::Duration;
 
 use crate::thread_priority;
 
-/// How long a guest runs before it yields.
+/// The time slice of a guest.
 pub(crate) const TICK: Duration = Duration::from_micros(500);
-/// For how many ticks in which nothing ran the thread stays awake.
+/// The number of idle ticks after which the thread sleeps.
 const IDLE_TICKS: usize = 200;
 
-/// Drives the epoch of one engine.
+/// The epoch thread of one engine.
 pub(crate) struct Ticker {
     shared: Arc<TickerState>,
     thread: Thread,
@@ -26,7 +27,7 @@ pub(crate) struct Ticker {
 #[derive(Default)]
 struct TickerState {
     running: AtomicUsize,
-    /// The thread sleeps, or is about to.
+    /// Whether the thread sleeps, or is about to.
     is_asleep: AtomicBool,
     is_stopped: AtomicBool,
 }
@@ -37,16 +38,16 @@ impl Ticker {
         let shared = Arc::new(TickerState::default());
         let theirs = shared.clone();
         let thread = thread::Builder::new().name("epoch".to_owned()).spawn(move || {
-            // On a busy machine it would otherwise wake up late, and guests would yield late.
+            // Without it the thread would wake up late on a busy machine, and guests would yield late.
             thread_priority::set_short_time_slice();
             tick(&engine, &theirs);
         })?;
         Ok(Self { shared, thread: thread.thread().clone() })
     }
 
-    /// Keeps the epoch moving for as long as the result lives.
+    /// Keeps the epoch advancing as long as the result lives.
     pub(crate) fn keep_ticking(&self) -> EpochGuard {
-        // The thread looks the other way round: it says that it goes to sleep, and then whether anything runs.
+        // The thread does it in the reverse order: it stores that it sleeps, and then loads whether anything runs.
         self.shared.running.fetch_add(1, Ordering::SeqCst);
         if self.shared.is_asleep.load(Ordering::SeqCst) {
             self.thread.unpark();
@@ -62,7 +63,7 @@ impl Drop for Ticker {
     }
 }
 
-/// A guest that is running, or waits for the host to do something for it.
+/// A guest that runs, or waits for a host function.
 pub(crate) struct EpochGuard {
     shared: Arc<TickerState>,
 }

@@ -1,5 +1,6 @@
 //! Why the engine cannot be started, or a component cannot be loaded.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -8,16 +9,27 @@ use super::imports::UnsatisfiedImports;
 use crate::config::Digest;
 use crate::private_dir::PrivateError;
 
-/// The engine cannot be started.
+/// Why the engine cannot be started.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum EngineError {
-    /// The operating system or the WebAssembly engine refuses.
+    /// wasmtime refuses its settings, or the system refuses it memory.
     #[error("cannot start the WebAssembly engine: {0}")]
-    Start(String),
+    Wasmtime(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The system refuses to start threads.
+    #[error("cannot start the threads of the WebAssembly engine: {0}")]
+    Threads(#[source] io::Error),
+}
+
+impl EngineError {
+    pub(super) fn wasmtime(error: wasmtime::Error) -> Self {
+        Self::Wasmtime(error.into())
+    }
 }
 
 /// Why a component cannot be loaded.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ComponentError {
     /// The component file cannot be read.
     #[error("cannot read the component {}: {source}", file.display())]

@@ -1,44 +1,48 @@
-//! Where guests run: for a moment on the caller's thread, then on threads apart from the transport's, heavy calls apart from
-//! light ones, and the host's own calls apart from those of clients.
+//! The executor: the threads that calls run on. A call begins on its caller's thread, and continues on worker threads
+//! apart from the transport's, with heavy calls apart from light ones, and the host's own calls apart from those of
+//! clients.
 //!
-//! A guest that computes yields at every tick of the epoch. A call begins on its caller's thread, and most are over there
-//! before a thread of their own would have woken up; one that yields, or waits, goes on on guest threads, where it waits and
-//! computes as a part of their runtime from its beginning. So what a guest can take of a transport's thread is one tick, and
-//! what the host does for it in one piece: making its instance, copying its answer, which `limits.response-size` bounds.
+//! A guest that computes yields at every tick of the epoch. Most calls are done on the caller's thread before a worker
+//! would have woken up; a call that yields, or waits, continues on worker threads, whose runtime its timers and I/O
+//! belong to from the beginning. So the most that a guest can take of a transport's thread is one tick, and the host's
+//! work for it in one piece: instantiating it, lifting its answer, which `limits.response-size` bounds.
 //!
-//! Threads take turns at the calls that are ready. That alone would make everyone wait for everyone: beside eight guests that
-//! spin, a call would wait eight ticks for each of its turns. So there are three bounds more:
+//! Workers run the ready calls in turn. That alone would let calls delay each other: beside eight guests that spin, a
+//! call would wait eight ticks for each of its turns. So there are three further bounds:
 //!
-//! - Once they are there, the calls of one plugin are on as many threads as there are processors, at most. Further ones queue in their plugin's
-//!   [`Lane`], not in the threads' queues, where they would be before the calls of others.
-//! - A call that has computed for [`LIGHT`] moves over to the *heavy* threads, and for [`HEAVY_TIMES`] as long from then on the
-//!   calls of its plugin begin there, and not with their callers: a call that took a little longer for once says little of those
-//!   after it. Heavy threads have a lower priority, so the operating system has a light call run at once, not at the next tick;
-//!   and there are twice as many of them as processors, so that a plugin that is heavy for good reason finds one beside a plugin
-//!   that spins.
-//! - The host's own calls ([`Turn::Host`]: `changes`, `describe`, the probe of the circuit breaker) have a runtime of their own: as
-//!   many threads as processors, a queue, and threads for blocking work. Clients, however many and however fast, are not in these
-//!   queues, and the system wakes these threads up before those that compute (short time slices). These calls never wait for a turn of
-//!   the lane. What those of one plugin may compute there is bounded by a leaky bucket (one part in [`HOST_SHARE`] of a processor,
-//!   [`HOST_BURST`] at once). Beyond that they go on in a second such runtime, whose threads have a slightly lower priority: plugins
-//!   whose `changes` spin are with each other there, and keep the watchers of others waiting no longer than it takes to find out.
+//! - The calls of one plugin run on as many workers at once as `worker_threads` says (the number of processors by
+//!   default). Further ones queue in their plugin's [`PluginQueue`], not in the workers' queues, where they would be
+//!   ahead of the calls of others.
+//! - A call that has used [`LIGHT_CPU_BUDGET`] of processor time moves to the *heavy* workers, and for
+//!   [`HEAVY_PENALTY_FACTOR`] times as long as it computed the calls of its plugin begin there, and not with their
+//!   callers: so one call that took a little longer has little effect on those after it. Heavy workers have a lower
+//!   priority, so the operating system runs a light call at once, not at the next tick; and there are twice as many of
+//!   them, so that a plugin that is heavy for good reason finds one beside a plugin that spins.
+//! - The host's own calls ([`CallOrigin::Host`]: `changes`, `describe`, the probe of the circuit breaker) have a
+//!   runtime of their own, with as many workers, a queue, and threads for blocking work. Clients, however many and
+//!   however fast, are not in these queues, and the system wakes these workers up before those that compute (short time
+//!   slices). These calls never wait for a turn of the plugin's queue. Their processor time per plugin is bounded by a
+//!   leaky bucket (one part in [`HOST_CPU_DIVISOR`] of a processor, with bursts of [`HOST_CPU_BURST`]). Beyond that
+//!   they continue in a second such runtime with half as many workers of a slightly lower priority: plugins whose
+//!   `changes` spin compete with each other there, and delay the watchers of others no longer than it takes to fill the
+//!   bucket.
 //!
-//! So a light call of another plugin should wait for at most a tick (0.5 ms) at a time. What counts is processor time, not time
-//! that went by ([`CpuClock`]): nobody becomes heavy because the machine is busy.
+//! So a light call of another plugin waits for at most a tick (0.5 ms) at a time. Processor time counts, not elapsed
+//! time ([`CpuClock`]): no plugin becomes heavy because the machine is busy.
 
 use std::any::Any;
 use std::future::poll_fn;
 use std::io;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
-use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use futures::future::CatchUnwind;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::Semaphore;
 use tokio::task::JoinError;
@@ -48,82 +52,84 @@ use tokio_util::task::AbortOnDropHandle;
 use super::call_origin::CallOrigin;
 use super::cpu::CpuClock;
 use crate::thread_priority;
+use crate::time::saturating_millis;
 
-/// For how long a call may compute and still be light.
+/// The processor time up to which a call is light.
 const LIGHT_CPU_BUDGET: Duration = Duration::from_millis(1);
-/// For how many times as long as a heavy call has computed all of its plugin are heavy from then on.
+/// The calls of a plugin are heavy for so many times the processor time of a heavy call.
 const HEAVY_PENALTY_FACTOR: u32 = 100;
-/// Threads that all plugins together may have blocked by files, databases and name look-ups. Each plugin has a bound of its own on
-/// each, a few threads, so that one whose disk hangs does not take those of the others; this many let hundreds hang.
+/// Threads that all plugins together may block in files, databases and name look-ups. Each plugin has a bound of its
+/// own on each, a few threads, so that one whose disk hangs does not use up those of the others; this many let hundreds
+/// hang.
 const MAX_BLOCKING_THREADS: usize = 4096;
-/// The longest that this is.
+/// The maximum of the time for which a plugin is heavy.
 const MAX_HEAVY_PENALTY: Duration = Duration::from_secs(10);
-/// One in so many parts of the time that goes by is what a plugin's host calls may compute at normal priority.
+/// The host's own calls of a plugin may use one in so many parts of the elapsed time at normal priority.
 const HOST_CPU_DIVISOR: u32 = 20;
-/// How much they may compute at once.
+/// The burst of processor time of the host's own calls of a plugin.
 const HOST_CPU_BURST: Duration = Duration::from_millis(250);
-/// By how much nicer than others heavy threads are.
+/// The niceness of heavy workers.
 const HEAVY_NICENESS: i32 = 10;
-/// The same for heavy calls of the host's own, which subscribers wait for.
+/// The niceness of workers for heavy calls of the host's own, which subscribers wait for.
 const HOST_HEAVY_NICENESS: i32 = 2;
 
-/// The guest threads of one engine.
+/// The worker threads of one engine.
 pub(crate) struct GuestExecutor {
     light: WorkerPool,
     heavy: WorkerPool,
     host: WorkerPool,
     host_heavy: WorkerPool,
-    processors: usize,
+    workers: usize,
 }
 
 impl GuestExecutor {
-    /// Starts them.
-    pub(crate) fn start() -> io::Result<Self> {
-        let processors = available_parallelism().map_or(1, usize::from);
+    /// Starts the worker pools: `workers` threads for light calls and for the host's own, twice as many for heavy
+    /// calls, half as many for heavy calls of the host's own.
+    pub(crate) fn start(workers: usize) -> io::Result<Self> {
         let mut light = Builder::new_multi_thread();
         let mut heavy = Builder::new_multi_thread();
         let mut host = Builder::new_multi_thread();
         let mut host_heavy = Builder::new_multi_thread();
         Ok(Self {
-            light: WorkerPool::start(light.thread_name("guest").worker_threads(processors))?,
+            light: WorkerPool::start(light.thread_name("guest").worker_threads(workers))?,
             heavy: WorkerPool::start(
                 heavy
                     .thread_name("heavy-guest")
-                    .worker_threads(processors.saturating_mul(2))
+                    .worker_threads(workers.saturating_mul(2))
                     .on_thread_start(|| thread_priority::lower_priority(HEAVY_NICENESS)),
             )?,
             host: WorkerPool::start(
                 host.thread_name("host-call")
-                    .worker_threads(processors)
+                    .worker_threads(workers)
                     .on_thread_start(thread_priority::set_short_time_slice),
             )?,
             host_heavy: WorkerPool::start(
                 host_heavy
                     .thread_name("heavy-host-call")
-                    .worker_threads(processors.div_ceil(2))
+                    .worker_threads(workers.div_ceil(2))
                     .on_thread_start(|| thread_priority::lower_priority(HOST_HEAVY_NICENESS)),
             )?,
-            processors,
+            workers,
         })
     }
 
-    /// A lane for the calls of one plugin.
+    /// A queue for the calls of one plugin.
     pub(crate) fn plugin_queue(&self) -> Arc<PluginQueue> {
         Arc::new(PluginQueue {
             heavy: self.heavy.handle.clone(),
             host_heavy: self.host_heavy.handle.clone(),
-            run_permits: Arc::new(Semaphore::new(self.processors)),
+            run_permits: Arc::new(Semaphore::new(self.workers)),
             start: Instant::now(),
             heavy_until: AtomicU64::new(0),
             host_budget: Mutex::new(LeakyBucket::empty(Instant::now())),
         })
     }
 
-    /// Runs a call of a plugin, on that clock. A panic in it ends it alone, and so does dropping the future.
+    /// Runs a call of a plugin, on that clock. A panic ends that call alone, and so does dropping the future.
     ///
     /// # Errors
     ///
-    /// The call panicked, or the threads are gone.
+    /// The call panicked, or the workers were shut down.
     pub(crate) async fn call<F>(
         &self,
         queue: &Arc<PluginQueue>,
@@ -156,26 +162,26 @@ impl GuestExecutor {
         AbortOnDropHandle::new(task).await?
     }
 
-    /// Runs something that is no call.
+    /// Spawns a background task.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortOnDropHandle<()> {
         AbortOnDropHandle::new(self.light.handle.spawn(task))
     }
 }
 
-/// The lane of one plugin: its calls' turns on the threads.
+/// The queue of one plugin: the permits for its calls to run on workers.
 pub(crate) struct PluginQueue {
     heavy: Handle,
     host_heavy: Handle,
     run_permits: Arc<Semaphore>,
     start: Instant,
-    /// Until when the plugin is heavy, in milliseconds from the start.
+    /// The end of the time in which the plugin is heavy, in milliseconds from the start.
     heavy_until: AtomicU64,
-    /// What the host's own calls may still compute at normal priority.
+    /// The leaky bucket of the host's own calls.
     host_budget: Mutex<LeakyBucket>,
 }
 
 impl PluginQueue {
-    /// Runs a call for as long as it is light, and then has it run on the heavy threads.
+    /// Runs a call while it is light, and then moves it to the heavy workers.
     async fn run<F>(self: Arc<Self>, mut call: Call<F>) -> Result<F::Output, CallAborted>
     where
         F: Future<Output: Send> + Send + 'static,
@@ -187,7 +193,7 @@ impl PluginQueue {
         if let Some(output) = light.await {
             return output;
         }
-        // It waits for its turn there, and must not have one here as well.
+        // It waits for a permit there, and must not hold one here as well.
         call.run_permit = PendingRunPermit::default();
         let heavy = self.heavy.clone();
         AbortOnDropHandle::new(heavy.spawn(self.run_heavy(call))).await?
@@ -197,7 +203,7 @@ impl PluginQueue {
         poll_fn(|context| yield_if_pending(self.poll_with_permit(&mut call, context))).await
     }
 
-    /// Runs a call of the host's own for as long as its plugin may compute at normal priority, and then on the threads for heavy
+    /// Runs one of the host's own calls while the leaky bucket has room, and then moves it to the workers for heavy
     /// ones.
     async fn run_host_call<F>(self: Arc<Self>, mut call: Call<F>) -> Result<F::Output, CallAborted>
     where
@@ -221,7 +227,7 @@ impl PluginQueue {
         AbortOnDropHandle::new(heavy.spawn(rest)).await?
     }
 
-    /// Polls a client's call when it is its turn.
+    /// Polls a client's call once it has a run permit.
     fn poll_with_permit<F: Future>(
         &self,
         call: &mut Call<F>,
@@ -240,7 +246,7 @@ impl PluginQueue {
         let polled = call.poll(context);
         if call.cpu_time >= LIGHT_CPU_BUDGET {
             let heavy_for = call.cpu_time.saturating_mul(HEAVY_PENALTY_FACTOR).min(MAX_HEAVY_PENALTY);
-            self.heavy_until.fetch_max(self.now().saturating_add(millis(heavy_for)), Ordering::Relaxed);
+            self.heavy_until.fetch_max(self.now().saturating_add(saturating_millis(heavy_for)), Ordering::Relaxed);
         }
         polled
     }
@@ -251,16 +257,16 @@ impl PluginQueue {
     }
 
     fn host_budget(&self) -> MutexGuard<'_, LeakyBucket> {
-        self.host_budget.lock().unwrap_or_else(PoisonError::into_inner)
+        self.host_budget.lock()
     }
 
     fn now(&self) -> u64 {
-        millis(self.start.elapsed())
+        saturating_millis(self.start.elapsed())
     }
 }
 
-/// Has another thread of the same priority run now, if this poll did not end its call: the system would let a thread of whatever
-/// priority run for some ticks before another has its turn.
+/// Yields the processor to another thread of the same priority, if this poll did not end its call: the system would let
+/// a thread of any priority run for some ticks before another has its turn.
 fn yield_if_pending<T>(polled: Poll<T>) -> Poll<T> {
     if polled.is_pending() {
         std::thread::yield_now();
@@ -268,12 +274,8 @@ fn yield_if_pending<T>(polled: Poll<T>) -> Poll<T> {
     polled
 }
 
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// A leaky bucket of processor time: what is used fills it, one part in [`HOST_SHARE`] of the time that goes by leaves it, and
-/// while it is full nothing more may be used. A single poll may overfill it, by [`HOST_BURST`] at most.
+/// A leaky bucket of processor time: use fills it, one part in [`HOST_CPU_DIVISOR`] of the elapsed time leaks from it,
+/// and while it is full no more may be used. A single poll may overfill it, by [`HOST_CPU_BURST`] at most.
 #[derive(Debug)]
 struct LeakyBucket {
     level: Duration,
@@ -297,18 +299,18 @@ impl LeakyBucket {
     }
 }
 
-/// A call under way.
+/// A call in progress.
 struct Call<F: Future> {
     future: Pin<Box<CatchUnwind<AssertUnwindSafe<F>>>>,
     clock: Arc<CpuClock>,
     run_permit: PendingRunPermit,
-    /// What it has used of the processor.
+    /// Its processor time.
     cpu_time: Duration,
 }
 
 impl<F: Future> Call<F> {
     fn new(future: F, clock: Arc<CpuClock>) -> Self {
-        // Nothing of a call that panicked is used again: its instance goes with it.
+        // Nothing of a call that panicked is used again: its instance is dropped with it.
         let future = Box::pin(AssertUnwindSafe(future).catch_unwind());
         Self { future, clock, run_permit: PendingRunPermit::default(), cpu_time: Duration::ZERO }
     }
@@ -321,24 +323,24 @@ impl<F: Future> Call<F> {
     }
 }
 
-/// Why a call gave nothing back, not even a fault.
+/// Why a call has no result, not even a fault.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallAborted {
-    /// The host's own code panicked in it.
+    /// The host's own code panicked.
     #[error("it panicked: {0}")]
     Panicked(String),
-    /// The threads were shut down.
+    /// The workers were shut down.
     #[error(transparent)]
     Shutdown(#[from] JoinError),
 }
 
-/// What a panic said.
-fn panic_message(panic: &(dyn Any + Send)) -> String {
+/// The message of a panic.
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "with no message".to_owned())
 }
 
-/// How a call waits for its turn.
+/// The wait of a call for a run permit.
 #[derive(Default)]
 struct PendingRunPermit(Option<PollSemaphore>);
 
@@ -361,7 +363,7 @@ impl PendingRunPermit {
     }
 }
 
-/// Threads of one priority. Dropped, they end by and by.
+/// Threads of one priority. When it is dropped, they end in the background.
 struct WorkerPool {
     handle: Handle,
     runtime: Option<Runtime>,

@@ -1,8 +1,8 @@
-//! What a component imports and this host does not have.
+//! The imports of a component that this host cannot satisfy.
 //!
-//! The engine stops at the first import that it cannot satisfy; whoever has to rebuild a component wants to know all of them.
-//! An import is satisfied by name, and by version as semantic versioning has it: `wasi:cli/environment@0.2.0` by any 0.2,
-//! a version with a suffix (`0.2.0-draft`) by itself only.
+//! wasmtime stops at the first one, but whoever has to rebuild a component needs all of them. An import is satisfied by
+//! name, and by version as in semantic versioning: `wasi:cli/environment@0.2.0` by any 0.2, a version with a suffix
+//! (`0.2.0-draft`) by itself only.
 
 use std::fmt;
 
@@ -10,7 +10,8 @@ use semver::Version;
 use wasmtime::component::Component;
 use wasmtime::component::types::{ComponentInstance, ComponentItem};
 
-/// What a component may import: packages with their versions, and the interfaces of each. What `state` links.
+/// The supported interfaces: packages with their versions, and the interfaces of each. They are those that
+/// `sandbox::state` links.
 const SUPPORTED_INTERFACES: &[(&str, &str, &[&str])] = &[
     (
         "wasi:cli",
@@ -44,23 +45,23 @@ const SUPPORTED_INTERFACES: &[(&str, &str, &[&str])] = &[
     ),
 ];
 
-/// How many names of a kind a message shows.
+/// The number of names of a kind that a message shows.
 const MAX_LISTED_NAMES: usize = 20;
 
-/// What a component imports and this host does not have, each by its name and version. Displayed, it is for a message: names
-/// are escaped, and of many only the first are shown.
+/// The imports of a component that this host cannot satisfy, by name and version. Displayed, it is for a message: names
+/// are escaped, and only the first of many are shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnsatisfiedImports {
-    /// Interfaces that this host knows nothing of.
+    /// Interfaces that this host does not know.
     pub unknown: Vec<String>,
-    /// Interfaces that this host has in another version, with that version or those.
+    /// Interfaces that this host has in other versions, with those versions.
     pub other_version: Vec<(String, String)>,
-    /// If all are here: how the first that does not fit differs, in the engine's words.
+    /// If all interfaces are there: how the first that does not match differs, in wasmtime's words.
     pub mismatch: Option<String>,
 }
 
 impl UnsatisfiedImports {
-    /// What is missing for a component that the engine cannot link because of `error`.
+    /// The unsatisfied imports of a component that wasmtime cannot link because of `error`.
     pub(crate) fn new(component: &Component, engine: &wasmtime::Engine, error: &wasmtime::Error) -> Self {
         let ty = component.component_type();
         let imports = ty.imports(engine).filter(|(_, import)| is_needed(&import.ty, engine)).map(|(name, _)| name);
@@ -82,7 +83,7 @@ impl UnsatisfiedImports {
     }
 }
 
-/// Whether an import is here.
+/// Whether an import is supported.
 #[derive(Debug, PartialEq, Eq)]
 enum Support {
     Yes,
@@ -104,7 +105,7 @@ fn support(import: &str) -> Support {
     }
 }
 
-/// Whether the engine takes an interface in version `here` for one in version `wanted`.
+/// Whether wasmtime satisfies an import of version `wanted` by version `supported`.
 fn is_compatible(wanted: &str, supported: &str) -> bool {
     let track = |version: &str| {
         let version = Version::parse(version).ok().filter(|version| version.pre.is_empty())?;
@@ -117,7 +118,7 @@ fn is_compatible(wanted: &str, supported: &str) -> bool {
     wanted == supported || track(wanted).is_some_and(|wanted| track(supported) == Some(wanted))
 }
 
-/// Whether something must be there for an import: types alone need nobody.
+/// Whether an import must be satisfied: types alone need not be.
 fn is_needed(import: &ComponentItem, engine: &wasmtime::Engine) -> bool {
     match import {
         ComponentItem::ComponentInstance(instance) => has_more_than_types(instance, engine),
@@ -139,7 +140,7 @@ impl fmt::Display for UnsatisfiedImports {
     }
 }
 
-/// A name from the component, which may be anything.
+/// A name from the component, which may be any text.
 fn quote(name: &str) -> String {
     format!("`{}`", name.escape_debug())
 }
@@ -167,7 +168,7 @@ mod tests {
         for (package, version, interfaces) in SUPPORTED_INTERFACES {
             for interface in *interfaces {
                 let name = format!("{package}/{interface}@{version}");
-                // What is defined already cannot be defined again.
+                // An interface that is defined cannot be defined again.
                 let again = linker.root().func_wrap(&name, |_, (): ()| Ok(()));
                 assert!(again.is_err(), "{name}");
             }

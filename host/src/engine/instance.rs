@@ -1,80 +1,72 @@
-//! An instance of a provider: its memory, its handles, and one call at a time under the plugin's limits.
+//! An instance of a component: its store, its handles, and one call at a time under the plugin's limits.
 
-use std::pin::Pin;
 use std::sync::Arc;
 
 use wasmtime::{Engine, Store, UpdateDeadline};
 
-use super::bindings::contract::{self, Guest};
-use super::bindings::{Provider, ProviderPre};
+use super::bindings::Provider;
 use super::cpu::{CpuClock, CpuLimitExceeded};
+use super::guest::Guest;
 use super::instance_permits::InstancePermit;
+use super::loader::LinkedComponent;
 use crate::config::Limits;
 use crate::sandbox::state::GuestState;
 
-/// What a reply may carry beyond its limit in bytes: the metadata around the content.
-const REPLY_SLACK: usize = 1 << 20;
+/// The bytes of an answer beyond `limits.response-size` that are allowed for the metadata around the content.
+pub(crate) const REPLY_SLACK: usize = 1 << 20;
 
-/// What a call answers: the trap that ended it, or the provider's own word.
-pub(crate) type GuestResult<T> = wasmtime::Result<Result<T, contract::Failure>>;
-/// A call under way.
-pub(crate) type GuestFuture<'a, T> = Pin<Box<dyn Future<Output = GuestResult<T>> + Send + 'a>>;
-
-/// An instance, from before its first call on.
+/// An instance, instantiated by its first call.
 pub(crate) struct Instance {
     store: Store<GuestState>,
-    /// None before the first call, which pays for it.
+    /// None before the first call, whose limits instantiation counts against.
     provider: Option<Provider>,
     calls: usize,
-    /// Free again only when the memory is: the last to be dropped.
+    /// The last field to be dropped: the slot is free only when the memory is.
     _permit: Option<InstancePermit>,
 }
 
 impl Instance {
-    /// An instance that will be made with its first call.
-    pub(crate) fn new(engine: &Engine, state: GuestState, seat: Option<InstancePermit>) -> Self {
+    /// An instance that the first call will instantiate.
+    pub(crate) fn new(engine: &Engine, state: GuestState, permit: Option<InstancePermit>) -> Self {
         let mut store = Store::new(engine, state);
         store.limiter(|state| &mut state.memory);
-        Self { store, provider: None, calls: 0, _permit: seat }
+        Self { store, provider: None, calls: 0, _permit: permit }
     }
 
-    /// Makes one call. All limits are those of this call; `clock` is what its CPU time is taken from.
-    pub(crate) async fn call<T, F>(
+    /// Begins one call: applies the limits, and instantiates the component if that has not been done. `clock` is the
+    /// call's CPU clock.
+    pub(crate) async fn begin_call(
         &mut self,
-        pre: &ProviderPre<GuestState>,
+        component: &LinkedComponent,
         limits: &Limits,
         clock: &Arc<CpuClock>,
-        run: F,
-    ) -> GuestResult<T>
-    where
-        F: for<'a> FnOnce(&'a Guest, &'a mut Store<GuestState>) -> GuestFuture<'a, T>,
-    {
+    ) -> wasmtime::Result<Guest<'_>> {
         self.calls = self.calls.saturating_add(1);
         self.apply_limits(limits, clock.clone());
         let provider = match self.provider.take() {
             Some(provider) => provider,
-            None => pre.instantiate_async(&mut self.store).await?,
+            None => component.pre.instantiate_async(&mut self.store).await?,
         };
         let provider = self.provider.insert(provider);
-        run(provider.mcp_host_provider_resource_provider(), &mut self.store).await
+        Ok(Guest::new(provider.mcp_host_provider_resource_provider(), &mut self.store))
     }
 
-    /// How many calls it has been asked for.
+    /// The number of calls that it has served.
     pub(crate) fn calls(&self) -> usize {
         self.calls
     }
 
-    /// How many bytes of memory it holds.
+    /// The bytes of memory that it holds.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.state().memory.held()
     }
 
-    /// What the host keeps for it.
+    /// The host's state of the instance.
     pub(crate) fn state(&self) -> &GuestState {
         self.store.data()
     }
 
-    /// Puts it under the limits, for one call.
+    /// Applies the limits for one call.
     fn apply_limits(&mut self, limits: &Limits, clock: Arc<CpuClock>) {
         self.store.data_mut().memory.reset();
         let reply = usize::try_from(limits.response_size.bytes()).unwrap_or(usize::MAX);

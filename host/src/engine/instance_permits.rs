@@ -1,22 +1,23 @@
-//! Seats: the places for instances in the engine's pool, which all plugins share. How many of them the calls of one plugin may use
-//! at once is decided before ([`shares`](super::shares)): fewer than there are over all plugins, so whoever is here gets one without
-//! waiting for a call to end.
+//! Instance permits: one for each slot of the engine's instance pool, shared by all plugins. [`shares`](super::shares)
+//! decides before how many of them the calls of one plugin may use at once: fewer than there are over all plugins, so a
+//! call that gets here gets a permit without waiting for another call to end.
 //!
-//! An instance has a seat for as long as it lives, also while it is idle. Whoever needs one goes before whoever keeps one for
-//! later: when no seat is free, the instance that has been idle for longest, of whatever plugin, gives way; and while
-//! somebody waits for a seat, none becomes idle.
+//! An instance holds its permit as long as it lives, also while it is idle. A call has precedence over an idle
+//! instance: when no permit is free, the instance that has been idle for longest, of whatever plugin, is evicted; and
+//! while a call waits for a permit, no instance becomes idle.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::sandbox::memory::Reclaim;
 
-/// A seat, until it is dropped.
+/// A permit, released when it is dropped.
 pub(crate) type InstancePermit = OwnedSemaphorePermit;
 
-/// The seats of one engine.
+/// The permits of one engine.
 pub(crate) struct InstancePermits {
     semaphore: Arc<Semaphore>,
     waiting: AtomicUsize,
@@ -24,37 +25,37 @@ pub(crate) struct InstancePermits {
 }
 
 impl InstancePermits {
-    /// So many seats.
+    /// So many permits.
     pub(crate) fn new(count: usize) -> Self {
         Self { semaphore: Arc::new(Semaphore::new(count)), waiting: AtomicUsize::new(0), pools: Mutex::default() }
     }
 
-    /// Has the idle instances of that pool give way when seats are scarce.
+    /// Registers idle instances that are evicted when permits are scarce.
     pub(crate) fn register_pool(&self, pool: Weak<dyn Reclaim>) {
-        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pools = self.pools.lock();
         pools.retain(|known| known.strong_count() > 0);
         pools.push(pool);
     }
 
-    /// Waits for a seat.
+    /// Waits for a permit.
     pub(crate) async fn acquire(&self) -> Option<InstancePermit> {
         if let Ok(permit) = self.semaphore.clone().try_acquire_owned() {
             return Some(permit);
         }
         let _waiting = WaiterGuard::new(&self.waiting);
         self.evict_idlest();
-        // Only a closed semaphore refuses, and this one is never closed.
+        // The semaphore is never closed, so this never fails.
         self.semaphore.clone().acquire_owned().await.ok()
     }
 
-    /// Whether somebody waits for a seat, so that nobody may keep one for later.
+    /// Whether a call waits for a permit, so that no instance may become idle.
     pub(crate) fn has_waiters(&self) -> bool {
         self.waiting.load(Ordering::SeqCst) > 0
     }
 
     fn evict_idlest(&self) {
         let pools: Vec<_> = {
-            let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+            let pools = self.pools.lock();
             pools.iter().filter_map(Weak::upgrade).collect()
         };
         let idle = pools.iter().filter_map(|pool| Some((pool.idle_since()?, pool)));
@@ -64,7 +65,7 @@ impl InstancePermits {
     }
 }
 
-/// Somebody who waits for a seat.
+/// A call that waits for a permit.
 struct WaiterGuard<'a>(&'a AtomicUsize);
 
 impl<'a> WaiterGuard<'a> {

@@ -1,12 +1,13 @@
-//! From a component file to something that can be instantiated.
+//! From a component file to a linked component that can be instantiated.
 //!
-//! A file is known by its content: the same component behind many plugins is compiled once, kept once in memory, and found in
-//! the cache by the next start, which then reads the file for its digest only. It is checked before anything of it runs: that
-//! it is the component that its plugin is pinned to, that all it imports is here, that it exports the contract.
+//! A component is identified by its content: the same component of many plugins is compiled once, held once in memory,
+//! and found in the cache by the next start, which then reads the file for its digest only. Before anything of it runs,
+//! it is checked: that it is the one that its plugin is pinned to, that its imports can be satisfied, that it exports
+//! the contract.
 //!
-//! Bounded: a file of 256 MiB, of which this process never holds more than a small piece; [`FILE_DEADLINE`] for a disk to answer,
-//! and [`FILE_THREADS`] threads that may wait for one; [`MOST_INTERFACES`] imports and as many exports; for the compiler,
-//! what `compilations` says.
+//! Bounds: a file of 256 MiB, of which this process holds a small piece at a time; [`FILE_DEADLINE`] for a disk to
+//! answer, and [`FILE_THREADS`] threads that may wait for one; [`MAX_INTERFACES`] imports and as many exports;
+//! `compilations` has the bounds of the compiler.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -30,14 +31,14 @@ use crate::config::{self, Digest};
 use crate::regular_file::FileThreads;
 use crate::sandbox::state::GuestState;
 
-/// The most interfaces that a component may import, and the most that it may export. Those that toolchains make have a few
-/// dozen.
+/// The maximum number of interfaces that a component may import, and may export. Those that toolchains produce have a
+/// few dozen.
 const MAX_INTERFACES: usize = 1000;
-/// How long reading a component, or something of the cache, may take.
+/// The deadline for reading a component, or a file of the cache.
 const FILE_DEADLINE: Duration = Duration::from_mins(1);
-/// How many files are read at once, or are being waited for in vain.
+/// The maximum number of files that are read concurrently, those that a disk does not answer included.
 const FILE_THREADS: usize = 8;
-/// How many names of exports a message shows.
+/// The number of exports that a message names.
 const MAX_LISTED_EXPORTS: usize = 5;
 
 /// Loads components for one engine.
@@ -47,11 +48,16 @@ pub(crate) struct Loader {
     threads: FileThreads,
 }
 
-/// A component that has been compiled, and may be no provider.
+/// A compiled component, which may or may not be a provider.
 pub(crate) struct CompiledComponent {
     pub(crate) digest: Digest,
     pub(crate) size: u64,
     pub(crate) component: Component,
+}
+
+/// A provider's component whose imports are linked, ready to be instantiated.
+pub(crate) struct LinkedComponent {
+    pub(super) pre: ProviderPre<GuestState>,
 }
 
 impl Loader {
@@ -77,7 +83,7 @@ impl Loader {
         Ok(Self { engine, compilations, threads })
     }
 
-    /// Loads the file of a plugin's component, compiling it if that has not been done before.
+    /// Loads the component of a plugin, compiling it if needed.
     pub(crate) async fn load(&self, plugin: &config::Plugin) -> Result<CompiledComponent, ComponentError> {
         let file = ComponentFile::open(&plugin.component, plugin.digest, &self.threads).await?;
         let (digest, size) = (file.digest, file.size);
@@ -86,17 +92,17 @@ impl Loader {
         Ok(CompiledComponent { digest, size, component })
     }
 
-    /// What a component file is by its content; none for one that cannot be a component.
+    /// Returns the digest of a component file; none for a file that cannot be a component.
     pub(crate) async fn digest_of(&self, file: &Path) -> Option<Digest> {
         Some(ComponentFile::open(file, None, &self.threads).await.ok()?.digest)
     }
 
-    /// Forgets all components but those, and ends the compilers that work on others. Plugins that are made of others keep them.
+    /// Drops all components but those, and ends the compilers of others. Plugins that use a dropped component keep it.
     pub(crate) fn retain(&self, wanted: &HashSet<Digest>) {
         self.compilations.retain(wanted);
     }
 
-    /// Has components tried again that did not compile.
+    /// Drops compile failures, so that those components are compiled again.
     pub(crate) fn clear_failures(&self) {
         self.compilations.clear_failures();
     }
@@ -112,24 +118,22 @@ impl Loader {
         Ok(())
     }
 
-    /// Finds what a component imports, and the contract among what it exports.
-    pub(crate) fn link(
-        &self,
-        file: &Path,
-        compiled: &CompiledComponent,
-    ) -> Result<ProviderPre<GuestState>, ComponentError> {
+    /// Links the imports of a component, and finds the contract among its exports.
+    pub(crate) fn link(&self, file: &Path, compiled: &CompiledComponent) -> Result<LinkedComponent, ComponentError> {
         let component = &compiled.component;
         let linked = self.engine.linker().instantiate_pre(component).map_err(|error| ComponentError::Import {
             file: file.to_owned(),
             missing: UnsatisfiedImports::new(component, self.engine.wasmtime(), &error),
         })?;
-        ProviderPre::new(linked).map_err(|error| ComponentError::NotAProvider {
+        let pre = ProviderPre::new(linked).map_err(|error| ComponentError::NotAProvider {
             file: file.to_owned(),
             reason: self.explain_not_a_provider(component, &error),
-        })
+        })?;
+        Ok(LinkedComponent { pre })
     }
 
-    /// Why a component is no provider: it has the contract in another version, not at all, or not as it should be.
+    /// Explains why a component is not a provider: it has the contract in another version, not at all, or with other
+    /// types.
     fn explain_not_a_provider(&self, component: &Component, error: &wasmtime::Error) -> String {
         let ty = component.component_type();
         let exports: Vec<_> = ty.exports(self.engine.wasmtime()).map(|(name, _)| name).collect();

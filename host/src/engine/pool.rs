@@ -1,24 +1,25 @@
-//! The idle instances of one plugin, for those that opt into reuse (`instances`).
+//! The pool of idle instances of one plugin, for plugins that opt into reuse (`instances`).
 //!
-//! An instance serves one call at a time, so it is either with a call or here. What ends its life:
+//! An instance serves one call at a time, so it is either with a call or here. These end its life:
 //!
-//! | | |
+//! | bound | the instance ends when |
 //! |---|---|
 //! | `instances.max-calls` | it has served so many calls |
-//! | `instances.idle-timeout` | no call has needed it for so long |
+//! | `instances.idle-timeout` | it has been idle for so long |
 //! | `instances.max-idle` | so many are idle already |
-//! | memory | it holds more than its share, `limits.memory` ÷ `instances.max-idle` |
-//! | a call that gave no answer | whatever the reason: it is never put back |
-//! | others' need | a call of the plugin wants memory, or a call of any plugin a [seat](super::instance_permits) |
+//! | memory | it holds more than its part, `limits.memory` ÷ `instances.max-idle` |
+//! | a call without an answer | at once, whatever the reason: it never returns to the pool |
+//! | eviction | a call of the plugin needs memory, or a call of any plugin an [instance permit](super::instance_permits) |
 //!
-//! The one that was used last is used next, so that a plugin keeps no more of them than its calls need at once, and the others
-//! run out of time. While something is idle one task sleeps until that time; otherwise there is none. No epoch moves for
-//! instances that are idle.
+//! The most recently used instance is used next (LIFO), so that a plugin keeps no more instances than its concurrent
+//! calls need, and the others time out. While an instance is idle, one task sleeps until the next timeout; otherwise
+//! there is none. The epoch does not advance for idle instances.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Engine;
@@ -26,24 +27,24 @@ use super::instance::Instance;
 use crate::config::Plugin;
 use crate::sandbox::memory::Reclaim;
 
-/// The idle instances of one plugin.
+/// The pool of one plugin.
 pub(crate) struct Pool {
     engine: Arc<Engine>,
-    /// Calls that one instance may serve.
+    /// The maximum number of calls that one instance serves.
     max_calls: usize,
-    /// Bytes of memory that an idle instance may hold.
+    /// The maximum bytes of memory of an idle instance.
     max_idle_memory: usize,
     idle_set: Mutex<IdleSet>,
 }
 
 struct IdleSet {
     idle: IdleQueue<Instance>,
-    /// Ends what is idle for too long, while anything is.
+    /// The task that ends expired instances, while any are idle.
     sweeper: Option<AbortOnDropHandle<()>>,
 }
 
 impl Pool {
-    /// The pool of that plugin, if it wants one.
+    /// The pool of that plugin, if it opted into reuse.
     pub(crate) fn from_config(plugin: &Plugin, engine: &Arc<Engine>) -> Option<Arc<Self>> {
         let instances = plugin.instances.as_ref()?;
         let max_idle = instances.max_idle.get();
@@ -62,12 +63,12 @@ impl Pool {
         Some(pool)
     }
 
-    /// An instance for a call, if one is idle.
+    /// Takes an idle instance for a call, if there is one.
     pub(crate) fn acquire(&self) -> Option<Instance> {
         self.lock().idle.pop(Instant::now())
     }
 
-    /// Keeps an instance that gave an answer for the next call, or ends it.
+    /// Keeps an instance that answered for the next call, or ends it.
     pub(crate) fn release(self: &Arc<Self>, instance: Instance) {
         if instance.calls() >= self.max_calls
             || instance.memory_bytes() > self.max_idle_memory
@@ -83,20 +84,20 @@ impl Pool {
         }
         drop(idle_set);
         drop(refused);
-        // Somebody may have begun to wait for a seat before there was anything to give way.
+        // A call may have begun to wait for a permit before this instance was idle.
         if self.engine.instance_permits.has_waiters() {
             self.evict_oldest();
         }
     }
 
-    /// Ends what is idle for too long, until nothing is idle.
+    /// Ends expired instances, until none is idle.
     async fn sweep(pool: Weak<Self>) {
         while let Some(next) = pool.upgrade().and_then(|pool| pool.expire(Instant::now())) {
             tokio::time::sleep_until(next.into()).await;
         }
     }
 
-    /// Ends what is idle for too long, and says when something will be next.
+    /// Ends expired instances. Returns the time of the next expiry.
     fn expire(&self, now: Instant) -> Option<Instant> {
         let mut idle_set = self.lock();
         let expired = idle_set.idle.drain_expired(now);
@@ -104,13 +105,13 @@ impl Pool {
         let sweeper = if next.is_none() { idle_set.sweeper.take() } else { None };
         drop(idle_set);
         drop(expired);
-        // It is the sweeper that asks: it ends by itself.
+        // The caller is the sweeper itself, which ends on its own.
         sweeper.map(AbortOnDropHandle::detach);
         next
     }
 
     fn lock(&self) -> MutexGuard<'_, IdleSet> {
-        self.idle_set.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle_set.lock()
     }
 }
 
@@ -125,7 +126,8 @@ impl Reclaim for Pool {
     }
 }
 
-/// Things that are idle, in the order in which they became so. What leaves it is dropped by the caller, behind its lock.
+/// Idle items in the order in which they became idle. Items that leave it are dropped by the caller, outside of its
+/// lock.
 struct IdleQueue<T> {
     items: VecDeque<(Instant, T)>,
     capacity: usize,
@@ -133,12 +135,12 @@ struct IdleQueue<T> {
 }
 
 impl<T> IdleQueue<T> {
-    /// Room for so many, each for so long.
+    /// A queue of so many items, each for so long.
     fn new(capacity: usize, idle_timeout: Duration) -> Self {
         Self { items: VecDeque::new(), capacity, idle_timeout }
     }
 
-    /// Puts one in, or gives it back if there is no room.
+    /// Adds an item; returns it if the queue is full.
     fn push(&mut self, item: T, now: Instant) -> Option<T> {
         if self.items.len() >= self.capacity {
             return Some(item);
@@ -147,7 +149,7 @@ impl<T> IdleQueue<T> {
         None
     }
 
-    /// The one that became idle last, unless its time is over.
+    /// Takes the item that became idle last, unless it has expired.
     fn pop(&mut self, now: Instant) -> Option<T> {
         let (since, _) = self.items.back()?;
         if self.is_expired(*since, now) {
@@ -160,7 +162,7 @@ impl<T> IdleQueue<T> {
         self.items.pop_front().map(|(_, item)| item)
     }
 
-    /// All whose time is over.
+    /// Takes all expired items.
     fn drain_expired(&mut self, now: Instant) -> Vec<T> {
         let over = self.items.partition_point(|(since, _)| self.is_expired(*since, now));
         self.items.drain(..over).map(|(_, item)| item).collect()

@@ -1,4 +1,4 @@
-//! Telling someone that loading takes a while.
+//! Progress of long work.
 
 use std::fmt;
 use std::path::Path;
@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use crate::log_target;
 
-/// Called when a component is about to be compiled; what it returns lives until that is done.
+/// Called when a component is about to be compiled; its result lives until that is done.
 type Compiling = dyn Fn(&Path, u64) -> Box<dyn Send> + Send + Sync;
 
-/// Who is told about long work.
+/// The receiver of progress reports about long work.
 #[derive(Clone, Default)]
 pub struct Progress(Option<Arc<Compiling>>);
 
 impl Progress {
-    /// Tells `compiling` about every component that is compiled: its file and its size in bytes. The value that it returns
-    /// is dropped when that is done.
+    /// Calls `compiling` with the file and the size in bytes of every component that is compiled. Its result is dropped
+    /// when that is done.
     pub fn new<T: Send + 'static>(compiling: impl Fn(&Path, u64) -> T + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(move |file, size| Box::new(compiling(file, size)))))
     }

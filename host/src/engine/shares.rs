@@ -1,32 +1,36 @@
-//! Shares: how many of the engine's instance slots the calls of one plugin may use at once.
+//! Shares: the number of instance slots that the calls of one plugin may use at once.
 //!
-//! All plugins share the slots ([`seats`](super::instance_permits)), and a call may hold one for as long as its deadline allows, asleep.
-//! So each call acquires a permit before it takes an instance, and the permits follow two rules.
+//! All plugins share the slots ([`instance_permits`](super::instance_permits)), and a call may hold one until its
+//! deadline, asleep. So each call acquires a slot permit before it takes an instance, and two rules govern these.
 //!
-//! **Dynamic threshold.** A plugin's calls may use a further slot only while more slots are left than they use already. Of `N`
-//! slots one plugin gets `N/2`, two that want all get `N/3` each, and `p` of them `N/(p+1)` each, and as many are left: however
-//! many plugins take what they can get, one that has nothing gets its first slot at once (up to `N − 1` plugins), and a plugin
-//! beside idle ones may still have half. Of the 256 slots:
+//! **Dynamic threshold.** The calls of a plugin may use a further slot only while more slots are free than they use
+//! already. Of `N` slots one plugin gets `N/2`, two plugins under full load get `N/3` each, and `p` of them `N/(p+1)`
+//! each, with as many free: however many plugins take all they can get, one that has nothing gets its first slot at
+//! once (up to `N − 1` plugins), and a plugin beside idle ones may have half. Of the 256 slots:
 //!
-//! | plugins that take all they can get | slots of each | left |
+//! | plugins under full load | slots of each | free |
 //! |---|---|---|
 //! | 1 | 128 | 128 |
 //! | 2 | 85 or 86 | 85 |
 //! | 8 | 28 or 29 | 28 |
 //! | 100 | 2 or 3 | 2 |
 //!
-//! The host's own calls (`changes`, `describe`, the probe of the circuit breaker) follow the same rule with a count of their own: a
-//! plugin whose clients use up its share is still watched, and has at most one or two slots more for it.
+//! The host's own calls (`changes`, `describe`, the probe of the circuit breaker) follow the same rule with a count of
+//! their own: a plugin whose clients use up its share is still watched, and gets one or two more slots at most for
+//! that.
 //!
-//! **Max-min fairness.** Calls that wait are admitted in the order of how many slots their plugin uses, fewest first; among equals
-//! in the order in which they came. So a plugin with hundreds of waiting calls delays one with a single one by nothing.
+//! **Max-min fairness.** Waiting calls are admitted by the number of slots that their plugin uses, fewest first; among
+//! equals in order of arrival. So a plugin with hundreds of waiting calls does not delay one with a single waiting
+//! call.
 //!
-//! Idle instances hold a slot but no permit: they are ended as soon as a call needs their slot. The wait is bounded by whoever waits
-//! ([`admission`](crate::plugin)); a call that is given up while it waits, or as it is admitted, leaves nothing behind.
+//! Idle instances hold a slot but no permit: they are evicted as soon as a call needs their slot. The caller bounds the
+//! wait (admission control of the plugin); a call that is cancelled while it waits, or as it is admitted, releases
+//! everything.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 use super::call_origin::CallOrigin;
@@ -37,15 +41,15 @@ pub(crate) struct Shares(Mutex<SlotState>);
 struct SlotState {
     slots: usize,
     in_use: usize,
-    /// What is used by each plugin.
+    /// The usage of each plugin.
     plugins: BTreeMap<u64, Usage>,
-    /// Calls that wait, of all plugins.
+    /// The number of waiting calls, of all plugins.
     waiting: usize,
-    /// The number of the next plugin, or waiting call.
+    /// The identifier of the next plugin or waiting call.
     next_id: u64,
 }
 
-/// What one plugin uses.
+/// The usage of one plugin.
 #[derive(Default)]
 struct Usage {
     clients: Class,
@@ -56,7 +60,7 @@ struct Usage {
 #[derive(Default)]
 struct Class {
     in_use: usize,
-    /// Those that wait, in the order in which they came.
+    /// The waiting calls, in order of arrival.
     waiting: BTreeMap<u64, Waiter>,
 }
 
@@ -71,7 +75,7 @@ impl Shares {
         Arc::new(Self(Mutex::new(SlotState { slots, in_use: 0, plugins: BTreeMap::new(), waiting: 0, next_id: 0 })))
     }
 
-    /// The share of one more plugin, until it is dropped.
+    /// Adds a plugin, until its share is dropped.
     pub(crate) fn share(self: &Arc<Self>) -> Arc<Share> {
         let mut state = self.state();
         let plugin = state.next_id();
@@ -80,10 +84,10 @@ impl Shares {
     }
 
     fn state(&self) -> MutexGuard<'_, SlotState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
-    /// Takes back a permit, and admits whoever may use the slot now.
+    /// Releases a permit, and admits the calls that may use the slot now.
     fn release(&self, plugin: u64, origin: CallOrigin) {
         let mut state = self.state();
         state.in_use = state.in_use.saturating_sub(1);
@@ -96,7 +100,7 @@ impl Shares {
         }
         drop(state);
         for (sender, permit) in admitted {
-            // That of a call which was given up meanwhile is dropped, and goes to the next.
+            // The permit of a call that was cancelled meanwhile is dropped, and goes to the next.
             drop(sender.send(permit));
         }
     }
@@ -126,7 +130,8 @@ impl SlotState {
         true
     }
 
-    /// Lets the first of those who wait use a slot, if the rule allows it now; where it does not, it allows it to nobody.
+    /// Lets the first waiting call use a slot, if the rule allows it now; if it does not, it allows it to no other
+    /// call.
     fn admit_next(&mut self) -> Option<(CallOrigin, Waiter)> {
         if self.waiting == 0 {
             return None;
@@ -156,7 +161,7 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// Waits until a call of the plugin may use a slot. None if there never will be one.
+    /// Waits until a call of the plugin may use a slot. Returns none if it never may.
     pub(crate) async fn acquire(self: &Arc<Self>, origin: CallOrigin) -> Option<SlotPermit> {
         let (_waiting, admitted) = {
             let mut state = self.shares.state();
@@ -181,7 +186,7 @@ impl Drop for Share {
     }
 }
 
-/// Permission to use a slot, until it is dropped.
+/// Permission to use a slot, released when it is dropped.
 pub(crate) struct SlotPermit {
     share: Arc<Share>,
     origin: CallOrigin,
@@ -220,18 +225,18 @@ mod tests {
         share.acquire(origin).now_or_never().flatten()
     }
 
-    /// All that a plugin can get at the moment.
+    /// All permits that a plugin can get at the moment.
     fn acquire_all(share: &Arc<Share>) -> Vec<SlotPermit> {
         std::iter::from_fn(|| try_acquire(share, CallOrigin::Client)).collect()
     }
 
-    /// How many permits are in use, and how many calls wait.
+    /// The number of permits in use, and of waiting calls.
     fn counts(shares: &Shares) -> (usize, usize) {
         let state = shares.state();
         (state.in_use, state.waiting)
     }
 
-    /// As many plugins, each of which takes one slot more in turn, until none gets any.
+    /// So many plugins, each of which takes one more slot in turn, until none gets any.
     fn acquire_round_robin(shares: &Arc<Shares>, plugins: usize) -> Vec<(Arc<Share>, Vec<SlotPermit>)> {
         let mut taken: Vec<_> = (0..plugins).map(|_| (shares.share(), Vec::new())).collect();
         let mut goes_on = true;

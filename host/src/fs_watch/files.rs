@@ -11,9 +11,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
@@ -157,7 +158,7 @@ impl FileWatcher {
 }
 
 fn lock(watched: &Mutex<WatchState>) -> MutexGuard<'_, WatchState> {
-    watched.lock().unwrap_or_else(PoisonError::into_inner)
+    watched.lock()
 }
 
 /// Triggers one more snapshot when it is dropped: a superfluous one does no harm, and an interrupted one is repeated.

@@ -8,16 +8,17 @@ use tokio::sync::watch;
 use super::Host;
 use super::background_loader::BackgroundLoader;
 use super::data_dirs::DataDirs;
-use super::generation::{Generation, sorted_by_name};
+use super::generation::{Generation, NativePlugins, PluginConflict, sorted_by_name};
 use super::generation_store::GenerationStore;
 use super::lifecycle::RequestTracker;
 use crate::access::Access;
 use crate::catalog::{Catalog, CursorKey, KeyError};
-use crate::config::Config;
-use crate::engine::{Compiler, Progress};
+use crate::config::{Config, PluginName};
+use crate::engine::{Compiler, Engine, EngineOptions, Progress};
 use crate::log_target;
 use crate::plugin::{self, NotLoaded, PluginRuntime};
-use crate::uri::Overlap;
+use crate::provider::{NativePlugin, Provider};
+use crate::uri::Mount;
 
 /// How many warnings about one config are logged.
 const MAX_WARNINGS: usize = 20;
@@ -32,9 +33,9 @@ pub enum StartError {
     /// The key for cursors cannot be read or created.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// Two mounts overlap. A config from a file has been checked for that already.
+    /// Two plugins exclude each other.
     #[error(transparent)]
-    Overlap(#[from] Overlap),
+    Conflict(#[from] PluginConflict),
     /// There is no home directory, and no other directory was named.
     #[error("there is no home directory to keep the {0} in; name a directory in `server.{0}`")]
     NoDirectory(&'static str),
@@ -45,6 +46,8 @@ pub enum StartError {
 #[derive(Debug)]
 pub struct HostBuilder {
     pub(super) config: Config,
+    native: Vec<NativePlugin>,
+    engine: Option<Arc<Engine>>,
     compiler: Compiler,
     progress: Progress,
     state_dir: Option<PathBuf>,
@@ -56,6 +59,8 @@ impl HostBuilder {
     pub(super) fn new(config: Config) -> Self {
         Self {
             config,
+            native: Vec::new(),
+            engine: None,
             compiler: Compiler::default(),
             progress: Progress::default(),
             state_dir: None,
@@ -64,7 +69,37 @@ impl HostBuilder {
         }
     }
 
-    /// Sets the program that compiles components. Default: this program.
+    /// Mounts a native provider beside the plugins of the config, with the default limits.
+    ///
+    /// ```no_run
+    /// # use mcp_resource_host::{Host, config::Config, provider::Provider};
+    /// # async fn start(config: Config, tickets: impl Provider) -> Result<Host, Box<dyn std::error::Error>> {
+    /// let host = Host::builder(config).provider("tickets".parse()?, "tickets:///".parse()?, tickets).start().await?;
+    /// # Ok(host)
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn provider(self, name: PluginName, mount: Mount, provider: impl Provider) -> Self {
+        self.native_plugin(NativePlugin::new(name, mount, provider))
+    }
+
+    /// Mounts a native provider beside the plugins of the config. A reload keeps it as it is, and fails if the new config has a
+    /// plugin of the same name or with an overlapping mount.
+    #[must_use]
+    pub fn native_plugin(mut self, plugin: NativePlugin) -> Self {
+        self.native.push(plugin);
+        self
+    }
+
+    /// Sets the engine, which several hosts may share. Default: an engine of its own with the default
+    /// [options](EngineOptions).
+    #[must_use]
+    pub fn engine(mut self, engine: Arc<Engine>) -> Self {
+        self.engine = Some(engine);
+        self
+    }
+
+    /// Sets where components are compiled. Default: [in this process](Compiler::InProcess).
     #[must_use]
     pub fn compiler(mut self, compiler: Compiler) -> Self {
         self.compiler = compiler;
@@ -121,16 +156,18 @@ impl HostBuilder {
             (None, None) => CursorKey::load_or_create(&dirs.state()?)?,
         };
         let state = dirs.state_for(&self.config)?;
+        let native = std::mem::take(&mut self.native);
         let (runtime, config) = self.start_runtime(state)?;
+        let native: NativePlugins = native.iter().map(|plugin| Arc::new(runtime.native(plugin))).collect();
         let (plugin_runtime, config) = (Arc::new(runtime), Arc::new(config));
         let access = Arc::new(Access::new(&config.rules));
-        let generation = Generation::new(1, config.clone(), access, |_| Err(NotLoaded::Loading))?;
+        let generation = Generation::new(1, config.clone(), native.clone(), access, |_| Err(NotLoaded::Loading))?;
         let generation_store = Arc::new(GenerationStore::new(generation));
         let background_loader = BackgroundLoader::new(generation_store.clone(), plugin_runtime.clone());
         for plugin in sorted_by_name(&config) {
             background_loader.start(plugin);
         }
-        log_warnings(config);
+        log_warnings(config, &native);
         Ok(Host {
             generation: generation_store.generation.clone(),
             hub: generation_store.hub.clone(),
@@ -151,15 +188,21 @@ impl HostBuilder {
     pub(super) fn start_runtime(self, state: Option<PathBuf>) -> Result<(PluginRuntime, Config), StartError> {
         let cache = self.data_dirs().cache()?;
         let limits = self.config.server.compile.clone();
-        let runtime = PluginRuntime::start(self.compiler, limits, &cache, state, self.progress)?;
+        let engine = match self.engine {
+            Some(engine) => engine,
+            None => Engine::new(EngineOptions::default()).map_err(plugin::RuntimeError::from)?,
+        };
+        let runtime = PluginRuntime::new(engine, self.compiler, limits, &cache, state, self.progress)?;
         Ok((runtime, self.config))
     }
 }
 
 /// Logs the warnings about a config, [`MAX_WARNINGS`] at most. It runs in the background: a config may have many globs.
-pub(super) fn log_warnings(config: Arc<Config>) {
+pub(super) fn log_warnings(config: Arc<Config>, native: &NativePlugins) {
+    let native = native.clone();
     tokio::task::spawn_blocking(move || {
-        let (first, more) = config.first_warnings(MAX_WARNINGS);
+        let native: Vec<_> = native.iter().map(|plugin| plugin.mount()).collect();
+        let (first, more) = config.first_warnings(MAX_WARNINGS, &native);
         for warning in first {
             tracing::warn!(target: log_target::CONFIG, "{warning}");
         }

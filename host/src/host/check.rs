@@ -12,7 +12,8 @@ use futures::future::join_all;
 use super::builder::{HostBuilder, StartError};
 use crate::catalog::CursorKey;
 use crate::config::{self, Digest, Warning};
-use crate::plugin::{Fault, FaultKind, Info, Inspection, LoadError, PluginRuntime, Requirements};
+use crate::plugin::{Fault, FaultKind, Inspection, LoadError, PluginRuntime, Requirements};
+use crate::provider::ProviderInfo;
 
 /// The result of [`HostBuilder::check`].
 #[derive(Debug)]
@@ -41,9 +42,9 @@ pub struct PluginCheck {
 #[non_exhaustive]
 pub struct CheckedProvider {
     /// The digest of the component.
-    pub digest: Digest,
+    pub digest: Option<Digest>,
     /// What it says about itself.
-    pub info: Info,
+    pub info: ProviderInfo,
     /// The imports of the component, and the buckets that it opened, compared with the grants of the plugin.
     pub requirements: Requirements,
     /// Faults during the check, by kind.

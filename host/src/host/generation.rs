@@ -9,15 +9,62 @@ use std::sync::Arc;
 use crate::access::Access;
 use crate::config::{self, Config};
 use crate::plugin::{NotLoaded, Plugin, PluginSlot};
-use crate::uri::{Overlap, Router};
+use crate::uri::{Mount, Overlap, Router};
+
+/// The native plugins of a host.
+pub(super) type NativePlugins = Arc<[Arc<Plugin>]>;
+
+/// Two plugins of a host that exclude each other: of the config, or native ones.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PluginConflict {
+    /// Two mounts overlap. Those of a config from a file have been checked for that already.
+    #[error(transparent)]
+    Mounts(#[from] Overlap),
+    /// Two plugins have the same name.
+    #[error("two plugins are named `{0}`; every plugin of a host, native or not, needs a name of its own")]
+    Names(String),
+}
+
+/// A plugin that a generation has a slot for.
+enum Declared<'a> {
+    Component(&'a config::Plugin),
+    Native(&'a Arc<Plugin>),
+}
+
+impl<'a> Declared<'a> {
+    fn name(&self) -> &'a str {
+        match self {
+            Self::Component(plugin) => plugin.name.as_str(),
+            Self::Native(plugin) => plugin.name(),
+        }
+    }
+
+    fn mount(&self) -> &'a Mount {
+        match self {
+            Self::Component(plugin) => &plugin.mount,
+            Self::Native(plugin) => plugin.mount(),
+        }
+    }
+
+    /// A native provider titles its own entries.
+    fn title(&self) -> Option<&'a str> {
+        match self {
+            Self::Component(plugin) => plugin.title.as_deref(),
+            Self::Native(_) => None,
+        }
+    }
+}
 
 /// The config, the plugins, the routes and the rules of one moment.
 #[derive(Clone)]
 pub(super) struct Generation {
     /// The number of the generation: the first is 1.
     pub(super) number: u64,
-    /// The config. Its plugins are those of `slots`, loaded or not.
+    /// The config. Its plugins and the native ones are those of `slots`, loaded or not.
     pub(super) config: Arc<Config>,
+    /// The native plugins, which no reload changes.
+    pub(super) native: NativePlugins,
     /// Ordered by name.
     pub(super) slots: Vec<PluginSlot>,
     /// From mounts to indices into `slots`.
@@ -30,17 +77,23 @@ impl Generation {
     pub(super) fn new(
         number: u64,
         config: Arc<Config>,
+        native: NativePlugins,
         access: Arc<Access>,
         mut state: impl FnMut(&config::Plugin) -> Result<Arc<Plugin>, NotLoaded>,
-    ) -> Result<Self, Overlap> {
-        let router = build_router(&config)?;
-        let slots = sorted_by_name(&config).into_iter().map(|plugin| PluginSlot {
-            name: plugin.name.as_str().to_owned(),
-            mount: plugin.mount.clone(),
-            title: plugin.title.clone(),
-            plugin: state(plugin),
+    ) -> Result<Self, PluginConflict> {
+        let declared = declared(&config, &native)?;
+        let router = build_router(&declared)?;
+        let slots = declared.into_iter().map(|plugin| PluginSlot {
+            name: plugin.name().to_owned(),
+            mount: plugin.mount().clone(),
+            title: plugin.title().map(str::to_owned),
+            plugin: match plugin {
+                Declared::Component(plugin) => state(plugin),
+                Declared::Native(plugin) => Ok(plugin.clone()),
+            },
         });
-        Ok(Self { number, slots: slots.collect(), router, access, config })
+        let slots = slots.collect();
+        Ok(Self { number, slots, router, access, config, native })
     }
 
     /// A copy with another state of that plugin. None if there is no such plugin, or it is loaded.
@@ -82,8 +135,25 @@ pub(super) fn sorted_by_name(config: &Config) -> Vec<&config::Plugin> {
     plugins
 }
 
-/// A router from the mounts of a config to the indices of its plugins, ordered by name.
-pub(super) fn build_router(config: &Config) -> Result<Arc<Router<usize>>, Overlap> {
-    let routes = sorted_by_name(config).into_iter().enumerate().map(|(index, plugin)| (plugin.mount.clone(), index));
-    Router::new(routes).map(Arc::new)
+/// Returns whether the plugins of a config and the native ones can be served together.
+pub(super) fn check_conflicts(config: &Config, native: &NativePlugins) -> Result<(), PluginConflict> {
+    build_router(&declared(config, native)?).map(drop)
+}
+
+/// All plugins of a host, ordered by name.
+fn declared<'a>(config: &'a Config, native: &'a NativePlugins) -> Result<Vec<Declared<'a>>, PluginConflict> {
+    let components = config.plugins.iter().map(Declared::Component);
+    let mut plugins: Vec<_> = components.chain(native.iter().map(Declared::Native)).collect();
+    plugins.sort_by_key(Declared::name);
+    let mut neighbors = plugins.iter().zip(plugins.iter().skip(1));
+    match neighbors.find(|(one, other)| one.name() == other.name()) {
+        Some((one, _)) => Err(PluginConflict::Names(one.name().to_owned())),
+        None => Ok(plugins),
+    }
+}
+
+/// The router from mounts to indices of the plugins.
+fn build_router(plugins: &[Declared<'_>]) -> Result<Arc<Router<usize>>, PluginConflict> {
+    let routes = plugins.iter().enumerate().map(|(index, plugin)| (plugin.mount().clone(), index));
+    Ok(Arc::new(Router::new(routes)?))
 }

@@ -4,9 +4,10 @@
 //! in the background. Each derives the next generation from the current one, one at a time, so no replacement undoes
 //! another.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::generation::Generation;
@@ -39,7 +40,7 @@ impl GenerationStore {
         snapshot: ListingSnapshot,
         next: impl FnOnce(&Generation) -> Result<(Option<Generation>, T), E>,
     ) -> Result<T, E> {
-        let _one_at_a_time = self.replace_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.replace_lock.lock();
         let old = self.generation.load_full();
         let (next, result) = next(&old)?;
         if let Some(next) = next {

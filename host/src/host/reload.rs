@@ -3,15 +3,12 @@
 //! Rules are replaced at once, plugins all or nothing:
 //!
 //! 1. Rules and settings of the server are replaced atomically, before anything is read or loaded, for the plugins that
-//! are
-//!    being served. Nothing later reverts them. It is the only step for a config whose plugins cannot be used.
+//!    are being served. Nothing later reverts them. It is the only step for a config whose plugins cannot be used.
 //! 2. Unchanged plugins are kept: one whose config and component are the same stays the same plugin in the next
-//! generation,
-//!    with its instances, counters and watcher. One that is not loaded, with the same config, is loaded in the background
-//!    (module `background_loader`) and delays nothing.
+//!    generation, with its instances, counters and watcher. One that is not loaded, with the same config, is loaded in
+//!    the background (module `background_loader`) and delays nothing.
 //! 3. All others are loaded and described, beside the old plugins, which continue to serve. A fault here ends the
-//! reload, and
-//!    the plugins stay as they are.
+//!    reload, and the plugins stay as they are.
 //! 4. The plugins are replaced atomically. Requests in flight complete with the old ones.
 //! 5. Subscribers are notified of what has changed (module `watch`).
 //!
@@ -34,11 +31,10 @@ use futures::future::join_all;
 
 use super::Host;
 use super::builder::log_warnings;
-use super::generation::{Generation, build_router, sorted_by_name};
+use super::generation::{Generation, PluginConflict, check_conflicts, sorted_by_name};
 use crate::access::Access;
 use crate::config::{self, Config, Digest};
 use crate::plugin::{LoadError, NotLoaded, Plugin};
-use crate::uri::Overlap;
 use crate::watch::ListingSnapshot;
 
 /// A changed component file must be unchanged for this long before it is loaded.
@@ -61,9 +57,9 @@ pub enum ReloadError {
         /// The file.
         file: PathBuf,
     },
-    /// Two mounts overlap. A config from a file has been checked for that already. Nothing has changed.
+    /// Two plugins exclude each other. Nothing has changed.
     #[error(transparent)]
-    Overlap(#[from] Overlap),
+    Conflict(#[from] PluginConflict),
     /// A newer reload began before this one had replaced plugins.
     #[error("a newer configuration has taken its place")]
     Superseded,
@@ -78,7 +74,7 @@ impl ReloadError {
         match self {
             Self::Plugins(faults) => faults.iter().any(|(_, error)| error.is_transient()),
             Self::ComponentChanging { .. } => true,
-            Self::Overlap(_) | Self::Superseded | Self::ShuttingDown => false,
+            Self::Conflict(_) | Self::Superseded | Self::ShuttingDown => false,
         }
     }
 }
@@ -157,7 +153,7 @@ impl Host {
         let began = Instant::now();
         let pending = self.replace_settings(config)?;
         if pending.report.rules || pending.plugins_changed {
-            log_warnings(pending.config.clone());
+            log_warnings(pending.config.clone(), &self.generation.load().native);
         }
         let reload_id = pending.reload_id;
         let mut latest_reload = self.latest_reload.subscribe();
@@ -181,7 +177,7 @@ impl Host {
         let began = Instant::now();
         let PendingReload { config, report, .. } = self.replace_settings(config)?;
         if report.rules {
-            log_warnings(config);
+            log_warnings(config, &self.generation.load().native);
         }
         Ok(ReloadReport { elapsed: began.elapsed(), ..report })
     }
@@ -199,7 +195,7 @@ impl Host {
             return Err(ReloadError::ShuttingDown);
         }
         // An invalid config changes nothing.
-        build_router(&config)?;
+        check_conflicts(&config, &self.generation.load().native)?;
         self.generation_store.replace(ListingSnapshot::default(), |old| {
             let (config, requires_restart) = pin_restart_only_settings(config, &old.config);
             let mut report = ReloadReport {
@@ -239,7 +235,7 @@ impl Host {
             declared.iter().zip(&changes).filter(move |(_, fate)| wanted(fate)).map(|(plugin, _)| *plugin)
         };
         // Cancel compilations that this config does not need.
-        let used = old.plugins().map(|plugin| plugin.digest());
+        let used = old.plugins().filter_map(|plugin| plugin.digest());
         self.plugin_runtime.retain(&digests.values().copied().flatten().chain(used).collect());
         with_change(|fate| matches!(fate, PluginChange::LoadInBackground))
             .for_each(|plugin| self.background_loader.start(plugin));
@@ -266,7 +262,11 @@ impl Host {
         if !faults.is_empty() {
             return Err(ReloadError::Plugins(faults));
         }
-        let names: HashSet<_> = declared.iter().map(|plugin| plugin.name.as_str()).collect();
+        let names: HashSet<_> = declared
+            .iter()
+            .map(|plugin| plugin.name.as_str())
+            .chain(old.native.iter().map(|plugin| plugin.name()))
+            .collect();
         report.removed = old.names().filter(|name| !names.contains(name)).map(str::to_owned).collect();
         if !report.replaces_plugins() {
             return Ok(report);
@@ -278,13 +278,14 @@ impl Host {
         let unchanged: Vec<_> = changes
             .iter()
             .filter_map(|fate| if let PluginChange::Unchanged(plugin) = fate { Some(plugin) } else { None })
+            .chain(old.native.iter())
             .collect();
         let snapshot = self.hub.snapshot(|plugin| !unchanged.iter().any(|kept| Arc::ptr_eq(kept, plugin))).await;
         self.generation_store.replace(snapshot, |now| {
             if *self.latest_reload.borrow() != reload_id {
                 return Err(ReloadError::Superseded);
             }
-            let next = Generation::new(report.generation, config.clone(), access, |plugin| {
+            let next = Generation::new(report.generation, config.clone(), old.native.clone(), access, |plugin| {
                 let name = plugin.name.as_str();
                 // It may have been loaded in the background meanwhile.
                 let there = || now.slot(name).map_or(Err(NotLoaded::Loading), |slot| slot.plugin.clone());
@@ -298,7 +299,7 @@ impl Host {
                 .map(|plugin| plugin.name.as_str())
                 .collect(),
         );
-        let used = self.generation.load().plugins().map(|plugin| plugin.digest()).collect::<Vec<_>>();
+        let used = self.generation.load().plugins().filter_map(|plugin| plugin.digest()).collect::<Vec<_>>();
         self.plugin_runtime.retain(&stable_digests.values().copied().flatten().chain(used).collect());
         Ok(report)
     }
@@ -318,7 +319,7 @@ impl Host {
         let loaded = self.plugin_runtime.load(plugin).await;
         // The file had settled only if it is the one that was loaded.
         let is_stable = match &loaded {
-            Ok(loaded) => Some(loaded.digest()) == *digest,
+            Ok(loaded) => loaded.digest() == *digest,
             Err(_) => self.plugin_runtime.digest_of(file).await == *digest,
         };
         if is_stable { Ok(loaded.map(Arc::new)) } else { Err(component_changing()) }
@@ -360,7 +361,7 @@ impl Generation {
         let slot = self.slot(plugin.name.as_str()).filter(|_| is_as_it_was);
         let digest = digests.get(&plugin.component).copied().flatten();
         match slot.map(|slot| &slot.plugin) {
-            Some(Ok(loaded)) if Some(loaded.digest()) == digest => PluginChange::Unchanged(loaded.clone()),
+            Some(Ok(loaded)) if loaded.digest() == digest => PluginChange::Unchanged(loaded.clone()),
             Some(Err(_)) => PluginChange::LoadInBackground,
             _ => PluginChange::Load,
         }

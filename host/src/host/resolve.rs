@@ -13,6 +13,7 @@ use crate::catalog::{PageRequest, Viewer};
 use crate::config::Operation;
 use crate::plugin::PluginSlot;
 use crate::resource::{Contents, Entry, Error};
+use crate::text;
 use crate::uri::{Mount, Path, RouteError, Template, Uri};
 
 /// Bytes of a known value that are retained for the expansion of a template.
@@ -115,7 +116,10 @@ impl ValueFilter {
             principal: principal.clone(),
             template: template.clone(),
             variable: name.to_owned(),
-            context: context.iter().map(|(name, value)| (name.clone(), truncate_value(value).to_owned())).collect(),
+            context: context
+                .iter()
+                .map(|(name, value)| (name.clone(), text::prefix(value, MAX_VALUE_LEN).to_owned()))
+                .collect(),
             has_all_values: template.variables().all(|variable| variable == name || context.contains_key(variable)),
         }
     }
@@ -132,10 +136,4 @@ impl ValueFilter {
             false => !access.denies(&self.principal, Operation::Read, &routed.uri),
         }
     }
-}
-
-/// Truncates a value to the length that can make a difference: a template takes 9999 characters of it, or it must fit into
-/// a URI.
-fn truncate_value(value: &str) -> &str {
-    value.split_at_checked(value.floor_char_boundary(MAX_VALUE_LEN)).map_or(value, |(beginning, _)| beginning)
 }

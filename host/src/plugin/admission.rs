@@ -1,11 +1,13 @@
-//! Whether a call may begin: not faster than `limits.rate`, then a place of `limits.concurrency`, or one in the queue for it.
+//! Admission control: a rate limit (`limits.rate`), a concurrency limit (`limits.concurrency`), and a bounded queue for
+//! it.
 //!
-//! A call that finds all places taken waits, in the order in which calls came, if fewer than `limits.queue` wait already, and
-//! no longer than `limits.queue-timeout`, which also bounds the wait for an instance slot behind it ([`shares`](crate::engine::shares)).
-//! What is refused costs next to nothing: no instance, no thread, no task. The host's own calls have no rate, and take no
-//! client's place. They wait for an instance slot only, for [`HOST_WAIT`] at most: what clients are willing to wait is not for
-//! them. Each kind of them is bounded where it is made: one trial of a plugin that keeps failing, one `describe`, one
-//! `changes`, one page of a walk for its fingerprint, and three lookups for subscriptions at a time.
+//! A call that exceeds the concurrency limit waits in a FIFO queue of at most `limits.queue` calls, no longer than
+//! `limits.queue-timeout`, which also bounds the wait for an instance slot after it
+//! ([`shares`](crate::engine::shares)). A rejected call costs next to nothing: no instance, no thread, no task. The
+//! host's own calls have no rate limit, and take no permit of a client. They wait for an instance slot only, for
+//! [`HOST_WAIT`] at most, whatever the queue timeout of clients is. Each kind of them is bounded where it is made: one
+//! probe of a plugin that keeps failing, one `describe`, one `changes`, one page of a walk for its fingerprint, and
+//! three lookups for subscriptions at a time.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -20,10 +22,10 @@ use super::fault::Fault;
 use crate::config::Limits;
 use crate::engine::CallOrigin;
 
-/// How long a call of the host's own waits for an instance slot.
+/// The timeout of the host's own calls for an instance slot.
 const HOST_WAIT: Duration = Duration::from_secs(10);
 
-/// Lets the calls of one plugin begin.
+/// The admission control of one plugin.
 pub(super) struct Admission {
     rate: DefaultDirectRateLimiter,
     permits: Arc<Semaphore>,
@@ -32,11 +34,11 @@ pub(super) struct Admission {
     wait: Duration,
 }
 
-/// A call's place, until it is dropped. The host's own calls have none.
+/// The concurrency permit of a call, released when it is dropped. The host's own calls have none.
 pub(super) type CallPermit = Option<OwnedSemaphorePermit>;
 
 impl Admission {
-    /// The admission to a plugin with those limits.
+    /// The admission control of a plugin with those limits.
     pub(super) fn new(limits: &Limits) -> Self {
         let rate = u32::try_from(limits.rate.get()).unwrap_or(u32::MAX);
         Self {
@@ -48,7 +50,7 @@ impl Admission {
         }
     }
 
-    /// Waits for a place, and then for what else the call needs, both within `limits.queue-timeout`.
+    /// Waits for a permit, and then for what else the call needs, both within `limits.queue-timeout`.
     pub(super) async fn admit<T>(
         &self,
         origin: CallOrigin,
@@ -78,7 +80,7 @@ impl Admission {
             return Ok(permit);
         }
         let _in_queue = self.queue.try_acquire().map_err(|_| Fault::QueueFull(self.max_queued))?;
-        // Only a closed semaphore refuses, and this one is never closed.
+        // The semaphore is never closed, so this never fails.
         self.permits.clone().acquire_owned().await.map_err(|_| Fault::QueueTimeout(Duration::ZERO))
     }
 }

@@ -1,23 +1,22 @@
-//! Exponential back-off: how long a plugin that failed is left alone before it is tried again.
-//!
-//! [`INITIAL`] at first and twice as long each time, up to [`MAX`], give or take a tenth (jitter), so that plugins that failed
-//! together do not come back together. The circuit breaker (`health`) and the loading of plugins both keep to it.
+//! Exponential back-off with jitter: [`INITIAL_DELAY`] at first, doubled each time up to [`MAX_DELAY`], give or take a
+//! tenth, so that plugins that failed together are not retried together. The circuit breaker and the loading of plugins
+//! both use it.
 
 use std::time::Duration;
 
-/// The first pause.
+/// The first delay.
 pub(super) const INITIAL_DELAY: Duration = Duration::from_secs(1);
-/// The longest pause.
+/// The longest delay.
 pub(super) const MAX_DELAY: Duration = Duration::from_secs(300);
 
-/// The pauses between attempts that fail.
+/// The delays between failing attempts.
 #[derive(Debug, Default)]
 pub(crate) struct Backoff {
     last: Option<Duration>,
 }
 
 impl Backoff {
-    /// The pause after one more failure.
+    /// Returns the delay after one more failure.
     pub(crate) fn next_delay(&mut self) -> Duration {
         let pause = next_delay(self.last);
         self.last = Some(pause);
@@ -25,12 +24,12 @@ impl Backoff {
     }
 }
 
-/// The pause that follows that one; the first if there was none.
+/// Returns the delay that follows `last`; the first if there was none.
 pub(super) fn next_delay(last: Option<Duration>) -> Duration {
     last.map_or(INITIAL_DELAY, |last| last.saturating_mul(2).min(MAX_DELAY))
 }
 
-/// The pause, give or take a tenth.
+/// Returns the delay, give or take a tenth.
 pub(super) fn with_jitter(pause: Duration) -> Duration {
     pause.mul_f64(0.9 + 0.2 * fastrand::f64())
 }

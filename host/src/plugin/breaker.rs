@@ -1,44 +1,47 @@
-//! Health: whether a plugin keeps failing, and is better left alone for a while.
+//! The circuit breaker of a plugin.
 //!
-//! A call *fails* when the provider brings it about that there is no answer: a trap, a limit on time, memory or size, a broken
-//! contract. What it answers itself, failures of the contract included, is an answer; refusals of the host (too many calls, no
-//! place) say nothing of it either way.
+//! A call *fails* when the provider causes it to have no answer: a trap, a limit on time, memory or size, a broken
+//! contract. Everything that the provider answers itself, failures of the contract included, is a success; rejections
+//! by the host (rate limit, queue) are neutral.
 //!
-//! After [`PATIENCE`] failures in a row, with no answer among them, the next call is preceded by a *trial*: the host itself
-//! asks for the first entry of the provider's listing, which every provider must answer. If the trial is answered, the failures
-//! were the affair of what was asked for, and the plugin goes on. If it fails, the plugin is *set aside*: its calls are refused
-//! at once, for a time that grows with each failed trial (`backoff`). When the time is over, the next call is again preceded by a trial, one at a
-//! time, while others are refused still. Any answer ends it all.
+//! After [`FAILURE_THRESHOLD`] consecutive failures the next call is preceded by a *probe*: the host itself requests
+//! the first entry of the provider's listing, which every provider must answer. If the probe succeeds, the failures
+//! were those of the requested resources, and the circuit stays closed. If it fails, the circuit *opens*: calls are
+//! rejected at once, for a delay that grows with each failed probe (`backoff`). After the delay the circuit is
+//! half-open: the next call is again preceded by a probe, one at a time, while others are still rejected. Any success
+//! closes the circuit.
 //!
 //! ```text
-//!            PATIENCE failures                  probe fails
-//!   well ───────────────────────▶ suspect ─────────────────────▶ set aside ──┐ trial fails:
-//!    ▲                               │                              │  ▲     │ twice as long
-//!    └────────── trial or any other call is answered ◀──────────────┘  └─────┘
+//!         FAILURE_THRESHOLD failures            probe fails
+//!  closed ───────────────────────▶ suspect ─────────────────────▶ open ──┐ probe fails:
+//!    ▲                                │                           │  ▲   │ twice the delay
+//!    └────────── probe or any other call succeeds ◀───────────────┘  └───┘
 //! ```
 //!
-//! Clients' calls decide only that a trial is made, never how it ends. So nobody can have a plugin set aside for all by asking,
-//! however often, for the one resource that makes it trap; all that gets is one short listing more in [`PATIENCE`] calls.
-//! The price is that a plugin that lists but answers no read is not set aside: its calls fail one by one, within their limits.
+//! Clients' calls decide only that a probe is made, never its result. So no client can have a plugin suspended for all
+//! by requesting, however often, the one resource that makes it trap; the cost of that is one short listing in
+//! [`FAILURE_THRESHOLD`] calls. The price is that a plugin that lists but answers no read is not suspended: its calls
+//! fail one by one, within their limits.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::backoff;
 use super::fault::Fault;
 
-/// Failures in a row before the plugin is tried.
+/// Consecutive failures before a probe.
 pub(super) const FAILURE_THRESHOLD: u32 = 5;
-/// When to come again while a trial is under way.
+/// The retry delay that callers get while a half-open probe is in progress.
 const PROBE_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// The health of one plugin.
+/// The circuit breaker of one plugin.
 #[derive(Debug, Default)]
 pub(super) struct CircuitBreaker(Mutex<BreakerState>);
 
 #[derive(Debug, Default)]
 struct BreakerState {
-    /// Failures in a row.
+    /// Consecutive failures.
     failures: u32,
     open: Option<OpenState>,
     is_probing: bool,
@@ -54,20 +57,20 @@ struct OpenState {
 pub(super) enum BreakerDecision<'a> {
     /// It may.
     Granted,
-    /// It may, if this trial is answered.
+    /// It may, if this probe succeeds.
     Probe(Probe<'a>),
-    /// Not for so long.
+    /// It may not, for so long.
     Rejected(Duration),
 }
 
-/// What a call says of the plugin.
+/// What a call says about the health of the plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It answers.
+    /// The provider answered.
     Success,
-    /// It fails.
+    /// The call failed.
     Failure,
-    /// Nothing.
+    /// Nothing: the host rejected the call.
     Neutral,
 }
 
@@ -81,17 +84,17 @@ impl<T> From<&Result<T, Fault>> for Verdict {
     }
 }
 
-/// A change that is worth telling.
+/// A state change to be logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Transition {
-    /// It is set aside for so long, from now on or once more.
+    /// The circuit opened, or stays open, for so long.
     Opened(Duration),
-    /// It is back.
+    /// The circuit closed.
     Closed,
 }
 
 impl CircuitBreaker {
-    /// Asks for leave to make a call.
+    /// Decides whether a call may be made.
     pub(super) fn try_acquire(&self, now: Instant) -> BreakerDecision<'_> {
         let mut state = self.state();
         let left = state.open.map(|open| open.until.saturating_duration_since(now));
@@ -104,7 +107,7 @@ impl CircuitBreaker {
         BreakerDecision::Probe(Probe { breaker: self })
     }
 
-    /// Takes note of how a call went that is not a trial.
+    /// Records the outcome of a call that is not a probe.
     pub(super) fn record(&self, verdict: Verdict) -> Option<Transition> {
         let mut state = self.state();
         match verdict {
@@ -117,13 +120,13 @@ impl CircuitBreaker {
         }
     }
 
-    /// For how long it is set aside still; zero when the next call will be preceded by a trial.
+    /// The time for which the circuit is still open; zero when the next call will be preceded by a probe.
     pub(super) fn suspended_for(&self, now: Instant) -> Option<Duration> {
         self.state().open.map(|open| open.until.saturating_duration_since(now))
     }
 
     fn state(&self) -> MutexGuard<'_, BreakerState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -134,18 +137,18 @@ impl BreakerState {
     }
 }
 
-/// The right to make the one trial. Dropped without a result, another may be made.
+/// The right to make the one probe. Dropped without a result, another probe may be made.
 pub(super) struct Probe<'a> {
     breaker: &'a CircuitBreaker,
 }
 
 impl Probe<'_> {
-    /// Says how it went: whether calls may be made now, and what changed.
+    /// Records the outcome of the probe. Returns whether calls may be made now, and what changed.
     pub(super) fn complete(self, verdict: Verdict, now: Instant) -> (Result<(), Duration>, Option<Transition>) {
         let mut state = self.breaker.state();
         match (verdict, state.open) {
             (Verdict::Success, _) => (Ok(()), state.reset()),
-            // Nobody found out. Whoever was not set aside is not because of that.
+            // The probe has no result. A circuit that was not open does not open because of that.
             (Verdict::Neutral, None) => (Ok(()), None),
             (Verdict::Neutral, Some(_)) => (Err(PROBE_RETRY_AFTER), None),
             (Verdict::Failure, before) => {

@@ -1,100 +1,106 @@
-//! Why a call to a provider gave no answer, and what of that a client may know.
+//! Faults: why a call has no answer, and how much of that a client may know.
 
 mod kind;
 
 use std::time::Duration;
 
-use crate::engine::bindings::contract;
+use crate::config::Limits;
+use crate::engine::CallEnd;
+use crate::provider::Failure;
 use crate::resource::Error;
 use crate::text::truncate;
 
 pub use self::kind::FaultKind;
 
-/// Why a call gave no answer. Displayed, it is for the log.
+/// Why a call has no answer. Displayed, it is for the log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// The provider: there is no such resource.
+    /// From the provider: there is no such resource.
     #[error("not found")]
     NotFound,
-    /// The provider: the request makes no sense.
+    /// From the provider: the request makes no sense.
     #[error("invalid request: {0}")]
     InvalidRequest(String),
-    /// The provider: whoever runs the data refuses.
+    /// From the provider: the owner of the data denies access.
     #[error("denied: {0}")]
     Denied(String),
-    /// The provider: it cannot be had now.
+    /// From the provider: it is temporarily unavailable.
     #[error("unavailable: {reason}")]
     Unavailable {
-        /// Why, and what would help.
+        /// The reason and the remedy.
         reason: String,
-        /// When another try makes sense.
+        /// The time after which a retry makes sense.
         retry_after: Option<Duration>,
     },
-    /// The provider: it is at fault itself, or its data are broken.
+    /// From the provider: it is at fault itself, or its data are broken.
     #[error("failed: {0}")]
     Internal(String),
-    /// The plugin kept failing and is left alone for so long.
+    /// The circuit breaker suspends the plugin for so long.
     #[error("suspended for another {}", humantime::format_duration(*.0))]
     Suspended(Duration),
-    /// Calls come faster than `limits.rate`; there is room for another one in so long.
+    /// The call exceeds the rate limit (`limits.rate`); a token is available after so long.
     #[error("more calls than `limits.rate` allows")]
     RateLimited(Duration),
-    /// As many calls wait for a place already as may (`limits.queue`).
+    /// The queue for permits is full (`limits.queue`).
     #[error("`limits.queue` calls ({0}) wait already")]
     QueueFull(usize),
-    /// All places for calls stayed taken for as long as a call may wait (`limits.concurrency`, `limits.queue-timeout`).
+    /// No permit within the queue timeout (`limits.concurrency`, `limits.queue-timeout`).
     #[error("no place for another call within `limits.queue-timeout` ({})", humantime::format_duration(*.0))]
     QueueTimeout(Duration),
-    /// The call took longer than `limits.deadline`.
+    /// The call exceeded `limits.deadline`.
     #[error("no answer within `limits.deadline` ({})", humantime::format_duration(*.0))]
     Deadline(Duration),
-    /// The guest ran for longer than `limits.cpu`.
+    /// The call exceeded `limits.cpu`.
     #[error("ran for longer than `limits.cpu` ({})", humantime::format_duration(*.0))]
     Cpu(Duration),
-    /// The guest wanted more memory than `limits.memory` leaves, and did not survive being refused.
+    /// The guest requested more memory than `limits.memory` leaves, and trapped when it was denied.
     #[error("wanted more memory than `limits.memory` ({}) leaves", bytesize::ByteSize(*.0))]
     Memory(u64),
-    /// The reply is larger than `limits.response-size`.
+    /// The answer exceeds `limits.response-size`.
     #[error("the reply is larger than `limits.response-size` ({})", bytesize::ByteSize(*.0))]
     Reply(u64),
     /// One answer has more items than `limits.response-items`.
     #[error("the reply has {found} {what}, more than `limits.response-items` ({limit})")]
     Items {
-        /// What they are: entries, contents.
+        /// The kind of items: entries, contents.
         what: &'static str,
-        /// How many there are, as far as they were counted.
+        /// The number of items, as far as they were counted.
         found: usize,
-        /// How many are allowed.
+        /// The allowed number.
         limit: usize,
     },
-    /// A listing goes on beyond `limits.listing-items`, over all its pages.
+    /// A listing exceeds `limits.listing-items`, over all its pages.
     #[error("its listing goes on beyond `limits.listing-items` ({0})")]
     Listing(usize),
-    /// A listing leads from page to page with nothing on them.
+    /// A listing leads from empty page to empty page.
     #[error("{0} pages of its listing in a row had nothing on them")]
     EmptyPages(usize),
-    /// The guest held more handles than `limits.handles`.
+    /// The guest exceeded `limits.handles`.
     #[error("wanted to hold more handles at once than `limits.handles` ({0}) allows")]
     Handles(usize),
-    /// The guest asked for more random bytes at once than `limits.random-bytes`.
+    /// The guest requested more random bytes at once than `limits.random-bytes`.
     #[error("asked for more random bytes at once than `limits.random-bytes` ({}) allows", bytesize::ByteSize(*.0))]
     Random(u64),
     /// The guest trapped.
     #[error("trapped: {0}")]
     Trap(String),
-    /// The reply breaks the contract.
+    /// A native provider panicked.
+    #[error("panicked: {0}")]
+    Panicked(String),
+    /// The answer breaks the contract.
     #[error("broke the contract: {0}")]
     Contract(String),
     /// A granted directory cannot be opened.
     #[error("{0}")]
     Grant(String),
-    /// The host itself failed in the call. It goes on.
+    /// The host itself failed during the call. It continues to serve.
     #[error("the host failed during the call: {0}")]
     Host(String),
 }
 
 impl Fault {
-    /// What the one who asked for `uri` may know of it. This is the one place that decides it.
+    /// Returns the error for the client that requested `uri`. This is the only place that decides what a client may
+    /// know.
     pub fn into_client_error(self, plugin: &str, uri: &str) -> Error {
         let unavailable = |reason: &str, retry_after| Error::Unavailable {
             plugin: plugin.to_owned(),
@@ -132,18 +138,30 @@ impl Fault {
             Self::Handles(_) => unavailable("it holds too much open at once", None),
             Self::Random(_) => unavailable("it asked for too many random bytes at once", None),
             Self::Grant(_) => unavailable("a directory that it needs cannot be opened", None),
-            Self::Internal(_) | Self::Trap(_) | Self::Contract(_) | Self::Host(_) => {
+            Self::Internal(_) | Self::Trap(_) | Self::Panicked(_) | Self::Contract(_) | Self::Host(_) => {
                 Error::Internal { plugin: plugin.to_owned() }
             }
         }
     }
 
-    /// Whether the same question may get another answer later, without a reload.
+    /// The fault of a guest's call that ended so.
+    pub(super) fn from_call_end(end: CallEnd, limits: &Limits) -> Self {
+        match end {
+            CallEnd::Cpu => Self::Cpu(limits.cpu.duration()),
+            CallEnd::Memory => Self::Memory(limits.memory.bytes()),
+            CallEnd::Handles => Self::Handles(limits.handles.get()),
+            CallEnd::ResponseSize => Self::Reply(limits.response_size.bytes()),
+            CallEnd::RandomBytes => Self::Random(limits.random_bytes.bytes()),
+            CallEnd::Trap(message) => Self::Trap(message),
+        }
+    }
+
+    /// Whether the same request may get another answer later, without a reload.
     pub(crate) fn is_transient(&self) -> bool {
         !matches!(self, Self::NotFound | Self::InvalidRequest(_) | Self::Denied(_))
     }
 
-    /// Whether it is an answer: the provider's own word, which says nothing of how the plugin is.
+    /// Whether it is the provider's own answer, which says nothing about the plugin's health.
     pub(super) fn is_provider_response(&self) -> bool {
         matches!(
             self,
@@ -151,7 +169,7 @@ impl Fault {
         )
     }
 
-    /// Whether the provider brought it about in a way that may be the same with the next call.
+    /// Whether the provider caused it in a way that may recur with the next call: a failure for the circuit breaker.
     pub(super) fn trips_breaker(&self) -> bool {
         matches!(
             self,
@@ -163,34 +181,34 @@ impl Fault {
                 | Self::Reply(_)
                 | Self::Items { .. }
                 | Self::Trap(_)
+                | Self::Panicked(_)
                 | Self::Contract(_)
                 | Self::Host(_)
         )
     }
 }
 
-/// When another try makes sense where nobody knows better.
+/// The retry delay where none is known.
 const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// A time as people read it: whole seconds, at least one.
+/// A duration for people: whole seconds, at least one.
 fn format_seconds(time: Duration) -> humantime::FormattedDuration {
     humantime::format_duration(Duration::from_secs(time.as_secs_f64().ceil().max(1.0) as u64))
 }
 
-/// How much of what a provider says of a failure is passed on.
+/// The bytes of a provider's failure message that are passed on.
 const MAX_MESSAGE: usize = 1024;
 
-impl From<contract::Failure> for Fault {
-    fn from(failure: contract::Failure) -> Self {
+impl From<Failure> for Fault {
+    fn from(failure: Failure) -> Self {
         match failure {
-            contract::Failure::NotFound => Self::NotFound,
-            contract::Failure::InvalidRequest(message) => Self::InvalidRequest(truncate_message(message)),
-            contract::Failure::Denied(message) => Self::Denied(truncate_message(message)),
-            contract::Failure::Unavailable(retry) => Self::Unavailable {
-                reason: truncate_message(retry.reason),
-                retry_after: retry.after_ms.map(Duration::from_millis),
-            },
-            contract::Failure::Internal(message) => Self::Internal(truncate_message(message)),
+            Failure::NotFound => Self::NotFound,
+            Failure::InvalidRequest(message) => Self::InvalidRequest(truncate_message(message)),
+            Failure::Denied(message) => Self::Denied(truncate_message(message)),
+            Failure::Unavailable { reason, retry_after } => {
+                Self::Unavailable { reason: truncate_message(reason), retry_after }
+            }
+            Failure::Internal(message) => Self::Internal(truncate_message(message)),
         }
     }
 }

@@ -1,9 +1,9 @@
-//! What went wrong with one plugin: counted by kind, and told in the log.
+//! The faults of one plugin: counted by kind, and logged.
 //!
-//! What differs from one time to the next (a trap, a broken contract, what the provider says of a failure) is told each
-//! time, within an allowance of bytes a minute that is as large as the guest's own, but not the same: a guest that floods
-//! its log hides nothing. What is over a limit says the same each time: each kind is told once in [`PERIOD`], with
-//! the number of those that were not told since.
+//! Faults that differ from one time to the next (a trap, a broken contract, the provider's failure message) are logged
+//! each time, within an allowance of bytes per minute that is as large as the guest's own, but separate: a guest that
+//! floods its log hides nothing. Faults of a limit always read the same: each kind is logged once per [`LOG_INTERVAL`],
+//! with the number of those that were suppressed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::throttle::Throttle;
 
 use crate::log_target;
 
-/// How often what is over one limit is told.
+/// The throttle interval of each kind that is over a limit.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The faults of one plugin.
@@ -39,13 +39,13 @@ impl Default for KindCounter {
 }
 
 impl FaultRecorder {
-    /// None so far, of that plugin, which may be told of in so many bytes a minute.
+    /// A recorder without faults, which may log so many bytes per minute.
     pub(super) fn new(plugin: Arc<str>, bytes_per_minute: u64) -> Self {
         let log = GuestLog::new(plugin.clone(), bytes_per_minute);
         Self { plugin, log, counters: Default::default() }
     }
 
-    /// Takes note of a call that failed, unless the failure is an answer that says no.
+    /// Records a call that failed, unless the failure is a negative answer.
     pub(super) fn record(&self, function: &str, fault: &Fault) {
         let Some(kind) = fault.kind() else { return };
         if !kind.is_throttled() {
@@ -60,12 +60,12 @@ impl FaultRecorder {
         }
     }
 
-    /// Takes note of what the provider did wrong in an answer that is good otherwise: so many things, in one line.
+    /// Records so many defects of an answer that is valid otherwise, in one line.
     pub(super) fn record_partial(&self, count: u64, message: &str) {
         self.log_many(count, FaultKind::Contract, "", message);
     }
 
-    /// How many there were of each kind of which there were any.
+    /// The number of faults by kind. Kinds that did not occur are left out.
     pub(super) fn counts(&self) -> BTreeMap<FaultKind, u64> {
         let counted = FaultKind::ALL.into_iter().zip(&self.counters);
         let counted = counted.map(|(kind, counter)| (kind, counter.count.load(Ordering::Relaxed)));

@@ -1,38 +1,37 @@
-//! What a component imports, against what its plugin is granted.
+//! The imports of a component, compared with the grants of its plugin.
 //!
-//! Found out from the component's type alone: nothing of it runs. Imports are taken together by what they are for:
+//! They are found in the component's type: nothing of it runs. Imports are grouped by capability:
 //!
-//! | interfaces | granted by | imported, and nothing granted |
+//! | interfaces | granted by | status when imported but not granted |
 //! |---|---|---|
-//! | `wasi:filesystem` | `grants.dirs` | [`NotGranted`](Standing::NotGranted): standard libraries import it, used or not |
+//! | `wasi:filesystem` | `grants.dirs` | [`NotGranted`](GrantStatus::NotGranted): standard libraries import it, used or not |
 //! | `wasi:cli/environment` | `grants.env` | the same |
 //! | `wasi:config` | `config` | the same: a provider has defaults |
-//! | `wasi:http/outgoing-handler` | `grants.http` | [`Missing`](Standing::Missing): every request will be refused |
-//! | `wasi:keyvalue` | `grants.keyvalue` | [`Missing`](Standing::Missing): no bucket can be opened |
-//! | `wasi:sockets` | nothing | [`Never`](Standing::Never): they always refuse |
-//! | all other | | [`Always`](Standing::Always): clocks, random numbers, streams, the log |
+//! | `wasi:http/outgoing-handler` | `grants.http` | [`Missing`](GrantStatus::Missing): every request will be refused |
+//! | `wasi:keyvalue` | `grants.keyvalue` | [`Missing`](GrantStatus::Missing): no bucket can be opened |
+//! | `wasi:sockets` | nothing | [`Unsupported`](GrantStatus::Unsupported): they always refuse |
+//! | all other | | [`NotRequired`](GrantStatus::NotRequired): clocks, random numbers, streams, the log |
 //!
-//! What is granted and not imported is [`ForNothing`](Standing::ForNothing). Values of variables and settings are not looked
-//! at.
+//! A grant without an import is [`Unused`](GrantStatus::Unused). Values of variables and settings are not read.
 
 use std::collections::BTreeMap;
 
 use crate::config::{self, Mode};
 
-/// What imports are for.
+/// A group of imports with one purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Capability {
     /// Files: `wasi:filesystem`.
     Directories,
     /// The web: `wasi:http`.
     Http,
-    /// What must last: `wasi:keyvalue`.
+    /// Lasting state: `wasi:keyvalue`.
     Keyvalue,
     /// Variables: `wasi:cli/environment`.
     Variables,
-    /// What the provider is told: `wasi:config`.
+    /// The plugin's settings: `wasi:config`.
     Config,
-    /// Sockets and names of hosts: `wasi:sockets`.
+    /// Sockets and name resolution: `wasi:sockets`.
     Sockets,
     /// The host's log: `wasi:logging`.
     Log,
@@ -40,7 +39,7 @@ pub enum Capability {
     Clocks,
     /// Random numbers: `wasi:random`.
     Random,
-    /// Streams: `wasi:io`, standard input and output, the end of a program.
+    /// Streams: `wasi:io`, standard input and output, the exit of a program.
     Streams,
     /// Types without functions.
     Types,
@@ -61,7 +60,7 @@ impl Capability {
         Self::Types,
     ];
 
-    /// What an interface is for.
+    /// The capability of an interface.
     fn from_import(import: &str) -> Self {
         let interface = import.split('@').next().unwrap_or(import);
         let (package, name) = interface.split_once('/').unwrap_or((interface, ""));
@@ -97,7 +96,7 @@ impl Capability {
         }
     }
 
-    /// The key of a `[[plugin]]` that grants it, if it is granted at all.
+    /// The key of a `[[plugin]]` that grants it, if it can be granted.
     pub fn key(self) -> Option<&'static str> {
         match self {
             Self::Directories => Some("grants.dirs"),
@@ -109,7 +108,7 @@ impl Capability {
         }
     }
 
-    /// The interface that it takes to make use of what is granted.
+    /// The interface without which a grant is of no use.
     fn required_import(self) -> &'static str {
         match self {
             Self::Directories => "wasi:filesystem",
@@ -126,7 +125,7 @@ impl Capability {
         }
     }
 
-    /// What of it a plugin is granted, each as a short text without anything secret.
+    /// The plugin's grants of it, each as a short text without secrets.
     fn granted(self, plugin: &config::Plugin) -> Vec<String> {
         let grants = &plugin.grants;
         match self {
@@ -157,20 +156,20 @@ impl Capability {
     }
 }
 
-/// How what is imported stands to what is granted.
+/// The relation between imports and grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GrantStatus {
     /// It needs no grant.
     NotRequired,
     /// It is imported and granted.
     Granted,
-    /// It is imported and not granted, which may well be as it should: whatever a standard library can do is imported.
+    /// It is imported and not granted, which is often intended: standard libraries import everything that they can use.
     NotGranted,
     /// It is imported, of no use without a grant, and not granted.
     Missing,
-    /// It is granted and not imported: the grant can be taken away.
+    /// It is granted and not imported: the grant can be removed.
     Unused,
-    /// It is imported and refuses, whatever is granted.
+    /// It is imported and always refuses.
     Unsupported,
 }
 
@@ -188,23 +187,23 @@ impl GrantStatus {
     }
 }
 
-/// One kind of imports, and what is granted for it.
+/// The imports of one capability, and the grants for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requirement {
-    /// What it is for.
+    /// The capability.
     pub capability: Capability,
-    /// The interfaces that are imported, in order.
+    /// The imported interfaces, sorted.
     pub imports: Vec<String>,
-    /// What is granted: directories as the provider sees them, origins, buckets, names of variables, keys of settings.
+    /// The grants: directories as the provider sees them, origins, buckets, names of variables, keys of settings.
     pub granted: Vec<String>,
     /// What was requested at run time and is not granted: names of buckets. Known after a check only.
     pub denied: Vec<String>,
-    /// How both stand to each other.
+    /// The relation between both.
     pub status: GrantStatus,
 }
 
 impl Requirement {
-    /// What is wrong with it, if anything is: something is missing, or granted for nothing.
+    /// Returns a warning about a missing or unused grant.
     pub fn warning(&self) -> Option<String> {
         let (key, interface) = (self.capability.key()?, self.capability.required_import());
         if !self.denied.is_empty() && !self.granted.is_empty() {
@@ -225,12 +224,13 @@ impl Requirement {
     }
 }
 
-/// What a component imports and what its plugin grants, in the order of [`Capability`]. What is neither is not in it.
+/// The imports of a component and the grants of its plugin, ordered by [`Capability`]. Capabilities without either are
+/// left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Requirements(Vec<Requirement>);
 
 impl Requirements {
-    /// The imports of a component against the grants of a plugin.
+    /// Compares the imports of a component with the grants of a plugin.
     pub(crate) fn new<'a>(imports: impl Iterator<Item = &'a str>, plugin: &config::Plugin) -> Self {
         let mut by_capability: BTreeMap<Capability, Vec<String>> = BTreeMap::new();
         for import in imports {
@@ -261,12 +261,12 @@ impl Requirements {
         }
     }
 
-    /// Each kind.
+    /// The requirements, one per capability.
     pub fn iter(&self) -> impl Iterator<Item = &Requirement> {
         self.0.iter()
     }
 
-    /// What is wrong with them: what is missing, and what is granted for nothing.
+    /// The warnings about missing and unused grants.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
         self.iter().filter_map(Requirement::warning)
     }
@@ -295,7 +295,7 @@ mod tests {
         plugin
     }
 
-    /// All that takes a grant.
+    /// One interface for each capability that can be granted.
     const IMPORTS: [&str; 7] = [
         "wasi:filesystem/types@0.2.6",
         "wasi:filesystem/preopens@0.2.6",

@@ -1,12 +1,14 @@
-//! From the contract's types to the domain's: the one place where a provider's answer is checked.
+//! Validation of answers: from the types of [`provider`] to those of [`resource`](crate::resource). It is the only
+//! place where a provider's answer is checked, be the provider a component or native.
 //!
-//! An entry survives what is wrong with its hints: a priority of 7, a date that is none, a bad icon or MIME type are dropped.
-//! A path that leaves the mount drops the entry from a listing and refuses a read. Each such fault is the
-//! provider's and is counted; one line of its log tells of all that was dropped from one answer.
+//! Invalid hints are dropped alone: a priority of 7, a malformed date, icon or MIME type. A path that leaves the mount
+//! drops the entry from a listing and fails a read. Each such fault is the provider's and is counted; one log line
+//! reports everything that was dropped from one answer.
 //!
-//! All of it is part of the call: it is accounted for as [`Work`], and yields. An answer is *measured* first, and refused as a
-//! whole if it has more items than `limits.response-items` or needs more memory than `limits.memory` leaves; only then is anything made
-//! of it. The one who asks says what to keep of the valid items, so that what a principal may not see is filtered here, too.
+//! All of it is part of the call: it is accounted for by a [`WorkBudget`], and yields. An answer is *measured* first,
+//! and rejected as a whole if it has more items than `limits.response-items` or needs more memory than `limits.memory`
+//! leaves; only then is anything allocated for it. The caller's filter decides which valid items are kept, so that what
+//! a principal may not see is filtered here, too.
 
 mod dropped;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -23,59 +25,64 @@ use self::dropped::DroppedItems;
 use self::measure::{Measure, check_cost};
 use super::fault::Fault;
 use super::fault_recorder::FaultRecorder;
-use super::inspect::Info;
 use super::work_budget::{CLOCK_CHECK_INTERVAL_NS, WorkBudget};
-use crate::engine::bindings::contract;
+use crate::provider::{self, ProviderInfo, Template};
 use crate::resource::{Body, Completion, Contents, Entry, EntryTemplate};
-use crate::text::Excerpt;
+use crate::text::{Excerpt, truncate};
 use crate::uri::{Mount, Path, ResourceId};
 
-/// The longest token that a provider may give, in bytes.
+/// Bytes that are stored of a provider's name, version and title, each.
+const MAX_NAME: usize = 1024;
+/// Bytes that are stored of a provider's description.
+const MAX_DESCRIPTION: usize = 65_536;
+/// The longest token of a provider, in bytes.
 const MAX_TOKEN: usize = 65536;
-/// The longest cursor that a provider may give, in bytes.
+/// The longest cursor of a provider, in bytes.
 const MAX_CURSOR: usize = 4096;
-/// What asking whether to keep an item counts as, in nanoseconds of work: the clock is looked at every eight, as nobody knows
-/// here how many rules there are.
+/// The cost of a call of the filter, in nanoseconds of work: the clock is checked every eight calls, because the number
+/// of rules is not known here.
 const FILTER_COST: usize = CLOCK_CHECK_INTERVAL_NS / 8;
 
-/// One page of a provider's listing, or what was kept of it.
+/// One page of a provider's listing: its valid items that the filter admits.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Page<T> {
-    /// What was kept, each with its place among the valid items of the page, in order.
+pub struct FilteredPage<T> {
+    /// The items, each with its index among the valid items of the page, in order.
     pub items: Vec<(usize, T)>,
-    /// How many valid items the page has.
+    /// The number of valid items of the page.
     pub size: usize,
-    /// The provider's cursor for the page after it.
+    /// The provider's cursor of the next page.
     pub next_cursor: Option<String>,
 }
 
-/// What changed since a token.
+/// The changes of watched paths since a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChangeSet {
-    /// What to ask with next time.
+pub struct WatchedChanges {
+    /// The token for the next call.
     pub token: String,
     /// Those of the watched paths that changed, each once.
     pub changed: Vec<Path>,
-    /// Whether what is listed changed.
+    /// Whether the listing changed.
     pub listing_changed: bool,
-    /// In how long the provider thinks that it makes sense to ask again.
+    /// The provider's hint when to poll next.
     pub poll_after: Option<Duration>,
 }
 
-/// What all answers of one plugin are checked against.
+/// What all answers of one plugin are validated against.
 pub(super) struct ValidationContext {
-    /// Where its URIs begin.
+    /// The mount of its URIs.
     pub(super) mount: Mount,
-    /// How many items one answer may have.
+    /// The maximum number of items of one answer.
     pub(super) max_items: usize,
-    /// Where what is dropped is told.
+    /// The maximum bytes of one answer, where lifting does not enforce that.
+    pub(super) max_response_size: Option<u64>,
+    /// The recorder of what is dropped.
     pub(super) faults: Arc<FaultRecorder>,
 }
 
-/// Checks one answer.
+/// Validates one answer.
 pub(super) struct Validator {
     context: Arc<ValidationContext>,
-    /// Whether the provider can tell what changed.
+    /// Whether the provider implements `changes`.
     watches: bool,
     work: WorkBudget,
     measure: Measure,
@@ -83,25 +90,26 @@ pub(super) struct Validator {
 }
 
 impl Validator {
-    /// Checks an answer of a plugin with those rules. What it takes is accounted for by `work`.
+    /// A validator of one answer of a plugin, whose work is accounted for by `work`.
     pub(super) fn new(rules: Arc<ValidationContext>, watches: bool, work: WorkBudget) -> Self {
         Self { context: rules, watches, work, measure: Measure::default(), dropped: DroppedItems::default() }
     }
 
-    pub(super) async fn info(mut self, info: contract::ProviderInfo) -> Result<Info, Fault> {
+    /// The description, truncated.
+    pub(super) async fn info(mut self, info: ProviderInfo) -> Result<ProviderInfo, Fault> {
         let texts = [info.title.as_ref(), info.description.as_ref()].into_iter().flatten();
         let texts = texts.chain([&info.name, &info.version]);
-        self.measure.add_bytes(texts.map(String::len).fold(0, usize::saturating_add));
+        self.measure.add_text_bytes(texts.map(String::len).fold(0, usize::saturating_add));
         self.charge()?;
-        Ok(info.into())
+        Ok(truncate_info(info))
     }
 
-    /// The changes among the paths that were asked about, which are in normal form.
+    /// The changes among the watched paths, which are in normal form.
     pub(super) async fn change_set(
         mut self,
-        changes: contract::ChangeSet,
+        changes: provider::ChangeSet,
         watched: &[String],
-    ) -> Result<ChangeSet, Fault> {
+    ) -> Result<WatchedChanges, Fault> {
         if changes.token.len() > MAX_TOKEN {
             let length = changes.token.len();
             return Err(Fault::Contract(format!("its token has {length} bytes; {MAX_TOKEN} are allowed")));
@@ -124,20 +132,20 @@ impl Validator {
                 }
             }
         }
-        Ok(ChangeSet {
+        Ok(WatchedChanges {
             changed,
             token: changes.token,
             listing_changed: changes.listing_changed,
-            poll_after: changes.poll_after_ms.map(Duration::from_millis),
+            poll_after: changes.poll_after,
         })
     }
 
     pub(super) async fn page(
         mut self,
-        page: contract::Page,
+        page: provider::Page,
         requested: Option<&str>,
         mut filter: impl FnMut(&Entry) -> bool,
-    ) -> Result<Page<Entry>, Fault> {
+    ) -> Result<FilteredPage<Entry>, Fault> {
         let next_cursor = validate_cursor(page.next_cursor, requested)?;
         self.check_item_count("entries", &page.entries)?;
         self.measure_entries(&page.entries).await?;
@@ -153,15 +161,15 @@ impl Validator {
                 kept.push(self.convert_entry(entry, located), &mut filter);
             }
         }
-        Ok(Page { items: kept.items, size: kept.size, next_cursor })
+        Ok(FilteredPage { items: kept.items, size: kept.size, next_cursor })
     }
 
     pub(super) async fn template_page(
         mut self,
-        page: contract::TemplatePage,
+        page: provider::TemplatePage,
         requested: Option<&str>,
         mut filter: impl FnMut(&EntryTemplate) -> bool,
-    ) -> Result<Page<EntryTemplate>, Fault> {
+    ) -> Result<FilteredPage<EntryTemplate>, Fault> {
         let next_cursor = validate_cursor(page.next_cursor, requested)?;
         self.check_item_count("templates", &page.templates)?;
         self.measure_templates(&page.templates).await?;
@@ -177,12 +185,12 @@ impl Validator {
                 kept.push(template, &mut filter);
             }
         }
-        Ok(Page { items: kept.items, size: kept.size, next_cursor })
+        Ok(FilteredPage { items: kept.items, size: kept.size, next_cursor })
     }
 
     pub(super) async fn contents(
         mut self,
-        contents: Vec<contract::Contents>,
+        contents: Vec<provider::Contents>,
         requested: &str,
         mut filter: impl FnMut(&Contents) -> bool,
     ) -> Result<Vec<Contents>, Fault> {
@@ -198,7 +206,7 @@ impl Validator {
         let mut kept = Vec::with_capacity(contents.len());
         let mut contents = contents.into_iter();
         while let Some(next) = contents.as_slice().first() {
-            let text = if let contract::Body::TextBytes(bytes) = &next.body { bytes.len() } else { 0 };
+            let text = if let provider::Body::TextBytes(bytes) = &next.body { bytes.len() } else { 0 };
             let cost = check_cost(&next.entry.path, &next.entry.icons, next.entry.meta.as_deref());
             self.work.step(cost.saturating_add(text.div_ceil(4)).saturating_add(FILTER_COST)).await?;
             if let Some(one) = contents.next() {
@@ -211,25 +219,25 @@ impl Validator {
         Ok(kept)
     }
 
-    fn convert_contents(&mut self, contents: contract::Contents) -> Result<Contents, Fault> {
+    fn convert_contents(&mut self, contents: provider::Contents) -> Result<Contents, Fault> {
         let located = self.compose(&contents.entry.path)?;
         let entry = self.convert_entry(contents.entry, located);
         let body = match contents.body {
-            contract::Body::Text(text) => Body::Text(text),
-            contract::Body::TextBytes(bytes) => {
+            provider::Body::Text(text) => Body::Text(text),
+            provider::Body::TextBytes(bytes) => {
                 let text = String::from_utf8(bytes);
                 Body::Text(text.map_err(|error| {
                     let uri = Excerpt(entry.uri.as_str());
                     Fault::Contract(format!("the text of {uri} is not UTF-8: {}", error.utf8_error()))
                 })?)
             }
-            contract::Body::Blob(bytes) => Body::Blob(bytes),
+            provider::Body::Blob(bytes) => Body::Blob(bytes),
         };
         Ok(Contents { entry, body })
     }
 
-    /// The entry of the path that was asked for, which is in normal form.
-    pub(super) async fn stat_entry(mut self, entry: contract::Entry, requested: &str) -> Result<Entry, Fault> {
+    /// The entry of the requested path, which is in normal form.
+    pub(super) async fn stat_entry(mut self, entry: provider::Entry, requested: &str) -> Result<Entry, Fault> {
         self.work.step(check_cost(&entry.path, &entry.icons, entry.meta.as_deref())).await?;
         self.measure_entry(&entry)?;
         self.charge()?;
@@ -241,20 +249,20 @@ impl Validator {
         Ok(self.convert_entry(entry, located))
     }
 
-    /// The completion, cut to what a client may be shown.
+    /// The completion, truncated to what a client may be shown.
     pub(super) async fn completion(
         mut self,
-        given: contract::Completion,
+        given: Completion,
         mut filter: impl FnMut(&str) -> bool,
     ) -> Result<Completion, Fault> {
         self.check_item_count("completions", &given.values)?;
         self.measure_texts(&given.values).await?;
         self.charge()?;
-        // Those behind the last that may be shown are not looked at.
+        // Values after the last that may be shown are ignored.
         let offered = given.values.len();
         let mut values = Vec::new();
         for value in given.values.into_iter().take(Completion::MAX_VALUES) {
-            // To know it, its URI is expanded and routed.
+            // The filter expands and routes the value's URI.
             self.work.step(CLOCK_CHECK_INTERVAL_NS).await?;
             if filter(&value) {
                 values.push(value);
@@ -265,13 +273,13 @@ impl Validator {
         Ok(Completion { values, total, has_more })
     }
 
-    /// The path behind the mount; one that is refused drops that part of the answer.
+    /// Composes the path with the mount; a rejected path drops that part of the answer.
     fn compose_or_drop(&mut self, part: &'static str, path: &str) -> Option<ResourceId> {
         let located = self.compose(path);
         located.inspect_err(|fault| self.dropped.record(part, || format!("{part} was left out: {fault}"))).ok()
     }
 
-    /// The path behind the mount.
+    /// Composes the path with the mount.
     fn compose(&self, path: &str) -> Result<ResourceId, Fault> {
         self.context
             .mount
@@ -279,7 +287,7 @@ impl Validator {
             .map_err(|error| Fault::Contract(format!("its path `{}` is refused: {error}", Excerpt(path))))
     }
 
-    fn convert_entry(&mut self, entry: contract::Entry, located: ResourceId) -> Entry {
+    fn convert_entry(&mut self, entry: provider::Entry, located: ResourceId) -> Entry {
         let name = if entry.name.is_empty() { last_segment(&located.path).to_owned() } else { entry.name };
         let path = entry.path.as_str();
         Entry {
@@ -288,17 +296,17 @@ impl Validator {
             description: entry.description,
             mime_type: self.mime_type(entry.mime_type, path),
             size: entry.size,
-            annotations: self.annotations(entry.annotations, path),
+            annotations: self.annotations(entry.audience, entry.priority, entry.last_modified, path),
             icons: self.icons(entry.icons, path),
             listable: entry.listable,
             subscribable: entry.subscribable && self.watches,
-            ttl: entry.ttl_ms.map(Duration::from_millis),
+            ttl: entry.ttl,
             meta: self.meta(entry.meta, path),
             uri: located.uri,
         }
     }
 
-    fn convert_template(&mut self, template: contract::EntryTemplate) -> Option<EntryTemplate> {
+    fn convert_template(&mut self, template: Template) -> Option<EntryTemplate> {
         let path = template.path_template.as_str();
         let uri_template = match self.context.mount.compose_template(path) {
             Ok(uri_template) => uri_template,
@@ -316,33 +324,33 @@ impl Validator {
             title: template.title,
             description: template.description,
             mime_type: self.mime_type(template.mime_type, path),
-            annotations: self.annotations(template.annotations, path),
+            annotations: self.annotations(template.audience, template.priority, template.last_modified, path),
             icons: self.icons(template.icons, path),
             meta: self.meta(template.meta, path),
         })
     }
 }
 
-/// What was dropped is told however the call goes on.
+/// Drops are logged however the call ends.
 impl Drop for Validator {
     fn drop(&mut self) {
         self.dropped.log(&self.context.faults);
     }
 }
 
-/// The items of a page that are kept.
+/// The items of a page that the filter admits.
 struct FilteredItems<T> {
     items: Vec<(usize, T)>,
     size: usize,
 }
 
 impl<T> FilteredItems<T> {
-    /// None yet of at most so many, the memory for which is charged.
+    /// Capacity for so many items; the memory is charged already.
     fn with_capacity(capacity: usize) -> Self {
         Self { items: Vec::with_capacity(capacity), size: 0 }
     }
 
-    /// One more valid item.
+    /// Adds a valid item, if the filter admits it.
     fn push(&mut self, item: T, filter: &mut impl FnMut(&T) -> bool) {
         if filter(&item) {
             self.items.push((self.size, item));
@@ -351,7 +359,16 @@ impl<T> FilteredItems<T> {
     }
 }
 
-/// A cursor that leads on: short enough, and not the one that led here.
+/// The description with its texts truncated to what the host stores.
+pub(super) fn truncate_info(mut info: ProviderInfo) -> ProviderInfo {
+    info.name = truncate(info.name, MAX_NAME);
+    info.version = truncate(info.version, MAX_NAME);
+    info.title = info.title.map(|title| truncate(title, MAX_NAME));
+    info.description = info.description.map(|description| truncate(description, MAX_DESCRIPTION));
+    info
+}
+
+/// Validates a cursor: short enough, and not the one of the same page.
 fn validate_cursor(next: Option<String>, requested: Option<&str>) -> Result<Option<String>, Fault> {
     match next {
         Some(next) if next.len() > MAX_CURSOR => {
@@ -377,25 +394,14 @@ mod tests {
 
     const MEMORY_LIMIT: u64 = 1 << 20;
 
-    fn entry(path: &str, meta: Option<&str>) -> contract::Entry {
-        contract::Entry {
-            path: path.to_owned(),
-            name: String::new(),
-            title: None,
-            description: None,
-            mime_type: None,
-            size: None,
-            annotations: None,
-            icons: Vec::new(),
-            listable: false,
-            subscribable: false,
-            ttl_ms: None,
-            meta: meta.map(str::to_owned),
-        }
+    fn entry(path: &str, meta: Option<&str>) -> provider::Entry {
+        let mut entry = provider::Entry::new(path, "");
+        entry.meta = meta.map(str::to_owned);
+        entry
     }
 
-    fn page(entries: Vec<contract::Entry>) -> contract::Page {
-        contract::Page { entries, next_cursor: None }
+    fn page(entries: Vec<provider::Entry>) -> provider::Page {
+        provider::Page { entries, next_cursor: None }
     }
 
     #[test]
@@ -411,12 +417,8 @@ mod tests {
     fn changes_are_those_of_what_is_watched_and_each_is_told_once() {
         let watched = ["a", "b", "c"].map(str::to_owned);
         let changed = ["b", "./b", "x", "../a", "%61", "b"].repeat(1000);
-        let given = contract::ChangeSet {
-            token: String::new(),
-            changed: changed.into_iter().map(str::to_owned).collect(),
-            listing_changed: false,
-            poll_after_ms: None,
-        };
+        let mut given = provider::ChangeSet::none("");
+        given.changed = changed.into_iter().map(str::to_owned).collect();
         let changes = block_on(validator(10_000, MEMORY_LIMIT, true).change_set(given, &watched)).unwrap();
         assert_eq!(changes.changed.iter().map(Path::as_str).collect::<Vec<_>>(), ["b", "a"]);
     }
@@ -424,7 +426,7 @@ mod tests {
     #[test]
     fn only_values_that_may_be_shown_are_looked_at() {
         let values = (0..1000).map(|value| value.to_string()).collect();
-        let given = contract::Completion { values, total: Some(1000), has_more: false };
+        let given = Completion { values, total: Some(1000), has_more: false };
         let mut seen = 0;
         let filter = |_: &str| {
             seen += 1;

@@ -1,19 +1,20 @@
-//! What the host does with a guest's answer, as a part of the call that asked for it.
+//! The budget of the host's work on an answer, as a part of the call.
 //!
-//! Measuring, validating, composing, expanding and filtering an answer takes time and memory whose amount the guest decides.
-//! [`Work`] accounts for both:
+//! Measuring, validating, composing, expanding and filtering an answer takes time and memory whose amount the provider
+//! decides. A [`WorkBudget`] accounts for both:
 //!
-//! - *Time.* Code that loops over an answer says before each piece of work roughly how many nanoseconds that piece takes at
-//!   worst. After [`LOOK_EVERY`] of them the call's CPU clock is looked at, and the call ends when `limits.cpu` is used up. A
-//!   call that has worked for [`SLICE`] yields, as a guest does at each tick of the epoch, so it goes on on guest threads, other
-//!   calls get their turns, and `limits.deadline` is kept. A piece that takes longer than a slice and cannot be interrupted is
-//!   begun after a yield. For a small answer all of that is a subtraction for each piece.
-//! - *Memory.* The answer as it was lifted, and what is made of it, are charged to the plugin's budget (`limits.memory`) in
-//!   one sum before anything is made, and given back when the answer leaves the call.
+//! - *Time.* Code that loops over an answer announces before each step the estimated nanoseconds of that step at worst.
+//!   After [`CLOCK_CHECK_INTERVAL_NS`] of them the call's CPU clock is checked, and the call ends when `limits.cpu` is
+//!   used up. A call that has worked for [`TIME_SLICE`] yields, as a guest does at each tick of the epoch, so it
+//!   continues on worker threads, other calls get their turns, and `limits.deadline` is enforced. A step that takes
+//!   longer than a slice and cannot be interrupted begins after a yield. For a small answer all of that is a
+//!   subtraction per step.
+//! - *Memory.* The answer as it was returned, and what it is turned into, are charged to the plugin's budget
+//!   (`limits.memory`) in one sum before anything is allocated, and released when the answer leaves the call.
 //!
-//! What cannot be interrupted: lifting an answer, which `limits.response-size` bounds, and measuring or checking one entry, content or
-//! template with its icons and metadata, which `limits.response-items` bounds beside. That is begun on guest threads if it may take
-//! long.
+//! These cannot be interrupted: lifting an answer, which `limits.response-size` bounds, and measuring or validating one
+//! entry, content or template with its icons and metadata, which `limits.response-items` bounds, too. They begin on
+//! worker threads if they may take long.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,11 +24,11 @@ use crate::engine::cpu::CpuClock;
 use crate::engine::epoch::TICK;
 use crate::sandbox::memory::{MemoryBudget, Reservation};
 
-/// Nanoseconds of work, by estimate, between two looks at the clock.
+/// Estimated nanoseconds of work between two checks of the clock.
 pub(super) const CLOCK_CHECK_INTERVAL_NS: usize = 16_384;
-/// For how long a call works before it yields: as long as a guest runs.
+/// The time slice of a call before it yields: that of a guest.
 const TIME_SLICE: Duration = TICK;
-/// Nanoseconds of work, by estimate, that are not begun without a yield.
+/// Estimated nanoseconds of a step that begins after a yield.
 const LONG_STEP_NS: usize = 500_000;
 
 /// The account of the host's work for one call.
@@ -35,21 +36,21 @@ pub(super) struct WorkBudget {
     clock: Arc<CpuClock>,
     cpu: Duration,
     budget: Arc<MemoryBudget>,
-    /// What is charged to the budget; none before something is.
+    /// The memory charged to the budget; none before the first charge.
     reservation: Option<Reservation>,
-    /// What is left to do before the clock is looked at.
+    /// The nanoseconds until the clock is checked.
     remaining: usize,
-    /// When the current slice began; none before the first look.
+    /// The start of the current slice; none before the first check.
     slice_start: Option<Instant>,
 }
 
 impl WorkBudget {
-    /// Work that may go on until `clock` shows `cpu`, and whose memory is charged to `budget`.
+    /// A budget of work until `clock` shows `cpu`, with memory charged to `budget`.
     pub(super) fn new(clock: Arc<CpuClock>, cpu: Duration, budget: Arc<MemoryBudget>) -> Self {
         Self { clock, cpu, budget, reservation: None, remaining: CLOCK_CHECK_INTERVAL_NS, slice_start: None }
     }
 
-    /// To be called before a piece of work that takes so many nanoseconds, by estimate.
+    /// Must be called before a step of so many nanoseconds, by estimate.
     ///
     /// # Errors
     ///
@@ -78,7 +79,7 @@ impl WorkBudget {
         Ok(())
     }
 
-    /// Charges so many bytes to the plugin's memory, until the call is over.
+    /// Charges so many bytes to the plugin's memory until the call is over.
     ///
     /// # Errors
     ///
@@ -106,7 +107,7 @@ mod tests {
         WorkBudget::new(Arc::default(), cpu, MemoryBudget::new(1000, None))
     }
 
-    /// How often a task is polled until it is done.
+    /// The number of polls until a task is done.
     fn polls<T>(task: impl Future<Output = T>) -> usize {
         let mut task = pin!(task);
         let mut context = Context::from_waker(Waker::noop());

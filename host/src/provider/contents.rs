@@ -40,6 +40,11 @@ impl Contents {
         Self { entry: Entry { size, ..entry }, body }
     }
 
+    /// A content with the entry as it is.
+    pub(crate) fn from_parts(entry: Entry, body: Body) -> Self {
+        Self { entry, body }
+    }
+
     /// A text.
     pub fn text(entry: Entry, text: impl Into<String>) -> Self {
         Self::new(entry, Body::Text(text.into()))

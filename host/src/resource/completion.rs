@@ -9,6 +9,13 @@ pub struct Argument {
     pub value: String,
 }
 
+impl Argument {
+    /// A variable and its value.
+    pub fn new(name: impl Into<String>, value: impl Into<String>) -> Self {
+        Self { name: name.into(), value: value.into() }
+    }
+}
+
 /// Values that complete an argument.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Completion {
@@ -23,4 +30,19 @@ pub struct Completion {
 impl Completion {
     /// The maximum number of values in one response (MCP 2025-06-18, "Completion": "Maximum 100 items per response").
     pub const MAX_VALUES: usize = 100;
+
+    /// Returns those of `candidates` that begin with `typed`, at most [`MAX_VALUES`](Self::MAX_VALUES) of them, in their order.
+    ///
+    /// ```
+    /// use mcp_resource_host::resource::Completion;
+    ///
+    /// let completion = Completion::matching(["main", "master", "next"], "ma");
+    /// assert_eq!((completion.values.len(), completion.total), (2, Some(2)));
+    /// ```
+    pub fn matching<S: Into<String> + AsRef<str>>(candidates: impl IntoIterator<Item = S>, typed: &str) -> Self {
+        let mut matching = candidates.into_iter().filter(|candidate| candidate.as_ref().starts_with(typed));
+        let values: Vec<String> = matching.by_ref().take(Self::MAX_VALUES).map(Into::into).collect();
+        let total = values.len().saturating_add(matching.count());
+        Self { has_more: total > values.len(), total: u32::try_from(total).ok(), values }
+    }
 }

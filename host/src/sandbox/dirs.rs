@@ -36,10 +36,11 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use cap_primitives::ambient_authority;
 use cap_primitives::fs::open_ambient_dir;
+use parking_lot::Mutex;
 use wasmtime::component::{HasData, Linker};
 use wasmtime_wasi::filesystem::Dir;
 use wasmtime_wasi::p2::bindings::filesystem::{preopens, types};
@@ -184,7 +185,7 @@ impl GrantedDir {
     ) -> io::Result<Arc<QuotaUsage>> {
         let found = dir.metadata()?;
         let file_id = (found.dev(), found.ino());
-        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = last.lock();
         match &*last {
             Some((known, usage)) if *known == file_id => Ok(usage.clone()),
             _ => {

@@ -1,17 +1,17 @@
-//! What guests say, in the host's log: `wasi:logging`, standard output and standard error.
+//! Guests' log messages in the host's log: `wasi:logging`, standard output and standard error.
 //!
-//! Each line is one event under the target `mcp_host::guest`, with the plugin's name, escaped by [`crate::escape`]. A guest
-//! decides how much it says, so what one call of the host costs is bounded before anything is done for it:
+//! Each line is one event under the target `mcp_host::guest`, with the plugin's name, escaped by [`crate::escape`]. A
+//! guest decides how much it logs, so the cost of one message is bounded before any work is done for it:
 //!
-//! | bound | by |
+//! | resource | bound |
 //! |---|---|
-//! | lines that nobody wants | the level filter of the log comes first: they cost one look, and nothing of the allowance |
-//! | bytes a minute, of all instances of the plugin | `limits.log`; a line costs its length, and at least [`MIN_COST`], empty ones too |
-//! | one line, and its context | cut at [`MAX_LINE`] and [`MAX_CONTEXT`] |
-//! | one message | its first [`MAX_MESSAGE`] bytes and [`MAX_LINES`] lines are looked at |
-//! | what is dropped | the rest of a message is dropped in one step, with the first line for which there is no allowance |
+//! | lines below the log level | the level filter comes first: they cost one check, and nothing of the allowance |
+//! | bytes per minute, of all instances of the plugin | `limits.log`; a line costs its length, and at least [`MIN_COST`], empty ones too |
+//! | one line, and its context | truncated to [`MAX_LINE`] and [`MAX_CONTEXT`] |
+//! | one message | its first [`MAX_MESSAGE`] bytes and [`MAX_LINES`] lines are read |
+//! | dropped lines | the rest of a message is dropped in one step, with the first line that exceeds the allowance |
 //!
-//! One line in [`PERIOD`] says how much was dropped.
+//! One line per [`LOG_INTERVAL`] reports how much was dropped.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -23,26 +23,27 @@ use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use super::bindings::logging::Level;
 use crate::escape;
 use crate::log_target;
+use crate::text::prefix;
 use crate::throttle::Throttle;
 
 mod stream;
 
 pub(crate) use self::stream::GuestStreams;
 
-/// Bytes of one line that are kept.
+/// The bytes of one line that are kept.
 const MAX_LINE: usize = 1024;
-/// Bytes of a line's context that are kept.
+/// The bytes of a line's context that are kept.
 const MAX_CONTEXT: usize = 128;
-/// What the shortest line costs of the allowance: about what the log writes around it.
+/// The cost of the shortest line: about what the log writes around it.
 const MIN_COST: usize = 32;
-/// Bytes of one message that are looked at.
+/// The bytes of one message that are read.
 const MAX_MESSAGE: usize = 64 << 10;
-/// Lines of one message that are looked at.
+/// The lines of one message that are read.
 const MAX_LINES: usize = 256;
-/// How often the log says that lines are dropped.
+/// The throttle interval of the warning about dropped lines.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// One plugin's way into the log.
+/// The log of one plugin.
 #[derive(Debug)]
 pub(crate) struct GuestLog {
     plugin: Arc<str>,
@@ -54,7 +55,7 @@ pub(crate) struct GuestLog {
 }
 
 impl GuestLog {
-    /// A log for that plugin with an allowance of bytes a minute.
+    /// A log for that plugin with an allowance of bytes per minute.
     pub(crate) fn new(plugin: Arc<str>, bytes_per_minute: u64) -> Arc<Self> {
         let bytes_per_minute = u32::try_from(bytes_per_minute).unwrap_or(u32::MAX);
         let bytes_per_minute = NonZeroU32::new(bytes_per_minute).unwrap_or(NonZeroU32::MIN);
@@ -63,7 +64,7 @@ impl GuestLog {
         Arc::new(Self { plugin, bytes_per_minute, limiter: allowance, dropped, dropped_bytes })
     }
 
-    /// Writes the lines of a message, as far as there is allowance for them.
+    /// Logs the lines of a message, as far as the allowance goes.
     pub(crate) fn message(&self, level: Level, context: &str, message: &str) {
         if !is_enabled(level) {
             return;
@@ -71,7 +72,7 @@ impl GuestLog {
         let mut rest = message;
         let (mut bytes, mut lines) = (MAX_MESSAGE, MAX_LINES);
         while !rest.is_empty() {
-            // A line that goes on behind what is looked at is the last.
+            // A line that continues after the part that is read is the last.
             let seen = prefix(rest, bytes);
             let length = seen.find('\n').map_or(seen.len(), |end| end.saturating_add(1));
             if lines == 0 || length == 0 || !self.admit(context, prefix(seen, length)) {
@@ -85,7 +86,7 @@ impl GuestLog {
         }
     }
 
-    /// Writes one line, if there is allowance left for it.
+    /// Logs one line, if the allowance suffices.
     pub(crate) fn line(&self, level: Level, context: &str, line: &str) {
         if !is_enabled(level) {
             return;
@@ -96,14 +97,14 @@ impl GuestLog {
         }
     }
 
-    /// Takes what a line costs from the allowance.
+    /// Takes the cost of a line from the allowance.
     fn admit(&self, context: &str, line: &str) -> bool {
         let cost = line.len().min(MAX_LINE).saturating_add(context.len().min(MAX_CONTEXT)).max(MIN_COST);
         let cost = u32::try_from(cost).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MAX);
         matches!(self.limiter.check_n(cost.min(self.bytes_per_minute)), Ok(Ok(())))
     }
 
-    /// Records that so many bytes are not written.
+    /// Records that so many bytes were dropped.
     fn record_dropped(&self, bytes: usize) {
         self.dropped_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         if let Some(suppressed) = self.dropped.record() {
@@ -148,9 +149,9 @@ impl GuestLog {
     }
 }
 
-/// Whether anybody reads what guests say at that level.
+/// Whether guests' messages of that level are logged.
 fn is_enabled(level: Level) -> bool {
-    // Like an event, the question has its level at compile time.
+    // As for an event, the level must be known at compile time.
     match level {
         Level::Trace => tracing::enabled!(target: log_target::GUEST, tracing::Level::TRACE),
         Level::Debug => tracing::enabled!(target: log_target::GUEST, tracing::Level::DEBUG),
@@ -160,12 +161,7 @@ fn is_enabled(level: Level) -> bool {
     }
 }
 
-/// At most that many bytes of a text, whole characters.
-fn prefix(text: &str, bytes: usize) -> &str {
-    text.get(..text.floor_char_boundary(bytes)).unwrap_or(text)
-}
-
-/// A text as it may stand in a log: at most that many bytes of it, escaped. Tabs stay.
+/// A text for the log: at most that many bytes of it, escaped. Tabs stay.
 fn sanitize(text: &str, bytes: usize) -> String {
     let kept = prefix(text, bytes);
     let mut shown = escape::escape(kept, |c| escape::is_unsafe(c) && c != '\t').into_owned();

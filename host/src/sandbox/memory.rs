@@ -1,10 +1,10 @@
-//! What a plugin may hold while its calls run: linear memory, tables, and what the host keeps for its guests.
+//! The memory of a plugin while its calls run: linear memory, tables, and the host's allocations for its guests.
 //!
-//! Bytes are counted per plugin, over all its instances, in one [`MemoryBudget`] (`limits.memory`). Linear memory and tables
-//! are charged as they grow, and growth that does not fit is refused rather than trapped on: a guest that handles a failed
-//! allocation goes on. What the host keeps for a guest (header fields, requests, bodies, buffers of streams, lifted values, an answer
-//! that is checked)
-//! is a [`Reservation`], which is released when it is dropped. Idle instances are evicted before anything is refused.
+//! Bytes are counted per plugin, over all its instances, in one [`MemoryBudget`] (`limits.memory`). Linear memory and
+//! tables are charged as they grow, and growth beyond the budget is denied without a trap: a guest that handles a
+//! failed allocation continues. The host's allocations for a guest (header fields, requests, bodies, buffers of
+//! streams, lifted values, an answer that is validated) are a [`Reservation`], released when it is dropped. Idle
+//! instances are evicted before anything is denied.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -12,12 +12,12 @@ use std::time::Instant;
 
 use wasmtime::ResourceLimiter;
 
-/// Elements that one table may have.
+/// The maximum number of elements of one table.
 pub(crate) const MAX_TABLE_ELEMENTS: usize = 60_000;
-/// Bytes of one table element: a pointer.
+/// The bytes of one table element: a pointer.
 const TABLE_ELEMENT_SIZE: usize = size_of::<usize>();
 
-/// Instances that are idle, and can be ended to give back what they hold.
+/// Idle instances that can be evicted to free what they hold.
 pub(crate) trait Reclaim: Send + Sync {
     /// The time since which the instance that has been idle for longest is idle.
     fn idle_since(&self) -> Option<Instant>;
@@ -26,7 +26,7 @@ pub(crate) trait Reclaim: Send + Sync {
     fn evict_oldest(&self) -> bool;
 }
 
-/// The memory of one plugin, shared by all its instances. Idle ones give way when a call needs more.
+/// The memory of one plugin, shared by all its instances. Idle ones are evicted when a call needs more.
 pub(crate) struct MemoryBudget {
     used: AtomicUsize,
     limit: usize,
@@ -40,13 +40,13 @@ impl MemoryBudget {
         Arc::new(Self { used: AtomicUsize::new(0), limit, reclaim })
     }
 
-    /// How many bytes it has in all.
+    /// Its size in bytes.
     pub(crate) fn limit(&self) -> u64 {
         self.limit as u64
     }
 
-    /// Reserves that many bytes until the reservation is dropped. None if the budget does not have them, even after the
-    /// plugin's idle instances were evicted.
+    /// Reserves that many bytes until the reservation is dropped. Returns none if the budget does not have them, even
+    /// after the plugin's idle instances were evicted.
     pub(crate) fn try_reserve(self: &Arc<Self>, bytes: usize) -> Option<Reservation> {
         self.charge(bytes).then(|| Reservation { budget: self.clone(), bytes })
     }
@@ -82,12 +82,12 @@ pub(crate) struct Reservation {
 }
 
 impl Reservation {
-    /// How many bytes are reserved.
+    /// The number of reserved bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Makes it that many bytes, more or fewer. False, and nothing changes, if the budget does not have them.
+    /// Resizes it to that many bytes. Returns false, and changes nothing, if the budget does not have them.
     #[must_use]
     pub(crate) fn try_resize(&mut self, bytes: usize) -> bool {
         match bytes.checked_sub(self.bytes) {
@@ -106,12 +106,12 @@ impl Drop for Reservation {
     }
 }
 
-/// The budget does not have what the host would have to keep for the guest. Ends the call.
+/// The budget is too small for an allocation of the host for the guest. Ends the call.
 #[derive(Debug, thiserror::Error)]
 #[error("the host cannot keep another {0} bytes for the guest: `limits.memory` is used up")]
 pub(crate) struct OutOfMemory(pub(crate) usize);
 
-/// Charges one instance's memory to its plugin's budget, and gives it back when the instance ends.
+/// Charges one instance's memory to its plugin's budget, and releases it when the instance ends.
 pub(crate) struct MemoryMeter {
     budget: Arc<MemoryBudget>,
     held: usize,
@@ -120,30 +120,30 @@ pub(crate) struct MemoryMeter {
 }
 
 impl MemoryMeter {
-    /// Counts against that budget.
+    /// A meter that charges to that budget.
     pub(crate) fn new(budget: Arc<MemoryBudget>) -> Self {
         Self { budget, held: 0, last_growth: 0, refused: false }
     }
 
-    /// Whether the guest was refused memory in this call: the likely cause, should it trap now.
+    /// Whether memory was denied during this call: the likely cause of a trap.
     pub(crate) fn refused(&self) -> bool {
         self.refused
     }
 
-    /// Reserves what the host is about to keep for the instance.
+    /// Reserves memory that the host is about to allocate for the instance.
     ///
     /// # Errors
     ///
-    /// The budget does not have it, which is noted as a refusal.
+    /// The budget does not have it, which is recorded as a denial.
     pub(crate) fn reserve(&mut self, bytes: usize) -> Result<Reservation, OutOfMemory> {
         self.reserve_or_refuse(bytes, |budget| budget.try_reserve(bytes))
     }
 
-    /// Makes a reservation that many bytes.
+    /// Resizes a reservation.
     ///
     /// # Errors
     ///
-    /// The budget does not have them, which is noted as a refusal; the reservation is what it was.
+    /// The budget does not have the bytes, which is recorded as a denial; the reservation is unchanged.
     pub(crate) fn resize(&mut self, reservation: &mut Reservation, bytes: usize) -> Result<(), OutOfMemory> {
         self.reserve_or_refuse(bytes, |_| reservation.try_resize(bytes).then_some(()))
     }
@@ -158,19 +158,19 @@ impl MemoryMeter {
         reserved.ok_or(OutOfMemory(bytes))
     }
 
-    /// Forgets refusals: another call begins.
+    /// Forgets denials, at the beginning of another call.
     pub(crate) fn reset(&mut self) {
         self.refused = false;
     }
 
-    /// How many bytes the instance holds.
+    /// The bytes that the instance holds.
     pub(crate) fn held(&self) -> usize {
         self.held
     }
 }
 
 impl MemoryMeter {
-    /// Charges what a memory or a table is about to grow by.
+    /// Charges the growth of a memory or a table.
     fn charge_growth(&mut self, more: usize) -> bool {
         let is_charged = self.budget.charge(more);
         self.last_growth = if is_charged { more } else { 0 };
@@ -178,7 +178,7 @@ impl MemoryMeter {
         is_charged
     }
 
-    /// Releases what was charged last: it did not grow after all.
+    /// Releases the last charge: the growth failed.
     fn release_last_growth(&mut self) {
         let last_growth = std::mem::take(&mut self.last_growth);
         self.budget.release(last_growth);

@@ -1,4 +1,4 @@
-//! What the host keeps for one instance, and what a component may import because of it.
+//! The host's state of one instance, and the imports that it implements.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::http::{self, HttpView, InstanceHttp};
 use super::keyvalue::{self, Keyvalue, KeyvalueView};
 use super::memory::{MemoryMeter, Reservation};
 
-/// What the host keeps for one instance: its grants, opened.
+/// The host's state of one instance: its opened grants.
 pub(crate) struct GuestState {
     pub(crate) wasi: WasiCtx,
     pub(crate) files: Files,
@@ -24,18 +24,18 @@ pub(crate) struct GuestState {
     pub(crate) keyvalue: Arc<Keyvalue>,
     pub(crate) memory: MemoryMeter,
     pub(crate) log: Arc<GuestLog>,
-    /// What the table of handles may come to.
+    /// The memory of the full table of handles.
     pub(crate) _handles: Reservation,
 }
 
 impl GuestState {
-    /// The granted directories, with what this instance has open.
+    /// The granted directories, with the files that this instance has open.
     fn files(&mut self) -> FilesView<'_> {
         let wasi = WasiFilesystemCtxView { ctx: self.wasi.filesystem(), table: &mut self.table };
         FilesView { files: &mut self.files, wasi, memory: &mut self.memory }
     }
 
-    /// The plugin's way to the web, with this instance's requests.
+    /// Outgoing HTTP, with this instance's requests.
     fn http(&mut self) -> HttpView<'_> {
         self.http.view(&mut self.table, &mut self.memory)
     }
@@ -59,8 +59,8 @@ impl logging::Host for GuestState {
     }
 }
 
-/// Everything that a component may import: WASI 0.2 with HTTP and nothing granted, its configuration, its buckets, and the
-/// log. `missing` lists it.
+/// Links everything that a component may import: WASI 0.2 with HTTP and nothing granted, its configuration, its
+/// buckets, and the log. `engine::imports` lists it.
 pub(crate) fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<GuestState>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;

@@ -1,17 +1,18 @@
-//! A budget for answers that wait to be sent: how many bytes of them there may be on one connection, for one client, and
+//! The budget for answers that wait to be sent: the maximum of their bytes on one connection, for one client, and
 //! overall.
 //!
-//! A client that does not read its answers keeps them in memory. What is kept is charged to it: the contents of the answer, as
-//! they came from the provider, and the pieces of JSON that are under way ([`super::json`]). Nothing of it is charged to the plugin
-//! any more.
+//! A client that does not read its answers keeps them in memory. They are charged to the client: the contents of the
+//! answer as the provider returned them, and the chunks of JSON that are in flight ([`super::json`]). From then on
+//! nothing of an answer is charged to the plugin.
 //!
-//! Reserve, call, resize. How large an answer will be is not known before the call. So [`EXPECTED_RESPONSE_SIZE`] bytes are reserved first; a
-//! client without room waits for it, and its call is not made before. Then the reservation is resized to what the answer takes. If
-//! there is no room for that, the answer is dropped at once, room for so much is waited for, and the call is made a second time.
-//! Who still waits after a bounded time is refused. So what waits to be sent never exceeds the budget; what exceeds it for a
-//! moment are answers that have just come, of which each plugin can make `limits.concurrency` at once.
+//! Reserve, call, resize. The size of an answer is not known before the call, so [`EXPECTED_RESPONSE_SIZE`] bytes are
+//! reserved first; a client without room waits (backpressure), and its call is not made before. Then the reservation is
+//! resized to the actual cost. If there is no room for that, the answer is dropped at once, the request waits for so
+//! much room, and the call is made a second time. A wait is bounded; after that the request is rejected. So the answers
+//! that wait to be sent never exceed the budget. Answers that have just arrived may exceed it for a moment: each plugin
+//! produces at most `limits.concurrency` of them at once.
 //!
-//! A fast client is not delayed: what it has read is released at once.
+//! A fast client is not delayed: bytes are released as soon as they have been sent.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -24,17 +25,17 @@ use tokio::time::timeout;
 use super::client_id::ClientId;
 use super::json::MAX_CHUNK;
 
-/// What is reserved for an answer that has not come. Most are smaller.
+/// The bytes reserved for an answer of unknown size. Most answers are smaller.
 pub(super) const EXPECTED_RESPONSE_SIZE: usize = 64 << 10;
 
-/// What an answer takes at least: its task, its buffers.
+/// The overhead of an answer: its task and buffers.
 const RESPONSE_OVERHEAD: usize = 2 << 10;
-/// JSON is at most so many times as long as what it escapes.
+/// The maximum growth of a string by JSON escapes.
 const MAX_ESCAPE_FACTOR: usize = 6;
-/// The pieces of one answer that are under way at once.
+/// The chunks of one answer that are in flight at once.
 const CHUNKS_IN_FLIGHT: usize = 2;
 
-/// How many bytes may wait.
+/// The limits of a budget, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
     /// On one connection.
@@ -43,7 +44,7 @@ pub(super) struct Limits {
     pub(super) client: usize,
     /// Overall.
     pub(super) overall: usize,
-    /// For how long room is waited for.
+    /// The maximum wait for room.
     pub(super) wait: Duration,
 }
 
@@ -60,7 +61,7 @@ struct Usage {
     clients: HashMap<ClientId, usize>,
 }
 
-/// What is charged for one connection.
+/// The account of one connection.
 pub(super) struct Account {
     budget: Arc<Budget>,
     client: ClientId,
@@ -68,35 +69,35 @@ pub(super) struct Account {
     used: Mutex<usize>,
 }
 
-/// Bytes that are charged, until it is dropped.
+/// Charged bytes, which are released when this is dropped.
 pub(super) struct Charge {
     account: Arc<Account>,
     bytes: usize,
 }
 
-/// Why bytes cannot be charged.
+/// The reason why bytes cannot be charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BudgetExceeded {
-    /// There is no room now.
+    /// There is no room for now.
     Full,
-    /// There is never room for so many: that limit is too small.
+    /// There is never room for so many: this limit is too small.
     TooLarge(Limit),
 }
 
 /// One of the [`Limits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Limit {
-    /// That of a connection.
+    /// The limit of a connection.
     Connection,
-    /// That of a client.
+    /// The limit of a client.
     Client,
-    /// That of all.
+    /// The overall limit.
     Overall,
 }
 
 impl Limits {
-    /// Which limit so many bytes exceed by themselves; of several the one that is the least, and that of all rather than the share of it
-    /// that a client has.
+    /// Returns the limit that this number of bytes exceeds by itself: of several the smallest, and the overall limit
+    /// rather than the share of a client in it.
     fn limit_exceeded_by(&self, bytes: usize) -> Option<Limit> {
         if bytes > self.connection && self.connection <= self.client.min(self.overall) {
             return Some(Limit::Connection);
@@ -111,19 +112,19 @@ impl Limits {
     }
 }
 
-/// What is charged for an answer whose values take so many bytes: those, and the pieces that are under way.
+/// Returns the cost of an answer whose values take so many bytes: the values, and the chunks in flight.
 pub(super) fn response_cost(footprint: usize) -> usize {
     let pieces = footprint.saturating_mul(MAX_ESCAPE_FACTOR).min(MAX_CHUNK.saturating_mul(CHUNKS_IN_FLIGHT));
     footprint.saturating_add(pieces).saturating_add(RESPONSE_OVERHEAD)
 }
 
 impl Budget {
-    /// A budget with the limits of the moment, which are looked up whenever something is charged.
+    /// Creates a budget. Its limits are looked up for each charge, so a reload takes effect at once.
     pub(super) fn new(limits: impl Fn() -> Limits + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self { limits: Box::new(limits), used: Mutex::default(), released: Notify::new() })
     }
 
-    /// An account for a connection of that client.
+    /// Opens an account for a connection of that client.
     pub(super) fn account(self: &Arc<Self>, client: ClientId) -> Arc<Account> {
         Arc::new(Account { budget: self.clone(), client, used: Mutex::new(0) })
     }
@@ -134,12 +135,13 @@ impl Budget {
 }
 
 impl Account {
-    /// The client that it is for.
-    pub(super) fn client(&self) -> ClientId {
-        self.client
+    /// The client whose account it is.
+    #[cfg(feature = "http")]
+    pub(super) fn client(&self) -> &ClientId {
+        &self.client
     }
 
-    /// Charges bytes as soon as there is room for them, or says why that does not come to be.
+    /// Charges bytes as soon as there is room for them; an error if there is none within the maximum wait, or ever.
     pub(super) async fn charge(self: &Arc<Self>, bytes: usize) -> Result<Charge, BudgetExceeded> {
         let mut charge = Charge { account: self.clone(), bytes: 0 };
         if charge.resize(bytes).is_ok() {
@@ -148,7 +150,7 @@ impl Account {
         let charging = async {
             loop {
                 let mut released = std::pin::pin!(self.budget.released.notified());
-                // Before it is tried again, or what is released in between would be missed.
+                // Enabled before the next attempt: a release in between must not be missed.
                 released.as_mut().enable();
                 match charge.resize(bytes) {
                     Err(BudgetExceeded::Full) => released.await,
@@ -166,7 +168,7 @@ impl Account {
 }
 
 impl Charge {
-    /// Charges so many bytes instead, if there is room for them.
+    /// Changes the number of charged bytes, if there is room for them. Otherwise it stays as it is.
     pub(super) fn resize(&mut self, bytes: usize) -> Result<(), BudgetExceeded> {
         let Account { budget, client, .. } = &*self.account;
         let limits = (budget.limits)();
@@ -184,7 +186,7 @@ impl Charge {
         }
         *own = with(*own);
         all.overall = with(all.overall);
-        match (with(of_client), all.clients.entry(*client)) {
+        match (with(of_client), all.clients.entry(client.clone())) {
             (0, Entry::Occupied(entry)) => drop(entry.remove()),
             (0, Entry::Vacant(_)) => {}
             (bytes, entry) => *entry.or_default() = bytes,
@@ -201,7 +203,7 @@ impl Charge {
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        // Nothing is always allowed.
+        // Shrinking never fails.
         let _ = self.resize(0);
     }
 }

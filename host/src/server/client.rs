@@ -1,4 +1,4 @@
-//! What is known of a client from its `initialize` on, beside the connection where its requests are answered.
+//! The client of a session, as direct answers need it: known from `initialize` on.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,33 +11,34 @@ use crate::resource::MissingPlugin;
 
 /// The client of a session.
 pub(super) struct Client {
-    /// What was agreed on.
+    /// The negotiated revision.
     pub(super) revision: Revision,
-    /// What it wants to be told.
+    /// The log messages that it has requested.
     pub(super) log: Arc<ClientLog>,
-    /// The way to it.
+    /// rmcp's handle, for notifications.
     pub(super) peer: Peer<RoleServer>,
 }
 
-/// Where the client of a session is put when it begins: a transport has it go beside `initialize` ([`super::handler`]).
+/// A cell that a transport attaches to `initialize`, and that the [handler](super::handler) sets when the session
+/// opens.
 #[derive(Clone, Default)]
 pub(super) struct ClientCell(Arc<OnceLock<Client>>);
 
 impl ClientCell {
-    /// Its session has begun.
+    /// Sets the client, when its session opens.
     pub(super) fn set(&self, client: Client) {
-        // A session begins once.
+        // A session opens once.
         let _ = self.0.set(client);
     }
 
-    /// The client, if the session has begun.
+    /// Returns the client, if the session is open.
     pub(super) fn get(&self) -> Option<&Client> {
         self.0.get()
     }
 }
 
 impl Client {
-    /// Tells it of the plugins that an answer lacks, if it wants that.
+    /// Sends log messages about the plugins that are missing from an answer, if the client has requested warnings.
     pub(super) async fn warn_missing(&self, missing: &[MissingPlugin]) {
         self.log.warn_missing(&self.peer, missing).await;
     }

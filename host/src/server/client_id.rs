@@ -1,24 +1,37 @@
-//! Who a client is, for what clients share: one of them must not take all of it.
+//! The identity of a client for shared limits: no client can exhaust what clients share.
 //!
-//! Over HTTP clients have no names, so they are told apart by the address that they come from. One client of IPv6 has a whole
-//! network of addresses (RFC 6177), of which the first 64 bits are the same; an IPv4 address that is written as IPv6 is the IPv4 address.
-//! Everybody behind one proxy is one client, which is why a client's share is large.
+//! Over HTTP clients are told apart by their peer address. A client with IPv6 has a network of addresses (RFC 6177), so
+//! the first 64 bits count; an IPv4-mapped IPv6 address is the IPv4 address. All clients behind one proxy are one
+//! client, so the share of a client is large. Where another server accepts the connections and does not supply the peer
+//! address, a client is a principal.
 
+use std::fmt;
+#[cfg(any(feature = "http", test))]
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Tells clients apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg(feature = "http")]
+use crate::access::Principal;
+
+/// The identity of a client.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum ClientId {
-    /// Who started this process.
+    /// The only client of a pair of streams.
+    #[cfg(feature = "stdio")]
     Local,
-    /// Who comes from that address.
+    /// The client at this address.
+    #[cfg(any(feature = "http", test))]
     V4(Ipv4Addr),
-    /// Who comes from the network with that prefix.
+    /// The client in the network with this prefix.
+    #[cfg(any(feature = "http", test))]
     V6([u16; 4]),
+    /// The client with an unknown address.
+    #[cfg(feature = "http")]
+    Principal(Principal),
 }
 
 impl ClientId {
-    /// The client at that address.
+    /// Returns the client at that address.
+    #[cfg(any(feature = "http", test))]
     pub(super) fn from_address(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(address) => Self::V4(address),
@@ -30,12 +43,17 @@ impl ClientId {
     }
 }
 
-impl std::fmt::Display for ClientId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for ClientId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            #[cfg(feature = "stdio")]
             Self::Local => f.write_str("local"),
+            #[cfg(any(feature = "http", test))]
             Self::V4(address) => address.fmt(f),
+            #[cfg(any(feature = "http", test))]
             Self::V6([a, b, c, d]) => write!(f, "{}/64", Ipv6Addr::new(*a, *b, *c, *d, 0, 0, 0, 0)),
+            #[cfg(feature = "http")]
+            Self::Principal(principal) => write!(f, "principal {principal}"),
         }
     }
 }

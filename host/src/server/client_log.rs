@@ -1,7 +1,7 @@
-//! Log messages to a client that asked for them with `logging/setLevel`.
+//! Log messages to a client that requested them with `logging/setLevel`.
 //!
-//! The session-based revisions have them; 2026-07-28 does not, and SEP-2577 deprecates them. What is told is what an answer
-//! cannot say in its own words: that a plugin is missing from a listing.
+//! The session-based revisions have them; 2026-07-28 does not, and SEP-2577 deprecates them. The only message is one
+//! that an answer of these revisions has no member for: a plugin is missing from a listing.
 
 #![allow(deprecated, reason = "the revisions that have it are still served")]
 
@@ -14,22 +14,22 @@ use serde_json::json;
 
 use crate::resource::MissingPlugin;
 
-/// What one session wants to be told. Nothing, until it says so.
+/// The log level of one session. Until the client sets it, nothing is sent.
 #[derive(Debug, Default)]
 pub(super) struct ClientLog {
     level: Mutex<Option<LoggingLevel>>,
 }
 
 impl ClientLog {
-    /// Takes note of the least severe messages that the client wants.
+    /// Sets the least severe level that the client requests.
     pub(super) fn set_level(&self, request: &SetLevelRequestParams) {
         *self.level.lock().unwrap_or_else(PoisonError::into_inner) = Some(request.level);
     }
 
-    /// Warns of the plugins that a listing lacks.
+    /// Sends a warning for each plugin that is missing from a listing.
     pub(super) async fn warn_missing(&self, client: &Peer<RoleServer>, missing: &[MissingPlugin]) {
         let level = *self.level.lock().unwrap_or_else(PoisonError::into_inner);
-        // Everything else is more severe than a warning (RFC 5424, section 6.2.1), or nothing was asked for.
+        // All other levels are more severe than a warning (RFC 5424, section 6.2.1), or none has been set.
         if !matches!(
             level,
             Some(LoggingLevel::Debug | LoggingLevel::Info | LoggingLevel::Notice | LoggingLevel::Warning)
@@ -41,7 +41,7 @@ impl ClientLog {
                 json!({ "message": "a plugin is missing from a listing", "plugin": one.plugin, "reason": one.reason });
             let message =
                 LoggingMessageNotificationParam::new(LoggingLevel::Warning, data).with_logger(env!("CARGO_PKG_NAME"));
-            // A client that has gone needs no message.
+            // A client that has disconnected needs no message.
             let _ = client.notify_logging_message(message).await;
         }
     }

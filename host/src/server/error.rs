@@ -1,4 +1,4 @@
-//! The façade's errors as JSON-RPC errors: the one place that gives them codes.
+//! The JSON-RPC errors for the façade's errors: the only place that assigns codes.
 //!
 //! | error | code | `data` |
 //! |---|---|---|
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::revision::Revision;
 use crate::resource::Error;
 
-/// The JSON-RPC error for that error, in that revision.
+/// Converts an error to a JSON-RPC error of that revision.
 pub(super) fn to_rpc(error: &Error, revision: Revision) -> ErrorData {
     let (code, data) = match error {
         Error::NotFound { uri } if revision.has_code_for_not_found() => {

@@ -1,15 +1,17 @@
-//! Extensions: what no revision of MCP has, each switched on by `server.extensions`. Off, nothing of it shows.
+//! Extensions: methods and members outside all revisions of MCP. Each is enabled by `server.extensions`; a disabled one
+//! has no effect on the wire.
 //!
-//! | extension | what it adds | in |
+//! | extension | adds | in revisions |
 //! |---|---|---|
-//! | SEP-2093 | `capabilities` of resources; contents with all members of a resource; `uri` of `resources/list`; `resources/metadata` | every revision |
-//! | SEP-2640, directory reading | `resources/directory/read` | 2026-07-28, which SEP-2640 is written for |
+//! | SEP-2093 | `capabilities` of resources; contents with all members of a resource; `uri` of `resources/list`; `resources/metadata` | all |
+//! | SEP-2640, directory reading | `resources/directory/read` | 2026-07-28, the revision that SEP-2640 is written for |
 //!
-//! A request that an extension answers ([`parse`]) is a [request for resources](super::resource_requests) like any other, answered
-//! ([`execute`]) with objects of our own ([`encode`]): rmcp's have no room for members that rmcp does not know.
+//! A request of an extension ([`parse`]) is a [request for resources](super::resource_requests) like any other. It is
+//! executed ([`execute`]), and answered with the objects of [`wire`](super::wire) plus the members of the extension
+//! ([`encode`]).
 //!
-//! SEP-2640 obliges a server with `resources/directory/read` to declare the extension of skills and to answer `skills/list`
-//! and `skills/get`. There are no skills, which is what those say.
+//! SEP-2640 obliges a server with `resources/directory/read` to declare the extension of skills and to answer
+//! `skills/list` and `skills/get`. There are no skills, so the list is empty, and no skill is found.
 
 mod encode;
 mod execute;

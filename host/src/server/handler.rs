@@ -1,6 +1,6 @@
-//! What rmcp is answered with: one handler for every revision and both transports.
+//! The handler behind rmcp: one for every revision and both transports.
 //!
-//! [Requests for resources](super::resource_requests) do not come here.
+//! [Requests for resources](super::resource_requests) are answered before rmcp, and do not reach it.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -29,23 +29,25 @@ use crate::config::AdvertisedCapability;
 use crate::host::Host;
 use crate::resource::Error;
 
-/// Which transport a handler is behind, and so how it knows who asks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TransportKind {
-    /// The client started this process: it is `local`.
-    Stdio,
-    /// The HTTP layer says who asks, anew with each request.
-    Http,
+/// The source of a request's principal.
+#[derive(Clone, Debug)]
+pub(super) enum PrincipalSource {
+    /// The connection: all of its requests have this principal.
+    #[cfg(feature = "stdio")]
+    Connection(Principal),
+    /// The extensions of the HTTP request.
+    #[cfg(feature = "http")]
+    HttpRequest,
 }
 
-/// Answers rmcp. One for each session, or for each request where there are no sessions.
+/// The handler of one session, or of one request in revisions without sessions.
 pub(super) struct Handler {
     host: Arc<Host>,
     server_info: Arc<ServerInfoCache>,
-    transport: TransportKind,
+    principal: PrincipalSource,
     log: Arc<ClientLog>,
     subscriptions: SessionSubscriptions,
-    /// Fires when the server is to end: streams that a client waits on end then.
+    /// Fires at graceful shutdown, which ends the streams of `subscriptions/listen`.
     shutdown: CancellationToken,
 }
 
@@ -53,20 +55,20 @@ impl Handler {
     pub(super) fn new(
         host: Arc<Host>,
         server_info: Arc<ServerInfoCache>,
-        transport: TransportKind,
+        principal: PrincipalSource,
         shutdown: CancellationToken,
     ) -> Self {
         Self {
             host,
             server_info,
-            transport,
+            principal,
             log: Arc::default(),
             subscriptions: SessionSubscriptions::default(),
             shutdown,
         }
     }
 
-    /// Who asks, if what is asked makes sense.
+    /// Returns the principal of a request whose parameters are well-formed.
     fn authorize(&self, context: &RequestContext<RoleServer>) -> Result<Principal, ErrorData> {
         if let Some(InvalidParams(reason)) = transport_extension(&context.extensions) {
             return Err(ErrorData::invalid_params(reason.clone(), None));
@@ -74,12 +76,12 @@ impl Handler {
         self.principal_of(&context.extensions)
     }
 
-    /// That there is no method of that name.
+    /// Rejects a method that does not exist.
     fn method_not_found<T>(&self, method: &str, context: &RequestContext<RoleServer>) -> Result<T, ErrorData> {
         Err(methods::method_not_found(&self.host, revision(context), method))
     }
 
-    /// Whether there is a method of that name in that revision and this session.
+    /// Returns whether the method exists in that revision and this session.
     fn supports_method(&self, method: &str, revision: Revision) -> bool {
         match method {
             "resources/subscribe" | "resources/unsubscribe" => revision.has_sessions() && self.may_subscribe(),
@@ -87,8 +89,8 @@ impl Handler {
         }
     }
 
-    /// Whether this session can subscribe: because something can be watched now, or because it was told so when it began,
-    /// which stands for as long as it lasts, whatever a reload takes away.
+    /// Returns whether this session can subscribe: a plugin supports subscriptions now, or the session was offered the
+    /// capability at `initialize`, which holds for the lifetime of the session, whatever a reload removes.
     fn may_subscribe(&self) -> bool {
         self.subscriptions.may_subscribe() || self.host.supports_subscriptions()
     }
@@ -98,30 +100,32 @@ impl Handler {
     }
 
     fn principal_of(&self, extensions: &Extensions) -> Result<Principal, ErrorData> {
-        match self.transport {
-            TransportKind::Stdio => Ok(Principal::LOCAL),
-            TransportKind::Http => extensions
-                .get::<axum::http::request::Parts>()
-                .and_then(|parts| parts.extensions.get::<Principal>())
+        match &self.principal {
+            #[cfg(feature = "stdio")]
+            PrincipalSource::Connection(principal) => Ok(principal.clone()),
+            #[cfg(feature = "http")]
+            PrincipalSource::HttpRequest => transport_extension::<Principal>(extensions)
                 .cloned()
                 .ok_or_else(|| ErrorData::internal_error("the request has no principal", None)),
         }
     }
 }
 
-/// What a transport put beside a request.
+/// Returns what a transport attached to a request: to the message itself, or to the HTTP request that it came in.
 fn transport_extension<T: Send + Sync + 'static>(extensions: &Extensions) -> Option<&T> {
-    let parts = extensions.get::<axum::http::request::Parts>();
-    extensions.get().or_else(|| parts.and_then(|parts| parts.extensions.get()))
+    let attached = extensions.get::<T>();
+    #[cfg(feature = "http")]
+    let attached = attached.or_else(|| extensions.get::<axum::http::request::Parts>()?.extensions.get());
+    attached
 }
 
-/// The revision that the request is of.
+/// Returns the revision of a request.
 fn revision(context: &RequestContext<RoleServer>) -> Revision {
     Revision::negotiated(context.protocol_version().as_ref())
 }
 
-/// Runs a request until it is answered or the client cancels it. A fault of the host itself stays in its request, and is
-/// answered too.
+/// Runs a request until it is answered or the client cancels it. A panic is confined to the request, and answered with
+/// an internal error.
 async fn run_cancellable<T>(
     context: &RequestContext<RoleServer>,
     request: impl Future<Output = Result<T, Error>>,
@@ -146,15 +150,15 @@ impl ServerHandler for Handler {
         request: InitializeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
-        // It is what was kept of it, which is small: see `reencode`.
+        // This retains the re-encoded request, which is small: see `reencode`.
         context.peer.set_peer_info(request.clone());
         let agreed = self.negotiate_initialize(&request)?;
         if agreed.capabilities.resources.as_ref().and_then(|resources| resources.subscribe) == Some(true) {
             self.subscriptions.allow_subscribe();
         }
         let revision = Revision::negotiated(Some(&agreed.protocol_version));
-        if let Some(opening) = transport_extension::<ClientCell>(&context.extensions) {
-            opening.set(Client { revision, log: self.log.clone(), peer: context.peer.clone() });
+        if let Some(client) = transport_extension::<ClientCell>(&context.extensions) {
+            client.set(Client { revision, log: self.log.clone(), peer: context.peer.clone() });
         }
         Ok(server_info::for_revision(agreed, revision))
     }
@@ -275,7 +279,7 @@ impl ServerHandler for Handler {
         if !self.supports_method(&method, revision(&context)) {
             return self.method_not_found(&method, &context);
         }
-        // A request whose parameters rmcp cannot read arrives here, as if its method was unknown.
+        // rmcp passes a request whose parameters it cannot parse on as one with an unknown method.
         self.authorize(&context)?;
         Err(ErrorData::invalid_params(format!("{method}: the params make no sense"), None))
     }

@@ -1,71 +1,74 @@
-//! A pull encoder of JSON: a document is written in pieces of at most [`MAX_CHUNK`] bytes, each when it is asked for.
+//! A pull encoder of JSON: a document is encoded in chunks of at most [`MAX_CHUNK`] bytes, each on demand
+//! (backpressure).
 //!
-//! An answer may have megabytes, and JSON escapes up to six-fold. Whoever sends it asks for the next piece when the one before
-//! has gone out, so what an answer holds is its values, which are moved into the encoder, and one piece. Strings and blobs are
-//! dropped as soon as they are written, items of a list one after the other. A piece takes microseconds, so it can be made on
-//! the threads of the transports.
+//! An answer may have megabytes, and JSON escapes up to six-fold. A transport requests the next chunk when the one
+//! before has been sent, so an answer holds its values, which are moved into the encoder, and one chunk. Strings and
+//! blobs are dropped as soon as they are encoded, items of a list one after the other. A chunk takes microseconds, so
+//! it can be encoded on the threads of the transports.
 //!
-//! A document is written by functions that get a [`Writer`]. It writes straight into the piece as long as there is room.
-//! What does not fit is deferred: kept as a [`Step`] in its order, for the pieces to come. Lists are deferred with their iterator,
-//! so at most one item of each nested list is taken apart at a time. A document that fits one piece is one buffer, written once.
+//! A document is written by functions that get a [`Writer`], which writes directly into the chunk as long as there is
+//! room. The rest is deferred: stored as [`Step`]s in order, for the following chunks. Lists are deferred with their
+//! iterator, so at most one item of each nested list is being encoded. A document that fits one chunk is one buffer,
+//! written once.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use serde_json::Value;
 
-/// The most bytes of a piece.
-pub const MAX_CHUNK: usize = 64 << 10;
+/// The maximum length of a chunk in bytes.
+pub(crate) const MAX_CHUNK: usize = 64 << 10;
 
-/// Room for the small parts between two values: a list is not gone on with when there is less.
+/// The room for the small parts between two values: with less room, a list is deferred.
 const MIN_FREE: usize = 64;
 
-/// A JSON document that is written piece by piece.
-pub struct Encoder {
-    /// What is still to be written. The next step is the last.
+/// A JSON document that is encoded chunk by chunk.
+pub(crate) struct Encoder {
+    /// The pending steps, in reverse order: the next one is the last element.
     steps: Vec<Step>,
 }
 
-/// Something that is still to be written.
+/// A pending part of a document.
 enum Step {
-    /// As it is.
+    /// JSON.
     Static(&'static str),
-    /// As it is, from there on.
+    /// JSON, from that offset on.
     Bytes(Vec<u8>, usize),
-    /// The rest of a string, from there on, and its closing quote.
+    /// The rest of a string, from that offset on, and its closing quote.
     Text(String, usize),
-    /// The rest of a string in base64, from there on, and its closing quote.
+    /// The rest of a string in base64, from that offset on, and its closing quote.
     Base64(Vec<u8>, usize),
-    /// Something that is taken apart when it is its turn.
+    /// A function that writes the part.
     Then(Box<dyn FnOnce(&mut Writer<'_>) + Send>),
 }
 
-/// Writes a document into the piece that is being made.
-pub struct Writer<'a> {
+/// Writes a document into the current chunk.
+pub(crate) struct Writer<'a> {
     chunk: &'a mut Vec<u8>,
-    /// What does not fit any more, in order.
+    /// The steps that do not fit, in order.
     deferred: &'a mut Vec<Step>,
 }
 
 /// Writes the members of an object.
-pub struct Members<'w, 'a> {
+pub(crate) struct Members<'w, 'a> {
     writer: &'w mut Writer<'a>,
     is_first: bool,
 }
 
 impl Encoder {
-    /// A document that is written by that function.
-    pub fn new(write: impl FnOnce(&mut Writer<'_>) + Send + 'static) -> Self {
+    /// Creates a document that the function writes.
+    pub(crate) fn new(write: impl FnOnce(&mut Writer<'_>) + Send + 'static) -> Self {
         Self { steps: vec![Step::Then(Box::new(write))] }
     }
 
-    /// A document that is there already.
-    pub fn from_json(json: Vec<u8>) -> Self {
+    /// Creates a document from JSON.
+    pub(crate) fn from_json(json: Vec<u8>) -> Self {
         Self { steps: vec![Step::Bytes(json, 0)] }
     }
 
-    /// An array of documents.
-    pub fn array(documents: Vec<Self>) -> Self {
+    /// Creates an array of documents.
+    #[cfg(any(feature = "stdio", test))]
+    pub(crate) fn array(documents: Vec<Self>) -> Self {
         let mut rest = vec![Step::Static("]")];
         for (place, document) in documents.into_iter().enumerate().rev() {
             rest.extend(document.steps);
@@ -77,28 +80,29 @@ impl Encoder {
         Self { steps: rest }
     }
 
-    /// The document between two other texts.
+    /// Puts the document between two other texts.
     #[must_use]
-    pub fn wrap(mut self, before: &'static str, after: &'static str) -> Self {
+    pub(crate) fn wrap(mut self, before: &'static str, after: &'static str) -> Self {
         self.steps.insert(0, Step::Static(after));
         self.steps.push(Step::Static(before));
         self
     }
 
-    /// The document behind something else.
+    /// Puts a text before the document.
     #[must_use]
-    pub fn prepend(mut self, before: Vec<u8>) -> Self {
+    pub(crate) fn prepend(mut self, before: Vec<u8>) -> Self {
         self.steps.push(Step::Bytes(before, 0));
         self
     }
 
-    /// Whether everything has been written.
-    pub fn is_finished(&self) -> bool {
+    /// Returns whether the whole document has been encoded.
+    #[cfg(any(feature = "http", test))]
+    pub(crate) fn is_finished(&self) -> bool {
         self.steps.is_empty()
     }
 
-    /// The next piece, of at least one byte and at most [`MAX_CHUNK`]; none at the end.
-    pub fn next_chunk(&mut self) -> Option<Vec<u8>> {
+    /// Encodes the next chunk, of at least one byte and at most [`MAX_CHUNK`]; none at the end.
+    pub(crate) fn next_chunk(&mut self) -> Option<Vec<u8>> {
         let (mut piece, mut deferred) = (Vec::new(), Vec::new());
         while deferred.is_empty()
             && let Some(step) = self.steps.pop()
@@ -109,8 +113,9 @@ impl Encoder {
         (!piece.is_empty()).then_some(piece)
     }
 
-    /// The whole document at once.
-    pub fn into_vec(mut self) -> Vec<u8> {
+    /// Encodes the whole document at once.
+    #[cfg(any(feature = "cli", test))]
+    pub(crate) fn into_vec(mut self) -> Vec<u8> {
         let mut all = self.next_chunk().unwrap_or_default();
         while let Some(piece) = self.next_chunk() {
             all.extend(piece);
@@ -126,21 +131,21 @@ impl std::fmt::Debug for Encoder {
 }
 
 impl Writer<'_> {
-    /// Says that about so many bytes follow, so that the piece need not grow.
-    pub fn reserve(&mut self, bytes: usize) {
+    /// Reserves room in the chunk for about so many bytes, so that it does not have to grow.
+    pub(crate) fn reserve(&mut self, bytes: usize) {
         self.chunk.reserve(bytes.min(self.remaining()));
     }
 
-    /// An object with the members that the function writes.
-    pub fn object(&mut self, write: impl FnOnce(&mut Members<'_, '_>)) {
+    /// Writes an object with the members that the function writes.
+    pub(crate) fn object(&mut self, write: impl FnOnce(&mut Members<'_, '_>)) {
         self.raw("{");
         let mut members = Members { writer: self, is_first: true };
         write(&mut members);
         members.writer.raw("}");
     }
 
-    /// An array with an element for each item, which the function writes.
-    pub fn array<I>(&mut self, items: I, write: impl Fn(&mut Writer<'_>, I::Item) + Send + 'static)
+    /// Writes an array with an element for each item, which the function writes.
+    pub(crate) fn array<I>(&mut self, items: I, write: impl Fn(&mut Writer<'_>, I::Item) + Send + 'static)
     where
         I: IntoIterator<IntoIter: Send + 'static>,
     {
@@ -148,20 +153,20 @@ impl Writer<'_> {
         self.items(items.into_iter(), write, "]", true);
     }
 
-    /// A string.
-    pub fn text(&mut self, text: String) {
+    /// Writes a string.
+    pub(crate) fn text(&mut self, text: String) {
         self.raw("\"");
         self.continue_text(text, 0);
     }
 
-    /// A string that has the bytes in base64.
-    pub fn base64(&mut self, bytes: Vec<u8>) {
+    /// Writes a string with the bytes in base64.
+    pub(crate) fn base64(&mut self, bytes: Vec<u8>) {
         self.raw("\"");
         self.continue_base64(bytes, 0);
     }
 
-    /// Any value.
-    pub fn value(&mut self, value: Value) {
+    /// Writes any value.
+    pub(crate) fn value(&mut self, value: Value) {
         match value {
             Value::Null => self.raw("null"),
             Value::Bool(true) => self.raw("true"),
@@ -181,9 +186,9 @@ impl Writer<'_> {
         }
     }
 
-    /// Something small that is written at once.
-    pub fn serialize(&mut self, value: &impl Serialize) {
-        // Nothing that is written so fails to be.
+    /// Writes a small value at once.
+    pub(crate) fn serialize(&mut self, value: &impl Serialize) {
+        // The values that are written so do not fail to serialize.
         self.bytes(serde_json::to_vec(value).unwrap_or_default(), 0);
     }
 
@@ -212,7 +217,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Whether nothing has been deferred.
+    /// Returns whether no step has been deferred.
     fn is_direct(&self) -> bool {
         self.deferred.is_empty()
     }
@@ -260,12 +265,12 @@ impl Writer<'_> {
             return self.deferred.push(Step::Base64(bytes, written));
         }
         let rest = bytes.get(written..).unwrap_or_default();
-        // Whole groups, but for the last of all.
+        // Whole groups of three bytes, except for the last one.
         let most = self.remaining().div_euclid(4).saturating_mul(3);
         let next = rest.get(..most).unwrap_or(rest);
         let start = self.chunk.len();
         self.chunk.resize(start.saturating_add(next.len().div_ceil(3).saturating_mul(4)), 0);
-        // It has the length that base64 takes.
+        // The slice has the length of the base64 text.
         let _ = STANDARD.encode_slice(next, self.chunk.get_mut(start..).unwrap_or_default());
         let written = written.saturating_add(next.len());
         if written < bytes.len() {
@@ -277,8 +282,8 @@ impl Writer<'_> {
 }
 
 impl<'a> Members<'_, 'a> {
-    /// The value of the next member: what is written next.
-    pub fn member(&mut self, name: &'static str) -> &mut Writer<'a> {
+    /// Begins a member, whose value is written next.
+    pub(crate) fn member(&mut self, name: &'static str) -> &mut Writer<'a> {
         let before = if std::mem::take(&mut self.is_first) { "\"" } else { ",\"" };
         self.writer.raw(before);
         self.writer.raw(name);
@@ -286,25 +291,26 @@ impl<'a> Members<'_, 'a> {
         self.writer
     }
 
-    /// A string.
-    pub fn text(&mut self, name: &'static str, text: impl Into<String>) {
+    /// Writes a member that is a string.
+    pub(crate) fn text(&mut self, name: &'static str, text: impl Into<String>) {
         self.member(name).text(text.into());
     }
 
-    /// A string, if there is one.
-    pub fn optional_text(&mut self, name: &'static str, text: Option<String>) {
+    /// Writes a member that is a string, if there is one.
+    pub(crate) fn optional_text(&mut self, name: &'static str, text: Option<String>) {
         if let Some(text) = text {
             self.text(name, text);
         }
     }
 
-    /// Something small that is written at once.
-    pub fn serialize(&mut self, name: &'static str, value: &impl Serialize) {
+    /// Writes a member with a small value at once.
+    pub(crate) fn serialize(&mut self, name: &'static str, value: &impl Serialize) {
         self.member(name).serialize(value);
     }
 }
 
-/// Appends as much of a string to a piece as fits, escaped as `serde_json` does, and says how many bytes that is.
+/// Appends as much of a string to a chunk as fits, escaped as by `serde_json`, and returns how many bytes of the string
+/// that is.
 fn escape_into(piece: &mut Vec<u8>, text: &[u8]) -> usize {
     let mut rest = text;
     loop {
@@ -326,7 +332,7 @@ fn escape_into(piece: &mut Vec<u8>, text: &[u8]) -> usize {
 /// The longest escape sequence.
 const MAX_ESCAPE: usize = 6;
 
-/// How many bytes there are in front that stand for themselves.
+/// Returns the length of the prefix without bytes that need an escape.
 fn plain_prefix(text: &[u8]) -> usize {
     const BLOCK: usize = 32;
     let is_special = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';

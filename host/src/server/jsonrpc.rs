@@ -1,23 +1,22 @@
-//! What a client sent, as JSON-RPC 2.0 and MCP have it: taken apart and checked before anything else is done with it.
+//! Messages of clients, by JSON-RPC 2.0 and MCP: parsed and validated before anything else.
 //!
-//! | sent | answer |
+//! | received | answer |
 //! |---|---|
-//! | no JSON | -32700 |
-//! | no message: not an object, another `jsonrpc`, neither `method` nor `result` nor `error` | -32600 |
+//! | malformed JSON | -32700 |
+//! | not a message: not an object, another `jsonrpc`, neither `method` nor `result` nor `error` | -32600 |
 //! | an `id` that is neither a string nor an integer (MCP forbids `null`), or a string of more than [`MAX_ID_LEN`] bytes | -32600 |
-//! | a member that is looked at and comes twice | -32600 |
-//! | a batch where there are none, an empty one, one of more than [`MAX_BATCH`] messages, or with `initialize` in it | -32600 |
-//! | parameters that are not those of the method | -32602, by whoever answers the method ([`InvalidParams`]) |
+//! | a member that is used and occurs twice | -32600 |
+//! | a batch in a revision without batches, an empty one, one of more than [`MAX_BATCH`] messages, or one with `initialize` | -32600 |
+//! | malformed parameters | -32602, by the handler of the method ([`InvalidParams`]) |
 //!
-//! The answer has the `id` of the request where that could be read, and otherwise none. What is not a request is never
-//! answered.
+//! The answer has the `id` of the request if it could be parsed, and none otherwise. Only requests are answered.
 //!
-//! # What it costs
+//! # Cost
 //!
-//! At most twice the size of the message while it is read, for strings with escapes, and [a bounded
-//! number](super::params) of bytes from then on, whatever it says. The text is never made a tree of values: the members that
-//! somebody asks for are found as slices of it, read into types that are bounded, and the rest is skipped. What is kept
-//! borrows nothing, so the text goes away as soon as it has been read, and rmcp gets a message that is [written
+//! Parsing takes at most twice the size of the message, for strings with escapes, and [a bounded number](super::params)
+//! of bytes is retained, whatever the message contains. The text is not parsed into a tree of values: the members that
+//! are used are located as slices of it, and parsed into bounded types; the rest is skipped. The result borrows
+//! nothing, so the text is dropped as soon as it has been parsed, and rmcp gets a message that is [encoded
 //! anew](super::reencode).
 
 use std::fmt;
@@ -34,82 +33,94 @@ use super::params::{
 use super::revision::Revision;
 use crate::config::Extension;
 
-/// The most messages of a batch.
+/// The maximum number of messages in a batch.
 pub(super) const MAX_BATCH: usize = 64;
-/// The longest `id` of a request, in bytes: it is kept until the request is answered, and stands in the answer.
+/// The maximum length of a request's `id` in bytes: it is retained until the request is answered, and repeated in the
+/// answer.
 pub(super) const MAX_ID_LEN: usize = 1024;
-/// The most of a method's name that is kept, to be held against `Mcp-Method`; no method has a name as long.
+/// The retained length of a method's name, to be compared with `Mcp-Method`; no method has so long a name.
 const MAX_METHOD_LEN: usize = 1024;
 
-/// Why a second handshake is refused.
+/// The reason for rejecting a second `initialize`.
 pub(super) const ALREADY_INITIALIZED: &str = "the session is open: `initialize` comes once, and first";
 
-/// What a client sent at once.
+/// What was received at once.
 #[derive(Debug)]
 pub(super) enum Incoming {
     /// One message.
     Single(Message),
-    /// Several messages of one array, in its order.
+    /// Several messages of one array, in order.
     Batch(Vec<Result<Message, Rejection>>),
 }
 
-/// One message, as far as somebody asks for it.
+/// One message, with the members that are used.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Message {
-    /// What it is.
+    /// Its kind.
     pub(super) kind: Kind,
-    /// What its `_meta` says.
+    /// Its `_meta`.
     pub(super) meta: RequestMeta,
 }
 
-/// What a message is.
+/// The kind of a message.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Kind {
-    /// It wants an answer.
+    /// A request, which expects an answer.
     Request {
-        /// Names the answer.
+        /// The id of the request.
         id: RequestId,
-        /// What is asked for.
+        /// The method.
         method: String,
-        /// What is used of its parameters.
+        /// The parameters that are used.
         params: Result<Params, InvalidParams>,
     },
-    /// It wants none.
+    /// A notification, which expects none.
     Notification {
-        /// What it tells.
+        /// The method.
         method: String,
-        /// The request that it says is cancelled.
+        /// The id of the request that it cancels.
         cancelled_request: Option<RequestId>,
     },
-    /// It is one, to a request of the server's, of which there are none.
+    /// An answer to a request of the server, of which there are none.
     Response {
-        /// The request; none if it names none.
+        /// The id of the request, if there is one.
         id: Option<RequestId>,
-        /// Whether it has no result, but an error.
+        /// Whether it is an error instead of a result.
         is_error: bool,
     },
 }
 
-/// A message that is not taken, with the error that says why.
+/// A rejected message, with the error for the client.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Rejection {
-    /// The id of the request, where it could be read.
+    /// The id of the request, if it could be parsed.
     pub(super) id: Option<RequestId>,
     pub(super) error: ErrorData,
 }
 
 impl Rejection {
-    /// A message that makes no sense.
+    /// Rejects a malformed message.
     pub(super) fn invalid_request(id: Option<RequestId>, reason: impl Into<String>) -> Self {
         Self { id, error: ErrorData::invalid_request(reason.into(), None) }
     }
 
-    /// Parameters that are not those of the method.
+    /// Rejects malformed parameters.
     pub(super) fn invalid_params(id: RequestId, malformed: &InvalidParams) -> Self {
         Self { id: Some(id), error: ErrorData::invalid_params(malformed.0.clone(), None) }
     }
 
-    /// The answer.
+    /// Rejects a method that does not exist in the revision of the request.
+    pub(super) fn method_not_found(id: &RequestId, error: ErrorData) -> Self {
+        Self { id: Some(id.clone()), error }
+    }
+
+    /// Rejects a request with the id of another one that is in flight.
+    pub(super) fn id_in_flight(id: &RequestId) -> Self {
+        let reason = format!("the id {id} is that of a request that has not been answered");
+        Self::invalid_request(Some(id.clone()), reason)
+    }
+
+    /// Converts it to the answer.
     pub(super) fn into_message(self) -> ServerJsonRpcMessage {
         ServerJsonRpcMessage::error(self.error, self.id)
     }
@@ -120,19 +131,19 @@ impl Rejection {
     }
 }
 
-/// What a request says of its revision for itself, in `_meta`.
+/// The revision that a request declares in `_meta`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DeclaredRevision<'a> {
-    /// Nothing: it is that of its session.
+    /// None: it is that of its session.
     None,
-    /// That it is of this revision, and all else that a request without a session has to say.
+    /// This revision, with all members that a request without a session requires.
     Complete(&'a str),
-    /// That it is of this revision, and no more.
+    /// This revision, without the other members.
     VersionOnly(&'a str),
 }
 
 impl Message {
-    /// What a request says of its revision.
+    /// Returns the revision that a request declares.
     pub(super) fn declared_revision(&self) -> DeclaredRevision<'_> {
         match (&self.meta.version, self.meta.has_capabilities) {
             (Some(version), true) => DeclaredRevision::Complete(version),
@@ -141,10 +152,10 @@ impl Message {
         }
     }
 
-    /// Whether a request says for itself that it is of a revision without sessions.
+    /// Returns whether a request declares a revision without sessions.
     pub(super) fn is_stateless(&self) -> bool {
         match self.declared_revision() {
-            // Revisions are dates, so those to come are later too.
+            // Revisions are dates, so future ones compare as later.
             DeclaredRevision::Complete(named) | DeclaredRevision::VersionOnly(named) => {
                 named >= Revision::V2026_07_28.name()
             }
@@ -152,7 +163,7 @@ impl Message {
         }
     }
 
-    /// The request that a notification says is cancelled.
+    /// Returns the id of the request that a notification cancels.
     pub(super) fn cancelled_request(&self) -> Option<RequestId> {
         match &self.kind {
             Kind::Notification { cancelled_request: cancels, .. } => cancels.clone(),
@@ -160,7 +171,7 @@ impl Message {
         }
     }
 
-    /// What to say to the message when rmcp cannot read it.
+    /// Rejects a message that rmcp cannot parse.
     pub(super) fn rejection(&self) -> Rejection {
         match &self.kind {
             Kind::Request { id, params: Err(malformed), .. } => Rejection::invalid_params(id.clone(), malformed),
@@ -170,13 +181,13 @@ impl Message {
     }
 }
 
-/// A message as it is sent.
+/// Serializes a message.
 pub(super) fn to_json(message: &ServerJsonRpcMessage) -> Vec<u8> {
-    // Nothing that a message consists of fails to be written.
+    // The members of a message do not fail to serialize.
     serde_json::to_vec(message).unwrap_or_default()
 }
 
-/// Takes apart what a client sent, in a session of that revision, or none yet, with those extensions.
+/// Parses the bytes that a client sent, in a session of that revision, or none yet, with those extensions.
 pub(super) fn parse(text: &[u8], revision: Option<Revision>, on: &[Extension]) -> Result<Incoming, Rejection> {
     let text = str::from_utf8(text).map_err(|error| Rejection::parse_error(&error))?;
     match text.trim_ascii_start().as_bytes().first() {
@@ -189,7 +200,7 @@ pub(super) fn parse(text: &[u8], revision: Option<Revision>, on: &[Extension]) -
     }
 }
 
-/// The messages of a batch, and how many there are.
+/// The messages of a batch, and their number.
 struct Elements<'a> {
     first: Vec<&'a RawValue>,
     count: usize,
@@ -213,7 +224,7 @@ fn parse_batch(
     Ok(first.into_iter().map(|value| parse_batch_element(value, on)).collect())
 }
 
-/// The elements of an array, of which no more are kept than a batch may have.
+/// Parses the elements of an array, and retains no more than a batch may have.
 fn parse_elements(text: &str) -> serde_json::Result<Elements<'_>> {
     struct ElementsVisitor;
 
@@ -258,7 +269,7 @@ fn parse_batch_element(value: &RawValue, on: &[Extension]) -> Result<Message, Re
     }
 }
 
-/// The members of a message, as they were sent.
+/// The members of a message, as raw JSON.
 #[derive(Deserialize)]
 struct Envelope<'a> {
     #[serde(borrow, default, deserialize_with = "present")]

@@ -1,4 +1,4 @@
-//! Which methods this server has, in each revision, and what is said of one that it has not.
+//! The methods of each revision, and the error for a method that does not exist.
 
 use rmcp::ErrorData;
 use rmcp::model::ErrorCode;
@@ -8,15 +8,15 @@ use super::revision::Revision;
 use crate::config::{AdvertisedCapability, Extension};
 use crate::host::Host;
 
-/// The most of a method's name that an error repeats.
+/// The maximum length of a method's name in an error.
 const MAX_QUOTED_METHOD: usize = 64;
 
-/// Whether there is a method of that name in that revision.
+/// Returns whether the method exists in that revision.
 pub(super) fn is_supported(host: &Host, revision: Revision, method: &str) -> bool {
     supported_methods(host, revision).any(|name| name == method)
 }
 
-/// That there is no such method, and which there are.
+/// Returns the error for a method that does not exist, which lists those that do.
 pub(super) fn method_not_found(host: &Host, revision: Revision, method: &str) -> ErrorData {
     let (method, revision_name) = (truncate(method, MAX_QUOTED_METHOD), revision.name());
     let known = supported_methods(host, revision).collect::<Vec<_>>().join(", ");
@@ -24,7 +24,7 @@ pub(super) fn method_not_found(host: &Host, revision: Revision, method: &str) ->
     ErrorData::new(ErrorCode::METHOD_NOT_FOUND, message, None)
 }
 
-/// The names of all methods in that revision.
+/// Returns the names of all methods in that revision.
 fn supported_methods(host: &Host, revision: Revision) -> impl Iterator<Item = &'static str> {
     let server = &host.config().server;
     let announces = |what| server.advertise.contains(&what);

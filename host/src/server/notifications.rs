@@ -1,5 +1,5 @@
-//! Updates to clients that asked for them: for the session-based revisions as notifications of the session, for 2026-07-28
-//! on the stream of `subscriptions/listen`.
+//! Subscriptions: updates are sent as notifications of the session in the session-based revisions, and on the stream of
+//! `subscriptions/listen` in 2026-07-28.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,41 +16,41 @@ use crate::host::Host;
 use crate::resource::Error;
 use crate::watch::{Subscriber, Update};
 
-/// URIs of one filter that are looked at: what is behind them is not accepted.
+/// The URIs of one filter that are checked; those after them are not accepted.
 const MAX_CHECKED_URIS: usize = 4 * Subscriber::MAX_RESOURCES;
 
-/// What one session is told. It ends with the session.
+/// The subscriptions of one session. They end with the session.
 #[derive(Default)]
 pub(super) struct SessionSubscriptions {
     delivery: OnceCell<NotificationDelivery>,
-    /// Whether it was told that it may subscribe.
+    /// Whether the capability `subscribe` was offered at `initialize`.
     may_subscribe: AtomicBool,
 }
 
 struct NotificationDelivery {
     subscriber: Arc<Subscriber>,
-    /// Held while an update is on its way, so that none arrives behind the answer to an unsubscription.
+    /// Held while an update is being sent, so that none arrives after the answer to an unsubscription.
     delivery_lock: Arc<Mutex<()>>,
     _task: AbortOnDropHandle<()>,
 }
 
 impl SessionSubscriptions {
-    /// It is being told that it may subscribe.
+    /// Records that the capability `subscribe` is offered.
     pub(super) fn allow_subscribe(&self) {
         self.may_subscribe.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it was told that it may subscribe.
+    /// Returns whether the capability `subscribe` was offered.
     pub(super) fn may_subscribe(&self) -> bool {
         self.may_subscribe.load(Ordering::Relaxed)
     }
 
-    /// Has the session told when what is listed changes.
+    /// Begins to send notifications about changes of the listing.
     pub(super) async fn watch_listing(&self, host: &Host, principal: &Principal, client: &Peer<RoleServer>) {
         self.delivery(host, principal, client).await.subscriber.watch_listing();
     }
 
-    /// `resources/subscribe`.
+    /// Handles `resources/subscribe`.
     pub(super) async fn subscribe(
         &self,
         host: &Host,
@@ -62,7 +62,7 @@ impl SessionSubscriptions {
         host.subscribe(&live.subscriber, uri).await
     }
 
-    /// `resources/unsubscribe`. That there is no such subscription is no error.
+    /// Handles `resources/unsubscribe`. It is idempotent: without such a subscription it succeeds.
     pub(super) async fn unsubscribe(&self, host: &Host, uri: &str) -> Result<(), Error> {
         let Some(live) = self.delivery.get() else { return Ok(()) };
         let _none_on_its_way = live.delivery_lock.lock().await;
@@ -83,7 +83,7 @@ impl NotificationDelivery {
     }
 }
 
-/// Passes updates on to a session, one after the other, until it is gone.
+/// Sends updates to a session, one after the other, until it ends.
 async fn deliver_updates(subscriber: Arc<Subscriber>, delivering: Arc<Mutex<()>>, client: Peer<RoleServer>) {
     loop {
         subscriber.ready().await;
@@ -101,7 +101,7 @@ async fn deliver_updates(subscriber: Arc<Subscriber>, delivering: Arc<Mutex<()>>
     }
 }
 
-/// What of a filter can be served, as far as that shows before it is known who asks.
+/// Returns the part of a filter that can be served, as far as it does not depend on the principal.
 pub(super) fn accept_filter(host: &Host, requested: &SubscriptionFilter) -> SubscriptionFilter {
     let mut accepted = SubscriptionFilter::new();
     accepted.resources_list_changed = requested.resources_list_changed;
@@ -117,7 +117,7 @@ pub(super) fn accept_filter(host: &Host, requested: &SubscriptionFilter) -> Subs
     accepted
 }
 
-/// Serves one `subscriptions/listen` until the client cancels it or the server ends.
+/// Serves one `subscriptions/listen` until the client cancels it, or until shutdown.
 pub(super) async fn listen(
     host: &Host,
     principal: &Principal,
@@ -136,7 +136,7 @@ pub(super) async fn listen(
                 Update::Listing => stream.sink().notify_resource_list_changed().await,
             };
             if sent.is_err() {
-                // The client is gone.
+                // The client has disconnected.
                 break;
             }
         }

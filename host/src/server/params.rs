@@ -1,20 +1,20 @@
-//! What the parameters of each method must be, and what of them is kept.
+//! The parameters of each method: validation, and the parts that are retained.
 //!
-//! rmcp takes a request whose parameters it cannot read for one of an unknown method, or for one without parameters. They
-//! are looked at before it does, so that what is wrong is said. What nobody asks for is skipped where it stands; what is
-//! asked for is kept within bounds:
+//! rmcp treats a request whose parameters it cannot parse as one with an unknown method, or without parameters. They
+//! are validated before, so that the error names the fault. Members that no method uses are skipped in place; the
+//! others are retained within bounds:
 //!
-//! | of | kept | a larger one is |
+//! | value | retained | a larger one is |
 //! |---|---|---|
 //! | a URI, a template | [`MAX_URI_LEN`] bytes | malformed; not accepted in `subscriptions/listen` |
 //! | a cursor | [`MAX_CURSOR`] bytes | malformed |
 //! | the name and value of a variable | [`MAX_URI_LEN`] bytes each | malformed |
-//! | variables that have values already | [`MAX_CONTEXT_ARGUMENTS`] | malformed |
+//! | variables of the completion context | [`MAX_CONTEXT_ARGUMENTS`] | malformed |
 //! | the resources of `subscriptions/listen` | [`Subscriber::MAX_RESOURCES`], of [`MAX_FILTER_BYTES`] bytes together | not accepted |
-//! | the client's name, title and version, a revision | [`MAX_NAME`], [`MAX_VERSION_NAME`] bytes | cut |
+//! | the client's name, title and version, a revision | [`MAX_NAME`], [`MAX_VERSION_NAME`] bytes | truncated |
 //! | its capabilities, `_meta` | whether they are objects | |
 //!
-//! A member that is asked for and comes twice is malformed, as two readers may take different ones.
+//! A member that is used and occurs twice is malformed, as two parsers may take different ones.
 
 #![allow(deprecated, reason = "the revisions that have levels of log messages are still served")]
 
@@ -33,42 +33,42 @@ pub(super) use self::listen::ListenParams;
 use crate::config::Extension;
 use crate::uri::MAX_URI_LEN;
 
-/// The longest cursor that is looked at; this server gives out none that is longer.
+/// The maximum length of a cursor; this server issues none that is longer.
 const MAX_CURSOR: usize = 16 << 10;
-/// The most of a client's name, title or version that is kept.
+/// The retained length of a client's name, title or version.
 const MAX_CLIENT_INFO_TEXT: usize = 256;
-/// The most of a revision's name that is kept.
+/// The retained length of a revision's name.
 const MAX_VERSION_NAME: usize = 64;
-/// The most of a name that `Mcp-Name` repeats.
+/// The retained length of a name that `Mcp-Name` repeats.
 const MAX_TARGET_NAME: usize = 1024;
 
-/// The keys in `_meta` that make a request one without a session.
+/// The keys in `_meta` that a request without a session has.
 pub(super) const PROTOCOL_VERSION_META_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 pub(super) const CLIENT_CAPABILITIES_META_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
 
-/// What is wrong with the parameters of a request, to go with it to where it is answered.
+/// The fault of malformed parameters, which is attached to the request for the handler that answers it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct InvalidParams(pub(super) String);
 
-/// What is used of the parameters of a request.
+/// The parameters of a request that are used.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Params {
-    /// Nothing.
+    /// None.
     Ignored,
     /// `initialize`.
     Initialize(Box<InitializeParams>),
-    /// A method that lists: what is below that resource, from that cursor on.
+    /// A method that lists: the children of that resource, from that cursor on.
     Page {
-        /// The resource, where the method has one and it is given.
+        /// The resource, if the method has one and it is given.
         uri: Option<String>,
-        /// Where to go on.
+        /// The position to continue from.
         cursor: Option<String>,
     },
-    /// A method that is about one resource, and may list what is below it from a cursor on.
+    /// A method with one resource, which may list its children from a cursor on.
     Resource {
         /// The resource.
         uri: String,
-        /// Where to go on.
+        /// The position to continue from.
         cursor: Option<String>,
     },
     /// `completion/complete`.
@@ -77,7 +77,7 @@ pub(super) enum Params {
     Listen(ListenParams),
     /// `logging/setLevel`.
     Level(LoggingLevel),
-    /// A method about something else that has a name, which is in that member.
+    /// Any other method with a name, which is in that member.
     Named {
         /// The member.
         member: &'static str,
@@ -86,16 +86,16 @@ pub(super) enum Params {
     },
 }
 
-/// The parameters of `initialize`: what the client is, for as long as its session lives.
+/// The parameters of `initialize`: the client info, for the lifetime of its session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct InitializeParams {
-    /// The revision that it asks for.
+    /// The revision that it requests.
     pub(super) version: String,
-    /// What it says of itself.
+    /// The client info.
     pub(super) client: ClientInfo,
 }
 
-/// What a client says of itself.
+/// The info that a client gives of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ClientInfo {
     pub(super) name: String,
@@ -106,35 +106,35 @@ pub(super) struct ClientInfo {
 /// The parameters of `completion/complete`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CompleteParams {
-    /// The template; none if it is a prompt, of which there are none.
+    /// The template; none for a prompt, of which there are none.
     pub(super) template: Option<String>,
-    /// The variable, and what has been typed of its value.
+    /// The variable, and the typed part of its value.
     pub(super) argument: (String, String),
-    /// Variables that have values already.
+    /// The variables that have values already.
     pub(super) context: Vec<(String, String)>,
 }
 
-/// The parameters of a request, and what they say of it.
+/// The parameters of a request, and its `_meta`.
 #[derive(Debug)]
 pub(super) struct ParsedParams {
-    /// What is used of them.
+    /// The parameters that are used.
     pub(super) params: Result<Params, InvalidParams>,
-    /// What `_meta` says of the request.
+    /// Its `_meta`.
     pub(super) meta: RequestMeta,
 }
 
-/// What is used of `_meta`.
+/// The members of `_meta` that are used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RequestMeta {
-    /// Whether the parameters are an object, with a `_meta` that is one if it is there.
+    /// Whether the parameters are an object, with a `_meta` that is an object if it is present.
     pub(super) is_valid: bool,
-    /// The revision that it names.
+    /// The revision that it declares.
     pub(super) version: Option<String>,
-    /// Whether it says what the client can do.
+    /// Whether it declares the capabilities of the client.
     pub(super) has_capabilities: bool,
 }
 
-/// The members that some method asks for, as they were sent.
+/// The members that some method uses, as they were sent.
 #[derive(Default, Deserialize)]
 struct Members<'a> {
     #[serde(borrow, default, deserialize_with = "present", rename = "_meta")]
@@ -173,7 +173,7 @@ struct RawMeta<'a> {
     capabilities: Option<&'a RawValue>,
 }
 
-/// What a client can do. Nothing of it is used.
+/// The capabilities of a client, none of which is used.
 #[derive(Deserialize)]
 #[allow(dead_code, reason = "that it can be read is all that matters")]
 struct ClientCapabilities {
@@ -211,9 +211,9 @@ struct Context {
 const PAGE_PARAMS: &str = "{\"cursor\"?: string}";
 const RESOURCE_PARAMS: &str = "{\"uri\": string}";
 
-/// Reads the parameters of a request with those extensions. Of a method that nobody knows, all are right.
+/// Parses the parameters of a request with those extensions. Those of an unknown method are always valid.
 pub(super) fn parse(method: &str, params: Option<&RawValue>, on: &[Extension]) -> ParsedParams {
-    // Some libraries write out what is absent.
+    // Some libraries send `null` for an absent value.
     let text = params.map(RawValue::get).filter(|params| *params != "null").unwrap_or("{}");
     let malformed = |meta, fault: String| {
         let fault = format!("{}: {fault}", truncate(method, MAX_VERSION_NAME));
@@ -237,7 +237,7 @@ pub(super) fn parse(method: &str, params: Option<&RawValue>, on: &[Extension]) -
     }
 }
 
-/// The request that the parameters of a notification say is cancelled.
+/// Returns the id of the request that the parameters of a notification cancel.
 pub(super) fn cancelled_request_id(params: &RawValue) -> Option<&RawValue> {
     #[derive(Deserialize)]
     struct Cancelled<'a> {
@@ -249,7 +249,7 @@ pub(super) fn cancelled_request_id(params: &RawValue) -> Option<&RawValue> {
 }
 
 impl Members<'_> {
-    /// What is used of the parameters of that method. The error says what was expected, and what is wrong.
+    /// Parses the parameters of that method. The error names what was expected, and the fault.
     fn to_params(&self, method: &str, on: &[Extension]) -> Result<Params, (&'static str, String)> {
         let sep_2093 = on.contains(&Extension::Sep2093);
         let directories = on.contains(&Extension::Sep2640DirectoryRead);
@@ -271,7 +271,7 @@ impl Members<'_> {
             "resources/directory/read" if directories => {
                 ("{\"uri\": string, \"cursor\"?: string}", self.resource(self.cursor))
             }
-            // There is one page, so no cursor was given out, whatever it is.
+            // There is one page, so no valid cursor exists.
             "skills/list" if directories => {
                 let cursor = self.cursor.filter(|cursor| cursor.get() != "null").map(|_| String::new());
                 (PAGE_PARAMS, Ok(Params::Page { uri: None, cursor }))
@@ -323,7 +323,7 @@ impl Members<'_> {
     }
 
     fn level(&self) -> Result<Params, String> {
-        // As a variant of an enum, a name of any length would be repeated in the error.
+        // A variant of an enum would be repeated in the error, at any length.
         let TruncatedString::<MAX_VERSION_NAME>(name) = required("level", self.level)?;
         let level = LoggingLevel::deserialize(name.as_str().into_deserializer());
         level.map(Params::Level).map_err(|error: serde::de::value::Error| error.to_string())
@@ -373,8 +373,9 @@ fn named_params(member: &'static str, raw: Option<&RawValue>) -> Params {
     Params::Named { member, name }
 }
 
+#[cfg(feature = "http")]
 impl Params {
-    /// What `Mcp-Name` has to repeat, if the method is about something that has a name.
+    /// Returns the name that `Mcp-Name` has to repeat, if the method has one.
     pub(super) fn name(&self) -> Option<&str> {
         match self {
             Self::Resource { uri, .. } => Some(uri),

@@ -1,18 +1,18 @@
-//! Messages for rmcp, written anew from what was kept of them.
+//! Messages for rmcp, encoded anew from their parsed members.
 //!
-//! rmcp reads a message into a tree of values several times over, and keeps what a client says of itself for as long as its
-//! session lives. So it is given no message as it was sent, but one of the members that the host or rmcp asks for, each within
-//! its bounds: some hundred bytes, or what [`params`](super::params) says of `subscriptions/listen`.
+//! rmcp parses a message into a tree of values several times, and retains the client's info for the lifetime of a
+//! session. So it does not get a message as it was sent, but one with the members that the host or rmcp uses, each
+//! within its bounds: some hundred bytes, or the bounds of `subscriptions/listen` in [`params`](super::params).
 //!
-//! Parameters that are malformed are replaced by none, or by some that rmcp takes for none: whoever answers the request
-//! finds beside it what is wrong ([`InvalidParams`](super::params::InvalidParams)).
+//! Malformed parameters are replaced by none, or by some that rmcp rejects. The error is attached to the request
+//! ([`InvalidParams`](super::params::InvalidParams)), for the handler that answers it.
 
 use serde_json::{Map, Value, json};
 
 use super::jsonrpc::{Kind, Message};
 use super::params::{CLIENT_CAPABILITIES_META_KEY, ClientInfo, PROTOCOL_VERSION_META_KEY, Params, RequestMeta};
 
-/// The message as rmcp gets it; none if it cannot make sense of it.
+/// Encodes a message for rmcp; none if rmcp cannot parse it.
 pub(super) fn to_json(message: &Message) -> Option<Vec<u8>> {
     let value = match &message.kind {
         Kind::Request { id, method, params } => {

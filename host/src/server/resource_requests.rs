@@ -1,11 +1,11 @@
-//! Requests for resources: what they ask, and their answers.
+//! Requests for resources, and their answers.
 //!
-//! They are nearly all that clients send. A request that is in order is answered here, straight from the message that came
-//! in, on the task that took it; rmcp, which makes a service, two tasks and some channels for each request, does not see it.
-//! rmcp has the rest: how sessions begin and end, subscriptions and streams, and whatever is not in order, which it refuses.
-//! The transports decide what is in order, by the rules that rmcp has ([`super::jsonrpc`], `http::standing`).
+//! They are nearly all requests that clients send. A well-formed one is answered here, from the message as it was
+//! parsed, on the task that received it: rmcp would create a service, two tasks and several channels for each. rmcp
+//! handles the rest: the lifecycle of sessions, subscriptions, streams, and the rejection of malformed requests.
+//! [`super::dispatch`] decides, by the rules of rmcp.
 //!
-//! What is asked of an [extension](super::extensions) is answered in the same way.
+//! Requests of [extensions](super::extensions) are answered in the same way.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use futures::FutureExt;
 use rmcp::ErrorData;
 use rmcp::model::{RequestId, ServerJsonRpcMessage};
 use serde_json::json;
+use tracing::{Instrument, Span};
 
 use super::budget::{self, Account, BudgetExceeded, Charge, EXPECTED_RESPONSE_SIZE, Limit};
 use super::error::to_rpc;
@@ -27,48 +28,49 @@ use super::wire;
 use crate::access::Principal;
 use crate::config::{AdvertisedCapability, Operation};
 use crate::host::{CompleteRequest, Host, ListRequest};
+use crate::log_target;
 use crate::resource::{Argument, Completion, Error, Footprint, MissingPlugin};
 
-/// When a client that has read some of its answers may try again.
+/// The delay after which a client that exceeds its budget may retry.
 const RETRY_AFTER_MS: u64 = 1000;
 
-/// What a request for resources asks.
+/// A request for resources.
 #[derive(Clone, Debug)]
 pub(super) enum ResourceRequest {
-    /// `resources/list`, from that cursor on.
+    /// `resources/list`, with its cursor.
     List(Option<String>),
-    /// `resources/templates/list`, from that cursor on.
+    /// `resources/templates/list`, with its cursor.
     Templates(Option<String>),
-    /// `resources/read` of that URI.
+    /// `resources/read`, with its URI.
     Read(String),
     /// `completion/complete`.
     Complete(Box<CompleteParams>),
-    /// What an extension answers.
+    /// A request of an extension.
     Extension(extensions::ExtensionRequest),
-    /// A method that there is not.
+    /// A method that does not exist.
     Unknown(String),
 }
 
-/// An answer, ready to be sent.
+/// An answer, ready to be encoded and sent.
 pub(super) struct Reply {
     /// The message, as JSON.
     pub(super) json: Encoder,
     /// The plugins that are missing from it.
     pub(super) missing: Vec<MissingPlugin>,
-    /// What it takes of the client's budget, until it has been sent; none of an error.
+    /// Its budget charge, until it has been sent; none for an error.
     pub(super) charge: Option<Charge>,
 }
 
 /// The result of a request.
 struct Outcome {
     result: Encoder,
-    /// About how much memory it takes.
+    /// The approximate memory that it takes.
     footprint: usize,
     missing: Vec<MissingPlugin>,
 }
 
 impl ResourceRequest {
-    /// What a message of that revision asks, if it is a request for resources, or of a method that there is not.
+    /// Parses a message of that revision; none if rmcp is to answer it.
     pub(super) fn from_message(
         host: &Host,
         revision: Revision,
@@ -89,7 +91,8 @@ impl ResourceRequest {
             ("resources/templates/list", Ok(Params::Page { cursor, .. })) => Self::Templates(cursor.clone()),
             ("resources/read", Ok(Params::Resource { uri, .. })) => Self::Read(uri.clone()),
             ("completion/complete", Ok(Params::Complete(complete))) => Self::Complete(complete.clone()),
-            // A session that was told that it may subscribe may go on when nothing is watched any more, which it knows.
+            // A session with the capability `subscribe` retains it when no plugin supports it any more; the handler
+            // knows.
             ("resources/subscribe" | "resources/unsubscribe", _) if revision.has_sessions() => return None,
             (method, _) if methods::is_supported(host, revision, method) => return None,
             (method, Ok(_)) => Self::Unknown(method.to_owned()),
@@ -97,12 +100,27 @@ impl ResourceRequest {
         };
         Some(Ok(request))
     }
+
+    /// Returns the span of the request, at debug level: log events of its execution carry the principal, the method and the
+    /// URI.
+    fn span(&self, principal: &Principal) -> Span {
+        let (method, uri) = match self {
+            Self::List(_) => ("resources/list", None),
+            Self::Templates(_) => ("resources/templates/list", None),
+            Self::Read(uri) => ("resources/read", Some(uri)),
+            Self::Complete(complete) => ("completion/complete", complete.template.as_ref()),
+            Self::Extension(request) => request.method_and_uri(),
+            Self::Unknown(_) => ("unknown", None),
+        };
+        let uri = uri.map(String::as_str);
+        tracing::debug_span!(target: log_target::SERVER, "request", %principal, method, uri)
+    }
 }
 
-/// Answers a request for resources in the words of that revision, for which that account is charged. Dropping the future ends the
-/// calls of guests.
+/// Answers a request for resources in that revision, and charges the answer to that account. Cancel safe: dropping the
+/// future ends the calls of guests.
 ///
-/// A fault of the host itself stays in its request, and is answered too.
+/// A panic is confined to the request, and answered with an internal error.
 pub(super) async fn respond(
     host: &Host,
     principal: &Principal,
@@ -112,8 +130,10 @@ pub(super) async fn respond(
     revision: Revision,
 ) -> Reply {
     let answered = match request {
-        Ok(asked) => {
-            AssertUnwindSafe(execute_within_budget(host, principal, account, asked, revision)).catch_unwind().await
+        Ok(request) => {
+            let span = request.span(principal);
+            let executing = execute_within_budget(host, principal, account, request, revision);
+            AssertUnwindSafe(executing.instrument(span)).catch_unwind().await
         }
         Err(InvalidParams(reason)) => Ok(Err(ErrorData::invalid_params(reason, None))),
     };
@@ -126,16 +146,16 @@ pub(super) async fn respond(
     }
 }
 
-/// The result in its envelope.
+/// Wraps a result in the envelope of JSON-RPC.
 fn success_response(id: &RequestId, result: Encoder) -> Encoder {
     let mut before = b"{\"jsonrpc\":\"2.0\",\"id\":".to_vec();
-    // Neither a number nor a string fails to be written.
+    // The serialization of a number or a string does not fail.
     let _ = serde_json::to_writer(&mut before, id);
     before.extend_from_slice(b",\"result\":");
     result.prepend(before).wrap("", "}")
 }
 
-/// The result of a request, and what it takes of the budget (see [`super::budget`]).
+/// Executes a request within the [budget](super::budget), and returns the outcome with its charge.
 async fn execute_within_budget(
     host: &Host,
     principal: &Principal,
@@ -152,7 +172,7 @@ async fn execute_within_budget(
     if charge.resize(price).is_ok() {
         return Ok((outcome, charge));
     }
-    // Neither the answer nor what was reserved for it is kept while room is waited for.
+    // Neither the answer nor its reservation is held during the wait for room.
     drop((outcome, charge));
     let mut charge = account.charge(price).await.map_err(|exceeded| budget_error(exceeded, price))?;
     let outcome = execute(host, principal, request, revision).await?;
@@ -174,7 +194,7 @@ fn describe_limit(limit: Limit) -> &'static str {
     }
 }
 
-/// The answer to a request whose answer the client's budget has no room for.
+/// Returns the error for an answer that exceeds the budget.
 fn budget_error(exceeded: BudgetExceeded, price: usize) -> ErrorData {
     let (message, data) = match exceeded {
         BudgetExceeded::Full => (

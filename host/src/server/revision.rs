@@ -1,6 +1,6 @@
-//! The revisions of MCP, and what differs between them that this server has to mind.
+//! The revisions of MCP, and the differences between them.
 //!
-//! The table says in which revisions a member exists; in others it is not sent.
+//! A member is sent only in the revisions that have it:
 //!
 //! | member | since |
 //! |---|---|
@@ -9,15 +9,14 @@
 //! | `icons` | 2025-11-25 |
 //! | `resultType`, `ttlMs` and `cacheScope` of results; `extensions` among the capabilities | 2026-07-28 |
 //!
-//! Log messages to clients, and their capability `logging`, end with 2025-11-25, as do sessions and a code of its own for "not
-//! found". JSON-RPC batches are of
-//! 2025-03-26 alone.
+//! Sessions, log messages to clients with the capability `logging`, and a separate code for "not found" end with
+//! 2025-11-25. Only 2025-03-26 has JSON-RPC batches.
 
 use rmcp::model::ProtocolVersion;
 
 /// A revision of MCP, by its date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Revision {
+pub(crate) enum Revision {
     /// 2024-11-05: the first.
     V2024_11_05,
     /// 2025-03-26: streamable HTTP, batches.
@@ -26,23 +25,23 @@ pub enum Revision {
     V2025_06_18,
     /// 2025-11-25: icons.
     V2025_11_25,
-    /// 2026-07-28: no sessions any more.
+    /// 2026-07-28: stateless, without sessions.
     V2026_07_28,
 }
 
 impl Revision {
     /// All of them, the oldest first.
-    pub const ALL: [Self; 5] =
+    pub(crate) const ALL: [Self; 5] =
         [Self::V2024_11_05, Self::V2025_03_26, Self::V2025_06_18, Self::V2025_11_25, Self::V2026_07_28];
 
-    /// The newest.
-    pub const LATEST: Self = Self::V2026_07_28;
+    /// The latest.
+    pub(crate) const LATEST: Self = Self::V2026_07_28;
 
-    /// The newest whose results are not wrapped in what is for caches.
-    pub const LATEST_WITH_SESSIONS: Self = Self::V2025_11_25;
+    /// The latest with sessions, whose results have no cache hints.
+    pub(crate) const LATEST_WITH_SESSIONS: Self = Self::V2025_11_25;
 
     /// Its name on the wire.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::V2024_11_05 => "2024-11-05",
             Self::V2025_03_26 => "2025-03-26",
@@ -52,58 +51,58 @@ impl Revision {
         }
     }
 
-    /// The revision of that name.
-    pub fn from_name(name: &str) -> Option<Self> {
+    /// Returns the revision with that name.
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|revision| revision.name() == name)
     }
 
-    /// The revision that was agreed on; the oldest while nothing is.
+    /// Returns the negotiated revision; the oldest as long as there is none.
     pub(super) fn negotiated(version: Option<&ProtocolVersion>) -> Self {
         version.and_then(|version| Self::from_name(version.as_str())).unwrap_or(Self::V2024_11_05)
     }
 
-    /// Whether clients begin with `initialize`, which opens a session.
-    pub fn has_sessions(self) -> bool {
+    /// Returns whether clients open a session with `initialize`.
+    pub(crate) fn has_sessions(self) -> bool {
         self < Self::V2026_07_28
     }
 
-    /// Whether several messages may come as one JSON array.
-    pub fn has_batches(self) -> bool {
+    /// Returns whether a JSON array of messages is a batch.
+    pub(crate) fn has_batches(self) -> bool {
         self == Self::V2025_03_26
     }
 
-    /// Whether clients can ask for log messages.
-    pub fn has_logging(self) -> bool {
+    /// Returns whether clients can request log messages.
+    pub(crate) fn has_logging(self) -> bool {
         self < Self::V2026_07_28
     }
 
-    /// Whether completion has a capability of its own.
-    pub fn has_completions_capability(self) -> bool {
+    /// Returns whether there is a capability `completions`.
+    pub(crate) fn has_completions_capability(self) -> bool {
         self >= Self::V2025_03_26
     }
 
-    /// Whether objects have titles, `_meta` and the time of their last change.
-    pub fn has_titles(self) -> bool {
+    /// Returns whether objects have `title`, `_meta` and `lastModified`.
+    pub(crate) fn has_titles(self) -> bool {
         self >= Self::V2025_06_18
     }
 
-    /// Whether objects have icons.
-    pub fn has_icons(self) -> bool {
+    /// Returns whether objects have icons.
+    pub(crate) fn has_icons(self) -> bool {
         self >= Self::V2025_11_25
     }
 
-    /// Whether capabilities name extensions, with their settings.
-    pub fn has_extensions(self) -> bool {
+    /// Returns whether the capabilities list extensions, with their settings.
+    pub(crate) fn has_extensions(self) -> bool {
         self >= Self::V2026_07_28
     }
 
-    /// Whether "not found" has a code of its own, -32002.
-    pub fn has_code_for_not_found(self) -> bool {
+    /// Returns whether "not found" has a separate code, -32002.
+    pub(crate) fn has_code_for_not_found(self) -> bool {
         self < Self::V2026_07_28
     }
 
-    /// Whether results say for how long, and for whom, they may be kept.
-    pub fn has_cache_hints(self) -> bool {
+    /// Returns whether results have cache hints: a TTL and a scope.
+    pub(crate) fn has_cache_hints(self) -> bool {
         self >= Self::V2026_07_28
     }
 }

@@ -1,14 +1,14 @@
-//! What this server says of itself: its name, and what it can do.
+//! The info of this server: its name and its capabilities.
 //!
-//! Exactly what is there is announced, in each revision what it has a word for:
+//! Exactly the capabilities that exist are announced, in each revision those that the revision defines:
 //!
 //! | capability | when |
 //! |---|---|
-//! | `resources` | always; `listChanged` in it always, as a reload may change what is listed; `subscribe` when a provider tells what changes |
-//! | `completions` | always, from 2025-03-26 on; what was there before has no capability |
+//! | `resources` | always; `listChanged` in it always, as a reload may change the listing; `subscribe` when a provider reports changes |
+//! | `completions` | always, from 2025-03-26 on; the method is older than its capability |
 //! | `logging` | in revisions with sessions |
-//! | `prompts`, `tools` | when the configuration has them announced, of which there are none then |
-//! | `experimental` | with `sep-2093` in it, when that extension is switched on: its text has no word for it, and this is where MCP has what is in no revision |
+//! | `prompts`, `tools` | when the config announces them; the lists are empty |
+//! | `experimental` | with `sep-2093` in it, when that extension is enabled: SEP-2093 defines no capability, and this member is for features outside the revisions |
 //! | `extensions` | with `io.modelcontextprotocol/skills` in it, when directories can be read, from 2026-07-28 on |
 
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use super::revision::Revision;
 use crate::config::{AdvertisedCapability, Extension};
 use crate::host::Host;
 
-/// What this server says of itself in the words of all revisions together, made once for each state of the host.
+/// The info with the members of all revisions, built once for each version of the host.
 #[derive(Debug, Default)]
 pub(super) struct ServerInfoCache(ArcSwapOption<CachedServerInfo>);
 
@@ -35,7 +35,7 @@ struct CachedServerInfo {
 }
 
 impl ServerInfoCache {
-    /// What it says now.
+    /// Returns the current info.
     pub(super) fn current(&self, host: &Host) -> Arc<ServerConfig> {
         let version = host.version();
         if let Some(made) = self.0.load().as_ref().filter(|made| made.version == version) {
@@ -82,7 +82,7 @@ fn build(host: &Host) -> ServerConfig {
     about
 }
 
-/// The same in the words of that revision.
+/// Removes the members that the revision does not have.
 pub(super) fn for_revision(mut about: ServerConfig, revision: Revision) -> ServerConfig {
     if !revision.has_completions_capability() {
         about.capabilities.completions = None;

@@ -1,7 +1,7 @@
-//! The domain's types as the objects of MCP, in the one place that knows both.
+//! The encoder of the domain's types as the objects of MCP: the only place that knows both.
 //!
-//! Objects have the members that exist in the revision they are made for ([`Revision`] says which came when), and no others.
-//! They are written by a pull encoder ([`super::json`]), so a result holds the domain's values and one piece of JSON.
+//! Objects have the members that exist in the requested [`Revision`], and no others. They are encoded by a pull encoder
+//! ([`super::json`]), so a result holds the domain's values and one chunk of JSON.
 
 use std::time::Duration;
 
@@ -14,25 +14,25 @@ use crate::resource::{
 };
 
 /// The key in `_meta` under which a merged listing names the plugins that are missing from it, each as
-/// `{"plugin": …, "reason": …}`, with `"retryAfterMs"` where it is known when another try makes sense.
-pub const MISSING_PLUGINS_META_KEY: &str = "mcp-host/missing";
+/// `{"plugin": …, "reason": …}`, with `"retryAfterMs"` where the time of a retry is known.
+const MISSING_PLUGINS_META_KEY: &str = "mcp-host/missing";
 
-/// About how many bytes an object has beside its longest member.
+/// The approximate bytes of an object beside its longest member.
 const OBJECT_OVERHEAD: usize = 512;
 
-/// How long a result may be kept, and by whom.
+/// The cache hints of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CacheHints {
-    /// For how long.
+    /// The time to live.
     pub(super) ttl: Duration,
-    /// Whether every principal gets the same.
+    /// Whether the result is the same for every principal.
     pub(super) is_public: bool,
 }
 
-/// The result of `resources/list`. It is public if every principal gets the same.
+/// Encodes the result of `resources/list`. It is public if it is the same for every principal.
 ///
-/// It may be kept as long as everything in it may; not at all, if anything is missing.
-pub fn list_result(listing: Listing<Entry>, revision: Revision, is_public: bool) -> Encoder {
+/// Its TTL is the smallest of its entries; zero if a plugin is missing.
+pub(crate) fn list_result(listing: Listing<Entry>, revision: Revision, is_public: bool) -> Encoder {
     let caching = CacheHints { ttl: listing_ttl(&listing), is_public };
     Encoder::new(move |writer| {
         writer.object(|members| {
@@ -43,10 +43,10 @@ pub fn list_result(listing: Listing<Entry>, revision: Revision, is_public: bool)
     })
 }
 
-/// The result of `resources/templates/list`. It is public if every principal gets the same.
+/// Encodes the result of `resources/templates/list`. It is public if it is the same for every principal.
 ///
-/// Providers do not say for how long templates stay the same.
-pub fn templates_result(listing: Listing<EntryTemplate>, revision: Revision, is_public: bool) -> Encoder {
+/// Its TTL is zero: providers give none for templates.
+pub(crate) fn templates_result(listing: Listing<EntryTemplate>, revision: Revision, is_public: bool) -> Encoder {
     let caching = CacheHints { ttl: Duration::ZERO, is_public };
     Encoder::new(move |writer| {
         writer.object(|members| {
@@ -57,10 +57,10 @@ pub fn templates_result(listing: Listing<EntryTemplate>, revision: Revision, is_
     })
 }
 
-/// The result of `resources/read`. It is public if every principal gets the same.
+/// Encodes the result of `resources/read`. It is public if it is the same for every principal.
 ///
-/// It may be kept as long as all of its contents may.
-pub fn read_result(contents: Vec<Contents>, revision: Revision, is_public: bool) -> Encoder {
+/// Its TTL is the smallest of its contents.
+pub(crate) fn read_result(contents: Vec<Contents>, revision: Revision, is_public: bool) -> Encoder {
     let caching = CacheHints { ttl: min_ttl(contents.iter().map(|one| &one.entry)), is_public };
     Encoder::new(move |writer| {
         writer.reserve(contents.iter().map(|one| encoded_size(&one.body)).fold(OBJECT_OVERHEAD, usize::saturating_add));
@@ -73,8 +73,8 @@ pub fn read_result(contents: Vec<Contents>, revision: Revision, is_public: bool)
     })
 }
 
-/// The result of `completion/complete`.
-pub fn complete_result(completion: Completion, revision: Revision) -> Encoder {
+/// Encodes the result of `completion/complete`.
+pub(crate) fn complete_result(completion: Completion, revision: Revision) -> Encoder {
     Encoder::new(move |writer| {
         writer.object(|members| {
             result_type(members, revision);
@@ -89,7 +89,7 @@ pub fn complete_result(completion: Completion, revision: Revision) -> Encoder {
     })
 }
 
-/// What every result of that revision begins with.
+/// Encodes the first members of a result.
 pub(super) fn result_type(members: &mut Members<'_, '_>, revision: Revision) {
     // The revision without sessions has both.
     if revision.has_cache_hints() {
@@ -97,7 +97,7 @@ pub(super) fn result_type(members: &mut Members<'_, '_>, revision: Revision) {
     }
 }
 
-/// What a page begins with.
+/// Encodes the first members of a page.
 pub(super) fn page_members(
     members: &mut Members<'_, '_>,
     next_cursor: Option<String>,
@@ -115,7 +115,7 @@ pub(super) fn page_members(
     cache_hints(members, revision, caching);
 }
 
-/// For how long a listing may be kept.
+/// Returns the TTL of a listing.
 pub(super) fn listing_ttl(listing: &Listing<Entry>) -> Duration {
     match listing.missing.is_empty() {
         true => min_ttl(listing.items.iter()),
@@ -123,12 +123,12 @@ pub(super) fn listing_ttl(listing: &Listing<Entry>) -> Duration {
     }
 }
 
-/// For how long all of them may be taken for unchanged; not at all, if one does not say or there are none.
+/// Returns the smallest TTL of the entries; zero if one of them has none, or if there are no entries.
 pub(super) fn min_ttl<'a>(entries: impl Iterator<Item = &'a Entry>) -> Duration {
     entries.map(|entry| entry.ttl.unwrap_or_default()).min().unwrap_or_default()
 }
 
-/// What caches are told, in revisions that tell them anything.
+/// Encodes the cache hints, in revisions that have them.
 pub(super) fn cache_hints(members: &mut Members<'_, '_>, revision: Revision, caching: CacheHints) {
     if revision.has_cache_hints() {
         members.serialize("ttlMs", &u64::try_from(caching.ttl.as_millis()).unwrap_or(u64::MAX));
@@ -136,21 +136,21 @@ pub(super) fn cache_hints(members: &mut Members<'_, '_>, revision: Revision, cac
     }
 }
 
-/// A resource.
+/// Encodes a resource.
 pub(super) fn resource(writer: &mut Writer<'_>, entry: Entry, revision: Revision) {
     writer.object(|members| resource_members(members, entry, revision, Precision::Single));
 }
 
-/// How exactly numbers are given that are hints.
+/// The precision of numbers that are hints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Precision {
-    /// In single precision, as clients of the official SDKs read them: 0.8 stays 0.8.
+    /// Single precision, as clients of the official SDKs parse them: 0.8 stays 0.8.
     Single,
-    /// As the provider gives them.
+    /// Double precision, as the provider gives them.
     Double,
 }
 
-/// The members of a resource.
+/// Encodes the members of a resource.
 pub(super) fn resource_members(members: &mut Members<'_, '_>, entry: Entry, revision: Revision, precision: Precision) {
     members.text("uri", entry.uri);
     members.text("name", entry.name);
@@ -188,7 +188,7 @@ fn resource_contents(writer: &mut Writer<'_>, contents: Contents, revision: Revi
     });
 }
 
-/// The content itself.
+/// Encodes the body of a content.
 pub(super) fn body(members: &mut Members<'_, '_>, body: Body) {
     match body {
         Body::Text(text) => members.text("text", text),
@@ -196,7 +196,7 @@ pub(super) fn body(members: &mut Members<'_, '_>, body: Body) {
     }
 }
 
-/// About how many bytes a content has as JSON.
+/// Returns the approximate bytes of a body as JSON.
 fn encoded_size(body: &Body) -> usize {
     match body {
         Body::Text(text) => text.len(),

@@ -14,10 +14,11 @@
 //! causes no walk.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
 
@@ -77,7 +78,7 @@ impl ListingMonitor {
     }
 
     pub(super) fn fingerprints(&self) -> MutexGuard<'_, HashMap<Principal, ListingFingerprint>> {
-        self.fingerprints.lock().unwrap_or_else(PoisonError::into_inner)
+        self.fingerprints.lock()
     }
 
     fn version(&self) -> u64 {

@@ -16,9 +16,10 @@
 //! [`MAX_FAILURES`] paths are stored.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
@@ -123,7 +124,7 @@ impl Lookups {
     }
 
     fn state(&self) -> MutexGuard<'_, LookupState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -7,9 +7,9 @@
 //! resource that was notified within the last [`THROTTLE_WINDOW`].
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
@@ -147,7 +147,7 @@ impl Mailbox {
     }
 
     fn pending(&self) -> MutexGuard<'_, PendingUpdates> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pending.lock()
     }
 }
 

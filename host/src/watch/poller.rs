@@ -23,7 +23,7 @@ use super::groups::PathGroups;
 use super::notify::BATCH_SIZE;
 use super::state::{PollOutcome, WatcherState};
 use crate::fs_watch::DirectoryWatcher;
-use crate::plugin::{ChangeSet, Fault};
+use crate::plugin::{Fault, WatchedChanges};
 use crate::uri::{Path, Uri};
 
 /// The bounds of a provider's hint, unless the interval of the config lies outside of them.
@@ -206,7 +206,7 @@ impl Poller {
     }
 
     /// Returns the resources of a group that changed according to the provider, each once.
-    async fn changed_resources(&mut self, group_index: usize, changes: &ChangeSet) -> Vec<Uri> {
+    async fn changed_resources(&mut self, group_index: usize, changes: &WatchedChanges) -> Vec<Uri> {
         let Some(group) = self.groups.get_mut(group_index) else { return Vec::new() };
         let mut changed = BTreeSet::new();
         for batch in changes.changed.chunks(BATCH_SIZE) {

@@ -1,11 +1,12 @@
 //! The state that the watchers of all plugins share ([`WatchContext`]), and the state that a watcher shares with its tasks
 //! ([`WatcherState`]).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -51,7 +52,7 @@ impl WatchContext {
     }
 
     pub(super) fn subscription_index(&self) -> MutexGuard<'_, SubscriptionIndex> {
-        self.subscription_index.lock().unwrap_or_else(PoisonError::into_inner)
+        self.subscription_index.lock()
     }
 }
 

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::future::join_all;
 use futures::stream::{self, Stream, StreamExt};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::byte_budget::{ByteBudget, ReservedBytes};
 use super::mailbox::{Mailbox, PendingUpdate};
@@ -218,7 +219,7 @@ impl Subscriber {
     }
 
     fn subscriptions(&self) -> MutexGuard<'_, BTreeMap<Uri, Subscription>> {
-        self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.subscriptions.lock()
     }
 }
 

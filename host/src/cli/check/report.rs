@@ -60,7 +60,7 @@ impl<'a> PluginReport<'a> {
             name: one.plugin.name.as_str(),
             mount: one.plugin.mount.as_str(),
             component: &one.plugin.component,
-            digest: provider.map(|provider| provider.digest.to_string()),
+            digest: provider.and_then(|provider| provider.digest).map(|digest| digest.to_string()),
             pinned: one.plugin.digest.is_some(),
             state,
             error: one.outcome.as_ref().err().map(ToString::to_string),

@@ -1,4 +1,4 @@
-//! What a host asks the compiler's process to do, as that process's arguments.
+//! A compile job, as the arguments of the compiler process.
 
 use std::io;
 use std::thread;
@@ -8,15 +8,15 @@ use rustix::io::Errno;
 
 use crate::config::{self, Digest};
 
-/// The argument that makes a program the compiler; see [`run_compiler`](super::run_compiler).
+/// The argument that turns a program into the compiler; see [`run_compiler`](super::run_compiler).
 pub(super) const CHILD_ARGUMENT: &str = "--mcp-host-compile-component";
-/// The largest code that is kept, in bytes.
+/// The largest compiled code, in bytes.
 pub(super) const MAX_CODE_SIZE: u64 = 2 << 30;
 
-/// What to compile, and what it may use up.
+/// A component to compile, and the limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CompileJob {
-    /// What the component must be.
+    /// The digest of the component.
     pub(super) digest: Digest,
     /// CPU time in seconds.
     cpu: u64,
@@ -25,17 +25,17 @@ pub(super) struct CompileJob {
 }
 
 impl CompileJob {
-    /// An order to compile what has that digest within those limits.
+    /// A job to compile the component of that digest within those limits.
     pub(super) fn new(digest: Digest, limits: &config::CompileLimits) -> Self {
         Self { digest, cpu: limits.cpu.duration().as_secs(), memory: limits.memory.bytes() }
     }
 
-    /// The arguments of the process.
+    /// Returns the arguments of the process.
     pub(super) fn arguments(&self) -> [String; 4] {
         [CHILD_ARGUMENT.to_owned(), self.digest.to_string(), self.cpu.to_string(), self.memory.to_string()]
     }
 
-    /// What stands behind the first of those arguments; none if it is not understood.
+    /// Parses the arguments that follow the first; none if they are not understood.
     pub(super) fn from_arguments(mut arguments: impl Iterator<Item = String>) -> Option<Self> {
         let job = Self {
             digest: arguments.next()?.parse().ok()?,
@@ -45,9 +45,9 @@ impl CompileJob {
         arguments.next().is_none().then_some(job)
     }
 
-    /// Puts this process under the limits.
+    /// Applies the limits to this process.
     pub(super) fn apply_rlimits(&self) -> io::Result<()> {
-        // One second more, then it is killed: the first signal tells what it was ended for.
+        // One second more before SIGKILL: the soft limit's SIGXCPU tells the reason.
         rlimit::Resource::CPU.set(self.cpu, self.cpu.saturating_add(1))?;
         rlimit::Resource::AS.set(self.memory, self.memory)?;
         rlimit::Resource::FSIZE.set(MAX_CODE_SIZE, MAX_CODE_SIZE)?;
@@ -55,12 +55,12 @@ impl CompileJob {
     }
 }
 
-/// Ends this process as soon as nobody listens to its standard error: whoever ordered is gone, and nothing else would end
-/// it before its limits do.
+/// Exits as soon as the other end of standard error is closed: then the host is gone, and nothing else would end this
+/// process before its limits do.
 pub(super) fn exit_with_parent() {
     thread::spawn(|| {
         let stderr = io::stderr();
-        // With no event to wait for it returns when the other end is closed.
+        // Without events to wait for, it returns when the other end is closed.
         let mut watched = [PollFd::new(&stderr, PollFlags::empty())];
         while poll(&mut watched, None) == Err(Errno::INTR) {}
         std::process::exit(1);

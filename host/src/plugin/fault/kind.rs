@@ -1,43 +1,45 @@
-//! Kinds of faults: what they are counted by.
+//! Kinds of faults, by which they are counted.
 
 use std::fmt;
 
 use super::Fault;
 
-/// What kind of fault it was. Answers that say no (not found, invalid, denied) are none.
+/// The kind of a fault. Negative answers (not found, invalid, denied) are not faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FaultKind {
-    /// The provider said that it cannot answer now.
+    /// The provider was temporarily unavailable, by its own word.
     Unavailable,
-    /// The provider said that it is at fault itself.
+    /// The provider was at fault, by its own word.
     Internal,
     /// The guest trapped.
     Trap,
-    /// What it answered breaks the contract, as a whole or in a part that was left out.
+    /// A native provider panicked.
+    Panic,
+    /// Its answer broke the contract, as a whole or in a part that was dropped.
     Contract,
-    /// A call took too long (`limits.deadline`).
+    /// A call exceeded its deadline (`limits.deadline`).
     Deadline,
-    /// A call computed for too long (`limits.cpu`).
+    /// A call exceeded its CPU time (`limits.cpu`).
     Cpu,
-    /// It ran out of memory (`limits.memory`).
+    /// A call exceeded the memory budget (`limits.memory`).
     Memory,
     /// An answer was too large (`limits.response-size`).
     Reply,
     /// An answer had too many items (`limits.response-items`).
     Items,
-    /// A listing did not end (`limits.listing-items`).
+    /// A listing exceeded its bound (`limits.listing-items`), or had too many empty pages in a row.
     Listing,
     /// A guest held too many handles (`limits.handles`).
     Handles,
     /// A guest asked for too many random bytes at once (`limits.random-bytes`).
     Random,
-    /// A call came too soon (`limits.rate`).
+    /// A call exceeded the rate limit (`limits.rate`).
     Rate,
     /// A call found the queue full (`limits.queue`).
     Queue,
-    /// A call found no place in time (`limits.queue-timeout`).
+    /// A call got no permit in time (`limits.queue-timeout`).
     Wait,
-    /// A call was refused because the plugin was set aside.
+    /// A call was rejected because the circuit breaker had suspended the plugin.
     Suspended,
     /// A granted directory could not be opened.
     Grant,
@@ -46,11 +48,12 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    /// Every kind, in the order of its number.
-    pub(in crate::plugin) const ALL: [Self; 18] = [
+    /// All kinds, in the order of their numbers.
+    pub(in crate::plugin) const ALL: [Self; 19] = [
         Self::Unavailable,
         Self::Internal,
         Self::Trap,
+        Self::Panic,
         Self::Contract,
         Self::Deadline,
         Self::Cpu,
@@ -68,12 +71,13 @@ impl FaultKind {
         Self::Host,
     ];
 
-    /// Its name, as the log and programs have it: one word, with hyphens.
+    /// Its name in logs and JSON: one word, with hyphens.
     pub fn name(self) -> &'static str {
         match self {
             Self::Unavailable => "unavailable",
             Self::Internal => "internal",
             Self::Trap => "trap",
+            Self::Panic => "panic",
             Self::Contract => "contract",
             Self::Deadline => "deadline",
             Self::Cpu => "cpu",
@@ -92,9 +96,12 @@ impl FaultKind {
         }
     }
 
-    /// Whether one fault of the kind says the same as the next, so that the log needs only some of them.
+    /// Whether all faults of the kind read the same, so that their warning is throttled.
     pub(in crate::plugin) fn is_throttled(self) -> bool {
-        !matches!(self, Self::Unavailable | Self::Internal | Self::Trap | Self::Contract | Self::Grant | Self::Host)
+        !matches!(
+            self,
+            Self::Unavailable | Self::Internal | Self::Trap | Self::Panic | Self::Contract | Self::Grant | Self::Host
+        )
     }
 }
 
@@ -105,7 +112,7 @@ impl fmt::Display for FaultKind {
 }
 
 impl Fault {
-    /// What kind of fault it is; none if it is an answer that says no.
+    /// The kind of the fault; none for a negative answer.
     pub fn kind(&self) -> Option<FaultKind> {
         Some(match self {
             Self::NotFound | Self::InvalidRequest(_) | Self::Denied(_) => return None,
@@ -124,6 +131,7 @@ impl Fault {
             Self::Handles(_) => FaultKind::Handles,
             Self::Random(_) => FaultKind::Random,
             Self::Trap(_) => FaultKind::Trap,
+            Self::Panicked(_) => FaultKind::Panic,
             Self::Contract(_) => FaultKind::Contract,
             Self::Grant(_) => FaultKind::Grant,
             Self::Host(_) => FaultKind::Host,

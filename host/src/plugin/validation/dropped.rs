@@ -1,7 +1,7 @@
-//! What was dropped from one answer: all of it is counted, and one line of the log tells of it.
+//! What was dropped from one answer: all of it is counted, and one log line reports it.
 //!
-//! The line has the first example of each kind, cut before it is formatted, so what it costs does not depend on how much was
-//! dropped or how long it was.
+//! The line has the first example of each kind, truncated before it is formatted, so its cost does not depend on the
+//! number or the length of what was dropped.
 
 use std::fmt::{Display, Write};
 
@@ -11,7 +11,7 @@ use crate::text::Excerpt;
 /// What was dropped from one answer.
 #[derive(Debug, Default)]
 pub(super) struct DroppedItems {
-    /// There are as many kinds as calls of [`part`](Self::part) in the code.
+    /// At most as many kinds as calls of [`record`](Self::record) in the code.
     kinds: Vec<DroppedKind>,
 }
 
@@ -19,12 +19,12 @@ pub(super) struct DroppedItems {
 struct DroppedKind {
     what: &'static str,
     count: u64,
-    /// What is said of the first.
+    /// The message about the first.
     example: String,
 }
 
 impl DroppedItems {
-    /// A hint of that entry or template is dropped.
+    /// Records a dropped hint of that entry or template.
     pub(super) fn record_hint(&mut self, what: &'static str, path: &str, found: &dyn Display, expected: &str) {
         self.record(what, || {
             let path = Excerpt(path);
@@ -32,7 +32,7 @@ impl DroppedItems {
         });
     }
 
-    /// A part of that kind is dropped; `example` says it of the first.
+    /// Records a dropped part of that kind; `example` makes the message about the first.
     pub(super) fn record(&mut self, what: &'static str, example: impl FnOnce() -> String) {
         match self.kinds.iter_mut().find(|kind| kind.what == what) {
             Some(kind) => kind.count = kind.count.saturating_add(1),
@@ -40,7 +40,7 @@ impl DroppedItems {
         }
     }
 
-    /// Tells of it, if there is anything.
+    /// Logs and counts it, if there is anything.
     pub(super) fn log(&mut self, faults: &FaultRecorder) {
         let kinds = std::mem::take(&mut self.kinds);
         if kinds.is_empty() {

@@ -1,4 +1,4 @@
-//! Answers that a fuzzer makes up, and what must hold of what is made of them.
+//! Arbitrary answers for fuzzing, and the invariants of what validation makes of them.
 
 #![allow(clippy::expect_used, reason = "a test that cannot be set up fails")]
 
@@ -9,22 +9,22 @@ use arbitrary::{Arbitrary, Result, Unstructured};
 
 use super::hints::{HOST_PREFIX, is_icon_size, is_mime_type};
 use super::*;
-use crate::resource::{Annotations, Icon, Meta, Timestamp};
+use crate::resource::{Annotations, Icon, Meta, Role, Theme, Timestamp};
 use crate::sandbox::memory::MemoryBudget;
 
-/// What the checker lets through of one answer.
+/// The item limit of the validator.
 const MAX_ITEMS: usize = 30;
-/// What an answer may take of the host's memory, in bytes.
+/// The memory limit of the validator, in bytes.
 pub(crate) const MEMORY_LIMIT: u64 = 1 << 20;
 
-/// Any answer of a provider: it is refused as a whole, or nothing in what is left of it is against a rule.
+/// Any answer of a provider: it is rejected as a whole, or what is left of it breaks no rule.
 pub(crate) fn reply(data: &[u8]) {
     let mut made = Unstructured::new(data);
     // With too few bytes there is no answer, and nothing to check.
     let _ = Reply::generate(&mut made).map(Reply::check);
 }
 
-/// An answer, and what it answers.
+/// An answer and its request.
 struct Reply {
     watches: bool,
     requested: String,
@@ -32,12 +32,12 @@ struct Reply {
 }
 
 enum ReplyKind {
-    Page(contract::Page),
-    Templates(contract::TemplatePage),
-    Contents(Vec<contract::Contents>),
-    Entry(contract::Entry),
-    Completion(contract::Completion),
-    Changes(contract::ChangeSet),
+    Page(provider::Page),
+    Templates(provider::TemplatePage),
+    Contents(Vec<provider::Contents>),
+    Entry(provider::Entry),
+    Completion(Completion),
+    Changes(provider::ChangeSet),
 }
 
 impl Reply {
@@ -104,14 +104,14 @@ fn mount() -> Mount {
     "files://h/a/".parse().expect("a mount")
 }
 
-/// A checker that takes as long as it likes, of a plugin with so much memory.
+/// A validator without a CPU limit, of a plugin with so much memory.
 pub(super) fn validator(items: usize, memory: u64, watches: bool) -> Validator {
     let faults = Arc::new(FaultRecorder::new("made-up".into(), 0));
-    let rules = Arc::new(ValidationContext { mount: mount(), max_items: items, faults });
+    let rules = Arc::new(ValidationContext { mount: mount(), max_items: items, max_response_size: None, faults });
     Validator::new(rules, watches, WorkBudget::new(Arc::default(), Duration::MAX, MemoryBudget::new(memory, None)))
 }
 
-/// What a check comes to. There is nothing that it could wait for: it only yields.
+/// The result of a validation, which never waits: it only yields.
 pub(super) fn block_on<T>(check: impl Future<Output = T>) -> T {
     let mut check = pin!(check);
     let mut context = Context::from_waker(Waker::noop());
@@ -146,87 +146,81 @@ impl Reply {
         let answer = match made.int_in_range(0..=5)? {
             0 => {
                 let (entries, next_cursor) = (arbitrary_vec(made, entry)?, Option::arbitrary(made)?);
-                ReplyKind::Page(contract::Page { entries, next_cursor })
+                ReplyKind::Page(provider::Page { entries, next_cursor })
             }
             1 => {
                 let (templates, next_cursor) = (arbitrary_vec(made, template)?, Option::arbitrary(made)?);
-                ReplyKind::Templates(contract::TemplatePage { templates, next_cursor })
+                ReplyKind::Templates(provider::TemplatePage { templates, next_cursor })
             }
             2 => ReplyKind::Contents(arbitrary_vec(made, contents)?),
             3 => ReplyKind::Entry(entry(made)?),
             4 => {
                 let (values, total, has_more) =
                     (arbitrary_vec(made, String::arbitrary)?, Option::arbitrary(made)?, false);
-                ReplyKind::Completion(contract::Completion { values, total, has_more })
+                ReplyKind::Completion(Completion { values, total, has_more })
             }
-            _ => ReplyKind::Changes(contract::ChangeSet {
-                token: String::arbitrary(made)?,
-                changed: arbitrary_vec(made, String::arbitrary)?,
-                listing_changed: bool::arbitrary(made)?,
-                poll_after_ms: Option::arbitrary(made)?,
-            }),
+            _ => {
+                let mut changes = provider::ChangeSet::none(String::arbitrary(made)?);
+                changes.changed = arbitrary_vec(made, String::arbitrary)?;
+                changes.listing_changed = bool::arbitrary(made)?;
+                changes.poll_after = Option::<u64>::arbitrary(made)?.map(Duration::from_millis);
+                ReplyKind::Changes(changes)
+            }
         };
         Ok(Self { watches, requested, answer })
     }
 }
 
-/// So many that sometimes one is too many.
+/// A number of items that is sometimes one too many.
 fn arbitrary_vec<'a, T>(made: &mut Unstructured<'a>, one: fn(&mut Unstructured<'a>) -> Result<T>) -> Result<Vec<T>> {
     let count = made.int_in_range(0..=MAX_ITEMS + 1)?;
     (0..count).map(|_| one(made)).collect()
 }
 
-fn entry(made: &mut Unstructured<'_>) -> Result<contract::Entry> {
-    Ok(contract::Entry {
-        path: String::arbitrary(made)?,
-        name: String::arbitrary(made)?,
-        title: None,
-        description: None,
-        mime_type: Option::arbitrary(made)?,
-        size: Option::arbitrary(made)?,
-        annotations: annotations(made)?,
-        icons: arbitrary_vec(made, icon)?,
-        listable: bool::arbitrary(made)?,
-        subscribable: bool::arbitrary(made)?,
-        ttl_ms: Option::arbitrary(made)?,
-        meta: Option::arbitrary(made)?,
-    })
+fn entry(made: &mut Unstructured<'_>) -> Result<provider::Entry> {
+    let mut entry = provider::Entry::new(String::arbitrary(made)?, String::arbitrary(made)?);
+    entry.mime_type = Option::arbitrary(made)?;
+    entry.size = Option::arbitrary(made)?;
+    entry.audience = audience(made)?;
+    entry.priority = Option::arbitrary(made)?;
+    entry.last_modified = Option::arbitrary(made)?;
+    entry.icons = arbitrary_vec(made, icon)?;
+    entry.listable = bool::arbitrary(made)?;
+    entry.subscribable = bool::arbitrary(made)?;
+    entry.ttl = Option::<u64>::arbitrary(made)?.map(Duration::from_millis);
+    entry.meta = Option::arbitrary(made)?;
+    Ok(entry)
 }
 
-fn template(made: &mut Unstructured<'_>) -> Result<contract::EntryTemplate> {
-    Ok(contract::EntryTemplate {
-        path_template: String::arbitrary(made)?,
-        name: String::arbitrary(made)?,
-        title: None,
-        description: None,
-        mime_type: Option::arbitrary(made)?,
-        annotations: annotations(made)?,
-        icons: arbitrary_vec(made, icon)?,
-        meta: Option::arbitrary(made)?,
-    })
+fn template(made: &mut Unstructured<'_>) -> Result<Template> {
+    let mut template = Template::new(String::arbitrary(made)?, String::arbitrary(made)?);
+    template.mime_type = Option::arbitrary(made)?;
+    template.audience = audience(made)?;
+    template.priority = Option::arbitrary(made)?;
+    template.last_modified = Option::arbitrary(made)?;
+    template.icons = arbitrary_vec(made, icon)?;
+    template.meta = Option::arbitrary(made)?;
+    Ok(template)
 }
 
-fn contents(made: &mut Unstructured<'_>) -> Result<contract::Contents> {
+fn contents(made: &mut Unstructured<'_>) -> Result<provider::Contents> {
     let entry = entry(made)?;
     let body = match made.int_in_range(0..=2)? {
-        0 => contract::Body::Text(String::arbitrary(made)?),
-        1 => contract::Body::TextBytes(Vec::arbitrary(made)?),
-        _ => contract::Body::Blob(Vec::arbitrary(made)?),
+        0 => provider::Body::Text(String::arbitrary(made)?),
+        1 => provider::Body::TextBytes(Vec::arbitrary(made)?),
+        _ => provider::Body::Blob(Vec::arbitrary(made)?),
     };
-    Ok(contract::Contents { entry, body })
+    Ok(provider::Contents::from_parts(entry, body))
 }
 
-fn annotations(made: &mut Unstructured<'_>) -> Result<Option<contract::Annotations>> {
-    if !bool::arbitrary(made)? {
-        return Ok(None);
-    }
-    let audience = if bool::arbitrary(made)? { vec![contract::Role::User] } else { Vec::new() };
-    let (priority, last_modified) = (Option::arbitrary(made)?, Option::arbitrary(made)?);
-    Ok(Some(contract::Annotations { audience, priority, last_modified }))
+fn audience(made: &mut Unstructured<'_>) -> Result<Vec<Role>> {
+    Ok(if bool::arbitrary(made)? { vec![Role::User] } else { Vec::new() })
 }
 
-fn icon(made: &mut Unstructured<'_>) -> Result<contract::Icon> {
-    let theme = bool::arbitrary(made)?.then_some(contract::Theme::Dark);
-    let (src, mime_type) = (String::arbitrary(made)?, Option::arbitrary(made)?);
-    Ok(contract::Icon { src, mime_type, sizes: arbitrary_vec(made, String::arbitrary)?, theme })
+fn icon(made: &mut Unstructured<'_>) -> Result<provider::Icon> {
+    let mut icon = provider::Icon::new(String::arbitrary(made)?);
+    icon.theme = bool::arbitrary(made)?.then_some(Theme::Dark);
+    icon.mime_type = Option::arbitrary(made)?;
+    icon.sizes = arbitrary_vec(made, String::arbitrary)?;
+    Ok(icon)
 }

@@ -1,13 +1,13 @@
-//! Hints of an entry or a template: its type, annotations, icons and metadata. One that is invalid is dropped alone.
+//! Hints of an entry or a template: MIME type, annotations, icons and metadata. An invalid hint is dropped alone.
 
 use serde_json::Value;
 
 use super::Validator;
-use crate::engine::bindings::contract;
-use crate::resource::{Annotations, Icon, Meta, Priority, Role, Theme, Timestamp};
+use crate::provider;
+use crate::resource::{Annotations, Icon, Meta, Priority, Role, Timestamp};
 use crate::text::Excerpt;
 
-/// What keys of `meta` begin with that are the host's.
+/// The reserved prefix of keys of `meta`.
 pub(super) const HOST_PREFIX: &str = "mcp-host/";
 /// The longest MIME type, in bytes.
 const MAX_MIME_TYPE: usize = 255;
@@ -22,16 +22,21 @@ impl Validator {
         None
     }
 
-    pub(super) fn annotations(&mut self, annotations: Option<contract::Annotations>, path: &str) -> Annotations {
-        let Some(given) = annotations else { return Annotations::default() };
-        let priority = given.priority.and_then(|value| {
+    pub(super) fn annotations(
+        &mut self,
+        audience: Vec<Role>,
+        priority: Option<f64>,
+        last_modified: Option<String>,
+        path: &str,
+    ) -> Annotations {
+        let priority = priority.and_then(|value| {
             let priority = Priority::new(value);
             if priority.is_none() {
                 self.dropped.record_hint("priority", path, &value, "between 0.0 and 1.0");
             }
             priority
         });
-        let last_modified = given.last_modified.and_then(|text| {
+        let last_modified = last_modified.and_then(|text| {
             let timestamp = Timestamp::try_new(text);
             timestamp
                 .inspect_err(|text| {
@@ -44,10 +49,10 @@ impl Validator {
                 })
                 .ok()
         });
-        Annotations { audience: audience(&given.audience), priority, last_modified }
+        Annotations { audience: deduplicate(audience), priority, last_modified }
     }
 
-    pub(super) fn icons(&mut self, icons: Vec<contract::Icon>, path: &str) -> Vec<Icon> {
+    pub(super) fn icons(&mut self, icons: Vec<provider::Icon>, path: &str) -> Vec<Icon> {
         let mut checked = Vec::with_capacity(icons.len());
         for given in icons {
             let mut icon = match Icon::try_new(given.src) {
@@ -66,16 +71,13 @@ impl Validator {
                     self.dropped.record_hint("icon size", path, &Excerpt(&size), "a size such as `48x48`, or `any`");
                 }
             }
-            icon.theme = given.theme.map(|theme| match theme {
-                contract::Theme::Light => Theme::Light,
-                contract::Theme::Dark => Theme::Dark,
-            });
+            icon.theme = given.theme;
             checked.push(icon);
         }
         checked
     }
 
-    /// The metadata, whose values were counted.
+    /// The metadata, whose values have been counted.
     pub(super) fn meta(&mut self, meta: Option<String>, path: &str) -> Meta {
         let Some(text) = meta else { return Meta::new() };
         match serde_json::from_str(&text) {
@@ -92,13 +94,9 @@ impl Validator {
 }
 
 /// Each role once, in the order of their first mention.
-fn audience(given: &[contract::Role]) -> Vec<Role> {
+fn deduplicate(given: Vec<Role>) -> Vec<Role> {
     let mut audience = Vec::new();
-    let roles = given.iter().map(|role| match role {
-        contract::Role::User => Role::User,
-        contract::Role::Assistant => Role::Assistant,
-    });
-    for role in roles {
+    for role in given {
         if !audience.contains(&role) {
             audience.push(role);
         }
@@ -144,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_role_is_in_an_audience_once() {
-        let given = [contract::Role::Assistant, contract::Role::User].repeat(1000);
-        assert_eq!(audience(&given), [Role::Assistant, Role::User]);
+        let given = [Role::Assistant, Role::User].repeat(1000);
+        assert_eq!(deduplicate(given), [Role::Assistant, Role::User]);
     }
 }

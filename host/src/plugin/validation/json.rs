@@ -1,26 +1,26 @@
-//! How much a JSON text holds, found out without building anything of it.
+//! The size of a JSON text as a tree, computed without building it.
 //!
-//! A tree of `serde_json` values takes up to a hundred times the bytes of its text: `{"":0}` is a node of a B-tree with room for
-//! eleven members. So the values of a text are counted first, and it is parsed only if their number is allowed and the memory
-//! for them is charged. The text need not be valid JSON: parsing decides that, and stops where it is not, so nothing is built
-//! that was not counted. Nesting is bounded by the parser, at 128 levels.
+//! A tree of `serde_json` values takes up to a hundred times the bytes of its text: `{"":0}` is a node of a B-tree with
+//! room for eleven members. So the values of a text are counted first, and it is parsed only if their number is allowed
+//! and the memory for them is charged. The text need not be valid JSON: parsing decides that, and stops at the first
+//! error, so nothing is built that was not counted. The parser bounds nesting at 128 levels.
 
 use serde_json::Value;
 
-/// The most bytes that a node of the B-tree behind an object takes: eleven members, an edge beside each, its own links.
+/// The maximum bytes of a node of an object's B-tree: eleven members, an edge beside each, its own links.
 const BTREE_NODE_SIZE: usize = 11 * (size_of::<String>() + size_of::<Value>()) + 12 * size_of::<usize>() + 16;
 /// The bytes of the smallest array that is not empty.
 const MIN_ARRAY_SIZE: usize = 4 * size_of::<Value>();
-/// The most bytes that one value takes beside its text: of a node that is at least five members full, with its share of the
-/// nodes above; of an array that is being enlarged it is less. And what an allocator rounds up for two short texts.
+/// The maximum bytes of one value beside its text: of a node that is at least five members full, with its part of the
+/// nodes above; in a growing array it is less. Includes what an allocator rounds up for two short texts.
 const MAX_VALUE_SIZE: usize = BTREE_NODE_SIZE / 4 + 32;
 
-/// The values of a JSON text, counted piece by piece.
+/// A counter of the values of a JSON text, fed piece by piece.
 #[derive(Debug, Default)]
 pub(super) struct JsonCount {
     in_string: bool,
     is_escaped: bool,
-    /// What the first value of the object or array takes that has just begun.
+    /// The bytes of the container of the first value of the object or array that has just begun.
     opened: Option<usize>,
     values: usize,
     /// The bytes of nodes and arrays that have a value.
@@ -28,7 +28,7 @@ pub(super) struct JsonCount {
 }
 
 impl JsonCount {
-    /// Counts what is in the next piece of the text. A piece may end anywhere.
+    /// Counts the next piece of the text. A piece may end anywhere.
     pub(super) fn feed(&mut self, piece: &[u8]) {
         for byte in piece {
             if self.in_string {
@@ -59,12 +59,12 @@ impl JsonCount {
         }
     }
 
-    /// Members of objects and elements of arrays, on all levels together.
+    /// The number of members of objects and elements of arrays, on all levels.
     pub(super) fn values(&self) -> usize {
         self.values
     }
 
-    /// The most bytes that a tree of them takes, beside the bytes of its texts.
+    /// The maximum bytes of a tree of them, beside the bytes of its texts.
     pub(super) fn tree_bytes(&self) -> usize {
         self.values.saturating_mul(MAX_VALUE_SIZE).saturating_add(self.containers)
     }
@@ -99,7 +99,7 @@ mod tests {
         }
     }
 
-    /// How many members and elements a value has, on all levels.
+    /// The number of members and elements of a value, on all levels.
     fn count_values(value: &Value) -> usize {
         match value {
             Value::Array(elements) => elements.iter().map(|element| 1 + count_values(element)).sum(),

@@ -21,9 +21,10 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 use super::disk::DiskPool;
@@ -98,7 +99,7 @@ impl QuotaUsage {
     }
 
     fn lock_open_files(&self) -> MutexGuard<'_, Vec<Weak<File>>> {
-        self.open_files.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open_files.lock()
     }
 }
 

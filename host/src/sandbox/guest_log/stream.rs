@@ -1,12 +1,13 @@
-//! Standard output and standard error of one instance, cut into lines.
+//! Standard output and standard error of one instance, split into lines.
 //!
-//! All handles of a guest to the same stream write to one buffer, so a guest may ask for as many as it wants, and what it
-//! writes in several pieces is one line. A write is done when it returns: nothing waits, no task is behind a stream, and no
-//! more than [`MAX_WRITE`] bytes are taken at once.
+//! All handles of a guest to the same stream share one buffer, so a guest may open any number of them, and a line may
+//! be written in several pieces. A write is complete when it returns: nothing waits, no task runs, and one write takes
+//! at most [`MAX_WRITE`] bytes.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::io::AsyncWrite;
 use wasmtime_wasi::async_trait;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
@@ -15,14 +16,14 @@ use wasmtime_wasi::p2::{OutputStream, Pollable, StreamError, StreamResult};
 use super::{GuestLog, MAX_LINE};
 use crate::sandbox::bindings::logging::Level;
 
-/// Bytes that one write may have.
+/// The maximum bytes of one write.
 const MAX_WRITE: usize = 8 << 10;
 
 /// The standard streams of one instance.
 pub(crate) struct GuestStreams {
-    /// What is said there is worth a `debug`.
+    /// Logged at level `debug`.
     pub(crate) stdout: GuestStream,
-    /// Where a panic's message goes: a `warn`.
+    /// Logged at level `warn`: panic messages go there.
     pub(crate) stderr: GuestStream,
 }
 
@@ -41,7 +42,7 @@ pub(crate) struct GuestStream(Arc<Mutex<LineBuffer>>);
 
 impl GuestStream {
     fn push(&self, bytes: &[u8]) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(bytes);
+        self.0.lock().push(bytes);
     }
 }
 
@@ -52,7 +53,7 @@ impl IsTerminal for GuestStream {
 }
 
 impl StdoutStream for GuestStream {
-    /// Only WASI 0.3 asks for one, which is not linked.
+    /// Only WASI 0.3 uses it, which is not linked.
     fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
         Box::new(tokio::io::sink())
     }
@@ -86,11 +87,11 @@ impl OutputStream for GuestStream {
     }
 }
 
-/// Cuts a stream of bytes into lines. The last one needs no line feed.
+/// Splits a stream of bytes into lines. The last one needs no line feed.
 struct LineBuffer {
     log: Arc<GuestLog>,
     level: Level,
-    /// The beginning of a line, at most [`MAX_LINE`] bytes and one, which tells that it is longer.
+    /// The beginning of a line, at most one byte more than [`MAX_LINE`], which shows that the line is longer.
     partial: Vec<u8>,
 }
 

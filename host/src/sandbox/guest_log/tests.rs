@@ -1,6 +1,6 @@
 use std::io::{self, Write};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use wasmtime_wasi::cli::StdoutStream;
@@ -13,7 +13,7 @@ struct CapturedLog(Arc<Mutex<Vec<u8>>>);
 
 impl Write for CapturedLog {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(bytes);
+        self.0.lock().extend(bytes);
         Ok(bytes.len())
     }
 
@@ -29,7 +29,7 @@ fn capture(level: LevelFilter, log: impl FnOnce()) -> Vec<String> {
     let layer = tracing_subscriber::fmt::layer().with_ansi(false).without_time().with_target(false);
     let subscriber = tracing_subscriber::registry().with(level).with(layer.with_writer(move || writer.clone()));
     tracing::subscriber::with_default(subscriber, log);
-    let text = written.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let text = written.0.lock().clone();
     String::from_utf8_lossy(&text).lines().map(|line| line.trim().to_owned()).collect()
 }
 

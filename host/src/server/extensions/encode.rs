@@ -1,4 +1,5 @@
-//! Objects with members that no revision has: those of [`wire`], member for member, and what SEP-2093 adds.
+//! The objects of [`wire`] with the members that SEP-2093 adds. The members of `wire` are encoded by its functions, so
+//! both are equal member for member.
 
 use std::time::Duration;
 
@@ -10,20 +11,20 @@ use crate::server::json::{Encoder, Members, Writer};
 use crate::server::revision::Revision;
 use crate::server::wire::{self, CacheHints, Precision};
 
-/// Makes objects for one request.
+/// Encodes the result of one request.
 pub(super) struct ResultEncoder<'a> {
     pub(super) host: &'a Host,
     pub(super) principal: &'a Principal,
     pub(super) revision: Revision,
-    /// Whether resources say what can be done with them.
+    /// Whether resources have the member `capabilities`.
     pub(super) with_capabilities: bool,
 }
 
-/// An entry, and what can be done with it if that is to be said.
+/// An entry, and its capabilities if they are to be encoded.
 type EntryWithCapabilities = (Entry, Option<ResourceCapabilities>);
 
 impl ResultEncoder<'_> {
-    /// The result of a method that lists resources.
+    /// Encodes the result of a method that lists resources.
     pub(super) fn list_result(&self, listing: Listing<Entry>) -> Encoder {
         let caching = self.cache_hints(wire::listing_ttl(&listing), Operation::List);
         let entries: Vec<EntryWithCapabilities> = listing.items.into_iter().map(|entry| self.describe(entry)).collect();
@@ -37,7 +38,7 @@ impl ResultEncoder<'_> {
         })
     }
 
-    /// The result of `resources/read`: each content has the members of its resource.
+    /// Encodes the result of `resources/read`: each content has the members of its resource.
     pub(super) fn read_result(&self, contents: Vec<Contents>) -> Encoder {
         let caching = self.cache_hints(wire::min_ttl(contents.iter().map(|one| &one.entry)), Operation::Read);
         let contents: Vec<(EntryWithCapabilities, Body)> =
@@ -52,7 +53,7 @@ impl ResultEncoder<'_> {
         })
     }
 
-    /// The result of `resources/metadata`.
+    /// Encodes the result of `resources/metadata`.
     pub(super) fn metadata_result(&self, entry: Entry) -> Encoder {
         let caching = self.cache_hints(wire::min_ttl([&entry].into_iter()), Operation::Metadata);
         let (shown, revision) = (self.describe(entry), self.revision);
@@ -64,7 +65,7 @@ impl ResultEncoder<'_> {
         })
     }
 
-    /// The result of `skills/list`: there are none, whoever asks.
+    /// Encodes the result of `skills/list`: an empty list for every principal.
     pub(super) fn empty_skills_result(&self) -> Encoder {
         let revision = self.revision;
         Encoder::new(move |writer| {
@@ -82,7 +83,7 @@ impl ResultEncoder<'_> {
 
     fn describe_contents(&self, contents: Contents) -> (EntryWithCapabilities, Body) {
         let Contents { mut entry, body } = contents;
-        // Whatever the provider says of the resource as a whole, this is the size of this representation.
+        // The size of this content, which may differ from the size of the resource that the provider gives.
         entry.size = u64::try_from(body.as_bytes().len()).ok();
         (self.describe(entry), body)
     }
@@ -91,16 +92,16 @@ impl ResultEncoder<'_> {
         CacheHints { ttl, is_public: self.is_public(operation) }
     }
 
-    /// Whether that operation gives every principal the same objects, by the rules.
+    /// Returns whether the rules give every principal the same objects in that operation.
     fn is_public(&self, operation: Operation) -> bool {
-        // What can be done with a resource depends on what the rules say of other requests.
+        // The capabilities of a resource depend on the rules for other operations.
         let others = [Operation::List, Operation::Subscribe, Operation::Read];
         let others = others.into_iter().filter(|_| self.with_capabilities);
         others.chain([operation]).all(|operation| self.host.is_public(operation))
     }
 }
 
-/// A resource, with its content if that belongs to it.
+/// Encodes a resource, with its content if there is one.
 fn resource(
     writer: &mut Writer<'_>,
     (entry, abilities): EntryWithCapabilities,
@@ -121,7 +122,7 @@ fn resource(
     });
 }
 
-/// What results that are no page begin with.
+/// Encodes the first members of a result that is not a page.
 fn result_members(members: &mut Members<'_, '_>, revision: Revision, caching: CacheHints) {
     wire::result_type(members, revision);
     wire::cache_hints(members, revision, caching);

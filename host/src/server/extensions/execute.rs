@@ -1,4 +1,4 @@
-//! Answering what an extension is asked.
+//! The execution of requests of extensions.
 
 use rmcp::ErrorData;
 
@@ -13,17 +13,17 @@ use crate::server::json::Encoder;
 use crate::server::methods;
 use crate::server::revision::Revision;
 
-/// An answer.
+/// The outcome of a request of an extension.
 pub(in crate::server) struct ExtensionOutcome {
     /// The result.
     pub(in crate::server) result: Encoder,
-    /// About how much memory it takes.
+    /// The approximate memory that it takes.
     pub(in crate::server) footprint: usize,
     /// The plugins that are missing from it.
     pub(in crate::server) missing: Vec<MissingPlugin>,
 }
 
-/// The answer to what that principal asks, with the members that there are in that revision.
+/// Executes a request for that principal, in that revision.
 pub(in crate::server) async fn execute(
     host: &Host,
     principal: &Principal,
@@ -55,7 +55,7 @@ pub(in crate::server) async fn execute(
             return Ok(ExtensionOutcome { result: encoder.empty_skills_result(), footprint: 0, missing: Vec::new() });
         }
         ExtensionRequest::Unknown(method) => return Err(methods::method_not_found(host, revision, &method)),
-        // There is one page of them, and nothing on it.
+        // The only page is the first, so no cursor is valid.
         ExtensionRequest::Skills(PageParams { cursor: Some(_) }) => return Err(to_rpc(Error::InvalidCursor)),
         ExtensionRequest::Skill(UriParams { uri }) => {
             return Err(to_rpc(Error::InvalidRequest { message: format!("there is no skill {uri}") }));

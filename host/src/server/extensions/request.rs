@@ -1,11 +1,11 @@
-//! What a request asks that an extension answers.
+//! The requests of extensions.
 
 use crate::config::Extension;
 use crate::server::jsonrpc::{Kind, Message};
 use crate::server::params::{InvalidParams, Params};
 use crate::server::revision::Revision;
 
-/// What a request asks that an extension answers.
+/// A request of an extension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::server) enum ExtensionRequest {
     /// `resources/list`, as SEP-2093 has it.
@@ -20,34 +20,50 @@ pub(in crate::server) enum ExtensionRequest {
     Skills(PageParams),
     /// `skills/get` of SEP-2640.
     Skill(UriParams),
-    /// One of the methods of SEP-2640 in a revision that it is not for. There is no such method, though rmcp has it in all.
+    /// A method of SEP-2640 in a revision without it. The method does not exist there, although rmcp has it in all
+    /// revisions.
     Unknown(String),
 }
 
-/// The parameters of a method that lists what is below a resource.
+/// The parameters of a method that lists the children of a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::server) struct ListParams<U> {
     /// The resource.
     pub(in crate::server) uri: U,
-    /// Where to go on.
+    /// The position to continue from.
     pub(in crate::server) cursor: Option<String>,
 }
 
-/// The parameters of a method that lists what there is none of.
+/// The parameters of a method whose list is always empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::server) struct PageParams {
-    /// Where to go on; as there is one page, nobody was told.
+    /// The position to continue from. No result has such a cursor, as there is one page.
     pub(in crate::server) cursor: Option<String>,
 }
 
-/// The parameters of a method that is about one resource.
+/// The parameters of a method with one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::server) struct UriParams {
     /// The resource.
     pub(in crate::server) uri: String,
 }
 
-/// What of a message of that revision those extensions answer, if anything.
+impl ExtensionRequest {
+    /// Returns the method, and the URI if the request has one.
+    pub(in crate::server) fn method_and_uri(&self) -> (&'static str, Option<&String>) {
+        match self {
+            Self::List(params) => ("resources/list", params.uri.as_ref()),
+            Self::Read(params) => ("resources/read", Some(&params.uri)),
+            Self::Metadata(params) => ("resources/metadata", Some(&params.uri)),
+            Self::Directory(params) => ("resources/directory/read", Some(&params.uri)),
+            Self::Skills(_) => ("skills/list", None),
+            Self::Skill(params) => ("skills/get", Some(&params.uri)),
+            Self::Unknown(_) => ("unknown", None),
+        }
+    }
+}
+
+/// Parses a message as a request of one of those extensions; none if it is not one in that revision.
 pub(in crate::server) fn parse(
     on: &[Extension],
     revision: Revision,
@@ -76,7 +92,7 @@ pub(in crate::server) fn parse(
         "skills/get" if directories => |params| uri_params(params).map(ExtensionRequest::Skill),
         _ => return None,
     };
-    // If the extension has been switched on since the message was read, it is for the next one.
+    // If the extension was enabled after the message had been parsed, it applies from the next message on.
     params.clone().map(to_request).transpose()
 }
 

@@ -1,4 +1,4 @@
-//! How much of something each client has, of which one client must not have all: places, or bytes.
+//! A limit with a share for each client, so that no client can exhaust it: of permits, or of bytes.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::config::ClientShare;
 use crate::server::client_id::ClientId;
 
-/// How much each client has, and all together. Clones count together.
+/// The usage of each client, and of all together. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClientLimiter(Arc<Mutex<Usage>>);
 
@@ -17,7 +17,7 @@ struct Usage {
     clients: HashMap<ClientId, usize>,
 }
 
-/// What a client has, until it is dropped.
+/// The usage of a client, until it is dropped.
 #[derive(Debug)]
 pub(super) struct ClientPermit {
     all: ClientLimiter,
@@ -25,44 +25,44 @@ pub(super) struct ClientPermit {
     amount: usize,
 }
 
-/// How much there may be.
+/// The limits, of one client and overall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ClientLimits {
     pub(super) client: usize,
     pub(super) overall: usize,
 }
 
-/// Why there is no more.
+/// The limit that is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LimitReached {
-    /// The client has its share.
+    /// The share of the client.
     ClientShare,
-    /// All are taken.
+    /// The overall limit.
     Overall,
 }
 
 impl ClientLimits {
-    /// So many overall, of which one client has that share.
+    /// Creates the limits from the overall limit and the share of one client.
     pub(super) fn new(overall: usize, share: ClientShare) -> Self {
         Self { client: share.apply(overall), overall }
     }
 }
 
 impl ClientLimiter {
-    /// One more for that client, unless it has as many as it may, or all together have.
-    pub(super) fn acquire(&self, client: ClientId, max: ClientLimits) -> Result<ClientPermit, LimitReached> {
+    /// Acquires one permit for that client, within the limits.
+    pub(super) fn acquire(&self, client: &ClientId, max: ClientLimits) -> Result<ClientPermit, LimitReached> {
         self.acquire_amount(client, 1, max)
     }
 
-    /// So much more for that client, unless it would have more than it may, or all together would.
+    /// Acquires an amount for that client, within the limits.
     pub(super) fn acquire_amount(
         &self,
-        client: ClientId,
+        client: &ClientId,
         amount: usize,
         max: ClientLimits,
     ) -> Result<ClientPermit, LimitReached> {
         let mut held = self.lock();
-        let of_client = held.clients.get(&client).copied().unwrap_or_default().saturating_add(amount);
+        let of_client = held.clients.get(client).copied().unwrap_or_default().saturating_add(amount);
         if of_client > max.client {
             return Err(LimitReached::ClientShare);
         }
@@ -71,12 +71,12 @@ impl ClientLimiter {
             return Err(LimitReached::Overall);
         }
         held.overall = overall;
-        held.clients.insert(client, of_client);
+        held.clients.insert(client.clone(), of_client);
         drop(held);
-        Ok(ClientPermit { all: self.clone(), client, amount })
+        Ok(ClientPermit { all: self.clone(), client: client.clone(), amount })
     }
 
-    /// How much all have together.
+    /// Returns the overall usage.
     #[cfg(test)]
     pub(super) fn overall(&self) -> usize {
         self.lock().overall
@@ -88,9 +88,9 @@ impl ClientLimiter {
 }
 
 impl ClientPermit {
-    /// Who has it.
-    pub(super) fn client(&self) -> ClientId {
-        self.client
+    /// The client that has it.
+    pub(super) fn client(&self) -> &ClientId {
+        &self.client
     }
 }
 
@@ -98,7 +98,7 @@ impl Drop for ClientPermit {
     fn drop(&mut self) {
         let mut all = self.all.lock();
         all.overall = all.overall.saturating_sub(self.amount);
-        if let Entry::Occupied(mut held) = all.clients.entry(self.client) {
+        if let Entry::Occupied(mut held) = all.clients.entry(self.client.clone()) {
             *held.get_mut() = held.get().saturating_sub(self.amount);
             if *held.get() == 0 {
                 held.remove();
@@ -118,13 +118,13 @@ mod tests {
         let all = ClientLimiter::default();
         let max = ClientLimits { client: 10, overall: 15 };
         let [one, other] = [1, 2].map(|last| ClientId::from_address(Ipv4Addr::new(127, 0, 0, last).into()));
-        let first = all.acquire_amount(one, 7, max).unwrap();
-        assert_eq!(all.acquire_amount(one, 4, max).err(), Some(LimitReached::ClientShare));
-        assert_eq!(all.acquire_amount(other, 9, max).err(), Some(LimitReached::Overall));
-        let _second = all.acquire_amount(one, 3, max).unwrap();
+        let first = all.acquire_amount(&one, 7, max).unwrap();
+        assert_eq!(all.acquire_amount(&one, 4, max).err(), Some(LimitReached::ClientShare));
+        assert_eq!(all.acquire_amount(&other, 9, max).err(), Some(LimitReached::Overall));
+        let _second = all.acquire_amount(&one, 3, max).unwrap();
         drop(first);
         assert_eq!(all.overall(), 3);
-        assert!(all.acquire_amount(one, 7, max).is_ok());
+        assert!(all.acquire_amount(&one, 7, max).is_ok());
     }
 
     #[test]
@@ -132,14 +132,14 @@ mod tests {
         let all = ClientLimiter::default();
         let max = ClientLimits { client: 2, overall: 3 };
         let [one, other] = [1, 2].map(|last| ClientId::from_address(Ipv4Addr::new(127, 0, 0, last).into()));
-        let first = all.acquire(one, max).unwrap();
-        let _second = all.acquire(one, max).unwrap();
-        assert_eq!(all.acquire(one, max).err(), Some(LimitReached::ClientShare));
-        let third = all.acquire(other, max).unwrap();
-        assert_eq!(all.acquire(other, max).err(), Some(LimitReached::Overall));
+        let first = all.acquire(&one, max).unwrap();
+        let _second = all.acquire(&one, max).unwrap();
+        assert_eq!(all.acquire(&one, max).err(), Some(LimitReached::ClientShare));
+        let third = all.acquire(&other, max).unwrap();
+        assert_eq!(all.acquire(&other, max).err(), Some(LimitReached::Overall));
         drop(third);
         assert_eq!(all.lock().clients.len(), 1, "who has nothing is forgotten");
         drop(first);
-        assert!(all.acquire(one, max).is_ok());
+        assert!(all.acquire(&one, max).is_ok());
     }
 }

@@ -1,24 +1,26 @@
-//! What is kept of the head of a request while it is worked on: the fields that anything here or in rmcp looks at.
+//! The head of a request: only the header fields that the server or rmcp uses are retained.
 //!
-//! With HTTP/2 a client names a field that it has sent before by a number of one or two bytes, and what a value was read from
-//! stays in memory as long as the value does. So the rest goes away at once, and what is kept is copied out of what was
-//! received. Only the first [`MAX_COPIED_BYTES`] bytes are: copies of a value that was sent once and named many times would be far more
-//! than what was sent. Longer values, such as a long `Mcp-Name`, stay shared.
+//! With HTTP/2 a client can repeat a field that it has sent before by an index of one or two bytes, and the buffer that
+//! a value was parsed from stays in memory as long as the value. So unused fields are dropped at once, and the others
+//! are copied out of the buffer. Only the first [`MAX_COPIED_BYTES`] bytes are: copies of a value that was sent once
+//! and repeated by index many times would be far larger than the request. Longer values, such as a long `Mcp-Name`,
+//! stay shared.
 
 use axum::http::header::{
     ACCEPT, ACCEPT_ENCODING, ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, CONTENT_LENGTH,
     CONTENT_TYPE, EXPECT, HOST, ORIGIN, TRANSFER_ENCODING,
 };
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
 
-/// The fields that the head of a request may have. HTTP/1.1 is held to it by hyper, whose default it is.
+/// The maximum number of fields of a head. hyper enforces the same by default for HTTP/1.1.
 pub(super) const MAX_HEADER_FIELDS: usize = 100;
-/// Those of them that are kept. Nobody needs so many: they are 16, most of which must not be there twice.
+/// The maximum number of retained fields. There are 16 names, most of which must not be repeated.
 const MAX_RETAINED_FIELDS: usize = 32;
 /// The bytes of values that are copied.
 const MAX_COPIED_BYTES: usize = 1 << 10;
 
-/// What is looked at.
+/// The fields that are used.
 const RETAINED_HEADERS: [HeaderName; 16] = [
     HOST,
     ORIGIN,
@@ -38,11 +40,19 @@ const RETAINED_HEADERS: [HeaderName; 16] = [
     HeaderName::from_static("mcp-session-id"),
 ];
 
-/// A head has too many fields.
+/// The head of a request has too many fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TooManyHeaderFields;
 
-/// Keeps of the head of a request what is looked at.
+impl IntoResponse for TooManyHeaderFields {
+    fn into_response(self) -> Response {
+        let text =
+            format!("the request has more than {MAX_HEADER_FIELDS} header fields, or some of them far too often\n");
+        (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, text).into_response()
+    }
+}
+
+/// Drops the header fields that are not used.
 pub(super) fn strip_unused<B>(request: &mut Request<B>) -> Result<(), TooManyHeaderFields> {
     *request.headers_mut() = retain_used(request.headers())?;
     if let Some(uri) = copy_uri(request.uri()) {
@@ -51,7 +61,7 @@ pub(super) fn strip_unused<B>(request: &mut Request<B>) -> Result<(), TooManyHea
     Ok(())
 }
 
-/// The fields that are looked at, each as often as it is there.
+/// Returns the fields that are used, with their repetitions.
 fn retain_used(headers: &HeaderMap) -> Result<HeaderMap, TooManyHeaderFields> {
     if headers.len() > MAX_HEADER_FIELDS {
         return Err(TooManyHeaderFields);
@@ -68,7 +78,7 @@ fn retain_used(headers: &HeaderMap) -> Result<HeaderMap, TooManyHeaderFields> {
     Ok(kept)
 }
 
-/// A copy, as long as there is room for it.
+/// Copies a value, as long as there is room.
 fn copy_value(value: &HeaderValue, room: &mut usize) -> HeaderValue {
     let Some(left) = room.checked_sub(value.len()) else { return value.clone() };
     let Ok(copy) = HeaderValue::from_bytes(value.as_bytes()) else { return value.clone() };
@@ -76,7 +86,7 @@ fn copy_value(value: &HeaderValue, room: &mut usize) -> HeaderValue {
     copy
 }
 
-/// A copy of a target that is not long.
+/// Copies a request target that is not long.
 fn copy_uri(uri: &Uri) -> Option<Uri> {
     let target = uri.to_string();
     (target.len() <= MAX_COPIED_BYTES).then(|| target.parse().ok()).flatten()

@@ -1,30 +1,30 @@
-//! Whether a request for resources is in order, and of which revision it is.
+//! Preflight: whether the headers of a request confirm the revision that its message declares, or that its session has.
 //!
-//! The rules are rmcp's, which refuses what is not in order, each fault in its own words:
+//! The rules are rmcp's, which rejects a request that does not follow them, with an error of its own:
 //!
-//! | `_meta` says | in order if | revision |
+//! | `_meta` declares | `MCP-Protocol-Version` | other headers |
 //! |---|---|---|
-//! | nothing | it is of an open session, and `MCP-Protocol-Version` is absent, or of a revision that has sessions | that of the session |
-//! | a revision, and what the client can do | `MCP-Protocol-Version` says the same, and from 2026-07-28 on `Mcp-Method` and `Mcp-Name` say what the message says (SEP-2243) | that |
-//! | a revision | `MCP-Protocol-Version` says the same, it has sessions, and the request is of an open one | that |
+//! | nothing | absent, or any revision with sessions | |
+//! | a revision | this revision | from 2026-07-28 on, `Mcp-Method` and `Mcp-Name` repeat the method and the name in the message (SEP-2243) |
+//!
+//! Every request has to accept both JSON and event streams.
 
 use axum::http::{HeaderMap, HeaderName};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::accept;
-use crate::server::client::Client;
+use super::layers::accept;
 use crate::server::jsonrpc::{DeclaredRevision, Kind, Message};
 use crate::server::revision::Revision;
 
-/// The header that says which revision the client speaks.
+/// The header that names the revision of a request.
 pub(super) const PROTOCOL_VERSION_HEADER: &str = "mcp-protocol-version";
-/// The header that says which method is called.
+/// The header that names the method.
 const METHOD_HEADER: HeaderName = HeaderName::from_static("mcp-method");
-/// The header that says which resource is read.
+/// The header that names the resource.
 const NAME_HEADER: HeaderName = HeaderName::from_static("mcp-name");
 
-/// The methods that are about something that has a name: those of rmcp.
+/// The methods with a name, by the list of rmcp.
 const METHODS_WITH_NAME_HEADER: [&str; 8] = [
     "resources/read",
     "resources/subscribe",
@@ -36,30 +36,26 @@ const METHODS_WITH_NAME_HEADER: [&str; 8] = [
     "tasks/cancel",
 ];
 
-/// The revision that a request of that client, if it has a session, is to be answered in; none if it is not in order.
-pub(super) fn direct_revision(headers: &HeaderMap, message: &Message, client: Option<&Client>) -> Option<Revision> {
+/// Returns whether the headers of a request confirm its revision.
+pub(super) fn confirms(headers: &HeaderMap, message: &Message, revision: Revision) -> bool {
     if !accept::accepts_json_and_sse(headers) {
-        return None;
+        return false;
     }
-    let named = match headers.get(PROTOCOL_VERSION_HEADER) {
-        Some(named) => Some(Revision::from_name(named.to_str().ok()?)?),
+    let named = match headers.get(PROTOCOL_VERSION_HEADER).map(|name| name.to_str().ok().and_then(Revision::from_name))
+    {
+        Some(None) => return false,
+        Some(named) => named,
         None => None,
     };
     match message.declared_revision() {
-        DeclaredRevision::None => {
-            client.filter(|_| named.is_none_or(Revision::has_sessions)).map(|client| client.revision)
-        }
-        DeclaredRevision::Complete(said) => {
-            let revision = named.filter(|named| named.name() == said)?;
-            (revision.has_sessions() || headers_match(headers, message)).then_some(revision)
-        }
-        DeclaredRevision::VersionOnly(said) => {
-            named.filter(|named| named.name() == said && named.has_sessions() && client.is_some())
+        DeclaredRevision::None => named.is_none_or(Revision::has_sessions),
+        DeclaredRevision::Complete(_) | DeclaredRevision::VersionOnly(_) => {
+            named == Some(revision) && (revision.has_sessions() || headers_match(headers, message))
         }
     }
 }
 
-/// Whether the headers say what the message says.
+/// Returns whether the headers repeat the method and the name in the message.
 fn headers_match(headers: &HeaderMap, message: &Message) -> bool {
     let one = |name| {
         let mut values = headers.get_all(name).iter();
@@ -74,12 +70,12 @@ fn headers_match(headers: &HeaderMap, message: &Message) -> bool {
             !METHODS_WITH_NAME_HEADER.contains(&method.as_str())
                 || one(NAME_HEADER).and_then(decode_header).as_deref() == params.name()
         }
-        // It has none that could be repeated.
+        // Malformed parameters have no name that could be repeated.
         Err(_) => true,
     }
 }
 
-/// The text of a header, which may be in base64 because it could not be sent otherwise (MCP 2026-07-28, "Standard Request
+/// Decodes a header, which is in base64 if the text is not a valid header value (MCP 2026-07-28, "Standard Request
 /// Headers").
 fn decode_header(header: &str) -> Option<String> {
     match header.strip_prefix("=?base64?").and_then(|header| header.strip_suffix("?=")) {
@@ -95,12 +91,13 @@ mod tests {
     use super::*;
     use crate::server::jsonrpc::{self, Incoming};
 
+    const NEWEST: Revision = Revision::LATEST;
     const URI: &str = "notes:///日記.md";
     const LATEST: (&str, &str) = (PROTOCOL_VERSION_HEADER, "2026-07-28");
     const READ: (&str, &str) = ("mcp-method", "resources/read");
 
-    /// The revision of a read without a session that says of itself what `meta` has.
-    fn revision_of(meta: &Value, headers: &[(&'static str, &str)]) -> Option<Revision> {
+    /// Whether the headers confirm the revision of a read that declares it in `meta`.
+    fn is_confirmed(revision: Revision, meta: &Value, headers: &[(&'static str, &str)]) -> bool {
         let params = json!({ "uri": URI, "_meta": meta });
         let text = json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": params }).to_string();
         let Ok(Incoming::Single(message)) = jsonrpc::parse(text.as_bytes(), None, &[]) else { panic!("{text}") };
@@ -109,7 +106,7 @@ mod tests {
         for (name, value) in headers {
             map.append(*name, value.parse().unwrap());
         }
-        direct_revision(&map, &message, None)
+        confirms(&map, &message, revision)
     }
 
     fn meta(version: &str) -> Value {
@@ -122,8 +119,7 @@ mod tests {
     #[test]
     fn a_request_whose_headers_say_what_it_says_is_in_order() {
         let encoded = format!("=?base64?{}?=", STANDARD.encode(URI));
-        let found = revision_of(&meta("2026-07-28"), &[LATEST, READ, ("mcp-name", &encoded)]);
-        assert_eq!(found, Some(Revision::V2026_07_28));
+        assert!(is_confirmed(NEWEST, &meta("2026-07-28"), &[LATEST, READ, ("mcp-name", &encoded)]));
     }
 
     #[test]
@@ -144,23 +140,26 @@ mod tests {
             vec![(PROTOCOL_VERSION_HEADER, "2025-11-25"), READ, name],
             vec![(PROTOCOL_VERSION_HEADER, "2099-01-01"), READ, name],
         ] {
-            assert_eq!(revision_of(&meta("2026-07-28"), &headers), None, "{headers:?}");
+            assert!(!is_confirmed(NEWEST, &meta("2026-07-28"), &headers), "{headers:?}");
         }
     }
 
     #[test]
     fn revisions_that_have_no_such_headers_need_none() {
+        let older = Revision::V2025_11_25;
         let named = [(PROTOCOL_VERSION_HEADER, "2025-11-25")];
-        assert_eq!(revision_of(&meta("2025-11-25"), &named), Some(Revision::V2025_11_25));
-        assert_eq!(revision_of(&meta("2025-11-25"), &[named[0], ("mcp-method", "other")]), Some(Revision::V2025_11_25));
-        assert_eq!(revision_of(&meta("2025-11-25"), &[]), None);
+        assert!(is_confirmed(older, &meta("2025-11-25"), &named));
+        assert!(is_confirmed(older, &meta("2025-11-25"), &[named[0], ("mcp-method", "other")]));
+        assert!(!is_confirmed(older, &meta("2025-11-25"), &[]));
     }
 
     #[test]
-    fn a_request_that_does_not_say_enough_needs_a_session() {
-        let version = json!({ "io.modelcontextprotocol/protocolVersion": "2025-11-25" });
-        for meta in [json!({}), version] {
-            assert_eq!(revision_of(&meta, &[(PROTOCOL_VERSION_HEADER, "2025-11-25")]), None, "{meta}");
+    fn a_request_of_a_session_names_any_revision_with_sessions_or_none() {
+        let confirmed = |headers: &[_]| is_confirmed(Revision::V2025_06_18, &json!({}), headers);
+        assert!(confirmed(&[]));
+        assert!(confirmed(&[(PROTOCOL_VERSION_HEADER, "2025-11-25")]));
+        for name in ["2026-07-28", "2099-01-01"] {
+            assert!(!confirmed(&[(PROTOCOL_VERSION_HEADER, name)]), "{name}");
         }
     }
 
@@ -174,6 +173,6 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(PROTOCOL_VERSION_HEADER, "2025-11-25".parse().unwrap());
         headers.insert("accept", "application/json".parse().unwrap());
-        assert_eq!(direct_revision(&headers, &message, None), None);
+        assert!(!confirms(&headers, &message, Revision::V2025_11_25));
     }
 }

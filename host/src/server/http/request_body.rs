@@ -1,16 +1,17 @@
-//! Bodies of requests that are being received, within [limits](crate::config::HttpServerLimits) of the config.
+//! Receiving bodies of requests, within the [limits](crate::config::HttpServerLimits) of the config.
 //!
-//! | limit | holds for | one more byte |
+//! | limit | applies to | beyond it |
 //! |---|---|---|
 //! | `body` | one body | 413 |
-//! | `read-timeout` | the time until it is whole | 408 |
+//! | `read-timeout` | the time until it is complete | 408 |
 //! | a quarter of `body-memory`, or one body if that is more | all bodies of one connection | 503, `Retry-After` |
 //! | `client-share` of `body-memory`, or one body if that is more | all bodies of one client but the first [`UNCOUNTED_BYTES`] bytes of each | 503, `Retry-After` |
 //! | `body-memory` | all bodies but the first [`UNCOUNTED_BYTES`] bytes of each | 503, `Retry-After` |
 //!
-//! Bytes count when they are received, not when they are announced, so a client that claims much and sends little uses up
-//! little. Small bodies, which nearly all are, do not need room beside others: who fills it up keeps nobody from reading
-//! resources. Refusing at once instead of waiting for room keeps bodies that are half there from waiting for each other.
+//! Bytes count when they are received, not when they are announced, so a client that announces much and sends little
+//! uses little. Small bodies, which nearly all are, need no room beside others, so a client that exhausts the limit
+//! does not keep others from reading resources. Rejecting at once instead of waiting for room avoids a deadlock of
+//! incomplete bodies.
 
 use axum::body::Body;
 use axum::http::StatusCode;
@@ -24,23 +25,23 @@ use super::client_limiter::{ClientLimiter, ClientLimits, ClientPermit, LimitReac
 use crate::config::HttpServerLimits;
 use crate::server::client_id::ClientId;
 
-/// The bytes of each body that need no room beside other bodies.
+/// The first bytes of each body, which are not counted.
 const UNCOUNTED_BYTES: usize = 4 << 10;
-/// How much the buffer of a body that has grown out of this size grows at once.
+/// The size from which the buffer of a body grows by a factor of four.
 const GROWTH_THRESHOLD: usize = 64 << 10;
 
-/// The bytes of the bodies of all connections, or those of one, that are being received.
+/// The bytes of bodies that are being received, of all connections or of one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct BodyLimiter(ClientLimiter);
 
-/// A body, which counts as being received until it is dropped.
+/// A body, which is counted until it is dropped.
 #[derive(Debug, Default)]
 pub(super) struct ReceivedBody {
     bytes: Vec<u8>,
     permits: Vec<ClientPermit>,
 }
 
-/// Why a body is not received.
+/// Why a body is rejected.
 enum BodyRejection {
     TooLarge(u64),
     Timeout,
@@ -54,7 +55,7 @@ impl BodyLimiter {
         &self,
         body: Body,
         head: &Parts,
-        client: ClientId,
+        client: &ClientId,
         limits: &HttpServerLimits,
     ) -> Result<ReceivedBody, Response> {
         let most = limits.read_timeout.duration();
@@ -69,12 +70,12 @@ impl BodyLimiter {
         &self,
         mut body: Body,
         connection: Option<&Self>,
-        client: ClientId,
+        client: &ClientId,
         limits: &HttpServerLimits,
     ) -> Result<ReceivedBody, BodyRejection> {
         let [most, all] = [limits.body.bytes(), limits.body_memory.bytes()].map(to_usize);
         let of_connection = most.max(all / 4);
-        // It has one client, whose share is all.
+        // A connection has one client, whose share is all of it.
         let of_connection = ClientLimits { client: of_connection, overall: of_connection };
         let of_client = ClientLimits { client: limits.client_share.apply(all).max(most), overall: all };
         let mut received = ReceivedBody::default();
@@ -95,10 +96,10 @@ impl BodyLimiter {
         Ok(received)
     }
 
-    /// Counts bytes, unless that would be too many.
+    /// Counts bytes, unless a limit is reached.
     fn reserve(
         &self,
-        client: ClientId,
+        client: &ClientId,
         bytes: usize,
         max: ClientLimits,
     ) -> Result<Option<ClientPermit>, BodyRejection> {
@@ -110,7 +111,7 @@ impl BodyLimiter {
 }
 
 impl ReceivedBody {
-    /// Adds what has come. The buffer grows by factors of four once it is large: what it had before is not given back to the
+    /// Appends bytes. A large buffer grows by factors of four: the allocator does not return the previous one to the
     /// system at once.
     fn push(&mut self, data: &[u8]) {
         let needed = self.bytes.len().saturating_add(data.len());
@@ -184,7 +185,7 @@ mod tests {
         let client = ClientId::from_address(Ipv4Addr::new(127, 0, 0, client).into());
         let mut head = Request::new(()).into_parts().0;
         head.extensions.insert(connection.clone());
-        all.receive(Body::from(vec![b' '; bytes]), &head, client, limits).await.map_err(|response| response.status())
+        all.receive(Body::from(vec![b' '; bytes]), &head, &client, limits).await.map_err(|response| response.status())
     }
 
     fn limits() -> HttpServerLimits {

@@ -1,12 +1,14 @@
-//! Sessions from their beginning to their end, in order: when the client deletes them, when nothing has been in flight for
-//! [too long](crate::config::HttpServerLimits::session_idle_timeout), when there are [too
+//! The lifecycle of sessions. A session ends when its client deletes it, when it has been idle for [too
+//! long](crate::config::HttpServerLimits::session_idle_timeout), when there are [too
 //! many](crate::config::HttpServerLimits::sessions), or with the server.
 //!
-//! A stream of events is in flight as long as it is open, so a client that only waits for notifications is never idle.
-//! (rmcp counts messages, and would end it.)
+//! A session is bound to the principal that opened it: for other principals it does not exist.
+//!
+//! An open event stream counts as a request in flight, so a client that only waits for notifications is never idle.
+//! (rmcp counts messages, and would end the session.)
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use axum::extract::Request;
@@ -15,20 +17,22 @@ use axum::response::{IntoResponse, Response};
 use rmcp::transport::streamable_http_server::session::SessionManager;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use tokio::time::{Instant, sleep};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::client_limiter::{ClientLimiter, ClientLimits, ClientPermit, LimitReached};
+use super::endpoint::Caller;
 use super::guarded_body::GuardedBody;
 use super::{SESSION_ID_HEADER, unavailable};
+use crate::access::Principal;
 use crate::host::Host;
 use crate::log_target;
-use crate::server::budget::Account;
 use crate::server::client::{Client, ClientCell};
-use crate::server::client_id::ClientId;
+use crate::server::in_flight::InFlight;
 
-/// The longest that passes until it is looked whether a session is idle: the config may have changed.
+/// The maximum interval between two sweeps for idle sessions: a reload may have changed the timeout.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What rmcp says of a session that is none.
+/// rmcp's answer to a request of an unknown session.
 const SESSION_NOT_FOUND: &str = "Not Found: Session not found";
 
 /// All sessions of a server.
@@ -36,56 +40,74 @@ pub(super) struct Sessions {
     host: Arc<Host>,
     manager: Arc<LocalSessionManager>,
     by_id: Mutex<HashMap<String, SessionState>>,
-    /// How many each client has.
+    /// The number of sessions of each client.
     limiter: ClientLimiter,
+    /// The task that ends idle sessions, started with the first session.
+    reaper: OnceLock<AbortOnDropHandle<()>>,
 }
 
-/// How a session is.
+/// The state of a session.
 struct SessionState {
+    /// The principal that opened it.
+    principal: Principal,
     client: ClientCell,
     permit: ClientPermit,
-    /// Requests and streams of it.
-    in_flight: usize,
-    /// Since when that is as it is.
+    in_flight: InFlight,
+    /// The number of requests and event streams in flight.
+    active: usize,
+    /// The time of the last change of `active`.
     idle_since: Instant,
 }
 
-/// A request or a stream of a session, until it is dropped.
+/// A request or an event stream of a session, until it is dropped.
 pub(super) struct SessionGuard {
     sessions: Arc<Sessions>,
     id: String,
     client: ClientCell,
+    in_flight: InFlight,
 }
 
 impl Sessions {
     pub(super) fn new(host: Arc<Host>) -> Self {
         let mut manager = LocalSessionManager::default();
         manager.session_config.keep_alive = None;
-        Self { host, manager: Arc::new(manager), by_id: Mutex::default(), limiter: ClientLimiter::default() }
+        Self {
+            host,
+            manager: Arc::new(manager),
+            by_id: Mutex::default(),
+            limiter: ClientLimiter::default(),
+            reaper: OnceLock::new(),
+        }
     }
 
-    /// What rmcp keeps them in.
+    /// rmcp's side of the sessions.
     pub(super) fn manager(&self) -> Arc<LocalSessionManager> {
         self.manager.clone()
     }
 
-    /// Ends sessions that are idle for too long. Goes on until it is dropped.
-    pub(super) async fn close_idle(&self) {
-        loop {
-            let most = self.host.config().http.limits.session_idle_timeout.duration();
-            for id in self.remove_idle(most) {
+    /// Returns whether a session with this id exists and was opened by this principal.
+    pub(super) fn belongs_to(&self, id: &str, principal: &Principal) -> bool {
+        self.lock().get(id).is_some_and(|session| session.principal == *principal)
+    }
+
+    /// Ends sessions that have been idle for too long, as long as there is a server.
+    async fn close_idle(all: Weak<Self>) {
+        while let Some(sessions) = all.upgrade() {
+            let limit = sessions.host.config().http.limits.session_idle_timeout.duration();
+            for id in sessions.remove_idle(limit) {
                 tracing::info!(target: log_target::SERVER, session = id, "session ended: it was idle");
-                self.close(&id).await;
+                sessions.close(&id).await;
             }
-            let idle = self.lock().values().filter(|life| life.in_flight == 0).map(|life| life.idle_since).min();
-            let first = idle.map_or(most, |since| most.saturating_sub(since.elapsed()));
-            sleep(first.min(SWEEP_INTERVAL)).await;
+            let idle = sessions.lock().values().filter(|session| session.active == 0).map(|one| one.idle_since).min();
+            drop(sessions);
+            let next = idle.map_or(limit, |since| limit.saturating_sub(since.elapsed()));
+            sleep(next.min(SWEEP_INTERVAL)).await;
         }
     }
 
-    fn remove_idle(&self, most: Duration) -> Vec<String> {
-        let is_idle = |life: &SessionState| life.in_flight == 0 && life.idle_since.elapsed() >= most;
-        self.lock().extract_if(|_, life| is_idle(life)).map(|(id, _)| id).collect()
+    fn remove_idle(&self, limit: Duration) -> Vec<String> {
+        let is_idle = |session: &SessionState| session.active == 0 && session.idle_since.elapsed() >= limit;
+        self.lock().extract_if(|_, session| is_idle(session)).map(|(id, _)| id).collect()
     }
 
     async fn close(&self, id: &str) {
@@ -94,71 +116,86 @@ impl Sessions {
         }
     }
 
-    /// Begins a session of that client, and names the one that has to make room for it: one of its own, if it has its share.
+    /// Registers a session. If the limit is reached, it removes the session that has been idle for longest, and returns
+    /// its id: one of the same client, if the client has reached its share.
     fn insert(
         self: &Arc<Self>,
         id: &str,
-        client: ClientId,
-        opening: ClientCell,
+        caller: &Caller,
+        client: ClientCell,
     ) -> Result<(SessionGuard, Option<String>), LimitReached> {
         let limits = &self.host.config().http.limits;
         let max = ClientLimits::new(limits.sessions.get(), limits.client_share);
+        let client_id = caller.account.client();
         let mut all = self.lock();
-        let (of_client, ended) = match self.limiter.acquire(client, max) {
-            Ok(of_client) => (of_client, None),
-            Err(exhausted) => {
-                let may_end = |life: &SessionState| {
-                    life.in_flight == 0 && (exhausted == LimitReached::Overall || life.permit.client() == client)
+        let (permit, evicted) = match self.limiter.acquire(client_id, max) {
+            Ok(permit) => (permit, None),
+            Err(reached) => {
+                let is_candidate = |session: &SessionState| {
+                    session.active == 0 && (reached == LimitReached::Overall || session.permit.client() == client_id)
                 };
-                let idle = all.iter().filter(|(_, life)| may_end(life)).min_by_key(|(_, life)| life.idle_since);
-                let ended = idle.map(|(id, _)| id.clone()).ok_or(exhausted)?;
-                all.remove(&ended);
-                (self.limiter.acquire(client, max)?, Some(ended))
+                let idle =
+                    all.iter().filter(|(_, session)| is_candidate(session)).min_by_key(|(_, one)| one.idle_since);
+                let evicted = idle.map(|(id, _)| id.clone()).ok_or(reached)?;
+                all.remove(&evicted);
+                (self.limiter.acquire(client_id, max)?, Some(evicted))
             }
         };
-        let life =
-            SessionState { client: opening.clone(), permit: of_client, in_flight: 1, idle_since: Instant::now() };
-        all.insert(id.to_owned(), life);
-        Ok((SessionGuard { sessions: self.clone(), id: id.to_owned(), client: opening }, ended))
+        let in_flight = InFlight::default();
+        let session = SessionState {
+            principal: caller.principal.clone(),
+            client: client.clone(),
+            permit,
+            in_flight: in_flight.clone(),
+            active: 1,
+            idle_since: Instant::now(),
+        };
+        all.insert(id.to_owned(), session);
+        Ok((SessionGuard { sessions: self.clone(), id: id.to_owned(), client, in_flight }, evicted))
     }
 
-    /// Uses a session, if there is one of that id.
-    pub(super) fn acquire(self: &Arc<Self>, id: &str) -> Option<SessionGuard> {
+    /// Acquires the session with this id, if this principal has it.
+    pub(super) fn acquire(self: &Arc<Self>, id: &str, principal: &Principal) -> Option<SessionGuard> {
         let mut all = self.lock();
-        let life = all.get_mut(id)?;
-        life.in_flight = life.in_flight.saturating_add(1);
-        Some(SessionGuard { sessions: self.clone(), id: id.to_owned(), client: life.client.clone() })
+        let session = all.get_mut(id).filter(|session| session.principal == *principal)?;
+        session.active = session.active.saturating_add(1);
+        let (client, in_flight) = (session.client.clone(), session.in_flight.clone());
+        Some(SessionGuard { sessions: self.clone(), id: id.to_owned(), client, in_flight })
     }
 
-    /// Has a request answered, and follows the session that it is of, begins or ends.
+    /// Answers a request, and tracks the session that it belongs to, opens or ends.
     pub(super) async fn track(
         self: &Arc<Self>,
         mut request: Request,
+        caller: &Caller,
         answer: impl AsyncFnOnce(Request) -> Response,
     ) -> Response {
-        let Some(id) = session_id(request.headers()) else {
-            let opening = ClientCell::default();
-            let client = request.extensions().get().map_or(ClientId::Local, |account: &Arc<Account>| account.client());
-            request.extensions_mut().insert(opening.clone());
+        let Some(id) = session_id(request.headers()).map(str::to_owned) else {
+            let client = ClientCell::default();
+            request.extensions_mut().insert(client.clone());
             let response = answer(request).await;
-            return match session_id(response.headers()) {
-                Some(id) => self.register(&id, client, opening, response).await,
+            return match session_id(response.headers()).map(str::to_owned) {
+                Some(id) => self.register(&id, caller, client, response).await,
                 None => response,
             };
         };
-        let used = self.acquire(&id);
-        let is_end = request.method() == Method::DELETE;
+        let session = self.acquire(&id, &caller.principal);
+        let is_delete = request.method() == Method::DELETE;
         let response = answer(request).await;
         match response.status() {
-            status if is_end && status.is_success() => {
-                self.lock().remove(&id);
-                StatusCode::NO_CONTENT.into_response()
-            }
-            // rmcp had found the session, and then had none to give the message to.
+            status if is_delete && status.is_success() => match session {
+                Some(_) => {
+                    self.lock().remove(&id);
+                    StatusCode::NO_CONTENT.into_response()
+                }
+                // rmcp accepts the deletion of an unknown session.
+                None => (StatusCode::NOT_FOUND, SESSION_NOT_FOUND).into_response(),
+            },
+            // rmcp found the session, which was closed before it got the message.
             StatusCode::INTERNAL_SERVER_ERROR if !self.exists(&id).await => {
                 (StatusCode::NOT_FOUND, SESSION_NOT_FOUND).into_response()
             }
-            _ => response.map(|body| GuardedBody::wrap(body, used)),
+            _ => response.map(|body| GuardedBody::wrap(body, session)),
         }
     }
 
@@ -166,25 +203,21 @@ impl Sessions {
         self.manager.has_session(&id.into()).await.unwrap_or(false)
     }
 
-    async fn register(
-        self: &Arc<Self>,
-        id: &str,
-        client: ClientId,
-        opening: ClientCell,
-        response: Response,
-    ) -> Response {
-        match self.insert(id, client, opening) {
-            Ok((used, ended)) => {
-                if let Some(ended) = ended {
+    async fn register(self: &Arc<Self>, id: &str, caller: &Caller, client: ClientCell, response: Response) -> Response {
+        match self.insert(id, caller, client) {
+            Ok((session, evicted)) => {
+                let all = Arc::downgrade(self);
+                self.reaper.get_or_init(|| AbortOnDropHandle::new(tokio::spawn(Self::close_idle(all))));
+                if let Some(evicted) = evicted {
                     tracing::info!(
-                        target: log_target::SERVER, session = ended,
+                        target: log_target::SERVER, session = evicted,
                         "session ended: there are as many as `http.limits.sessions` allows"
                     );
-                    self.close(&ended).await;
+                    self.close(&evicted).await;
                 }
-                response.map(|body| GuardedBody::wrap(body, used))
+                response.map(|body| GuardedBody::wrap(body, session))
             }
-            Err(_exhausted) => {
+            Err(_) => {
                 self.close(id).await;
                 unavailable("all sessions that there may be are in use\n")
             }
@@ -197,21 +230,27 @@ impl Sessions {
 }
 
 impl SessionGuard {
-    /// The client of the session.
+    /// The client of the session; none until `initialize` has been answered.
     pub(super) fn client(&self) -> Option<&Client> {
         self.client.get()
+    }
+
+    /// The requests of the session in flight.
+    pub(super) fn in_flight(&self) -> &InFlight {
+        &self.in_flight
     }
 }
 
 impl Drop for SessionGuard {
     fn drop(&mut self) {
-        if let Some(life) = self.sessions.lock().get_mut(&self.id) {
-            life.in_flight = life.in_flight.saturating_sub(1);
-            life.idle_since = Instant::now();
+        if let Some(session) = self.sessions.lock().get_mut(&self.id) {
+            session.active = session.active.saturating_sub(1);
+            session.idle_since = Instant::now();
         }
     }
 }
 
-fn session_id(headers: &HeaderMap) -> Option<String> {
-    headers.get(SESSION_ID_HEADER).and_then(|id| id.to_str().ok()).map(str::to_owned)
+/// The session that the headers of a request or response name.
+pub(super) fn session_id(headers: &HeaderMap) -> Option<&str> {
+    headers.get(SESSION_ID_HEADER).and_then(|id| id.to_str().ok())
 }

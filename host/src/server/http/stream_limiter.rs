@@ -1,8 +1,8 @@
-//! The streams of events that clients open to be told something: one takes its place before it is worked on, and has it until it
+//! The limit of open event streams. A stream acquires its permit before the request is handled, and holds it until it
 //! ends.
 //!
-//! These are `GET`, and `subscriptions/listen`. The answer to another request is no such stream, even if it comes as events: it
-//! ends with the answer.
+//! Event streams are `GET`, and `subscriptions/listen`. The response to any other request is not one, even if it
+//! consists of events: it ends with the answer.
 
 use std::sync::Arc;
 
@@ -15,21 +15,21 @@ use crate::log_target;
 use crate::server::client_id::ClientId;
 use crate::server::jsonrpc::{Kind, Message};
 
-/// The method whose answer is a stream that stays open.
+/// The method whose response is an event stream.
 const LISTEN_METHOD: &str = "subscriptions/listen";
 
-/// The streams of events that are open.
+/// The open event streams.
 pub(super) struct StreamLimiter {
     host: Arc<Host>,
     limiter: ClientLimiter,
 }
 
-/// As many streams are open as there may be.
+/// The limit of event streams is reached.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TooManyStreams;
 
 impl TooManyStreams {
-    /// What the client is told.
+    /// Returns the response to the client.
     pub(super) fn into_response(self) -> Response {
         unavailable("as many streams of events are open as there may be\n")
     }
@@ -40,8 +40,8 @@ impl StreamLimiter {
         Self { host, limiter: ClientLimiter::default() }
     }
 
-    /// A place for a stream of that client, unless there are as many as there may be.
-    pub(super) fn acquire(&self, client: ClientId) -> Result<ClientPermit, TooManyStreams> {
+    /// Acquires a permit for a stream of that client, within the limits.
+    pub(super) fn acquire(&self, client: &ClientId) -> Result<ClientPermit, TooManyStreams> {
         let limits = &self.host.config().http.limits;
         self.limiter.acquire(client, ClientLimits::new(limits.streams.get(), limits.client_share)).map_err(|exhausted| {
             tracing::debug!(target: log_target::SERVER, %client, ?exhausted, "event stream rejected (`http.limits.streams`)");
@@ -49,11 +49,11 @@ impl StreamLimiter {
         })
     }
 
-    /// A place for the stream that the message asks for, if it does.
+    /// Acquires a permit if the message opens a stream.
     pub(super) fn acquire_for(
         &self,
         message: &Message,
-        client: ClientId,
+        client: &ClientId,
     ) -> Result<Option<ClientPermit>, TooManyStreams> {
         match &message.kind {
             Kind::Request { method, .. } if method == LISTEN_METHOD => self.acquire(client).map(Some),

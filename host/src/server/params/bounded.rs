@@ -1,16 +1,16 @@
-//! Types that read one JSON value within bounds, whatever it is.
+//! Types that parse one JSON value within bounds, whatever it contains.
 //!
-//! serde's own types allocate by what is sent: a `String` takes all of a text, and an error about a wrong type repeats the text
-//! that stands there, escaped. These look at the raw text of the value first, which costs nothing, as it is a slice of the
-//! message, and decode it only if its length allows that it is accepted. A character takes at most six bytes of JSON
+//! serde's own types allocate by the size of the input: a `String` takes all of a text, and an error about a wrong type
+//! repeats the text, escaped. These types check the length of the raw value first, which costs nothing, as it is a
+//! slice of the message, and decode it only if it can be accepted. A byte of text takes at most six bytes of JSON
 //! (`\u0001`), so a text of more than six times the maximum is known to be too long.
 //!
-//! | type | reads | of a longer or larger value |
+//! | type | parses | a longer or larger value |
 //! |---|---|---|
-//! | [`BoundedString`] | a string | an error |
-//! | [`TruncatedString`] | a string | its beginning |
-//! | [`BoundedMember`] | any type of serde | an error if it is a long string; other types bound themselves |
-//! | [`Object`], [`ObjectMap`] | whether it is an object, an object of objects | nothing is kept |
+//! | [`BoundedString`] | a string | is an error |
+//! | [`TruncatedString`] | a string | is truncated |
+//! | [`BoundedMember`] | any type of serde | is an error if it is a long string; other types are bounded by themselves |
+//! | [`Object`], [`ObjectMap`] | whether it is an object, an object of objects | nothing is retained |
 
 use std::fmt;
 
@@ -18,23 +18,23 @@ use serde::de::{DeserializeOwned, Error, Expected, IgnoredAny, MapAccess, Unexpe
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-/// The longest text that an error repeats, in bytes.
+/// The maximum length of a text that an error repeats, in bytes.
 const MAX_QUOTED_TEXT: usize = 64;
-/// The most bytes of JSON that one byte of a text takes.
+/// The maximum number of bytes of JSON for one byte of text.
 const MAX_ESCAPE: usize = 6;
-/// What stands for a text that is too long to be looked at.
+/// The replacement of a text that is too long to be decoded.
 const ELLIPSIS: &str = "…";
 
 /// A string of at most `MAX` bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::server) struct BoundedString<const MAX: usize>(pub(in crate::server) String);
 
-/// A string, cut to about `MAX` bytes.
+/// A string, truncated to about `MAX` bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::server) struct TruncatedString<const MAX: usize>(pub(in crate::server) String);
 
-/// A value of a type that is no string, and of which nothing that is bounded otherwise is kept: a long string is refused
-/// without being repeated.
+/// A value of a type that is not a string, and that retains nothing unbounded: a long string is rejected without being
+/// repeated.
 #[derive(Clone, Debug)]
 pub(in crate::server) struct BoundedMember<T>(pub(in crate::server) T);
 
@@ -46,30 +46,30 @@ pub(in crate::server) struct Object;
 #[derive(Clone, Copy, Debug)]
 pub(in crate::server) struct ObjectMap;
 
-/// A type whose values and errors are bounded, whatever is read.
+/// A type whose values and errors are bounded, whatever the input.
 pub(in crate::server) trait Bounded: DeserializeOwned {}
 
 impl<const MAX: usize> Bounded for BoundedString<MAX> {}
 impl<const MAX: usize> Bounded for TruncatedString<MAX> {}
 impl<T: DeserializeOwned> Bounded for BoundedMember<T> {}
 
-/// Whether a value is there, `null` among them. To be used with `default` and `deserialize_with`: an `Option` takes `null` for
-/// an absent value.
+/// Returns a value that is present, `null` included. For use with `default` and `deserialize_with`: an `Option` takes
+/// `null` for an absent value.
 pub(in crate::server) fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(value).map(Some)
 }
 
-/// Reads a raw value; `null` is none. The error says nothing of lines and columns, which nobody could count in a message.
+/// Parses a raw value; `null` is none. The error has no line and column, which mean nothing inside of a message.
 pub(in crate::server) fn optional<T: Bounded>(raw: &RawValue) -> Result<Option<T>, String> {
     serde_json::from_str(raw.get()).map_err(|error| without_position(&error))
 }
 
-/// The same of a value that must be there.
+/// Parses a raw value that must not be `null`.
 pub(in crate::server) fn required<T: Bounded>(raw: &RawValue) -> Result<T, String> {
     serde_json::from_str(raw.get()).map_err(|error| without_position(&error))
 }
 
-/// The beginning of a text.
+/// Returns the beginning of a text.
 pub(in crate::server) fn truncate(text: &str, max: usize) -> String {
     match text.split_at_checked(text.floor_char_boundary(max)) {
         Some((beginning, rest)) if !rest.is_empty() => format!("{beginning}{ELLIPSIS}"),
@@ -77,7 +77,7 @@ pub(in crate::server) fn truncate(text: &str, max: usize) -> String {
     }
 }
 
-/// What an error says, without where.
+/// Returns the text of an error without its position.
 pub(in crate::server) fn without_position(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let position = format!(" at line {} column {}", error.line(), error.column());
@@ -88,7 +88,7 @@ fn is_string(raw: &RawValue) -> bool {
     raw.get().starts_with('"')
 }
 
-/// The text of a raw string; none if it is longer than so many bytes. Anything but a string is an error.
+/// Decodes a raw string; none if it is longer than so many bytes. Any other value is an error.
 fn decode_bounded<E: Error>(raw: &RawValue, max: usize) -> Result<Option<String>, E> {
     if is_string(raw) && raw.get().len() > max.saturating_mul(MAX_ESCAPE).saturating_add(2) {
         return Ok(None);
@@ -96,9 +96,9 @@ fn decode_bounded<E: Error>(raw: &RawValue, max: usize) -> Result<Option<String>
     serde_json::from_str(raw.get()).map(Some).map_err(|error| E::custom(without_position(&error)))
 }
 
-/// That something else than a string was expected.
+/// Returns the error for a string where another type is expected.
 fn unexpected_string(raw: &RawValue, expected: &dyn Expected) -> String {
-    // The text is no longer than it may be, or not shown.
+    // The text is short enough, or not shown.
     let text =
         decode_bounded::<serde_json::Error>(raw, MAX_QUOTED_TEXT).ok().flatten().unwrap_or_else(|| ELLIPSIS.to_owned());
     serde::de::value::Error::invalid_type(Unexpected::Str(&text), expected).to_string()
@@ -126,13 +126,13 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for BoundedMember<T> {
     fn deserialize<D: Deserializer<'de>>(value: D) -> Result<Self, D::Error> {
         let raw = <&RawValue>::deserialize(value)?;
         let is_long = is_string(raw) && raw.get().len() > MAX_QUOTED_TEXT;
-        // An error about this string has the words of one about that.
+        // The error about the replacement has the same text as one about the value.
         let text = if is_long { "\"…\"" } else { raw.get() };
         serde_json::from_str(text).map(Self).map_err(|error| D::Error::custom(without_position(&error)))
     }
 }
 
-/// Reads an object of values that nobody looks at.
+/// Parses an object, and ignores its values.
 struct AnyObject;
 
 impl<'de> Visitor<'de> for AnyObject {
@@ -152,7 +152,7 @@ impl<'de> Deserialize<'de> for Object {
     fn deserialize<D: Deserializer<'de>>(value: D) -> Result<Self, D::Error> {
         let raw = <&RawValue>::deserialize(value)?;
         match raw.get().starts_with('{') {
-            // That it is well-formed has been found when it was taken for a value.
+            // It is well-formed JSON, as it is a raw value.
             true => Ok(Self),
             false if is_string(raw) => Err(D::Error::custom(unexpected_string(raw, &AnyObject))),
             false => {

@@ -1,6 +1,6 @@
-//! The members that hold many values: the resources of `subscriptions/listen`, and the values of variables that are known.
+//! The members with many values: the resources of `subscriptions/listen`, and the context of a completion.
 //!
-//! They are kept up to a number and a sum of bytes, whatever is sent.
+//! They are retained up to a number and a sum of bytes, whatever is sent.
 
 use std::fmt;
 
@@ -13,18 +13,18 @@ use super::bounded::BoundedMember;
 use crate::uri::MAX_URI_LEN;
 use crate::watch::Subscriber;
 
-/// The most variables that have values already; no template has as many.
+/// The maximum number of variables in a context; no template has so many.
 pub(super) const MAX_CONTEXT_ARGUMENTS: usize = 64;
-/// The most bytes of the URIs of one `subscriptions/listen`. rmcp compares each of them with each, several times.
+/// The maximum bytes of the URIs of one `subscriptions/listen`. rmcp compares all pairs of them, several times.
 pub(super) const MAX_FILTER_BYTES: usize = 256 << 10;
 
-/// What a client wants to be told on the stream of `subscriptions/listen`.
+/// The filter of `subscriptions/listen`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "SubscriptionFilter")]
 pub(in crate::server) struct ListenParams {
-    /// That what is listed has changed.
+    /// Whether changes of the listing are requested.
     pub(in crate::server) list_changed: Option<bool>,
-    /// Which resources have changed.
+    /// The URIs of the requested resources.
     pub(in crate::server) subscriptions: Option<Vec<String>>,
 }
 
@@ -35,7 +35,7 @@ struct SubscriptionFilter {
     resource_subscriptions: Option<BoundedMember<Uris>>,
 }
 
-/// URIs, as many as are kept.
+/// URIs, as many as are retained.
 struct Uris(Vec<String>);
 
 /// Variables and their values.

@@ -1,31 +1,31 @@
-//! Lines of standard input, one message each.
+//! The decoder of lines, one message each.
 
 use std::io;
 
 use tokio_util::bytes::{Buf, BytesMut};
 use tokio_util::codec::Decoder;
 
-/// The longest line that is read, in bytes: what clients of the official SDKs take too.
+/// The maximum length of a line in bytes; the official SDKs have the same limit.
 const MAX_LINE: usize = 16 << 20;
 
-/// The largest buffer that is kept from one line to the next.
+/// The largest buffer that is retained from one line to the next.
 const MAX_IDLE_BUFFER: usize = 64 << 10;
 
 /// A line that was read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
-    /// What it says, without its end.
+    /// The text without its line ending.
     Text(BytesMut),
-    /// It was longer than [`MAX_LINE`], and has been passed over.
+    /// A line longer than [`MAX_LINE`], which has been skipped.
     TooLong,
 }
 
-/// Takes lines out of a stream. An empty one is none; the last needs no line feed.
+/// Splits a stream into lines. Empty lines are skipped; the last line needs no line feed.
 #[derive(Debug)]
 pub(super) struct LineDecoder {
-    /// How much of the buffer has been searched for a line feed.
+    /// The bytes of the buffer that have been searched for a line feed.
     searched: usize,
-    /// Inside a line that is too long.
+    /// Whether the decoder is inside a line that is too long.
     skipping: bool,
     max_line: usize,
 }
@@ -81,7 +81,7 @@ impl Decoder for LineDecoder {
     }
 }
 
-/// Gives back the memory of a buffer that a long line has made large, once the line is gone.
+/// Shrinks a buffer that a long line has grown, once the line has been parsed.
 pub(super) fn shrink(buffer: &mut BytesMut) {
     if buffer.capacity() > MAX_IDLE_BUFFER && buffer.len() <= MAX_IDLE_BUFFER {
         *buffer = BytesMut::from(buffer.as_ref());

@@ -1,41 +1,39 @@
-//! Standard output, one message a line.
+//! The output, one message a line.
 //!
-//! A line is written piece by piece, each when the one before has been taken. What waits behind it are documents that are not
-//! written yet, which the [budget](crate::server::budget) bounds in bytes and the requests in flight bound in number. It is known since
-//! when nothing has been taken, so that the server can end although nobody reads.
+//! A line is written chunk by chunk, each when the reader has accepted the one before (backpressure). Lines that wait
+//! are documents that have not been encoded; the [budget](crate::server::budget) bounds their bytes, and the limit of
+//! requests in flight bounds their number. The time since when the output has been blocked is recorded, so that
+//! shutdown does not depend on a client that does not read.
 
 use std::io;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use rmcp::transport::io::StdioWriter;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 
 use crate::server::json::Encoder;
 
-/// How often it is looked whether anything is taken.
+/// How often a stalled output is checked for.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Standard output, shared by all that write whole lines to it.
-pub(super) struct Output<W = StdioWriter>(Arc<Inner<W>>);
+/// The output. Clones share it; each write is a whole line.
+#[derive(Clone)]
+pub(super) struct Output(Arc<Inner>);
 
-struct Inner<W> {
-    writer: Mutex<Option<W>>,
-    /// Since when bytes wait to be taken and none is.
+/// The stream that answers are written to.
+type Writer = Box<dyn AsyncWrite + Send + Unpin>;
+
+struct Inner {
+    writer: Mutex<Option<Writer>>,
+    /// The time since when the writer has accepted no bytes although some are pending.
     blocked_since: std::sync::Mutex<Option<Instant>>,
 }
 
-impl<W> Clone for Output<W> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
-
-impl<W: AsyncWrite + Unpin> Output<W> {
-    pub(super) fn new(writer: W) -> Self {
-        Self(Arc::new(Inner { writer: Mutex::new(Some(writer)), blocked_since: std::sync::Mutex::default() }))
+impl Output {
+    pub(super) fn new(writer: impl AsyncWrite + Send + Unpin + 'static) -> Self {
+        Self(Arc::new(Inner { writer: Mutex::new(Some(Box::new(writer))), blocked_since: std::sync::Mutex::default() }))
     }
 
     /// Writes a document and a line feed.
@@ -63,14 +61,14 @@ impl<W: AsyncWrite + Unpin> Output<W> {
         written
     }
 
-    /// Waits until nothing has been taken for so long, although something is to be.
+    /// Waits until the writer has accepted nothing for `limit` although bytes are pending.
     pub(super) async fn wait_stalled(&self, limit: Duration) {
         while self.blocked_since().is_none_or(|since| since.elapsed() < limit) {
             sleep(POLL_INTERVAL.min(limit)).await;
         }
     }
 
-    /// Closes it, once everything under way is written.
+    /// Closes the writer after the line that is being written.
     pub(super) async fn close(&self) {
         drop(self.0.writer.lock().await.take());
     }

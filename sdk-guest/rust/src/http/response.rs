@@ -42,7 +42,7 @@ impl Response {
 
 /// The body of a response, streamed as it is read. Dropping it ends the exchange.
 ///
-/// An [`io::Error`](std::io::Error) from [`Read`] wraps an [`Error`] of this module.
+/// An [`io::Error`] from [`Read`] wraps an [`Error`] of this module.
 pub struct Body {
     // Declared before the body, since a stream must be dropped before its parent.
     stream: Option<InputStream>,

@@ -2,7 +2,7 @@
 //!
 //! `html5ever` builds the tree that a browser would. Its work is bounded: the number of elements ([`MAX_ELEMENTS`];
 //! the rest is dropped), of open elements ([`MAX_OPEN_ELEMENTS`]; further start tags are skipped, their text stays),
-//! since closing one scans all of them, and of attributes per tag ([`attributes`](super::attributes)). Of the head,
+//! since closing one scans all of them, and of attributes per tag ([`attributes`]). Of the head,
 //! the first [`MAX_HEAD`] bytes are parsed.
 
 use super::attributes;

@@ -1,4 +1,4 @@
-//! What is in flight on a connection: for how long nothing has been, and what does not get on.
+//! The activity of a connection: its requests in flight, the time for which it has been idle, and responses that stall.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -9,17 +9,17 @@ use super::delivery::Delivery;
 
 use crate::log_target;
 
-/// What goes on on one connection. To take note of a request wakes nobody up: whoever waits looks from time to time.
+/// The activity of one connection. Recording a request wakes no task: the tasks that wait poll from time to time.
 #[derive(Clone, Debug)]
 pub(super) struct Activity(Arc<Mutex<ActivityState>>);
 
 #[derive(Debug)]
 struct ActivityState {
-    /// The answers of requests that have not been answered to their end.
+    /// The responses that have not been sent to their end.
     in_flight: Vec<Weak<Delivery>>,
-    /// Whether there has been any.
+    /// Whether there has been any request.
     has_begun: bool,
-    /// Since when that is as it is.
+    /// The time of the last change.
     idle_since: Instant,
 }
 
@@ -30,13 +30,13 @@ pub(super) struct RequestGuard {
     delivery: Weak<Delivery>,
 }
 
-/// The least that is waited before somebody looks again.
+/// The minimum poll interval.
 const MIN_POLL: Duration = Duration::from_millis(1);
-/// How often it is looked, within the time without progress, whether there is any.
+/// The number of polls for progress within the write timeout.
 const POLLS_PER_LIMIT: u32 = 4;
 
 impl Activity {
-    /// Nothing yet.
+    /// Creates the activity of a new connection.
     pub(super) fn new() -> Self {
         Self(Arc::new(Mutex::new(ActivityState {
             in_flight: Vec::new(),
@@ -45,7 +45,7 @@ impl Activity {
         })))
     }
 
-    /// Counts a request as in flight that will have that answer.
+    /// Records a request as in flight, with its delivery.
     pub(super) fn begin(&self, delivery: Arc<Delivery>) -> RequestGuard {
         let answer = Arc::downgrade(&delivery);
         let mut now = self.lock();
@@ -55,7 +55,7 @@ impl Activity {
         RequestGuard { activity: self.clone(), delivery: answer }
     }
 
-    /// Ends answers of which nothing has been sent for so long although something is to be. Goes on until it is dropped.
+    /// Aborts responses that have made no progress for `limit` although bytes are pending. Runs until it is dropped.
     pub(super) async fn end_stalled(&self, limit: Duration) {
         loop {
             sleep(limit.checked_div(POLLS_PER_LIMIT).unwrap_or(limit).max(MIN_POLL)).await;
@@ -67,7 +67,7 @@ impl Activity {
         }
     }
 
-    /// Waits until nothing has been in flight for so long: before the first request of all, and after each.
+    /// Waits until the connection has been idle: for `before` ahead of its first request, for `after` from then on.
     pub(super) async fn wait_idle(&self, before: Duration, after: Duration) {
         let start = Instant::now();
         loop {
@@ -77,7 +77,7 @@ impl Activity {
             if in_flight == 0 && left.is_zero() {
                 return;
             }
-            // Whatever happens from now on, it is not quiet before that.
+            // It cannot be idle earlier than that, whatever happens.
             let next = if in_flight == 0 { left.min(after) } else { after };
             sleep(next.max(MIN_POLL)).await;
         }
@@ -114,7 +114,7 @@ mod tests {
         Arc::new(Delivery::new())
     }
 
-    /// Lets the task that waits run until it can go no further.
+    /// Lets the waiting task run until it can go no further.
     async fn settle() {
         for _ in 0..10 {
             tokio::task::yield_now().await;

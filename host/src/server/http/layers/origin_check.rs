@@ -1,17 +1,17 @@
-//! Who may ask: pages and programs of this machine, and whom the config names.
+//! Validation of `Host` and `Origin`: local pages and programs are allowed, and those that the config names.
 //!
-//! A page that somebody opens in a browser can make that browser ask whatever it reaches, this server too. What tells such a
-//! request from that of a program is its `Origin`; and where a name of the page's own leads to this machine (DNS rebinding),
-//! its `Host` (MCP 2025-11-25, "Transports", "Security Warning").
+//! A page in a browser can make the browser send requests to any server that it reaches, including this one (CSRF).
+//! `Origin` distinguishes such a request from that of a program; where a name of the page's own resolves to this
+//! machine (DNS rebinding), `Host` does (MCP 2025-11-25, "Transports", "Security Warning").
 //!
-//! | header | lets in |
+//! | header | allows |
 //! |---|---|
 //! | `Host`, and `:authority` of HTTP/2 | `localhost`, loopback addresses, [`hosts`](crate::config::Http::hosts), at any port |
-//! | `Origin` | the same but for `hosts`, with `http` or `https`; [`cors`](crate::config::Http::cors). Programs send none |
+//! | `Origin` | the same except `hosts`, with `http` or `https`; [`cors`](crate::config::Http::cors). Programs send none |
 //!
-//! There is exactly one name: one `Host` (RFC 9112, 3.2), or one `:authority`, or both and the same (RFC 9113, 8.3.1). It is a
-//! host and maybe a port (RFC 9110, 7.2), without user information. Anything else is 400, as somebody in between may have read
-//! another name in it.
+//! There is exactly one name: one `Host` (RFC 9112, 3.2), or one `:authority`, or both and equal (RFC 9113, 8.3.1). It
+//! is a host and optionally a port (RFC 9110, 7.2), without user information. Anything else is 400, as an intermediary
+//! may have parsed another name.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::config::{self, Http, Origin, OriginPattern};
 use crate::host::Host;
 use crate::log_target;
 
-/// Why somebody may not ask.
+/// Why a request is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 enum OriginRejection {
     #[error(
@@ -39,7 +39,7 @@ enum OriginRejection {
     OriginNotAllowed,
 }
 
-/// Refuses those who may not ask.
+/// Rejects requests with a `Host` or `Origin` that is not allowed.
 pub(super) async fn require_allowed_origin(State(host): State<Arc<Host>>, request: Request, next: Next) -> Response {
     match validate(&host.config().http, &request) {
         Ok(()) => next.run(request).await,
@@ -50,7 +50,7 @@ pub(super) async fn require_allowed_origin(State(host): State<Arc<Host>>, reques
     }
 }
 
-/// Whether that is the origin of a page that the config names.
+/// Returns whether this is the origin of a page that the config names.
 pub(super) fn is_allowed(origin: &HeaderValue, pages: &[OriginPattern]) -> bool {
     parse_origin(origin).is_some_and(|origin| pages.iter().any(|page| page.matches(&origin)))
 }
@@ -70,7 +70,7 @@ fn validate(config: &Http, request: &Request) -> Result<(), OriginRejection> {
     }
 }
 
-/// By what name the server is called, in the one way or in both: its host and port.
+/// Returns the name of the server in the request, from the header or `:authority`: its host and port.
 fn host_and_port(request: &Request) -> Result<(&str, Option<u16>), OriginRejection> {
     let mut headers = request.headers().get_all(HOST).iter();
     let header = headers.next().map(|header| header.to_str().map_err(|_| OriginRejection::InvalidHost)).transpose()?;
@@ -85,7 +85,7 @@ fn host_and_port(request: &Request) -> Result<(&str, Option<u16>), OriginRejecti
     }
 }
 
-/// Host and port of `uri-host [ ":" port ]`; a port that is empty is none.
+/// Splits `uri-host [ ":" port ]`; an empty port is none.
 fn split_host_port(name: &str) -> Result<(&str, Option<u16>), OriginRejection> {
     let behind = name.rfind(']').unwrap_or(0);
     let colon = name.bytes().enumerate().skip(behind).find(|(_, byte)| *byte == b':').map(|(at, _)| at);
@@ -101,7 +101,7 @@ fn split_host_port(name: &str) -> Result<(&str, Option<u16>), OriginRejection> {
     Ok((host, port))
 }
 
-/// Whether that is a name of this machine that cannot lead anywhere else (RFC 6761, 6.3).
+/// Returns whether the host is a name of this machine that cannot resolve to another (RFC 6761, 6.3).
 fn is_loopback(host: &config::UrlHost) -> bool {
     match host {
         config::UrlHost::Name(name) => name.as_str() == "localhost",

@@ -1,8 +1,8 @@
-//! The tasks of HTTP/2: one for each stream, which can be ended alone.
+//! The tasks of HTTP/2: one for each stream, which can be aborted by itself.
 //!
-//! hyper starts a task for each stream and keeps to itself how it is reset. Dropping the task resets the stream, so each task is
-//! started here with a token that ends it. What answers the request of a stream runs in its task, and finds the token by
-//! [`stream_abort`].
+//! hyper spawns a task for each stream, and has no public way to reset one. Dropping the task resets the stream, so
+//! each task is spawned here with a token that ends it. The request of a stream is handled in its task, and finds the
+//! token by [`stream_abort`].
 
 use hyper::rt::Executor;
 use tokio_util::sync::CancellationToken;
@@ -11,11 +11,11 @@ tokio::task_local! {
     static STREAM_ABORT: CancellationToken;
 }
 
-/// Starts the task of each stream.
+/// Spawns the task of each stream.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StreamExecutor;
 
-/// What ends the stream that is being answered; none where there is one answer at a time (HTTP/1.1).
+/// Returns the token that aborts the current stream; none for HTTP/1.1, which has one response at a time.
 pub(super) fn stream_abort() -> Option<CancellationToken> {
     STREAM_ABORT.try_with(CancellationToken::clone).ok()
 }

@@ -1,25 +1,26 @@
-//! Connections: taken, spoken on, closed.
+//! Connections: accept, serve, close.
 //!
-//! HTTP/1.1 and HTTP/2 are told apart by how a connection begins, with TLS by what was agreed on in its handshake too.
+//! HTTP/1.1 and HTTP/2 are detected by the first bytes of a connection, and with TLS by ALPN.
 //!
-//! Bounded, by [`limits`](crate::config::HttpServerLimits) of the config: how many there are at once, of all clients and of
-//! one, how long the handshake and the first request may take, how long one may be open with nothing in flight, how long an answer
-//! may make no progress, how large the head of a request is. It has at most [`MAX_HEADER_FIELDS`] fields, and what
-//! nobody looks at is not kept ([`head`](super::head)).
+//! [`limits`](crate::config::HttpServerLimits) of the config bounds the number of connections, overall and of one
+//! client, the time of the handshake and of the first request, the idle timeout, the write timeout, and the size of the
+//! head of a request. A head has at most [`MAX_HEADER_FIELDS`](super::super::head::MAX_HEADER_FIELDS) fields, and those
+//! that are not used are dropped ([`head`](super::super::head)).
 //!
-//! Of an answer that is not read, a connection holds what the answer is charged for (see [`budget`](crate::server::budget)), and of
-//! its own at most [`MAX_SEND_BUFFER`] bytes a stream over HTTP/2. A client that resets streams faster than they are answered
-//! ([`MAX_RESETS`]), or has the server reset too many, is disconnected (CVE-2023-44487).
+//! Of a response that the client does not read, a connection holds the bytes that are charged (see
+//! [`budget`](crate::server::budget)), and over HTTP/2 at most [`MAX_SEND_BUFFER`] bytes of its own for each stream. A
+//! client that resets streams faster than they are answered ([`MAX_RESETS`]), or makes the server reset too many, is
+//! disconnected (CVE-2023-44487, rapid reset).
 
 use std::convert::Infallible;
 use std::io;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::{Request, StatusCode};
+use axum::http::Request;
 use axum::response::{IntoResponse, Response};
 use hyper::body::Incoming;
 use hyper::service::{Service as _, service_fn};
@@ -35,88 +36,74 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use super::super::charge::ResponseCharge;
+use super::super::client_limiter::{ClientLimiter, ClientLimits, ClientPermit};
+use super::super::head::{self, TooManyHeaderFields};
+use super::super::request_body::BodyLimiter;
 use super::activity::Activity;
-use super::client_limiter::{ClientLimiter, ClientLimits, ClientPermit};
 use super::delivery::{Delivery, TrackedBody};
 use super::executor::{StreamExecutor, stream_abort};
-use super::head::{self, MAX_HEADER_FIELDS};
-use super::request_body::BodyLimiter;
 use crate::config::Http;
 use crate::host::Host;
 use crate::log_target;
-use crate::server::budget::{Account, Budget, Charge};
+use crate::server::budget::{Account, Budget};
 use crate::server::client_id::ClientId;
 use crate::throttle::Throttle;
 
-/// Requests of one connection at once, with HTTP/2.
+/// The maximum of concurrent requests of one connection, with HTTP/2.
 const MAX_STREAMS: u32 = 32;
-/// The bytes of one stream of HTTP/2 that have been handed over and not been sent, beside the piece that is next.
+/// The bytes of one stream of HTTP/2 that hyper buffers, beside the next chunk.
 const MAX_SEND_BUFFER: usize = 64 << 10;
-/// Streams of one connection that the client has reset before they were looked at.
+/// The streams of one connection that the client has reset before they were accepted.
 const MAX_RESETS: usize = 20;
-/// Streams of one connection that the server has reset because of what the client did wrong.
+/// The streams of one connection that the server has reset because of errors of the client.
 const MAX_ERROR_RESETS: usize = 256;
-/// The bytes that the system keeps of a connection before they are sent, beyond what it has sent and waits to be acknowledged.
-/// What is more it would only take from a client that does not read, and progress could not be seen.
+/// The bytes that the kernel buffers before they are sent, in addition to those that wait for an acknowledgment. With a
+/// larger buffer the kernel would accept data for a client that does not read, and no stall would be detected.
 const NOTSENT_LOWAT: u32 = 256 << 10;
-/// How long the other side of HTTP/2 may take to say that it is alive.
+/// The timeout of an HTTP/2 ping.
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long a connection is given to close that was told to.
-pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// One warning that a client has its share in so long.
+/// The time that a connection has to close after it has been told to.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// The throttle interval of the warning that a client has reached its share.
 const WARN_INTERVAL: Duration = Duration::from_secs(10);
-/// How long is waited when the system has no more connections to give.
+/// The back-off after a failed accept, as when file descriptors are exhausted.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
 /// All connections of a server.
-pub(super) struct Connections {
+pub(in crate::server::http) struct Connections {
     shared: Arc<ServerContext>,
     tracker: TaskTracker,
 }
 
-/// What each needs.
+/// The state that all connections share.
 struct ServerContext {
     host: Arc<Host>,
     app: Router,
     tls: Option<TlsAcceptor>,
-    /// For the answers that wait to be sent.
+    /// The budget for answers that wait to be sent.
     budget: Arc<Budget>,
-    /// How many each client has.
+    /// The number of connections of each client.
     limiter: ClientLimiter,
-    /// Asks all to end after what is in flight.
+    /// Fires at graceful shutdown: connections end after their requests in flight.
     shutdown: CancellationToken,
-    /// Ends all.
+    /// Aborts all connections.
     abort: CancellationToken,
-    /// One was closed.
+    /// Notified when a connection is closed.
     closed: Notify,
-    /// Which of the warnings are logged that a client has its share.
+    /// The throttle of the warning that a client has reached its share.
     rejection_log: Throttle,
 }
 
-/// A connection that is open, until it is dropped.
+/// An open connection, until it is dropped.
 struct ConnectionGuard {
     token: Option<TaskTrackerToken>,
     shared: Arc<ServerContext>,
     permit: Option<ClientPermit>,
 }
 
-/// A charge that travels with a response until it is sent.
-#[derive(Clone)]
-pub(super) struct ResponseCharge(Arc<Mutex<Option<Charge>>>);
-
-impl ResponseCharge {
-    /// What a response is charged for.
-    pub(super) fn new(charge: Charge) -> Self {
-        Self(Arc::new(Mutex::new(Some(charge))))
-    }
-
-    fn take(&self) -> Option<Charge> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
 impl Connections {
-    pub(super) fn new(
+    pub(in crate::server::http) fn new(
         host: Arc<Host>,
         app: Router,
         tls: Option<TlsAcceptor>,
@@ -129,8 +116,8 @@ impl Connections {
         Self { shared: Arc::new(shared), tracker: TaskTracker::new() }
     }
 
-    /// Takes connections until the server is asked to end. Nothing listens then any more.
-    pub(super) async fn accept(&self, listener: TcpListener) {
+    /// Accepts connections until shutdown, then closes the listener.
+    pub(in crate::server::http) async fn accept(&self, listener: TcpListener) {
         self.shared.shutdown.run_until_cancelled(self.accept_all(listener)).await;
     }
 
@@ -144,22 +131,22 @@ impl Connections {
         }
     }
 
-    /// Serves a connection, or closes it if its client has as many as it may.
+    /// Serves a connection, or closes it if its client has reached its share.
     fn spawn(&self, tcp: TcpStream, client: ClientId) {
         let limits = &self.shared.host.config().http.limits;
-        // That all are taken has been waited for.
+        // The overall limit has been waited for already.
         let max =
             ClientLimits { overall: usize::MAX, ..ClientLimits::new(limits.connections.get(), limits.client_share) };
-        let Ok(of_client) = self.shared.limiter.acquire(client, max) else {
-            return self.shared.warn_share_reached(client);
+        let Ok(of_client) = self.shared.limiter.acquire(&client, max) else {
+            return self.shared.warn_share_reached(&client);
         };
         let open =
             ConnectionGuard { token: Some(self.tracker.token()), shared: self.shared.clone(), permit: Some(of_client) };
         tokio::spawn(async move { open.shared.abort.run_until_cancelled(open.shared.serve(tcp, client)).await });
     }
 
-    /// Waits for all to close, for a while; ends those that do not.
-    pub(super) async fn close(&self) {
+    /// Waits for all connections to close, at most [`CLOSE_TIMEOUT`]; then aborts them.
+    pub(in crate::server::http) async fn close(&self) {
         self.tracker.close();
         if timeout(CLOSE_TIMEOUT, self.tracker.wait()).await.is_err() {
             tracing::debug!(target: log_target::SERVER, open = self.tracker.len(), "shutdown: close timed out with connections open");
@@ -168,7 +155,7 @@ impl Connections {
         }
     }
 
-    /// Waits until there are fewer than may be.
+    /// Waits until the number of connections is below the limit.
     async fn wait_for_capacity(&self) {
         let mut has_warned = false;
         loop {
@@ -184,7 +171,7 @@ impl Connections {
     }
 }
 
-/// What concerns one connection passes; what concerns the system takes time.
+/// Backs off after an error that concerns the whole system; one of a single connection is ignored.
 async fn back_off_on_accept_error(error: &io::Error) {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {
@@ -195,7 +182,7 @@ async fn back_off_on_accept_error(error: &io::Error) {
 
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        // Who waits for room counts.
+        // Released before the notification: `wait_for_capacity` reads the count.
         self.token = None;
         self.permit = None;
         self.shared.closed.notify_one();
@@ -203,8 +190,8 @@ impl Drop for ConnectionGuard {
 }
 
 impl ServerContext {
-    /// Says that a connection is closed, not too often.
-    fn warn_share_reached(&self, client: ClientId) {
+    /// Logs that a connection is closed because its client has reached its share; throttled.
+    fn warn_share_reached(&self, client: &ClientId) {
         const TEXT: &str = "a connection is closed: its client has its share (`http.limits.client-share`) of `http.limits.connections`";
         match self.rejection_log.record() {
             Some(0) => tracing::warn!(target: log_target::SERVER, %client, "{TEXT}"),
@@ -214,7 +201,7 @@ impl ServerContext {
     }
 
     async fn serve(&self, tcp: TcpStream, client: ClientId) {
-        // Answers are small and written whole: waiting to fill a packet only delays them.
+        // Responses are small and written at once: Nagle's algorithm would only delay them.
         if let Err(error) = tcp.set_nodelay(true) {
             tracing::debug!(target: log_target::SERVER, %error, "TCP_NODELAY cannot be set");
         }
@@ -230,7 +217,7 @@ impl ServerContext {
         }
     }
 
-    /// Speaks HTTP until the client goes, nothing has been in flight for too long, nothing gets on that is, or the server ends.
+    /// Serves HTTP until the client disconnects, the connection is idle for too long, a response stalls, or shutdown.
     async fn serve_http(&self, io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, account: Arc<Account>) {
         let config = self.host.config();
         let activity = Activity::new();
@@ -246,13 +233,14 @@ impl ServerContext {
             request.extensions_mut().insert(bodies.clone());
             let answering = reduced.ok().map(|()| app.call(request));
             async move {
-                // A stream of HTTP/2 is ended alone. Over HTTP/1.1 there is one answer at a time, which ends with its connection.
+                // A stream of HTTP/2 is aborted by itself. HTTP/1.1 has one response at a time, which is aborted with
+                // its connection.
                 delivery.set_abort(stream_abort().unwrap_or(end));
                 let mut response: Response<Body> = match answering {
                     Some(answering) => answering.await?,
-                    None => too_many_header_fields(),
+                    None => TooManyHeaderFields.into_response(),
                 };
-                let charge = response.extensions_mut().remove().and_then(|charged: ResponseCharge| charged.take());
+                let charge = ResponseCharge::take_from(&mut response);
                 Ok::<_, Infallible>(response.map(|body| TrackedBody::new(body, delivery, busy, charge)))
             }
         });
@@ -266,7 +254,7 @@ impl ServerContext {
                     connection.as_mut().graceful_shutdown();
                     tokio::select! {
                         served = connection => served,
-                        // A request may have come at the last moment.
+                        // A request may have arrived at the last moment.
                         () = activity.wait_idle(CLOSE_TIMEOUT, CLOSE_TIMEOUT) => Ok(()),
                     }
                 }
@@ -288,7 +276,7 @@ impl ServerContext {
     }
 }
 
-/// Bounds what the system keeps of what is not sent, where it can be told to.
+/// Bounds the kernel's send buffer, on systems that support it.
 fn set_notsent_lowat(tcp: &TcpStream) {
     #[cfg(target_os = "linux")]
     if let Err(error) = socket2::SockRef::from(tcp).set_tcp_notsent_lowat(NOTSENT_LOWAT) {
@@ -301,7 +289,7 @@ fn set_notsent_lowat(tcp: &TcpStream) {
 fn builder(config: &Http) -> Builder<StreamExecutor> {
     let head = config.limits.headers.bytes();
     let mut builder = Builder::new(StreamExecutor);
-    // What comes too slowly is ended by what watches whether anything is in flight.
+    // A slow head is ended by the idle timeout: no request is in flight.
     builder.http1().max_buf_size(usize::try_from(head).unwrap_or(usize::MAX)).header_read_timeout(None::<Duration>);
     builder
         .http2()
@@ -314,9 +302,4 @@ fn builder(config: &Http) -> Builder<StreamExecutor> {
         .keep_alive_interval(config.keep_alive.duration())
         .keep_alive_timeout(PING_TIMEOUT);
     builder
-}
-
-fn too_many_header_fields() -> Response {
-    let text = format!("the request has more than {MAX_HEADER_FIELDS} header fields, or some of them far too often\n");
-    (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, text).into_response()
 }

@@ -1,7 +1,7 @@
-//! What pages of other origins are shown (CORS): nothing, unless the config names them.
+//! CORS: pages of other origins get access only if the config names them.
 //!
-//! A page that [`cors`](crate::config::Http::cors) names may send what the transport needs, and read the headers that it
-//! answers with. There are no cookies here, so none are asked for. Whoever else asks gets no header of CORS at all.
+//! A page that [`cors`](crate::config::Http::cors) names may send the headers of the transport, and read those of the
+//! responses. There are no cookies, so no credentials are allowed. Other origins get no CORS headers at all.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use super::origin_check::is_allowed;
 use crate::host::Host;
 
 const ALLOWED_METHODS: [Method; 3] = [Method::GET, Method::POST, Method::DELETE];
-/// What clients of the transport send, in any revision. `Authorization` is for a proxy in front.
+/// The request headers of clients, in all revisions. `Authorization` is for a reverse proxy.
 const ALLOWED_HEADERS: [HeaderName; 8] = [
     ACCEPT,
     AUTHORIZATION,
@@ -30,14 +30,14 @@ const ALLOWED_HEADERS: [HeaderName; 8] = [
     HeaderName::from_static("mcp-protocol-version"),
     HeaderName::from_static("mcp-session-id"),
 ];
-/// What they read of an answer beside its body.
+/// The response headers that clients read.
 const EXPOSED_HEADERS: [HeaderName; 2] =
     [HeaderName::from_static("mcp-protocol-version"), HeaderName::from_static("mcp-session-id")];
 
-/// For how long a browser need not ask again whether it may ask.
+/// The time for which a browser caches a preflight response.
 const MAX_AGE: Duration = Duration::from_mins(10);
 
-/// Answers what browsers ask beforehand, and says to them which pages may see the rest.
+/// Answers preflight requests, and adds the CORS headers to other responses.
 pub(super) async fn apply(State(host): State<Arc<Host>>, request: Request, next: Next) -> Response {
     let config = host.config();
     if !request.headers().get(ORIGIN).is_some_and(|origin| is_allowed(origin, &config.http.cors)) {
@@ -48,7 +48,7 @@ pub(super) async fn apply(State(host): State<Arc<Host>>, request: Request, next:
         .allow_methods(ALLOWED_METHODS)
         .allow_headers(ALLOWED_HEADERS)
         .expose_headers(EXPOSED_HEADERS)
-        // The page is of the outside, and this machine is not: browsers want that said.
+        // Private network access: a public page may reach this private address.
         .allow_private_network(true)
         .max_age(MAX_AGE);
     match TowerToHyperService::new(shared).call(request).await {

@@ -1,12 +1,12 @@
-//! An answer on its way to its client: whether any of it waits to be sent, and since when none of it has been.
+//! The delivery of a response: the bytes that wait to be sent, and the time since when none of them has been.
 //!
-//! hyper takes the next piece of a body when there is room for it: over HTTP/2 one piece ahead of the client's window, over HTTP/1.1
-//! a few while the system takes no more. Each piece is handed over as a [`TrackedChunk`], from which hyper takes the bytes that the client's
-//! window or the system's send buffer has room for. So progress is seen to the byte, over both and through TLS, and whatever
-//! stands in between (compression, streams of events). While hyper holds no piece there is nothing to be sent: a stream of events on
-//! which nothing happens does not stall.
+//! hyper polls for the next chunk of a body when there is room for it: over HTTP/2 one chunk ahead of the client's
+//! window, over HTTP/1.1 a few while the socket accepts no more. Each chunk is a [`TrackedChunk`], from which hyper
+//! takes the bytes that the client's window or the socket's send buffer has room for. So progress is tracked to the
+//! byte, over both versions and through TLS, and independently of the layers in between (compression, event streams).
+//! While hyper holds no chunk nothing is pending: an event stream without events does not stall.
 //!
-//! What an answer is charged for ([`Charge`]) is released when its body and all of its pieces are gone.
+//! The [`Charge`] of a response is released when its body and all of its chunks have been dropped.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -22,11 +22,11 @@ use tokio_util::sync::CancellationToken;
 use super::activity::RequestGuard;
 use crate::server::budget::Charge;
 
-/// An answer that is being sent.
+/// A response that is being sent.
 #[derive(Debug)]
 pub(super) struct Delivery {
     progress: Mutex<Progress>,
-    /// Ends it.
+    /// Aborts it.
     abort: OnceLock<CancellationToken>,
 }
 
@@ -34,48 +34,48 @@ pub(super) struct Delivery {
 struct Progress {
     /// The bytes that hyper holds.
     unsent: usize,
-    /// When some of it was sent, or when there began to be something to send.
+    /// The time when bytes were sent last, or when the first became pending.
     last_progress: Instant,
 }
 
-/// What belongs to an answer until all of it is gone.
+/// The guards of a response, until all of it has been dropped.
 struct DeliveryGuard {
     delivery: Arc<Delivery>,
     _request_guard: RequestGuard,
     _charge: Option<Charge>,
 }
 
-/// The body of an answer.
+/// The body of a response.
 pub(super) struct TrackedBody {
     body: Body,
     guard: Arc<DeliveryGuard>,
 }
 
-/// Some bytes of an answer that are to be sent.
+/// A chunk of a response.
 pub(super) struct TrackedChunk {
     bytes: Bytes,
     guard: Arc<DeliveryGuard>,
 }
 
 impl Delivery {
-    /// Nothing is to be sent yet.
+    /// Creates the delivery of a response without pending bytes.
     pub(super) fn new() -> Self {
         Self { progress: Mutex::new(Progress { unsent: 0, last_progress: Instant::now() }), abort: OnceLock::new() }
     }
 
-    /// Says what ends it.
+    /// Sets the token that aborts it.
     pub(super) fn set_abort(&self, end: CancellationToken) {
-        // It is said once.
+        // It is set once.
         let _ = self.abort.set(end);
     }
 
-    /// Whether something has been waiting to be sent for so long, and nothing was.
+    /// Returns whether bytes have been pending for `limit` without any progress.
     pub(super) fn has_stalled(&self, limit: Duration) -> bool {
         let progress = self.progress();
         progress.unsent > 0 && progress.last_progress.elapsed() >= limit
     }
 
-    /// Ends it.
+    /// Aborts it.
     pub(super) fn abort(&self) {
         if let Some(end) = self.abort.get() {
             end.cancel();
@@ -102,7 +102,7 @@ impl Delivery {
 }
 
 impl TrackedBody {
-    /// That body, whose progress is followed. The others are dropped when all of it is gone.
+    /// Wraps a body, whose progress is tracked. The guards are dropped with the last part of it.
     pub(super) fn new(body: Body, delivery: Arc<Delivery>, busy: RequestGuard, charge: Option<Charge>) -> Self {
         Self { body, guard: Arc::new(DeliveryGuard { delivery, _request_guard: busy, _charge: charge }) }
     }
@@ -156,7 +156,7 @@ impl Buf for TrackedChunk {
 
 impl Drop for TrackedChunk {
     fn drop(&mut self) {
-        // What is given up is not sent, and does not wait any more.
+        // Discarded bytes are not pending any more.
         if !self.bytes.is_empty() {
             self.guard.delivery.mark_sent(self.bytes.len());
         }

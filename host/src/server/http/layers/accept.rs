@@ -1,8 +1,9 @@
-//! What a client accepts, as RFC 9110 has it.
+//! Content negotiation: `Accept` by RFC 9110.
 //!
-//! MCP has clients list `application/json` and `text/event-stream`, and rmcp takes that by the word. A client that accepts
-//! both in other words (`*/*`, `text/*, application/*`), or says nothing, which means the same (RFC 9110, 12.5.1), is as good:
-//! for rmcp it is put into the words of MCP. Who accepts only one of both is answered by rmcp, with 406.
+//! MCP requires clients to list `application/json` and `text/event-stream`, and rmcp compares these literally. A client
+//! that accepts both by other ranges (`*/*`, `text/*, application/*`), or sends no `Accept`, which means the same (RFC
+//! 9110, 12.5.1), is equivalent: the header is normalized for rmcp. rmcp rejects a client that accepts only one of
+//! both, with 406.
 
 use axum::http::header::ACCEPT;
 use axum::http::{HeaderMap, HeaderValue, Method};
@@ -10,23 +11,24 @@ use axum::http::{HeaderMap, HeaderValue, Method};
 const JSON: [&str; 2] = ["application", "json"];
 const EVENT_STREAM: [&str; 2] = ["text", "event-stream"];
 
-/// Both, as MCP has clients say it.
-pub(super) const JSON_AND_SSE: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+/// Both types, as MCP lists them.
+pub(in crate::server::http) const JSON_AND_SSE: HeaderValue =
+    HeaderValue::from_static("application/json, text/event-stream");
 
-/// Puts what a request accepts into the words of MCP, where they say the same.
-pub(super) fn normalize(method: &Method, headers: &mut HeaderMap) {
-    // Only events are ever the answer to a GET.
+/// Normalizes the `Accept` of a request that accepts both types.
+pub(in crate::server::http) fn normalize(method: &Method, headers: &mut HeaderMap) {
+    // The response to a GET is always an event stream.
     if accepts(headers, EVENT_STREAM) && (method == Method::GET || accepts(headers, JSON)) {
         headers.insert(ACCEPT, JSON_AND_SSE);
     }
 }
 
-/// Whether a request that has been put into those words accepts both.
-pub(super) fn accepts_json_and_sse(headers: &HeaderMap) -> bool {
+/// Returns whether a normalized request accepts both types.
+pub(in crate::server::http) fn accepts_json_and_sse(headers: &HeaderMap) -> bool {
     headers.get(ACCEPT) == Some(&JSON_AND_SSE)
 }
 
-/// Whether the range that says most of that type has a weight; and where there is none at all.
+/// Returns whether the most specific range has a weight above zero, or there are no ranges.
 fn accepts(headers: &HeaderMap, [kind, subtype]: [&str; 2]) -> bool {
     let values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let mut ranges = values.flat_map(|value| value.split(',')).filter(|range| !range.trim().is_empty()).peekable();
@@ -48,7 +50,7 @@ fn accepts(headers: &HeaderMap, [kind, subtype]: [&str; 2]) -> bool {
     matching.max().is_some_and(|(_, is_accepted)| is_accepted)
 }
 
-/// Whether a parameter is no weight of zero.
+/// Returns whether a parameter is not a weight of zero.
 fn has_weight(parameter: &str) -> bool {
     let Some((name, weight)) = parameter.split_once('=') else { return true };
     !name.trim().eq_ignore_ascii_case("q") || weight.trim().parse::<f32>().map_or(true, |weight| weight > 0.0)

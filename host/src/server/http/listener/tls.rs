@@ -1,4 +1,4 @@
-//! TLS: 1.2 and 1.3, with the certificate that the config names by now, and HTTP/2 for those who prefer it (ALPN).
+//! TLS 1.2 and 1.3, with the certificate of the current config; HTTP/2 by ALPN.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::host::Host;
 
-/// What is spoken within TLS, the preferred first.
+/// The ALPN protocols, the preferred first.
 const ALPN_PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// Speaks TLS, if the config has it.
-pub(super) fn acceptor(host: &Arc<Host>) -> Result<Option<TlsAcceptor>, rustls::Error> {
+/// Creates the TLS acceptor; none if the config has no certificate.
+pub(in crate::server::http) fn acceptor(host: &Arc<Host>) -> Result<Option<TlsAcceptor>, rustls::Error> {
     if host.config().http.tls.is_none() {
         return Ok(None);
     }
@@ -27,7 +27,7 @@ pub(super) fn acceptor(host: &Arc<Host>) -> Result<Option<TlsAcceptor>, rustls::
     Ok(Some(TlsAcceptor::from(Arc::new(config))))
 }
 
-/// The certificate of the config by now, which is another after a reload.
+/// Resolves the certificate of the current config, so a reload replaces it.
 struct ReloadingCertResolver(Arc<Host>);
 
 impl ResolvesServerCert for ReloadingCertResolver {

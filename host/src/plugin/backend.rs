@@ -1,0 +1,172 @@
+//! What answers the calls of a plugin: instances of a component in a sandbox, or a native provider.
+
+use std::future::poll_fn;
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use super::fault::Fault;
+use super::function::Function;
+use crate::config::Limits;
+use crate::engine::cpu::CpuClock;
+use crate::engine::executor::panic_message;
+use crate::engine::guest::GuestResult;
+use crate::engine::instance::Instance;
+use crate::engine::instance_permits::InstancePermit;
+use crate::engine::loader::LinkedComponent;
+use crate::engine::pool::Pool;
+use crate::engine::shares::{Share, SlotPermit};
+use crate::engine::{CallEnd, CallOrigin, Engine};
+use crate::provider::Provider;
+use crate::sandbox::{Sandbox, SandboxError};
+use crate::text;
+
+/// Bytes of a panic's message that are kept.
+const MAX_PANIC_MESSAGE: usize = 2048;
+
+/// What answers the calls of a plugin.
+pub(super) enum Backend {
+    Component(Box<ComponentBackend>),
+    Native(Arc<dyn Provider>),
+}
+
+/// A component with its grants.
+pub(super) struct ComponentBackend {
+    pub(super) component: LinkedComponent,
+    pub(super) sandbox: Sandbox,
+    /// The plugin's share of the instance slots.
+    pub(super) share: Arc<Share>,
+    /// The idle instances, if the plugin opted into reuse.
+    pub(super) pool: Option<Arc<Pool>>,
+}
+
+/// Where a call runs.
+pub(super) enum CallTarget {
+    /// In an instance that has served other calls.
+    Pooled(Instance),
+    /// In a fresh instance, with this permit.
+    Fresh(Option<InstancePermit>),
+    /// In a native provider.
+    Native,
+}
+
+impl Backend {
+    /// Acquires an idle instance, or a permit for a fresh one, as soon as the plugin's share allows it. A native provider needs
+    /// neither.
+    pub(super) async fn acquire(&self, engine: &Engine, origin: CallOrigin) -> (Option<SlotPermit>, CallTarget) {
+        let Self::Component(component) = self else { return (None, CallTarget::Native) };
+        let slot_permit = component.share.acquire(origin).await;
+        let target = match component.pool.as_ref().and_then(|pool| pool.acquire()) {
+            Some(instance) => CallTarget::Pooled(instance),
+            None => CallTarget::Fresh(engine.instance_permits.acquire().await),
+        };
+        (slot_permit, target)
+    }
+
+    /// Calls the function. The instance is returned only if it answered and the plugin reuses instances.
+    pub(super) async fn call<F: Function>(
+        &self,
+        engine: &Engine,
+        target: CallTarget,
+        limits: &Limits,
+        clock: &Arc<CpuClock>,
+        function: F,
+    ) -> (Result<F::Answer, Fault>, Option<Instance>) {
+        match self {
+            Self::Component(component) => component.call(engine, target, limits, clock, function).await,
+            Self::Native(provider) => (call_native(&**provider, limits, clock, function).await, None),
+        }
+    }
+
+    /// Keeps the instance of a call for the next one, or ends it.
+    pub(super) fn release(&self, instance: Instance) {
+        if let Self::Component(component) = self
+            && let Some(pool) = &component.pool
+        {
+            pool.release(instance);
+        }
+    }
+
+    /// The sandbox of a component.
+    pub(super) fn sandbox(&self) -> Option<&Sandbox> {
+        match self {
+            Self::Component(component) => Some(&component.sandbox),
+            Self::Native(_) => None,
+        }
+    }
+}
+
+impl ComponentBackend {
+    async fn call<F: Function>(
+        &self,
+        engine: &Engine,
+        target: CallTarget,
+        limits: &Limits,
+        clock: &Arc<CpuClock>,
+        function: F,
+    ) -> (Result<F::Answer, Fault>, Option<Instance>) {
+        let permit = match target {
+            CallTarget::Pooled(instance) => return self.call_instance(engine, instance, limits, clock, function).await,
+            CallTarget::Fresh(permit) => permit,
+            CallTarget::Native => None,
+        };
+        match self.sandbox.new_store_data().await {
+            Ok(state) => {
+                let instance = Instance::new(engine.wasmtime(), state, permit);
+                self.call_instance(engine, instance, limits, clock, function).await
+            }
+            Err(SandboxError::OutOfMemory) => (Err(Fault::Memory(limits.memory.bytes())), None),
+            Err(SandboxError::Directory(error)) => (Err(Fault::Grant(error.to_string())), None),
+        }
+    }
+
+    async fn call_instance<F: Function>(
+        &self,
+        engine: &Engine,
+        mut instance: Instance,
+        limits: &Limits,
+        clock: &Arc<CpuClock>,
+        function: F,
+    ) -> (Result<F::Answer, Fault>, Option<Instance>) {
+        let _epoch_guard = engine.ticker.keep_ticking();
+        // Boxed and erased: wasmtime's futures are nested so deeply that the compiler would give up on those around them.
+        let call: BoxFuture<'_, GuestResult<F::Answer>> = Box::pin(async {
+            let guest = instance.begin_call(&self.component, limits, clock).await?;
+            function.call_guest(guest).await
+        });
+        match call.await {
+            // The guest's memory is free before that of its answer is charged.
+            Ok(answer) => (answer.map_err(Fault::from), Some(instance).filter(|_| self.pool.is_some())),
+            Err(error) => {
+                let end = CallEnd::from_error(&error, instance.state().memory.refused());
+                (Err(Fault::from_call_end(end, limits)), None)
+            }
+        }
+    }
+}
+
+/// Calls a native provider. It ends at the next poll that returns pending once `limits.cpu` is used up, and when it panics.
+async fn call_native<F: Function>(
+    provider: &dyn Provider,
+    limits: &Limits,
+    clock: &CpuClock,
+    function: F,
+) -> Result<F::Answer, Fault> {
+    let cpu = limits.cpu.duration();
+    // The state of a provider that panicked is its own affair: the documentation of `provider` says so.
+    let mut call = pin!(AssertUnwindSafe(async { function.call_native(provider).await }).catch_unwind());
+    poll_fn(|context| match call.as_mut().poll(context) {
+        Poll::Ready(Ok(answer)) => Poll::Ready(answer.map_err(Fault::from)),
+        Poll::Ready(Err(panic)) => {
+            let message = text::truncate(panic_message(&*panic), MAX_PANIC_MESSAGE);
+            Poll::Ready(Err(Fault::Panicked(message.escape_debug().to_string())))
+        }
+        Poll::Pending if clock.exceeds(cpu) => Poll::Ready(Err(Fault::Cpu(cpu))),
+        Poll::Pending => Poll::Pending,
+    })
+    .await
+}

@@ -1,0 +1,174 @@
+//! The endpoint: requests for MCP, and what all of them share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::extract::Request;
+use axum::http::{HeaderValue, Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::guarded_body::GuardedBody;
+use super::layers::accept;
+use super::post::{self, PostHandler};
+use super::rmcp_service::RmcpService;
+use super::sessions::{self, Sessions};
+use super::stream_limiter::StreamLimiter;
+use super::{HttpOptions, SESSION_ID_HEADER, unavailable};
+use crate::access::Principal;
+use crate::host::Host;
+use crate::log_target;
+use crate::server::budget::{Account, Budget, Limits};
+
+/// An id that no session has: rmcp's are UUIDs.
+const UNKNOWN_SESSION: HeaderValue = HeaderValue::from_static("unknown");
+
+/// The client of a request.
+pub(super) struct Caller {
+    /// The principal on whose behalf the request is made.
+    pub(super) principal: Principal,
+    /// The account that the answer is charged to.
+    pub(super) account: Arc<Account>,
+}
+
+/// The endpoint, shared by all of its requests.
+pub(super) struct Endpoint {
+    host: Arc<Host>,
+    options: HttpOptions,
+    post_handler: PostHandler,
+    rmcp: Arc<RmcpService>,
+    sessions: Arc<Sessions>,
+    /// The event streams that are open.
+    stream_limiter: Arc<StreamLimiter>,
+    /// The budget for answers that wait to be sent.
+    budget: Arc<Budget>,
+    /// The requests in flight, without the event streams of sessions.
+    requests: TaskTracker,
+    /// Whether new requests are rejected.
+    is_closed: AtomicBool,
+    /// Fires at the beginning of graceful shutdown, and ends the streams of `subscriptions/listen`.
+    shutdown: CancellationToken,
+    /// Fires after the drain, and ends the event streams of sessions.
+    streams: CancellationToken,
+}
+
+impl Endpoint {
+    pub(super) fn new(host: Arc<Host>, options: HttpOptions, shutdown: CancellationToken) -> Self {
+        let streams = CancellationToken::new();
+        let sessions = Arc::new(Sessions::new(host.clone()));
+        let rmcp = Arc::new(RmcpService::new(host.clone(), sessions.clone(), streams.clone(), shutdown.clone()));
+        let stream_limiter = Arc::new(StreamLimiter::new(host.clone()));
+        let post_handler = PostHandler::new(host.clone(), rmcp.clone(), sessions.clone(), stream_limiter.clone());
+        Self {
+            budget: budget(host.clone()),
+            host,
+            options,
+            post_handler,
+            rmcp,
+            sessions,
+            stream_limiter,
+            requests: TaskTracker::new(),
+            is_closed: AtomicBool::new(false),
+            shutdown,
+            streams,
+        }
+    }
+
+    pub(super) fn host(&self) -> &Arc<Host> {
+        &self.host
+    }
+
+    /// The budget for answers that wait to be sent.
+    pub(super) fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
+    /// Returns the principal of a request: the one in its extensions, or else the default. None if there is no default.
+    pub(super) fn principal(&self, request: &Request) -> Option<Principal> {
+        request.extensions().get::<Principal>().or(self.options.default_principal.as_ref()).cloned()
+    }
+
+    /// Answers a request, which has an [`Account`] in its extensions.
+    pub(super) async fn handle(&self, mut request: Request) -> Response {
+        let in_flight = (request.method() == Method::POST).then(|| self.requests.token());
+        if self.is_closed() {
+            return unavailable("the server is shutting down\n");
+        }
+        let Some(principal) = self.principal(&request) else {
+            return (StatusCode::UNAUTHORIZED, "the request has no principal\n").into_response();
+        };
+        let Some(account) = request.extensions().get::<Arc<Account>>().cloned() else {
+            return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+        };
+        let caller = Caller { principal, account };
+        accept::normalize(&request.method().clone(), request.headers_mut());
+        self.hide_foreign_session(&mut request, &caller.principal);
+        request.extensions_mut().insert(caller.principal.clone());
+        let response = match *request.method() {
+            Method::POST if post::is_json(request.headers()) => self.post_handler.handle(request, &caller).await,
+            Method::GET => self.forward_event_stream(request, &caller).await,
+            _ => self.rmcp.forward(request, &caller).await,
+        };
+        match in_flight {
+            // Until the answer has been sent.
+            Some(in_flight) => response.map(|body| GuardedBody::wrap(body, in_flight)),
+            None => response,
+        }
+    }
+
+    /// Replaces the id of a session that belongs to another principal, or that does not exist, by one that no session
+    /// has. So both are rejected in the same way, and even a session that is just being closed is not found by another
+    /// principal.
+    fn hide_foreign_session(&self, request: &mut Request, principal: &Principal) {
+        let headers = request.headers_mut();
+        if sessions::session_id(headers).is_some_and(|id| !self.sessions.belongs_to(id, principal)) {
+            headers.insert(SESSION_ID_HEADER, UNKNOWN_SESSION);
+        }
+    }
+
+    /// Opens the event stream of a session, within the limit of streams.
+    async fn forward_event_stream(&self, request: Request, caller: &Caller) -> Response {
+        match self.stream_limiter.acquire(caller.account.client()) {
+            Ok(permit) => self.rmcp.forward(request, caller).await.map(|body| GuardedBody::wrap(body, permit)),
+            Err(rejected) => rejected.into_response(),
+        }
+    }
+
+    /// Returns whether new requests are rejected.
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Acquire)
+    }
+
+    /// Rejects new requests, and ends the streams of `subscriptions/listen`.
+    pub(super) fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+        self.shutdown.cancel();
+    }
+
+    /// Waits until the requests in flight have been answered, at most `timeout`; then ends the event streams of
+    /// sessions, on which no more notifications will be sent.
+    pub(super) async fn drain(&self, timeout: Duration) {
+        self.requests.close();
+        if tokio::time::timeout(timeout, self.requests.wait()).await.is_err() {
+            tracing::warn!(target: log_target::SERVER, "shutdown: drain timed out with requests in flight");
+        }
+        self.streams.cancel();
+    }
+}
+
+/// The budget for answers that wait to be sent, by the limits of the current config.
+fn budget(host: Arc<Host>) -> Arc<Budget> {
+    Budget::new(move || {
+        let limits = &host.config().http.limits;
+        let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let overall = bytes(limits.response_memory.bytes());
+        Limits {
+            connection: bytes(limits.response_memory_per_connection.bytes()),
+            client: limits.client_share.apply(overall),
+            overall,
+            wait: limits.write_timeout.duration(),
+        }
+    })
+}

@@ -1,0 +1,8 @@
+//! The listener of [`serve_http`](super::serve_http): connections, over HTTP/1.1 or HTTP/2, with or without TLS, within
+//! limits.
+
+pub(super) mod activity;
+pub(super) mod connection;
+pub(super) mod delivery;
+mod executor;
+pub(super) mod tls;

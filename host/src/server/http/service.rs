@@ -1,0 +1,202 @@
+//! The service that an application mounts in an HTTP server of its own.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes, HttpBody};
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, any, get};
+use futures::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
+use tower_service::Service;
+
+use super::charge::ResponseCharge;
+use super::endpoint::Endpoint;
+use super::guarded_body::GuardedBody;
+use super::{ENDPOINT_PATH, HttpOptions, head, layers, unavailable};
+use crate::access::Principal;
+use crate::host::Host;
+use crate::server::budget::Budget;
+use crate::server::client_id::ClientId;
+
+/// Returns MCP over streamable HTTP as a [`tower::Service`](https://docs.rs/tower), to be mounted in an existing
+/// server, at any path.
+///
+/// The application authenticates its users, and inserts a [`Principal`] into the extensions of each request. The host's
+/// rules decide what each principal may do, and sessions, subscriptions and cursors are bound to the principal that
+/// created them: a session id that another principal uses is answered as an unknown session (404).
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::sync::Arc;
+///
+/// use axum::Router;
+/// use axum::extract::Request;
+/// use axum::http::StatusCode;
+/// use axum::middleware::{Next, from_fn};
+/// use axum::response::{IntoResponse, Response};
+/// use mcp_resource_host::Host;
+/// use mcp_resource_host::access::Principal;
+/// use mcp_resource_host::config::Config;
+/// use mcp_resource_host::server::{HttpOptions, http_service};
+///
+/// /// The login of the application.
+/// async fn login(mut request: Request, next: Next) -> Response {
+///     let Some(user) = request.headers().get("x-user").and_then(|user| user.to_str().ok()) else {
+///         return StatusCode::UNAUTHORIZED.into_response();
+///     };
+///     let principal = Principal::new(user);
+///     request.extensions_mut().insert(principal);
+///     next.run(request).await
+/// }
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let mut config = Config::new();
+/// # config.server.cache = Some(dir.path().join("cache"));
+/// # config.server.state = Some(dir.path().join("state"));
+/// let host = Arc::new(Host::start(config).await?);
+/// let mcp = http_service(host, HttpOptions::new().require_principal());
+/// let app: Router = Router::new().route_service("/context/mcp", mcp.clone()).layer(from_fn(login));
+/// # drop(app);
+///
+/// // `axum::serve(listener, app).with_graceful_shutdown(…)`, and when the application ends:
+/// mcp.shutdown(std::time::Duration::from_secs(10)).await;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # What the server has to provide
+///
+/// | behavior | by |
+/// |---|---|
+/// | principal | [`Principal`] in the extensions, else the default of the [`HttpOptions`] |
+/// | validation of `Host` and `Origin`, CORS | this service, by `[http]` of the host's config, unless the options switch it off |
+/// | limits of bodies, sessions, event streams and answers in memory | this service, by `[http.limits]`. A client is a peer address, if there is a `ConnectInfo<SocketAddr>` in the extensions, and a principal otherwise |
+/// | connections, TLS, timeouts of reading and writing, except that of a body | the server. An answer is charged to its client until the server drops the body |
+///
+/// Header fields that MCP does not use are dropped; they are not retained with a session.
+pub fn http_service(host: Arc<Host>, options: HttpOptions) -> McpService {
+    McpService::new(host, options, CancellationToken::new())
+}
+
+/// Returns [`http_service`] as an axum router, at `/mcp`, to be nested in or merged into an existing one. At `/healthz`
+/// it answers 200 while requests are served, and 503 after [`McpService::shutdown`].
+///
+/// To shut it down, use [`McpService::into_router`] on a clone of the service instead.
+pub fn router(host: Arc<Host>, options: HttpOptions) -> Router {
+    http_service(host, options).into_router()
+}
+
+/// MCP over streamable HTTP, as a service. Clones share sessions and limits; see [`http_service`].
+#[derive(Clone)]
+pub struct McpService {
+    endpoint: Arc<Endpoint>,
+    route: MethodRouter,
+}
+
+impl McpService {
+    pub(super) fn new(host: Arc<Host>, options: HttpOptions, shutdown: CancellationToken) -> Self {
+        let endpoint = Arc::new(Endpoint::new(host.clone(), options.clone(), shutdown));
+        let handle = async |State(endpoint): State<Arc<Endpoint>>, request| endpoint.handle(request).await;
+        let route = layers::apply(any(handle).with_state(endpoint.clone()), &host, &options);
+        Self { endpoint, route }
+    }
+
+    /// Returns the service at `/mcp`, and its health check at `/healthz`, as [`router`] does.
+    pub fn into_router(self) -> Router {
+        let endpoint = self.endpoint.clone();
+        Router::new().route("/healthz", get(health).with_state(endpoint)).route_service(ENDPOINT_PATH, self)
+    }
+
+    /// Shuts the service down: from now on requests are rejected with 503, the streams of `subscriptions/listen` end,
+    /// requests in flight are answered, then the event streams of sessions end. It returns when the requests in flight
+    /// have been answered, or after `timeout`, which is logged.
+    ///
+    /// The connections are the server's, which can be shut down afterwards, or at the same time.
+    pub async fn shutdown(&self, timeout: Duration) {
+        self.endpoint.close();
+        self.endpoint.drain(timeout).await;
+    }
+
+    /// The routes of a server of its own, whose connections provide what [`McpService::call`] provides for others.
+    pub(super) fn server_routes(&self) -> Router {
+        let not_found = layers::apply(any(async || StatusCode::NOT_FOUND), self.endpoint.host(), &HttpOptions::new());
+        Router::new()
+            .route(ENDPOINT_PATH, self.route.clone())
+            .route("/healthz", get(health).with_state(self.endpoint.clone()))
+            .fallback(not_found)
+    }
+
+    /// The budget for answers that wait to be sent.
+    pub(super) fn budget(&self) -> &Arc<Budget> {
+        self.endpoint.budget()
+    }
+
+    /// Waits until the requests in flight have been answered, then ends the event streams.
+    pub(super) async fn drain(&self, timeout: Duration) {
+        self.endpoint.drain(timeout).await;
+    }
+
+    /// Answers a request of a foreign server: supplies what a connection of [`serve_http`](super::serve_http) supplies.
+    async fn call_mounted(mut self, mut request: Request) -> Response {
+        if let Err(rejected) = head::strip_unused(&mut request) {
+            return rejected.into_response();
+        }
+        let client = client_id(&self.endpoint, &request);
+        let account = self.endpoint.budget().account(client);
+        request.extensions_mut().insert(account);
+        let mut response = match self.route.call(request).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        };
+        match ResponseCharge::take_from(&mut response) {
+            Some(charge) => response.map(|body| GuardedBody::until_dropped(body, charge)),
+            None => response,
+        }
+    }
+}
+
+impl std::fmt::Debug for McpService {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("McpService").finish_non_exhaustive()
+    }
+}
+
+impl<B> Service<axum::http::Request<B>> for McpService
+where
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<axum::BoxError>,
+{
+    type Response = Response;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: axum::http::Request<B>) -> Self::Future {
+        let answering = self.clone().call_mounted(request.map(Body::new));
+        Box::pin(async move { Ok(answering.await) })
+    }
+}
+
+/// The client of a request of a foreign server: the peer address if the server supplies it, and the principal
+/// otherwise.
+fn client_id(endpoint: &Endpoint, request: &Request) -> ClientId {
+    match request.extensions().get::<ConnectInfo<SocketAddr>>() {
+        Some(ConnectInfo(peer)) => ClientId::from_address(peer.ip()),
+        None => ClientId::Principal(endpoint.principal(request).unwrap_or(Principal::ANONYMOUS)),
+    }
+}
+
+async fn health(State(endpoint): State<Arc<Endpoint>>) -> Response {
+    if endpoint.is_closed() { unavailable("the server is shutting down\n") } else { "ok\n".into_response() }
+}

@@ -1,0 +1,294 @@
+//! The service over HTTP, mounted in an axum application that has a login of its own.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "the helpers of tests may fail as loudly as tests"
+)]
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, BodyDataStream};
+use axum::extract::{ConnectInfo, Request};
+use axum::http::header::{ACCEPT, ACCESS_CONTROL_ALLOW_ORIGIN, CONTENT_TYPE, HOST, ORIGIN};
+use axum::http::{Method, StatusCode};
+use axum::middleware::{Next, from_fn};
+use axum::response::Response;
+use axum::routing::get;
+use futures::StreamExt;
+use http_body_util::BodyExt;
+use mcp_resource_host::Host;
+use mcp_resource_host::access::Principal;
+use mcp_resource_host::config::Config;
+use mcp_resource_host::server::{self, HttpOptions, McpService};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::time::timeout;
+use tower::ServiceExt;
+
+/// Longer than anything here takes.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A host without plugins.
+async fn start(config: &str) -> (Arc<Host>, TempDir) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config: Config = Config::parse(config, &dir.path().join("mcp-host.toml")).unwrap();
+    config.server.cache = Some(dir.path().join("cache"));
+    config.server.state = Some(dir.path().join("state"));
+    (Arc::new(Host::start(config).await.unwrap()), dir)
+}
+
+/// The login of the application: the user is the one that the client names.
+async fn login(mut request: Request, next: Next) -> Response {
+    let user = request.headers().get("x-user").map(|user| user.to_str().unwrap().to_owned());
+    if let Some(user) = user {
+        request.extensions_mut().insert(Principal::new(user));
+    }
+    next.run(request).await
+}
+
+/// An application with pages of its own, and the service behind its login.
+struct Application {
+    routes: Router,
+    service: McpService,
+    _dir: TempDir,
+}
+
+impl Application {
+    async fn start(config: &str, options: HttpOptions) -> Self {
+        let (host, dir) = start(config).await;
+        let service = server::http_service(host, options);
+        let routes = Router::new()
+            .route("/", get(async || "the application"))
+            .nest("/context", service.clone().into_router())
+            .layer(from_fn(login));
+        Self { routes, service, _dir: dir }
+    }
+
+    async fn with_defaults() -> Self {
+        Self::start("", HttpOptions::new()).await
+    }
+
+    async fn send(&self, request: Request) -> Response {
+        timeout(TIMEOUT, self.routes.clone().oneshot(request)).await.unwrap().unwrap()
+    }
+
+    /// Opens a session as that user, and returns its id.
+    async fn open_session(&self, user: &str) -> String {
+        let params = json!({
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": { "name": "test", "version": "1" }
+        });
+        let response = self.send(post(user, None, &message(1, "initialize", &params))).await;
+        assert_eq!(response.status(), StatusCode::OK);
+        let id = response.headers()["mcp-session-id"].to_str().unwrap().to_owned();
+        response.into_body().collect().await.unwrap();
+        let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        assert_eq!(self.send(post(user, Some(&id), &initialized)).await.status(), StatusCode::ACCEPTED);
+        id
+    }
+
+    async fn ping(&self, user: &str, session: &str) -> (StatusCode, String) {
+        text(self.send(post(user, Some(session), &message(2, "ping", &json!({})))).await).await
+    }
+
+    /// Sends a request of a session that has no body.
+    async fn send_bare(&self, method: Method, user: &str, session: &str) -> Response {
+        let request = builder(method, user, Some(session)).body(Body::empty()).unwrap();
+        self.send(request).await
+    }
+}
+
+fn message(id: u64, method: &str, params: &Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
+}
+
+fn builder(method: Method, user: &str, session: Option<&str>) -> axum::http::request::Builder {
+    let mut request = Request::builder().method(method).uri("/context/mcp");
+    let headers = [(HOST, "localhost"), (ACCEPT, "application/json, text/event-stream")];
+    for (name, value) in headers {
+        request = request.header(name, value);
+    }
+    if !user.is_empty() {
+        request = request.header("x-user", user);
+    }
+    match session {
+        Some(session) => request.header("mcp-session-id", session).header("mcp-protocol-version", "2025-11-25"),
+        None => request,
+    }
+}
+
+fn post(user: &str, session: Option<&str>, message: &Value) -> Request {
+    let body = Body::from(message.to_string());
+    builder(Method::POST, user, session).header(CONTENT_TYPE, "application/json").body(body).unwrap()
+}
+
+/// A request of the revision without sessions.
+fn stateless(user: &str, id: u64, method: &str, mut params: Value) -> Request {
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {}
+    });
+    let body = Body::from(message(id, method, &params).to_string());
+    let request = builder(Method::POST, user, None).header(CONTENT_TYPE, "application/json");
+    let request = request.header("mcp-protocol-version", "2026-07-28").header("mcp-method", method);
+    let request = match params["uri"].as_str() {
+        Some(uri) => request.header("mcp-name", uri),
+        None => request,
+    };
+    request.body(body).unwrap()
+}
+
+async fn text(response: Response) -> (StatusCode, String) {
+    let status = response.status();
+    let body = timeout(TIMEOUT, response.into_body().collect()).await.unwrap().unwrap();
+    (status, String::from_utf8(body.to_bytes().to_vec()).unwrap())
+}
+
+/// Reads an event stream to its end.
+async fn drain(mut events: BodyDataStream) {
+    timeout(TIMEOUT, async { while events.next().await.is_some() {} }).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_application_and_the_service_answer_side_by_side() {
+    let application = Application::with_defaults().await;
+    let page = Request::builder().uri("/").body(Body::empty()).unwrap();
+    assert_eq!(text(application.send(page).await).await, (StatusCode::OK, "the application".to_owned()));
+    let health = Request::builder().uri("/context/healthz").body(Body::empty()).unwrap();
+    assert_eq!(text(application.send(health).await).await, (StatusCode::OK, "ok\n".to_owned()));
+    let none = Request::builder().uri("/none").header(HOST, "evil.example").body(Body::empty()).unwrap();
+    assert_eq!(application.send(none).await.status(), StatusCode::NOT_FOUND, "other pages are the application's");
+    let (status, body) = text(application.send(stateless("ada", 1, "resources/list", json!({}))).await).await;
+    assert_eq!(status, StatusCode::OK);
+    assert_eq!(serde_json::from_str::<Value>(&body).unwrap()["result"]["resources"], json!([]));
+}
+
+#[tokio::test]
+async fn the_service_is_mounted_at_any_path() {
+    let (host, _dir) = start("").await;
+    let service = server::http_service(host, HttpOptions::new());
+    let routes = Router::new().route_service("/anywhere", service);
+    let mut request = stateless("", 1, "resources/list", json!({}));
+    *request.uri_mut() = "/anywhere".parse().unwrap();
+    assert_eq!(routes.oneshot(request).await.unwrap().status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_session_of_one_principal_does_not_exist_for_another() {
+    let application = Application::with_defaults().await;
+    let session = application.open_session("ada").await;
+    let unknown = "00000000-0000-0000-0000-000000000000";
+    for user in ["bob", ""] {
+        let refused = application.ping(user, &session).await;
+        assert_eq!(refused.0, StatusCode::NOT_FOUND);
+        assert_eq!(refused, application.ping(user, unknown).await, "as a session that there is not");
+        for method in [Method::GET, Method::DELETE] {
+            let refused = text(application.send_bare(method.clone(), user, &session).await).await;
+            assert_eq!(refused.0, StatusCode::NOT_FOUND, "{method}");
+            assert_eq!(refused, text(application.send_bare(method.clone(), user, unknown).await).await, "{method}");
+        }
+    }
+    assert_eq!(application.ping("ada", &session).await.0, StatusCode::OK, "nobody else has ended it");
+    let deleted = application.send_bare(Method::DELETE, "ada", &session).await;
+    assert_eq!(deleted.status(), StatusCode::NO_CONTENT);
+    assert_eq!(application.ping("ada", &session).await.0, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn only_the_principal_of_a_session_hears_its_events() {
+    let application = Application::with_defaults().await;
+    let session = application.open_session("ada").await;
+    assert_eq!(application.send_bare(Method::GET, "bob", &session).await.status(), StatusCode::NOT_FOUND);
+    let events = application.send_bare(Method::GET, "ada", &session).await;
+    assert_eq!(events.status(), StatusCode::OK);
+    assert_eq!(application.send_bare(Method::DELETE, "ada", &session).await.status(), StatusCode::NO_CONTENT);
+    drain(events.into_body().into_data_stream()).await;
+}
+
+#[tokio::test]
+async fn a_request_without_a_principal_is_refused_if_one_is_required() {
+    let application = Application::start("", HttpOptions::new().require_principal()).await;
+    let list = |user| application.send(stateless(user, 1, "resources/list", json!({})));
+    assert_eq!(list("").await.status(), StatusCode::UNAUTHORIZED);
+    assert_eq!(list("ada").await.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn hosts_and_origins_are_checked_unless_the_application_does_it() {
+    let strange = || {
+        let mut request = stateless("ada", 1, "resources/list", json!({}));
+        request.headers_mut().insert(HOST, "evil.example".parse().unwrap());
+        request
+    };
+    let application = Application::with_defaults().await;
+    assert_eq!(application.send(strange()).await.status(), StatusCode::FORBIDDEN);
+    let application = Application::start("", HttpOptions::new().origin_check(false)).await;
+    assert_eq!(application.send(strange()).await.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn cross_origin_requests_are_handled_unless_the_application_does_it() {
+    let config = "[http]\ncors = [\"https://app.example.com\"]\n";
+    let page = || {
+        let mut request = stateless("ada", 1, "resources/list", json!({}));
+        request.headers_mut().insert(ORIGIN, "https://app.example.com".parse().unwrap());
+        request
+    };
+    for (options, is_shared) in [(HttpOptions::new(), true), (HttpOptions::new().cors(false), false)] {
+        let response = Application::start(config, options).await.send(page()).await;
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(response.headers().contains_key(ACCESS_CONTROL_ALLOW_ORIGIN), is_shared);
+    }
+}
+
+#[tokio::test]
+async fn answers_are_charged_to_the_peer_or_else_to_the_principal_until_their_bodies_are_dropped() {
+    let config = "[http.limits]\nresponse-memory = \"256KiB\"\nresponse-memory-per-connection = \"256KiB\"\n\
+                  client-share = \"1/2\"\nwrite-timeout = \"10ms\"\n";
+    let application = Application::start(config, HttpOptions::new()).await;
+    let list = async |user: &str, peer: Option<u8>| {
+        let mut request = stateless(user, 1, "resources/list", json!({}));
+        if let Some(peer) = peer {
+            let peer = SocketAddr::from((Ipv4Addr::new(192, 0, 2, peer), 1));
+            request.extensions_mut().insert(ConnectInfo(peer));
+        }
+        application.send(request).await
+    };
+    for (one, other) in [(("ada", None), ("bob", None)), (("ada", Some(1)), ("ada", Some(2)))] {
+        // An empty answer takes 2 KiB; 64 KiB are reserved for one that has not come.
+        let mut held = Vec::new();
+        while held.len() < 40 {
+            held.push(list(one.0, one.1).await);
+        }
+        let (_, refused) = text(list(one.0, one.1).await).await;
+        assert!(refused.contains("wait to be read"), "{refused}");
+        let (_, answer) = text(list(other.0, other.1).await).await;
+        assert!(answer.contains("resources"), "another client has its own share: {answer}");
+        drop(held);
+        let (_, answer) = text(list(one.0, one.1).await).await;
+        assert!(answer.contains("resources"), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn shutting_down_ends_streams_and_refuses_new_requests() {
+    let application = Application::with_defaults().await;
+    let session = application.open_session("ada").await;
+    let events = application.send_bare(Method::GET, "ada", &session).await;
+    let wanted = json!({ "notifications": { "resourcesListChanged": true } });
+    let listening = application.send(stateless("ada", 1, "subscriptions/listen", wanted)).await;
+    assert_eq!((events.status(), listening.status()), (StatusCode::OK, StatusCode::OK));
+    let streams = tokio::spawn(async move {
+        tokio::join!(drain(events.into_body().into_data_stream()), drain(listening.into_body().into_data_stream()))
+    });
+    timeout(TIMEOUT, application.service.shutdown(TIMEOUT)).await.unwrap();
+    timeout(TIMEOUT, streams).await.unwrap().unwrap();
+    assert_eq!(application.ping("ada", &session).await.0, StatusCode::SERVICE_UNAVAILABLE);
+    let health = Request::builder().uri("/context/healthz").body(Body::empty()).unwrap();
+    assert_eq!(application.send(health).await.status(), StatusCode::SERVICE_UNAVAILABLE);
+}
