@@ -36,6 +36,7 @@ mod progress;
 mod provider;
 mod read;
 mod requirements;
+mod schema;
 mod serve;
 mod signals;
 mod stderr;
@@ -84,6 +85,7 @@ enum Command {
     List(list::Args),
     Read(read::Args),
     Watch(watch::Args),
+    Schema(schema::Args),
     Completions(completions::Args),
 }
 
@@ -128,6 +130,7 @@ fn run(command: Command, context: &Context) -> Result<(), CliError> {
             Command::List(args) => args.run(context).await,
             Command::Read(args) => args.run(context).await,
             Command::Watch(args) => args.run(context).await,
+            Command::Schema(args) => args.run(context),
             Command::Completions(args) => args.run(Cli::command(), context),
         }
     });

@@ -1,17 +1,18 @@
-//! The config: what is served, to whom, and within which bounds.
+//! The config: mounts, plugins, grants, limits and access rules.
 //!
-//! It is one TOML file, `mcp-host.toml`, and is checked *whole* before anything starts: [`Config::load`] gives a config that
-//! can be used, or a [`ConfigError`] with everything that is wrong with the file, each with line and column, the offending
-//! text underlined, and what to write instead. Unknown keys are refused. So are components and directories that are not
-//! there, and variables that are not set.
+//! It is one TOML file, `mcp-host.toml`, which is validated *as a whole* before anything starts: [`Config::load`]
+//! returns a valid config, or a [`ConfigError`] with all problems, each with its line and column, the offending text
+//! underlined, and a correction. Unknown keys are rejected, and so are missing components and directories, and
+//! variables that are not set.
 //!
-//! Text is parsed here, once. What comes out is typed so that the rest of the host has nothing left to check: a
-//! [`PluginName`] is a name, a [`limits::Deadline`] lies within its range, [`Plugins`] do not overlap.
+//! Text is parsed here, once, into types whose values are valid, so that the rest of the host checks nothing again: a
+//! [`PluginName`] is a valid name, a [`limits::Deadline`] lies within its bounds, [`Plugins`] do not overlap.
 //!
 //! An application needs no file:
 //!
 //! ```
-//! use mcp_resource_host::config::{Config, DirGrant, Mode, Plugin, PrincipalSelector, Rule};
+//! use mcp_resource_host::config::grants::{DirGrant, Mode};
+//! use mcp_resource_host::config::{Config, Plugin, PrincipalSelector, Rule};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut notes = Plugin::new("notes".parse()?, "plugins/notes.wasm", "notes:///".parse()?);
@@ -29,7 +30,7 @@
 //! # }
 //! ```
 //!
-//! Bounded: a file of [`Config::MAX_FILE_SIZE`] bytes, values as deep as the TOML parser goes (80).
+//! Bounded: a file has at most [`Config::MAX_FILE_SIZE`] bytes, and values nest as deep as the TOML parser allows (80).
 
 mod advertise;
 pub mod compile;
@@ -37,11 +38,12 @@ mod count;
 mod cursor_key;
 mod digest;
 mod duration;
+mod env_name;
 mod environment;
 mod error;
 mod extension;
 mod glob;
-mod grants;
+pub mod grants;
 mod guest_path;
 pub mod http;
 pub mod instances;
@@ -49,7 +51,9 @@ pub mod limits;
 mod paths;
 mod plugin;
 mod plugins;
+mod quantity;
 mod range;
+mod rate;
 mod reader;
 mod rule;
 mod secret;
@@ -59,66 +63,76 @@ mod size;
 mod suggest;
 mod syntax;
 #[cfg(test)]
+#[cfg(all(feature = "http", feature = "keyvalue"))]
 mod tests;
 mod warning;
+
+/// Diagnostics of an invalid config.
+pub mod diagnostics {
+    pub use super::error::{Diagnostic, Position, RenderStyle};
+}
+
+/// Numbers and quantities with bounds.
+pub mod values {
+    pub use super::count::Count;
+    pub use super::duration::{BoundedDuration, BoundedDurationError};
+    pub use super::range::OutOfRange;
+    pub use super::rate::{ByteRate, Period, Rate, RateError};
+    pub use super::size::{Size, SizeError};
+}
 
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+pub use crate::digest::{Digest, DigestError};
+pub use crate::net::{HostName, Origin, OriginError, OriginPattern, Scheme, UrlHost};
 pub use advertise::AdvertisedCapability;
-pub use compile::CompileLimits;
-pub use count::Count;
-pub use digest::{Digest, DigestError};
-pub use duration::{BoundedDuration, BoundedDurationError};
 pub use environment::Environment;
-pub use error::{ConfigError, Diagnostic, Position, RenderStyle};
+pub use error::ConfigError;
 pub use extension::Extension;
 pub use glob::{GlobError, UriGlob};
-pub use grants::{
-    BucketKeys, BucketName, BucketNameError, BucketQuota, CaBundle, CaBundleError, CredentialError, CredentialName,
-    CredentialValue, DirGrant, DirQuota, DuplicateOrigin, Grants, HostName, HttpGrant, HttpGrants, KeyvalueGrant, Mode,
-    Origin, OriginError, OriginPattern, Scheme, UrlHost,
-};
-pub use guest_path::{EnvName, EnvNameError, GuestPath, GuestPathError};
-pub use http::{
-    ClientShare, Http, HttpAddress, HttpAddressError, HttpServerLimits, KeepAlive, ShareError, Tls, TlsError,
-};
-pub use instances::InstanceReuse;
-pub use limits::Limits;
 pub use plugin::{Plugin, PluginName, PluginNameError, WatchInterval};
 pub use plugins::{PluginConflict, Plugins};
-pub use range::OutOfRange;
 #[cfg(feature = "cli")]
 pub(crate) use rule::misspelled_principal;
 pub use rule::{ANONYMOUS, LOCAL, Operation, PrincipalSelector, Rule};
 pub use secret::Secret;
 pub use server::{PageBytes, PageSize, Server};
-pub use size::{Size, SizeError};
 pub use warning::Warning;
 
-use reader::{ReadContext, Table};
+use error::Diagnostic;
+use http::Http;
+use reader::{KeyDocs, ReadContext, Table};
 
 use crate::regular_file;
 
-/// What is served, to whom, and within which bounds.
+/// A valid config.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Config {
-    /// The host as a server.
+    /// The server: its name, address, pages and directories.
     pub server: Server,
-    /// How HTTP is spoken.
+    /// The HTTP server.
     pub http: Http,
-    /// What is served. From a file, at least one.
+    /// The plugins. A config file has at least one.
     pub plugins: Plugins,
-    /// Who may what.
+    /// The access rules.
     pub rules: Vec<Rule>,
-    /// The files that a config file names, with absolute paths: components, and values that stand in files of their own.
+    /// The absolute paths of the files that a config file names: components, and files that contain values.
     pub files: BTreeSet<PathBuf>,
 }
 
+/// The documentation of the sections, for the schema.
+const SECTION_DOCS: KeyDocs = &[
+    ("server", "The host as a server: its name, address, pages and directories."),
+    ("http", "The HTTP server: TLS, CORS and limits of clients."),
+    ("plugin", "A provider with its mount, config, grants and limits."),
+    ("rule", "An access rule: the principals, and the resources that they may or may not use."),
+];
+
 impl Config {
-    /// The largest file that is read, in bytes.
+    /// The maximum size of a config file in bytes.
     pub const MAX_FILE_SIZE: usize = 1024 * 1024;
 
     /// A config without plugins and rules, to build on.
@@ -130,7 +144,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// Its name is that of a plugin that is there, or its mount overlaps with one's.
+    /// Another plugin has the same name, or an overlapping mount.
     pub fn plugin(mut self, plugin: Plugin) -> Result<Self, PluginConflict> {
         self.plugins.add(plugin)?;
         Ok(self)
@@ -143,21 +157,21 @@ impl Config {
         self
     }
 
-    /// Reads a config file, with the variables and the home directory of this process.
+    /// Reads a config file, with the environment variables and the home directory of this process.
     ///
     /// # Errors
     ///
-    /// The file cannot be read, or has mistakes: all of them are in the error.
+    /// The file cannot be read, or is invalid. The error contains all problems.
     pub fn load(file: &Path) -> Result<Self, ConfigError> {
         Self::load_in(file, &Environment::from_process())
     }
 
-    /// Reads a config file with an environment of the caller's. Fails like [`load`](Self::load).
+    /// Reads a config file with the given environment. Fails like [`load`](Self::load).
     pub fn load_in(file: &Path, environment: &Environment) -> Result<Self, ConfigError> {
         let bytes = regular_file::read(file, Self::MAX_FILE_SIZE).map_err(|error| read_error(file, &error))?;
         match str::from_utf8(&bytes) {
             Ok(text) => Self::parse_in(text, file, environment),
-            // A character at the end of what was read may be cut.
+            // The last character that was read may be incomplete.
             Err(_) if bytes.len() > Self::MAX_FILE_SIZE => Err(too_large(file)),
             Err(error) => {
                 let (text, at) = (String::from_utf8_lossy(&bytes), error.valid_up_to());
@@ -167,18 +181,18 @@ impl Config {
         }
     }
 
-    /// Parses a config, with the variables and the home directory of this process.
+    /// Parses a config, with the environment variables and the home directory of this process.
     ///
-    /// `file` is what messages call it; relative paths start from its directory. It need not exist.
+    /// `file` is the name of the file in messages; relative paths are relative to its directory. It need not exist.
     ///
     /// # Errors
     ///
-    /// The text has mistakes: all of them are in the error.
+    /// The text is invalid. The error contains all problems.
     pub fn parse(text: &str, file: &Path) -> Result<Self, ConfigError> {
         Self::parse_in(text, file, &Environment::from_process())
     }
 
-    /// Parses a config with an environment of the caller's. Otherwise like [`parse`](Self::parse).
+    /// Parses a config with the given environment. Otherwise like [`parse`](Self::parse).
     pub fn parse_in(text: &str, file: &Path, environment: &Environment) -> Result<Self, ConfigError> {
         if text.len() > Self::MAX_FILE_SIZE {
             return Err(too_large(file));
@@ -194,7 +208,21 @@ impl Config {
         Err(ConfigError::new(file, text, problems).with_files(files).with_partial_config(rest))
     }
 
+    /// Returns the JSON Schema (2020-12) of config files, for editors. It describes the keys that this build reads.
+    ///
+    /// A file that [`load`](Self::load) accepts is valid by the schema. The reverse is not true: a schema can express
+    /// neither conflicts between plugins nor files that must exist.
+    pub fn json_schema() -> serde_json::Value {
+        Table::describe(SECTION_DOCS, Self::from_table)
+            .with("$schema", "https://json-schema.org/draft/2020-12/schema")
+            .with("title", "mcp-host.toml")
+            .with("description", "The config of mcp-host.")
+            .with("required", vec!["plugin"])
+            .into_json()
+    }
+
     fn from_table(table: &mut Table<'_>) -> Self {
+        table.requires_feature("http", "http", cfg!(feature = "http"));
         let config = Self {
             server: table.or_default("server"),
             http: table.or_default("http"),

@@ -17,6 +17,7 @@
 use std::borrow::Cow;
 
 /// Escapes text for a single line, such as a name: line breaks and tabs are escaped as well.
+#[cfg(any(feature = "cli", test))]
 pub(crate) fn line(text: &str) -> Cow<'_, str> {
     escape(text, is_unsafe)
 }

@@ -10,7 +10,8 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use crate::catalog;
-use crate::config::{Config, Environment, RenderStyle, UriGlob};
+use crate::config::diagnostics::RenderStyle;
+use crate::config::{Config, Environment, UriGlob};
 use crate::plugin;
 use crate::uri::{MAX_URI_LEN, Mount, Router};
 

@@ -51,8 +51,8 @@
 //! | [`engine`] | wasmtime: compiling and loading components, the instance pool, the threads that calls run on |
 //! | `sandbox` | the WASI context of an instance: directories, HTTP, key-value buckets, the log, memory |
 //! | [`provider`] | the contract in Rust: native providers, and what components answer |
-//! | [`config`], [`uri`], [`resource`] | the file; mounts and URIs; the domain's own types |
-//! | `fs_watch`, `private_dir`, `regular_file`, `thread_priority`, `throttle`, `text`, `time` | file system events; files that are private to this user; opening files that may hang; priorities of threads; throttled warnings; truncated texts; durations as numbers |
+//! | [`config`], [`uri`], [`net`], [`digest`], [`resource`] | the file; mounts and URIs; origins; the digest of a component; the domain's own types |
+//! | `fs_watch`, `private_dir`, `regular_file`, `thread_priority`, `throttle`, `text`, `quote`, `time` | file system events; files that are private to this user; opening files that may hang; priorities of threads; throttled warnings; excerpts of texts; quoted texts; durations as numbers |
 //!
 //! # Features
 //!
@@ -63,7 +63,7 @@
 //! | `keyvalue` | key-value buckets for plugins, kept in SQLite |
 //! | `cli` | the command `mcp-host`, with all of the above |
 //!
-//! None is on by default.
+//! None is on by default. A config key of a feature that is not enabled is an error that names the feature.
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
 #![cfg_attr(not(feature = "cli"), allow(rustdoc::broken_intra_doc_links, reason = "the map names all modules"))]
@@ -74,6 +74,7 @@ mod catalog;
 #[doc(hidden)]
 pub mod cli;
 pub mod config;
+pub mod digest;
 pub mod engine;
 mod escape;
 mod fs_watch;
@@ -82,9 +83,11 @@ mod fs_watch;
 pub mod fuzzing;
 mod host;
 mod log_target;
+pub mod net;
 pub mod plugin;
 mod private_dir;
 pub mod provider;
+mod quote;
 mod regular_file;
 pub mod resource;
 mod sandbox;

@@ -47,7 +47,8 @@ use self::call::CallContext;
 use self::fault_recorder::FaultRecorder;
 use self::function::{Changes, Complete, Describe, ListEntries, ListTemplates, Read, Stat};
 use self::validation::ValidationContext;
-use crate::config::{self, Digest};
+use crate::config;
+use crate::digest::Digest;
 use crate::engine::loader::{CompiledComponent, LinkedComponent, Loader};
 use crate::engine::pool::Pool;
 use crate::engine::{CallOrigin, Compiler, ComponentError, Engine, EngineError, Progress};
@@ -98,7 +99,7 @@ impl PluginRuntime {
     pub fn new(
         engine: Arc<Engine>,
         compiler: Compiler,
-        limits: config::CompileLimits,
+        limits: config::compile::CompileLimits,
         cache: &FilePath,
         state_dir: Option<PathBuf>,
         progress: Progress,
@@ -142,13 +143,14 @@ impl PluginRuntime {
             self.state_dir.as_deref(),
             self.tls_roots.clone(),
             self.open_files.clone(),
-            GuestLog::new(name.clone(), config.limits.log.bytes()),
+            GuestLog::new(name.clone(), config.limits.log.bytes_per_minute()),
             pool.as_ref().map(|pool| -> Weak<dyn Reclaim> { Arc::<Pool>::downgrade(pool) }),
         );
         let memory = sandbox.memory().clone();
         let share = self.engine.shares.share();
         let backend = Backend::Component(Box::new(ComponentBackend { component, sandbox, share, pool }));
         Plugin {
+            title: config.title.clone(),
             digest: Some(compiled.digest),
             requirements: Requirements::new(imports, config),
             ..self.plugin(name, &config.mount, &config.limits, config.watch_interval, backend, memory)
@@ -157,11 +159,12 @@ impl PluginRuntime {
 
     /// Mounts a native provider.
     pub(crate) fn native(&self, native: &NativePlugin) -> Plugin {
-        let NativePlugin { name, mount, provider, limits, watch_interval } = native;
+        let NativePlugin { name, title, mount, provider, limits, watch_interval } = native;
         let memory = MemoryBudget::new(limits.memory.bytes(), None);
         let backend = Backend::Native(provider.clone());
         let info = validation::truncate_info(provider.describe());
-        Plugin { info, ..self.plugin(name.as_str().into(), mount, limits, *watch_interval, backend, memory) }
+        let title = title.clone();
+        Plugin { info, title, ..self.plugin(name.as_str().into(), mount, limits, *watch_interval, backend, memory) }
     }
 
     /// A plugin without a description.
@@ -169,14 +172,15 @@ impl PluginRuntime {
         &self,
         name: Arc<str>,
         mount: &Mount,
-        limits: &config::Limits,
+        limits: &config::limits::Limits,
         watch_interval: config::WatchInterval,
         backend: Backend,
         memory: Arc<MemoryBudget>,
     ) -> Plugin {
-        let faults = Arc::new(FaultRecorder::new(name.clone(), limits.log.bytes()));
+        let faults = Arc::new(FaultRecorder::new(name.clone(), limits.log.bytes_per_minute()));
         let max_response_size = matches!(backend, Backend::Native(_)).then(|| limits.response_size.bytes());
         Plugin {
+            title: None,
             mount: mount.clone(),
             digest: None,
             watch_interval: watch_interval.duration(),
@@ -206,6 +210,7 @@ impl PluginRuntime {
 /// A loaded plugin.
 pub struct Plugin {
     name: Arc<str>,
+    title: Option<String>,
     mount: Mount,
     digest: Option<Digest>,
     requirements: Requirements,
@@ -220,6 +225,11 @@ impl Plugin {
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Its title, put in front of the titles of its entries and templates in merged listings.
+    pub fn title(&self) -> Option<&str> {
+        self.title.as_deref()
     }
 
     /// The URI prefix that it owns.

@@ -48,7 +48,7 @@
 //! # What bounds a call
 //!
 //! Calls pass the same admission control, circuit breaker and access rules as those of components, and their answers are merged
-//! into the same listings. Of the [limits](crate::config::Limits) of a [`NativePlugin`] these apply:
+//! into the same listings. Of the [limits](crate::config::limits::Limits) of a [`NativePlugin`] these apply:
 //!
 //! | limit | effect on a native provider |
 //! |---|---|

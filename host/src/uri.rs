@@ -1,29 +1,29 @@
-//! Mounts, paths and URIs: where a resource lives and who serves it.
+//! Mounts, paths and URIs: the names of resources, and the plugins that own them.
 //!
-//! A provider speaks in paths (`README.md`), its plugin owns a [`Mount`] (`git://linux/`), and the host puts the mount
-//! in front of the path: `git://linux/README.md`. URIs are *composed*, never rewritten, so no provider can name a
-//! resource of another, and one provider can be mounted many times. This module composes ([`Mount::compose`]), finds
-//! the way back ([`Router::route`]), and does the same for the templates that stand for many resources ([`Template`]).
+//! A provider names resources by paths (`README.md`), its plugin owns a [`Mount`] (`git://linux/`), and the host
+//! prefixes the path with the mount: `git://linux/README.md`. URIs are *composed*, never rewritten, so no provider can
+//! name a resource of another, and one provider can be mounted many times. This module composes ([`Mount::compose`]),
+//! routes ([`Router::route`]), and does the same for URI templates ([`Template`]).
 //!
-//! It promises, whatever the input:
+//! Guarantees for any input:
 //! - A [`Uri`] begins with its mount, and mounts do not overlap: a URI belongs to at most one plugin.
 //! - Composing and routing are inverse: the URI of a path routes to the same mount and the same path.
 //! - Every [`Uri`] and [`Path`] is in the normal form of RFC 3986, section 6.2.2, so equal resources have equal text.
 //!   Access rules, subscriptions and caches may compare bytes.
 //!
-//! No URI is longer than [`MAX_URI_LEN`]. The time that anything takes grows with the length of its text, and with the
-//! number of mounts only as a binary search does.
+//! No URI is longer than [`MAX_URI_LEN`]. Every operation is linear in the length of its text; routing is a binary
+//! search over the mounts.
 //!
 //! # Normal form
 //!
-//! Scheme and host in lower case (section 6.2.2.1); percent-encoding in upper case, and only where it is needed
-//! (6.2.2.2); no `.` and `..` segments (6.2.2.3, 5.2.4); no empty port (3.2.3). Nothing is assumed that depends on a
-//! scheme. Segments may be empty, except the first one behind a mount, and `a` and `a/` are different paths.
+//! Scheme and host in lower case (section 6.2.2.1); percent-encoding in upper case, and only where it is required
+//! (6.2.2.2); no `.` and `..` segments (6.2.2.3, 5.2.4); no empty port (3.2.3). No scheme-specific rules apply.
+//! Segments may be empty, except the first one of a path, and `a` and `a/` are different paths.
 //!
-//! One thing is stricter than the RFC, which quietly drops a `..` that has nothing left to remove: here it is an error,
-//! because whoever wrote it was aiming somewhere else. So is a `..` that leaves a mount, even for another one.
+//! One rule is stricter than the RFC, which ignores a `..` that has nothing left to remove: here it is an error, and so
+//! is a `..` that leaves a mount, even for another one.
 //!
-//! | a path of a provider at `git://linux/` | is |
+//! | a path of a provider at `git://linux/` | result |
 //! |---|---|
 //! | `a/./b/../%63`, `a/c` | `git://linux/a/c` |
 //! | the empty path, `a/..` | `git://linux/`, the mount itself |
@@ -32,24 +32,24 @@
 //! | `http://h/x` | `git://linux/http://h/x`: a path like any other |
 //! | `../x`, `%2e%2E/x`, `a/../../x` | an error: leaves the mount |
 //! | `/a`, `a/..//b` | an error: begins with a slash |
-//! | `a#b`, `%00`, `%zz`, `a b`, `a\b`, `ä` | an error that says where and what to write |
+//! | `a#b`, `%00`, `%zz`, `a b`, `a\b`, `ä` | an error with the position and a correction |
 //!
-//! | a URI of a client, with mounts `git://linux/`, `files://h/a/` and `files://h/b/` | is |
+//! | a URI of a client, with mounts `git://linux/`, `files://h/a/` and `files://h/b/` | result |
 //! |---|---|
 //! | `GIT://Linux/%7Ea` | path `~a` of `git://linux/` |
-//! | `git://linux`, `files://h/a?q` | the mount itself: its last slash may be missing, as nobody else can own that |
+//! | `git://linux`, `files://h/a?q` | the mount itself: its trailing slash may be missing, as no other mount can own that URI |
 //! | `files://h/x/../a/c` | path `c` of `files://h/a/` |
 //! | `files://h/a/../b/c` | an error: leaves its mount |
 //! | `files://h/../b/c`, `git://linux/..` | an error: leads above its root |
 //! | `git://u:p@linux/x` | an error: user information (RFC 3986, sections 3.2.1 and 7.6) |
-//! | `git://linux/a#L1` | an error: a fragment is the client's to follow (section 3.5) |
-//! | `git://other/x`, `urn:isbn:1` | [`RouteError::NoMount`], to be answered as *not found* |
+//! | `git://linux/a#L1` | an error: fragments are processed by the client (section 3.5) |
+//! | `git://other/x`, `urn:isbn:1` | [`RouteError::NoMount`], which is reported as *not found* |
 //!
 //! # Mounts without a host
 //!
 //! The mount `web://` owns all hosts of its scheme, and the first segment of its paths is the host: `Docs.RS/x` is
-//! `web://docs.rs/x`. That host may not be empty, be a dot segment or have user information, and no `..` removes it.
-//! `notes:///` is another thing, a mount whose host is empty: its paths are paths only.
+//! `web://docs.rs/x`. That host must not be empty, a dot segment, or contain user information, and no `..` removes it.
+//! `notes:///` is a mount with an empty host: its paths are paths only.
 //!
 //! # Example
 //!
@@ -88,7 +88,7 @@ pub use resource_id::{Path, ResourceId, Uri};
 pub use router::{Routed, Router};
 pub use template::Template;
 
-/// The most bytes that a URI, a template, or a path together with its mount may have.
+/// The maximum length in bytes of a URI, a template, or a path together with its mount.
 ///
-/// RFC 9110, section 4.1, asks for at least 8,000 octets.
+/// RFC 9110, section 4.1, recommends at least 8,000 octets.
 pub const MAX_URI_LEN: usize = 8192;

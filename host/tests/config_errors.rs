@@ -7,7 +7,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use mcp_resource_host::config::{Config, ConfigError, Environment, Position, RenderStyle};
+use mcp_resource_host::config::diagnostics::{Position, RenderStyle};
+use mcp_resource_host::config::{Config, ConfigError, Environment};
 use snapbox::assert::{Assert, DEFAULT_ACTION_ENV};
 use snapbox::data::DataFormat;
 use snapbox::{Data, IntoData};

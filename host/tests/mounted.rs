@@ -22,7 +22,8 @@ use futures::StreamExt;
 use http_body_util::BodyExt;
 use mcp_resource_host::Host;
 use mcp_resource_host::access::Principal;
-use mcp_resource_host::config::Config;
+use mcp_resource_host::config::{Config, PrincipalSelector, Rule};
+use mcp_resource_host::provider::{self, Contents, Entry, Failure, Page, Provider, async_trait};
 use mcp_resource_host::server::{self, HttpOptions, McpService};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -32,13 +33,39 @@ use tower::ServiceExt;
 /// Longer than anything here takes.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A host without plugins.
-async fn start(config: &str) -> (Arc<Host>, TempDir) {
+/// Two letters, `a` and `b`.
+struct Letters;
+
+#[async_trait]
+impl Provider for Letters {
+    async fn list(&self, _: Option<&str>, _: Option<&str>, _: usize) -> provider::Result<Page> {
+        Ok(Page::last([Entry::new("a", "A"), Entry::new("b", "B")]))
+    }
+
+    async fn stat(&self, path: &str) -> provider::Result<Entry> {
+        if ["a", "b"].contains(&path) { Ok(Entry::new(path, path)) } else { Err(Failure::NotFound) }
+    }
+
+    async fn read(&self, path: &str) -> provider::Result<Vec<Contents>> {
+        Ok(vec![Contents::text(self.stat(path).await?, path)])
+    }
+}
+
+/// A host of letters, of which `ada` and `bob` may read `a`, and `ada` may read `b`.
+async fn start(change: impl FnOnce(&mut Config)) -> (Arc<Host>, TempDir) {
     let dir = tempfile::tempdir().unwrap();
-    let mut config: Config = Config::parse(config, &dir.path().join("mcp-host.toml")).unwrap();
+    let mut config = Config::new();
+    for (user, letter) in [("ada", "a"), ("ada", "b"), ("bob", "a")] {
+        let mut rule = Rule::new([PrincipalSelector::Named(user.into())]);
+        rule.allow = vec![format!("letters:///{letter}").parse().unwrap()];
+        config.rules.push(rule);
+    }
     config.server.cache = Some(dir.path().join("cache"));
     config.server.state = Some(dir.path().join("state"));
-    (Arc::new(Host::start(config).await.unwrap()), dir)
+    config.server.page_size = 1.try_into().unwrap();
+    change(&mut config);
+    let builder = Host::builder(config).provider("letters".parse().unwrap(), "letters:///".parse().unwrap(), Letters);
+    (Arc::new(builder.start().await.unwrap()), dir)
 }
 
 /// The login of the application: the user is the one that the client names.
@@ -58,8 +85,8 @@ struct Application {
 }
 
 impl Application {
-    async fn start(config: &str, options: HttpOptions) -> Self {
-        let (host, dir) = start(config).await;
+    async fn start(change: impl FnOnce(&mut Config), options: HttpOptions) -> Self {
+        let (host, dir) = start(change).await;
         let service = server::http_service(host, options);
         let routes = Router::new()
             .route("/", get(async || "the application"))
@@ -69,7 +96,7 @@ impl Application {
     }
 
     async fn with_defaults() -> Self {
-        Self::start("", HttpOptions::new()).await
+        Self::start(|_| (), HttpOptions::new()).await
     }
 
     async fn send(&self, request: Request) -> Response {
@@ -165,17 +192,40 @@ async fn the_application_and_the_service_answer_side_by_side() {
     assert_eq!(application.send(none).await.status(), StatusCode::NOT_FOUND, "other pages are the application's");
     let (status, body) = text(application.send(stateless("ada", 1, "resources/list", json!({}))).await).await;
     assert_eq!(status, StatusCode::OK);
-    assert_eq!(serde_json::from_str::<Value>(&body).unwrap()["result"]["resources"], json!([]));
+    assert_eq!(serde_json::from_str::<Value>(&body).unwrap()["result"]["resources"][0]["uri"], "letters:///a");
 }
 
 #[tokio::test]
 async fn the_service_is_mounted_at_any_path() {
-    let (host, _dir) = start("").await;
+    let (host, _dir) = start(|_| ()).await;
     let service = server::http_service(host, HttpOptions::new());
     let routes = Router::new().route_service("/anywhere", service);
     let mut request = stateless("", 1, "resources/list", json!({}));
     *request.uri_mut() = "/anywhere".parse().unwrap();
     assert_eq!(routes.oneshot(request).await.unwrap().status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn the_principal_of_the_application_is_the_one_that_rules_are_about() {
+    let application = Application::with_defaults().await;
+    for (user, may_read) in [("ada", true), ("bob", false), ("", false)] {
+        let read = application.send(stateless(user, 1, "resources/read", json!({ "uri": "letters:///b" }))).await;
+        let (_, body) = text(read).await;
+        assert_eq!(body.contains("contents"), may_read, "{user}: {body}");
+    }
+}
+
+#[tokio::test]
+async fn a_cursor_of_one_principal_is_none_for_another() {
+    let application = Application::with_defaults().await;
+    let list = async |user: &str, params: Value| {
+        let (_, body) = text(application.send(stateless(user, 1, "resources/list", params)).await).await;
+        serde_json::from_str::<Value>(&body).unwrap()
+    };
+    let first = list("ada", json!({})).await;
+    let cursor = json!({ "cursor": first["result"]["nextCursor"] });
+    assert_eq!(list("bob", cursor.clone()).await["error"]["code"], -32602);
+    assert_eq!(list("ada", cursor).await["result"]["resources"][0]["uri"], "letters:///b");
 }
 
 #[tokio::test]
@@ -212,7 +262,7 @@ async fn only_the_principal_of_a_session_hears_its_events() {
 
 #[tokio::test]
 async fn a_request_without_a_principal_is_refused_if_one_is_required() {
-    let application = Application::start("", HttpOptions::new().require_principal()).await;
+    let application = Application::start(|_| (), HttpOptions::new().require_principal()).await;
     let list = |user| application.send(stateless(user, 1, "resources/list", json!({})));
     assert_eq!(list("").await.status(), StatusCode::UNAUTHORIZED);
     assert_eq!(list("ada").await.status(), StatusCode::OK);
@@ -227,13 +277,13 @@ async fn hosts_and_origins_are_checked_unless_the_application_does_it() {
     };
     let application = Application::with_defaults().await;
     assert_eq!(application.send(strange()).await.status(), StatusCode::FORBIDDEN);
-    let application = Application::start("", HttpOptions::new().origin_check(false)).await;
+    let application = Application::start(|_| (), HttpOptions::new().origin_check(false)).await;
     assert_eq!(application.send(strange()).await.status(), StatusCode::OK);
 }
 
 #[tokio::test]
 async fn cross_origin_requests_are_handled_unless_the_application_does_it() {
-    let config = "[http]\ncors = [\"https://app.example.com\"]\n";
+    let config = |config: &mut Config| config.http.cors = vec!["https://app.example.com".parse().unwrap()];
     let page = || {
         let mut request = stateless("ada", 1, "resources/list", json!({}));
         request.headers_mut().insert(ORIGIN, "https://app.example.com".parse().unwrap());
@@ -248,8 +298,13 @@ async fn cross_origin_requests_are_handled_unless_the_application_does_it() {
 
 #[tokio::test]
 async fn answers_are_charged_to_the_peer_or_else_to_the_principal_until_their_bodies_are_dropped() {
-    let config = "[http.limits]\nresponse-memory = \"256KiB\"\nresponse-memory-per-connection = \"256KiB\"\n\
-                  client-share = \"1/2\"\nwrite-timeout = \"10ms\"\n";
+    let config = |config: &mut Config| {
+        let limits = &mut config.http.limits;
+        // 256 KiB for each client.
+        limits.response_memory = "16MiB".parse().unwrap();
+        limits.client_share = "1/64".parse().unwrap();
+        limits.write_timeout = "100ms".parse().unwrap();
+    };
     let application = Application::start(config, HttpOptions::new()).await;
     let list = async |user: &str, peer: Option<u8>| {
         let mut request = stateless(user, 1, "resources/list", json!({}));
@@ -259,10 +314,10 @@ async fn answers_are_charged_to_the_peer_or_else_to_the_principal_until_their_bo
         }
         application.send(request).await
     };
-    for (one, other) in [(("ada", None), ("bob", None)), (("ada", Some(1)), ("ada", Some(2)))] {
+    for (one, other) in [(("carol", None), ("dave", None)), (("carol", Some(1)), ("carol", Some(2)))] {
         // An empty answer takes 2 KiB; 64 KiB are reserved for one that has not come.
         let mut held = Vec::new();
-        while held.len() < 40 {
+        while held.len() < 100 {
             held.push(list(one.0, one.1).await);
         }
         let (_, refused) = text(list(one.0, one.1).await).await;

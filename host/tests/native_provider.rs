@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mcp_resource_host::access::Principal;
-use mcp_resource_host::config::{Config, Limits, Plugin, WatchInterval};
+use mcp_resource_host::config::limits::Limits;
+use mcp_resource_host::config::{Config, Plugin, WatchInterval};
 use mcp_resource_host::engine::{Engine, EngineOptions};
 use mcp_resource_host::plugin::FaultKind;
 use mcp_resource_host::provider::{
@@ -83,6 +84,9 @@ impl Provider for Notes {
                 Err(Failure::internal("it was not ended"))
             }
             "spin" => loop {
+                for number in 0..100_000 {
+                    std::hint::black_box(number);
+                }
                 tokio::task::yield_now().await;
             },
             "large" => Ok(vec![Contents::blob(Entry::new("large", "large"), vec![0; 4 << 20])]),
@@ -179,17 +183,21 @@ impl Fixture {
     }
 }
 
-/// The notes at their mount, with a short deadline, little CPU time and small answers.
-fn plugin(notes: &Arc<Notes>) -> NativePlugin {
+/// Little CPU time and small answers.
+fn limits() -> Limits {
     let mut limits = Limits::default();
-    limits.deadline = "300ms".parse().unwrap();
     limits.cpu = "50ms".parse().unwrap();
     limits.response_size = "1MiB".parse().unwrap();
-    limits.memory = "64MiB".parse().unwrap();
+    limits
+}
+
+/// The notes at their mount, which are polled often.
+fn plugin(notes: &Arc<Notes>) -> NativePlugin {
     let interval: WatchInterval = "100ms".parse().unwrap();
     NativePlugin::new("notes".parse().unwrap(), mount("notes:///"), notes.clone())
-        .limits(limits)
+        .limits(limits())
         .watch_interval(interval)
+        .title("Mine")
 }
 
 fn mount(text: &str) -> Mount {
@@ -236,6 +244,7 @@ async fn a_resource_is_read_described_and_completed() {
     assert_eq!(fixture.read("denied").await.unwrap_err(), Error::Denied { message: "not for you".to_owned() });
 
     let templates = fixture.host.templates(&Principal::LOCAL, None).await.unwrap();
+    assert_eq!(templates.items[0].title.as_deref(), Some("Mine: A note by its number"));
     let template = templates.items[0].uri_template.as_str();
     assert_eq!(template, "notes:///{number}");
     let argument = Argument::new("number", "1");
@@ -275,13 +284,16 @@ async fn a_panic_ends_its_call_only() {
 
 #[tokio::test]
 async fn a_call_ends_at_its_deadline_and_when_its_cpu_time_is_used_up() {
-    let (fixture, _) = Fixture::notes(1).await;
-    for (path, kind) in [("sleep", FaultKind::Deadline), ("spin", FaultKind::Cpu)] {
+    for (path, kind, deadline) in [("sleep", FaultKind::Deadline, "100ms"), ("spin", FaultKind::Cpu, "1m")] {
+        let mut plugin_limits = limits();
+        plugin_limits.deadline = deadline.parse().unwrap();
+        let plugin = plugin(&Notes::new(1)).limits(plugin_limits);
+        let fixture = Fixture::start(|builder| builder.native_plugin(plugin)).await;
         let error = fixture.read(path).await.unwrap_err();
         assert!(matches!(error, Error::Unavailable { .. }), "{path}: {error}");
         assert_eq!(fixture.faults(kind), 1, "{path}");
+        fixture.read("0").await.unwrap();
     }
-    fixture.read("0").await.unwrap();
 }
 
 #[tokio::test]

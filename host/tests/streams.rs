@@ -93,14 +93,3 @@ async fn serving_ends_when_it_is_shut_down() {
     client.shutdown.cancel();
     client.end().await.unwrap();
 }
-
-#[tokio::test]
-async fn a_client_that_begins_with_nonsense_is_an_error_with_a_source() {
-    let (host, _dir) = start().await;
-    let mut client = Client::connect(&host, "ada");
-    let answer = client.request(1, "tools/call", json!({ "name": "x" })).await;
-    assert!(answer["error"].is_object(), "{answer}");
-    let error = client.end().await.unwrap_err();
-    assert!(matches!(error, ServeError::Handshake(_)), "{error}");
-    assert!(std::error::Error::source(&error).is_some());
-}

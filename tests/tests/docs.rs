@@ -1,4 +1,4 @@
-//! The documentation is valid: the files, headings and tests that it links to exist, and snippets are taken from examples.
+//! The documentation is valid: the files, headings and tests that it links to exist, and snippets are from examples.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::HashMap;

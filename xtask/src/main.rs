@@ -9,6 +9,7 @@
 mod cargo;
 mod clients;
 mod demo;
+mod features;
 mod fuzz;
 mod plugins;
 mod progress;
@@ -22,6 +23,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use crate::demo::Demo;
+use crate::features::Features;
 use crate::fuzz::Fuzz;
 use crate::plugins::Plugins;
 use crate::progress::Progress;
@@ -55,6 +57,8 @@ enum Task {
     Demo(Demo),
     /// Run all that must pass, or a part of it
     Test(Test),
+    /// Lint the library with each of its features alone, and without any
+    Features(Features),
     /// Feed what a fuzzer makes up to all that takes bytes of strangers
     Fuzz(Fuzz),
     /// Have thousands of subscribers told of changes for some minutes: none may lose one, and memory must stay flat
@@ -81,6 +85,7 @@ fn run(task: Task, progress: &Progress) -> anyhow::Result<()> {
         Task::Plugins(task) => task.run(&workspace, progress).map(drop),
         Task::Demo(task) => task.run(&workspace, progress),
         Task::Test(task) => task.run(&workspace, progress),
+        Task::Features(task) => task.run(&workspace, progress),
         Task::Fuzz(task) => task.run(&workspace, progress),
         Task::Soak(task) => task.run(&workspace, progress),
         Task::Clients => clients::install(&workspace, progress),

@@ -20,7 +20,7 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput};
-use mcp_resource_host::config::InstanceReuse;
+use mcp_resource_host::config::instances::InstanceReuse;
 
 use self::backends::{Backend, Request};
 use self::report::Report;

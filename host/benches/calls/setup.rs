@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
-use mcp_resource_host::config::{Config, InstanceReuse, Limits, Plugin};
+use mcp_resource_host::config::instances::InstanceReuse;
+use mcp_resource_host::config::limits::Limits;
+use mcp_resource_host::config::{Config, Plugin};
 use mcp_resource_host::provider::{NativePlugin, Provider};
 use mcp_resource_host::{Host, PluginState};
 use tempfile::TempDir;
@@ -47,7 +49,7 @@ pub(crate) async fn host(kept: &StateDir, instances: Option<InstanceReuse>) -> H
     let name = "sizes".parse().expect("a name");
     let mut plugin = Plugin::new(name, component, MOUNT.parse().expect("a mount"));
     plugin.instances = instances;
-    plugin.limits.rate = 1_000_000.try_into().expect("it is in range");
+    plugin.limits.rate = "1000000/s".parse().expect("it is in range");
     plugin.config.insert("count".to_owned(), COUNT.to_string());
     let config = Config::new().plugin(plugin).expect("there is one plugin");
     let host = Host::start(in_directories(config, kept)).await.expect("the host starts");
@@ -60,7 +62,7 @@ pub(crate) async fn host(kept: &StateDir, instances: Option<InstanceReuse>) -> H
 /// A host with one native provider, under the same limits.
 pub(crate) async fn native_host(kept: &StateDir, provider: impl Provider) -> Host {
     let mut limits = Limits::default();
-    limits.rate = 1_000_000.try_into().expect("it is in range");
+    limits.rate = "1000000/s".parse().expect("it is in range");
     let mount = MOUNT.parse().expect("a mount");
     let plugin = NativePlugin::new("native".parse().expect("a name"), mount, provider).limits(limits);
     let builder = Host::builder(in_directories(Config::new(), kept)).native_plugin(plugin);

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::messages::Messages;
-use crate::config::{ConfigError, RenderStyle};
+use crate::config::ConfigError;
+use crate::config::diagnostics::RenderStyle;
 use crate::host::{InspectError, StartError};
 use crate::plugin::LoadError;
 use crate::resource::Error;

@@ -11,7 +11,8 @@ use super::output::Output;
 use super::provider::{Provider, name_and_version};
 use super::requirements::{self, RequirementReport};
 use super::table::{Cell, Table};
-use crate::config::{self, Config, Digest, PluginName};
+use crate::config::{self, Config, PluginName};
+use crate::digest::Digest;
 use crate::plugin::Inspection;
 
 const EXAMPLES: &str = "\

@@ -1,26 +1,26 @@
-//! What a host announces beside its resources.
+//! Advertised capabilities: `advertise` of `[server]`.
 
 use std::fmt;
 
-use super::reader::{FromNode, Node};
+use super::reader::{FromNode, Node, Schema};
 
-/// A kind of thing that MCP knows and a host has none of: announced, there are none of it; not announced, asking for it is
-/// an error.
+/// A capability of MCP that a host does not implement. Advertised, it has no items; otherwise a request for it is an
+/// error.
 ///
-/// That is for clients that ask for it whatever a server announces, and give up when it is refused.
+/// For clients that request it regardless of the server's capabilities, and fail when the request is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdvertisedCapability {
-    /// Prompts: `prompts/list` is empty, and completing an argument of one finds nothing.
+    /// Prompts: `prompts/list` is empty, and completion of an argument of a prompt returns no values.
     Prompts,
     /// Tools: `tools/list` is empty.
     Tools,
 }
 
 impl AdvertisedCapability {
-    /// All of them.
+    /// All capabilities.
     pub const ALL: [Self; 2] = [Self::Prompts, Self::Tools];
 
-    /// Its name in the configuration.
+    /// Returns its name in the config.
     pub fn name(self) -> &'static str {
         match self {
             Self::Prompts => "prompts",
@@ -40,6 +40,10 @@ impl FromNode for AdvertisedCapability {
 
     fn example() -> String {
         "\"tools\"".into()
+    }
+
+    fn schema() -> Schema {
+        Schema::one_of_names(Self::ALL.map(Self::name))
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {

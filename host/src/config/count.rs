@@ -1,18 +1,18 @@
-//! Numbers of things: `concurrency = 8`, `page-size = 1000`.
+//! Whole numbers with bounds: `concurrency = 8`, `page-size = 1000`.
 
 use std::fmt;
 
 use toml::de::DeValue;
 
 use super::range::OutOfRange;
-use super::reader::{FromNode, Node};
+use super::reader::{FromNode, Node, Schema};
 
-/// How many of something, from `MIN` to `MAX`. Its default is `DEFAULT`.
+/// A whole number from `MIN` to `MAX`. The default is `DEFAULT`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Count<const MIN: usize, const DEFAULT: usize, const MAX: usize>(usize);
 
 impl<const MIN: usize, const DEFAULT: usize, const MAX: usize> Count<MIN, DEFAULT, MAX> {
-    /// The number.
+    /// Returns the number.
     pub fn get(self) -> usize {
         self.0
     }
@@ -58,6 +58,10 @@ impl<const MIN: usize, const DEFAULT: usize, const MAX: usize> FromNode for Coun
         Self::default().to_string()
     }
 
+    fn schema() -> Schema {
+        Schema::integer(MIN, MAX).with("default", DEFAULT)
+    }
+
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let DeValue::Integer(written) = node.value else {
             node.expected_type::<Self>();
@@ -88,6 +92,6 @@ mod tests {
         assert!(Concurrency::try_from(0).is_err());
         let error = Concurrency::try_from(65).unwrap_err();
         assert_eq!(error.to_string(), "`65` is not between 1 and 64");
-        assert_eq!(error.suggestion("concurrency"), "give `concurrency` a value from 1 to 64");
+        assert_eq!(error.suggestion("concurrency"), "set `concurrency` to a value from 1 to 64");
     }
 }

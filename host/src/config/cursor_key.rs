@@ -1,13 +1,14 @@
-//! The key that replicas share to seal their cursors: 32 bytes, as base64 or hexadecimal digits, kept out of the file.
+//! The key that replicas share to seal their cursors: 32 bytes in base64 or hexadecimal digits, stored outside of the
+//! config.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 
 use super::error::Diagnostic;
-use super::reader::{FromNode, Node};
+use super::reader::{FromNode, Node, Schema};
 use super::secret::{Secret, SecretSource};
 
-/// A key as the file refers to it.
+/// A key, read from a variable or a file.
 pub(super) struct CursorKey(pub(super) Secret<[u8; 32]>);
 
 impl FromNode for CursorKey {
@@ -17,10 +18,14 @@ impl FromNode for CursorKey {
         "{ env = \"MCP_HOST_CURSOR_KEY\" }".into()
     }
 
+    fn schema() -> Schema {
+        SecretSource::schema()
+    }
+
     fn from_node(node: &Node<'_>) -> Option<Self> {
         if node.value.is_str() {
-            let message = format!("`{}` must not stand in the config, where others may read it", node.key);
-            let help = format!("make a new key and write where it is: {}", node.assignment_hint(&Self::example()));
+            let message = format!("`{}` must not be in the config file, which others may read", node.key);
+            let help = format!("generate a new key and write its source: {}", node.assignment_hint(&Self::example()));
             node.context.report(Diagnostic::new(message, help).at(node.span.clone()).redacted());
             return None;
         }
@@ -39,7 +44,7 @@ fn decode(text: &str) -> Option<[u8; 32]> {
     hexadecimal(text).or_else(base64)
 }
 
-/// 64 hexadecimal digits; as base64 they would be 48 bytes, so neither is taken for the other.
+/// 64 hexadecimal digits. As base64 they would be 48 bytes, so the two formats cannot be confused.
 fn hexadecimal(text: &str) -> Option<[u8; 32]> {
     let mut key = [0; 32];
     let (pairs, rest) = text.as_bytes().as_chunks::<2>();

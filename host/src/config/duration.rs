@@ -1,4 +1,4 @@
-//! Times as people write them: `2s`, `250ms`, `1m 30s`.
+//! Times: `2s`, `250ms`, `1m 30s`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,8 +7,9 @@ use std::time::Duration;
 use toml::de::DeValue;
 
 use super::error::{Suggest, quote};
+use super::quantity::{self, QuantityError};
 use super::range::OutOfRange;
-use super::reader::{FromNode, Node};
+use super::reader::{FromNode, Node, Schema};
 
 /// A second, in the unit of the bounds of [`BoundedDuration`].
 pub(super) const SECOND: u64 = 1000;
@@ -16,16 +17,24 @@ pub(super) const SECOND: u64 = 1000;
 pub(super) const MINUTE: u64 = 60 * SECOND;
 /// 60 minutes.
 pub(super) const HOUR: u64 = 60 * MINUTE;
+/// 24 hours.
+pub(super) const DAY: u64 = 24 * HOUR;
 
-/// A time from `MIN` to `MAX` milliseconds. Its default is `DEFAULT` milliseconds.
+/// A time, as a regular expression.
+const PATTERN: &str = r"^\s*([0-9]+(\.[0-9]+)? *(ms|s|min|m|h|d) *)+\s*$";
+
+/// The names of the units, for messages.
+const UNITS: &str = "ms, s, m, h, d";
+
+/// A time from `MIN` to `MAX` milliseconds. The default is `DEFAULT` milliseconds.
 ///
-/// Written as a number, with a decimal point if need be, and a unit: `ms`, `s`, `m`, `h`. Several may follow each other:
-/// `1m 30s`.
+/// Written as a number, with or without a decimal fraction, and a unit: `ms`, `s`, `m` or `min`, `h`, `d`. Spaces may
+/// stand between number and unit. Several quantities are added: `1m 30s`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BoundedDuration<const MIN: u64, const DEFAULT: u64, const MAX: u64>(Duration);
 
 impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> BoundedDuration<MIN, DEFAULT, MAX> {
-    /// How long that is.
+    /// Returns the time.
     pub fn duration(self) -> Duration {
         self.0
     }
@@ -38,19 +47,19 @@ impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> Default for BoundedDura
     }
 }
 
-/// Why a text is no time.
+/// The reason why a text is not a time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BoundedDurationError {
-    /// It is not made of numbers and units.
+    /// The text is not a sequence of numbers with units.
     #[error("{} is not a time", quote(.0))]
     NotATime(String),
-    /// It is a number only.
+    /// The text is a number without a unit.
     #[error("the time `{0}` has no unit")]
     NoUnit(String),
-    /// What follows the number is no unit.
+    /// A number is followed by an unknown unit.
     #[error("the time {} has an unknown unit", quote(.0))]
     UnknownUnit(String),
-    /// It is too short or too long.
+    /// The time is too short or too long.
     #[error(transparent)]
     OutOfRange(#[from] OutOfRange),
 }
@@ -60,9 +69,9 @@ impl Suggest for BoundedDurationError {
         match self {
             Self::NotATime(_) => format!("write a number and a unit, such as `{key} = \"2s\"`"),
             Self::NoUnit(number) => {
-                format!("add a unit (ms, s, m, h) and put it in quotes: `{key} = \"{number}s\"`")
+                format!("add a unit ({UNITS}) and put it in quotes: `{key} = \"{number}s\"`")
             }
-            Self::UnknownUnit(_) => format!("the units are ms, s, m, h: `{key} = \"2s\"`"),
+            Self::UnknownUnit(_) => format!("the units are {UNITS}: `{key} = \"2s\"`"),
             Self::OutOfRange(error) => error.suggestion(key),
         }
     }
@@ -91,33 +100,64 @@ impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> FromStr for BoundedDura
     type Err = BoundedDurationError;
 
     fn from_str(text: &str) -> Result<Self, BoundedDurationError> {
-        use humantime::DurationError;
-
         let trimmed = text.trim();
-        if !trimmed.is_empty() && trimmed.chars().all(|c| c.is_ascii_digit() || c == '.') {
-            return Err(BoundedDurationError::NoUnit(trimmed.to_owned()));
-        }
-        if !is_summable(trimmed) {
-            return Err(Self::out_of_range(text.to_owned()).into());
-        }
-        match humantime::parse_duration(trimmed) {
-            Ok(time) => Self::try_from(time).map_err(|_| Self::out_of_range(trimmed.to_owned()).into()),
-            Err(DurationError::UnknownUnit { .. }) => Err(BoundedDurationError::UnknownUnit(text.to_owned())),
-            Err(DurationError::NumberOverflow) => Err(Self::out_of_range(trimmed.to_owned()).into()),
-            Err(_) => Err(BoundedDurationError::NotATime(text.to_owned())),
+        match parse_nanoseconds(trimmed) {
+            Ok(nanoseconds) => Self::try_from(Duration::from_nanos(nanoseconds))
+                .map_err(|_| Self::out_of_range(trimmed.to_owned()).into()),
+            Err(QuantityError::NoNumber) => Err(BoundedDurationError::NotATime(text.to_owned())),
+            Err(QuantityError::NoUnit) => Err(BoundedDurationError::NoUnit(trimmed.to_owned())),
+            Err(QuantityError::UnknownUnit) => Err(BoundedDurationError::UnknownUnit(text.to_owned())),
+            Err(QuantityError::TooLarge) => Err(Self::out_of_range(trimmed.to_owned()).into()),
         }
     }
 }
 
-/// Whether its parts are so small and so few that their sum is a `Duration`. `humantime` panics on some sums that are not.
-fn is_summable(text: &str) -> bool {
-    const MAX_LEN: usize = 64;
-    const MAX_DIGITS: usize = 9;
-    text.len() <= MAX_LEN && text.split(|c: char| !c.is_ascii_digit()).all(|digits| digits.len() <= MAX_DIGITS)
+/// The sum of one or more quantities.
+fn parse_nanoseconds(text: &str) -> Result<u64, QuantityError> {
+    let (mut sum, mut rest) = quantity::parse_prefix(text, unit)?;
+    while !rest.is_empty() {
+        let (nanoseconds, behind) = quantity::parse_prefix(rest.trim_start_matches(' '), unit)?;
+        sum = sum.checked_add(nanoseconds).ok_or(QuantityError::TooLarge)?;
+        rest = behind;
+    }
+    Ok(sum)
 }
 
+/// The nanoseconds of the unit with that name.
+fn unit(name: &str) -> Option<u64> {
+    const MILLISECOND: u64 = 1_000_000;
+    match name {
+        "ms" => Some(MILLISECOND),
+        "s" => SECOND.checked_mul(MILLISECOND),
+        "m" | "min" => MINUTE.checked_mul(MILLISECOND),
+        "h" => HOUR.checked_mul(MILLISECOND),
+        "d" => DAY.checked_mul(MILLISECOND),
+        _ => None,
+    }
+}
+
+/// Formats a time in the units that the parser accepts.
 fn format_duration(time: Duration) -> String {
-    humantime::format_duration(time).to_string()
+    let mut rest = time.as_nanos();
+    let mut parts = Vec::new();
+    for (name, milliseconds) in [("d", DAY), ("h", HOUR), ("m", MINUTE), ("s", SECOND)] {
+        let unit = u128::from(milliseconds).saturating_mul(1_000_000);
+        let count = rest.checked_div(unit).unwrap_or_default();
+        rest = rest.checked_rem(unit).unwrap_or_default();
+        if count > 0 {
+            parts.push(format!("{count}{name}"));
+        }
+    }
+    match (rest.div_euclid(1_000_000), rest.rem_euclid(1_000_000)) {
+        (0, 0) if parts.is_empty() => parts.push("0s".to_owned()),
+        (0, 0) => {}
+        (milliseconds, 0) => parts.push(format!("{milliseconds}ms")),
+        (milliseconds, nanoseconds) => {
+            let fraction = format!("{nanoseconds:06}");
+            parts.push(format!("{milliseconds}.{}ms", fraction.trim_end_matches('0')));
+        }
+    }
+    parts.join(" ")
 }
 
 impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> fmt::Display for BoundedDuration<MIN, DEFAULT, MAX> {
@@ -137,6 +177,10 @@ impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> FromNode for BoundedDur
 
     fn example() -> String {
         format!("\"{}\"", Self::default())
+    }
+
+    fn schema() -> Schema {
+        Schema::pattern(PATTERN).with("default", Self::default().to_string())
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
@@ -160,9 +204,16 @@ mod tests {
 
     #[test]
     fn times_are_read_as_people_write_them() {
-        for (text, milliseconds) in
-            [("2s", 2000), ("250ms", 250), ("1m", 60_000), ("1.5s", 1500), ("1m 30s", 90_000), (" 2 min ", 120_000)]
-        {
+        for (text, milliseconds) in [
+            ("2s", 2000),
+            ("250ms", 250),
+            ("1m", 60_000),
+            ("1.5s", 1500),
+            ("1m 30s", 90_000),
+            (" 2 min ", 120_000),
+            ("1m30s", 90_000),
+            ("0.1h", 360_000),
+        ] {
             assert_eq!(text.parse::<Deadline>().unwrap().duration(), Duration::from_millis(milliseconds), "{text}");
         }
     }
@@ -171,6 +222,10 @@ mod tests {
     fn a_time_is_shown_as_it_would_be_written() {
         assert_eq!(Deadline::default().to_string(), "5s");
         assert_eq!(Deadline::try_from(Duration::from_millis(90_250)).unwrap().to_string(), "1m 30s 250ms");
+        assert_eq!(format_duration(Duration::ZERO), "0s");
+        assert_eq!(format_duration(Duration::from_millis(30 * DAY)), "30d");
+        assert_eq!(format_duration(Duration::from_millis(DAY + HOUR + 1)), "1d 1h 1ms");
+        assert_eq!(format_duration(Duration::from_micros(1_050)), "1.05ms");
     }
 
     #[test]
@@ -181,12 +236,18 @@ mod tests {
         assert_eq!(error(""), "`` is not a time");
         assert_eq!(error("-1s"), "`-1s` is not a time");
         assert_eq!(error("1h"), "`1h` is not between 10ms and 10m");
-        assert_eq!(error("1ns"), "`1ns` is not between 10ms and 10m");
+        assert_eq!(error("0.5ms"), "`0.5ms` is not between 10ms and 10m");
+        for unit in ["sec", "S", "Ms", "us", "days", "years"] {
+            assert_eq!(error(&format!("2 {unit}")), format!("the time `2 {unit}` has an unknown unit"));
+        }
+        assert_eq!(error("1m 30"), "the time `1m 30` has no unit");
+        assert_eq!(error("1m, 30s"), "the time `1m, 30s` has an unknown unit");
+        assert_eq!(error("1m  soon"), "`1m  soon` is not a time");
     }
 
     #[test]
     fn a_time_whose_sum_overflows_is_out_of_range() {
         assert_eq!(error("18446744073709551615s 1000ms"), "`18446744073709551615s 1000ms` is not between 10ms and 10m");
-        assert!("999999999years ".repeat(70).parse::<Deadline>().is_err());
+        assert!("999999999d ".repeat(70).parse::<Deadline>().is_err());
     }
 }

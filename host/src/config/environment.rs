@@ -1,14 +1,14 @@
-//! What a config may refer to outside its file: variables, and the home directory that `~` stands for.
+//! The environment of a config: variables, and the home directory that `~` stands for.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The variables and the home directory that a config is read with.
+/// The environment variables and the home directory that a config is read with.
 ///
-/// Usually [those of this process](Self::from_process). An application that hosts configs of others gives them an
-/// environment of their own, so that they cannot read its variables:
+/// Usually [those of this process](Self::from_process). An application that hosts configs of others passes a separate
+/// environment, so that they cannot read its variables:
 ///
 /// ```
 /// use mcp_resource_host::config::Environment;
@@ -22,17 +22,17 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// No variables and no home.
+    /// An environment without variables and without a home directory.
     pub fn empty() -> Self {
         Self::default()
     }
 
-    /// What this process was started with.
+    /// The environment of this process.
     pub fn from_process() -> Self {
         Self { variables: std::env::vars_os().collect(), home: std::env::home_dir() }
     }
 
-    /// Adds a variable, or sets it anew.
+    /// Sets a variable.
     #[must_use]
     pub fn variable(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.variables.insert(name.into(), value.into());

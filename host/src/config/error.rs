@@ -1,11 +1,11 @@
-//! What is wrong with a config, and how it is shown.
+//! Diagnostics of a config.
 //!
-//! A [`ConfigError`] carries *all* [`Diagnostic`]s of one file, in the order of the file. Each says what is wrong, where, and
-//! what to write instead; [`ConfigError::render`] draws them with the offending text underlined. Text from the file is
-//! stripped of control characters on its way to a terminal.
+//! A [`ConfigError`] contains *all* [`Diagnostic`]s of one file, in the order of the file. Each says what is wrong,
+//! where, and what to write instead; [`ConfigError::render`] draws them with the offending text underlined. Control
+//! characters of the file are removed before they reach a terminal.
 //!
-//! Bounded: [`MAX_DIAGNOSTICS`] problems are kept, the others counted. A line that has a problem is shown as it stands in the
-//! file, but nothing that was read from a variable or from another file ever is.
+//! Bounded: the first [`MAX_DIAGNOSTICS`] problems are retained, the others counted. The offending line is quoted from
+//! the file; values that were read from a variable or from another file are never quoted.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,24 +15,22 @@ use std::path::{Path, PathBuf};
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet, normalize_untrusted_str};
 
 use super::Config;
+pub(super) use crate::quote::{quote, truncated};
 
-/// How many problems one error shows. Whoever has more has made one mistake many times.
+/// The number of problems that one error retains.
 const MAX_DIAGNOSTICS: usize = 100;
 
-/// How many characters of a value a message repeats.
-const MAX_QUOTED_CHARS: usize = 60;
-
-/// How an error is drawn.
+/// The style of a rendered error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RenderStyle {
-    /// Text only: for logs and files.
+    /// Plain text, for logs and files.
     #[default]
     Plain,
-    /// With ANSI colours: for terminals.
+    /// With ANSI colors, for terminals.
     Ansi,
 }
 
-/// A place in the file, both numbers counted from 1 and in characters.
+/// A position in the file; line and column are counted from 1, in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// The line.
@@ -41,7 +39,7 @@ pub struct Position {
     pub column: usize,
 }
 
-/// One thing that is wrong with a config.
+/// One problem of a config.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
     message: String,
@@ -53,7 +51,7 @@ pub struct Diagnostic {
     position: Option<Position>,
 }
 
-/// A piece of the file that a problem points at.
+/// A span of the file that a problem points at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Label {
     span: Range<usize>,
@@ -61,51 +59,51 @@ struct Label {
 }
 
 impl Diagnostic {
-    /// A problem with the file as a whole. `message` says what is wrong, `help` what to write instead.
+    /// A problem of the file as a whole. `message` says what is wrong, `help` what to write instead.
     pub(super) fn new(message: impl Into<String>, help: impl Into<String>) -> Self {
         let (message, help) = (message.into(), help.into());
         Self { message, help, primary: None, secondary: None, shows_source: true, is_filesystem: false, position: None }
     }
 
-    /// Points at the piece of the file that is wrong, in bytes.
+    /// Points at a span of the file, in bytes.
     pub(super) fn at(mut self, span: Range<usize>) -> Self {
         self.primary = Some(Label { span, text: None });
         self
     }
 
-    /// Writes something under that piece.
+    /// Labels that span.
     pub(super) fn label(mut self, label: impl Into<String>) -> Self {
         self.primary = self.primary.map(|mark| Label { text: Some(label.into()), ..mark });
         self
     }
 
-    /// Points at a second piece as well, the one that the first is at odds with.
+    /// Points at a second span, which the first conflicts with.
     pub(super) fn secondary(mut self, span: Range<usize>, label: impl Into<String>) -> Self {
         self.secondary = Some(Label { span, text: Some(label.into()) });
         self
     }
 
-    /// Leaves out the line of the file, because it holds a secret.
+    /// Omits the source line, because it contains a secret.
     pub(super) fn redacted(self) -> Self {
         Self { shows_source: false, ..self }
     }
 
-    /// Says that it is not the file that is wrong, but what a plugin needs on the disk.
+    /// Marks a problem of the file system: the config itself is valid, and a plugin lacks a file or a directory.
     pub(super) fn filesystem(self) -> Self {
         Self { is_filesystem: true, ..self }
     }
 
-    /// What is wrong.
+    /// Returns the problem.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// What to write instead.
+    /// Returns the correction.
     pub fn help(&self) -> &str {
         &self.help
     }
 
-    /// Where it is; nowhere when it is about the file as a whole.
+    /// Returns its position; `None` if it concerns the file as a whole.
     pub fn position(&self) -> Option<Position> {
         self.position
     }
@@ -115,12 +113,12 @@ impl Diagnostic {
     }
 }
 
-/// Problems as they are found: the first [`MAX_DIAGNOSTICS`], and how many more there were.
+/// Collected problems: the first [`MAX_DIAGNOSTICS`], and the number of others.
 #[derive(Debug, Default)]
 pub(super) struct Diagnostics {
     shown: Vec<Diagnostic>,
     omitted: usize,
-    /// Whether one of all is about more than the disk.
+    /// Whether one of all problems, retained or not, is a problem of the config itself.
     has_config_error: bool,
 }
 
@@ -138,7 +136,7 @@ impl Diagnostics {
         self.shown.is_empty()
     }
 
-    /// Whether all are about the disk.
+    /// Returns whether all problems are problems of the file system.
     pub(super) fn are_all_filesystem(&self) -> bool {
         !self.has_config_error
     }
@@ -150,9 +148,9 @@ impl From<Diagnostic> for Diagnostics {
     }
 }
 
-/// A config that cannot be used, with everything that is wrong with it.
+/// An invalid config, with all its problems.
 ///
-/// Its `Display` and its `Debug` are [`render`](Self::render) in the plain look.
+/// `Display` and `Debug` are [`render`](Self::render) in the plain style.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ConfigError {
     file: PathBuf,
@@ -164,7 +162,7 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    /// Puts the problems into the order of the file.
+    /// Sorts the problems into the order of the file.
     pub(super) fn new(file: &Path, text: &str, problems: impl Into<Diagnostics>) -> Self {
         let Diagnostics { shown: mut problems, omitted: left_out, .. } = problems.into();
         for problem in &mut problems {
@@ -184,40 +182,41 @@ impl ConfigError {
         }
     }
 
-    /// The same, with the files that the config depends on.
+    /// Adds the files that the config depends on.
     pub(super) fn with_files(self, files: BTreeSet<PathBuf>) -> Self {
         Self { files, ..self }
     }
 
-    /// The same, with what can be used of the config all the same.
+    /// Adds the part of the config that is usable.
     pub(super) fn with_partial_config(self, rest: Option<Config>) -> Self {
         Self { partial_config: rest.map(Box::new), ..self }
     }
 
-    /// The file as it was named.
+    /// Returns the path of the file, as the caller named it.
     pub fn file(&self) -> &Path {
         &self.file
     }
 
-    /// The files that it names, as far as it could be read, and the directories to grant that are not there: another try makes
-    /// sense when one of them has changed.
+    /// Returns the files that the config names, as far as it could be read, and the missing directories of its grants.
+    /// It is worth reading again when one of them has changed.
     pub fn files(&self) -> &BTreeSet<PathBuf> {
         &self.files
     }
 
-    /// The config, if all that is wrong is that files or directories which its plugins need are not there, or are of another
-    /// kind. Its rules and settings are those of the file, and can be used
-    /// ([`Host::reload_settings`](crate::host::Host::reload_settings)). Its plugins cannot: they lack what was not found.
+    /// Returns the config if all problems are missing files or directories of plugins, or ones of another kind. Its
+    /// rules and settings are valid, and can be applied
+    /// ([`Host::reload_settings`](crate::host::Host::reload_settings)). Its plugins are not: they lack what was not
+    /// found.
     pub fn partial_config(&self) -> Option<&Config> {
         self.partial_config.as_deref()
     }
 
-    /// What is wrong with it, in the order of the file. Never empty.
+    /// Returns the problems, in the order of the file. Never empty.
     pub fn diagnostics(&self) -> &[Diagnostic] {
         &self.diagnostics
     }
 
-    /// Draws all problems, each with its line and what to write instead. Several lines, the last without a line break.
+    /// Renders all problems, each with its line and correction. Several lines, the last without a line break.
     pub fn render(&self, look: RenderStyle) -> String {
         let renderer = match look {
             RenderStyle::Plain => Renderer::plain(),
@@ -270,27 +269,13 @@ impl fmt::Debug for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// An error about a value that knows what to write instead.
+/// An error of a value, with a correction.
 pub(super) trait Suggest: std::error::Error {
-    /// What to write instead. `key` is the key that the value belongs to.
+    /// Returns what to write instead. `key` is the key of the value.
     fn suggestion(&self, key: &str) -> String;
 }
 
-/// A piece of the file for a message: in backticks, on one line, and not too long.
-pub(super) fn quote(text: &str) -> String {
-    format!("`{}`", truncated(text))
-}
-
-/// A piece of the file for a message: on one line, and not too long.
-pub(super) fn truncated(text: &str) -> String {
-    let mut short: String = text.lines().next().unwrap_or_default().chars().take(MAX_QUOTED_CHARS).collect();
-    if short.len() < text.len() {
-        short.push('…');
-    }
-    short
-}
-
-/// The span, moved to character boundaries of the text.
+/// Moves a span to character boundaries of the text.
 fn clamp_span(text: &str, span: &Range<usize>) -> Range<usize> {
     let start = text.floor_char_boundary(span.start);
     start..text.ceil_char_boundary(span.end).max(start)

@@ -1,24 +1,24 @@
-//! Extensions of MCP: what no revision has, and a server can be told to offer.
+//! Extensions of MCP that are not part of any protocol revision: `extensions` of `[server]`.
 
 use std::fmt;
 
-use super::reader::{FromNode, Node};
+use super::reader::{FromNode, Node, Schema};
 
-/// An extension of MCP. Off, nothing of it shows on the wire.
+/// An extension of MCP. While it is disabled, nothing of it is visible to clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extension {
-    /// SEP-2093: `resources/metadata`, the children of one resource, what can be done with each, and contents with all that
-    /// is known of them. It never became part of a revision.
+    /// SEP-2093: `resources/metadata`, listing the children of one resource, capabilities per resource, and contents
+    /// with complete metadata. It did not become part of a revision.
     Sep2093,
-    /// `resources/directory/read` of SEP-2640, which is about skills. There are no skills.
+    /// `resources/directory/read` of SEP-2640, without its skills.
     Sep2640DirectoryRead,
 }
 
 impl Extension {
-    /// All of them.
+    /// All extensions.
     pub const ALL: [Self; 2] = [Self::Sep2093, Self::Sep2640DirectoryRead];
 
-    /// Its name in the configuration.
+    /// Returns its name in the config.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sep2093 => "sep-2093",
@@ -38,6 +38,10 @@ impl FromNode for Extension {
 
     fn example() -> String {
         "\"sep-2093\"".into()
+    }
+
+    fn schema() -> Schema {
+        Schema::one_of_names(Self::ALL.map(Self::name))
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {

@@ -1,7 +1,7 @@
-//! Globs for URIs, which rules are made of.
+//! URI globs of access rules.
 //!
-//! A glob is normalised when it is read, so that matching is all that is left to do for a request, and so that what could
-//! never match is an error instead: a `deny` that matches nothing is worse than a config that is refused.
+//! A glob is normalized when it is parsed, so that a request only has to match it, and so that a glob that could never
+//! match is an error: a `deny` that matches nothing is worse than a config that is rejected.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,39 +9,39 @@ use std::str::FromStr;
 use globset::{GlobBuilder, GlobMatcher};
 
 use super::error::Suggest;
-use super::reader::{FromNode, Node};
+use super::reader::{FromNode, Node, Schema};
 use crate::uri::Mount;
 
 mod reach;
 
-/// A pattern for URIs: `git://linux/**`, `**/.env`, `notes:///{公開,draft}/*.md`.
+/// A pattern of URIs: `git://linux/**`, `**/.env`, `notes:///{公開,draft}/*.md`.
 ///
 /// | glob | matches |
 /// |---|---|
 /// | `*` | any characters but `/`, or none |
 /// | `?` | one character but `/` |
-/// | `**` | as a whole segment: any segments, or none; at the end: what stands before it, and everything below; alone: everything |
+/// | `**` | as a whole segment: zero or more segments; at the end: the prefix itself, and everything below it; alone: everything |
 /// | `{a,b}` | `a` or `b`; not nested |
 ///
-/// It is matched against a whole URI, normalised by RFC 3986 and without its query, and is normalised the same way itself:
-/// characters that a URI cannot hold are percent-encoded, so that they can be written plainly; percent-encoding is
-/// brought to its one form; scheme and host become lower case. What could match no such URI is refused: a beginning without
-/// a scheme, dot segments, fragments. So is what would mislead: a `**` that is part of a segment, backslashes, and `[…]`,
-/// which could match a slash or half of an encoded character.
+/// It is matched against a whole URI, normalized by RFC 3986 and without its query, and is normalized in the same way:
+/// characters that a URI cannot contain are percent-encoded, so they can be written as they are; percent-encoding has
+/// its canonical form; scheme and host are in lower case. A glob that cannot match a normalized URI is rejected: one
+/// that begins without a scheme, one with dot segments or a fragment. Also rejected, as misleading: a `**` that is part
+/// of a segment, backslashes, and `[…]`, which could match a slash or half of an encoded character.
 #[derive(Clone)]
 pub struct UriGlob {
     source: String,
-    /// The same, normalised.
+    /// The normalized glob.
     normalized: String,
     matcher: GlobMatcher,
-    /// Of `P/**`: what matches `P`.
+    /// For `P/**`: the matcher of `P`.
     prefix: Option<PrefixMatcher>,
 }
 
-/// What matches `P` of a glob `P/**`.
+/// The matcher of `P` of a glob `P/**`.
 #[derive(Clone, Debug)]
 enum PrefixMatcher {
-    /// A text without wildcards: most globs of rules are of this kind, and comparing it costs next to nothing.
+    /// A text without wildcards. Most globs of rules are of this kind, and a comparison is cheap.
     Literal(String),
     Pattern(GlobMatcher),
 }
@@ -63,26 +63,29 @@ impl PrefixMatcher {
     }
 }
 
+/// A regular expression that all globs match: the first segment is `**` or contains a colon.
+const PATTERN: &str = r"^([*][*]|[^/]*:[^/]*)(/|$)[^\[\]\\#]*$";
+
 impl UriGlob {
-    /// The longest glob, in bytes as written.
+    /// The maximum length of a glob in bytes, as written.
     const MAX_LEN: usize = 1024;
 
-    /// The glob as it was written.
+    /// Returns the glob as written.
     pub fn as_str(&self) -> &str {
         &self.source
     }
 
-    /// Whether it matches a URI, which must be normalised and without its query.
+    /// Returns whether it matches a URI, which must be normalized and without a query.
     pub fn matches(&self, uri: &str) -> bool {
         self.matcher.is_match(uri) || self.prefix.as_ref().is_some_and(|above| above.matches(uri))
     }
 
-    /// Whether it could match anything below that mount. It may say so of one that could not.
+    /// Returns whether it could match a URI below that mount. False positives are possible.
     pub(super) fn reaches(&self, mount: &Mount) -> bool {
         reach::reaches(&self.normalized, mount.as_str())
     }
 
-    /// How far it is, in characters to change, from a glob for that mount.
+    /// Returns its edit distance to a glob for that mount.
     pub(super) fn distance(&self, mount: &Mount) -> usize {
         let mount = mount.as_str();
         let beginning: String = self.normalized.chars().take(mount.len()).collect();
@@ -90,34 +93,34 @@ impl UriGlob {
     }
 }
 
-/// Why a text is no glob for URIs.
+/// The reason why a text is not a URI glob.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GlobError {
-    /// It has no scheme, and no `**` that could stand for one.
+    /// It has no scheme, and no `**` in place of one.
     #[error("a URI begins with a scheme, so this glob matches none")]
     NoScheme(String),
-    /// A `**` has something else in its segment.
-    #[error("`**` stands for whole segments, and has something beside it here")]
+    /// A `**` is part of a segment.
+    #[error("`**` must be a whole segment")]
     PartialSegment,
     /// A segment is `.` or `..`.
-    #[error("a normalised URI has no `.` or `..` segment, so this glob matches none")]
+    #[error("a normalized URI has no `.` or `..` segment, so this glob matches none")]
     DotSegment,
-    /// It has an `@` where the host belongs.
+    /// It has user information (`@`).
     #[error("a resource has no user information, so this glob matches none")]
     UserInfo,
-    /// It has a `#`.
+    /// It has a fragment (`#`).
     #[error("a resource has no fragment, so this glob matches none")]
     Fragment,
-    /// It has a `[` or a `]`.
+    /// It contains `[` or `]`.
     #[error("`[…]` cannot be used in globs for URIs")]
     Class,
-    /// It has a backslash.
+    /// It contains a backslash.
     #[error("a backslash cannot be used in globs for URIs")]
     Backslash,
     /// A `%` is not followed by two hexadecimal digits.
     #[error("`%` is not followed by two hexadecimal digits")]
     Percent,
-    /// Braces are not closed, not opened, or nested.
+    /// Braces are unbalanced or nested.
     #[error("the braces of this glob are nested, or do not match")]
     Braces,
     /// It is too long.
@@ -135,9 +138,9 @@ impl Suggest for GlobError {
             Self::PartialSegment => {
                 "write `**` between slashes, as in `git://linux/**` or `**/.env`; `*` stays in one segment".into()
             }
-            Self::DotSegment => "write the path that is meant, without dots".into(),
-            Self::UserInfo => "take away what stands in front of the `@`, and the `@`".into(),
-            Self::Fragment => "take away the `#` and what follows, or write `%23` for the character".into(),
+            Self::DotSegment => "write the path without dots".into(),
+            Self::UserInfo => "remove the `@` and the text before it".into(),
+            Self::Fragment => "remove the `#` and the text after it, or write `%23` for the character".into(),
             Self::Class => "write `{a,b}` for a choice, or `?` for any one character".into(),
             Self::Backslash => {
                 "write `/` between segments; a character cannot be escaped, but `?` matches any one".into()
@@ -172,7 +175,7 @@ fn matcher(normal: &str) -> Result<GlobMatcher, GlobError> {
     glob.map(|glob| glob.compile_matcher()).map_err(|_| GlobError::Braces)
 }
 
-/// Brings all characters to the form that they have in a normalised URI (RFC 3986, sections 2.1 and 6.2.2).
+/// Converts all characters to their form in a normalized URI (RFC 3986, sections 2.1 and 6.2.2).
 fn percent_encode(glob: &str) -> Result<String, GlobError> {
     let mut normal = String::with_capacity(glob.len());
     let mut characters = glob.chars();
@@ -201,8 +204,8 @@ fn is_unreserved(character: char) -> bool {
     character.is_ascii_alphanumeric() || "-._~".contains(character)
 }
 
-/// Scheme and host are compared without case (RFC 3986, section 6.2.2.1), but percent-encoding is in upper case; an empty
-/// port is none (section 3.2.3).
+/// Converts scheme and host to lower case (RFC 3986, section 6.2.2.1), except percent-encoding, and removes an empty
+/// port (section 3.2.3).
 fn normalize_authority(glob: &str) -> Result<String, GlobError> {
     let Some((scheme, rest)) = glob.split_once("://").filter(|(scheme, _)| !scheme.contains('/')) else {
         return Ok(glob.to_owned());
@@ -226,7 +229,7 @@ fn normalize_authority(glob: &str) -> Result<String, GlobError> {
     Ok(format!("{}://{host}{path}", scheme.to_ascii_lowercase()))
 }
 
-/// Deeper nesting would also be more than the regex behind a glob is sure to bear.
+/// Rejects nested braces, which could also exceed the size limit of the compiled regex.
 fn check_braces(glob: &str) -> Result<(), GlobError> {
     let mut open = false;
     for character in glob.chars() {
@@ -280,6 +283,10 @@ impl FromNode for UriGlob {
 
     fn example() -> String {
         "\"git://linux/**\"".into()
+    }
+
+    fn schema() -> Schema {
+        Schema::string().with("minLength", 1).with("maxLength", Self::MAX_LEN).with("pattern", PATTERN)
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {

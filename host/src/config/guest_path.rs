@@ -1,26 +1,26 @@
-//! Names that a provider sees: paths of granted directories, and variables.
+//! Paths at which a provider sees granted directories.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::error::{Suggest, quote};
-use super::reader::{FromNode, Node};
+use super::reader::{FromNode, Node, Schema};
 
 /// The path at which a provider sees a granted directory: `/repo`.
 ///
-/// It is absolute, and has no empty, `.` or `..` segment, no backslash and no control character. A slash at its end is
-/// taken away. `/` itself is one.
+/// It is absolute, and contains no empty, `.` or `..` segment, no backslash and no control character. A trailing slash
+/// is removed. `/` is valid.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GuestPath(String);
 
 impl GuestPath {
-    /// The path as text.
+    /// Returns the path as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Why a text is no guest path.
+/// The reason why a text is not a guest path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GuestPathError {
     /// It does not begin with a slash.
@@ -29,7 +29,7 @@ pub enum GuestPathError {
     /// A segment is empty, `.` or `..`.
     #[error("the guest path {} has an empty or dotted segment", quote(.0))]
     Segment(String),
-    /// It holds a backslash or a control character.
+    /// It contains a backslash or a control character.
     #[error("the guest path {} holds a backslash or a control character", quote(.0))]
     Character(String),
 }
@@ -74,47 +74,12 @@ impl FromNode for GuestPath {
         "\"/repo\"".into()
     }
 
+    fn schema() -> Schema {
+        Schema::pattern(r"^/$|^(/(?!\.{1,2}(/|$))[^/\\]+)+/?$")
+    }
+
     fn from_node(node: &Node<'_>) -> Option<Self> {
         node.parse()
-    }
-}
-
-/// The name of a variable that a provider sees: not empty, without `=` and control characters.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct EnvName(String);
-
-impl EnvName {
-    /// The name as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-/// A text that is no name of a variable.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{} is no name of a variable", quote(.0))]
-pub struct EnvNameError(String);
-
-impl Suggest for EnvNameError {
-    fn suggestion(&self, _: &str) -> String {
-        "write a name without `=` and control characters, such as `LANG`".into()
-    }
-}
-
-impl FromStr for EnvName {
-    type Err = EnvNameError;
-
-    fn from_str(text: &str) -> Result<Self, EnvNameError> {
-        if text.is_empty() || text.contains(|c: char| c == '=' || c.is_control()) {
-            return Err(EnvNameError(text.to_owned()));
-        }
-        Ok(Self(text.to_owned()))
-    }
-}
-
-impl fmt::Display for EnvName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 
@@ -135,14 +100,6 @@ mod tests {
         }
         for text in ["/a\\b", "/a\0", "/a\n"] {
             assert_eq!(text.parse::<GuestPath>(), Err(GuestPathError::Character(text.into())));
-        }
-    }
-
-    #[test]
-    fn a_variable_has_a_name_that_can_be_set() {
-        assert!("LANG".parse::<EnvName>().is_ok());
-        for text in ["", "A=B", "A\0"] {
-            assert!(text.parse::<EnvName>().is_err(), "{text:?}");
         }
     }
 }

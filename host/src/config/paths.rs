@@ -1,23 +1,23 @@
-//! Paths of the host as the file names them: `~` stands for the home directory, and a relative path starts from the
-//! directory of the config file.
+//! Paths of the host: `~` stands for the home directory, and a relative path is relative to the directory of the config
+//! file.
 //!
-//! What a path leads to is looked at when the config is read, so that a typo is an error at once, with its line. Paths are
-//! kept absolute; messages show them as short as the file was named.
+//! A path is checked when the config is read, so that a typo is an error at once, with its line. Paths are stored
+//! absolute; messages show them relative where the config file was named relative.
 
 use std::fs::Metadata;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf, absolute};
 
 use super::error::quote;
-use super::reader::{FromNode, Node};
+use super::reader::{FromNode, Node, Schema};
 
-/// A file that is there, such as a component.
+/// An existing file, such as a component.
 pub(super) struct ExistingFile(pub(super) PathBuf);
 
-/// A directory that is there, such as one to grant.
+/// An existing directory, such as one to grant.
 pub(super) struct ExistingDirectory(pub(super) PathBuf);
 
-/// A directory of the host's own, which it makes when it needs it.
+/// A directory of the host, which it creates when needed.
 pub(super) struct CreatableDirectory(pub(super) PathBuf);
 
 impl FromNode for ExistingFile {
@@ -25,6 +25,10 @@ impl FromNode for ExistingFile {
 
     fn example() -> String {
         "\"plugins/git.wasm\"".into()
+    }
+
+    fn schema() -> Schema {
+        path_schema()
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
@@ -46,12 +50,16 @@ impl FromNode for ExistingDirectory {
         "\"~/src/linux\"".into()
     }
 
+    fn schema() -> Schema {
+        path_schema()
+    }
+
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let path = resolve::<Self>(node)?;
         if path.is_dir() {
             return to_absolute(node, &path).map(Self);
         }
-        // One that is there is not watched here: it changes with everything that is in it.
+        // An existing directory is not a dependency: it changes with every file in it.
         node.context.add_dependency(absolute(&path).unwrap_or_else(|_| path.clone()));
         metadata(node, &path, "directory")?;
         let help = format!("write the path of a directory: {}", node.assignment_hint(&Self::example()));
@@ -65,6 +73,10 @@ impl FromNode for CreatableDirectory {
 
     fn example() -> String {
         "\"/var/lib/mcp-host\"".into()
+    }
+
+    fn schema() -> Schema {
+        path_schema()
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
@@ -81,7 +93,12 @@ impl FromNode for CreatableDirectory {
     }
 }
 
-/// The path with `~` replaced and the directory of the config file in front of it.
+/// The schema of all paths.
+fn path_schema() -> Schema {
+    Schema::string().with("minLength", 1)
+}
+
+/// Expands `~`, and joins the path to the directory of the config file.
 fn resolve<T: FromNode>(node: &Node<'_>) -> Option<PathBuf> {
     let written = node.string::<T>()?;
     if written.is_empty() || written.contains('\0') {
@@ -105,14 +122,14 @@ fn resolve<T: FromNode>(node: &Node<'_>) -> Option<PathBuf> {
         Some(rest) => Some(home.join(rest)),
         None if below_home.is_empty() => Some(home.to_owned()),
         None => {
-            let help = "write the path in full; only one's own home can be written as `~/…`";
-            node.report_error(format!("{} is the home directory of somebody else", quote(written)), help);
+            let help = "write the path in full; only the home directory of the host's user can be written as `~/…`";
+            node.report_error(format!("{} is the home directory of another user", quote(written)), help);
             None
         }
     }
 }
 
-/// What is there.
+/// Returns the metadata of the file or directory.
 fn metadata(node: &Node<'_>, path: &Path, what: &str) -> Option<Metadata> {
     let error = match path.metadata() {
         Ok(metadata) => return Some(metadata),
@@ -132,7 +149,7 @@ fn metadata(node: &Node<'_>, path: &Path, what: &str) -> Option<Metadata> {
     None
 }
 
-/// The path as the config keeps it: absolute, so that it stays right when the working directory changes.
+/// Makes the path absolute, so that it stays valid when the working directory changes.
 fn to_absolute(node: &Node<'_>, path: &Path) -> Option<PathBuf> {
     match absolute(path) {
         Ok(path) => Some(path),

@@ -5,51 +5,53 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use super::digest::Digest;
 use super::duration::{BoundedDuration, SECOND};
 use super::error::{Suggest, quote};
 use super::grants::Grants;
 use super::instances::InstanceReuse;
 use super::limits::Limits;
 use super::paths::ExistingFile;
-use super::reader::{FromNode, Node};
+use super::reader::{FromNode, FromTable, Node, Schema, Table, documented};
 use super::server::Name;
 use super::settings::Settings;
+use crate::digest::Digest;
 use crate::uri::{Mount, MountError};
 
-/// How often a plugin that somebody watches is asked what changed.
+/// The interval at which a watched plugin is polled for changes.
 pub type WatchInterval = BoundedDuration<100, { 2 * SECOND }, { 3600 * SECOND }>;
 
-/// A provider at its place: `[[plugin]]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Plugin {
-    /// What the log, the metrics and messages call it. No two plugins of a config have the same.
-    pub name: PluginName,
-    /// The component's file. One that a config file names exists.
-    pub component: PathBuf,
-    /// Put in front of the titles of its entries and templates in merged listings. For people: it tells two plugins of one
-    /// provider apart.
-    pub title: Option<String>,
-    /// What the component's file must be. Without it: whatever is there.
-    pub digest: Option<Digest>,
-    /// The URI prefix that it owns. No two of a config overlap.
-    pub mount: Mount,
-    /// What the provider is told: strings as they stand, other values as JSON.
-    pub config: BTreeMap<String, String>,
-    /// What it may use of the outside world. Nothing unless set.
-    pub grants: Grants,
-    /// What it may use up.
-    pub limits: Limits,
-    /// Whether its instances serve more than one call. Each call gets a fresh one unless set.
-    pub instances: Option<InstanceReuse>,
-    /// How often it is asked what changed while somebody watches it, unless it hints otherwise. 2 s unless set; 100 ms to
-    /// 1 h.
-    pub watch_interval: WatchInterval,
+documented! {
+    /// A plugin, a provider at a mount: `[[plugin]]`.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub struct Plugin {
+        /// Its name in the log, the metrics and messages. Unique within a config.
+        pub name: PluginName,
+        /// The component's file. A config file must name an existing one.
+        pub component: PathBuf,
+        /// A prefix of the titles of its entries and templates in merged listings, which distinguishes two plugins of one
+        /// provider for people.
+        pub title: Option<String>,
+        /// The required digest of the component's file. Without it: any content.
+        pub digest: Option<Digest>,
+        /// The URI prefix that it owns. No two mounts of a config overlap.
+        pub mount: Mount,
+        /// The provider's own config: strings as written, other values as JSON.
+        pub config: BTreeMap<String, String>,
+        /// Its access to the outside world. Nothing unless set.
+        pub grants: Grants,
+        /// Its resource limits.
+        pub limits: Limits,
+        /// Instance reuse. Each call gets a fresh instance unless set.
+        pub instances: Option<InstanceReuse>,
+        /// The interval at which it is polled for changes while a client watches it, unless it hints otherwise. 2 s
+        /// unless set; 100 ms to 1 h.
+        pub watch_interval: WatchInterval,
+    }
 }
 
 impl Plugin {
-    /// A plugin with no config, no grants, the default limits and a fresh instance for each call.
+    /// A plugin without config and grants, with the default limits and a fresh instance per call.
     pub fn new(name: PluginName, component: impl Into<PathBuf>, mount: Mount) -> Self {
         Self {
             name,
@@ -66,30 +68,28 @@ impl Plugin {
     }
 }
 
-impl FromNode for Plugin {
+impl FromTable for Plugin {
     const TYPE_NAME: &'static str = "a plugin";
 
     fn example() -> String {
         "{ name = \"notes\", component = \"plugins/notes.wasm\", mount = \"notes:///\" }".into()
     }
 
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        node.table(|table| {
-            let name = table.required("name");
-            let component = table.required::<ExistingFile>("component");
-            let title = table.optional("title").map(|Name(title)| title);
-            let digest = table.optional("digest");
-            let mount = table.required("mount");
-            let config = table.optional("config").map(|Settings(settings)| settings).unwrap_or_default();
-            let grants = table.or_default("grants");
-            let limits = table.or_default("limits");
-            let instances = table.optional("instances");
-            let watch_interval = table.or_default("watch-interval");
-            // What is wrong with the component is reported; the rest is still worth comparing with other plugins.
-            let component = component.map(|ExistingFile(path)| path).unwrap_or_default();
-            let plugin = Self::new(name?, component, mount?);
-            Some(Self { title, digest, config, grants, limits, instances, watch_interval, ..plugin })
-        })
+    fn from_table(table: &mut Table<'_>) -> Option<Self> {
+        let name = table.required("name");
+        let component = table.required::<ExistingFile>("component");
+        let title = table.optional("title").map(|Name(title)| title);
+        let digest = table.optional("digest");
+        let mount = table.required("mount");
+        let config = table.optional("config").map(|Settings(settings)| settings).unwrap_or_default();
+        let grants = table.or_default("grants");
+        let limits = table.or_default("limits");
+        let instances = table.optional("instances");
+        let watch_interval = table.or_default("watch-interval");
+        // A problem of the component has been reported; the rest is still compared with other plugins.
+        let component = component.map(|ExistingFile(path)| path).unwrap_or_default();
+        let plugin = Self::new(name?, component, mount?);
+        Some(Self { title, digest, config, grants, limits, instances, watch_interval, ..plugin })
     }
 }
 
@@ -100,13 +100,13 @@ pub struct PluginName(String);
 impl PluginName {
     const MAX_LEN: usize = 64;
 
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// A text that is no name of a plugin.
+/// A text that is not a plugin name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} is not a plugin name", quote(.0))]
 pub struct PluginNameError(String);
@@ -155,6 +155,10 @@ impl FromNode for PluginName {
         "\"linux\"".into()
     }
 
+    fn schema() -> Schema {
+        Schema::pattern("^[a-z0-9][a-z0-9._-]{0,63}$")
+    }
+
     fn from_node(node: &Node<'_>) -> Option<Self> {
         node.parse()
     }
@@ -165,6 +169,10 @@ impl FromNode for Mount {
 
     fn example() -> String {
         "\"git://linux/\"".into()
+    }
+
+    fn schema() -> Schema {
+        Schema::pattern(r"^[a-zA-Z][a-zA-Z0-9+.-]*://([^?#]*/)?$")
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {

@@ -1,30 +1,30 @@
-//! The plugins of a config: a list in which no two get in each other's way.
+//! The plugins of a config: a list without conflicts.
 
 use std::ops::Deref;
 
 use super::error::Diagnostic;
 use super::plugin::{Plugin, PluginName};
-use super::reader::{FromNode, Node};
+use super::reader::{FromNode, Node, Schema};
 use crate::uri::Mount;
 
-/// Plugins whose names differ and whose mounts do not overlap, in the order in which they were added.
+/// Plugins with unique names and mounts that do not overlap, in insertion order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plugins(Vec<Plugin>);
 
-/// Why two plugins cannot be in one config.
+/// A conflict between two plugins.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PluginConflict {
     /// They have the same name.
     #[error("two plugins are called `{0}`")]
     Name(PluginName),
-    /// The mount of one is a prefix of the other's, or the same.
+    /// Their mounts overlap: one is a prefix of the other, or they are equal.
     #[error("the mounts `{mount}` of plugin `{plugin}` and `{other_mount}` of plugin `{other}` overlap")]
     Mount {
-        /// The plugin that came second.
+        /// The later plugin.
         plugin: PluginName,
         /// Its mount.
         mount: Mount,
-        /// The plugin that came first.
+        /// The earlier plugin.
         other: PluginName,
         /// Its mount.
         other_mount: Mount,
@@ -32,7 +32,7 @@ pub enum PluginConflict {
 }
 
 impl PluginConflict {
-    /// What `plugin` has against an `earlier` one.
+    /// Returns the conflicts of `plugin` with an earlier one.
     fn conflicts<'p>(plugin: &'p Plugin, earlier: &'p Plugin) -> impl Iterator<Item = Self> + 'p {
         let name = (plugin.name == earlier.name).then(|| Self::Name(plugin.name.clone()));
         let mount = plugin.mount.overlaps(&earlier.mount).then(|| Self::Mount {
@@ -50,7 +50,7 @@ impl Plugins {
     ///
     /// # Errors
     ///
-    /// It clashes with one that is there, and is not added.
+    /// It conflicts with an existing plugin, and is not added.
     pub fn add(&mut self, plugin: Plugin) -> Result<(), PluginConflict> {
         if let Some(clash) = self.0.iter().flat_map(|earlier| PluginConflict::conflicts(&plugin, earlier)).next() {
             return Err(clash);
@@ -93,10 +93,14 @@ impl FromNode for Plugins {
         format!("[{}]", Plugin::example())
     }
 
+    fn schema() -> Schema {
+        Schema::list(Plugin::schema())
+    }
+
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let items = node.items::<Plugin>()?;
         let plugins = items.iter().filter_map(Plugin::from_node).collect();
-        // Whatever else is wrong with an entry, its name and its mount are compared with the others.
+        // Names and mounts are compared even if other parts of an entry are invalid.
         let known: Vec<_> = items.iter().map(PluginIdentity::new).collect();
         for (index, item) in known.iter().enumerate() {
             for earlier in known.iter().take(index) {
@@ -107,7 +111,7 @@ impl FromNode for Plugins {
     }
 }
 
-/// What of an entry is compared with others, as far as it can be read.
+/// The parts of an entry that are compared with others, as far as they are valid.
 struct PluginIdentity<'n, 'a> {
     node: &'n Node<'a>,
     name: Option<PluginName>,
@@ -119,7 +123,7 @@ impl<'n, 'a> PluginIdentity<'n, 'a> {
         Self { node, name: node.parse_entry("name"), mount: node.parse_entry("mount") }
     }
 
-    /// Reports what it has against an earlier one.
+    /// Reports the conflicts with an earlier entry.
     fn report_conflicts(&self, earlier: &Self) {
         if let (Some(name), Some(other)) = (&self.name, &earlier.name)
             && name == other

@@ -1,21 +1,21 @@
-//! What a number, a size or a time says that is too small or too large.
+//! The error of a value outside of its bounds.
 
 use super::error::{Suggest, quote};
 
-/// A value that is smaller or larger than the config allows.
+/// A value outside of its bounds.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} is not between {min} and {max}", quote(.found))]
 pub struct OutOfRange {
-    /// The value, as the file would have it.
+    /// The value, as it would be written.
     pub found: String,
-    /// The least that is allowed.
+    /// The minimum.
     pub min: String,
-    /// The most that is allowed.
+    /// The maximum.
     pub max: String,
 }
 
 impl Suggest for OutOfRange {
     fn suggestion(&self, key: &str) -> String {
-        format!("give `{key}` a value from {} to {}", self.min, self.max)
+        format!("set `{key}` to a value from {} to {}", self.min, self.max)
     }
 }

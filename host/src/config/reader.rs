@@ -1,10 +1,11 @@
-//! How a section of the file is read: so that it looks like a declaration, and so that one mistake does not hide another.
+//! The config reader: sections are declared as tables of typed keys, and one problem does not hide another.
 //!
-//! A [`Node`] is a value with its place in the file. A [`Table`] hands out its values by key, knows by that which keys
-//! there are, and refuses the others. Whatever is wrong is reported to the [`ReadContext`], and reading goes on with what is
-//! right, or with a default: the result counts only if nothing was reported.
+//! A [`Node`] is a value with its position. A [`Table`] returns values by key, thereby learns which keys exist, and
+//! rejects all others. Problems are reported to the [`ReadContext`], and reading continues with the valid part, or with
+//! a default: the result counts only if nothing was reported.
 
 mod node;
+mod schema;
 mod table;
 
 use std::cell::RefCell;
@@ -16,18 +17,19 @@ use super::Environment;
 use super::error::{Diagnostic, Diagnostics};
 
 pub(super) use node::Node;
+pub(super) use schema::{KeyDocs, Schema, documented};
 pub(super) use table::Table;
 
-/// One reading of one file: what its values are resolved against, and where its problems are gathered.
+/// One reading of one file: the environment of its values, and its problems.
 pub(super) struct ReadContext<'a> {
     /// The file's text.
     text: &'a str,
-    /// The directory of the file, which relative paths start from.
+    /// The directory of the file, which relative paths are relative to.
     pub(super) base_dir: &'a Path,
-    /// What `~` and variables stand for.
+    /// The home directory and the environment variables.
     pub(super) environment: &'a Environment,
     problems: RefCell<Diagnostics>,
-    /// The files that the config names, whether they are there or not.
+    /// The files that the config names, existing or not.
     files: RefCell<BTreeSet<PathBuf>>,
 }
 
@@ -36,17 +38,17 @@ impl<'a> ReadContext<'a> {
         Self { text, base_dir: base, environment, problems: RefCell::default(), files: RefCell::default() }
     }
 
-    /// Gathers a problem.
+    /// Reports a problem.
     pub(super) fn report(&self, problem: Diagnostic) {
         self.problems.borrow_mut().push(problem);
     }
 
-    /// Remembers that the config depends on a file.
+    /// Adds a file that the config depends on.
     pub(super) fn add_dependency(&self, file: PathBuf) {
         self.files.borrow_mut().insert(file);
     }
 
-    /// What was gathered: problems, and the files that the config depends on.
+    /// Returns the problems, and the files that the config depends on.
     pub(super) fn finish(self) -> (Diagnostics, BTreeSet<PathBuf>) {
         (self.problems.into_inner(), self.files.into_inner())
     }
@@ -56,16 +58,53 @@ impl<'a> ReadContext<'a> {
     }
 }
 
-/// A type that a value of the file can be turned into.
+/// A type that is read from a value of the file.
 pub(super) trait FromNode: Sized {
-    /// What it is, with its article, as messages call it: `a size`.
+    /// Its name with an article, for messages: `a size`.
     const TYPE_NAME: &'static str;
 
-    /// A value that is right, as TOML.
+    /// A valid value, as TOML.
     fn example() -> String;
 
-    /// Reads it. Every reason not to is reported; what is given back then is none, or as good as it gets.
+    /// The JSON Schema of its values.
+    fn schema() -> Schema;
+
+    /// Reads the value. Every reason not to is reported; the result is then none, or a partial one.
     fn from_node(node: &Node<'_>) -> Option<Self>;
+}
+
+/// A type that is read from a table, and has the documentation of its keys.
+pub(super) trait Documented {
+    /// The documentation of the keys.
+    const KEY_DOCS: KeyDocs;
+}
+
+/// A type that is read from a table with known keys.
+pub(super) trait FromTable: Documented + Sized {
+    /// Its name with an article, for messages: `a table of limits`.
+    const TYPE_NAME: &'static str;
+
+    /// A valid value, as TOML.
+    fn example() -> String;
+
+    /// Reads the table. All keys are requested from it, whichever of them it has: [`Table::describe`] relies on that.
+    fn from_table(table: &mut Table<'_>) -> Option<Self>;
+}
+
+impl<T: FromTable> FromNode for T {
+    const TYPE_NAME: &'static str = T::TYPE_NAME;
+
+    fn example() -> String {
+        T::example()
+    }
+
+    fn schema() -> Schema {
+        Table::describe(T::KEY_DOCS, T::from_table)
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        node.table::<T>(T::from_table)
+    }
 }
 
 impl<T: FromNode> FromNode for Vec<T> {
@@ -73,6 +112,10 @@ impl<T: FromNode> FromNode for Vec<T> {
 
     fn example() -> String {
         format!("[{}]", T::example())
+    }
+
+    fn schema() -> Schema {
+        Schema::list(T::schema())
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {

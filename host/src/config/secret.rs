@@ -1,41 +1,68 @@
-//! Values that must not be seen, and where they come from: `{ env = "NAME" }` or `{ file = "PATH" }`.
+//! Secret values, and their sources: `{ env = "NAME" }` or `{ file = "PATH" }`.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
+use zeroize::{Zeroize, Zeroizing};
+
 use super::error::quote;
 use super::paths::ExistingFile;
-use super::reader::{FromNode, Node};
+use super::reader::{Documented, FromNode, KeyDocs, Node, Schema, Table};
 use crate::regular_file;
 
-/// The most that a file of a value may hold, in bytes.
+/// The maximum size of a file with a value, in bytes.
 const MAX_FILE_SIZE: usize = 64 * 1024;
 
-/// A value that neither `Debug` nor any message shows.
+/// A value that neither `Debug` nor any message shows, and whose memory is zeroized when it is dropped.
+///
+/// Values are comparable, because a reload has to detect changes of a plugin's config.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret<T>(T);
+pub struct Secret<T: Zeroize>(Zeroizing<T>);
 
-impl<T> Secret<T> {
+impl<T: Zeroize> Secret<T> {
     /// Wraps a value.
     pub fn new(value: T) -> Self {
-        Self(value)
+        Self(Zeroizing::new(value))
     }
 
-    /// The value, for the one who needs it.
+    /// Returns the value.
     pub fn expose(&self) -> &T {
         &self.0
     }
 }
 
-impl<T> fmt::Debug for Secret<T> {
+impl<T: Zeroize> fmt::Debug for Secret<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(…)")
     }
 }
 
-/// A value that stands somewhere else than in the config file.
-pub(super) struct SecretSource(pub(super) String);
+/// A value that is read from a variable or a file.
+pub(super) struct SecretSource(pub(super) Zeroizing<String>);
+
+impl Documented for SecretSource {
+    const KEY_DOCS: KeyDocs = &[
+        ("env", "The environment variable of the host that has the value. It must be set."),
+        (
+            "file",
+            "The file that has the value: UTF-8, at most 64 KiB. A line break at its end is not part of the value.",
+        ),
+    ];
+}
+
+impl SecretSource {
+    fn from_table(table: &mut Table<'_>) -> Option<Self> {
+        let (in_variable, in_file) = (table.has("env"), table.has("file"));
+        let variable = table.optional::<Variable>("env");
+        let file = table.optional::<ValueFile>("file");
+        if in_variable == in_file {
+            let found = if in_file { "both `env` and `file`" } else { "neither `env` nor `file`" };
+            table.report_error(format!("`{}` has {found}", table.path()), "write one of `env` and `file`");
+        }
+        variable.map(|value| Self(value.0)).or(file.map(|value| Self(value.0)))
+    }
+}
 
 impl FromNode for SecretSource {
     const TYPE_NAME: &'static str = "a table with `env` or `file`";
@@ -44,22 +71,17 @@ impl FromNode for SecretSource {
         "{ env = \"MY_TOKEN\" }".into()
     }
 
+    fn schema() -> Schema {
+        Table::describe(Self::KEY_DOCS, Self::from_table).with("minProperties", 1).with("maxProperties", 1)
+    }
+
     fn from_node(node: &Node<'_>) -> Option<Self> {
-        node.table(|table| {
-            let (in_variable, in_file) = (table.has("env"), table.has("file"));
-            let variable = table.optional::<Variable>("env");
-            let file = table.optional::<ValueFile>("file");
-            if in_variable == in_file {
-                let found = if in_file { "both `env` and `file`" } else { "neither `env` nor `file`" };
-                table.report_error(format!("`{}` has {found}", table.path()), "write one of `env` and `file`");
-            }
-            variable.map(|value| Self(value.0)).or(file.map(|value| Self(value.0)))
-        })
+        node.table(Self::from_table)
     }
 }
 
-/// The value of a variable of the host.
-struct Variable(String);
+/// The value of an environment variable of the host.
+struct Variable(Zeroizing<String>);
 
 impl FromNode for Variable {
     const TYPE_NAME: &'static str = "the name of a variable";
@@ -68,10 +90,14 @@ impl FromNode for Variable {
         "\"MY_TOKEN\"".into()
     }
 
+    fn schema() -> Schema {
+        Schema::string()
+    }
+
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let name = node.string::<Self>()?;
         let (message, help) = match node.context.environment.get(name).map(|value| value.to_str()) {
-            Some(Some(value)) => return Some(Self(value.to_owned())),
+            Some(Some(value)) => return Some(Self(Zeroizing::new(value.to_owned()))),
             Some(None) => ("is not UTF-8", "set it to a text"),
             None => ("is not set", "set it where the host is started, or correct the name"),
         };
@@ -80,8 +106,8 @@ impl FromNode for Variable {
     }
 }
 
-/// What a file holds, without the line break at its end.
-struct ValueFile(String);
+/// The contents of a file, without the line break at its end.
+struct ValueFile(Zeroizing<String>);
 
 impl FromNode for ValueFile {
     const TYPE_NAME: &'static str = "a path";
@@ -90,10 +116,14 @@ impl FromNode for ValueFile {
         "\"token.txt\"".into()
     }
 
+    fn schema() -> Schema {
+        ExistingFile::schema()
+    }
+
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let path = ExistingFile::from_node(node)?.0;
         let (message, help) = match read(&path) {
-            Ok(Some(text)) => return Some(Self(trim_newline(&text).to_owned())),
+            Ok(Some(text)) => return Some(Self(Zeroizing::new(trim_newline(&text).to_owned()))),
             Ok(None) => (
                 format!("the file has more than {MAX_FILE_SIZE} bytes"),
                 "write the path of a file that holds the value only",
@@ -107,13 +137,13 @@ impl FromNode for ValueFile {
     }
 }
 
-/// The text of a file; none if it is too long.
-fn read(path: &Path) -> io::Result<Option<String>> {
-    let bytes = regular_file::read(path, MAX_FILE_SIZE)?;
+/// Returns the text of a file; `None` if it is too long.
+fn read(path: &Path) -> io::Result<Option<Zeroizing<String>>> {
+    let bytes = Zeroizing::new(regular_file::read(path, MAX_FILE_SIZE)?);
     if bytes.len() > MAX_FILE_SIZE {
         return Ok(None);
     }
-    let text = String::from_utf8(bytes);
+    let text = str::from_utf8(&bytes).map(|text| Zeroizing::new(text.to_owned()));
     text.map(Some).map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not UTF-8"))
 }
 
@@ -128,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_secret_is_not_seen() {
-        assert_eq!(format!("{:?}", Secret::new("hunter2")), "Secret(…)");
+        assert_eq!(format!("{:?}", Secret::new("hunter2".to_owned())), "Secret(…)");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The host as a server: what it calls itself, where it listens, where it keeps things.
+//! The server: its name, address, pages and directories.
 
 use std::path::PathBuf;
 
@@ -9,45 +9,47 @@ use super::cursor_key;
 use super::extension::Extension;
 use super::http::HttpAddress;
 use super::paths::CreatableDirectory;
-use super::reader::{FromNode, Node};
+use super::reader::{FromNode, FromTable, Node, Schema, Table, documented};
 use super::secret::Secret;
 use super::size::{KIB, MIB, Size};
 
-/// How many resources a page of a listing has at most.
+/// The maximum number of resources on a page of a listing.
 pub type PageSize = Count<1, 1000, 10_000>;
-/// How many bytes a page of a listing has at most, about.
+/// The approximate maximum size of a page of a listing.
 pub type PageBytes = Size<KIB, { 2 * MIB }, { 64 * MIB }>;
 
-/// The host as a server: `[server]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Server {
-    /// The name that clients see. `mcp-host` unless set.
-    pub name: String,
-    /// The name that people see.
-    pub title: Option<String>,
-    /// What a model should know about the resources that are served here.
-    pub instructions: Option<String>,
-    /// Where to listen for HTTP. Without it the server speaks over stdio.
-    pub http: Option<HttpAddress>,
-    /// The most resources of one page. 1000 unless set; 1 to 10000.
-    pub page_size: PageSize,
-    /// The most bytes of one page, as the resources take them in memory, which is about what they take as JSON. 2 MiB unless set; 1 KiB
-    /// to 64 MiB. A page has at least one resource, however large.
-    pub page_bytes: PageBytes,
-    /// Where compiled components are kept. Without it: the user's cache directory.
-    pub cache: Option<PathBuf>,
-    /// What compiling one component may use up.
-    pub compile: CompileLimits,
-    /// Where lasting state is kept. Without it: the user's state directory.
-    pub state: Option<PathBuf>,
-    /// What cursors are sealed with, for replicas that must continue each other's listings. Without it: a key that is made
-    /// once and kept in the state directory.
-    pub cursor_key: Option<Secret<[u8; 32]>>,
-    /// What clients are told that there is none of, instead of that it is unknown here. Nothing unless set.
-    pub advertise: Vec<AdvertisedCapability>,
-    /// What is offered beyond the revisions of MCP. Nothing unless set.
-    pub extensions: Vec<Extension>,
+documented! {
+    /// The server: `[server]`.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub struct Server {
+        /// The name of the server for clients. `mcp-host` unless set.
+        pub name: String,
+        /// The display name of the server.
+        pub title: Option<String>,
+        /// Instructions for models on the resources of this server.
+        pub instructions: Option<String>,
+        /// The address of the HTTP server. Without it the server uses stdio.
+        pub http: Option<HttpAddress>,
+        /// The maximum number of resources on a page. 1000 unless set; 1 to 10000.
+        pub page_size: PageSize,
+        /// The maximum size of a page, measured in memory, which is about the size as JSON. 2 MiB unless set; 1 KiB to
+        /// 64 MiB. A page has at least one resource, of any size.
+        pub page_bytes: PageBytes,
+        /// The directory of compiled components. Without it: the user's cache directory.
+        pub cache: Option<PathBuf>,
+        /// Resource limits of compiling one component.
+        pub compile: CompileLimits,
+        /// The directory of persistent state. Without it: the user's state directory.
+        pub state: Option<PathBuf>,
+        /// The key that seals cursors, for replicas that continue each other's listings. Without it: a key that is
+        /// generated once and stored in the state directory.
+        pub cursor_key: Option<Secret<[u8; 32]>>,
+        /// Capabilities that are advertised although the host has no items of them. None unless set.
+        pub advertise: Vec<AdvertisedCapability>,
+        /// Extensions of MCP that are enabled. None unless set.
+        pub extensions: Vec<Extension>,
+    }
 }
 
 impl Default for Server {
@@ -69,29 +71,28 @@ impl Default for Server {
     }
 }
 
-impl FromNode for Server {
+impl FromTable for Server {
     const TYPE_NAME: &'static str = "a table";
 
     fn example() -> String {
         "{ name = \"team-context\" }".into()
     }
 
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        node.table(|table| {
-            Some(Self {
-                name: table.optional("name").map_or_else(|| Self::default().name, |Name(name)| name),
-                title: table.optional("title").map(|Name(title)| title),
-                instructions: table.optional("instructions").map(|Text(text)| text),
-                http: table.optional("http"),
-                page_size: table.or_default("page-size"),
-                page_bytes: table.or_default("page-bytes"),
-                cache: table.optional("cache").map(|CreatableDirectory(path)| path),
-                compile: table.or_default("compile"),
-                state: table.optional("state").map(|CreatableDirectory(path)| path),
-                cursor_key: table.optional("cursor-key").map(|cursor_key::CursorKey(key)| key),
-                advertise: table.or_default("advertise"),
-                extensions: table.or_default("extensions"),
-            })
+    fn from_table(table: &mut Table<'_>) -> Option<Self> {
+        table.requires_feature("http", "http", cfg!(feature = "http"));
+        Some(Self {
+            name: table.optional("name").map_or_else(|| Self::default().name, |Name(name)| name),
+            title: table.optional("title").map(|Name(title)| title),
+            instructions: table.optional("instructions").map(|Text(text)| text),
+            http: table.optional("http"),
+            page_size: table.or_default("page-size"),
+            page_bytes: table.or_default("page-bytes"),
+            cache: table.optional("cache").map(|CreatableDirectory(path)| path),
+            compile: table.or_default("compile"),
+            state: table.optional("state").map(|CreatableDirectory(path)| path),
+            cursor_key: table.optional("cursor-key").map(|cursor_key::CursorKey(key)| key),
+            advertise: table.or_default("advertise"),
+            extensions: table.or_default("extensions"),
         })
     }
 }
@@ -106,10 +107,14 @@ impl FromNode for Name {
         "\"team-context\"".into()
     }
 
+    fn schema() -> Schema {
+        Schema::pattern(r"\S")
+    }
+
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let text = node.string::<Self>()?;
         if text.trim().is_empty() || text.contains(char::is_control) {
-            let help = format!("write {}, or take it away", node.assignment_hint(&Self::example()));
+            let help = format!("write {}, or remove it", node.assignment_hint(&Self::example()));
             node.report_error("a name is one line that is not empty", help);
             return None;
         }
@@ -125,6 +130,10 @@ impl FromNode for Text {
 
     fn example() -> String {
         "\"Source and notes of the team.\"".into()
+    }
+
+    fn schema() -> Schema {
+        Schema::string()
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {

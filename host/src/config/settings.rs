@@ -1,13 +1,13 @@
-//! What a provider is told: the `config` table of a `[[plugin]]`, as text.
+//! The provider's own config: the `config` table of a `[[plugin]]`, as text.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Number, Value};
 use toml::de::{DeInteger, DeValue};
 
-use super::reader::{FromNode, Node};
+use super::reader::{FromNode, Node, Schema};
 
-/// A `config` table: strings and dates as they stand, every other value as the text of its JSON.
+/// A `config` table: strings and dates as written, every other value as JSON text.
 pub(super) struct Settings(pub(super) BTreeMap<String, String>);
 
 impl FromNode for Settings {
@@ -15,6 +15,10 @@ impl FromNode for Settings {
 
     fn example() -> String {
         "{ rev = \"main\" }".into()
+    }
+
+    fn schema() -> Schema {
+        Schema::any_table()
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
@@ -37,8 +41,8 @@ fn text(value: Value) -> String {
     }
 }
 
-/// The value as JSON; none if it has a number that is not finite or has more than 64 bits. As deep as the TOML parser lets
-/// values be.
+/// Returns the value as JSON; `None` if a number is not finite or has more than 64 bits. Nested as deep as the TOML
+/// parser allows.
 fn json(value: &DeValue<'_>) -> Option<Value> {
     Some(match value {
         DeValue::String(text) => Value::String(text.to_string()),

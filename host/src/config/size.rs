@@ -1,14 +1,14 @@
-//! Sizes as people write them: `64MiB`, `1.5GiB`, `64MB`.
+//! Sizes in bytes: `64MiB`, `1.5GiB`, `64MB`.
 
 use std::fmt;
 use std::str::FromStr;
 
-use bytesize::ByteSize;
 use toml::de::DeValue;
 
 use super::error::{Suggest, quote};
+use super::quantity::{self, QuantityError};
 use super::range::OutOfRange;
-use super::reader::{FromNode, Node};
+use super::reader::{FromNode, Node, Schema};
 
 /// 1024 bytes.
 pub(super) const KIB: u64 = bytesize::KIB;
@@ -16,11 +16,20 @@ pub(super) const KIB: u64 = bytesize::KIB;
 pub(super) const MIB: u64 = bytesize::MIB;
 /// 1024 MiB.
 pub(super) const GIB: u64 = bytesize::GIB;
+/// 1024 GiB.
+pub(super) const TIB: u64 = bytesize::TIB;
 
-/// A number of bytes from `MIN` to `MAX`. Its default is `DEFAULT`.
+/// A size, as a regular expression.
+pub(super) const PATTERN: &str = r"[0-9]+(\.[0-9]+)? *([kKmMgGtT][iI]?)?[bB]";
+
+/// The names of the units, for messages.
+const UNITS: &str = "B, KiB, MiB, GiB, TiB, KB, MB, GB, TB";
+
+/// A number of bytes from `MIN` to `MAX`. The default is `DEFAULT`.
 ///
-/// Written as a number, with a decimal point if need be, and a unit: `B`, the decimal `KB`, `MB`, `GB` (1000 each) or the
-/// binary `KiB`, `MiB`, `GiB` (1024 each), in any case.
+/// Written as a number, with or without a decimal fraction, and a unit: `B`, a decimal unit (`KB`, `MB`, `GB`, `TB`:
+/// powers of 1000) or a binary unit (`KiB`, `MiB`, `GiB`, `TiB`: powers of 1024). The case of the unit does not matter
+/// (`64mb` is `64MB`), and spaces may stand between number and unit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Size<const MIN: u64, const DEFAULT: u64, const MAX: u64>(u64);
 
@@ -38,19 +47,19 @@ impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> Default for Size<MIN, D
     }
 }
 
-/// Why a text is no size.
+/// The reason why a text is not a size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SizeError {
-    /// It does not begin with a number.
+    /// The text does not begin with a number.
     #[error("{} is not a size", quote(.0))]
     NoNumber(String),
-    /// It is a number only.
+    /// The text is a number without a unit.
     #[error("the size `{0}` has no unit")]
     NoUnit(String),
-    /// What follows the number is no unit.
+    /// The number is followed by an unknown unit.
     #[error("the size {} has an unknown unit", quote(.0))]
     UnknownUnit(String),
-    /// It is too small or too large.
+    /// The size is too small or too large.
     #[error(transparent)]
     OutOfRange(#[from] OutOfRange),
 }
@@ -60,9 +69,9 @@ impl Suggest for SizeError {
         match self {
             Self::NoNumber(_) => format!("write a number and a unit, such as `{key} = \"64MiB\"`"),
             Self::NoUnit(number) => {
-                format!("add a unit (B, KiB, MiB, GiB, KB, MB, GB) and put it in quotes: `{key} = \"{number}MiB\"`")
+                format!("add a unit ({UNITS}) and put it in quotes: `{key} = \"{number}MiB\"`")
             }
-            Self::UnknownUnit(_) => format!("the units are B, KiB, MiB, GiB, KB, MB, GB: `{key} = \"64MiB\"`"),
+            Self::UnknownUnit(_) => format!("the units are {UNITS}: `{key} = \"64MiB\"`"),
             Self::OutOfRange(error) => error.suggestion(key),
         }
     }
@@ -87,19 +96,30 @@ impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> FromStr for Size<MIN, D
 
     fn from_str(text: &str) -> Result<Self, SizeError> {
         let trimmed = text.trim();
-        let unit = trimmed.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
-        if unit.len() == trimmed.len() {
-            return Err(SizeError::NoNumber(text.to_owned()));
+        match quantity::parse(trimmed, unit) {
+            Ok(bytes) => Self::try_from(bytes).map_err(|_| Self::out_of_range(trimmed.to_owned()).into()),
+            Err(QuantityError::NoNumber) => Err(SizeError::NoNumber(text.to_owned())),
+            Err(QuantityError::NoUnit) => Err(SizeError::NoUnit(trimmed.to_owned())),
+            Err(QuantityError::UnknownUnit) => Err(SizeError::UnknownUnit(text.to_owned())),
+            Err(QuantityError::TooLarge) => Err(Self::out_of_range(trimmed.to_owned()).into()),
         }
-        if unit.is_empty() {
-            return Err(SizeError::NoUnit(trimmed.to_owned()));
-        }
-        // A bare `M` is decimal to some and binary to others.
-        if !unit.ends_with(['b', 'B']) || unit.trim_start().parse::<bytesize::Unit>().is_err() {
-            return Err(SizeError::UnknownUnit(text.to_owned()));
-        }
-        let size: ByteSize = trimmed.parse().map_err(|_| SizeError::NoNumber(text.to_owned()))?;
-        Self::try_from(size.as_u64()).map_err(|_| Self::out_of_range(trimmed.to_owned()).into())
+    }
+}
+
+/// The bytes of the unit with that name, in any case. A bare `M` is not a unit: it is decimal to some and binary to
+/// others.
+pub(super) fn unit(name: &str) -> Option<u64> {
+    match name.to_ascii_lowercase().as_str() {
+        "b" => Some(1),
+        "kb" => Some(bytesize::KB),
+        "mb" => Some(bytesize::MB),
+        "gb" => Some(bytesize::GB),
+        "tb" => Some(bytesize::TB),
+        "kib" => Some(KIB),
+        "mib" => Some(MIB),
+        "gib" => Some(GIB),
+        "tib" => Some(TIB),
+        _ => None,
     }
 }
 
@@ -116,8 +136,8 @@ impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> fmt::Debug for Size<MIN
 }
 
 /// The shortest way to write it exactly.
-fn format_bytes(bytes: u64) -> String {
-    [(GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")]
+pub(super) fn format_bytes(bytes: u64) -> String {
+    [(TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")]
         .into_iter()
         .filter(|(unit, _)| bytes > 0 && bytes.is_multiple_of(*unit))
         .find_map(|(unit, name)| Some(format!("{}{name}", bytes.checked_div(unit)?)))
@@ -129,6 +149,10 @@ impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> FromNode for Size<MIN, 
 
     fn example() -> String {
         format!("\"{}\"", Self::default())
+    }
+
+    fn schema() -> Schema {
+        Schema::pattern(&format!("^\\s*{PATTERN}\\s*$")).with("default", Self::default().to_string())
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
@@ -158,6 +182,8 @@ mod tests {
             ("64MB", 64_000_000),
             ("64 MiB", 64 * MIB),
             (" 2gib ", 2 * GIB),
+            ("64mb", 64_000_000),
+            ("0.001TiB", TIB / 1000),
             ("1048576B", MIB),
         ] {
             assert_eq!(text.parse::<Memory>().unwrap().bytes(), bytes, "{text}");
@@ -177,12 +203,14 @@ mod tests {
         assert_eq!(error("64"), "the size `64` has no unit");
         assert_eq!(error("64M"), "the size `64M` has an unknown unit");
         assert_eq!(error("64 parsecs"), "the size `64 parsecs` has an unknown unit");
+        assert_eq!(error("64MiB/s"), "the size `64MiB/s` has an unknown unit");
+        assert_eq!(error("1EiB"), "the size `1EiB` has an unknown unit");
         assert_eq!(error("much"), "`much` is not a size");
         assert_eq!(error(""), "`` is not a size");
         assert_eq!(error("-1MiB"), "`-1MiB` is not a size");
         assert_eq!(error("1.2.3MiB"), "`1.2.3MiB` is not a size");
         assert_eq!(error("6４MiB"), "the size `6４MiB` has an unknown unit");
         assert_eq!(error("1KiB"), "`1KiB` is not between 1MiB and 4GiB");
-        assert_eq!(error("99999999999999999999EiB"), "`99999999999999999999EiB` is not between 1MiB and 4GiB");
+        assert_eq!(error("99999999999999999999TiB"), "`99999999999999999999TiB` is not between 1MiB and 4GiB");
     }
 }

@@ -1,8 +1,8 @@
-//! Words that were probably meant.
+//! Suggestions for misspelled words.
 
 use super::error::Diagnostic;
 
-/// Adds to a problem what was probably meant.
+/// Adds a suggestion to a problem.
 pub(super) fn did_you_mean<'k>(
     problem: Diagnostic,
     written: &str,
@@ -14,9 +14,9 @@ pub(super) fn did_you_mean<'k>(
     }
 }
 
-/// The one of `known` that was probably meant.
+/// Returns the word of `known` that was probably meant.
 pub(super) fn closest<'k>(written: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
-    /// Longer than any word of ours with any typo in it; what is compared costs the product of both lengths.
+    /// Longer than any known word with a typo. The cost of a comparison is the product of both lengths.
     const MAX_WORD_LEN: usize = 32;
     if written.len() > MAX_WORD_LEN {
         return None;
@@ -30,7 +30,7 @@ pub(super) fn closest<'k>(written: &str, known: impl IntoIterator<Item = &'k str
         .map(|(_, word)| word)
 }
 
-/// Words for a message: each in backticks, with commas between.
+/// Joins words for a message: each in backticks, separated by commas.
 pub(super) fn join_quoted<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
     words.into_iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }

@@ -1,4 +1,4 @@
-//! Text that is no TOML, explained like every other mistake.
+//! Syntax errors of TOML, with corrections.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use toml::de::{DeTable, Error};
 
 use super::error::{Diagnostic, Diagnostics, quote, truncated};
 
-/// Parses a document, or says why it is none: at most once for each line.
+/// Parses a document, or reports its syntax errors: at most one per line.
 pub(super) fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, Diagnostics> {
     let (document, mut errors) = DeTable::parse_recoverable(text);
     if errors.is_empty() {
@@ -23,7 +23,7 @@ pub(super) fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, Diagnostics> {
             problems.push(explain_unquoted(error, text, &line).unwrap_or_else(|| explain(error, text)));
             next_line = line.end.saturating_add(1);
         }
-        // What follows an open bracket is read as if it stood inside: more errors there say nothing.
+        // The parser treats the text after an open bracket as its contents: further errors there are noise.
         if error.message().contains("array") || error.message().contains("inline table") {
             break;
         }
@@ -31,7 +31,7 @@ pub(super) fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, Diagnostics> {
     Err(problems)
 }
 
-/// What is wrong with a text without quotes, such as `mount = git://linux/`: the parser takes it for a number, or a date.
+/// Explains text without quotes, such as `mount = git://linux/`, which the parser takes for a number or a date.
 fn explain_unquoted(error: &Error, text: &str, line: &Range<usize>) -> Option<Diagnostic> {
     let (key, rest) = text.get(line.clone())?.split_once('=')?;
     let value = rest.split('#').next()?.trim();
@@ -49,7 +49,7 @@ fn explain_unquoted(error: &Error, text: &str, line: &Range<usize>) -> Option<Di
     )
 }
 
-/// What the parser says, with advice of our own.
+/// Returns the message of the parser, with a correction.
 fn explain(error: &Error, text: &str) -> Diagnostic {
     let (what, expected) = match error.message().split_once(", expected ") {
         Some((what, expected)) => (what, Some(expected)),
@@ -58,7 +58,7 @@ fn explain(error: &Error, text: &str) -> Diagnostic {
     let place = span(error, text);
     let is_unclosed = expected.is_some_and(|expected| matches!(expected, "`\"`" | "`'`"));
     let message = match what {
-        "duplicate key" => format!("the key {} is there twice", quote(text.get(place.clone()).unwrap_or_default())),
+        "duplicate key" => format!("the key {} is defined twice", quote(text.get(place.clone()).unwrap_or_default())),
         "invalid basic string" | "invalid literal string" if is_unclosed => "the string has no end".to_owned(),
         _ => what.to_owned(),
     };
@@ -88,7 +88,7 @@ fn span(error: &Error, text: &str) -> Range<usize> {
     error.span().unwrap_or(text.len()..text.len())
 }
 
-/// The line around a place, without its line break.
+/// Returns the line around a position, without its line break.
 fn line_around(text: &str, at: usize) -> Range<usize> {
     let at = text.floor_char_boundary(at);
     let (before, after) = text.split_at(at);

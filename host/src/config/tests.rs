@@ -3,7 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::diagnostics::RenderStyle;
+use super::grants::{CredentialName, DirQuota, EnvName, Grants, GuestPath, Mode};
+use super::http::HttpAddress;
+use super::instances::InstanceReuse;
+use super::limits::Limits;
 use super::*;
+use crate::digest::Digest;
 
 mod mutations;
 mod values;

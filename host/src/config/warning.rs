@@ -1,28 +1,28 @@
-//! What is no mistake in a config and may still not be what was meant.
+//! Warnings about a valid config.
 
 use std::fmt;
 
 use super::{Config, UriGlob};
 use crate::uri::Mount;
 
-/// Something in a config that should be looked at. Displayed, it says what, and what to do.
+/// A warning about a valid config. `Display` says what is suspicious, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {
-    /// A glob of a rule could match nothing below any mount: a plugin may have been taken out, or a mount be misspelt.
+    /// A glob of a rule matches nothing below any mount: a plugin may have been removed, or a mount misspelled.
     UnmatchedGlob {
-        /// Which `[[rule]]`, counted from 1.
+        /// The number of the `[[rule]]`, counted from 1.
         rule: usize,
         /// `allow` or `deny`.
         key: &'static str,
-        /// The glob as it was written.
+        /// The glob as written.
         glob: String,
-        /// The mount that is most like it.
+        /// The most similar mount.
         nearest: Option<String>,
     },
 }
 
-/// A glob with its place.
+/// A glob and its position.
 struct RuleGlob<'a> {
     rule: usize,
     key: &'static str,
@@ -30,19 +30,19 @@ struct RuleGlob<'a> {
 }
 
 impl Config {
-    /// What should be looked at, though the config can be used.
+    /// Returns the warnings.
     pub fn warnings(&self) -> Vec<Warning> {
         self.unmatched_globs(&[]).map(|idle| self.warning(&idle)).collect()
     }
 
-    /// The first of what should be looked at, and how much more there is: what is left out costs little.
+    /// Returns the first warnings, and the number of others, which cost little.
     pub(crate) fn first_warnings(&self, limit: usize, other_mounts: &[&Mount]) -> (Vec<Warning>, usize) {
         let mut unmatched = self.unmatched_globs(other_mounts);
         let first = unmatched.by_ref().take(limit).map(|idle| self.warning(&idle)).collect();
         (first, unmatched.count())
     }
 
-    /// The globs that could match nothing below any mount.
+    /// Returns the globs that match nothing below any mount.
     fn unmatched_globs<'a>(&'a self, other_mounts: &'a [&Mount]) -> impl Iterator<Item = RuleGlob<'a>> {
         let rules = (1..).zip(&self.rules);
         let globs = rules.flat_map(|(rule, entry)| {

@@ -28,7 +28,7 @@ use tempfile::NamedTempFile;
 use wasmtime::component::Component;
 
 use super::error::ComponentError;
-use crate::config::Digest;
+use crate::digest::Digest;
 use crate::log_target;
 use crate::private_dir::{PrivateDir, PrivateError, SECRET_LEN, random_secret};
 

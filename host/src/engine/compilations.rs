@@ -28,7 +28,8 @@ use super::cache::Cache;
 use super::compiler::{CompileError, Compiler};
 use super::component_file::ComponentFile;
 use super::error::ComponentError;
-use crate::config::{self, Digest};
+use crate::config;
+use crate::digest::Digest;
 use crate::private_dir::PrivateError;
 use crate::regular_file::FileThreads;
 
@@ -42,7 +43,7 @@ pub(crate) struct Compilations {
 pub(crate) struct CompileContext {
     pub(crate) engine: Arc<Engine>,
     pub(crate) compiler: Compiler,
-    pub(crate) limits: config::CompileLimits,
+    pub(crate) limits: config::compile::CompileLimits,
     pub(crate) cache: Arc<Cache>,
     pub(crate) progress: Progress,
     pub(crate) threads: FileThreads,

@@ -23,7 +23,8 @@ use tokio::process::Command;
 use self::job::{CHILD_ARGUMENT, CompileJob};
 use super::component_file;
 use super::config::codegen_config;
-use crate::config::{self, Digest};
+use crate::config;
+use crate::digest::Digest;
 use crate::thread_priority::lower_priority;
 
 mod job;
@@ -161,7 +162,7 @@ impl Compiler {
         component: File,
         digest: Digest,
         mut into: File,
-        limits: &config::CompileLimits,
+        limits: &config::compile::CompileLimits,
     ) -> Result<(), CompileError> {
         let start = |error: String| CompileError::Start(error);
         let program = match self {
@@ -197,7 +198,7 @@ async fn run_child(
     component: File,
     job: &CompileJob,
     into: File,
-    limits: &config::CompileLimits,
+    limits: &config::compile::CompileLimits,
 ) -> Result<(), CompileError> {
     let start = |error: io::Error| CompileError::Start(format!("{}: {error}", program.display()));
     let mut child = Command::new(&program)
@@ -228,7 +229,11 @@ async fn run_child(
 }
 
 /// Turns the exit of the child into a result.
-fn interpret_exit(status: ExitStatus, message: String, limits: &config::CompileLimits) -> Result<(), CompileError> {
+fn interpret_exit(
+    status: ExitStatus,
+    message: String,
+    limits: &config::compile::CompileLimits,
+) -> Result<(), CompileError> {
     let is_out_of_memory = message.contains("memory allocation of") || message.contains("Cannot allocate memory");
     let ended_by = |signal: Signal| status.signal() == Some(signal.as_raw());
     Err(match status.code() {

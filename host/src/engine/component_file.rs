@@ -8,7 +8,7 @@ use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 
 use super::error::ComponentError;
-use crate::config::Digest;
+use crate::digest::Digest;
 use crate::regular_file::{self, FileThreads};
 
 /// The largest component, in bytes.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::compiler::CompileError;
 use super::imports::UnsatisfiedImports;
-use crate::config::Digest;
+use crate::digest::Digest;
 use crate::private_dir::PrivateError;
 
 /// Why the engine cannot be started.

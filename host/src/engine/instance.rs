@@ -9,7 +9,7 @@ use super::cpu::{CpuClock, CpuLimitExceeded};
 use super::guest::Guest;
 use super::instance_permits::InstancePermit;
 use super::loader::LinkedComponent;
-use crate::config::Limits;
+use crate::config::limits::Limits;
 use crate::sandbox::state::GuestState;
 
 /// The bytes of an answer beyond `limits.response-size` that are allowed for the metadata around the content.

@@ -27,7 +27,8 @@ use super::compiler::Compiler;
 use super::component_file::ComponentFile;
 use super::error::ComponentError;
 use super::imports::UnsatisfiedImports;
-use crate::config::{self, Digest};
+use crate::config;
+use crate::digest::Digest;
 use crate::regular_file::FileThreads;
 use crate::sandbox::state::GuestState;
 
@@ -65,7 +66,7 @@ impl Loader {
     pub(crate) fn new(
         engine: Arc<Engine>,
         compiler: Compiler,
-        limits: config::CompileLimits,
+        limits: config::compile::CompileLimits,
         cache: &Path,
         state: Option<&Path>,
         progress: Progress,

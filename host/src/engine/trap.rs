@@ -92,7 +92,7 @@ mod tests {
             (core module $libc
                 (memory (export "memory") 1))
             (core instance $libc (instantiate $libc))
-            (core func $log (canon lower (func $log) (memory $libc "memory")))
+            (core func $log (canon lower (func $log) (memory (core memory $libc "memory"))))
             (core module $m
                 (import "" "log" (func $log (param i32 i32)))
                 (func (export "run") (call $log (i32.const 0) (i32.const 10000))))

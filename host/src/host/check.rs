@@ -11,7 +11,8 @@ use futures::future::join_all;
 
 use super::builder::{HostBuilder, StartError};
 use crate::catalog::CursorKey;
-use crate::config::{self, Digest, Warning};
+use crate::config::{self, Warning};
+use crate::digest::Digest;
 use crate::plugin::{Fault, FaultKind, Inspection, LoadError, PluginRuntime, Requirements};
 use crate::provider::ProviderInfo;
 

@@ -40,18 +40,17 @@ impl<'a> Declared<'a> {
         }
     }
 
+    fn title(&self) -> Option<&'a str> {
+        match self {
+            Self::Component(plugin) => plugin.title.as_deref(),
+            Self::Native(plugin) => plugin.title(),
+        }
+    }
+
     fn mount(&self) -> &'a Mount {
         match self {
             Self::Component(plugin) => &plugin.mount,
             Self::Native(plugin) => plugin.mount(),
-        }
-    }
-
-    /// A native provider titles its own entries.
-    fn title(&self) -> Option<&'a str> {
-        match self {
-            Self::Component(plugin) => plugin.title.as_deref(),
-            Self::Native(_) => None,
         }
     }
 }

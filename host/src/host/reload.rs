@@ -33,7 +33,8 @@ use super::Host;
 use super::builder::log_warnings;
 use super::generation::{Generation, PluginConflict, check_conflicts, sorted_by_name};
 use crate::access::Access;
-use crate::config::{self, Config, Digest};
+use crate::config::{self, Config};
+use crate::digest::Digest;
 use crate::plugin::{LoadError, NotLoaded, Plugin};
 use crate::watch::ListingSnapshot;
 

@@ -9,17 +9,16 @@
 //! probe of a plugin that keeps failing, one `describe`, one `changes`, one page of a walk for its fingerprint, and
 //! three lookups for subscriptions at a time.
 
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use governor::clock::{Clock, DefaultClock};
-use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use governor::{DefaultDirectRateLimiter, RateLimiter};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::fault::Fault;
-use crate::config::Limits;
+use crate::config::limits::Limits;
 use crate::engine::CallOrigin;
 
 /// The timeout of the host's own calls for an instance slot.
@@ -40,9 +39,8 @@ pub(super) type CallPermit = Option<OwnedSemaphorePermit>;
 impl Admission {
     /// The admission control of a plugin with those limits.
     pub(super) fn new(limits: &Limits) -> Self {
-        let rate = u32::try_from(limits.rate.get()).unwrap_or(u32::MAX);
         Self {
-            rate: RateLimiter::direct(Quota::per_second(NonZeroU32::new(rate).unwrap_or(NonZeroU32::MIN))),
+            rate: RateLimiter::direct(limits.rate.quota()),
             permits: Arc::new(Semaphore::new(limits.concurrency.get())),
             queue: Semaphore::new(limits.queue.get()),
             max_queued: limits.queue.get(),
@@ -101,7 +99,7 @@ mod tests {
 
     #[tokio::test]
     async fn calls_that_come_too_fast_are_told_when_to_come_again() {
-        let slow = admission(|limits| limits.rate = 1.try_into().unwrap());
+        let slow = admission(|limits| limits.rate = "1/s".parse().unwrap());
         admit(&slow).await.unwrap();
         let Err(Fault::RateLimited(wait)) = admit(&slow).await else { panic!("refused for its rate") };
         assert!(wait > Duration::ZERO && wait <= Duration::from_secs(1), "{wait:?}");

@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 
 use super::fault::Fault;
 use super::function::Function;
-use crate::config::Limits;
+use crate::config::limits::Limits;
 use crate::engine::cpu::CpuClock;
 use crate::engine::executor::panic_message;
 use crate::engine::guest::GuestResult;

@@ -17,7 +17,7 @@ use super::fault::Fault;
 use super::function::{Function, ListEntries};
 use super::validation::{ValidationContext, Validator};
 use super::work_budget::WorkBudget;
-use crate::config::Limits;
+use crate::config::limits::Limits;
 use crate::engine::cpu::CpuClock;
 use crate::engine::executor::PluginQueue;
 use crate::engine::instance::Instance;

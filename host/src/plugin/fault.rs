@@ -4,7 +4,7 @@ mod kind;
 
 use std::time::Duration;
 
-use crate::config::Limits;
+use crate::config::limits::Limits;
 use crate::engine::CallEnd;
 use crate::provider::Failure;
 use crate::resource::Error;

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use super::requirements::Requirements;
 use super::{LoadError, PluginRuntime};
-use crate::config::{self, Digest};
+use crate::config;
+use crate::digest::Digest;
 use crate::engine::loader::CompiledComponent;
 use crate::provider::ProviderInfo;
 
@@ -53,7 +54,7 @@ impl PluginRuntime {
         plugin: &config::Plugin,
         compiled: &CompiledComponent,
     ) -> Result<ProviderInfo, LoadError> {
-        let ungranted = config::Plugin { grants: config::Grants::default(), ..plugin.clone() };
+        let ungranted = config::Plugin { grants: config::grants::Grants::default(), ..plugin.clone() };
         let provider = self.loader.link(&plugin.component, compiled)?;
         self.build(&ungranted, compiled, provider).describe().await.map_err(LoadError::Describe)
     }

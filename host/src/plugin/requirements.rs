@@ -16,7 +16,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::{self, Mode};
+use crate::config;
+use crate::config::grants::Mode;
 
 /// A group of imports with one purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -196,7 +197,7 @@ pub struct Requirement {
     pub imports: Vec<String>,
     /// The grants: directories as the provider sees them, origins, buckets, names of variables, keys of settings.
     pub granted: Vec<String>,
-    /// What was requested at run time and is not granted: names of buckets. Known after a check only.
+    /// Names of buckets that were opened at run time and are not granted. Known after a check only.
     pub denied: Vec<String>,
     /// The relation between both.
     pub status: GrantStatus,
@@ -275,7 +276,8 @@ impl Requirements {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{DirGrant, DirQuota, HttpGrant, KeyvalueGrant, Secret};
+    use crate::config::Secret;
+    use crate::config::grants::{DirGrant, DirQuota, HttpGrant, KeyvalueGrant};
 
     fn plugin() -> config::Plugin {
         config::Plugin::new("web".parse().unwrap(), "web.wasm", "web://".parse().unwrap())

@@ -4,13 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::Provider;
-use crate::config::{Limits, PluginName, WatchInterval};
+use crate::config::limits::Limits;
+use crate::config::{PluginName, WatchInterval};
 use crate::uri::Mount;
 
 /// A native provider at its mount: what `[[plugin]]` is for a component.
 #[derive(Clone)]
 pub struct NativePlugin {
     pub(crate) name: PluginName,
+    pub(crate) title: Option<String>,
     pub(crate) mount: Mount,
     pub(crate) provider: Arc<dyn Provider>,
     pub(crate) limits: Limits,
@@ -22,11 +24,19 @@ impl NativePlugin {
     pub fn new(name: PluginName, mount: Mount, provider: impl Provider) -> Self {
         Self {
             name,
+            title: None,
             mount,
             provider: Arc::new(provider),
             limits: Limits::default(),
             watch_interval: WatchInterval::default(),
         }
+    }
+
+    /// Sets a title, put in front of the titles of its entries and templates in merged listings.
+    #[must_use]
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.title = Some(title.into());
+        self
     }
 
     /// Sets the limits; the [module](super) lists those that apply.
@@ -46,9 +56,10 @@ impl NativePlugin {
 
 impl fmt::Debug for NativePlugin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, mount, provider: _, limits, watch_interval } = self;
+        let Self { name, title, mount, provider: _, limits, watch_interval } = self;
         f.debug_struct("NativePlugin")
             .field("name", name)
+            .field("title", title)
             .field("mount", mount)
             .field("limits", limits)
             .field("watch_interval", watch_interval)

@@ -50,7 +50,8 @@ use self::disk::DiskPool;
 use self::files::{FileWarnings, GrantRoot, Preopen};
 use self::quota::{QuotaHandle, QuotaUsage};
 use super::throttled_warning::ThrottledWarning;
-use crate::config::{DirGrant, DirQuota, GuestPath, Limits, Mode};
+use crate::config::grants::{DirGrant, DirQuota, GuestPath, Mode};
+use crate::config::limits::Limits;
 use crate::sandbox::guest_log::GuestLog;
 
 pub(crate) use self::files::{Files, FilesView, OpenFileLimit};

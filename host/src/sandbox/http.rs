@@ -39,10 +39,9 @@ mod tests;
 mod tls;
 
 use std::collections::BTreeMap;
-use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use governor::{DefaultDirectRateLimiter, RateLimiter};
 use hyper::header::HeaderName;
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 use wasmtime::component::ResourceTable;
@@ -54,8 +53,9 @@ use self::connect::{Network, SystemNetwork};
 use self::error::RefusalLog;
 use self::resources::ResourceReservations;
 use self::tls::TlsClient;
+use crate::config::grants::HttpGrants;
 use crate::config::limits::HttpLimits;
-use crate::config::{HttpGrants, OriginPattern};
+use crate::net::OriginPattern;
 use crate::sandbox::guest_log::GuestLog;
 use crate::sandbox::memory::MemoryMeter;
 
@@ -103,14 +103,13 @@ impl OutboundHttp {
         tls_roots: Arc<TlsRoots>,
         log: Arc<GuestLog>,
     ) -> Self {
-        let rate = u32::try_from(limits.rate.get()).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN);
         let with_own_roots = grants.iter().filter(|grant| grant.ca.is_some());
         Self {
             per_grant_tls: with_own_roots.map(|grant| (grant.origin.clone(), OnceCell::new())).collect(),
             grants: grants.clone(),
             limits: limits.clone(),
             permits: Arc::new(Semaphore::new(limits.concurrency.get())),
-            rate: RateLimiter::direct(Quota::per_minute(rate)),
+            rate: RateLimiter::direct(limits.rate.quota()),
             refusal_log: RefusalLog::new(&log),
             network,
             tls_roots,

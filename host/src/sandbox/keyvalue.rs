@@ -24,6 +24,11 @@
 //!   guest, and a log line for the admin. It is never deleted or recreated: a new database is created with its tables
 //!   under a temporary name and then renamed, so an empty file is never one whose creation was interrupted.
 //!
+//! # Without the feature `keyvalue`
+//!
+//! The interface is linked, so that components which import it load, and no bucket is granted: a config that grants one is
+//! rejected. Every operation on a bucket that an application grants in code fails ([`absent`]).
+//!
 //! # Bounds
 //!
 //! | bound | mechanism |
@@ -42,12 +47,18 @@
 //! them, not all. A dedicated thread per plugin would work as well, but would be idle most of the time. A call that
 //! ends while it waits has changed nothing; one that ends during its operation may have completed it, unacknowledged.
 
+#[cfg(not(feature = "keyvalue"))]
+mod absent;
 mod bindings;
+#[cfg(feature = "keyvalue")]
 mod database;
 mod error;
+mod page;
 mod refusal_log;
+#[cfg(feature = "keyvalue")]
 mod store;
 #[cfg(test)]
+#[cfg(feature = "keyvalue")]
 mod tests;
 mod wasi_draft1;
 mod wasi_draft2;
@@ -59,10 +70,12 @@ use std::sync::{Arc, PoisonError};
 use tokio::sync::Mutex;
 use wasmtime::component::{HasData, Linker, ResourceTable};
 
+#[cfg(not(feature = "keyvalue"))]
+use self::absent::{self as database, self as store};
 use self::database::{Database, DatabasePath};
 use self::error::StoreError;
+use self::page::{Page, PageStart};
 use self::refusal_log::RefusalLog;
-use self::store::{KeyVersion, OptionalEntry, Page, PageStart};
 use crate::config;
 use crate::sandbox::guest_log::GuestLog;
 use crate::sandbox::memory::MemoryBudget;
@@ -75,6 +88,12 @@ const MAX_VALUE: usize = 16 << 20;
 const MAX_KEYS: usize = 1000;
 /// Names of denied buckets that are recorded.
 const MAX_DENIED: usize = 8;
+
+/// A key with its value, or `None` if the key does not exist.
+type OptionalEntry = Option<(String, Vec<u8>)>;
+
+/// The state of a key: the version of its entry, or `None` if the key does not exist. Each write creates a new version.
+type KeyVersion = Option<i64>;
 
 /// The buckets of one plugin.
 pub(crate) struct Keyvalue {
@@ -121,7 +140,7 @@ impl Keyvalue {
         log: &Arc<GuestLog>,
         memory: Arc<MemoryBudget>,
     ) -> Self {
-        let quota = |grant: &config::KeyvalueGrant| Quota {
+        let quota = |grant: &config::grants::KeyvalueGrant| Quota {
             bytes: grant.quota.bytes(),
             keys: u64::try_from(grant.keys.get()).unwrap_or(u64::MAX),
         };

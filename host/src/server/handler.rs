@@ -99,6 +99,8 @@ impl Handler {
         self.host.config().server.advertise.contains(&what)
     }
 
+    /// Returns the principal of a request or notification with those extensions.
+    #[cfg_attr(not(feature = "http"), allow(unused_variables, reason = "only HTTP has a principal for each request"))]
     fn principal_of(&self, extensions: &Extensions) -> Result<Principal, ErrorData> {
         match &self.principal {
             #[cfg(feature = "stdio")]

@@ -1,14 +1,14 @@
-//! What can be wrong with a URI, a path, a mount or a template.
+//! Errors of URIs, paths, mounts and templates.
 //!
-//! Messages say what was found, where, and what to write instead. Positions are byte offsets from the start of the text
-//! that was given, counted from 0. Texts are quoted only where they are an administrator's own.
+//! Messages say what was found, where, and what to write instead. Positions are byte offsets in the given text, counted
+//! from 0. Only texts of an administrator are quoted.
 
 use super::{MAX_URI_LEN, Mount, Template};
 
-/// Bytes of a text that an error shows of it.
+/// The bytes of a text that an error quotes.
 const MAX_EXCERPT: usize = 128;
 
-/// The beginning of a text, as an error shows it.
+/// A text, truncated for an error.
 pub(super) fn excerpt(text: &str) -> String {
     match text.split_at_checked(text.floor_char_boundary(MAX_EXCERPT)) {
         Some((shown, rest)) if !rest.is_empty() => [shown, "…"].concat(),
@@ -16,10 +16,10 @@ pub(super) fn excerpt(text: &str) -> String {
     }
 }
 
-/// A character, raw or percent-encoded, that has no place where it stands.
+/// A character, raw or percent-encoded, that is not allowed at its position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CharacterError {
-    /// The character must be percent-encoded there (RFC 3986, sections 2.1 and 3.3).
+    /// The character must be percent-encoded (RFC 3986, sections 2.1 and 3.3).
     #[error(
         "`{}` at byte {at} may not stand there as it is; percent-encode it: `{}`",
         found.escape_debug(),
@@ -28,92 +28,91 @@ pub enum CharacterError {
     Character {
         /// The character.
         found: char,
-        /// Where it is, as a byte offset.
+        /// Its byte offset.
         at: usize,
     },
-    /// A `%` without two hexadecimal digits behind it (RFC 3986, section 2.1).
+    /// A `%` that is not followed by two hexadecimal digits (RFC 3986, section 2.1).
     #[error("`%` at byte {at} has no two hexadecimal digits behind it; write `%25` for a percent sign")]
     PercentEncoding {
-        /// Where the `%` is, as a byte offset.
+        /// The byte offset of the `%`.
         at: usize,
     },
-    /// A `%00` (RFC 3986, section 7.3): a provider that takes it for the end of a name would mean another resource.
+    /// A `%00` (RFC 3986, section 7.3): a provider that treats it as the end of a name would read another resource.
     #[error("`%00` at byte {at} is a NUL, which no name contains; remove it")]
     Nul {
-        /// Where it is, as a byte offset.
+        /// Its byte offset.
         at: usize,
     },
 }
 
-/// The encoding of a character as UTF-8 (RFC 3986, section 2.5).
+/// Returns the percent-encoding of a character as UTF-8 (RFC 3986, section 2.5).
 fn percent_encoded(c: char) -> String {
     let mut buffer = [0; 4];
     c.encode_utf8(&mut buffer).bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
-/// Why a text is no URI of any resource, wherever plugins are mounted.
+/// The reason why a text is not a URI of a resource, whatever mounts exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UriError {
     /// It has more than [`MAX_URI_LEN`] bytes.
     #[error("the URI has {len} bytes; the most are {max}", max = MAX_URI_LEN)]
     TooLong {
-        /// How many bytes it has.
+        /// Its length in bytes.
         len: usize,
     },
-    /// A character has no place in it.
+    /// It contains a character that is not allowed.
     #[error("in the URI, {0}")]
     Characters(#[from] CharacterError),
-    /// It does not begin with a scheme and a colon (RFC 3986, section 3.1), so it is a relative reference at best.
+    /// It does not begin with a scheme and a colon (RFC 3986, section 3.1): it may be a relative reference.
     #[error("the URI does not begin with a scheme; it should look like `scheme://host/path`")]
     NoScheme,
-    /// What stands behind `//` is no host with an optional port (RFC 3986, sections 3.2.2 and 3.2.3).
+    /// The text after `//` is not a host with an optional port (RFC 3986, sections 3.2.2 and 3.2.3).
     #[error("the URI has `{found}` where a host belongs; write a name or an address, and a port in digits if need be")]
     Host {
-        /// What stands there.
+        /// The text after `//`.
         found: String,
     },
-    /// It has user information (RFC 3986, section 3.2.1), which only serves to disguise hosts (section 7.6) and to
-    /// leak secrets.
+    /// It has user information (RFC 3986, section 3.2.1), which can disguise hosts (section 7.6) and leak secrets.
     #[error("the URI has user information, the part of the authority up to `@`; remove it")]
     UserInfo,
-    /// It has a fragment (RFC 3986, section 3.5), which is for clients to follow within what they have read.
+    /// It has a fragment (RFC 3986, section 3.5), which is processed by the client.
     #[error("the URI has a fragment, from `#` at byte {at}; remove it, or write `%23` for a number sign in a name")]
     Fragment {
-        /// Where the `#` is, as a byte offset.
+        /// The byte offset of the `#`.
         at: usize,
     },
-    /// It has more `..` segments than segments that they could remove.
+    /// It has more `..` segments than other segments to remove.
     #[error(
         "the URI leads above its root; remove the `..` segments that have no segment in front of them to take back"
     )]
     AboveRoot,
 }
 
-/// Why a text is no path below a mount.
+/// The reason why a text is not a path below a mount.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
     /// It has, together with its mount, more than [`MAX_URI_LEN`] bytes.
     #[error("the path has, with its mount, {len} bytes; the most are {max}", max = MAX_URI_LEN)]
     TooLong {
-        /// How many bytes both have.
+        /// Their length in bytes.
         len: usize,
     },
-    /// A character has no place in it.
+    /// It contains a character that is not allowed.
     #[error("in the path, {0}")]
     Characters(#[from] CharacterError),
     /// It has a fragment.
     #[error("the path has a fragment, from `#` at byte {at}; remove it, or write `%23` for a number sign in a name")]
     Fragment {
-        /// Where the `#` is, as a byte offset.
+        /// The byte offset of the `#`.
         at: usize,
     },
-    /// It begins with a slash, as it is or once its dot segments are removed. The mount ends with one already.
+    /// It begins with a slash, as given or after its dot segments are removed. The mount already ends with one.
     #[error("the path begins with a slash, or does so without its dot segments; begin it with the name of a segment")]
     LeadingSlash,
-    /// A `..` segment, percent-encoded or not, leads out of the mount.
+    /// A `..` segment, percent-encoded or not, leaves the mount.
     #[error("the path leaves its mount; remove the `..` segments that have no segment in front of them to take back")]
     LeavesMount,
-    /// Below a mount without a host: its first segment is no host.
+    /// Below a mount without a host: its first segment is not a host.
     #[error("the path has `{found}` where its mount expects a host; write a name or an address")]
     Host {
         /// The first segment.
@@ -125,7 +124,7 @@ pub enum PathError {
 }
 
 impl PathError {
-    /// What is wrong with a path, from what is wrong with the URI composed of a mount of `mount_len` bytes and it.
+    /// Converts the error of a URI that was composed of a mount of `mount_len` bytes and a path into that of the path.
     pub(super) fn from_composed(error: UriError, mount_len: usize) -> Self {
         match error {
             UriError::TooLong { len } => Self::TooLong { len },
@@ -139,7 +138,7 @@ impl PathError {
 }
 
 impl CharacterError {
-    /// The same, seen from a text that begins `by` bytes later.
+    /// Shifts positions to a text that begins `by` bytes later.
     fn with_offset(self, by: usize) -> Self {
         match self {
             Self::Character { found, at } => Self::Character { found, at: at.saturating_sub(by) },
@@ -149,24 +148,24 @@ impl CharacterError {
     }
 }
 
-/// Why a text is no mount. `suggestion` is what may have been meant.
+/// The reason why a text is not a mount. `suggestion` is a correction.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MountError {
-    /// It has more bytes than a mount may have, so that enough of [`MAX_URI_LEN`] is left for paths.
+    /// It is longer than a mount may be, so that enough of [`MAX_URI_LEN`] is left for paths.
     #[error("a mount of {len} bytes is too long; the most are {max}", max = Mount::MAX_LEN)]
     TooLong {
-        /// How many bytes it has.
+        /// Its length in bytes.
         len: usize,
     },
-    /// It is no URI.
+    /// It is not a URI.
     #[error("`{text}` is no mount, which looks like `scheme://host/`: {error}")]
     Uri {
         /// The text.
         text: String,
-        /// Why it is none.
+        /// The reason.
         error: UriError,
     },
-    /// It lacks the `//` behind the scheme.
+    /// It lacks the `//` after the scheme.
     #[error("`{text}` should have two slashes behind the scheme: `{suggestion}`")]
     NoAuthority {
         /// The text.
@@ -212,52 +211,52 @@ pub enum MountError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the mounts `{first}` and `{second}` overlap: a URI could belong to both; give each a prefix of its own")]
 pub struct Overlap {
-    /// The one that came first.
+    /// The one that was added first.
     pub first: Mount,
-    /// The one that came later.
+    /// The one that was added later.
     pub second: Mount,
-    /// As which of the mounts `first` came, counted from 0.
+    /// The index of `first` among the mounts, counted from 0.
     pub first_index: usize,
-    /// As which of the mounts `second` came, counted from 0.
+    /// The index of `second` among the mounts, counted from 0.
     pub second_index: usize,
 }
 
-/// Why a URI or a template routes nowhere.
+/// The reason why a URI or a template cannot be routed.
 ///
-/// *Which mounts there are may be a secret.* Where [`RouteError::mount`] is some, the error tells that a plugin is
-/// mounted there: a principal that may see nothing of that plugin must be answered as for [`RouteError::NoMount`]. All
-/// other variants depend on the text alone.
+/// *The existence of a mount may be confidential.* If [`RouteError::mount`] is `Some`, the error reveals that a plugin
+/// is mounted there: a principal without access to that plugin must get the response of [`RouteError::NoMount`]. All
+/// other variants depend on the text only.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RouteError {
     /// No plugin owns it: *not found*. All other variants are *invalid requests*.
     #[error("no plugin is mounted where this URI points")]
     NoMount,
-    /// It is no URI of any resource.
+    /// It is not a URI of a resource.
     #[error(transparent)]
     Uri(#[from] UriError),
-    /// A plugin owns it, and what is behind the mount is no path.
+    /// A plugin owns it, and the part after the mount is not a path.
     #[error("below `{mount}`: {error}")]
     Path {
-        /// The mount that it begins with.
+        /// The mount.
         mount: Mount,
-        /// What is wrong with the path.
+        /// The error of the path.
         error: PathError,
     },
-    /// It is no template at all.
+    /// It is not a template.
     #[error(transparent)]
     Template(#[from] TemplateError),
-    /// A plugin owns it, and what is behind the mount is no template for paths.
+    /// A plugin owns it, and the part after the mount is not a path template.
     #[error("below `{mount}`: {error}")]
     PathTemplate {
-        /// The mount that it begins with.
+        /// The mount.
         mount: Mount,
-        /// What is wrong with the template.
+        /// The error of the template.
         error: TemplateError,
     },
 }
 
 impl RouteError {
-    /// The mount that the answer gives away, if it does.
+    /// Returns the mount that the error reveals, if any.
     #[must_use]
     pub fn mount(&self) -> Option<&Mount> {
         match self {
@@ -267,43 +266,43 @@ impl RouteError {
     }
 }
 
-/// Why a text is no template for paths below a mount.
+/// The reason why a text is not a path template.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
     /// It has, together with its mount, more than [`MAX_URI_LEN`] bytes.
     #[error("the template has, with its mount, {len} bytes; the most are {max}", max = MAX_URI_LEN)]
     TooLong {
-        /// How many bytes both have.
+        /// Their length in bytes.
         len: usize,
     },
-    /// A character of its literals has no place in them.
+    /// Its literals contain a character that is not allowed.
     #[error("in the template, {0}")]
     Characters(#[from] CharacterError),
-    /// It breaks the grammar of RFC 6570, section 2.
+    /// It violates the grammar of RFC 6570, section 2.
     #[error("the template is none by RFC 6570: {reason}")]
     Syntax {
-        /// What is wrong, and where.
+        /// The error, and its position.
         reason: String,
     },
     /// The prefix of a variable is not from 1 to 9999 (RFC 6570, section 2.4.1).
     #[error("`{{{expression}}}` has a prefix length that is not from 1 to 9999")]
     Prefix {
-        /// What stands between the braces.
+        /// The text between the braces.
         expression: String,
     },
-    /// It has more variables than a template may have, each counted as often as it appears.
+    /// It has more variables than allowed, each counted as often as it appears.
     #[error("the template has more than {max} variables, each counted as often as it appears", max = Template::MAX_VARIABLES)]
     TooManyVariables,
-    /// A literal `#` or an expression such as `{#x}` makes a fragment, which resources do not have.
+    /// A literal `#`, or an expression such as `{#x}`, adds a fragment, which resources do not have.
     #[error("the template makes a fragment, with `#`; remove it")]
     Fragment,
-    /// It begins with a slash or with an expression that makes one, such as `{/x}`. The mount ends with one already.
+    /// It begins with a slash, or with an expression that adds one, such as `{/x}`. The mount already ends with one.
     #[error("the template begins with a slash or with `{{/`; begin it with a segment")]
     LeadingSlash,
     /// One of its literal segments is `.` or `..`.
     #[error("the template has a segment `.` or `..`; write the segments that it stands for")]
     DotSegment,
-    /// Below a mount without a host: its first segment cannot become one.
+    /// Below a mount without a host: its first segment cannot be a host.
     #[error("the template begins with what is no path: {0}")]
     Host(PathError),
 }

@@ -1,4 +1,4 @@
-//! [`Mount`]: the prefix that a plugin owns.
+//! [`Mount`]: the URI prefix of a plugin.
 
 use std::str::FromStr;
 
@@ -10,7 +10,7 @@ use super::text::str_newtype;
 
 /// The URI prefix that a plugin owns, in normal form: `git://linux/`, `files://h/a/`, `notes:///`, `web://`.
 ///
-/// Parsed from a text of the form `scheme://host/`, with a port or more segments where wanted, that ends with a slash
+/// Parsed from a text of the form `scheme://host/`, optionally with a port and more segments, that ends with a slash
 /// and has no user information, dot segments, empty segments, query or fragment.
 ///
 /// ```
@@ -31,25 +31,25 @@ pub struct Mount {
 str_newtype!(Mount);
 
 impl Mount {
-    /// The most bytes that a mount may have.
+    /// The maximum length of a mount in bytes.
     pub const MAX_LEN: usize = 1024;
 
-    /// Whether one of the two is a prefix of the other, so that a URI could belong to both.
+    /// Returns whether one of the two is a prefix of the other, so that a URI could belong to both.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         self.text.starts_with(&other.text) || other.text.starts_with(&self.text)
     }
 
-    /// Whether it owns all hosts of its scheme, as `web://` does, so that its paths begin with a host.
+    /// Returns whether it owns all hosts of its scheme, as `web://` does, so that its paths begin with a host.
     pub(super) fn owns_all_hosts(&self) -> bool {
         self.text.ends_with("://")
     }
 
-    /// Puts the mount in front of a provider's path.
+    /// Composes the URI of a provider's path.
     ///
     /// # Errors
     ///
-    /// The path is refused if it leaves the mount, or would be no valid URI behind it. The provider is at fault.
+    /// The path leaves the mount, or the composed URI would be invalid. This is a fault of the provider.
     pub fn compose(&self, path: &str) -> Result<ResourceId, PathError> {
         let len = self.text.len().saturating_add(path.len());
         if len > MAX_URI_LEN {
@@ -62,7 +62,7 @@ impl Mount {
         self.compose_normalized(path)
     }
 
-    /// Composes a path whose case and percent-encoding are in normal form.
+    /// Composes a path whose case and percent-encoding are normalized.
     pub(super) fn compose_normalized(&self, path: &str) -> Result<ResourceId, PathError> {
         let (path, query) = normalize::split_query(path);
         let path = if self.owns_all_hosts() {
@@ -80,10 +80,10 @@ impl Mount {
         Ok(ResourceId::from_checked(&self.text, path + query))
     }
 
-    /// The path template behind the mount, as it was written, of a template that begins with the mount.
+    /// Returns the path template, as written, of a template that begins with the mount.
     ///
-    /// Mounts are compared in normal form, so `GIT://linux/{x}` is below `git://linux/`. None if the template is not
-    /// below this mount; whether it is a template is not looked at.
+    /// Mounts are compared in normal form, so `GIT://linux/{x}` is below `git://linux/`. Returns `None` if the template
+    /// is not below this mount; it is not validated otherwise.
     #[must_use]
     pub fn template_path<'a>(&self, template: &'a str) -> Option<&'a str> {
         let slashes = self.text.matches('/').count();
@@ -93,7 +93,7 @@ impl Mount {
     }
 }
 
-/// Removes the dot segments of a path that begins with a host, which they cannot reach.
+/// Removes the dot segments of a path that begins with a host, which they cannot remove.
 fn split_host_from_path(path: &str) -> Result<String, PathError> {
     let Some((host, path)) = path.split_once('/') else {
         return check_host(path).map(str::to_owned);
@@ -102,7 +102,7 @@ fn split_host_from_path(path: &str) -> Result<String, PathError> {
     Ok([check_host(host)?, "/", &path].concat())
 }
 
-/// Refuses a host that would be a dot segment of a path.
+/// Rejects a host that would be a dot segment of a path.
 fn check_host(host: &str) -> Result<&str, PathError> {
     match host {
         ".." => Err(PathError::LeavesMount),
@@ -142,7 +142,7 @@ impl FromStr for Mount {
     }
 }
 
-/// The mount that may have been meant with a URI: without dot segments and empty segments, and with a slash at the end.
+/// Returns a correction of a mount: without dot segments and empty segments, and with a trailing slash.
 fn suggest_mount(root: &str, path: &str) -> String {
     let mut mount = root.to_owned();
     // Only a mount without a host ends with its root.
@@ -157,7 +157,7 @@ fn suggest_mount(root: &str, path: &str) -> String {
     mount
 }
 
-/// The error for a URI that has no `//` behind its scheme.
+/// The error of a URI without `//` after its scheme.
 fn no_authority(text: &str) -> MountError {
     let (scheme, path) = text.split_once(':').unwrap_or((text, ""));
     let slash = if path.ends_with('/') { "" } else { "/" };

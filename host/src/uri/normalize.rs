@@ -1,9 +1,9 @@
-//! Reading URIs by RFC 3986 and bringing them into normal form, one step at a time.
+//! Parsing of URIs by RFC 3986, and normalization in separate steps.
 //!
-//! `iri-string` decides what is a URI and takes it apart. The normal form is made here, for three reasons: routing
-//! needs it in two steps, before and after the dot segments go; a `..` too many must be noticed, which RFC 3986 drops
-//! without a word; and `iri-string` leaves capitals in hosts that have encoded letters outside ASCII. The property
-//! tests hold the two against each other.
+//! `iri-string` validates and splits URIs. Normalization is implemented here, for three reasons: routing needs it in
+//! two steps, before and after removal of dot segments; an excess `..` must be an error, which RFC 3986 ignores; and
+//! `iri-string` does not convert hosts with percent-encoded non-ASCII letters to lower case. Property tests compare the
+//! two.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ use iri_string::validate;
 use super::MAX_URI_LEN;
 use super::error::{CharacterError, UriError, excerpt};
 
-/// A valid URI in its parts (RFC 3986, section 3), as written. It has no fragment, no user information and no NUL.
+/// A valid URI in its components (RFC 3986, section 3), as written. It has no fragment, no user information and no NUL.
 #[derive(Debug)]
 pub(super) struct Parts<'a> {
     text: &'a str,
@@ -24,16 +24,16 @@ pub(super) struct Parts<'a> {
     pub(super) query: Option<&'a str>,
 }
 
-/// A URI with an authority whose case and percent-encoding are in normal form, but whose dot segments still stand.
+/// A URI with an authority, with normalized case and percent-encoding, before removal of dot segments.
 #[derive(Debug)]
 pub(super) struct Normalized<'a> {
     text: Cow<'a, str>,
-    /// How many bytes `scheme://authority` has.
+    /// The length of `scheme://authority` in bytes.
     root: usize,
 }
 
 impl<'a> Parts<'a> {
-    /// Reads a URI.
+    /// Parses a URI.
     pub(super) fn parse(text: &'a str) -> Result<Self, UriError> {
         if text.len() > MAX_URI_LEN {
             return Err(UriError::TooLong { len: text.len() });
@@ -47,9 +47,9 @@ impl<'a> Parts<'a> {
         Ok(Self { text, scheme: uri.scheme_str(), authority, path: uri.path_str(), query: uri.query_str() })
     }
 
-    /// The URI with case and percent-encoding in normal form (RFC 3986, sections 6.2.2.1 and 6.2.2.2).
+    /// Normalizes case and percent-encoding (RFC 3986, sections 6.2.2.1 and 6.2.2.2).
     ///
-    /// None if it has no authority, as `mailto:` and `urn:` have not.
+    /// Returns `None` if it has no authority, such as `mailto:` and `urn:`.
     pub(super) fn normalized(&self) -> Option<Normalized<'a>> {
         let authority = self.authority?;
         let has_capital = |text: &str| text.bytes().any(|byte| byte.is_ascii_uppercase());
@@ -75,22 +75,22 @@ impl<'a> Parts<'a> {
 }
 
 impl<'a> Normalized<'a> {
-    /// The URI.
+    /// Returns the URI.
     pub(super) fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// `scheme://authority`.
+    /// Returns `scheme://authority`.
     pub(super) fn root(&self) -> &str {
         self.parts().0
     }
 
-    /// The path, with its leading slash if it is not empty, and without the query.
+    /// Returns the path, with its leading slash if it is not empty, and without the query.
     pub(super) fn path(&self) -> &str {
         split_query(self.parts().1).0
     }
 
-    /// The URI without dot segments (RFC 3986, section 6.2.2.3).
+    /// Returns the URI without dot segments (RFC 3986, section 6.2.2.3).
     pub(super) fn without_dot_segments(&self) -> Result<Cow<'_, str>, UriError> {
         let (root, below) = self.parts();
         let (path, query) = split_query(below);
@@ -101,7 +101,7 @@ impl<'a> Normalized<'a> {
         }
     }
 
-    /// `scheme://authority`, and the rest.
+    /// Returns `scheme://authority`, and the rest.
     fn parts(&self) -> (&str, &str) {
         self.text.split_at_checked(self.root).unwrap_or((&self.text, ""))
     }
@@ -113,14 +113,15 @@ pub(super) fn split_query(text: &str) -> (&str, &str) {
     text.split_at_checked(path).unwrap_or((text, ""))
 }
 
-/// Whether a segment of normal percent-encoding is `.` or `..`.
+/// Returns whether a segment with normalized percent-encoding is `.` or `..`.
 pub(super) fn is_dot_segment(segment: &str) -> bool {
     matches!(segment, "." | "..")
 }
 
 /// Removes the dot segments of a path that has no leading slash and no query (RFC 3986, section 5.2.4).
 ///
-/// None if a `..` has no segment left to remove. What is left begins with a slash where its first segment is empty.
+/// Returns `None` if a `..` has no segment left to remove. The result begins with a slash where its first segment is
+/// empty.
 pub(super) fn remove_dot_segments(path: &str) -> Option<Cow<'_, str>> {
     if !path.split('/').any(is_dot_segment) {
         return Some(Cow::Borrowed(path));
@@ -134,24 +135,24 @@ pub(super) fn remove_dot_segments(path: &str) -> Option<Cow<'_, str>> {
         if !is_dot_segment(segment) {
             output.push(segment);
         } else if segments.peek().is_none() {
-            // A dot segment at the end leaves the slash in front of it standing.
+            // A dot segment at the end leaves its preceding slash.
             output.push("");
         }
     }
     Some(Cow::Owned(output.join("/")))
 }
 
-/// What happens to the letters that are not part of percent-encoding.
+/// The case conversion of letters outside of percent-encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Case {
-    /// They stay as they are.
+    /// Letters are unchanged.
     Preserve,
-    /// They become lower case, as those of a host do.
+    /// Letters are converted to lower case, as in a host.
     Lower,
 }
 
-/// Appends a text of valid percent-encoding, decoded where it stands for an unreserved character and in upper case
-/// elsewhere (RFC 3986, sections 2.3 and 6.2.2.2).
+/// Appends a text of valid percent-encoding: unreserved characters are decoded, other encodings converted to upper case
+/// (RFC 3986, sections 2.3 and 6.2.2.2).
 pub(super) fn push_normalized(out: &mut String, text: &str, case: Case) {
     let push = |out: &mut String, text: &str| match case {
         Case::Preserve => out.push_str(text),
@@ -177,14 +178,14 @@ fn is_unreserved(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | '~')
 }
 
-/// Whether a character may stand in some part of a URI: `unreserved`, `reserved` or `%` (RFC 3986, section 2).
+/// Returns whether a character is allowed in some part of a URI: `unreserved`, `reserved` or `%` (RFC 3986, section 2).
 fn is_uri_char(c: char) -> bool {
     let is_general_delimiter = matches!(c, ':' | '/' | '?' | '#' | '[' | ']' | '@');
     let is_sub_delimiter = matches!(c, '!' | '$' | '&' | '\'' | '(' | ')' | '*' | '+' | ',' | ';' | '=');
     is_unreserved(c) || is_general_delimiter || is_sub_delimiter || c == '%'
 }
 
-/// Finds the first character that no URI has, the first `%` without two digits, or the first NUL.
+/// Finds the first character that is not allowed in a URI, the first `%` without two digits, or the first NUL.
 pub(super) fn check_characters(text: &str) -> Result<(), CharacterError> {
     let mut chars = text.char_indices();
     while let Some((at, found)) = chars.next() {
@@ -198,7 +199,7 @@ pub(super) fn check_characters(text: &str) -> Result<(), CharacterError> {
     Ok(())
 }
 
-/// Checks the two digits behind a `%`.
+/// Checks the two digits after a `%`.
 fn check_encoding(behind: &str, at: usize) -> Result<(), CharacterError> {
     let mut digits = behind.chars().map(|c| c.to_digit(16));
     match (digits.next().flatten(), digits.next().flatten()) {
@@ -208,7 +209,7 @@ fn check_encoding(behind: &str, at: usize) -> Result<(), CharacterError> {
     }
 }
 
-/// Says why `iri-string` refuses a text whose characters are all right.
+/// Returns the reason why `iri-string` rejects a text whose characters are all allowed.
 fn explain(text: &str) -> UriError {
     let Some((_, behind_scheme)) = text.split_once(':').filter(|(scheme, _)| validate::scheme(scheme).is_ok()) else {
         return UriError::NoScheme;
@@ -221,7 +222,7 @@ fn explain(text: &str) -> UriError {
     if validate::authority::<UriSpec>(authority).is_err() {
         return UriError::Host { found: excerpt(authority) };
     }
-    // Only brackets are left, which stand around an IP address and nowhere else. Those of a valid address come first.
+    // Only brackets are left, which may only enclose an IP address. Those of a valid address come first.
     let bracket = text.char_indices().rfind(|(_, c)| matches!(c, '[' | ']'));
     bracket.map_or(UriError::NoScheme, |(at, found)| UriError::Characters(CharacterError::Character { found, at }))
 }

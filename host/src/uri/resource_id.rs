@@ -4,7 +4,7 @@ use super::text::str_newtype;
 
 /// The URI of a resource: absolute, in normal form, below a mount, without a fragment.
 ///
-/// Only [`Mount::compose`](super::Mount::compose) and [`Router::route`](super::Router::route) make one.
+/// Created only by [`Mount::compose`](super::Mount::compose) and [`Router::route`](super::Router::route).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Uri {
     text: String,
@@ -12,10 +12,10 @@ pub struct Uri {
 
 str_newtype!(Uri);
 
-/// What a provider calls one of its resources: the part of the [`Uri`] behind the mount, in normal form.
+/// The provider's name of a resource: the part of the [`Uri`] after the mount, in normal form.
 ///
 /// It has no leading slash, no fragment, no `.` or `..` segment and no NUL; it may have a query. The empty path is the
-/// mount itself. Made like a [`Uri`].
+/// mount itself. Created like a [`Uri`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Path {
     text: String,
@@ -23,17 +23,17 @@ pub struct Path {
 
 str_newtype!(Path);
 
-/// A resource by both its names.
+/// The two names of a resource.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ResourceId {
-    /// What clients call it: the mount and the path.
+    /// Its name for clients: the mount and the path.
     pub uri: Uri,
-    /// What its provider calls it.
+    /// Its name for the provider.
     pub path: Path,
 }
 
 impl ResourceId {
-    /// Takes over a mount and a path behind it that were checked and are in normal form.
+    /// Joins a mount and a path that are valid and in normal form.
     pub(super) fn from_checked(mount: &str, path: String) -> Self {
         let uri = Uri { text: [mount, &path].concat() };
         Self { uri, path: Path { text: path } }

@@ -1,7 +1,7 @@
-//! [`Router`]: from a URI to the plugin that owns it.
+//! [`Router`]: finds the plugin that owns a URI.
 //!
-//! Mounts do not overlap, so of all mounts in their order only the last one that is not behind a URI can own it: a
-//! lookup is a binary search and one comparison, however many mounts there are.
+//! Mounts do not overlap, so in sorted order only the last mount that is not greater than a URI can own it: a look-up
+//! is a binary search and one comparison.
 
 use super::error::{Overlap, RouteError, TemplateError};
 use super::mount::Mount;
@@ -9,36 +9,36 @@ use super::normalize::{self, Parts};
 use super::resource_id::{Path, Uri};
 use super::template::{self, Template};
 
-/// Mounts that do not overlap, each with what is mounted there.
+/// Mounts that do not overlap, each with its target.
 #[derive(Clone, Debug)]
 pub struct Router<T> {
-    /// In the order of the mounts' text.
+    /// Sorted by the text of the mount.
     entries: Vec<(Mount, T)>,
 }
 
-/// Where a URI leads.
+/// The result of routing a URI.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Routed<'a, T> {
-    /// What is mounted there.
+    /// The target of the mount.
     pub target: &'a T,
-    /// Where it is mounted.
+    /// The mount.
     pub mount: &'a Mount,
     /// The URI in normal form.
     pub uri: Uri,
-    /// What the provider calls the resource.
+    /// The provider's name of the resource.
     pub path: Path,
 }
 
 impl<T> Router<T> {
-    /// Makes a router.
+    /// Creates a router.
     ///
     /// # Errors
     ///
-    /// Two mounts overlap. If several pairs do, the first in the order of their text is told.
+    /// Two mounts overlap. Of several such pairs, the first in sorted order is returned.
     pub fn new(entries: impl IntoIterator<Item = (Mount, T)>) -> Result<Self, Overlap> {
         let mut entries: Vec<_> = entries.into_iter().enumerate().collect();
         entries.sort_by(|(_, (a, _)), (_, (b, _))| a.cmp(b));
-        // All that begins with a mount directly follows it, so looking at neighbours is enough.
+        // Mounts with a common prefix are adjacent in sorted order, so comparing neighbors is sufficient.
         let mut neighbours = entries.iter().zip(entries.iter().skip(1));
         if let Some((a, b)) = neighbours.find(|((_, (a, _)), (_, (b, _)))| a.overlaps(b)) {
             let (first, second) = if a.0 < b.0 { (a, b) } else { (b, a) };
@@ -55,16 +55,16 @@ impl<T> Router<T> {
 
     /// Finds the plugin that owns a client's URI.
     ///
-    /// A URI in normal form is not copied but for the answer.
+    /// A URI in normal form is copied only into the result.
     ///
     /// # Errors
     ///
-    /// See [`RouteError`]. That no plugin owns the URI is told apart from all that is wrong with it.
+    /// See [`RouteError`]. A URI without an owner is distinct from an invalid one.
     pub fn route(&self, uri: &str) -> Result<Routed<'_, T>, RouteError> {
         let Some(written) = Parts::parse(uri)?.normalized() else {
             return Err(RouteError::NoMount);
         };
-        // Looked at first, because it is the same whatever mounts there are.
+        // Validated first, because the result does not depend on the mounts.
         let resolved = written.without_dot_segments()?;
         if let Some(entry) = self.owner(written.as_str()) {
             return route_within(entry, written.as_str());
@@ -78,7 +78,7 @@ impl<T> Router<T> {
         route_within(entry, &with_slash)
     }
 
-    /// Finds the plugin that owns a client's URI template, and the template as the provider knows it.
+    /// Finds the plugin that owns a client's URI template, and the provider's path template.
     ///
     /// # Errors
     ///
@@ -96,12 +96,12 @@ impl<T> Router<T> {
         Ok((target, mount.compose_template(path).map_err(in_mount)?))
     }
 
-    /// The mounts and what is mounted there, in the order of the mounts' text.
+    /// Returns the mounts and their targets, sorted by the text of the mount.
     pub fn iter(&self) -> impl Iterator<Item = (&Mount, &T)> {
         self.entries.iter().map(|(mount, target)| (mount, target))
     }
 
-    /// The mount that a URI in normal form begins with.
+    /// Finds the mount of a URI in normal form.
     fn owner(&self, uri: &str) -> Option<&(Mount, T)> {
         let behind = self.entries.partition_point(|(mount, _)| mount.as_str() <= uri);
         let (last, _) = self.entries.split_at_checked(behind)?;
@@ -109,7 +109,7 @@ impl<T> Router<T> {
     }
 }
 
-/// The answer for a URI, with case and percent-encoding in normal form, that begins with the mount.
+/// The result for a URI that begins with the mount, with case and percent-encoding in normal form.
 fn route_within<'a, T>((mount, target): &'a (Mount, T), uri: &str) -> Result<Routed<'a, T>, RouteError> {
     let path = uri.strip_prefix(mount.as_str()).ok_or(RouteError::NoMount)?;
     match mount.compose_normalized(path) {

@@ -1,17 +1,18 @@
 //! [`Template`]: the URI templates of RFC 6570, composed like URIs.
 //!
-//! A provider gives a template for paths (`blob/{rev}/{+path}`), and the host puts the mount in front. Both are valid
-//! templates, and the composed one expands to the mount and what the other expands to. The literal parts of a template
-//! follow the rules for paths and are brought into normal form; its expressions stay as they are.
+//! A provider returns a path template (`blob/{rev}/{+path}`), and the host prefixes it with the mount. Both are valid
+//! templates, and the composed one expands to the mount followed by the expansion of the path template. The literal
+//! parts of a template follow the rules of paths and are normalized; its expressions are unchanged.
 //!
-//! What an expression expands to is up to whoever expands it: a value may be `..` or empty. What comes of that is
-//! routed like any other URI, and refused if it leaves the mount.
+//! A value of a variable may be `..` or empty. The expansion is routed like any other URI, and rejected if it leaves
+//! the mount.
 //!
-//! A template has at most [`Template::MAX_VARIABLES`] variables and, like what it expands to, at most [`MAX_URI_LEN`] bytes.
+//! A template has at most [`Template::MAX_VARIABLES`] variables and, like what it expands to, at most [`MAX_URI_LEN`]
+//! bytes.
 //!
-//! `iri-string` decides what is a template. It must be asked with care: it panics on a template such as `%€`, and on
-//! listing the variables of `{x:99999}`, so both are refused before they get there; and on expanding `{+x}` with a value that
-//! is not ASCII, so expanding is done here.
+//! `iri-string` validates templates. It panics on a template such as `%€`, and on listing the variables of `{x:99999}`,
+//! so both are rejected before; and on expanding `{+x}` with a value that is not ASCII, so expansion is implemented
+//! here.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +48,7 @@ const RESERVED: &AsciiSet = &UNRESERVED
     .remove(b';')
     .remove(b'=');
 
-/// A valid URI template (RFC 6570) below a mount, which stands for many resources.
+/// A valid URI template (RFC 6570) below a mount.
 ///
 /// ```
 /// use mcp_resource_host::uri::Mount;
@@ -68,16 +69,16 @@ pub struct Template {
 str_newtype!(Template);
 
 impl Template {
-    /// The most variables that a template may have, each counted as often as it appears.
+    /// The maximum number of variables of a template, each counted as often as it appears.
     pub const MAX_VARIABLES: usize = 64;
 
-    /// The template as its provider knows it: the part behind the mount.
+    /// Returns the provider's path template: the part after the mount.
     #[must_use]
     pub fn path_template(&self) -> &str {
         self.text.split_at_checked(self.mount_len).map_or("", |(_, path)| path)
     }
 
-    /// The names of the variables, in the order of their first appearance.
+    /// Returns the names of the variables, in the order of their first appearance.
     pub fn variables(&self) -> impl Iterator<Item = &str> {
         let names = pieces(&self.text).filter_map(|piece| match piece {
             Piece::Literal(_) => None,
@@ -93,11 +94,11 @@ impl Template {
         })
     }
 
-    /// The URI, or the beginning of one, that the template expands to with those values (RFC 6570, section 3). Variables
-    /// without a value expand to nothing. A value is text, not percent-encoded: its `%` is encoded like anything else.
+    /// Expands the template with those values to a URI, or a prefix of one (RFC 6570, section 3). Variables without a
+    /// value expand to nothing. A value is text, not percent-encoded: its `%` is encoded like any other character.
     ///
-    /// None if it would have more than [`MAX_URI_LEN`] bytes. No more than that is made of the values, however long they are and
-    /// however often the template repeats them.
+    /// Returns `None` if the result would have more than [`MAX_URI_LEN`] bytes. No more memory than that is used,
+    /// however long the values are and however often the template repeats them.
     #[must_use]
     pub fn expand<'a>(&self, values: impl IntoIterator<Item = (&'a str, &'a str)>) -> Option<String> {
         let values: BTreeMap<&str, &str> = values.into_iter().collect();
@@ -112,11 +113,11 @@ impl Template {
     }
 }
 
-/// What has been expanded so far: at most [`MAX_URI_LEN`] bytes.
+/// The expansion so far: at most [`MAX_URI_LEN`] bytes.
 struct Expansion(String);
 
 impl Expansion {
-    /// Appends a text, unless that makes it too long.
+    /// Appends a text, unless the result would be too long.
     fn push(&mut self, text: &str) -> Option<()> {
         let len = self.0.len().checked_add(text.len())?;
         (len <= MAX_URI_LEN).then(|| self.0.push_str(text))
@@ -151,11 +152,11 @@ impl Expansion {
 }
 
 impl Mount {
-    /// Puts the mount in front of a provider's template for paths.
+    /// Composes the URI template of a provider's path template.
     ///
     /// # Errors
     ///
-    /// The text is no template, or no path could come of it. The provider is at fault.
+    /// The text is not a template, or cannot expand to a path. This is a fault of the provider.
     pub fn compose_template(&self, path_template: &str) -> Result<Template, TemplateError> {
         let len = [self.as_str(), path_template].iter().map(|text| text.len()).sum();
         if len > MAX_URI_LEN {
@@ -178,7 +179,7 @@ impl Mount {
         Ok(Template { text, mount_len })
     }
 
-    /// Brings the literals of a path template into normal form.
+    /// Normalizes the literals of a path template.
     fn normalize_template(&self, path_template: &str) -> String {
         let mut out = String::with_capacity(path_template.len());
         let mut in_host = self.owns_all_hosts();
@@ -192,7 +193,7 @@ impl Mount {
                     normalize::push_normalized(&mut out, rest, Case::Preserve);
                 }
                 Piece::Expression(expression) => {
-                    // Behind `{+x}` nobody knows, since its value may have a slash.
+                    // The text after `{+x}` is not checked, since its value may contain a slash.
                     in_host = in_host && !expression.starts_with(['/', '?', '+']);
                     out.extend(["{", expression, "}"]);
                 }
@@ -201,9 +202,9 @@ impl Mount {
         out
     }
 
-    /// Checks that the literals of a normal path template follow the rules for paths.
+    /// Checks that the literals of a normalized path template follow the rules of paths.
     fn check_literals(&self, path_template: &str) -> Result<(), TemplateError> {
-        // What any expansion has in common, with `{}` for what the variables bring in.
+        // The common form of all expansions, with `{}` in place of variables.
         let outline: String = pieces(path_template)
             .map(|piece| match piece {
                 Piece::Literal(literal) => literal,
@@ -228,7 +229,7 @@ impl Mount {
     }
 }
 
-/// Checks that a text is a template by RFC 6570, is short enough, has few enough variables, and has no NUL.
+/// Checks that a text is a template by RFC 6570, within its bounds of length and variables, and without NUL.
 pub(super) fn check(template: &str) -> Result<(), TemplateError> {
     if template.len() > MAX_URI_LEN {
         return Err(TemplateError::TooLong { len: template.len() });
@@ -262,7 +263,7 @@ pub(super) fn check(template: &str) -> Result<(), TemplateError> {
     Ok(())
 }
 
-/// The part of a valid template that is literal, up to its last slash.
+/// Returns the literal part of a valid template, up to its last slash.
 pub(super) fn literal_prefix(template: &str) -> &str {
     let literal = template.split(['{', '?']).next().unwrap_or_default();
     let end = literal.split_inclusive('/').filter(|segment| segment.ends_with('/')).map(str::len).sum();
@@ -272,25 +273,25 @@ pub(super) fn literal_prefix(template: &str) -> &str {
 /// A part of a template (RFC 6570, section 2).
 #[derive(Clone, Copy, Debug)]
 enum Piece<'a> {
-    /// Text that stands for itself.
+    /// Literal text.
     Literal(&'a str),
-    /// What stands between two braces.
+    /// The text between two braces.
     Expression(&'a str),
 }
 
-/// Takes a valid template apart.
+/// Splits a valid template into its parts.
 fn pieces(template: &str) -> impl Iterator<Item = Piece<'_>> {
     template
         .split('{')
         .flat_map(|part| match part.split_once('}') {
-            // Literals have no braces, so only what stands in front of the first expression has none.
+            // Literals have no braces, so only the text before the first expression has none.
             None => [Some(Piece::Literal(part)), None],
             Some((expression, literal)) => [Some(Piece::Expression(expression)), Some(Piece::Literal(literal))],
         })
         .flatten()
 }
 
-/// The variables of a valid expression, and the length of the prefix of each that has one.
+/// Returns the variables of a valid expression, each with the length of its prefix modifier, if any.
 fn variables(expression: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     let list = expression.trim_start_matches(['+', '#', '.', '/', ';', '?', '&']);
     list.split(',').map(|variable| match variable.split_once(':') {

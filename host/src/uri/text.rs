@@ -1,10 +1,10 @@
-//! What the module's types have in common: each is a checked text.
+//! The common implementation of the module's types: validated texts.
 
-/// Lets a type that is its own text, in a field `text`, be used as one.
+/// Implements access to the text of a type, in its field `text`.
 macro_rules! str_newtype {
     ($type:ident) => {
         impl $type {
-            /// The text, in normal form.
+            /// Returns the text, in normal form.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.text

@@ -79,7 +79,7 @@ pub(crate) async fn run(options: &Options) {
 
 fn config() -> WrittenConfig {
     // One client alone exceeds the default rate limit.
-    ConfigFile::new().allow_all().plugin(sizes().limit("rate", 1_000_000)).plugin(Plugin::misbehaving("bad")).write()
+    ConfigFile::new().allow_all().plugin(sizes().limit("rate", "1000000/s")).plugin(Plugin::misbehaving("bad")).write()
 }
 
 /// Hostile clients, on a thread of their own.

@@ -91,7 +91,7 @@ pub(crate) fn config(sizes: Plugin) -> WrittenConfig {
         .allow_all()
         .http_limit("idle-timeout", "1h")
         .http_limit("read-timeout", "10m")
-        .plugin(sizes.config("count", count).limit("rate", 1_000_000))
+        .plugin(sizes.config("count", count).limit("rate", "1000000/s"))
         .write()
 }
 

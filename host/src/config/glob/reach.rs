@@ -1,20 +1,20 @@
-//! Whether a glob could match anything below a mount.
+//! Whether a glob could match a URI below a mount.
 //!
-//! Both are compared segment by segment: a mount has a fixed number of them, and a glob that could match something below it
-//! matches each of these and has at least one more, or a `**`. Choices are written out first, up to [`MAX_EXPANSIONS`]; a glob with
-//! more is taken for one that could.
+//! Both are compared segment by segment: a mount has a fixed number of segments, and a glob that could match a URI
+//! below it matches each of these and has at least one more segment, or a `**`. Choices are expanded first, up to
+//! [`MAX_EXPANSIONS`]; a glob with more of them counts as one that could match.
 
-/// Globs without choices that one glob may come to.
+/// The maximum number of globs that one glob is expanded to.
 const MAX_EXPANSIONS: usize = 64;
 
-/// Whether a normalised glob could match something below that mount.
+/// Returns whether a normalized glob could match a URI below that mount.
 pub(super) fn reaches(glob: &str, mount: &str) -> bool {
     expand_braces(glob).is_none_or(|globs| globs.iter().any(|glob| reaches_expanded(glob, mount)))
 }
 
 fn reaches_expanded(glob: &str, mount: &str) -> bool {
     let mut globs = glob.split('/');
-    // What stands behind the last slash of a mount is nothing.
+    // The segment after the last slash of a mount is empty.
     let segments = mount.strip_suffix('/').unwrap_or(mount).split('/');
     for segment in segments {
         match globs.next() {
@@ -26,10 +26,10 @@ fn reaches_expanded(glob: &str, mount: &str) -> bool {
     globs.next().is_some()
 }
 
-/// Whether a glob of one segment matches it: `*` is any characters, `?` any one.
+/// Returns whether a glob of one segment matches the segment: `*` is any characters, `?` any one.
 fn matches(glob: &str, segment: &str) -> bool {
     let (glob, segment): (Vec<_>, Vec<_>) = (glob.chars().collect(), segment.chars().collect());
-    // Which beginnings of the glob match what was read so far.
+    // The prefixes of the glob that match the text so far.
     let mut matched = vec![false; glob.len().saturating_add(1)];
     if let Some(first) = matched.first_mut() {
         *first = true;
@@ -51,7 +51,7 @@ fn matches(glob: &str, segment: &str) -> bool {
     matched.last().copied().unwrap_or_default()
 }
 
-/// A `*` matches nothing, too.
+/// A `*` also matches the empty text.
 fn epsilon_closure(glob: &[char], matched: &mut [bool]) {
     for (index, _) in glob.iter().enumerate().filter(|(_, pattern)| **pattern == '*') {
         if matched.get(index).copied().unwrap_or_default()
@@ -62,7 +62,7 @@ fn epsilon_closure(glob: &[char], matched: &mut [bool]) {
     }
 }
 
-/// The globs that one with choices stands for; none if there are too many. Choices are not nested.
+/// Expands the choices of a glob; `None` if there are too many. Choices are not nested.
 fn expand_braces(glob: &str) -> Option<Vec<String>> {
     let mut globs = vec![String::new()];
     let mut rest = glob;

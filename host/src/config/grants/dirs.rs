@@ -1,22 +1,23 @@
 //! Directories: `grants.dirs`.
 //!
-//! A list of directories of the machine, each with the path at which the provider sees it. An empty list, the default, grants
-//! none: the provider finds no file at all.
+//! A list of directories of the machine, each with the path at which the provider sees it. By default the list is
+//! empty: the provider has no file system.
 //!
-//! | key | value | means |
+//! | key | value | meaning |
 //! |---|---|---|
-//! | `host` | path | the directory, which exists. Relative to the directory of the config file; `~` is the home directory |
-//! | `guest` | path | where the provider sees it: absolute, without `.` and `..`, and no other directory's |
-//! | `mode` | `"ro"` | it may be read: the default |
-//! | | `"rw"` | it may be read and written |
-//! | `quota` | size | only with `mode = "rw"`: how large the directory may become by the provider's writing; 256 MiB unless set, 4 KiB to 1 TiB |
+//! | `host` | path | the directory, which must exist. Relative to the directory of the config file; `~` is the home directory |
+//! | `guest` | path | the path at which the provider sees it: absolute, without `.` and `..`, and unique |
+//! | `mode` | `"ro"` | read only: the default |
+//! | | `"rw"` | read and write |
+//! | `quota` | size | only with `mode = "rw"`: the maximum size of the directory; 256 MiB unless set, 4 KiB to 1 TiB |
 //!
-//! A grant is for the directory and everything below it, and for nothing else: what a path, a link or a name in it says makes no
-//! difference. Grants of one plugin may lie within each other, and each keeps its own mode: what is reached through a read-only
-//! one cannot be changed, linked or moved through it. A quota bounds *all* that is below the directory, whoever wrote it.
+//! A grant covers the directory and everything below it, and nothing else, whatever a path, a link or a name in it
+//! says. Grants of one plugin may be nested, and each keeps its mode: a file that is reached through a read-only grant
+//! cannot be changed, linked or moved through it. A quota bounds *all* files below the directory, whoever wrote them.
 //!
 //! ```
-//! use mcp_resource_host::config::{DirGrant, DirQuota, Mode, Plugin};
+//! use mcp_resource_host::config::grants::{DirGrant, DirQuota, Mode};
+//! use mcp_resource_host::config::Plugin;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut notes = Plugin::new("notes".parse()?, "notes.wasm", "notes:///".parse()?);
@@ -38,42 +39,46 @@ use std::path::PathBuf;
 use crate::config::error::Diagnostic;
 use crate::config::guest_path::GuestPath;
 use crate::config::paths::ExistingDirectory;
-use crate::config::reader::{FromNode, Node};
+use crate::config::reader::{Documented, FromNode, FromTable, KeyDocs, Node, Schema, Table};
 use crate::config::size::{GIB, KIB, MIB, Size};
 
-/// How large a directory may become by a plugin's writing.
+/// The maximum size of a directory that a plugin writes to.
 pub type DirQuota = Size<{ 4 * KIB }, { 256 * MIB }, { 1024 * GIB }>;
 
-/// A directory of the host that a plugin may use.
+/// A granted directory of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirGrant {
-    /// The directory. One that a config file names exists.
+    /// The directory. A config file must name an existing one.
     pub host: PathBuf,
-    /// What may be done in it.
+    /// The access mode.
     pub mode: Mode,
 }
 
-/// What may be done in a granted directory.
+/// The access mode of a granted directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Read it: `ro`.
+    /// Read only: `ro`.
     #[default]
     ReadOnly,
-    /// Read and write it: `rw`.
+    /// Read and write: `rw`.
     ReadWrite {
-        /// How large it may become.
+        /// The maximum size of the directory.
         quota: DirQuota,
     },
 }
 
-/// The list of granted directories, which the file has in any order and once each.
+/// The list of granted directories, with unique guest paths.
 pub(super) struct Dirs(pub(super) BTreeMap<GuestPath, DirGrant>);
 
 impl FromNode for Dirs {
     const TYPE_NAME: &'static str = "a list of directories";
 
     fn example() -> String {
-        format!("[{}]", Dir::example())
+        format!("[{}]", <Dir as FromNode>::example())
+    }
+
+    fn schema() -> Schema {
+        Schema::list(<Dir as FromNode>::schema())
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
@@ -95,47 +100,58 @@ impl FromNode for Dirs {
     }
 }
 
-/// One granted directory, as the file has it.
+/// One entry of the list.
 struct Dir {
     guest: GuestPath,
-    /// None if it is wrong: the guest path is compared with others all the same.
+    /// `None` if it is invalid: the guest path is compared with others anyway.
     grant: Option<DirGrant>,
 }
 
-impl FromNode for Dir {
+impl Documented for Dir {
+    const KEY_DOCS: KeyDocs = &[
+        (
+            "host",
+            "The directory, which must exist. Relative to the directory of the config file; `~` is the home directory.",
+        ),
+        ("guest", "The absolute path at which the provider sees the directory."),
+        ("mode", "Access: `ro` (read) or `rw` (read and write). `ro` unless set."),
+        ("quota", "With `mode = \"rw\"`: the maximum size of the directory. 256 MiB unless set; 4 KiB to 1 TiB."),
+    ];
+}
+
+impl FromTable for Dir {
     const TYPE_NAME: &'static str = "a table with `host` and `guest`";
 
     fn example() -> String {
         format!("{{ host = {}, guest = {} }}", ExistingDirectory::example(), GuestPath::example())
     }
 
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        node.table(|table| {
-            let host = table.required::<ExistingDirectory>("host");
-            let guest = table.required("guest");
-            // A mode that is none has been reported, and says nothing of the quota.
-            let written = if table.has("mode") { table.optional("mode") } else { Some(ModeName::ReadOnly) };
-            let quota = table.optional::<DirQuota>("quota");
-            let mode = written.map(|written| match written {
-                ModeName::ReadWrite => Mode::ReadWrite { quota: quota.unwrap_or_default() },
-                ModeName::ReadOnly => {
-                    if table.has("quota") {
-                        let problem = Diagnostic::new(
-                            "a directory that is only read has no `quota`",
-                            "take `quota` out, or add `mode = \"rw\"` to have the directory written",
-                        );
-                        node.context.report(problem.at(node.entry_span("quota")));
-                    }
-                    Mode::ReadOnly
+    fn from_table(table: &mut Table<'_>) -> Option<Self> {
+        let host = table.required::<ExistingDirectory>("host");
+        let guest = table.required("guest");
+        let mode = table.optional("mode");
+        // An invalid mode has been reported, and does not decide whether a quota is allowed.
+        let mode = if table.has("mode") { mode } else { Some(ModeName::ReadOnly) };
+        let quota = table.optional::<DirQuota>("quota");
+        let mode = mode.map(|mode| match mode {
+            ModeName::ReadWrite => Mode::ReadWrite { quota: quota.unwrap_or_default() },
+            ModeName::ReadOnly => {
+                if table.has("quota") {
+                    let problem = Diagnostic::new(
+                        "a read-only directory has no `quota`",
+                        "remove `quota`, or make the directory writable with `mode = \"rw\"`",
+                    );
+                    table.report(problem.at(table.entry_span("quota")));
                 }
-            });
-            let grant = host.zip(mode).map(|(host, mode)| DirGrant { host: host.0, mode });
-            Some(Self { guest: guest?, grant })
-        })
+                Mode::ReadOnly
+            }
+        });
+        let grant = host.zip(mode).map(|(host, mode)| DirGrant { host: host.0, mode });
+        Some(Self { guest: guest?, grant })
     }
 }
 
-/// A mode, as the file has it.
+/// A mode as written.
 #[derive(Clone, Copy)]
 enum ModeName {
     ReadOnly,
@@ -147,6 +163,10 @@ impl FromNode for ModeName {
 
     fn example() -> String {
         "\"rw\"".into()
+    }
+
+    fn schema() -> Schema {
+        Schema::one_of_names(["ro", "rw"])
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {

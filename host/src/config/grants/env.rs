@@ -1,16 +1,16 @@
-//! Variables, secret or not: `grants.env`.
+//! Environment variables of the provider: `grants.env`.
 //!
-//! A table from names to values. The provider sees these variables and none of the host's own; an empty table, the default,
-//! gives it none.
+//! A table from names to values. The provider sees these variables and none of the host's own. By default the table is
+//! empty.
 //!
-//! | value | means |
+//! | value | meaning |
 //! |---|---|
-//! | `"text"` | that text |
-//! | `{ env = "NAME" }` | the value of a variable of the host, which must be set |
+//! | `"text"` | the text |
+//! | `{ env = "NAME" }` | the value of an environment variable of the host, which must be set |
 //! | `{ file = "PATH" }` | the text of a file of at most 64 KiB, without one line break at its end |
 //!
-//! A name is not empty and has no `=` and no control character; a value has no NUL. Values are read once, with the config, and
-//! no message shows them.
+//! A name is not empty and contains neither `=` nor control characters; a value contains no NUL. Values are read once,
+//! with the config, and appear in no message.
 //!
 //! ```
 //! use mcp_resource_host::config::{Plugin, Secret};
@@ -30,9 +30,9 @@ use std::collections::BTreeMap;
 
 use toml::de::DeValue;
 
+use crate::config::env_name::EnvName;
 use crate::config::error::{Diagnostic, Suggest};
-use crate::config::guest_path::EnvName;
-use crate::config::reader::{FromNode, Node};
+use crate::config::reader::{FromNode, Node, Schema};
 use crate::config::secret::{Secret, SecretSource};
 
 /// The table of granted variables.
@@ -43,6 +43,10 @@ impl FromNode for Env {
 
     fn example() -> String {
         "{ LANG = \"ja\", TOKEN = { env = \"MY_TOKEN\" } }".into()
+    }
+
+    fn schema() -> Schema {
+        Schema::map(Schema::pattern("^[^=]+$"), EnvValue::schema())
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
@@ -62,7 +66,7 @@ impl FromNode for Env {
     }
 }
 
-/// The value of a granted variable, wherever it stands.
+/// The value of a granted variable, from any source.
 struct EnvValue(Secret<String>);
 
 impl FromNode for EnvValue {
@@ -72,9 +76,13 @@ impl FromNode for EnvValue {
         SecretSource::example()
     }
 
+    fn schema() -> Schema {
+        Schema::any_of([Schema::string(), SecretSource::schema()])
+    }
+
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let value = match node.value {
-            DeValue::Table(_) => SecretSource::from_node(node)?.0,
+            DeValue::Table(_) => SecretSource::from_node(node)?.0.to_string(),
             DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_) => {
                 let help =
                     format!("put it in quotes: {}", node.assignment_hint(&format!("\"{}\"", node.source_text())));
@@ -84,7 +92,7 @@ impl FromNode for EnvValue {
             _ => node.string::<Self>()?.to_owned(),
         };
         if value.contains('\0') {
-            node.report_error("the value of a variable cannot hold a NUL", "take the NUL out");
+            node.report_error("the value of a variable cannot hold a NUL", "remove the NUL");
             return None;
         }
         Some(Self(Secret::new(value)))

@@ -1,36 +1,37 @@
-//! Web servers, by their origins: `grants.http`.
+//! Web servers: `grants.http`.
 //!
-//! A list of origins that the plugin may send requests to. An empty list, the default, denies every request.
+//! A list of origins that the plugin may send requests to. By default it is empty: every request is denied.
 //!
 //! | entry | grants |
 //! |---|---|
 //! | `"https://docs.rs"` | that host, over TLS, at port 443 |
-//! | `"https://docs.rs:8443"` | the same at another port, and at no other |
-//! | `"https://*.example.com"` | every host below `example.com`, however deep: `a.example.com`, `a.b.example.com`; never `example.com` itself |
-//! | `"http://docs.rs"` | that host without TLS, at port 80: anybody on the way can read and change what is said |
-//! | `"https://127.0.0.1:8080"`, `"https://[::1]"` | that address, whatever kind of address it is |
-//! | `{ origin = "https://api.example.com", … }` | the same as its origin, with what stands beside it |
+//! | `"https://docs.rs:8443"` | the same host at another port, and at no other |
+//! | `"https://*.example.com"` | every host below `example.com`, at any depth: `a.example.com`, `a.b.example.com`; not `example.com` itself |
+//! | `"http://docs.rs"` | that host without TLS, at port 80: requests and responses can be read and modified in transit |
+//! | `"https://127.0.0.1:8080"`, `"https://[::1]"` | that address, public or not |
+//! | `{ origin = "https://api.example.com", … }` | the origin, with the keys below |
 //!
-//! | key beside `origin` | means |
+//! | key in addition to `origin` | meaning |
 //! |---|---|
-//! | `headers-from` | headers that the host adds to each request to that origin, from a [variable or a file](super::super::Secret). The provider never sees them, and what it sends by the same names is dropped |
-//! | `ca` | a PEM file of certificates that the origin's may be signed by, beside those that the machine trusts. Only for `https` |
+//! | `headers-from` | headers that the host adds to each request to that origin, from a [variable or a file](super::super::Secret). The provider never sees them, and headers of the same names that it sends are dropped |
+//! | `ca` | a PEM file of certificate authorities that are trusted for the origin, in addition to those of the machine. Only for `https` |
 //!
-//! **Grammar.** `("https" | "http") "://" ["*."] host [":" port]`. Scheme and host are in lower case, whatever the file says;
-//! a host in another script is brought to its ASCII form (IDNA); one dot at its end is dropped. A port is 1 to 65535. There
-//! is no path, query, fragment or user information: an origin is granted whole. A wildcard stands for whole labels at the
-//! very beginning, and what follows it has at least two.
+//! **Grammar.** `("https" | "http") "://" ["*."] host [":" port]`. Scheme and host are converted to lower case; an
+//! internationalized host is converted to its ASCII form (IDNA); one dot at its end is dropped. A port is 1 to 65535.
+//! There is no path, query, fragment or user information: an origin is granted as a whole. A wildcard stands for whole
+//! labels at the beginning, and is followed by at least two labels.
 //!
-//! **Matching.** Scheme, host and port must all be equal; the wildcard matches one label or more. Of several entries that
-//! match one request the most specific counts, alone: a host by its name before any wildcard, then the longest wildcard. No
-//! two entries may be equal. An address matches only the same address, never a name that resolves to it; and a name never
-//! reaches an address of the inside (loopback, private, link-local and the like), wherever it resolves to.
+//! **Matching.** Scheme, host and port must all be equal; the wildcard matches one or more labels. Of several entries
+//! that match a request only the most specific applies: an exact host before any wildcard, then the longest wildcard.
+//! No two entries may be equal. An address matches only the same address, never a name that resolves to it; and a name
+//! never reaches a non-public address (loopback, private, link-local and similar), whatever it resolves to.
 //!
-//! **Credentials** go to the origin of their own entry and nowhere else, neither to another that a redirect points at. A
-//! header that decides how a message is cut or where it goes (`Host`, `Content-Length`, `Connection`, …) cannot be one.
+//! **Credentials** are sent to the origin of their entry and nowhere else, not even to the target of a redirect. A
+//! header that affects message framing or routing (`Host`, `Content-Length`, `Connection`, …) cannot be a credential.
 //!
 //! ```
-//! use mcp_resource_host::config::{HttpGrant, HttpGrants, Plugin, Secret};
+//! use mcp_resource_host::config::grants::{HttpGrant, HttpGrants};
+//! use mcp_resource_host::config::{Plugin, Secret};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut web = Plugin::new("web".parse()?, "http-cache.wasm", "web://".parse()?);
@@ -52,36 +53,35 @@
 
 mod ca_bundle;
 mod credential;
-mod origin;
 
 use std::collections::BTreeMap;
 
 use toml::de::DeValue;
 
 use self::credential::Credentials;
-use crate::config::error::Diagnostic;
+use crate::config::error::{Diagnostic, Suggest};
 use crate::config::paths::ExistingFile;
-use crate::config::reader::{FromNode, Node};
+use crate::config::reader::{Documented, FromNode, KeyDocs, Node, Schema, Table};
 use crate::config::secret::Secret;
+use crate::net::{Origin, OriginError, OriginPattern, Scheme};
 
 pub use self::ca_bundle::{CaBundle, CaBundleError};
 pub use self::credential::{CredentialError, CredentialName, CredentialValue};
-pub use self::origin::{HostName, Origin, OriginError, OriginPattern, Scheme, UrlHost};
 
-/// The origins that a plugin may send requests to: no two entries are for the same.
+/// The origins that a plugin may send requests to. No two entries have the same origin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HttpGrants(BTreeMap<OriginPattern, HttpGrant>);
 
-/// An origin, or all below a domain, that a plugin may send requests to.
+/// An origin, or all hosts below a domain, that a plugin may send requests to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HttpGrant {
-    /// Where requests may go.
+    /// The origin.
     pub origin: OriginPattern,
-    /// Headers that the host adds to each request that goes there. The provider never sees them.
+    /// Headers that the host adds to each request to the origin. The provider never sees them.
     pub headers: BTreeMap<CredentialName, Secret<CredentialValue>>,
-    /// Certificates that the origin's may be signed by, beside those that the machine trusts. They mean nothing for
-    /// plain HTTP.
+    /// Certificate authorities that are trusted for the origin, in addition to those of the machine. Ignored for plain
+    /// HTTP.
     pub ca: Option<CaBundle>,
 }
 
@@ -91,7 +91,7 @@ pub struct HttpGrant {
 pub struct DuplicateOrigin(OriginPattern);
 
 impl HttpGrant {
-    /// A grant of that origin with nothing beside it.
+    /// A grant of that origin without credentials and certificate authorities.
     pub fn new(origin: OriginPattern) -> Self {
         Self { origin, headers: BTreeMap::new(), ca: None }
     }
@@ -102,7 +102,7 @@ impl HttpGrants {
     ///
     /// # Errors
     ///
-    /// Its origin is granted already.
+    /// The origin is granted already.
     pub fn add(&mut self, grant: HttpGrant) -> Result<(), DuplicateOrigin> {
         if self.0.contains_key(&grant.origin) {
             return Err(DuplicateOrigin(grant.origin));
@@ -111,18 +111,19 @@ impl HttpGrants {
         Ok(())
     }
 
-    /// The grant that counts for an origin: the most specific one that matches. Without one, a request there is denied.
+    /// Returns the grant that applies to an origin: the most specific one that matches. Without one, a request is
+    /// denied.
     pub fn grant_for(&self, origin: &Origin) -> Option<&HttpGrant> {
         let matching = self.0.values().filter(|grant| grant.origin.matches(origin));
         matching.max_by_key(|grant| grant.origin.specificity())
     }
 
-    /// All grants, in an order of their own.
+    /// Returns all grants.
     pub fn iter(&self) -> impl Iterator<Item = &HttpGrant> {
         self.0.values()
     }
 
-    /// Whether nothing is granted.
+    /// Returns whether nothing is granted.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -133,6 +134,10 @@ impl FromNode for HttpGrants {
 
     fn example() -> String {
         format!("[{}]", OriginPattern::example())
+    }
+
+    fn schema() -> Schema {
+        Schema::list(HttpGrant::schema())
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
@@ -160,6 +165,35 @@ impl FromNode for HttpGrants {
     }
 }
 
+impl Documented for HttpGrant {
+    const KEY_DOCS: KeyDocs = &[
+        ("origin", "The origin, such as `https://docs.rs`, or all hosts below a domain: `https://*.example.com`."),
+        (
+            "headers-from",
+            "Headers that the host adds to each request to the origin, from a variable or a file. The provider never sees \
+             them.",
+        ),
+        (
+            "ca",
+            "A PEM file of certificate authorities that are trusted for the origin, in addition to those of the machine.",
+        ),
+    ];
+}
+
+impl HttpGrant {
+    fn from_table(table: &mut Table<'_>) -> Option<Self> {
+        let origin = table.required::<OriginPattern>("origin");
+        let headers = table.optional("headers-from").map(|Credentials(headers)| headers).unwrap_or_default();
+        let ca = table.optional::<CaBundle>("ca");
+        let origin = origin?;
+        if table.has("ca") && origin.scheme() == Scheme::Http {
+            let help = "remove `ca`, or write the origin with `https://`";
+            table.report_error(format!("`{origin}` is plain HTTP, which has no certificates"), help);
+        }
+        Some(Self { origin, headers, ca })
+    }
+}
+
 impl FromNode for HttpGrant {
     const TYPE_NAME: &'static str = "an origin, or a table with `origin`";
 
@@ -167,20 +201,14 @@ impl FromNode for HttpGrant {
         OriginPattern::example()
     }
 
+    fn schema() -> Schema {
+        Schema::any_of([OriginPattern::schema(), Table::describe(Self::KEY_DOCS, Self::from_table)])
+    }
+
     fn from_node(node: &Node<'_>) -> Option<Self> {
         match node.value {
             DeValue::String(_) => OriginPattern::from_node(node).map(Self::new),
-            DeValue::Table(_) => node.table(|table| {
-                let origin = table.required::<OriginPattern>("origin");
-                let headers = table.optional("headers-from").map(|Credentials(headers)| headers).unwrap_or_default();
-                let ca = table.optional::<CaBundle>("ca");
-                let origin = origin?;
-                if table.has("ca") && origin.scheme() == Scheme::Http {
-                    let help = "take `ca` out, or write the origin with `https://`";
-                    table.report_error(format!("`{origin}` is plain HTTP, where nobody shows a certificate"), help);
-                }
-                Some(Self { origin, headers, ca })
-            }),
+            DeValue::Table(_) => node.table(Self::from_table),
             _ => {
                 node.expected_type::<Self>();
                 None
@@ -196,15 +224,49 @@ impl FromNode for OriginPattern {
         "\"https://docs.rs\"".into()
     }
 
+    fn schema() -> Schema {
+        Schema::pattern(r"^[hH][tT][tT][pP][sS]?://[^/?#@\\]+$")
+    }
+
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let error = match node.string::<Self>()?.parse() {
             Ok(origin) => return Some(origin),
             Err(error) => error,
         };
-        let problem = Diagnostic::new(OriginError::to_string(&error), error.suggestion()).at(node.span.clone());
-        // What stands in front of an `@` is a password as often as not.
+        let problem = Diagnostic::new(OriginError::to_string(&error), error.suggestion(node.key)).at(node.span.clone());
+        // The text before an `@` is often a password.
         node.context.report(if matches!(error, OriginError::UserInfo) { problem.redacted() } else { problem });
         None
+    }
+}
+
+impl Suggest for OriginError {
+    fn suggestion(&self, _: &str) -> String {
+        match self {
+            Self::NoScheme(text) => {
+                let guess = format!("https://{text}");
+                let right = if guess.parse::<OriginPattern>().is_ok() { &guess } else { "https://docs.rs" };
+                format!("write the scheme in front: `\"{right}\"`")
+            }
+            Self::Scheme(_) => "write `https://` in front of the host; `http://` if it must be without TLS".into(),
+            Self::UserInfo => "remove it, and have the host send a header: `{ origin = \"https://docs.rs\", \
+                               headers-from = { Authorization = { env = \"DOCS_AUTH\" } } }`"
+                .into(),
+            Self::UnexpectedPart { origin, .. } => format!("an origin is granted whole: write `\"{origin}\"`"),
+            Self::Port(_) => "write a number from 1 to 65535 behind the colon, or neither".into(),
+            Self::NoHost => "write a host behind the `//`: `\"https://docs.rs\"`".into(),
+            Self::Wildcard(_) => "write `*.` once, at the beginning, and a domain of at least two names behind it: \
+                 `\"https://*.example.com\"`"
+                .into(),
+            Self::Name(_) => {
+                "write letters, digits and `-`, in at most 63 characters between dots: `\"https://docs.rs\"`".into()
+            }
+            Self::Address(_) => {
+                "write four numbers with dots, or brackets around a v6 address: `\"http://127.0.0.1:8080\"`, \
+                 `\"http://[::1]:8080\"`"
+                    .into()
+            }
+        }
     }
 }
 
@@ -213,6 +275,10 @@ impl FromNode for CaBundle {
 
     fn example() -> String {
         "\"ca.pem\"".into()
+    }
+
+    fn schema() -> Schema {
+        ExistingFile::schema()
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {

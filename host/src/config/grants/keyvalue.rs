@@ -1,22 +1,23 @@
 //! Key-value buckets: `grants.keyvalue`.
 //!
-//! A list of the buckets that a provider may open with `wasi:keyvalue`. What it writes there lasts: from call to call and from
-//! start to start of the host. An empty list, the default, grants none: opening any bucket fails.
+//! A list of the buckets that a provider may open with `wasi:keyvalue`. Their contents persist across calls and
+//! restarts of the host. By default the list is empty: opening any bucket fails.
 //!
-//! | entry | means |
+//! | entry | meaning |
 //! |---|---|
 //! | `"NAME"` | that bucket, with the default quotas |
-//! | `{ bucket = "NAME", quota = "1MiB", keys = 100 }` | that bucket, with quotas of its own. `quota` and `keys` may be left out |
+//! | `{ bucket = "NAME", quota = "1MiB", keys = 100 }` | that bucket, with its own quotas. `quota` and `keys` are optional |
 //!
-//! A name is what the provider opens, letter by letter: 1 to 64 of `a-z`, `A-Z`, `0-9`, `-`, `_` and `.`, beginning with a
-//! letter or digit. Large and small letters differ. No two entries have the same name.
+//! A name is the exact name that the provider opens: 1 to 64 of `a-z`, `A-Z`, `0-9`, `-`, `_` and `.`, beginning with a
+//! letter or digit. Names are case-sensitive. No two entries have the same name.
 //!
-//! A bucket belongs to its plugin: the same name granted to another plugin, or to another one with the same component, is
-//! another bucket. `quota` bounds the bytes of all its keys and values together, `keys` how many there are. A
-//! quota that is made smaller takes nothing away: what is there can be read and deleted, and nothing added until it fits.
+//! A bucket belongs to its plugin: the same name granted to another plugin, even one with the same component, is
+//! another bucket. `quota` bounds the total bytes of its keys and values, `keys` their number. A reduced quota deletes
+//! nothing: existing entries can be read and deleted, and new ones are rejected until they fit.
 //!
 //! ```
-//! use mcp_resource_host::config::{KeyvalueGrant, Plugin};
+//! use mcp_resource_host::config::grants::KeyvalueGrant;
+//! use mcp_resource_host::config::Plugin;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut web = Plugin::new("web".parse()?, "http-cache.wasm", "web://".parse()?);
@@ -40,20 +41,20 @@ use toml::de::DeValue;
 
 use crate::config::count::Count;
 use crate::config::error::{Diagnostic, Suggest, quote};
-use crate::config::reader::{FromNode, Node};
+use crate::config::reader::{Documented, FromNode, KeyDocs, Node, Schema, Table};
 use crate::config::size::{GIB, KIB, MIB, Size};
 
-/// The bytes that the keys and values of a bucket may have together.
+/// The maximum total bytes of the keys and values of a bucket.
 pub type BucketQuota = Size<KIB, { 64 * MIB }, { 64 * GIB }>;
-/// How many keys a bucket may have.
+/// The maximum number of keys of a bucket.
 pub type BucketKeys = Count<1, 100_000, 100_000_000>;
 
-/// What may be kept in a bucket.
+/// The quotas of a bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyvalueGrant {
-    /// The bytes of its keys and values together. 64 MiB unless set; 1 KiB to 64 GiB.
+    /// The maximum total bytes of its keys and values. 64 MiB unless set; 1 KiB to 64 GiB.
     pub quota: BucketQuota,
-    /// The number of its keys. 100,000 unless set; 1 to 100,000,000.
+    /// The maximum number of its keys. 100,000 unless set; 1 to 100,000,000.
     pub keys: BucketKeys,
 }
 
@@ -64,13 +65,13 @@ pub struct BucketName(String);
 impl BucketName {
     const MAX_LEN: usize = 64;
 
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// A text that is no name of a bucket.
+/// A text that is not a bucket name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} is not a bucket name", quote(.0))]
 pub struct BucketNameError(String);
@@ -113,12 +114,16 @@ impl FromNode for BucketName {
         "\"pages\"".into()
     }
 
+    fn schema() -> Schema {
+        Schema::pattern("^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$")
+    }
+
     fn from_node(node: &Node<'_>) -> Option<Self> {
         node.parse()
     }
 }
 
-/// The list of granted buckets, which the file has in any order and once each.
+/// The list of granted buckets, with unique names.
 pub(super) struct Keyvalue(pub(super) BTreeMap<BucketName, KeyvalueGrant>);
 
 impl FromNode for Keyvalue {
@@ -126,6 +131,10 @@ impl FromNode for Keyvalue {
 
     fn example() -> String {
         format!("[{}]", BucketName::example())
+    }
+
+    fn schema() -> Schema {
+        Schema::list(Bucket::schema())
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
@@ -147,10 +156,18 @@ impl FromNode for Keyvalue {
     }
 }
 
-/// One granted bucket, as the file has it.
+/// One entry of the list.
 struct Bucket {
     name: BucketName,
     grant: KeyvalueGrant,
+}
+
+impl Documented for Bucket {
+    const KEY_DOCS: KeyDocs = &[
+        ("bucket", "The name of the bucket, as the provider opens it."),
+        ("quota", "The maximum total size of keys and values. 64 MiB unless set; 1 KiB to 64 GiB."),
+        ("keys", "The maximum number of keys. 100000 unless set; 1 to 100000000."),
+    ];
 }
 
 impl FromNode for Bucket {
@@ -160,15 +177,23 @@ impl FromNode for Bucket {
         format!("{{ bucket = {}, quota = {} }}", BucketName::example(), BucketQuota::example())
     }
 
+    fn schema() -> Schema {
+        Schema::any_of([BucketName::schema(), Table::describe(Self::KEY_DOCS, Self::from_table)])
+    }
+
     fn from_node(node: &Node<'_>) -> Option<Self> {
         match node.value {
             DeValue::String(_) => Some(Self { name: node.parse()?, grant: KeyvalueGrant::default() }),
-            _ => node.table(|table| {
-                let name = table.required("bucket");
-                let grant = KeyvalueGrant { quota: table.or_default("quota"), keys: table.or_default("keys") };
-                Some(Self { name: name?, grant })
-            }),
+            _ => node.table(Self::from_table),
         }
+    }
+}
+
+impl Bucket {
+    fn from_table(table: &mut Table<'_>) -> Option<Self> {
+        let name = table.required("bucket");
+        let grant = KeyvalueGrant { quota: table.or_default("quota"), keys: table.or_default("keys") };
+        Some(Self { name: name?, grant })
     }
 }
 

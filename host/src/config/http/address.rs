@@ -1,32 +1,33 @@
-//! Where HTTP is listened for: this machine only, because nobody is asked who they are.
+//! The address of the HTTP server: loopback only, because there is no authentication.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
 
 use crate::config::error::{Suggest, quote};
-use crate::config::reader::{FromNode, Node};
+use crate::config::reader::{FromNode, Node, Schema};
 
-/// An address and a port of this machine that no other machine can reach: `127.0.0.1:8080`, `[::1]:8080`.
+/// An address and a port that other machines cannot reach: `127.0.0.1:8080`, `[::1]:8080`.
 ///
-/// There is no authentication over HTTP, so an address beyond loopback is none. With port 0 the system chooses one.
+/// There is no authentication over HTTP, so addresses other than loopback are rejected. With port 0 the system chooses
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HttpAddress(SocketAddr);
 
 impl HttpAddress {
-    /// The address.
+    /// Returns the address.
     pub fn socket_addr(self) -> SocketAddr {
         self.0
     }
 }
 
-/// Why a text is no address to listen at.
+/// The reason why a text is not an address of the server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HttpAddressError {
-    /// It is no IP address with a port.
+    /// It is not an IP address with a port.
     #[error("{} is not an IP address with a port", quote(.0))]
     NotAnAddress(String),
-    /// Other machines could reach it.
+    /// It is not a loopback address.
     #[error("`{0}` can be reached from other machines, and there is no authentication over HTTP")]
     NotLoopback(SocketAddr),
 }
@@ -75,6 +76,10 @@ impl FromNode for HttpAddress {
 
     fn example() -> String {
         "\"127.0.0.1:8080\"".into()
+    }
+
+    fn schema() -> Schema {
+        Schema::pattern(r"^([0-9.]+|\[[0-9a-fA-F:.%]+\]):[0-9]+$")
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {

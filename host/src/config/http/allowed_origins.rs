@@ -1,13 +1,13 @@
-//! Whom the checks of `Host` and `Origin` let in beside this machine: `hosts` and `cors` of `[http]`.
+//! Hosts and origins that the validation of `Host` and `Origin` accepts: `hosts` and `cors` of `[http]`.
 
 use crate::config::error::{Diagnostic, quote};
-use crate::config::grants::{OriginError, OriginPattern, UrlHost};
-use crate::config::reader::{FromNode, Node};
+use crate::config::reader::{FromNode, Node, Schema};
+use crate::net::{OriginError, OriginPattern, UrlHost};
 
-/// The web pages that may ask, by their origins.
+/// Origins of web pages.
 pub(super) struct CorsOrigins(pub(super) Vec<OriginPattern>);
 
-/// One of them.
+/// An origin of web pages.
 struct CorsOrigin(OriginPattern);
 
 impl FromNode for UrlHost {
@@ -15,6 +15,10 @@ impl FromNode for UrlHost {
 
     fn example() -> String {
         "\"mcp.example.com\"".into()
+    }
+
+    fn schema() -> Schema {
+        Schema::pattern(r"^[^/?#@\\*]+$")
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
@@ -38,6 +42,10 @@ impl FromNode for CorsOrigins {
         format!("[{}]", CorsOrigin::example())
     }
 
+    fn schema() -> Schema {
+        Schema::list(CorsOrigin::schema())
+    }
+
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let pages: Vec<CorsOrigin> = Vec::from_node(node)?;
         Some(Self(pages.into_iter().map(|CorsOrigin(page)| page).collect()))
@@ -51,10 +59,14 @@ impl FromNode for CorsOrigin {
         "\"https://app.example.com\"".into()
     }
 
+    fn schema() -> Schema {
+        OriginPattern::schema()
+    }
+
     fn from_node(node: &Node<'_>) -> Option<Self> {
         if node.value.as_str() == Some("*") {
             let help = format!("name the origins of the pages: {}", node.assignment_hint(&Self::example()));
-            node.report_error("`*` would let every page that somebody opens here read everything", help);
+            node.report_error("`*` would allow every web page that is opened on this machine to read everything", help);
             return None;
         }
         let error = match node.string::<Self>()?.parse() {
@@ -66,7 +78,7 @@ impl FromNode for CorsOrigin {
             node.assignment_hint(&Self::example())
         );
         let problem = Diagnostic::new(OriginError::to_string(&error), help).at(node.span.clone());
-        // What stands in front of an `@` is a password as often as not.
+        // The text before an `@` is often a password.
         node.context.report(if matches!(error, OriginError::UserInfo) { problem.redacted() } else { problem });
         None
     }

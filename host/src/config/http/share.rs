@@ -1,38 +1,38 @@
-//! A share of something as people write it: `15/16`.
+//! The share of one client: `15/16`.
 
 use std::fmt;
 use std::num::NonZeroU16;
 use std::str::FromStr;
 
 use crate::config::error::{Suggest, quote};
-use crate::config::reader::{FromNode, Node};
+use crate::config::reader::{FromNode, Node, Schema};
 
-/// Which part of something one client may have: `15/16` unless set; `1/64` to `1/1`, with which one client may have everything.
+/// The share of a limit that one client may use: `15/16` unless set; `1/64` to `1/1`, which is all of it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ClientShare {
     part: NonZeroU16,
     whole: NonZeroU16,
 }
 
-/// Why a text is no share.
+/// The reason why a text is not a share.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShareError {
     /// It is not two numbers with a slash between them.
     #[error("{} is not a share", quote(.0))]
     NotAShare(String),
-    /// It is so small that next to nothing is left for one client.
+    /// It is less than 1/64.
     #[error("the share {} is less than 1/64", quote(.0))]
     TooSmall(String),
-    /// It is more than the whole.
+    /// It is more than 1/1.
     #[error("the share {} is more than the whole", quote(.0))]
     TooLarge(String),
 }
 
-/// The least share is one of so many.
+/// The denominator of the smallest share.
 const MIN_SHARE_DENOMINATOR: u32 = 64;
 
 impl ClientShare {
-    /// The share of that number, rounded up: of a small number it is all, so at least 1 of 1.
+    /// Returns the share of that number, rounded up: at least 1 of 1.
     pub fn apply(self, number: usize) -> usize {
         let (part, whole) = (u128::from(self.part.get()), u128::from(self.whole.get()));
         let number = u128::try_from(number).unwrap_or(u128::MAX);
@@ -53,7 +53,7 @@ impl Suggest for ShareError {
         match self {
             Self::NotAShare(_) => format!("write two whole numbers from 1 to 65535, such as `{key} = \"15/16\"`"),
             Self::TooSmall(_) => {
-                format!("give `{key}` a value from 1/{MIN_SHARE_DENOMINATOR} to 1/1, such as `{key} = \"15/16\"`")
+                format!("set `{key}` to a value from 1/{MIN_SHARE_DENOMINATOR} to 1/1, such as `{key} = \"15/16\"`")
             }
             Self::TooLarge(_) => format!("write the smaller number first; for everything write `{key} = \"1/1\"`"),
         }
@@ -97,6 +97,10 @@ impl FromNode for ClientShare {
 
     fn example() -> String {
         format!("\"{}\"", Self::default())
+    }
+
+    fn schema() -> Schema {
+        Schema::pattern(r"^\s*[0-9]+\s*/\s*[0-9]+\s*$").with("default", Self::default().to_string())
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {

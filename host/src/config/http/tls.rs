@@ -1,7 +1,7 @@
-//! What the server shows that it is who its name says: a certificate with its chain, and the key that fits it.
+//! The certificate of the server: its chain, and its private key.
 //!
-//! Both are PEM files, as every authority gives them out and `openssl` writes them. They are read when the config is, and
-//! what cannot be used is a mistake of the config: so it is told with its line, and a host that runs keeps what it has.
+//! Both are PEM files. They are read with the config, and an unusable one is an error of the config, with its line: a
+//! running host keeps its current certificate.
 //!
 //! Bounded: [`MAX_FILE_SIZE`] for each file.
 
@@ -15,17 +15,17 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
 use crate::config::paths::ExistingFile;
-use crate::config::reader::{FromNode, Node};
+use crate::config::reader::{Documented, FromNode, FromTable, KeyDocs, Node, Schema, Table};
 use crate::regular_file;
 
-/// The most that a file of certificates or of a key may hold, in bytes.
+/// The maximum size of a file of certificates or of a key, in bytes.
 const MAX_FILE_SIZE: usize = 1024 * 1024;
 
 /// A certificate with its chain, and its key.
 #[derive(Clone)]
 pub struct Tls(Arc<CertifiedKey>);
 
-/// Why a certificate or its key cannot be used.
+/// The reason why a certificate or its key cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TlsError {
     /// The file cannot be read.
@@ -34,32 +34,32 @@ pub enum TlsError {
     /// The file is too large.
     #[error("the file has more than {MAX_FILE_SIZE} bytes")]
     TooLarge,
-    /// What begins as PEM does not go on as such.
-    #[error("the file is no valid PEM")]
+    /// The file is not valid PEM.
+    #[error("the file is not valid PEM")]
     Pem,
-    /// There is no certificate in it.
+    /// The file contains no certificate.
     #[error("the file holds no certificate")]
     NoCertificate,
-    /// There is no key in it.
+    /// The file contains no private key.
     #[error("the file holds no private key, or one that is encrypted")]
     NoKey,
-    /// What should be the server's own certificate is none.
+    /// The first certificate is invalid.
     #[error("the first certificate of the file cannot be read")]
     Certificate,
-    /// The key is of a kind that is not known, or none at all.
+    /// The key is invalid, or of an unsupported kind.
     #[error("the key cannot be used: {0}")]
     Key(String),
-    /// The certificate is that of another key.
-    #[error("the key is not that of the certificate")]
+    /// The certificate belongs to another key.
+    #[error("the key does not belong to the certificate")]
     Mismatch,
 }
 
 impl Tls {
-    /// The certificates in a PEM text, the server's own first, and the key in another.
+    /// Parses the certificates of a PEM text, the server's own first, and the key of another.
     ///
     /// # Errors
     ///
-    /// One of them is missing or cannot be used, or they do not fit.
+    /// One of them is missing or invalid, or the key does not belong to the certificate.
     pub fn from_pem(certificates: &[u8], key: &[u8]) -> Result<Self, TlsError> {
         Self::new(parse_certificates(certificates)?, parse_key(key)?)
     }
@@ -73,14 +73,14 @@ impl Tls {
         })
     }
 
-    /// What rustls shows to clients.
+    /// Returns the certificate for rustls.
     #[cfg(feature = "http")]
     pub(crate) fn certified_key(&self) -> Arc<CertifiedKey> {
         self.0.clone()
     }
 }
 
-/// The key is that of the first certificate, so it is the same where that is.
+/// The key is that of the first certificate, so equal certificates have equal keys.
 impl PartialEq for Tls {
     fn eq(&self, other: &Self) -> bool {
         self.0.cert == other.0.cert
@@ -95,35 +95,40 @@ impl fmt::Debug for Tls {
     }
 }
 
-impl FromNode for Tls {
+impl Documented for Tls {
+    const KEY_DOCS: KeyDocs = &[
+        ("certificate", "A PEM file with the server's certificate, followed by the certificates of its chain."),
+        ("key", "A PEM file with the private key of the certificate."),
+    ];
+}
+
+impl FromTable for Tls {
     const TYPE_NAME: &'static str = "a table with `certificate` and `key`";
 
     fn example() -> String {
         "{ certificate = \"tls/cert.pem\", key = \"tls/key.pem\" }".into()
     }
 
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        node.table(|table| {
-            let certificates = table.required::<CertificateFile>("certificate");
-            let key = table.required::<KeyFile>("key");
-            match Self::new(certificates?.0, key?.0) {
-                Ok(tls) => Some(tls),
-                Err(error) => {
-                    let help = match error {
-                        TlsError::Key(_) => {
-                            "make a key of another kind, and a certificate for it: RSA of 2048 bits or more, ECDSA on P-256 \
-                             or P-384, or Ed25519, such as `openssl ecparam -name prime256v1 -genkey -noout` makes"
-                        }
-                        _ => {
-                            "write the paths of a certificate and of the key that it was made for; the server's own \
-                             certificate stands first in its file"
-                        }
-                    };
-                    table.report_error(error.to_string(), help);
-                    None
-                }
+    fn from_table(table: &mut Table<'_>) -> Option<Self> {
+        let certificates = table.required::<CertificateFile>("certificate");
+        let key = table.required::<KeyFile>("key");
+        match Self::new(certificates?.0, key?.0) {
+            Ok(tls) => Some(tls),
+            Err(error) => {
+                let help = match error {
+                    TlsError::Key(_) => {
+                        "make a key of another kind, and a certificate for it: RSA of 2048 bits or more, ECDSA on P-256 \
+                         or P-384, or Ed25519, such as `openssl ecparam -name prime256v1 -genkey -noout` makes"
+                    }
+                    _ => {
+                        "write the paths of a certificate and of the key that it was made for; the server's own \
+                         certificate stands first in its file"
+                    }
+                };
+                table.report_error(error.to_string(), help);
+                None
             }
-        })
+        }
     }
 }
 
@@ -134,6 +139,10 @@ impl FromNode for CertificateFile {
 
     fn example() -> String {
         "\"tls/cert.pem\"".into()
+    }
+
+    fn schema() -> Schema {
+        ExistingFile::schema()
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
@@ -152,6 +161,10 @@ impl FromNode for KeyFile {
         "\"tls/key.pem\"".into()
     }
 
+    fn schema() -> Schema {
+        ExistingFile::schema()
+    }
+
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let help = "write the path of a PEM file with the key of the certificate, such as `-----BEGIN PRIVATE KEY-----` \
                     begins";
@@ -159,7 +172,7 @@ impl FromNode for KeyFile {
     }
 }
 
-/// What is in the file that the node names.
+/// Parses the file that the node names.
 fn parse_file<T>(node: &Node<'_>, parse: impl Fn(&[u8]) -> Result<T, TlsError>, help: &str) -> Option<T> {
     let path = ExistingFile::from_node(node)?.0;
     let found = read(&path).and_then(|pem| parse(&pem));

@@ -10,30 +10,30 @@ use super::{FromNode, ReadContext, Table};
 use crate::config::error::{Diagnostic, Suggest, quote, truncated};
 use crate::config::suggest::{did_you_mean, join_quoted};
 
-/// A key with its place in the file.
+/// A key with its position.
 pub(super) type Key<'a> = Spanned<DeString<'a>>;
 
-/// A value with its place in the file.
+/// A value with its position.
 #[derive(Clone)]
 pub(in crate::config) struct Node<'a> {
-    /// The file that it stands in.
+    /// The file.
     pub(in crate::config) context: &'a ReadContext<'a>,
     /// The value.
     pub(in crate::config) value: &'a DeValue<'a>,
-    /// Where it stands, in bytes.
+    /// Its span, in bytes.
     pub(in crate::config) span: Range<usize>,
-    /// Where its key stands, in bytes.
+    /// The span of its key, in bytes.
     pub(in crate::config) key_span: Range<usize>,
-    /// Its key, as one would write it: `memory`.
+    /// Its key as written: `memory`.
     pub(in crate::config) key: &'a str,
-    /// How messages call it: `plugin.limits.memory`.
+    /// Its name in messages: `plugin.limits.memory`.
     path: String,
-    /// Whether it is one of a list that stands at that key.
+    /// Whether it is an element of the list at that key.
     is_item: bool,
 }
 
 impl<'a> Node<'a> {
-    /// The node of an entry of the table that messages call `table`.
+    /// The node of an entry of the table with that name in messages.
     pub(super) fn entry(
         context: &'a ReadContext<'a>,
         table: &str,
@@ -44,7 +44,7 @@ impl<'a> Node<'a> {
         Self { context, value, span, key_span, key, path, is_item: false }
     }
 
-    /// The string that it is.
+    /// Returns the string.
     pub(in crate::config) fn string<T: FromNode>(&self) -> Option<&'a str> {
         let string = self.value.as_str();
         if string.is_none() {
@@ -67,7 +67,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The one of several values whose name the string is.
+    /// Returns the value whose name the string is.
     pub(in crate::config) fn one_of<T: FromNode + Clone>(&self, names: &[(&'static str, T)]) -> Option<T> {
         let written = self.string::<T>()?;
         if let Some((_, value)) = names.iter().find(|(name, _)| *name == written) {
@@ -80,7 +80,7 @@ impl<'a> Node<'a> {
         None
     }
 
-    /// Reads the table that it is; then reports the keys that `read` did not ask for, and those it missed.
+    /// Reads the table; then reports the keys that `read` did not request, and the missing ones.
     pub(in crate::config) fn table<T: FromNode>(&self, read: impl FnOnce(&mut Table<'a>) -> Option<T>) -> Option<T> {
         let Some(entries) = self.value.as_table() else {
             self.expected_type::<T>();
@@ -89,7 +89,7 @@ impl<'a> Node<'a> {
         Table::read(self.context, entries, self.span.clone(), self.path.clone(), read)
     }
 
-    /// The nodes of the list that it is.
+    /// Returns the elements of the list.
     pub(in crate::config) fn items<T: FromNode>(&self) -> Option<Vec<Node<'a>>> {
         let Some(array) = self.value.as_array() else {
             self.expected_list::<T>();
@@ -104,7 +104,7 @@ impl<'a> Node<'a> {
         Some(array.iter().map(item).collect())
     }
 
-    /// The entries of the table that it is, whatever their keys: for tables whose keys are the admin's own.
+    /// Returns all entries of the table, for tables whose keys are chosen by the admin.
     pub(in crate::config) fn entries<T: FromNode>(&self) -> Option<Vec<Node<'a>>> {
         let Some(table) = self.value.as_table() else {
             self.expected_type::<T>();
@@ -113,39 +113,39 @@ impl<'a> Node<'a> {
         Some(table.iter().map(|entry| Self::entry(self.context, &self.path, entry)).collect())
     }
 
-    /// An entry of the table that it is, if it is right. What is wrong with it is reported by whoever reads the table.
+    /// Parses an entry of the table, if it is valid. Problems are reported by the reader of the table.
     pub(in crate::config) fn parse_entry<T: FromStr>(&self, key: &str) -> Option<T> {
         self.value.as_table()?.get(key)?.get_ref().as_str()?.parse().ok()
     }
 
-    /// Where an entry of the table that it is stands; where it stands itself if there is none.
+    /// Returns the span of an entry of the table; its own span if there is none.
     pub(in crate::config) fn entry_span(&self, key: &str) -> Range<usize> {
         let entry = self.value.as_table().and_then(|table| table.get(key));
         entry.map_or_else(|| self.span.clone(), Spanned::span)
     }
 
-    /// Its key and `value`, as one would write it in its place.
+    /// Returns its key and `value` as TOML.
     pub(in crate::config) fn assignment_hint(&self, value: &str) -> String {
         if self.is_item { format!("`{value}`") } else { format!("`{} = {value}`", truncated(self.key)) }
     }
 
-    /// Reports a problem with it.
+    /// Reports a problem of the value.
     pub(in crate::config) fn report_error(&self, message: impl Into<String>, help: impl Into<String>) {
         self.context.report(Diagnostic::new(message, help).at(self.span.clone()));
     }
 
-    /// Reports a problem with what is on the disk. Where a plugin needs it, the rest of the config is right all the same.
+    /// Reports a problem of the file system. Where a plugin needs the file, the rest of the config is valid.
     pub(in crate::config) fn report_filesystem_error(&self, message: impl Into<String>, help: impl Into<String>) {
         let problem = Diagnostic::new(message, help).at(self.span.clone());
         self.context.report(if self.path.starts_with("plugin.") { problem.filesystem() } else { problem });
     }
 
-    /// Reports an error about it.
+    /// Reports an error of the value.
     pub(in crate::config) fn reject(&self, error: &impl Suggest) {
         self.report_error(error.to_string(), error.suggestion(self.key));
     }
 
-    /// Reports that it is of another type than it should be.
+    /// Reports that the value has another type than expected.
     pub(in crate::config) fn expected_type<T: FromNode>(&self) {
         let of = if self.is_item { "an entry of " } else { "" };
         let message = format!("{of}{} must be {}, not {}", quote(&self.path), T::TYPE_NAME, value_type(self.value));
@@ -157,7 +157,7 @@ impl<'a> Node<'a> {
         self.report_error(message, help);
     }
 
-    /// It as it stands in the file; of a section, the heading.
+    /// Returns the source text of the value; of a section, its heading.
     pub(in crate::config) fn source_text(&self) -> &'a str {
         self.context.source_text(&self.span)
     }
@@ -176,7 +176,7 @@ impl<'a> Node<'a> {
     }
 }
 
-/// What a value is, with its article.
+/// Returns the type of a value, with an article.
 fn value_type(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "a string",

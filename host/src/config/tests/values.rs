@@ -39,11 +39,11 @@ fn the_default_limits_are_those_of_the_documentation() {
     assert_eq!(limits.concurrency.get(), 8);
     assert_eq!(limits.queue.get(), 64);
     assert_eq!(limits.queue_timeout.duration(), Duration::from_secs(1));
-    assert_eq!(limits.rate.get(), 10_000);
+    assert_eq!(limits.rate.to_string(), "10000/s");
     assert_eq!(limits.response_size.bytes(), 16 * MIB);
     assert_eq!((limits.response_items.get(), limits.listing_items.get()), (100_000, 1_000_000));
-    assert_eq!(limits.log.bytes(), 64 * KIB);
-    assert_eq!((limits.http.concurrency.get(), limits.http.rate.get()), (4, 60));
+    assert_eq!(limits.log.bytes_per_minute(), 64 * KIB);
+    assert_eq!((limits.http.concurrency.get(), limits.http.rate.to_string()), (4, "60/m".to_owned()));
     assert_eq!((limits.http.headers.bytes(), limits.http.body.bytes()), (64 * KIB, 16 * MIB));
     assert_eq!(limits.http.timeout.duration(), Duration::from_secs(10));
 }
@@ -195,17 +195,18 @@ fn limits_are_read_as_people_write_them() {
     assert_eq!((limits.memory.bytes(), limits.deadline.duration()), (3 * GIB / 2, Duration::from_secs(2)));
     assert_eq!((limits.concurrency.get(), limits.log), (4, Default::default()));
     let limits = &config.plugins[1].limits;
-    assert_eq!((limits.memory.bytes(), limits.response_size.bytes(), limits.log.bytes()), (128_000_000, MIB, KIB));
+    assert_eq!((limits.memory.bytes(), limits.response_size.bytes()), (128_000_000, MIB));
+    assert_eq!(limits.log.bytes_per_minute(), KIB);
     assert_eq!(
         (limits.cpu.duration(), limits.deadline.duration()),
         (Duration::from_millis(250), Duration::from_secs(90))
     );
     assert_eq!((limits.concurrency.get(), limits.queue_timeout.duration()), (1, Duration::ZERO));
     assert_eq!((limits.handles.get(), limits.files.get(), limits.random_bytes.bytes()), (2048, 16, 64 * KIB));
-    assert_eq!((limits.http.concurrency.get(), limits.http.rate.get()), (64, 1));
+    assert_eq!((limits.http.concurrency.get(), limits.http.rate.to_string()), (64, "1/h".to_owned()));
     assert_eq!((limits.http.headers.bytes(), limits.http.body.bytes()), (KIB, 256 * MIB));
     assert_eq!(limits.http.timeout.duration(), Duration::from_secs(120));
-    assert_eq!((limits.queue.get(), limits.rate.get()), (0, 5));
+    assert_eq!((limits.queue.get(), limits.rate.to_string()), (0, "5/s".to_owned()));
     assert_eq!((limits.response_items.get(), limits.listing_items.get()), (1000, 50_000));
 }
 

@@ -6,7 +6,8 @@ use std::thread;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
-use crate::config::{self, Digest};
+use crate::config;
+use crate::digest::Digest;
 
 /// The argument that turns a program into the compiler; see [`run_compiler`](super::run_compiler).
 pub(super) const CHILD_ARGUMENT: &str = "--mcp-host-compile-component";
@@ -26,7 +27,7 @@ pub(super) struct CompileJob {
 
 impl CompileJob {
     /// A job to compile the component of that digest within those limits.
-    pub(super) fn new(digest: Digest, limits: &config::CompileLimits) -> Self {
+    pub(super) fn new(digest: Digest, limits: &config::compile::CompileLimits) -> Self {
         Self { digest, cpu: limits.cpu.duration().as_secs(), memory: limits.memory.bytes() }
     }
 
@@ -73,7 +74,7 @@ mod tests {
 
     #[test]
     fn an_order_arrives_as_it_was_given() {
-        let job = CompileJob::new(Digest::compute(b"component"), &config::CompileLimits::default());
+        let job = CompileJob::new(Digest::compute(b"component"), &config::compile::CompileLimits::default());
         let [first, rest @ ..] = job.arguments();
         assert_eq!(first, CHILD_ARGUMENT);
         assert_eq!(CompileJob::from_arguments(rest.into_iter()), Some(job));

@@ -29,7 +29,7 @@ use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 use super::disk::DiskPool;
 use super::measure::{self, ENTRY_COST};
-use crate::config::DirQuota;
+use crate::config::grants::DirQuota;
 use crate::sandbox::throttled_warning::ThrottledWarning;
 
 /// The shortest time between two measurements.

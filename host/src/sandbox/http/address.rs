@@ -10,50 +10,52 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Non-public IPv4 networks: the first address and the prefix length.
-const NON_PUBLIC_V4: [(Ipv4Addr, u32); 15] = [
+use ipnet::{Ipv4Net, Ipv6Net};
+
+/// Non-public IPv4 networks.
+const NON_PUBLIC_V4: [Ipv4Net; 15] = [
     // This network.
-    (Ipv4Addr::new(0, 0, 0, 0), 8),
+    Ipv4Net::new_assert(Ipv4Addr::new(0, 0, 0, 0), 8),
     // Private (RFC 1918).
-    (Ipv4Addr::new(10, 0, 0, 0), 8),
-    (Ipv4Addr::new(172, 16, 0, 0), 12),
-    (Ipv4Addr::new(192, 168, 0, 0), 16),
+    Ipv4Net::new_assert(Ipv4Addr::new(10, 0, 0, 0), 8),
+    Ipv4Net::new_assert(Ipv4Addr::new(172, 16, 0, 0), 12),
+    Ipv4Net::new_assert(Ipv4Addr::new(192, 168, 0, 0), 16),
     // Carrier-grade NAT (RFC 6598).
-    (Ipv4Addr::new(100, 64, 0, 0), 10),
-    (Ipv4Addr::new(127, 0, 0, 0), 8),
+    Ipv4Net::new_assert(Ipv4Addr::new(100, 64, 0, 0), 10),
+    Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8),
     // Link-local, which includes the metadata service of most clouds.
-    (Ipv4Addr::new(169, 254, 0, 0), 16),
+    Ipv4Net::new_assert(Ipv4Addr::new(169, 254, 0, 0), 16),
     // The metadata service of a cloud that uses a public address for it.
-    (Ipv4Addr::new(168, 63, 129, 16), 32),
+    Ipv4Net::new_assert(Ipv4Addr::new(168, 63, 129, 16), 32),
     // Protocol assignments, which include the metadata service of another cloud.
-    (Ipv4Addr::new(192, 0, 0, 0), 24),
+    Ipv4Net::new_assert(Ipv4Addr::new(192, 0, 0, 0), 24),
     // Documentation.
-    (Ipv4Addr::new(192, 0, 2, 0), 24),
-    (Ipv4Addr::new(198, 51, 100, 0), 24),
-    (Ipv4Addr::new(203, 0, 113, 0), 24),
+    Ipv4Net::new_assert(Ipv4Addr::new(192, 0, 2, 0), 24),
+    Ipv4Net::new_assert(Ipv4Addr::new(198, 51, 100, 0), 24),
+    Ipv4Net::new_assert(Ipv4Addr::new(203, 0, 113, 0), 24),
     // 6to4 relays, no longer in operation.
-    (Ipv4Addr::new(192, 88, 99, 0), 24),
+    Ipv4Net::new_assert(Ipv4Addr::new(192, 88, 99, 0), 24),
     // Benchmarking.
-    (Ipv4Addr::new(198, 18, 0, 0), 15),
+    Ipv4Net::new_assert(Ipv4Addr::new(198, 18, 0, 0), 15),
     // Multicast, reserved, broadcast.
-    (Ipv4Addr::new(224, 0, 0, 0), 3),
+    Ipv4Net::new_assert(Ipv4Addr::new(224, 0, 0, 0), 3),
 ];
 
 /// Non-public IPv6 networks within [`GLOBAL_V6`].
-const NON_PUBLIC_V6: [(Ipv6Addr, u32); 3] = [
+const NON_PUBLIC_V6: [Ipv6Net; 3] = [
     // Protocol assignments: Teredo, benchmarking, ORCHID.
-    (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
+    Ipv6Net::new_assert(Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
     // Documentation.
-    (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),
-    (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20),
+    Ipv6Net::new_assert(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),
+    Ipv6Net::new_assert(Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20),
 ];
 
 /// Global unicast addresses (RFC 4291, section 2.4).
-const GLOBAL_V6: (Ipv6Addr, u32) = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
+const GLOBAL_V6: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
 /// The well-known prefix of NAT64, which embeds IPv4 addresses (RFC 6052).
-const NAT64: (Ipv6Addr, u32) = (Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96);
+const NAT64: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96);
 /// The prefix of 6to4, which embeds IPv4 addresses (RFC 3056).
-const SIX_TO_FOUR: (Ipv6Addr, u32) = (Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16);
+const SIX_TO_FOUR: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16);
 
 /// Returns whether a name may resolve to `address`.
 pub(super) fn is_public(address: IpAddr) -> bool {
@@ -64,28 +66,19 @@ pub(super) fn is_public(address: IpAddr) -> bool {
 }
 
 fn is_public_v4(address: Ipv4Addr) -> bool {
-    !NON_PUBLIC_V4
-        .into_iter()
-        .any(|(network, length)| in_prefix(u32::from(address).into(), u32::from(network).into(), length, u32::BITS))
+    !NON_PUBLIC_V4.iter().any(|network| network.contains(&address))
 }
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
-    let lies_in = |(network, length): (Ipv6Addr, u32)| in_prefix(address.into(), network.into(), length, u128::BITS);
-    if lies_in(NAT64) {
+    if NAT64.contains(&address) {
         let [.., a, b, c, d] = address.octets();
         return is_public_v4(Ipv4Addr::new(a, b, c, d));
     }
-    if lies_in(SIX_TO_FOUR) {
+    if SIX_TO_FOUR.contains(&address) {
         let [_, _, a, b, c, d, ..] = address.octets();
         return is_public_v4(Ipv4Addr::new(a, b, c, d));
     }
-    lies_in(GLOBAL_V6) && !NON_PUBLIC_V6.into_iter().any(lies_in)
-}
-
-/// Returns whether two addresses of `bits` bits are equal in their first `length` bits.
-fn in_prefix(one: u128, other: u128, length: u32, bits: u32) -> bool {
-    let rest = bits.saturating_sub(length);
-    one.checked_shr(rest) == other.checked_shr(rest)
+    GLOBAL_V6.contains(&address) && !NON_PUBLIC_V6.iter().any(|network| network.contains(&address))
 }
 
 #[cfg(test)]

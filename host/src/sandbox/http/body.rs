@@ -15,7 +15,7 @@ use wasmtime_wasi_http::{Error, WasiBody};
 
 use super::error::ExchangeError;
 use super::{ExchangePermit, OutboundHttp, headers};
-use crate::config::Origin;
+use crate::net::Origin;
 
 /// A request's body, bounded by `limit` bytes.
 pub(super) struct RequestBody {

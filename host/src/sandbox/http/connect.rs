@@ -17,7 +17,7 @@ use super::ExchangePermit;
 use super::address::is_public;
 use super::error::ExchangeError;
 use super::tls::TlsClient;
-use crate::config::{HostName, Origin, UrlHost};
+use crate::net::{HostName, Origin, UrlHost};
 
 /// The maximum number of addresses that are tried per name.
 pub(super) const MAX_ADDRESSES: usize = 8;

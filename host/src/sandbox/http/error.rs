@@ -15,7 +15,8 @@ use humantime::format_duration;
 use rustls::AlertDescription;
 use wasmtime_wasi_http::Error;
 
-use crate::config::Origin;
+use crate::config::limits::HttpRate;
+use crate::net::Origin;
 use crate::sandbox::guest_log::GuestLog;
 use crate::sandbox::throttled_warning::ThrottledWarning;
 
@@ -28,8 +29,8 @@ pub(super) enum ExchangeError {
     InvalidUri,
     #[error("the request's method is not allowed")]
     ForbiddenMethod,
-    #[error("`limits.http.rate` ({0} a minute) is used up")]
-    RateLimited(usize),
+    #[error("`limits.http.rate` ({0}) is used up")]
+    RateLimited(HttpRate),
     #[error("`limits.http.concurrency` ({0}) is reached")]
     ConcurrencyLimit(usize),
     #[error("the request's headers are larger than `limits.http.headers`")]

@@ -20,7 +20,8 @@ use super::connect::{IoStream, connect};
 use super::error::ExchangeError;
 use super::tls::TlsClient;
 use super::{ExchangePermit, OutboundHttp, headers};
-use crate::config::{HttpGrant, Origin, Scheme};
+use crate::config::grants::HttpGrant;
+use crate::net::{Origin, Scheme};
 
 /// The smallest buffer that hyper accepts.
 const MIN_BUFFER: usize = 8 << 10;
@@ -112,7 +113,7 @@ impl OutboundHttp {
     fn acquire_permit(&self) -> Result<ExchangePermit, ExchangeError> {
         let permit = self.permits.clone().try_acquire_owned();
         let permit = permit.map_err(|_| ExchangeError::ConcurrencyLimit(self.limits.concurrency.get()))?;
-        self.rate.check().map_err(|_| ExchangeError::RateLimited(self.limits.rate.get()))?;
+        self.rate.check().map_err(|_| ExchangeError::RateLimited(self.limits.rate))?;
         Ok(Arc::new(permit))
     }
 

@@ -6,7 +6,8 @@
 use hyper::HeaderMap;
 use hyper::header::{self, HeaderName, HeaderValue};
 
-use crate::config::{HttpGrant, Origin};
+use crate::config::grants::HttpGrant;
+use crate::net::Origin;
 
 /// The maximum number of header lines of a message.
 pub(super) const MAX_HEADERS: usize = 256;
@@ -48,13 +49,15 @@ pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
 
 /// Sets the host's headers, which replace the guest's.
 pub(super) fn apply_host_headers(headers: &mut HeaderMap, origin: &Origin, grant: &HttpGrant) {
-    // An origin is ASCII without spaces, so it is always a valid header value.
+    // An origin is ASCII without spaces, and a credential was validated when it was parsed: both are valid header values.
     if let Ok(host) = HeaderValue::try_from(origin.authority()) {
         headers.insert(header::HOST, host);
     }
     headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     for (name, value) in &grant.headers {
-        headers.insert(name.header().clone(), value.expose().header().clone());
+        if let Ok(value) = value.expose().header() {
+            headers.insert(name.header().clone(), value);
+        }
     }
 }
 

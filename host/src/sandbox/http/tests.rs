@@ -18,7 +18,8 @@ use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
 
 use super::*;
-use crate::config::{CaBundle, HostName, HttpGrant};
+use crate::config::grants::{CaBundle, HttpGrant};
+use crate::net::HostName;
 
 const PUBLIC: &str = "93.184.215.14";
 

@@ -15,8 +15,9 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::error::ExchangeError;
-use crate::config::{CaBundle, UrlHost};
+use crate::config::grants::CaBundle;
 use crate::log_target;
+use crate::net::UrlHost;
 
 /// The certificate authorities that this machine trusts, and a client that uses them.
 #[derive(Default)]

@@ -1,5 +1,6 @@
 //! Errors of bucket operations: without internals for the guest and its clients, with all details for the admin.
 
+#[cfg(feature = "keyvalue")]
 use rusqlite::ErrorCode;
 use wasmtime::component::ResourceTableError;
 
@@ -8,6 +9,7 @@ use super::{Bucket, MAX_KEY, MAX_KEYS, MAX_VALUE};
 /// The reason why an operation failed. Its text is returned to the guest, which may pass it on to a client: it contains
 /// no path and no message of SQLite.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[cfg_attr(not(feature = "keyvalue"), allow(dead_code, reason = "only operations on a database fail so"))]
 pub(super) enum StoreError {
     /// The bucket does not exist, as it is not granted.
     #[error("the bucket `{0}` is not granted")]
@@ -66,6 +68,7 @@ pub(super) enum StoreError {
     Failed(String),
 }
 
+#[cfg_attr(not(feature = "keyvalue"), allow(dead_code, reason = "only operations on a database fail so"))]
 impl StoreError {
     pub(super) fn byte_quota_exceeded(bucket: &Bucket) -> Self {
         Self::ByteQuotaExceeded { name: bucket.name.to_string(), quota: bucket.quota.bytes }
@@ -81,6 +84,7 @@ impl StoreError {
     }
 }
 
+#[cfg(feature = "keyvalue")]
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
         match error.sqlite_error_code() {

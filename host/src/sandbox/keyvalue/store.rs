@@ -8,39 +8,10 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, 
 
 use super::database::Database;
 use super::error::StoreError;
-use super::{Bucket, Cas, MAX_KEY, MAX_KEYS, MAX_VALUE};
+use super::page::{Page, PageStart};
+use super::{Bucket, Cas, KeyVersion, MAX_KEY, MAX_KEYS, MAX_VALUE, OptionalEntry};
 
 type Result<T> = std::result::Result<T, StoreError>;
-/// A key with its value, or `None` if the key does not exist.
-pub(super) type OptionalEntry = Option<(String, Vec<u8>)>;
-
-/// The state of a key: the version of its entry, or `None` if the key does not exist. Each write creates a new version.
-pub(super) type KeyVersion = Option<i64>;
-
-/// The position at which a page of a listing starts.
-#[derive(Clone, Debug)]
-pub(super) enum PageStart {
-    /// After the key that a cursor names, or at the first key.
-    After(Option<String>),
-    /// After this number of keys.
-    Offset(u64),
-}
-
-/// One page of the keys, in byte order.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Page {
-    pub(super) keys: Vec<String>,
-    /// Whether there are more keys.
-    pub(super) has_more: bool,
-}
-
-impl Page {
-    /// Returns the cursor for [`PageStart::After`] if there are more keys: the last key, which may have been deleted
-    /// since.
-    pub(super) fn cursor(&self) -> Option<String> {
-        self.keys.last().filter(|_| self.has_more).map(|key| URL_SAFE_NO_PAD.encode(key))
-    }
-}
 
 /// Returns the value of a key.
 pub(super) fn get(database: &Database, bucket: &Bucket, key: &str) -> Result<Option<Vec<u8>>> {

@@ -340,7 +340,7 @@ fn a_page_of_the_file_that_is_damaged_is_an_error_of_the_database() {
 
 fn keyvalue_with_pages(state: Option<&Path>) -> Keyvalue {
     let mut plugin = config::Plugin::new("web".parse().unwrap(), "web.wasm", "web://".parse().unwrap());
-    plugin.grants.keyvalue.insert("pages".parse().unwrap(), config::KeyvalueGrant::default());
+    plugin.grants.keyvalue.insert("pages".parse().unwrap(), config::grants::KeyvalueGrant::default());
     Keyvalue::new(&plugin, state, &GuestLog::new("web".into(), 1024), MemoryBudget::new(256 << 20, None))
 }
 

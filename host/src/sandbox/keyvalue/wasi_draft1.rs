@@ -7,7 +7,7 @@ use wasmtime::component::{Linker, Resource};
 
 use super::bindings::draft1::{atomics, batch, store};
 use super::error::StoreError;
-use super::store::PageStart;
+use super::page::PageStart;
 use super::{Bucket, HasKeyvalue, KeyvalueView};
 
 /// The range of numbers in this draft.

@@ -4,7 +4,7 @@ use wasmtime::component::{Linker, Resource};
 
 use super::bindings::draft2::{atomics, batch, store};
 use super::error::StoreError;
-use super::store::PageStart;
+use super::page::PageStart;
 use super::{Bucket, Cas, HasKeyvalue, KeyvalueView};
 
 /// The range of numbers in this draft.

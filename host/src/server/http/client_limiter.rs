@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::config::ClientShare;
+use crate::config::http::ClientShare;
 use crate::server::client_id::ClientId;
 
 /// The usage of each client, and of all together. Clones share it.

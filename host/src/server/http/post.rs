@@ -4,10 +4,10 @@
 //! | request | status | body |
 //! |---|---|---|
 //! | malformed JSON, not a message ([`jsonrpc`](crate::server::jsonrpc)) | 400 | the error, without an `id` where none can be read |
-//! | more than [`limits.body`](crate::config::HttpServerLimits::body) | 413 | text |
+//! | more than [`limits.body`](crate::config::http::HttpServerLimits::body) | 413 | text |
 //! | more than the limit of all bodies that are being received ([`request_body`](super::request_body)) | 503 | text |
 //! | `subscriptions/listen` beyond the limit of open [streams](super::stream_limiter) | 503 | text |
-//! | incomplete after [`limits.read-timeout`](crate::config::HttpServerLimits::read_timeout) | 408 | text |
+//! | incomplete after [`limits.read-timeout`](crate::config::http::HttpServerLimits::read_timeout) | 408 | text |
 //! | another `initialize` within a session, or a request with the id of one in flight | 400 | the error |
 //! | `initialize` with malformed parameters; `server/discover` within a session | 200 | the error |
 //! | `initialize` of a revision without sessions | 404 | the error |

@@ -1,4 +1,4 @@
-//! Receiving bodies of requests, within the [limits](crate::config::HttpServerLimits) of the config.
+//! Receiving bodies of requests, within the [limits](crate::config::http::HttpServerLimits) of the config.
 //!
 //! | limit | applies to | beyond it |
 //! |---|---|---|
@@ -22,7 +22,7 @@ use http_body_util::BodyExt;
 use tokio::time::timeout;
 
 use super::client_limiter::{ClientLimiter, ClientLimits, ClientPermit, LimitReached};
-use crate::config::HttpServerLimits;
+use crate::config::http::HttpServerLimits;
 use crate::server::client_id::ClientId;
 
 /// The first bytes of each body, which are not counted.

@@ -1,6 +1,6 @@
 //! The lifecycle of sessions. A session ends when its client deletes it, when it has been idle for [too
-//! long](crate::config::HttpServerLimits::session_idle_timeout), when there are [too
-//! many](crate::config::HttpServerLimits::sessions), or with the server.
+//! long](crate::config::http::HttpServerLimits::session_idle_timeout), when there are [too
+//! many](crate::config::http::HttpServerLimits::sessions), or with the server.
 //!
 //! A session is bound to the principal that opened it: for other principals it does not exist.
 //!

@@ -281,6 +281,14 @@ async fn completions_are_given_for_shells() {
 }
 
 #[tokio::test]
+async fn the_schema_of_the_config_is_printed_without_a_config() {
+    let schema: Value =
+        serde_json::from_str(&run(["schema", "--config", "absent.toml"]).await.success().text()).unwrap();
+    assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    assert_eq!(schema["properties"]["server"]["properties"]["page-size"]["maximum"], 10_000);
+}
+
+#[tokio::test]
 async fn the_log_goes_to_standard_error_as_wished() {
     let served = cli_fixture();
     let uri = "git://repo/blob/main/README.md";

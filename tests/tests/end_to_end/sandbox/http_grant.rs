@@ -291,10 +291,10 @@ async fn exchanges_at_once_are_counted() {
 async fn requests_a_minute_are_counted() {
     let origin = MockOrigin::http().await;
     origin.serve("/", Reply::ok("text/plain", ""));
-    let server = StdioServer::start(&config_with_limits(&origin, [("rate", 1.into())])).await;
+    let server = StdioServer::start(&config_with_limits(&origin, [("rate", "1/m".into())])).await;
     assert_eq!(get(&server, &origin.url("/")).await["status"], 200);
     assert_eq!(get(&server, &origin.url("/")).await, error_json("ConnectionLimitReached"));
-    server.log_line("`limits.http.rate` (1 a minute) is used up").await;
+    server.log_line("`limits.http.rate` (1/m) is used up").await;
     server.end().await;
     assert_eq!(origin.requests().len(), 1);
 }

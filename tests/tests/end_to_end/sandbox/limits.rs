@@ -50,7 +50,7 @@ async fn a_call_that_finds_the_queue_full_is_refused_at_once_and_those_in_it_are
 
 #[tokio::test]
 async fn calls_that_come_too_fast_are_refused_and_that_is_told_once() {
-    let config = ConfigFile::new().plugin(Plugin::misbehaving("a").limit("rate", 1)).write();
+    let config = ConfigFile::new().plugin(Plugin::misbehaving("a").limit("rate", "1/s")).write();
     let server = StdioServer::start(&config).await;
     assert_eq!(server.client().text("misbehaving://a/good").await, "good");
     let mut refused = 0;

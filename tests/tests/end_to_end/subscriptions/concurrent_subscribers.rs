@@ -84,7 +84,7 @@ async fn all_who_listen_at_the_same_moment_hear_of_an_edit_and_share_one_questio
 async fn as_many_requests_as_are_made_at_once_subscribe_whatever_queue_and_rate_allow() {
     let folder = Folder::with_files([("state", "0")]);
     let narrow =
-        watched_plugin(&folder).limit("concurrency", 1).limit("queue", 0).limit("rate", 1).config("stat-ms", 2);
+        watched_plugin(&folder).limit("concurrency", 1).limit("queue", 0).limit("rate", "1/s").config("stat-ms", 2);
     let config = ConfigFile::new().plugin(narrow).write();
     let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
     let mut ids = Vec::new();

@@ -77,7 +77,7 @@ async fn that_the_listing_changed_is_told_ten_times_a_second_at_most_though_it_a
 async fn walks_that_find_out_what_is_listed_take_nothing_of_what_clients_may_use() {
     let folder = Folder::with_files([("state", "0")]);
     let plugin = Plugin::watched("w", folder.path()).config("relists", true);
-    let narrow = plugin.limit("concurrency", 1).limit("queue", 0).limit("rate", 1);
+    let narrow = plugin.limit("concurrency", 1).limit("queue", 0).limit("rate", "1/s");
     let host = start(&ConfigFile::new().plugin(narrow).write()).await;
     let subscriber = host.subscriber(&Principal::LOCAL);
     subscriber.watch_listing();

@@ -1,4 +1,4 @@
-//! Certificates that are trusted for one origin beside those of the machine: a PEM file.
+//! Certificate authorities of one origin: a PEM file.
 
 use std::fmt;
 use std::path::Path;
@@ -9,14 +9,14 @@ use rustls::pki_types::pem::PemObject;
 
 use crate::regular_file;
 
-/// The most that a file of certificates may hold, in bytes: the whole list that machines trust is a quarter of it.
+/// The maximum size of the file in bytes. The list of all public authorities is a quarter of it.
 const MAX_FILE_SIZE: usize = 1024 * 1024;
 
-/// Certificates of authorities: at least one, and each can be used as one.
+/// Certificates of authorities: one or more, each of them usable.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CaBundle(Vec<CertificateDer<'static>>);
 
-/// Why certificates cannot be used.
+/// The reason why certificates cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CaBundleError {
     /// The file cannot be read.
@@ -25,28 +25,28 @@ pub enum CaBundleError {
     /// The file is too large.
     #[error("the file has more than {MAX_FILE_SIZE} bytes")]
     TooLarge,
-    /// There is no certificate in it.
+    /// The file contains no certificate.
     #[error("the file holds no certificate")]
     None,
-    /// What begins as PEM does not go on as such.
-    #[error("the file is no valid PEM")]
+    /// The file is not valid PEM.
+    #[error("the file is not valid PEM")]
     Pem,
-    /// One of them is no certificate of an authority.
+    /// A certificate is not that of an authority.
     #[error("certificate {number} of the file cannot be used: {reason}")]
     Certificate {
-        /// Which one, counted from 1.
+        /// Its number, counted from 1.
         number: usize,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
 }
 
 impl CaBundle {
-    /// The certificates in a PEM text; what else it holds is not looked at.
+    /// Parses the certificates of a PEM text and ignores its other items.
     ///
     /// # Errors
     ///
-    /// It holds none, or one that cannot be used.
+    /// The text contains no certificate, or an unusable one.
     pub fn from_pem(pem: &[u8]) -> Result<Self, CaBundleError> {
         let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
         let certificates = certificates.map_err(|_| CaBundleError::Pem)?;
@@ -60,7 +60,8 @@ impl CaBundle {
         if certificates.is_empty() { Err(CaBundleError::None) } else { Ok(Self(certificates)) }
     }
 
-    /// The certificates in a PEM file of at most 1 MiB. Fails like [`from_pem`](Self::from_pem), or if it cannot be read.
+    /// Reads the certificates of a PEM file of at most 1 MiB. Fails like [`from_pem`](Self::from_pem), or if it cannot
+    /// be read.
     pub fn read(file: &Path) -> Result<Self, CaBundleError> {
         let pem = regular_file::read(file, MAX_FILE_SIZE).map_err(|error| CaBundleError::Read(error.to_string()))?;
         if pem.len() > MAX_FILE_SIZE { Err(CaBundleError::TooLarge) } else { Self::from_pem(&pem) }

@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
-use hyper::header::{self, HeaderName, HeaderValue};
+use hyper::header::{self, HeaderName, HeaderValue, InvalidHeaderValue};
+use zeroize::Zeroize;
 
 use crate::config::error::{Diagnostic, Suggest, quote};
-use crate::config::reader::{FromNode, Node};
+use crate::config::reader::{FromNode, Node, Schema};
 use crate::config::secret::{Secret, SecretSource};
 
-/// Headers that say how a message is cut and where it goes. They are the host's own.
+/// Headers that affect message framing or routing. The host sets them itself.
 const RESERVED_HEADERS: [HeaderName; 12] = [
     header::CONNECTION,
     header::CONTENT_LENGTH,
@@ -26,24 +27,24 @@ const RESERVED_HEADERS: [HeaderName; 12] = [
     header::UPGRADE,
 ];
 
-/// The name of a header that the host may add: not one that says how a message is cut or where it goes.
+/// The name of a header that can be a credential: not one that affects message framing or routing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CredentialName(HeaderName);
 
 /// The value of a header: printable ASCII, at least one character.
 #[derive(Clone, PartialEq, Eq)]
-pub struct CredentialValue(HeaderValue);
+pub struct CredentialValue(String);
 
-/// Why a text is no credential.
+/// The reason why a text is not a credential.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CredentialError {
-    /// It is no name of a header.
+    /// It is not a header name.
     #[error("{} is not the name of a header", quote(.0))]
     Name(String),
-    /// The header is the host's own.
+    /// The header is reserved for the host.
     #[error("the header {} belongs to the connection, and cannot be set", quote(.0))]
     Reserved(String),
-    /// The value is empty or holds what a header cannot. It is not repeated, because it is a secret.
+    /// The value is empty or not valid in a header. It is not repeated, because it is a secret.
     #[error("the value of a header must be printable ASCII on one line, and not empty")]
     Value,
 }
@@ -59,7 +60,7 @@ impl Suggest for CredentialError {
 }
 
 impl CredentialName {
-    /// The name, in lower case.
+    /// Returns the name, in lower case.
     pub fn as_str(&self) -> &str {
         self.0.as_str()
     }
@@ -97,8 +98,18 @@ impl fmt::Display for CredentialName {
 }
 
 impl CredentialValue {
-    pub(crate) fn header(&self) -> &HeaderValue {
-        &self.0
+    /// Returns the value as a header that `Debug` does not show. It was validated when it was parsed, so this does not
+    /// fail.
+    pub(crate) fn header(&self) -> Result<HeaderValue, InvalidHeaderValue> {
+        let mut value = HeaderValue::from_str(&self.0)?;
+        value.set_sensitive(true);
+        Ok(value)
+    }
+}
+
+impl Zeroize for CredentialValue {
+    fn zeroize(&mut self) {
+        self.0.zeroize();
     }
 }
 
@@ -106,23 +117,21 @@ impl FromStr for CredentialValue {
     type Err = CredentialError;
 
     fn from_str(text: &str) -> Result<Self, CredentialError> {
-        let mut value = HeaderValue::from_str(text).map_err(|_| CredentialError::Value)?;
-        if text.trim().is_empty() || !text.is_ascii() {
+        if text.trim().is_empty() || !text.is_ascii() || HeaderValue::from_str(text).is_err() {
             return Err(CredentialError::Value);
         }
-        value.set_sensitive(true);
-        Ok(Self(value))
+        Ok(Self(text.to_owned()))
     }
 }
 
-/// Does not show it.
+/// Hides the value.
 impl fmt::Debug for CredentialValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("CredentialValue(…)")
     }
 }
 
-/// The table of credentials, by the names of their headers.
+/// The table of credentials, by header name.
 pub(super) struct Credentials(pub(super) BTreeMap<CredentialName, Secret<CredentialValue>>);
 
 impl FromNode for Credentials {
@@ -130,6 +139,10 @@ impl FromNode for Credentials {
 
     fn example() -> String {
         "{ Authorization = { env = \"API_AUTH\" } }".into()
+    }
+
+    fn schema() -> Schema {
+        Schema::map(Schema::pattern(r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"), CredentialSource::schema())
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
@@ -144,7 +157,7 @@ impl FromNode for Credentials {
             let is_duplicate = !names.insert(name.clone());
             credentials.extend(value.map(|CredentialSource(value)| (name, value)));
             if is_duplicate {
-                let message = format!("the header {} is there twice", quote(entry.key));
+                let message = format!("the header {} is defined twice", quote(entry.key));
                 let problem = Diagnostic::new(message, "write it once; upper and lower case are the same in a header");
                 node.context.report(problem.at(entry.key_span.clone()));
             }
@@ -153,7 +166,7 @@ impl FromNode for Credentials {
     }
 }
 
-/// The value of a credential, which stands elsewhere.
+/// The source of a credential.
 struct CredentialSource(Secret<CredentialValue>);
 
 impl FromNode for CredentialSource {
@@ -163,10 +176,14 @@ impl FromNode for CredentialSource {
         "{ env = \"API_AUTH\" }".into()
     }
 
+    fn schema() -> Schema {
+        SecretSource::schema()
+    }
+
     fn from_node(node: &Node<'_>) -> Option<Self> {
         if node.value.is_str() {
-            let message = format!("{} must not stand in the config, where others may read it", quote(node.key));
-            let help = format!("put it elsewhere and write where it is: {}", node.assignment_hint(&Self::example()));
+            let message = format!("{} must not be in the config file, which others may read", quote(node.key));
+            let help = format!("store it elsewhere and write its source: {}", node.assignment_hint(&Self::example()));
             node.context.report(Diagnostic::new(message, help).at(node.span.clone()).redacted());
             return None;
         }
@@ -200,7 +217,7 @@ mod tests {
     #[test]
     fn the_value_of_a_credential_is_one_line_that_no_message_repeats() {
         let value: CredentialValue = "Bearer hunter2".parse().unwrap();
-        assert_eq!(format!("{value:?} {:?}", value.header()), "CredentialValue(…) Sensitive");
+        assert_eq!(format!("{value:?} {:?}", value.header().unwrap()), "CredentialValue(…) Sensitive");
         for text in ["", " ", "a\nb", "a\rb", "a\0b", "é"] {
             assert_eq!(text.parse::<CredentialValue>(), Err(CredentialError::Value), "{text:?}");
         }

@@ -1,6 +1,6 @@
 //! CORS: pages of other origins get access only if the config names them.
 //!
-//! A page that [`cors`](crate::config::Http::cors) names may send the headers of the transport, and read those of the
+//! A page that [`cors`](crate::config::http::Http::cors) names may send the headers of the transport, and read those of the
 //! responses. There are no cookies, so no credentials are allowed. Other origins get no CORS headers at all.
 
 use std::sync::Arc;

@@ -6,8 +6,8 @@
 //!
 //! | header | allows |
 //! |---|---|
-//! | `Host`, and `:authority` of HTTP/2 | `localhost`, loopback addresses, [`hosts`](crate::config::Http::hosts), at any port |
-//! | `Origin` | the same except `hosts`, with `http` or `https`; [`cors`](crate::config::Http::cors). Programs send none |
+//! | `Host`, and `:authority` of HTTP/2 | `localhost`, loopback addresses, [`hosts`](crate::config::http::Http::hosts), at any port |
+//! | `Origin` | the same except `hosts`, with `http` or `https`; [`cors`](crate::config::http::Http::cors). Programs send none |
 //!
 //! There is exactly one name: one `Host` (RFC 9112, 3.2), or one `:authority`, or both and equal (RFC 9113, 8.3.1). It
 //! is a host and optionally a port (RFC 9110, 7.2), without user information. Anything else is 400, as an intermediary
@@ -22,9 +22,10 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use crate::config::{self, Http, Origin, OriginPattern};
+use crate::config::http::Http;
 use crate::host::Host;
 use crate::log_target;
+use crate::net::{Origin, OriginPattern};
 
 /// Why a request is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -57,7 +58,7 @@ pub(super) fn is_allowed(origin: &HeaderValue, pages: &[OriginPattern]) -> bool 
 
 fn validate(config: &Http, request: &Request) -> Result<(), OriginRejection> {
     let (host, _) = host_and_port(request)?;
-    let host: config::UrlHost = host.parse().map_err(|_| OriginRejection::HostNotAllowed)?;
+    let host: crate::net::UrlHost = host.parse().map_err(|_| OriginRejection::HostNotAllowed)?;
     if !is_loopback(&host) && !config.hosts.contains(&host) {
         return Err(OriginRejection::HostNotAllowed);
     }
@@ -102,10 +103,10 @@ fn split_host_port(name: &str) -> Result<(&str, Option<u16>), OriginRejection> {
 }
 
 /// Returns whether the host is a name of this machine that cannot resolve to another (RFC 6761, 6.3).
-fn is_loopback(host: &config::UrlHost) -> bool {
+fn is_loopback(host: &crate::net::UrlHost) -> bool {
     match host {
-        config::UrlHost::Name(name) => name.as_str() == "localhost",
-        config::UrlHost::Address(address) => address.is_loopback(),
+        crate::net::UrlHost::Name(name) => name.as_str() == "localhost",
+        crate::net::UrlHost::Address(address) => address.is_loopback(),
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! HTTP/1.1 and HTTP/2 are detected by the first bytes of a connection, and with TLS by ALPN.
 //!
-//! [`limits`](crate::config::HttpServerLimits) of the config bounds the number of connections, overall and of one
+//! [`limits`](crate::config::http::HttpServerLimits) of the config bounds the number of connections, overall and of one
 //! client, the time of the handshake and of the first request, the idle timeout, the write timeout, and the size of the
 //! head of a request. A head has at most [`MAX_HEADER_FIELDS`](super::super::head::MAX_HEADER_FIELDS) fields, and those
 //! that are not used are dropped ([`head`](super::super::head)).
@@ -43,7 +43,7 @@ use super::super::request_body::BodyLimiter;
 use super::activity::Activity;
 use super::delivery::{Delivery, TrackedBody};
 use super::executor::{StreamExecutor, stream_abort};
-use crate::config::Http;
+use crate::config::http::Http;
 use crate::host::Host;
 use crate::log_target;
 use crate::server::budget::{Account, Budget};

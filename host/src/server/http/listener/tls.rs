@@ -32,7 +32,7 @@ struct ReloadingCertResolver(Arc<Host>);
 
 impl ResolvesServerCert for ReloadingCertResolver {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        self.0.config().http.tls.as_ref().map(crate::config::Tls::certified_key)
+        self.0.config().http.tls.as_ref().map(crate::config::http::Tls::certified_key)
     }
 }
 

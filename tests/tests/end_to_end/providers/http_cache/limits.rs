@@ -17,7 +17,7 @@ async fn a_sitemap_without_freshness_is_fetched_once_for_a_walk_and_all_of_it_is
     origin.serve("/sitemap.xml", Reply::ok("application/xml", sitemap(&origin, 9000)));
     let plugin = web_plugin(&[&origin])
         .config("sitemaps", vec![host_and_port(&origin)])
-        .limit("http", toml::Table::from_iter([("rate".to_owned(), 3.into())]));
+        .limit("http", toml::Table::from_iter([("rate".to_owned(), "3/m".into())]));
     let config = ConfigFile::new().plugin(plugin).page_size(100).write();
     let server = StdioServer::start(&config).await;
     let pages = server.client().pages().await;
@@ -38,7 +38,7 @@ async fn without_a_bucket_a_listing_that_cannot_go_on_says_so() {
         .config("plain-http", vec![host_and_port(&origin)])
         .config("sitemaps", vec![host_and_port(&origin)])
         .origin(&origin.origin())
-        .limit("http", toml::Table::from_iter([("rate".to_owned(), 3.into())]));
+        .limit("http", toml::Table::from_iter([("rate".to_owned(), "3/m".into())]));
     let config = ConfigFile::new().plugin(plugin).page_size(100).write();
     let server = StdioServer::start(&config).await;
     let pages = server.client().pages().await;

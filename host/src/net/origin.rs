@@ -1,4 +1,4 @@
-//! Origins, and patterns for them: `https://docs.rs`, `https://*.example.com:8443`, `http://[::1]:8080`.
+//! Origins and patterns of them: `https://docs.rs`, `https://*.example.com:8443`, `http://[::1]:8080`.
 
 #[cfg(test)]
 mod tests;
@@ -10,9 +10,9 @@ use std::str::FromStr;
 use idna::AsciiDenyList;
 use idna::uts46::{DnsLength, Hyphens, Uts46};
 
-use crate::config::error::quote;
+use crate::quote::quote;
 
-/// How a server is spoken to.
+/// The scheme of an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scheme {
     /// Without TLS.
@@ -22,7 +22,7 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// Its name in a URI.
+    /// Returns its name in a URI.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Http => "http",
@@ -30,7 +30,7 @@ impl Scheme {
         }
     }
 
-    /// The port that is meant when none is named.
+    /// Returns the port that applies when none is given.
     pub fn default_port(self) -> u16 {
         match self {
             Self::Http => 80,
@@ -39,17 +39,17 @@ impl Scheme {
     }
 }
 
-/// The name of a host, as the domain name system has it: lower case, ASCII, without a dot at its end.
+/// The name of a host in DNS: lower case, ASCII, without a trailing dot.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostName(String);
 
 impl HostName {
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether it is a name below that one: with at least one more label in front.
+    /// Returns whether it is a proper subdomain of `domain`.
     fn is_subdomain_of(&self, domain: &Self) -> bool {
         self.0.strip_suffix(domain.as_str()).is_some_and(|front| front.len() > 1 && front.ends_with('.'))
     }
@@ -98,7 +98,7 @@ impl Origin {
     }
 }
 
-/// An origin, or all origins below a domain. See [`HttpGrants`](super::HttpGrants) for what it matches.
+/// An origin, or all origins below a domain. See [`HttpGrants`](crate::config::grants::HttpGrants) for what it matches.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OriginPattern(Pattern);
 
@@ -131,7 +131,7 @@ impl OriginPattern {
     }
 
     /// Of two patterns that match one origin, the one with more of it counts.
-    pub(super) fn specificity(&self) -> usize {
+    pub(crate) fn specificity(&self) -> usize {
         match &self.0 {
             Pattern::Exact(_) => usize::MAX,
             Pattern::Subdomains { domain, .. } => domain.0.len(),
@@ -174,37 +174,6 @@ pub enum OriginError {
     /// The host is a number, or colons without brackets, but no address.
     #[error("{} is not an IP address", quote(.0))]
     Address(String),
-}
-
-impl OriginError {
-    /// What to write instead.
-    pub(super) fn suggestion(&self) -> String {
-        match self {
-            Self::NoScheme(text) => {
-                let guess = format!("https://{text}");
-                let right = if guess.parse::<OriginPattern>().is_ok() { &guess } else { "https://docs.rs" };
-                format!("write the scheme in front: `\"{right}\"`")
-            }
-            Self::Scheme(_) => "write `https://` in front of the host; `http://` if it must be without TLS".into(),
-            Self::UserInfo => "take it out, and have the host send a header: `{ origin = \"https://docs.rs\", \
-                               headers-from = { Authorization = { env = \"DOCS_AUTH\" } } }`"
-                .into(),
-            Self::UnexpectedPart { origin, .. } => format!("an origin is granted whole: write `\"{origin}\"`"),
-            Self::Port(_) => "write a number from 1 to 65535 behind the colon, or neither".into(),
-            Self::NoHost => "write a host behind the `//`: `\"https://docs.rs\"`".into(),
-            Self::Wildcard(_) => "write `*.` once, at the beginning, and a domain of at least two names behind it: \
-                 `\"https://*.example.com\"`"
-                .into(),
-            Self::Name(_) => {
-                "write letters, digits and `-`, in at most 63 characters between dots: `\"https://docs.rs\"`".into()
-            }
-            Self::Address(_) => {
-                "write four numbers with dots, or brackets around a v6 address: `\"http://127.0.0.1:8080\"`, \
-                 `\"http://[::1]:8080\"`"
-                    .into()
-            }
-        }
-    }
 }
 
 impl FromStr for OriginPattern {

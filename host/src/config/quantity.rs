@@ -1,0 +1,113 @@
+//! Parser of a number with a unit, shared by sizes (`64MiB`), times (`1m 30s`) and rates (`10000/s`).
+//!
+//! ```text
+//! number   = digits [ "." digits ]
+//! quantity = number *" " unit
+//! ```
+//!
+//! Arithmetic is on integers, in the smallest unit, and truncates: `1.5GiB` is exactly 1610612736 bytes.
+//!
+//! Bounded: a number has at most [`MAX_WHOLE_DIGITS`] digits before the decimal point and [`MAX_FRACTION_DIGITS`] after
+//! it.
+
+/// The maximum number of digits before the decimal point.
+const MAX_WHOLE_DIGITS: usize = 18;
+/// The maximum number of digits after the decimal point.
+const MAX_FRACTION_DIGITS: usize = 9;
+
+/// The part of a quantity that is invalid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum QuantityError {
+    /// The text does not begin with a number.
+    NoNumber,
+    /// No unit follows the number.
+    NoUnit,
+    /// An unknown unit follows the number.
+    UnknownUnit,
+    /// The number has too many digits, or the result does not fit into 64 bits.
+    TooLarge,
+}
+
+/// Parses the quantity at the beginning of `text`, and returns it in the smallest unit with the text that follows it.
+///
+/// `unit` returns the number of smallest units in the unit of that name.
+pub(super) fn parse_prefix(text: &str, unit: impl FnOnce(&str) -> Option<u64>) -> Result<(u64, &str), QuantityError> {
+    let (whole, rest) = split_while(text, |c| c.is_ascii_digit());
+    if whole.is_empty() {
+        return Err(QuantityError::NoNumber);
+    }
+    let (fraction, rest) = match rest.strip_prefix('.') {
+        Some(rest) => split_while(rest, |c| c.is_ascii_digit()),
+        None => ("0", rest),
+    };
+    if fraction.is_empty() || rest.starts_with('.') {
+        return Err(QuantityError::NoNumber);
+    }
+    let (name, rest) = split_while(rest.trim_start_matches(' '), |c| !c.is_ascii_digit() && !matches!(c, ' ' | '/'));
+    if name.is_empty() {
+        return Err(QuantityError::NoUnit);
+    }
+    let unit = unit(name).ok_or(QuantityError::UnknownUnit)?;
+    Ok((scale(whole, fraction, unit).ok_or(QuantityError::TooLarge)?, rest))
+}
+
+/// Parses `text`, which is one quantity with nothing after it.
+pub(super) fn parse(text: &str, unit: impl FnOnce(&str) -> Option<u64>) -> Result<u64, QuantityError> {
+    match parse_prefix(text, unit)? {
+        (value, "") => Ok(value),
+        _ => Err(QuantityError::UnknownUnit),
+    }
+}
+
+fn scale(whole: &str, fraction: &str, unit: u64) -> Option<u64> {
+    if whole.len() > MAX_WHOLE_DIGITS || fraction.len() > MAX_FRACTION_DIGITS {
+        return None;
+    }
+    let unit = u128::from(unit);
+    let denominator = 10_u128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+    let whole = whole.parse::<u128>().ok()?.checked_mul(unit)?;
+    let part = fraction.parse::<u128>().ok()?.checked_mul(unit)?.checked_div(denominator)?;
+    u64::try_from(whole.checked_add(part)?).ok()
+}
+
+fn split_while(text: &str, matches: impl Fn(char) -> bool) -> (&str, &str) {
+    text.split_at_checked(text.find(|c| !matches(c)).unwrap_or(text.len())).unwrap_or((text, ""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unit(name: &str) -> Option<u64> {
+        (name == "x").then_some(10)
+    }
+
+    #[test]
+    fn a_quantity_is_a_number_and_a_unit() {
+        for (text, value) in [("1x", 10), ("1 x", 10), ("0.5x", 5), ("1.19x", 11), ("0x", 0)] {
+            assert_eq!(parse(text, unit), Ok(value), "{text}");
+        }
+        assert_eq!(parse_prefix("1x 2x", unit), Ok((10, " 2x")));
+        assert_eq!(parse_prefix("1x/s", unit), Ok((10, "/s")));
+    }
+
+    #[test]
+    fn an_invalid_quantity_is_refused_for_its_own_reason() {
+        for (text, error) in [
+            ("", QuantityError::NoNumber),
+            ("x", QuantityError::NoNumber),
+            ("-1x", QuantityError::NoNumber),
+            (".5x", QuantityError::NoNumber),
+            ("1.x", QuantityError::NoNumber),
+            ("1.2.3x", QuantityError::NoNumber),
+            ("1", QuantityError::NoUnit),
+            ("1.5", QuantityError::NoUnit),
+            ("1y", QuantityError::UnknownUnit),
+            ("1x2", QuantityError::UnknownUnit),
+            ("1000000000000000000x", QuantityError::TooLarge),
+            ("999999999999999999999x", QuantityError::TooLarge),
+        ] {
+            assert_eq!(parse(text, unit), Err(error), "{text}");
+        }
+    }
+}

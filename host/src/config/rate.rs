@@ -1,0 +1,441 @@
+//! Rates: calls (`10000/s`, `60/m`) and bytes (`64KiB/m`) per unit of time.
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::str::FromStr;
+use std::time::Duration;
+
+use governor::Quota;
+use toml::de::DeValue;
+
+use super::error::{Suggest, quote};
+use super::quantity::{self, QuantityError};
+use super::range::OutOfRange;
+use super::reader::{FromNode, Node, Schema};
+use super::size;
+
+/// The unit of time of a rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Period {
+    /// `/s`
+    Second,
+    /// `/m` or `/min`
+    Minute,
+    /// `/h`
+    Hour,
+}
+
+impl Period {
+    /// Returns the length of the unit.
+    pub fn duration(self) -> Duration {
+        Duration::from_secs(self.seconds())
+    }
+
+    const fn seconds(self) -> u64 {
+        match self {
+            Self::Second => 1,
+            Self::Minute => 60,
+            Self::Hour => 3600,
+        }
+    }
+
+    fn symbol(self) -> &'static str {
+        match self {
+            Self::Second => "s",
+            Self::Minute => "m",
+            Self::Hour => "h",
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "s" => Some(Self::Second),
+            "m" | "min" => Some(Self::Minute),
+            "h" => Some(Self::Hour),
+            _ => None,
+        }
+    }
+
+    /// The unit of `seconds` seconds. Const parameters cannot be enums, so [`Rate`] has a number instead.
+    const fn of_seconds(seconds: u64) -> Self {
+        match seconds {
+            1 => Self::Second,
+            60 => Self::Minute,
+            _ => Self::Hour,
+        }
+    }
+}
+
+/// A number of events per [`Period`], which may all come at once (a burst): at least 1 per hour, at most `MAX` in
+/// `SECONDS`. The default is `DEFAULT` in `SECONDS`, which is 1, 60 or 3600.
+///
+/// Written as a whole number, a slash and a unit of time: `10000/s`, `60/m` or `60/min`, `5/h`.
+///
+/// ```
+/// use mcp_resource_host::config::limits::Limits;
+/// use mcp_resource_host::config::values::{Period, Rate};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut limits = Limits::default();
+/// assert_eq!(limits.rate.to_string(), "10000/s");
+/// limits.rate = "600/m".parse()?;
+/// assert_eq!(limits.rate, Rate::new(600, Period::Minute)?);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Rate<const DEFAULT: u32, const MAX: u32, const SECONDS: u64> {
+    count: NonZeroU32,
+    period: Period,
+}
+
+/// The reason why a text is not a rate.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RateError {
+    /// The text is not a number, a slash and a unit.
+    #[error("{} is not a rate", quote(.0))]
+    NotARate(String),
+    /// The text is a number without a unit of time.
+    #[error("the rate {} has no unit of time", quote(.found))]
+    NoPeriod {
+        /// The text without a unit of time.
+        found: String,
+        /// The text with one.
+        suggestion: String,
+    },
+    /// The slash is followed by an unknown unit.
+    #[error("the rate {} has an unknown unit of time", quote(.found))]
+    UnknownPeriod {
+        /// The text.
+        found: String,
+        /// A rate with a unit of time.
+        suggestion: String,
+    },
+    /// The part before the slash is not a size.
+    #[error(transparent)]
+    Size(#[from] size::SizeError),
+    /// The rate is too low or too high.
+    #[error(transparent)]
+    OutOfRange(#[from] OutOfRange),
+}
+
+impl Suggest for RateError {
+    fn suggestion(&self, key: &str) -> String {
+        match self {
+            Self::NotARate(_) => format!("write a number and a unit of time, such as `{key} = \"60/m\"`"),
+            Self::NoPeriod { suggestion, .. } => {
+                format!("add a unit of time (/s, /m, /h) and put it in quotes: `{key} = \"{suggestion}\"`")
+            }
+            Self::UnknownPeriod { suggestion, .. } => {
+                format!("the units of time are /s, /m, /h: `{key} = \"{suggestion}\"`")
+            }
+            Self::Size(_) => format!("write a size and a unit of time, such as `{key} = \"64KiB/m\"`"),
+            Self::OutOfRange(error) => error.suggestion(key),
+        }
+    }
+}
+
+impl<const DEFAULT: u32, const MAX: u32, const SECONDS: u64> Rate<DEFAULT, MAX, SECONDS> {
+    const PERIOD: Period = Period::of_seconds(SECONDS);
+
+    /// A rate of `count` events per `period`.
+    ///
+    /// # Errors
+    ///
+    /// The rate is 0, or higher than the maximum.
+    pub fn new(count: u32, period: Period) -> Result<Self, OutOfRange> {
+        let out_of_range = || Self::out_of_range(format!("{count}/{}", period.symbol()));
+        let count = NonZeroU32::new(count).ok_or_else(out_of_range)?;
+        let per_bound_period = u64::from(count.get()).saturating_mul(SECONDS);
+        if per_bound_period <= u64::from(MAX).saturating_mul(period.seconds()) {
+            Ok(Self { count, period })
+        } else {
+            Err(out_of_range())
+        }
+    }
+
+    /// Returns the number of events in [`period`](Self::period), which is also the largest burst.
+    pub fn count(self) -> NonZeroU32 {
+        self.count
+    }
+
+    /// Returns the unit of time.
+    pub fn period(self) -> Period {
+        self.period
+    }
+
+    /// Returns the quota of a rate limiter with this rate.
+    pub(crate) fn quota(self) -> Quota {
+        match self.period {
+            Period::Second => Quota::per_second(self.count),
+            Period::Minute => Quota::per_minute(self.count),
+            Period::Hour => Quota::per_hour(self.count),
+        }
+    }
+
+    fn out_of_range(found: String) -> OutOfRange {
+        OutOfRange { found, min: "1/h".to_owned(), max: format!("{MAX}/{}", Self::PERIOD.symbol()) }
+    }
+
+    fn no_period(found: &str) -> RateError {
+        RateError::NoPeriod { found: found.to_owned(), suggestion: format!("{found}/{}", Self::PERIOD.symbol()) }
+    }
+}
+
+impl<const DEFAULT: u32, const MAX: u32, const SECONDS: u64> Default for Rate<DEFAULT, MAX, SECONDS> {
+    fn default() -> Self {
+        const {
+            assert!(1 <= DEFAULT && DEFAULT <= MAX, "the default lies within the range");
+            assert!(matches!(SECONDS, 1 | 60 | 3600), "the unit is a second, a minute or an hour");
+        }
+        Self { count: NonZeroU32::new(DEFAULT).unwrap_or(NonZeroU32::MIN), period: Self::PERIOD }
+    }
+}
+
+impl<const DEFAULT: u32, const MAX: u32, const SECONDS: u64> FromStr for Rate<DEFAULT, MAX, SECONDS> {
+    type Err = RateError;
+
+    fn from_str(text: &str) -> Result<Self, RateError> {
+        let trimmed = text.trim();
+        let (count, period) = match trimmed.split_once('/') {
+            Some((count, period)) => (count.trim_end_matches(' '), Some(period.trim_start_matches(' '))),
+            None => (trimmed, None),
+        };
+        if count.is_empty() || !count.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(RateError::NotARate(text.to_owned()));
+        }
+        let period = Period::parse(period.ok_or_else(|| Self::no_period(trimmed))?);
+        let period = period.ok_or_else(|| RateError::UnknownPeriod {
+            found: text.to_owned(),
+            suggestion: format!("{count}/{}", Self::PERIOD.symbol()),
+        })?;
+        let out_of_range = || Self::out_of_range(trimmed.to_owned());
+        Ok(count.parse().map_or_else(|_| Err(out_of_range()), |count| Self::new(count, period))?)
+    }
+}
+
+impl<const DEFAULT: u32, const MAX: u32, const SECONDS: u64> fmt::Display for Rate<DEFAULT, MAX, SECONDS> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.count, self.period.symbol())
+    }
+}
+
+impl<const DEFAULT: u32, const MAX: u32, const SECONDS: u64> fmt::Debug for Rate<DEFAULT, MAX, SECONDS> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl<const DEFAULT: u32, const MAX: u32, const SECONDS: u64> FromNode for Rate<DEFAULT, MAX, SECONDS> {
+    const TYPE_NAME: &'static str = "a rate";
+
+    fn example() -> String {
+        format!("\"{}\"", Self::default())
+    }
+
+    fn schema() -> Schema {
+        Schema::pattern(r"^\s*[0-9]+ */ *(s|m|min|h)\s*$").with("default", Self::default().to_string())
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        if let DeValue::Integer(number) = node.value {
+            node.reject(&Self::no_period(&number.to_string()));
+            return None;
+        }
+        node.parse()
+    }
+}
+
+/// A number of bytes per minute from `MIN` to `MAX`, of which a minute's worth may come at once. The default is
+/// `DEFAULT`.
+///
+/// Written as a [size](super::size::Size), a slash and a unit of time: `64KiB/m`. A rate in another unit of time is the same
+/// rate per minute: `1KiB/s` is `60KiB/m`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ByteRate<const MIN: u64, const DEFAULT: u64, const MAX: u64>(u64);
+
+impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> ByteRate<MIN, DEFAULT, MAX> {
+    /// A rate of `bytes` per `period`.
+    ///
+    /// # Errors
+    ///
+    /// The rate is lower than the minimum or higher than the maximum.
+    pub fn new(bytes: u64, period: Period) -> Result<Self, OutOfRange> {
+        let per_minute = bytes.saturating_mul(60).checked_div(period.seconds()).unwrap_or_default();
+        if (MIN..=MAX).contains(&per_minute) {
+            Ok(Self(per_minute))
+        } else {
+            Err(Self::out_of_range(format!("{}/{}", size::format_bytes(bytes), period.symbol())))
+        }
+    }
+
+    /// Returns the number of bytes in a minute, which is also the largest burst.
+    pub fn bytes_per_minute(self) -> u64 {
+        self.0
+    }
+
+    fn out_of_range(found: String) -> OutOfRange {
+        let per_minute = |bytes| format!("{}/m", size::format_bytes(bytes));
+        OutOfRange { found, min: per_minute(MIN), max: per_minute(MAX) }
+    }
+}
+
+impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> Default for ByteRate<MIN, DEFAULT, MAX> {
+    fn default() -> Self {
+        const { assert!(MIN <= DEFAULT && DEFAULT <= MAX, "the default lies within the range") };
+        Self(DEFAULT)
+    }
+}
+
+impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> FromStr for ByteRate<MIN, DEFAULT, MAX> {
+    type Err = RateError;
+
+    fn from_str(text: &str) -> Result<Self, RateError> {
+        let trimmed = text.trim();
+        let (written, period) = match trimmed.split_once('/') {
+            Some((written, period)) => (written.trim_end_matches(' '), Some(period.trim_start_matches(' '))),
+            None => (trimmed, None),
+        };
+        let bytes = match quantity::parse(written, size::unit) {
+            Ok(bytes) => bytes,
+            Err(QuantityError::NoNumber) => return Err(RateError::NotARate(text.to_owned())),
+            Err(QuantityError::NoUnit) => return Err(size::SizeError::NoUnit(written.to_owned()).into()),
+            Err(QuantityError::UnknownUnit) => return Err(size::SizeError::UnknownUnit(written.to_owned()).into()),
+            Err(QuantityError::TooLarge) => return Err(Self::out_of_range(trimmed.to_owned()).into()),
+        };
+        let suggestion = format!("{written}/m");
+        let Some(period) = period else {
+            return Err(RateError::NoPeriod { found: trimmed.to_owned(), suggestion });
+        };
+        let Some(period) = Period::parse(period) else {
+            return Err(RateError::UnknownPeriod { found: text.to_owned(), suggestion });
+        };
+        Self::new(bytes, period).map_err(|_| Self::out_of_range(trimmed.to_owned()).into())
+    }
+}
+
+impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> fmt::Display for ByteRate<MIN, DEFAULT, MAX> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/m", size::format_bytes(self.0))
+    }
+}
+
+impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> fmt::Debug for ByteRate<MIN, DEFAULT, MAX> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> FromNode for ByteRate<MIN, DEFAULT, MAX> {
+    const TYPE_NAME: &'static str = "a size per unit of time";
+
+    fn example() -> String {
+        format!("\"{}\"", Self::default())
+    }
+
+    fn schema() -> Schema {
+        let pattern = format!(r"^\s*{} */ *(s|m|min|h)\s*$", size::PATTERN);
+        Schema::pattern(&pattern).with("default", Self::default().to_string())
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        if let DeValue::Integer(number) = node.value {
+            node.reject(&RateError::from(size::SizeError::NoUnit(number.to_string())));
+            return None;
+        }
+        node.parse()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Calls = Rate<10_000, 1_000_000, 1>;
+    type Requests = Rate<60, 100_000, 60>;
+    type Log = ByteRate<1024, 65_536, 16_777_216>;
+
+    fn error<T: FromStr<Err = RateError>>(text: &str) -> String {
+        match text.parse::<T>() {
+            Err(error) => format!("{error}; {}", error.suggestion("rate")),
+            Ok(_) => panic!("{text} is a rate"),
+        }
+    }
+
+    #[test]
+    fn a_rate_is_a_number_and_a_unit_of_time() {
+        assert_eq!((Calls::default().to_string(), Requests::default().to_string()), ("10000/s".into(), "60/m".into()));
+        for (text, count, period) in [
+            ("10000/s", 10_000, Period::Second),
+            ("1/h", 1, Period::Hour),
+            ("60/min", 60, Period::Minute),
+            (" 60 / m ", 60, Period::Minute),
+            ("3600000000/h", 3_600_000_000, Period::Hour),
+        ] {
+            let rate: Calls = text.parse().unwrap();
+            assert_eq!((rate.count().get(), rate.period()), (count, period), "{text}");
+            assert_eq!(rate.to_string().parse(), Ok(rate));
+        }
+    }
+
+    #[test]
+    fn a_rate_is_within_its_bounds_in_every_unit_of_time() {
+        assert!("1000000/s".parse::<Calls>().is_ok() && "60000000/m".parse::<Calls>().is_ok());
+        for text in ["0/s", "0/h", "1000001/s", "60000001/m", "99999999999999999999/h"] {
+            let found = format!("`{text}` is not between 1/h and 1000000/s");
+            assert_eq!(error::<Calls>(text), format!("{found}; set `rate` to a value from 1/h to 1000000/s"));
+        }
+        assert!("1666/s".parse::<Requests>().is_ok());
+        assert!(error::<Requests>("1667/s").starts_with("`1667/s` is not between 1/h and 100000/m"));
+    }
+
+    #[test]
+    fn a_text_that_is_not_a_rate_is_refused_for_its_own_reason() {
+        for text in ["", "fast", "/s", "1.5/s", "-1/s", "+1/s"] {
+            assert_eq!(
+                error::<Calls>(text),
+                format!("`{text}` is not a rate; write a number and a unit of time, such as `rate = \"60/m\"`")
+            );
+        }
+        assert_eq!(
+            error::<Requests>("5"),
+            "the rate `5` has no unit of time; add a unit of time (/s, /m, /h) and put it in quotes: `rate = \"5/m\"`"
+        );
+        for text in ["5/", "5/d", "5/sec", "5/M", "5/s/s"] {
+            assert_eq!(
+                error::<Calls>(text),
+                format!(
+                    "the rate `{text}` has an unknown unit of time; the units of time are /s, /m, /h: `rate = \"5/s\"`"
+                )
+            );
+        }
+    }
+
+    #[test]
+    fn the_quota_of_a_rate_has_a_burst_of_its_count() {
+        let quota = "3600000000/h".parse::<Calls>().unwrap().quota();
+        assert_eq!((quota.burst_size().get(), quota.replenish_interval()), (3_600_000_000, Duration::from_micros(1)));
+        assert_eq!("600/m".parse::<Calls>().unwrap().quota().replenish_interval(), Duration::from_millis(100));
+    }
+
+    #[test]
+    fn a_byte_rate_is_a_size_and_a_unit_of_time() {
+        assert_eq!(Log::default().to_string(), "64KiB/m");
+        for (text, bytes) in [("1KiB/m", 1024), ("1KiB/s", 61_440), ("1.5 MiB / min", 1_572_864), ("60KiB/h", 1024)] {
+            assert_eq!(text.parse::<Log>().unwrap().bytes_per_minute(), bytes, "{text}");
+        }
+        for (text, message) in [
+            ("some", "`some` is not a rate"),
+            ("64KiB", "the rate `64KiB` has no unit of time"),
+            ("64", "the size `64` has no unit"),
+            ("64/m", "the size `64` has no unit"),
+            ("64K/m", "the size `64K` has an unknown unit"),
+            ("64KiB/d", "the rate `64KiB/d` has an unknown unit of time"),
+            ("1023B/m", "`1023B/m` is not between 1KiB/m and 16MiB/m"),
+            ("16MiB/s", "`16MiB/s` is not between 1KiB/m and 16MiB/m"),
+            ("99999999999999999999TiB/m", "`99999999999999999999TiB/m` is not between 1KiB/m and 16MiB/m"),
+        ] {
+            assert!(error::<Log>(text).starts_with(message), "{text}: {}", error::<Log>(text));
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! [`Schema`]: the JSON Schema (2020-12) of one value of the file, for editors.
+//!
+//! Each type that the reader reads describes itself ([`FromNode::schema`](super::FromNode::schema)). The keys of a
+//! table are those that its reader requests ([`Table::describe`](super::Table::describe)), so there is no second list
+//! of keys.
+//!
+//! A schema accepts every value that the reader accepts. The reader rejects more: files that do not exist, values out
+//! of range whose bounds a pattern cannot express, conflicts between keys.
+
+use serde_json::{Map, Value, json};
+
+/// The documentation of the keys of a table: the name of the field or of the key, and its text.
+pub(in crate::config) type KeyDocs = &'static [(&'static str, &'static str)];
+
+/// A JSON Schema.
+#[derive(Clone, Debug)]
+pub(in crate::config) struct Schema(Map<String, Value>);
+
+impl Schema {
+    fn of_type(name: &str) -> Self {
+        Self(Map::new()).with("type", name)
+    }
+
+    /// Adds a keyword.
+    pub(in crate::config) fn with(mut self, keyword: &str, value: impl Into<Value>) -> Self {
+        self.0.insert(keyword.to_owned(), value.into());
+        self
+    }
+
+    /// Any string.
+    pub(in crate::config) fn string() -> Self {
+        Self::of_type("string")
+    }
+
+    /// A string that matches a regular expression (ECMA-262), which is not anchored by itself.
+    pub(in crate::config) fn pattern(pattern: &str) -> Self {
+        Self::string().with("pattern", pattern)
+    }
+
+    /// A whole number within bounds.
+    pub(in crate::config) fn integer(min: usize, max: usize) -> Self {
+        Self::of_type("integer").with("minimum", min).with("maximum", max)
+    }
+
+    /// One of several strings.
+    pub(in crate::config) fn one_of_names(names: impl IntoIterator<Item = &'static str>) -> Self {
+        Self::string().with("enum", names.into_iter().collect::<Vec<_>>())
+    }
+
+    /// A list.
+    pub(in crate::config) fn list(items: Self) -> Self {
+        Self::of_type("array").with("items", items.0)
+    }
+
+    /// A table whose keys are chosen by the admin.
+    pub(in crate::config) fn map(keys: Self, values: Self) -> Self {
+        Self::of_type("object").with("propertyNames", keys.0).with("additionalProperties", values.0)
+    }
+
+    /// A table of any content.
+    pub(in crate::config) fn any_table() -> Self {
+        Self::of_type("object")
+    }
+
+    /// A value that matches one of several schemas.
+    pub(in crate::config) fn any_of(schemas: impl IntoIterator<Item = Self>) -> Self {
+        Self(Map::new()).with("anyOf", schemas.into_iter().map(|Self(schema)| schema.into()).collect::<Vec<Value>>())
+    }
+
+    /// A table with those keys, and no others.
+    pub(super) fn table(keys: impl IntoIterator<Item = (&'static str, bool, Self)>, docs: KeyDocs) -> Self {
+        let (mut properties, mut required) = (Map::new(), Vec::new());
+        for (key, is_required, schema) in keys {
+            let schema = match description(key, docs) {
+                Some(text) => schema.with("description", text),
+                None => schema,
+            };
+            properties.insert(key.to_owned(), schema.0.into());
+            if is_required {
+                required.push(key);
+            }
+        }
+        let schema =
+            Self::of_type("object").with("properties", properties).with("additionalProperties", Value::Bool(false));
+        if required.is_empty() { schema } else { schema.with("required", required) }
+    }
+
+    /// The schema as JSON.
+    pub(in crate::config) fn into_json(self) -> Value {
+        json!(self.0)
+    }
+}
+
+/// The documentation of a key, on one line. Fields of a struct have underscores where keys have hyphens.
+fn description(key: &str, docs: KeyDocs) -> Option<String> {
+    let (_, text) = docs.iter().find(|(name, _)| name.replace('_', "-") == key)?;
+    Some(text.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// Declares a struct whose fields are keys of the file, and implements [`Documented`](super::Documented) with their
+/// docs.
+macro_rules! documented {
+    (
+        $(#[$attribute:meta])*
+        pub struct $name:ident {
+            $($(#[doc = $text:literal])* pub $field:ident: $type:ty,)*
+        }
+    ) => {
+        $(#[$attribute])*
+        pub struct $name {
+            $($(#[doc = $text])* pub $field: $type,)*
+        }
+
+        impl $crate::config::reader::Documented for $name {
+            const KEY_DOCS: $crate::config::reader::KeyDocs =
+                &[$((stringify!($field), concat!($($text, "\n"),*)),)*];
+        }
+    };
+}
+pub(in crate::config) use documented;

@@ -1,0 +1,8 @@
+//! Network origins: `https://docs.rs`, and patterns of them: `https://*.example.com`.
+//!
+//! Grants of outbound HTTP (`grants.http`), CORS (`cors` of `[http]`) and the check of `Origin` and `Host` use the same
+//! types.
+
+mod origin;
+
+pub use self::origin::{HostName, Origin, OriginError, OriginPattern, Scheme, UrlHost};
