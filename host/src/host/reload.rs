@@ -5,8 +5,8 @@
 //! 1. Rules and settings of the server are replaced atomically, before anything is read or loaded, for the plugins that
 //!    are being served. Nothing later reverts them. It is the only step for a config whose plugins cannot be used.
 //! 2. Unchanged plugins are kept: one whose config and component are the same stays the same plugin in the next
-//!    generation, with its instances, counters and watcher. One that is not loaded, with the same config, is loaded in the
-//!    background (module `background_loader`) and delays nothing.
+//!    generation, with its instances, counters and watcher. One that is not loaded, with the same config, is loaded in
+//!    the background (module `background_loader`) and delays nothing.
 //! 3. All others are loaded and described, beside the old plugins, which continue to serve. A fault here ends the
 //!    reload, and the plugins stay as they are.
 //! 4. The plugins are replaced atomically. Requests in flight complete with the old ones.
