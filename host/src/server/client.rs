@@ -6,13 +6,14 @@ use rmcp::RoleServer;
 use rmcp::service::Peer;
 
 use super::client_log::ClientLog;
+#[cfg(feature = "http")]
 use super::revision::Revision;
 use crate::resource::MissingPlugin;
 
 /// The client of a session.
 pub(super) struct Client {
     /// The negotiated revision.
-    #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only HTTP sessions read it"))]
+    #[cfg(feature = "http")]
     pub(super) revision: Revision,
     /// The log messages that it has requested.
     pub(super) log: Arc<ClientLog>,

@@ -160,7 +160,12 @@ impl ServerHandler for Handler {
         }
         let revision = Revision::negotiated(Some(&agreed.protocol_version));
         if let Some(client) = transport_extension::<ClientCell>(&context.extensions) {
-            client.set(Client { revision, log: self.log.clone(), peer: context.peer.clone() });
+            client.set(Client {
+                #[cfg(feature = "http")]
+                revision,
+                log: self.log.clone(),
+                peer: context.peer.clone(),
+            });
         }
         Ok(server_info::for_revision(agreed, revision))
     }
