@@ -13,8 +13,8 @@
 //! assert_eq!(origin.request_count("/page"), 1);
 //! assert_eq!(origin.requests()[0].header("if-none-match"), None);
 //!
-//! origin.down().await; // Connections are refused from now on, and open ones are cut,
-//! origin.up().await; // until it is back on the same port.
+//! origin.take_down().await; // Connections are refused from now on, and open ones are cut,
+//! origin.bring_up().await; // until it is back on the same port.
 //!
 //! let authority = CertificateAuthority::new();
 //! let secure = MockOrigin::https(&authority).await; // The grant needs `ca`, a file with `authority.pem()`.

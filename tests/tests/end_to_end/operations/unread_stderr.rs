@@ -9,7 +9,7 @@ use tokio::time::timeout;
 const NOISY_URI: &str = "exhaust://h/noise?count=8000";
 
 fn noisy_config() -> WrittenConfig {
-    let noisy = Plugin::new("exhaust", &fixture("exhaust"), "exhaust://h/").limit("log", "16MiB");
+    let noisy = Plugin::new("exhaust", &fixture("exhaust"), "exhaust://h/").limit("log", "16MiB/m");
     let noisy = noisy.limit("memory", "256MiB").limit("cpu", "30s").limit("deadline", "60s");
     ConfigFile::new().plugin(noisy).plugin(Plugin::misbehaving("good")).write()
 }

@@ -16,7 +16,7 @@ async fn start(log: &str) -> StdioServer {
 
 #[tokio::test]
 async fn ten_million_line_feeds_cost_no_more_than_the_allowance() {
-    for log in ["64KiB", "16MiB"] {
+    for log in ["64KiB/m", "16MiB/m"] {
         let server = start(log).await;
         assert_eq!(server.client().text("exhaust://h/line-feeds?count=10000000").await, "survived", "{log}");
         assert_eq!(server.client().text("misbehaving://good/good").await, "good");
@@ -28,7 +28,7 @@ async fn ten_million_line_feeds_cost_no_more_than_the_allowance() {
 
 #[tokio::test]
 async fn what_is_logged_at_a_level_that_nobody_wants_costs_nothing() {
-    let server = start("8KiB").await;
+    let server = start("8KiB/m").await;
     assert_eq!(server.client().text("exhaust://h/whisper?count=1000").await, "survived");
     let log = server.end().await.log;
     assert!(log.contains("heard") && !log.contains("dropped"), "{log}");
@@ -36,7 +36,7 @@ async fn what_is_logged_at_a_level_that_nobody_wants_costs_nothing() {
 
 #[tokio::test]
 async fn that_lines_are_dropped_is_told_once_in_ten_seconds() {
-    let server = start("8KiB").await;
+    let server = start("8KiB/m").await;
     let began = Instant::now();
     for _ in 0..5 {
         assert_eq!(server.client().text("exhaust://h/noise?count=500").await, "survived");
@@ -49,7 +49,7 @@ async fn that_lines_are_dropped_is_told_once_in_ten_seconds() {
 
 #[tokio::test]
 async fn nothing_in_a_line_deceives_whoever_reads_it() {
-    let server = start("64KiB").await;
+    let server = start("64KiB/m").await;
     server.client().text("exhaust://h/deception").await;
     let line = server.log_line("safe").await;
     assert!(line.contains(r"safe\u{202e}txt.exe\u{2028}\u{85}\u{2066}forged"), "{line}");

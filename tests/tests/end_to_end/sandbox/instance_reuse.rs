@@ -171,7 +171,7 @@ async fn idle_instances_give_way_when_another_plugin_needs_a_seat() {
     // so the last of them wait for the first.
     let many = |name: &str| {
         let plugin = reusing(name).instances("max-idle", 64).limit("concurrency", 64).limit("memory", "512MiB");
-        plugin.limit("log", "1MiB").limit("deadline", "60s").limit("cpu", "30s").limit("queue-timeout", "60s")
+        plugin.limit("log", "1MiB/m").limit("deadline", "60s").limit("cpu", "30s").limit("queue-timeout", "60s")
     };
     let names = ["a", "b", "c", "d"];
     let config = names.into_iter().fold(ConfigFile::new(), |config, name| config.plugin(many(name)));

@@ -125,7 +125,7 @@ async fn a_bucket_that_is_not_granted_cannot_be_opened_and_the_log_says_so_once(
     }
     let log = server.end().await.log;
     assert!(log.contains("the bucket `other` is not granted: add it to `grants.keyvalue`"), "{log}");
-    assert_eq!(log.matches("refused: the bucket").count(), 1, "{log}");
+    assert_eq!(log.matches("call failed: the bucket").count(), 1, "{log}");
 }
 
 #[tokio::test]
@@ -141,7 +141,7 @@ async fn a_state_directory_that_cannot_be_used_matters_only_to_plugins_that_have
     assert!(reason.contains("the store of this plugin cannot be used"), "{reason}");
     assert_eq!(server.client().text("misbehaving://good/good").await, "good");
     let log = server.end().await.log;
-    assert!(log.contains("see that the user who runs the host can write it"), "{log}");
+    assert!(log.contains("check that the user who runs the host can write to it"), "{log}");
 }
 
 #[tokio::test]
@@ -160,7 +160,7 @@ async fn a_bucket_is_full_at_its_quota_of_bytes_and_what_is_there_stays() {
     read_text(client, "a/delete/pages/one").await;
     read_text(client, "a/set/pages/two?size=1021").await;
     let log = server.end().await.log;
-    assert_eq!(log.matches("refused: the bucket `pages` is full").count(), 1, "{log}");
+    assert_eq!(log.matches("call failed: the bucket `pages` is full").count(), 1, "{log}");
 }
 
 #[tokio::test]

@@ -197,7 +197,7 @@ async fn text(server: &HttpServer, uri: &str) -> Value {
 async fn calls_that_sleep_in_eight_plugins_leave_instances_for_a_ninth() {
     let sleepy = |number: usize| {
         let plugin = Plugin::misbehaving(&format!("p{number}")).limit("concurrency", 64).limit("queue", 1000);
-        plugin.limit("queue-timeout", "60s").limit("deadline", "10m").limit("memory", "1GiB").limit("log", "16MiB")
+        plugin.limit("queue-timeout", "60s").limit("deadline", "10m").limit("memory", "1GiB").limit("log", "16MiB/m")
     };
     let config = (0..8).map(sleepy).fold(ConfigFile::new(), ConfigFile::plugin);
     let config = config.plugin(Plugin::misbehaving("good")).allow_all().write();

@@ -21,7 +21,7 @@ const UPDATED: &str = "notifications/resources/updated";
 const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
 
 fn watched_plugin(folder: &Folder) -> Plugin {
-    Plugin::watched("w", folder.path()).limit("log", "16MiB")
+    Plugin::watched("w", folder.path()).limit("log", "16MiB/m")
 }
 
 /// A stream of `subscriptions/listen`.
