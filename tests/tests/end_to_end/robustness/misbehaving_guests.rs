@@ -9,7 +9,8 @@ const INTERNALS: [&str; 7] = ["/very/secret", "/repo", "backtrace", "wasm", "unr
 
 /// The guest `misbehaving` under low limits, but for those on time, which depend on the machine.
 fn misbehaving_plugin(name: &str) -> Plugin {
-    let limits = [("memory", "16MiB"), ("response-size", "2MiB"), ("log", "8KiB/m"), ("cpu", "10s"), ("deadline", "30s")];
+    let limits =
+        [("memory", "16MiB"), ("response-size", "2MiB"), ("log", "8KiB/m"), ("cpu", "10s"), ("deadline", "30s")];
     limits.into_iter().fold(Plugin::misbehaving(name), |plugin, (key, value)| plugin.limit(key, value))
 }
 
