@@ -80,7 +80,7 @@ impl Item {
     /// Writes it directly.
     fn write(&self) {
         if let Self::Text(text) = self {
-            // Who cannot be told cannot be told that either.
+            // If standard error cannot be written, the error cannot be reported there.
             let _ = io::stderr().write_all(text);
         }
     }
@@ -214,7 +214,7 @@ impl Shared {
                 }
             }
             spinners.values().for_each(ProgressBar::tick);
-            // What was dropped is told when there is room again, and not each time that there is a little.
+            // Dropped lines are reported after a line could be written again, at most once per interval.
             if has_written && warned_at.is_none_or(|at| at.elapsed() >= DROP_WARNING_INTERVAL) && self.warn_of_dropped()
             {
                 warned_at = Some(Instant::now());

@@ -52,7 +52,8 @@ use crate::server::client_id::ClientId;
 ///     let Some(user) = request.headers().get("x-user").and_then(|user| user.to_str().ok()) else {
 ///         return StatusCode::UNAUTHORIZED.into_response();
 ///     };
-///     let principal = Principal::new(user);
+///     // The prefix keeps any user from being the built-in principal `local`.
+///     let principal = Principal::new(format!("users/{user}"));
 ///     request.extensions_mut().insert(principal);
 ///     next.run(request).await
 /// }
