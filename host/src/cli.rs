@@ -143,9 +143,9 @@ fn run(command: Command, context: &Context) -> Result<(), CliError> {
 mod tests {
     use std::path::Path;
 
+    use clap::ColorChoice;
     use clap::error::ErrorKind;
 
-    use super::color::ColorChoice;
     use super::*;
     use crate::access::Principal;
 

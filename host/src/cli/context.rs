@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::color::ColorChoice;
+use clap::ColorChoice;
+
 use super::error::CliError;
 use super::logging;
 use super::messages::Messages;

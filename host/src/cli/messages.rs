@@ -11,9 +11,10 @@ use std::panic::PanicHookInfo;
 use std::thread;
 use std::time::Duration;
 
+use clap::ColorChoice;
 use clap::builder::styling::{AnsiColor, Style};
 
-use super::color::ColorChoice;
+use super::color;
 use super::escape;
 use super::stderr::{Spinner, Stderr};
 
@@ -29,8 +30,8 @@ pub(super) struct Messages {
 
 impl Messages {
     /// This process's standard error. Panic messages go there as well.
-    pub(super) fn stderr(color: ColorChoice) -> Self {
-        let messages = Self { stderr: Stderr::start(), colored: color.use_color(&io::stderr()) };
+    pub(super) fn stderr(choice: ColorChoice) -> Self {
+        let messages = Self { stderr: Stderr::start(), colored: color::is_colored(choice, &io::stderr()) };
         let panics = messages.clone();
         std::panic::set_hook(Box::new(move |panic| panics.print_line(&format_panic(panic, &Backtrace::capture()))));
         messages

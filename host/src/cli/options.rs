@@ -4,11 +4,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use clap::Args;
 use clap::builder::{NonEmptyStringValueParser, TypedValueParser};
+use clap::{Args, ColorChoice};
 use tracing_subscriber::filter::Targets;
 
-use super::color::ColorChoice;
 use super::logging;
 use crate::access::Principal;
 use crate::config::{LOCAL, misspelled_principal};

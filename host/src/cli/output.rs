@@ -7,9 +7,10 @@
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 
+use clap::ColorChoice;
 use serde::Serialize;
 
-use super::color::ColorChoice;
+use super::color;
 use super::escape;
 use crate::server::json::Encoder;
 
@@ -31,10 +32,10 @@ pub(super) struct Output<'a> {
 
 impl Output<'static> {
     /// This process's standard output.
-    pub(super) fn stdout(color: ColorChoice) -> Self {
+    pub(super) fn stdout(choice: ColorChoice) -> Self {
         let stdout = io::stdout();
         let destination = if stdout.is_terminal() { Destination::Terminal } else { Destination::Pipe };
-        let colored = color.use_color(&stdout);
+        let colored = color::is_colored(choice, &stdout);
         Self { writer: Box::new(BufWriter::new(stdout.lock())), destination, colored }
     }
 }

@@ -13,11 +13,12 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Write};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::log_target;
 
@@ -132,8 +133,7 @@ impl Stderr {
     /// Waits until everything is written, up to a timeout.
     pub(super) fn flush(&self, timeout: Duration) {
         let is_busy = |queue: &mut Queue| queue.is_writing || !queue.items.is_empty();
-        let queue = self.0.queue();
-        drop(self.0.drained.wait_timeout_while(queue, timeout, is_busy).unwrap_or_else(PoisonError::into_inner));
+        self.0.drained.wait_while_for(&mut self.0.queue(), is_busy, timeout);
     }
 }
 
@@ -159,7 +159,7 @@ fn is_writer_thread() -> bool {
 
 impl Shared {
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock()
     }
 
     fn push(&self, item: Item) {
@@ -176,7 +176,7 @@ impl Shared {
             return item.write();
         }
         if !is_writer_thread() {
-            queue = self.drained.wait_while(queue, must_wait).unwrap_or_else(PoisonError::into_inner);
+            self.drained.wait_while(&mut queue, must_wait);
         }
         if is_full(&mut queue) && (queue.is_lossy || !queue.items.is_empty()) {
             return queue.record_dropped(&item);
@@ -228,11 +228,11 @@ impl Shared {
         queue.is_writing = false;
         self.drained.notify_all();
         let is_idle = |queue: &mut Queue| queue.items.is_empty();
-        queue = if has_spinners {
-            self.not_empty.wait_timeout_while(queue, SPINNER_TICK, is_idle).unwrap_or_else(PoisonError::into_inner).0
+        if has_spinners {
+            self.not_empty.wait_while_for(&mut queue, is_idle, SPINNER_TICK);
         } else {
-            self.not_empty.wait_while(queue, is_idle).unwrap_or_else(PoisonError::into_inner)
-        };
+            self.not_empty.wait_while(&mut queue, is_idle);
+        }
         queue.is_writing = !queue.items.is_empty();
         queue.bytes = 0;
         std::mem::take(&mut queue.items)

@@ -16,9 +16,10 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
@@ -130,7 +131,7 @@ impl Budget {
     }
 
     fn lock(&self) -> MutexGuard<'_, Usage> {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+        self.used.lock()
     }
 }
 
@@ -163,7 +164,7 @@ impl Account {
     }
 
     fn lock(&self) -> MutexGuard<'_, usize> {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+        self.used.lock()
     }
 }
 

@@ -5,7 +5,8 @@
 
 #![allow(deprecated, reason = "the revisions that have it are still served")]
 
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
+
 
 use rmcp::RoleServer;
 use rmcp::model::{LoggingLevel, LoggingMessageNotificationParam, SetLevelRequestParams};
@@ -23,12 +24,12 @@ pub(super) struct ClientLog {
 impl ClientLog {
     /// Sets the least severe level that the client requests.
     pub(super) fn set_level(&self, request: &SetLevelRequestParams) {
-        *self.level.lock().unwrap_or_else(PoisonError::into_inner) = Some(request.level);
+        *self.level.lock() = Some(request.level);
     }
 
     /// Sends a warning for each plugin that is missing from a listing.
     pub(super) async fn warn_missing(&self, client: &Peer<RoleServer>, missing: &[MissingPlugin]) {
-        let level = *self.level.lock().unwrap_or_else(PoisonError::into_inner);
+        let level = *self.level.lock();
         // All other levels are more severe than a warning (RFC 5424, section 6.2.1), or none has been set.
         if !matches!(
             level,

@@ -6,8 +6,9 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use rmcp::model::RequestId;
 use tokio_util::sync::CancellationToken;
 
@@ -63,7 +64,7 @@ impl<T> InFlight<T> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Requests<T>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

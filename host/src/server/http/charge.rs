@@ -1,7 +1,8 @@
 //! The budget charge of an answer, which travels with the response through the layers to the connection that sends it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use axum::response::Response;
 
 use crate::server::budget::Charge;
@@ -19,6 +20,6 @@ impl ResponseCharge {
     /// Takes the charge from a response, if it has one.
     pub(super) fn take_from(response: &mut Response) -> Option<Charge> {
         let Self(charge) = response.extensions_mut().remove()?;
-        charge.lock().unwrap_or_else(PoisonError::into_inner).take()
+        charge.lock().take()
     }
 }

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::config::http::ClientShare;
 use crate::server::client_id::ClientId;
@@ -83,7 +85,7 @@ impl ClientLimiter {
     }
 
     fn lock(&self) -> MutexGuard<'_, Usage> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

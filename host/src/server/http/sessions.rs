@@ -8,9 +8,10 @@
 //! (rmcp counts messages, and would end the session.)
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use axum::extract::Request;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -225,7 +226,7 @@ impl Sessions {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, SessionState>> {
-        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_id.lock()
     }
 }
 

@@ -5,8 +5,9 @@
 //! are kept in memory, and their budget charges.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::server::budget::Charge;
@@ -106,7 +107,7 @@ impl Batches {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

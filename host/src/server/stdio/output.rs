@@ -6,7 +6,7 @@
 //! shutdown does not depend on a client that does not read.
 
 use std::io;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
@@ -74,11 +74,11 @@ impl Output {
     }
 
     fn blocked_since(&self) -> Option<Instant> {
-        *self.0.blocked_since.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.blocked_since.lock()
     }
 
     fn set_blocked_since(&self, since: Option<Instant>) {
-        *self.0.blocked_since.lock().unwrap_or_else(PoisonError::into_inner) = since;
+        *self.0.blocked_since.lock() = since;
     }
 }
 

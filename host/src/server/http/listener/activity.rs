@@ -1,8 +1,9 @@
 //! The activity of a connection: its requests in flight, the time for which it has been idle, and responses that stall.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep};
 
 use super::delivery::Delivery;
@@ -89,7 +90,7 @@ impl Activity {
     }
 
     fn lock(&self) -> MutexGuard<'_, ActivityState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -9,10 +9,11 @@
 //! The [`Charge`] of a response is released when its body and all of its chunks have been dropped.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use axum::body::{Body, Bytes, HttpBody};
 use bytes::Buf;
 use http_body::{Frame, SizeHint};
@@ -97,7 +98,7 @@ impl Delivery {
     }
 
     fn progress(&self) -> MutexGuard<'_, Progress> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+        self.progress.lock()
     }
 }
 
