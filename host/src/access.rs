@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use self::rules::Rules;
 use crate::config::{ANONYMOUS, LOCAL, Operation, PrincipalSelector, Rule};
-use crate::uri::{Template, Uri};
+use crate::uri::{Uri, UriTemplate};
 
 pub use self::principal::Principal;
 
@@ -63,7 +63,7 @@ impl Access {
     }
 
     /// Returns whether the principal may see or complete the template.
-    pub fn allows_template(&self, principal: &Principal, operation: Operation, template: &Template) -> bool {
+    pub fn allows_template(&self, principal: &Principal, operation: Operation, template: &UriTemplate) -> bool {
         self.rules(principal).allows(operation, template.as_str())
     }
 

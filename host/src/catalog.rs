@@ -157,7 +157,7 @@ fn check_listing_bounds(slot: &PluginSlot, progress: WalkProgress) -> Option<Fau
     let plugin = slot.plugin.as_ref().ok()?;
     let max_items = plugin.max_listing_items();
     let fault = if progress.items >= max_items {
-        Fault::Listing(max_items)
+        Fault::ListingItems(max_items)
     } else if progress.empty_pages >= MAX_EMPTY_PAGES {
         Fault::EmptyPages(MAX_EMPTY_PAGES)
     } else {

@@ -52,14 +52,14 @@ use crate::access::Principal;
 use crate::catalog::{Catalog, Entries, Templates};
 use crate::config::{Config, Operation};
 use crate::plugin::PluginRuntime;
-use crate::resource::{Argument, Completion, Contents, Entry, EntryTemplate, Error, Listing};
+use crate::resource::{Argument, Completion, Error, Listing, Resource, ResourceContents, ResourceTemplate};
 use crate::uri::{RouteError, Uri};
 use crate::watch::{Hub, Subscriber, WatchStats};
 
 pub use self::builder::{HostBuilder, StartError};
 pub use self::check::{CheckError, CheckReport, CheckedProvider, InspectError, PluginCheck};
 pub use self::config_watcher::{ConfigWatcher, ReloadTrigger};
-pub use self::generation::PluginConflict;
+pub use self::generation::NativePluginConflict;
 pub use self::reload::{ReloadError, ReloadReport};
 pub use self::status::{PluginState, PluginStatus};
 
@@ -146,9 +146,9 @@ impl Host {
     ///
     /// A plugin that fails is left out of the merged listing and named in it; a listing of children fails with its plugin. A
     /// resource that is not listable is an invalid request.
-    pub async fn list(&self, principal: &Principal, request: ListRequest<'_>) -> Result<Listing<Entry>, Error> {
+    pub async fn list(&self, principal: &Principal, request: ListRequest<'_>) -> Result<Listing<Resource>, Error> {
         if let Some(parent) = request.parent {
-            let check = |entry: &Entry| if entry.listable { Ok(()) } else { Err("cannot be listed") };
+            let check = |entry: &Resource| if entry.listable { Ok(()) } else { Err("cannot be listed") };
             return self.list_children(principal, parent, request.cursor, check).await;
         }
         self.audited(principal, Operation::List, "", async {
@@ -164,7 +164,7 @@ impl Host {
         &self,
         principal: &Principal,
         cursor: Option<&str>,
-    ) -> Result<Listing<EntryTemplate>, Error> {
+    ) -> Result<Listing<ResourceTemplate>, Error> {
         self.audited(principal, Operation::Templates, "", async {
             let now = self.generation.load_full();
             let viewer = now.viewer(principal);
@@ -175,7 +175,7 @@ impl Host {
 
     /// Reads a resource. Returns at least one content; contents with another URI than the requested one belong to resources
     /// below it.
-    pub async fn read(&self, principal: &Principal, uri: &str) -> Result<Vec<Contents>, Error> {
+    pub async fn read(&self, principal: &Principal, uri: &str) -> Result<Vec<ResourceContents>, Error> {
         self.audited(principal, Operation::Read, uri, async {
             let now = self.generation.load_full();
             let target = now.resolve(principal, Operation::Read, uri)?;
@@ -187,7 +187,7 @@ impl Host {
     }
 
     /// Returns the metadata of a resource without reading it.
-    pub async fn metadata(&self, principal: &Principal, uri: &str) -> Result<Entry, Error> {
+    pub async fn metadata(&self, principal: &Principal, uri: &str) -> Result<Resource, Error> {
         self.audited(principal, Operation::Metadata, uri, async {
             let now = self.generation.load_full();
             now.resolve(principal, Operation::Metadata, uri)?.stat(uri).await

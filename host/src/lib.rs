@@ -103,8 +103,8 @@ mod watch;
 pub use catalog::{CursorKey, KeyError};
 pub use host::{
     CheckError, CheckReport, CheckedProvider, CompleteRequest, ConfigWatcher, Host, HostBuilder, InspectError,
-    ListRequest, PluginCheck, PluginConflict, PluginState, PluginStatus, ReloadError, ReloadReport, ReloadTrigger,
-    StartError,
+    ListRequest, NativePluginConflict, PluginCheck, PluginState, PluginStatus, ReloadError, ReloadReport,
+    ReloadTrigger, StartError,
 };
 pub use resource::Error as RequestError;
 pub use watch::{Subscriber, Update, WatchStats};

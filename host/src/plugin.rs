@@ -53,7 +53,7 @@ use crate::engine::loader::{CompiledComponent, LinkedComponent, Loader};
 use crate::engine::pool::Pool;
 use crate::engine::{CallOrigin, Compiler, ComponentError, Engine, EngineError, Progress};
 use crate::provider::{NativePlugin, ProviderInfo};
-use crate::resource::{Argument, Completion, Contents, Entry, EntryTemplate};
+use crate::resource::{Argument, Completion, Resource, ResourceContents, ResourceTemplate};
 use crate::sandbox::Sandbox;
 use crate::sandbox::dirs::OpenFileLimit;
 use crate::sandbox::guest_log::GuestLog;
@@ -69,10 +69,10 @@ pub use self::requirements::{Capability, GrantStatus, Requirement, Requirements}
 pub(crate) use self::slot::{NotLoaded, PluginSlot};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use self::validation::fuzzing;
-pub use self::validation::{FilteredPage, WatchedChanges};
+pub(crate) use self::validation::{FilteredPage, WatchedChanges};
 
 /// Loads plugins on an engine.
-pub struct PluginRuntime {
+pub(crate) struct PluginRuntime {
     engine: Arc<Engine>,
     tls_roots: Arc<TlsRoots>,
     open_files: OpenFileLimit,
@@ -96,7 +96,7 @@ impl PluginRuntime {
     /// A runtime on that engine. Components are compiled within `limits`, and the code is stored in `cache`. `state_dir` holds the
     /// key-value buckets and the key that the stored code is authenticated with; without it, buckets are granted and fail, and
     /// components are compiled at each start. Blocks.
-    pub fn new(
+    pub(crate) fn new(
         engine: Arc<Engine>,
         compiler: Compiler,
         limits: config::compile::CompileLimits,
@@ -110,7 +110,7 @@ impl PluginRuntime {
     }
 
     /// Loads a plugin: reads, compiles (unless cached), links and checks its component, and calls `describe`.
-    pub async fn load(&self, config: &config::Plugin) -> Result<Plugin, LoadError> {
+    pub(crate) async fn load(&self, config: &config::Plugin) -> Result<Plugin, LoadError> {
         let compiled = self.loader.load(config).await?;
         let component = self.loader.link(&config.component, &compiled)?;
         let mut plugin = self.build(config, &compiled, component);
@@ -208,7 +208,7 @@ impl PluginRuntime {
 }
 
 /// A loaded plugin.
-pub struct Plugin {
+pub(crate) struct Plugin {
     name: Arc<str>,
     title: Option<String>,
     mount: Mount,
@@ -223,71 +223,60 @@ pub struct Plugin {
 
 impl Plugin {
     /// Its name.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
     /// Its title, put in front of the titles of its entries and templates in merged listings.
-    pub fn title(&self) -> Option<&str> {
+    pub(crate) fn title(&self) -> Option<&str> {
         self.title.as_deref()
     }
 
     /// The URI prefix that it owns.
-    pub fn mount(&self) -> &Mount {
+    pub(crate) fn mount(&self) -> &Mount {
         &self.mount
     }
 
     /// The digest of its component; none for a native provider.
-    pub fn digest(&self) -> Option<Digest> {
+    pub(crate) fn digest(&self) -> Option<Digest> {
         self.digest
     }
 
     /// The imports of its component, compared with its grants; none for a native provider.
-    pub fn requirements(&self) -> &Requirements {
+    pub(crate) fn requirements(&self) -> &Requirements {
         &self.requirements
     }
 
     /// The interval of `changes` while somebody watches it, unless it hints otherwise.
-    pub fn watch_interval(&self) -> Duration {
+    pub(crate) fn watch_interval(&self) -> Duration {
         self.watch_interval
     }
 
     /// The provider's description of itself.
-    pub fn info(&self) -> &ProviderInfo {
+    pub(crate) fn info(&self) -> &ProviderInfo {
         &self.info
     }
 
     /// The number of faults since it was loaded, by kind. Kinds that did not occur are left out.
-    pub fn faults(&self) -> BTreeMap<FaultKind, u64> {
+    pub(crate) fn faults(&self) -> BTreeMap<FaultKind, u64> {
         self.faults.counts()
     }
 
     /// The time for which the circuit breaker suspends it still; none if it is not suspended.
-    pub fn suspended_for(&self) -> Option<Duration> {
+    pub(crate) fn suspended_for(&self) -> Option<Duration> {
         self.breaker.suspended_for(Instant::now())
     }
 
-    /// Returns one page of its default listing, or of the children of `parent`. `limit` is a hint: a page may be
-    /// longer. `filter` decides, as a part of the call, which entries are returned.
-    pub async fn list(
-        &self,
-        parent: Option<&Path>,
-        cursor: Option<&str>,
-        limit: u32,
-        filter: impl FnMut(&Entry) -> bool + Send + 'static,
-    ) -> Result<FilteredPage<Entry>, Fault> {
-        self.list_as(CallOrigin::Client, parent, cursor, limit, filter).await
-    }
-
-    /// The same, as a call of a client or of the host itself.
-    pub(crate) async fn list_as(
+    /// Returns one page of its default listing, or of the children of `parent`, for a client or for the host itself. `limit` is a
+    /// hint: a page may be longer. `filter` decides, as a part of the call, which entries are returned.
+    pub(crate) async fn list(
         &self,
         origin: CallOrigin,
         parent: Option<&Path>,
         cursor: Option<&str>,
         limit: u32,
-        filter: impl FnMut(&Entry) -> bool + Send + 'static,
-    ) -> Result<FilteredPage<Entry>, Fault> {
+        filter: impl FnMut(&Resource) -> bool + Send + 'static,
+    ) -> Result<FilteredPage<Resource>, Fault> {
         let cursor: Option<Arc<str>> = cursor.map(Arc::from);
         let parent = parent.map(|parent| Arc::from(parent.as_str()));
         let function = ListEntries { parent, cursor: cursor.clone(), limit };
@@ -295,22 +284,14 @@ impl Plugin {
             .await
     }
 
-    /// Returns one page of its templates. `filter` decides, as a part of the call, which are returned.
-    pub async fn templates(
-        &self,
-        cursor: Option<&str>,
-        filter: impl FnMut(&EntryTemplate) -> bool + Send + 'static,
-    ) -> Result<FilteredPage<EntryTemplate>, Fault> {
-        self.templates_as(CallOrigin::Client, cursor, filter).await
-    }
-
-    /// The same, as a call of a client or of the host itself.
-    pub(crate) async fn templates_as(
+    /// Returns one page of its templates, for a client or for the host itself. `filter` decides, as a part of the call, which are
+    /// returned.
+    pub(crate) async fn templates(
         &self,
         origin: CallOrigin,
         cursor: Option<&str>,
-        filter: impl FnMut(&EntryTemplate) -> bool + Send + 'static,
-    ) -> Result<FilteredPage<EntryTemplate>, Fault> {
+        filter: impl FnMut(&ResourceTemplate) -> bool + Send + 'static,
+    ) -> Result<FilteredPage<ResourceTemplate>, Fault> {
         let cursor: Option<Arc<str>> = cursor.map(Arc::from);
         let function = ListTemplates { cursor: cursor.clone() };
         self.call(
@@ -323,11 +304,11 @@ impl Plugin {
 
     /// Reads a resource. Contents with other URIs than the requested one belong to resources below it. `filter`
     /// decides, as a part of the call, which are returned: there may be none left.
-    pub async fn read(
+    pub(crate) async fn read(
         &self,
         path: &Path,
-        filter: impl FnMut(&Contents) -> bool + Send + 'static,
-    ) -> Result<Vec<Contents>, Fault> {
+        filter: impl FnMut(&ResourceContents) -> bool + Send + 'static,
+    ) -> Result<Vec<ResourceContents>, Fault> {
         let path: Arc<str> = path.as_str().into();
         let function = Read { path: path.clone() };
         self.call(CallOrigin::Client, function, |check, contents| async move {
@@ -337,12 +318,12 @@ impl Plugin {
     }
 
     /// Returns a resource without its content.
-    pub async fn stat(&self, path: &Path) -> Result<Entry, Fault> {
+    pub(crate) async fn stat(&self, path: &Path) -> Result<Resource, Fault> {
         self.stat_as(CallOrigin::Client, path).await
     }
 
     /// The same, as a call of a client or of the host itself.
-    pub(crate) async fn stat_as(&self, origin: CallOrigin, path: &Path) -> Result<Entry, Fault> {
+    pub(crate) async fn stat_as(&self, origin: CallOrigin, path: &Path) -> Result<Resource, Fault> {
         let path: Arc<str> = path.as_str().into();
         let function = Stat { path: path.clone() };
         self.call(origin, function, |check, entry| async move { check.stat_entry(entry, &path).await }).await
@@ -350,7 +331,7 @@ impl Plugin {
 
     /// Completes a variable of one of its path templates. `filter` decides, as a part of the call, which values are
     /// returned.
-    pub async fn complete(
+    pub(crate) async fn complete(
         &self,
         template: &str,
         argument: Argument,
@@ -363,7 +344,7 @@ impl Plugin {
 
     /// Returns which of the watched paths changed since a token of an earlier answer; without one, the token to start
     /// from.
-    pub async fn changes(&self, watched: &[Path], since: Option<&str>) -> Result<WatchedChanges, Fault> {
+    pub(crate) async fn changes(&self, watched: &[Path], since: Option<&str>) -> Result<WatchedChanges, Fault> {
         let watched: Arc<[String]> = watched.iter().map(ToString::to_string).collect();
         let function = Changes { watched: watched.clone(), since: since.map(str::to_owned) };
         self.call(CallOrigin::Host, function, |check, changes| async move { check.change_set(changes, &watched).await })
@@ -407,7 +388,7 @@ impl Plugin {
     }
 
     /// The directories of the host that it was granted.
-    pub fn granted_directories(&self) -> impl Iterator<Item = &FilePath> {
+    pub(crate) fn granted_directories(&self) -> impl Iterator<Item = &FilePath> {
         self.call_context.backend.sandbox().into_iter().flat_map(Sandbox::granted_directories)
     }
 

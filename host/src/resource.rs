@@ -14,12 +14,12 @@ mod footprint;
 mod listing;
 mod template;
 
-pub use annotations::{Annotations, Icon, Priority, Role, Theme, Timestamp};
+pub use annotations::{Annotations, Priority, ResourceIcon, Role, Theme, Timestamp};
 pub use capabilities::ResourceCapabilities;
 pub use completion::{Argument, Completion};
-pub use contents::{Body, Contents};
-pub use entry::{Entry, Meta};
+pub use contents::{ResourceBody, ResourceContents};
+pub use entry::{Meta, Resource};
 pub use error::Error;
 pub(crate) use footprint::Footprint;
 pub use listing::{Listing, MissingPlugin};
-pub use template::EntryTemplate;
+pub use template::ResourceTemplate;

@@ -86,7 +86,7 @@ pub use error::{CharacterError, MountError, Overlap, PathError, RouteError, Temp
 pub use mount::Mount;
 pub use resource_id::{Path, ResourceId, Uri};
 pub use router::{Routed, Router};
-pub use template::Template;
+pub use template::UriTemplate;
 
 /// The maximum length in bytes of a URI, a template, or a path together with its mount.
 ///

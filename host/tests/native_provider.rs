@@ -23,7 +23,7 @@ use mcp_resource_host::provider::{
 use mcp_resource_host::resource::{self, Error};
 use mcp_resource_host::uri::Mount;
 use mcp_resource_host::{
-    CompleteRequest, Host, HostBuilder, ListRequest, PluginConflict, PluginState, ReloadError, StartError, Update,
+    CompleteRequest, Host, HostBuilder, ListRequest, NativePluginConflict, PluginState, ReloadError, StartError, Update,
 };
 use tempfile::TempDir;
 
@@ -173,7 +173,7 @@ impl Fixture {
         (Self::start(|builder| builder.native_plugin(plugin)).await, notes)
     }
 
-    async fn read(&self, path: &str) -> Result<Vec<resource::Contents>, Error> {
+    async fn read(&self, path: &str) -> Result<Vec<resource::ResourceContents>, Error> {
         self.host.read(&Principal::LOCAL, &format!("notes:///{path}")).await
     }
 
@@ -301,7 +301,7 @@ async fn an_answer_that_is_too_large_fails() {
     let (fixture, _) = Fixture::notes(1).await;
     let error = fixture.read("large").await.unwrap_err();
     assert!(error.to_string().contains("larger than the 1.0 MiB allowed"), "{error}");
-    assert_eq!(fixture.faults(FaultKind::Reply), 1);
+    assert_eq!(fixture.faults(FaultKind::ResponseSize), 1);
 }
 
 #[tokio::test]
@@ -356,8 +356,11 @@ async fn a_reload_keeps_native_providers_and_refuses_what_conflicts_with_them() 
     assert!(report.is_unchanged(), "{report:?}");
     let component = |name: &str, at: &str| Plugin::new(name.parse().unwrap(), "missing.wasm", mount(at));
     for (plugin, is_expected) in [
-        (component("notes", "other:///"), (|conflict| matches!(conflict, PluginConflict::Names(_))) as fn(&_) -> bool),
-        (component("other", "notes:///below/"), |conflict| matches!(conflict, PluginConflict::Mounts(_))),
+        (
+            component("notes", "other:///"),
+            (|conflict| matches!(conflict, NativePluginConflict::Names(_))) as fn(&_) -> bool,
+        ),
+        (component("other", "notes:///below/"), |conflict| matches!(conflict, NativePluginConflict::Mounts(_))),
     ] {
         let config = fixture.config.clone().plugin(plugin).unwrap();
         let Err(ReloadError::Conflict(conflict)) = fixture.host.reload(config).await else { panic!("a conflict") };
@@ -383,9 +386,9 @@ async fn native_providers_of_one_name_or_mount_do_not_start() {
             .start()
     };
     let error = start("a", "b:///").await.unwrap_err();
-    assert!(matches!(error, StartError::Conflict(PluginConflict::Names(_))), "{error}");
+    assert!(matches!(error, StartError::Conflict(NativePluginConflict::Names(_))), "{error}");
     let error = start("b", "a:///b/").await.unwrap_err();
-    assert!(matches!(error, StartError::Conflict(PluginConflict::Mounts(_))), "{error}");
+    assert!(matches!(error, StartError::Conflict(NativePluginConflict::Mounts(_))), "{error}");
     start("b", "b:///").await.unwrap();
 }
 

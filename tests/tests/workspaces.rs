@@ -120,3 +120,16 @@ fn every_guest_is_a_member_of_the_guests_workspace() {
         assert_eq!(own, Some(true), "{member} has the version of its workspace");
     }
 }
+
+/// Features of dev-dependencies do not count for `cargo build`, so a normal dependency has to ask for them.
+#[test]
+fn a_plain_build_at_the_root_has_the_features_of_the_binary() {
+    let tree = Command::new(env!("CARGO"))
+        .args(["tree", "--offline", "--workspace", "--edges", "no-dev", "--invert", "mcp-resource-host"])
+        .args(["--depth", "0", "--format", "{f}"])
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
+        .output()
+        .unwrap();
+    let features = String::from_utf8(tree.stdout).unwrap();
+    assert!(features.trim().split(',').any(|feature| feature == "cli"), "{features:?}");
+}

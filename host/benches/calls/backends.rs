@@ -8,7 +8,7 @@ use std::sync::Arc;
 use futures::TryStreamExt;
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::provider::{self, Failure, Page, Provider, async_trait};
-use mcp_resource_host::resource::{Body, Contents, Entry, Listing};
+use mcp_resource_host::resource::{Listing, Resource, ResourceBody, ResourceContents};
 use mcp_resource_host::{Host, ListRequest};
 use tokio::runtime::Runtime;
 
@@ -55,8 +55,8 @@ pub(crate) enum Backend {
 
 /// The data of the baseline: what the host answered, so that both have the same.
 pub(crate) struct Native {
-    contents: HashMap<String, Vec<Contents>>,
-    page: Listing<Entry>,
+    contents: HashMap<String, Vec<ResourceContents>>,
+    page: Listing<Resource>,
 }
 
 /// All ways, the baseline first.
@@ -115,11 +115,11 @@ impl Native {
     }
 }
 
-async fn read(host: &Host, uri: &str) -> Vec<Contents> {
+async fn read(host: &Host, uri: &str) -> Vec<ResourceContents> {
     host.read(&Principal::LOCAL, uri).await.expect("it is there")
 }
 
-async fn list(host: &Host) -> Listing<Entry> {
+async fn list(host: &Host) -> Listing<Resource> {
     let page = host.list(&Principal::LOCAL, ListRequest::default()).await.expect("a page");
     assert!(page.missing.is_empty() && page.next_cursor.is_some(), "a full page of the one plugin");
     page
@@ -133,17 +133,17 @@ struct NativeProvider {
 
 async fn native_provider(fresh: &Host, native: &Native) -> NativeProvider {
     let path = |uri: &str| uri.strip_prefix(MOUNT).expect("a URI of the mount").to_owned();
-    let entry = |entry: &Entry| {
+    let entry = |entry: &Resource| {
         let mut copy = provider::Entry::new(path(entry.uri.as_str()), &entry.name);
         copy.mime_type.clone_from(&entry.mime_type);
         copy.size = entry.size;
         copy
     };
-    let entries: Vec<Entry> = fresh.list_all(&Principal::LOCAL).try_collect().await.expect("all entries");
+    let entries: Vec<Resource> = fresh.list_all(&Principal::LOCAL).try_collect().await.expect("all entries");
     let contents = native.contents.iter().map(|(uri, contents)| {
         let copies = contents.iter().map(|one| match &one.body {
-            Body::Text(text) => provider::Contents::text(entry(&one.entry), text),
-            Body::Blob(bytes) => provider::Contents::blob(entry(&one.entry), bytes.clone()),
+            ResourceBody::Text(text) => provider::Contents::text(entry(&one.entry), text),
+            ResourceBody::Blob(bytes) => provider::Contents::blob(entry(&one.entry), bytes.clone()),
         });
         (path(uri), copies.collect())
     });

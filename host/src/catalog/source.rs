@@ -7,7 +7,7 @@ use crate::access::{Access, Principal};
 use crate::config::Operation;
 use crate::engine::CallOrigin;
 use crate::plugin::{Fault, FilteredPage, Plugin};
-use crate::resource::{Entry, EntryTemplate, Footprint};
+use crate::resource::{Footprint, Resource, ResourceTemplate};
 use crate::uri::Path;
 
 /// The kind of a listing. A cursor is valid for one of them.
@@ -49,7 +49,7 @@ fn prefixed(plugin_title: &str, title: Option<&str>, name: &str) -> String {
     format!("{plugin_title}: {}", title.unwrap_or(name))
 }
 
-impl ListingItem for Entry {
+impl ListingItem for Resource {
     fn is_visible_to(&self, viewer: &Viewer) -> bool {
         viewer.access.allows(&viewer.principal, Operation::List, &self.uri)
     }
@@ -59,7 +59,7 @@ impl ListingItem for Entry {
     }
 }
 
-impl ListingItem for EntryTemplate {
+impl ListingItem for ResourceTemplate {
     fn is_visible_to(&self, viewer: &Viewer) -> bool {
         viewer.access.allows_template(&viewer.principal, Operation::Templates, &self.uri_template)
     }
@@ -95,7 +95,7 @@ pub(crate) struct Entries<'a> {
 
 impl ListingSource for Entries<'_> {
     const KIND: ListingKind = ListingKind::Entries;
-    type Item = Entry;
+    type Item = Resource;
 
     async fn page(
         &self,
@@ -103,9 +103,9 @@ impl ListingSource for Entries<'_> {
         plugin: &Plugin,
         cursor: Option<&str>,
         limit: usize,
-        filter: impl FnMut(&Entry) -> bool + Send + 'static,
-    ) -> Result<FilteredPage<Entry>, Fault> {
-        plugin.list_as(origin, self.parent, cursor, u32::try_from(limit).unwrap_or(u32::MAX), filter).await
+        filter: impl FnMut(&Resource) -> bool + Send + 'static,
+    ) -> Result<FilteredPage<Resource>, Fault> {
+        plugin.list(origin, self.parent, cursor, u32::try_from(limit).unwrap_or(u32::MAX), filter).await
     }
 }
 
@@ -114,7 +114,7 @@ pub(crate) struct Templates;
 
 impl ListingSource for Templates {
     const KIND: ListingKind = ListingKind::Templates;
-    type Item = EntryTemplate;
+    type Item = ResourceTemplate;
 
     async fn page(
         &self,
@@ -122,8 +122,8 @@ impl ListingSource for Templates {
         plugin: &Plugin,
         cursor: Option<&str>,
         _: usize,
-        filter: impl FnMut(&EntryTemplate) -> bool + Send + 'static,
-    ) -> Result<FilteredPage<EntryTemplate>, Fault> {
-        plugin.templates_as(origin, cursor, filter).await
+        filter: impl FnMut(&ResourceTemplate) -> bool + Send + 'static,
+    ) -> Result<FilteredPage<ResourceTemplate>, Fault> {
+        plugin.templates(origin, cursor, filter).await
     }
 }

@@ -13,7 +13,7 @@ use super::output::Output;
 use super::table::{Cell, Table};
 use crate::access::Principal;
 use crate::host::{Host, ListRequest};
-use crate::resource::{Entry, EntryTemplate, Error, Listing, MissingPlugin};
+use crate::resource::{Error, Listing, MissingPlugin, Resource, ResourceTemplate};
 use crate::server::{Revision, wire};
 
 const EXAMPLES: &str = "\
@@ -121,8 +121,8 @@ fn print_hint(messages: &Messages, next: Option<&str>, is_empty: bool, principal
 
 /// One page of either kind.
 enum Page {
-    Entries(Listing<Entry>),
-    Templates(Listing<EntryTemplate>),
+    Entries(Listing<Resource>),
+    Templates(Listing<ResourceTemplate>),
 }
 
 impl Page {
@@ -183,7 +183,7 @@ impl<'a> Printer<'a> {
     }
 }
 
-fn entry_row(entry: &Entry) -> [Cell; 4] {
+fn entry_row(entry: &Resource) -> [Cell; 4] {
     [
         Cell::verbatim(entry.uri.as_str()),
         Cell::optional(entry.mime_type.as_deref()),
@@ -192,7 +192,7 @@ fn entry_row(entry: &Entry) -> [Cell; 4] {
     ]
 }
 
-fn template_row(template: &EntryTemplate) -> [Cell; 3] {
+fn template_row(template: &ResourceTemplate) -> [Cell; 3] {
     [
         Cell::verbatim(template.uri_template.as_str()),
         Cell::optional(template.mime_type.as_deref()),
@@ -207,9 +207,9 @@ mod tests {
     use crate::resource::{Annotations, Meta};
     use crate::uri::Mount;
 
-    fn readme() -> Entry {
+    fn readme() -> Resource {
         let mount: Mount = "notes:///".parse().unwrap();
-        Entry {
+        Resource {
             uri: mount.compose("readme.md").unwrap().uri,
             name: "readme.md".to_owned(),
             title: Some("Read me".to_owned()),
@@ -225,7 +225,7 @@ mod tests {
         }
     }
 
-    fn page(items: Vec<Entry>) -> Page {
+    fn page(items: Vec<Resource>) -> Page {
         Page::Entries(Listing { items, next_cursor: Some("next".to_owned()), missing: Vec::new() })
     }
 
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_row_has_the_uri_the_type_the_size_and_the_name_for_people() {
-        let bare = Entry { title: None, mime_type: None, size: None, ..readme() };
+        let bare = Resource { title: None, mime_type: None, size: None, ..readme() };
         assert_eq!(
             printed(false, page(vec![readme(), bare])),
             "notes:///readme.md  text/markdown  1.5 KiB  Read me\n\

@@ -22,7 +22,7 @@ use super::hint;
 use super::options::PrincipalArgs;
 use super::output::{Destination, Output};
 use crate::host::Host;
-use crate::resource::{Body, Contents};
+use crate::resource::{ResourceBody, ResourceContents};
 use crate::server::{Revision, wire};
 
 const EXAMPLES: &str = "\
@@ -96,16 +96,20 @@ impl Args {
 #[derive(Debug, PartialEq)]
 enum OutputMode<'a> {
     /// All text is shown to a person.
-    Rendered(&'a [Contents]),
+    Rendered(&'a [ResourceContents]),
     /// One content is written unchanged.
-    Raw(&'a Contents),
+    Raw(&'a ResourceContents),
 }
 
 impl<'a> OutputMode<'a> {
-    fn select(contents: &'a [Contents], requested_uri: &str, destination: Destination) -> Result<Self, CliError> {
+    fn select(
+        contents: &'a [ResourceContents],
+        requested_uri: &str,
+        destination: Destination,
+    ) -> Result<Self, CliError> {
         match destination {
             Destination::Terminal => {
-                let only_binary = contents.iter().all(|one| matches!(one.body, Body::Blob(_)));
+                let only_binary = contents.iter().all(|one| matches!(one.body, ResourceBody::Blob(_)));
                 match contents.first().filter(|_| only_binary) {
                     Some(one) => {
                         Err(CliError::Binary { uri: one.entry.uri.to_string(), kind_and_size: kind_and_size(one) })
@@ -124,7 +128,7 @@ impl<'a> OutputMode<'a> {
     }
 }
 
-fn print_rendered(contents: &[Contents], output: &mut Output<'_>) -> std::io::Result<()> {
+fn print_rendered(contents: &[ResourceContents], output: &mut Output<'_>) -> std::io::Result<()> {
     let are_several = contents.len() > 1;
     for (index, one) in contents.iter().enumerate() {
         if are_several {
@@ -134,14 +138,14 @@ fn print_rendered(contents: &[Contents], output: &mut Output<'_>) -> std::io::Re
             output.line(&format!("==> {} ({}) <==", one.entry.uri, escape::line(&kind_and_size(one))))?;
         }
         match &one.body {
-            Body::Text(text) => output.text(text)?,
-            Body::Blob(_) => output.line("binary: not shown")?,
+            ResourceBody::Text(text) => output.text(text)?,
+            ResourceBody::Blob(_) => output.line("binary: not shown")?,
         }
     }
     Ok(())
 }
 
-fn kind_and_size(contents: &Contents) -> String {
+fn kind_and_size(contents: &ResourceContents) -> String {
     let size = ByteSize(contents.body.as_bytes().len() as u64);
     match &contents.entry.mime_type {
         Some(mime_type) => format!("{mime_type}, {size}"),
@@ -149,21 +153,21 @@ fn kind_and_size(contents: &Contents) -> String {
     }
 }
 
-fn print_json(contents: Vec<Contents>, output: &mut Output<'_>) -> std::io::Result<()> {
+fn print_json(contents: Vec<ResourceContents>, output: &mut Output<'_>) -> std::io::Result<()> {
     output.document(wire::read_result(contents, Revision::LATEST_WITH_SESSIONS, false))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resource::{Annotations, Entry, Meta};
+    use crate::resource::{Annotations, Meta, Resource};
     use crate::uri::Mount;
 
     const REQUESTED: &str = "notes:///a.md";
 
-    fn contents(path: &str, mime_type: &str, body: Body) -> Contents {
+    fn contents(path: &str, mime_type: &str, body: ResourceBody) -> ResourceContents {
         let mount: Mount = "notes:///".parse().unwrap();
-        let entry = Entry {
+        let entry = Resource {
             uri: mount.compose(path).unwrap().uri,
             name: path.to_owned(),
             title: None,
@@ -177,18 +181,18 @@ mod tests {
             ttl: None,
             meta: Meta::new(),
         };
-        Contents { entry, body }
+        ResourceContents { entry, body }
     }
 
-    fn text(path: &str, text: &str) -> Contents {
-        contents(path, "text/markdown", Body::Text(text.to_owned()))
+    fn text(path: &str, text: &str) -> ResourceContents {
+        contents(path, "text/markdown", ResourceBody::Text(text.to_owned()))
     }
 
-    fn blob(path: &str) -> Contents {
-        contents(path, "image/png", Body::Blob(vec![0; 2048]))
+    fn blob(path: &str) -> ResourceContents {
+        contents(path, "image/png", ResourceBody::Blob(vec![0; 2048]))
     }
 
-    fn rendered(contents: &[Contents]) -> String {
+    fn rendered(contents: &[ResourceContents]) -> String {
         let mut written = Vec::new();
         print_rendered(contents, &mut Output::to(&mut written, Destination::Terminal)).unwrap();
         String::from_utf8(written).unwrap()

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use super::Host;
 use super::background_loader::BackgroundLoader;
 use super::data_dirs::DataDirs;
-use super::generation::{Generation, NativePlugins, PluginConflict, sorted_by_name};
+use super::generation::{Generation, NativePluginConflict, NativePlugins, sorted_by_name};
 use super::generation_store::GenerationStore;
 use super::lifecycle::RequestTracker;
 use crate::access::Access;
@@ -35,7 +35,7 @@ pub enum StartError {
     Key(#[from] KeyError),
     /// Two plugins exclude each other.
     #[error(transparent)]
-    Conflict(#[from] PluginConflict),
+    Conflict(#[from] NativePluginConflict),
     /// There is no home directory, and no other directory was named.
     #[error("there is no home directory to keep the {0} in; name a directory in `server.{0}`")]
     NoDirectory(&'static str),

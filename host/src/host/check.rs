@@ -13,6 +13,7 @@ use super::builder::{HostBuilder, StartError};
 use crate::catalog::CursorKey;
 use crate::config::{self, Warning};
 use crate::digest::Digest;
+use crate::engine::CallOrigin;
 use crate::plugin::{Fault, FaultKind, Inspection, LoadError, PluginRuntime, Requirements};
 use crate::provider::ProviderInfo;
 
@@ -93,7 +94,7 @@ impl PluginCheck {
         // The store first: a provider may work around a broken one, or describe the failure less well.
         let outcome = match loaded.check_stores().await {
             Err(reason) => Err(CheckError::Store(reason)),
-            Ok(()) => match loaded.list(None, None, page_size, |_| false).await {
+            Ok(()) => match loaded.list(CallOrigin::Client, None, None, page_size, |_| false).await {
                 Ok(page) => Ok(page.size),
                 Err(fault) => Err(CheckError::Listing(fault)),
             },

@@ -9,7 +9,7 @@ use crate::access::Principal;
 use crate::catalog::{Entries, PageRequest};
 use crate::config::Operation;
 use crate::plugin::Fault;
-use crate::resource::{Contents, Entry, Error, Listing, ResourceCapabilities};
+use crate::resource::{Error, Listing, Resource, ResourceCapabilities, ResourceContents};
 
 /// The MIME type of a resource that only contains others.
 const DIRECTORY_MIME_TYPE: &str = "inode/directory";
@@ -23,7 +23,7 @@ impl Host {
         principal: &Principal,
         uri: &str,
         cursor: Option<&str>,
-    ) -> Result<Listing<Entry>, Error> {
+    ) -> Result<Listing<Resource>, Error> {
         self.list_children(principal, uri, cursor, |entry| {
             let is_directory = entry.listable && entry.mime_type.as_deref() == Some(DIRECTORY_MIME_TYPE);
             if is_directory { Ok(()) } else { Err("is not a directory") }
@@ -35,18 +35,18 @@ impl Host {
     /// listable for the principal (SEP-2093, "Multi-Content Semantics").
     ///
     /// A provider that returns others all the same breaks the contract: they are dropped, and the fault is counted.
-    pub async fn read_strict(&self, principal: &Principal, uri: &str) -> Result<Vec<Contents>, Error> {
+    pub async fn read_strict(&self, principal: &Principal, uri: &str) -> Result<Vec<ResourceContents>, Error> {
         self.audited(principal, Operation::Read, uri, self.read_strict_inner(principal, uri)).await
     }
 
-    async fn read_strict_inner(&self, principal: &Principal, uri: &str) -> Result<Vec<Contents>, Error> {
+    async fn read_strict_inner(&self, principal: &Principal, uri: &str) -> Result<Vec<ResourceContents>, Error> {
         let now = self.generation.load_full();
         let target = now.resolve(principal, Operation::Read, uri)?;
         let plugin = target.slot.loaded()?;
         let answer = |fault: Fault| fault.into_client_error(plugin.name(), uri);
         let contents = plugin.read(&target.path, now.read_filter(principal)).await.map_err(answer)?;
         let mut contents = not_found_if_empty(uri, contents)?;
-        let is_own = |one: &Contents| one.entry.uri == target.uri;
+        let is_own = |one: &ResourceContents| one.entry.uri == target.uri;
         if contents.iter().all(is_own) {
             return Ok(contents);
         }
@@ -69,7 +69,7 @@ impl Host {
     }
 
     /// Returns what a principal can do with a resource besides reading it.
-    pub fn capabilities(&self, principal: &Principal, entry: &Entry) -> ResourceCapabilities {
+    pub fn capabilities(&self, principal: &Principal, entry: &Resource) -> ResourceCapabilities {
         let now = self.generation.load();
         let may = |operation| now.access.allows(principal, operation, &entry.uri);
         ResourceCapabilities {
@@ -84,8 +84,8 @@ impl Host {
         principal: &Principal,
         parent: &str,
         cursor: Option<&str>,
-        check: impl FnOnce(&Entry) -> Result<(), &'static str>,
-    ) -> Result<Listing<Entry>, Error> {
+        check: impl FnOnce(&Resource) -> Result<(), &'static str>,
+    ) -> Result<Listing<Resource>, Error> {
         self.audited(principal, Operation::List, parent, async {
             let now = self.generation.load_full();
             let target = now.resolve(principal, Operation::List, parent)?;

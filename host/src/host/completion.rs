@@ -11,7 +11,7 @@ use super::{CompleteRequest, Host};
 use crate::access::Principal;
 use crate::config::Operation;
 use crate::resource::{Argument, Completion, Error};
-use crate::uri::Template;
+use crate::uri::UriTemplate;
 
 impl Host {
     pub(super) async fn complete_inner(
@@ -40,7 +40,7 @@ impl Host {
 
 /// Returns the arguments that are variables of the template, each once, with its last value. Their number is bounded by
 /// the template, not by the client.
-fn context_arguments(template: &Template, known: Vec<Argument>) -> BTreeMap<String, String> {
+fn context_arguments(template: &UriTemplate, known: Vec<Argument>) -> BTreeMap<String, String> {
     let variables: Vec<_> = template.variables().collect();
     let known = known.into_iter().filter(|known| variables.contains(&known.name.as_str()));
     known.map(|known| (known.name, known.value)).collect()

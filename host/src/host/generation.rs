@@ -17,7 +17,7 @@ pub(super) type NativePlugins = Arc<[Arc<Plugin>]>;
 /// Two plugins of a host that exclude each other: of the config, or native ones.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum PluginConflict {
+pub enum NativePluginConflict {
     /// Two mounts overlap. Those of a config from a file have been checked for that already.
     #[error(transparent)]
     Mounts(#[from] Overlap),
@@ -79,7 +79,7 @@ impl Generation {
         native: NativePlugins,
         access: Arc<Access>,
         mut state: impl FnMut(&config::Plugin) -> Result<Arc<Plugin>, NotLoaded>,
-    ) -> Result<Self, PluginConflict> {
+    ) -> Result<Self, NativePluginConflict> {
         let declared = declared(&config, &native)?;
         let router = build_router(&declared)?;
         let slots = declared.into_iter().map(|plugin| PluginSlot {
@@ -135,24 +135,24 @@ pub(super) fn sorted_by_name(config: &Config) -> Vec<&config::Plugin> {
 }
 
 /// Returns whether the plugins of a config and the native ones can be served together.
-pub(super) fn check_conflicts(config: &Config, native: &NativePlugins) -> Result<(), PluginConflict> {
+pub(super) fn check_conflicts(config: &Config, native: &NativePlugins) -> Result<(), NativePluginConflict> {
     build_router(&declared(config, native)?).map(drop)
 }
 
 /// All plugins of a host, ordered by name.
-fn declared<'a>(config: &'a Config, native: &'a NativePlugins) -> Result<Vec<Declared<'a>>, PluginConflict> {
+fn declared<'a>(config: &'a Config, native: &'a NativePlugins) -> Result<Vec<Declared<'a>>, NativePluginConflict> {
     let components = config.plugins.iter().map(Declared::Component);
     let mut plugins: Vec<_> = components.chain(native.iter().map(Declared::Native)).collect();
     plugins.sort_by_key(Declared::name);
     let mut neighbors = plugins.iter().zip(plugins.iter().skip(1));
     match neighbors.find(|(one, other)| one.name() == other.name()) {
-        Some((one, _)) => Err(PluginConflict::Names(one.name().to_owned())),
+        Some((one, _)) => Err(NativePluginConflict::Names(one.name().to_owned())),
         None => Ok(plugins),
     }
 }
 
 /// The router from mounts to indices of the plugins.
-fn build_router(plugins: &[Declared<'_>]) -> Result<Arc<Router<usize>>, PluginConflict> {
+fn build_router(plugins: &[Declared<'_>]) -> Result<Arc<Router<usize>>, NativePluginConflict> {
     let routes = plugins.iter().enumerate().map(|(index, plugin)| (plugin.mount().clone(), index));
     Ok(Arc::new(Router::new(routes)?))
 }

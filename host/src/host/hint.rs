@@ -5,7 +5,7 @@ use super::Host;
 use crate::access::Principal;
 use crate::catalog::{PageRequest, Templates};
 use crate::config::Operation;
-use crate::resource::EntryTemplate;
+use crate::resource::ResourceTemplate;
 
 impl Host {
     /// Returns whether a resource is listable, if it exists for the principal.
@@ -21,7 +21,7 @@ impl Host {
         principal: &Principal,
         uri: &str,
         limit: usize,
-    ) -> Option<(String, Vec<EntryTemplate>)> {
+    ) -> Option<(String, Vec<ResourceTemplate>)> {
         let now = self.generation.load_full();
         let slot = now.slots.get(*now.router.route(uri).ok()?.target)?;
         let viewer = now.viewer(principal);

@@ -31,7 +31,7 @@ use futures::future::join_all;
 
 use super::Host;
 use super::builder::log_warnings;
-use super::generation::{Generation, PluginConflict, check_conflicts, sorted_by_name};
+use super::generation::{Generation, NativePluginConflict, check_conflicts, sorted_by_name};
 use crate::access::Access;
 use crate::config::{self, Config};
 use crate::digest::Digest;
@@ -60,7 +60,7 @@ pub enum ReloadError {
     },
     /// Two plugins exclude each other. Nothing has changed.
     #[error(transparent)]
-    Conflict(#[from] PluginConflict),
+    Conflict(#[from] NativePluginConflict),
     /// A newer reload began before this one had replaced plugins.
     #[error("a newer configuration has taken its place")]
     Superseded,

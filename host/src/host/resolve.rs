@@ -12,9 +12,9 @@ use crate::access::Principal;
 use crate::catalog::{PageRequest, Viewer};
 use crate::config::Operation;
 use crate::plugin::PluginSlot;
-use crate::resource::{Contents, Entry, Error};
+use crate::resource::{Error, Resource, ResourceContents};
 use crate::text;
-use crate::uri::{Mount, Path, RouteError, Template, Uri};
+use crate::uri::{Mount, Path, RouteError, Uri, UriTemplate};
 
 /// Bytes of a known value that are retained for the expansion of a template.
 const MAX_VALUE_LEN: usize = 65_536;
@@ -33,7 +33,7 @@ impl Generation {
     }
 
     /// Returns a filter that retains the contents that the principal may read.
-    pub(super) fn read_filter(&self, principal: &Principal) -> impl FnMut(&Contents) -> bool + Send + use<> {
+    pub(super) fn read_filter(&self, principal: &Principal) -> impl FnMut(&ResourceContents) -> bool + Send + use<> {
         let viewer = self.viewer(principal);
         move |one| viewer.access.allows(&viewer.principal, Operation::Read, &one.entry.uri)
     }
@@ -71,14 +71,17 @@ impl Generation {
 
 impl ResolvedTarget<'_> {
     /// Calls the provider's `stat`. Errors name `requested_uri`, the URI as the client spelled it.
-    pub(super) async fn stat(&self, requested_uri: &str) -> Result<Entry, Error> {
+    pub(super) async fn stat(&self, requested_uri: &str) -> Result<Resource, Error> {
         let plugin = self.slot.loaded()?;
         plugin.stat(&self.path).await.map_err(|fault| fault.into_client_error(plugin.name(), requested_uri))
     }
 }
 
 /// Returns the readable contents. If there are none, the resource does not exist for the principal.
-pub(super) fn not_found_if_empty(requested_uri: &str, contents: Vec<Contents>) -> Result<Vec<Contents>, Error> {
+pub(super) fn not_found_if_empty(
+    requested_uri: &str,
+    contents: Vec<ResourceContents>,
+) -> Result<Vec<ResourceContents>, Error> {
     if contents.is_empty() { Err(Error::NotFound { uri: requested_uri.to_owned() }) } else { Ok(contents) }
 }
 
@@ -94,7 +97,7 @@ pub(super) fn route_error(error: &RouteError, requested_uri: &str) -> Error {
 pub(super) struct ValueFilter {
     generation: Arc<Generation>,
     principal: Principal,
-    template: Template,
+    template: UriTemplate,
     /// The variable to complete.
     variable: String,
     /// The variables that have values.
@@ -107,7 +110,7 @@ impl ValueFilter {
     pub(super) fn new(
         generation: Arc<Generation>,
         principal: &Principal,
-        template: &Template,
+        template: &UriTemplate,
         name: &str,
         context: &BTreeMap<String, String>,
     ) -> Self {

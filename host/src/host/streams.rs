@@ -6,7 +6,7 @@ use futures::stream::{self, Stream, StreamExt};
 
 use super::{Host, ListRequest};
 use crate::access::Principal;
-use crate::resource::{Entry, EntryTemplate, Error, Listing, MissingPlugin};
+use crate::resource::{Error, Listing, MissingPlugin, Resource, ResourceTemplate};
 
 /// The position of a stream in a listing.
 struct Walk<T> {
@@ -63,7 +63,7 @@ impl Host {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn list_all(&self, principal: &Principal) -> impl Stream<Item = Result<Entry, Error>> + Send + Unpin + '_ {
+    pub fn list_all(&self, principal: &Principal) -> impl Stream<Item = Result<Resource, Error>> + Send + Unpin + '_ {
         let principal = principal.clone();
         stream_pages(move |cursor| {
             let principal = principal.clone();
@@ -75,7 +75,7 @@ impl Host {
     pub fn templates_all(
         &self,
         principal: &Principal,
-    ) -> impl Stream<Item = Result<EntryTemplate, Error>> + Send + Unpin + '_ {
+    ) -> impl Stream<Item = Result<ResourceTemplate, Error>> + Send + Unpin + '_ {
         let principal = principal.clone();
         stream_pages(move |cursor| {
             let principal = principal.clone();

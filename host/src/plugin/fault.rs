@@ -57,11 +57,11 @@ pub enum Fault {
     #[error("wanted more memory than `limits.memory` ({}) leaves", bytesize::ByteSize(*.0))]
     Memory(u64),
     /// The answer exceeds `limits.response-size`.
-    #[error("the reply is larger than `limits.response-size` ({})", bytesize::ByteSize(*.0))]
-    Reply(u64),
+    #[error("the answer is larger than `limits.response-size` ({})", bytesize::ByteSize(*.0))]
+    ResponseSize(u64),
     /// One answer has more items than `limits.response-items`.
-    #[error("the reply has {found} {what}, more than `limits.response-items` ({limit})")]
-    Items {
+    #[error("the answer has {found} {what}, more than `limits.response-items` ({limit})")]
+    ResponseItems {
         /// The kind of items: entries, contents.
         what: &'static str,
         /// The number of items, as far as they were counted.
@@ -71,7 +71,7 @@ pub enum Fault {
     },
     /// A listing exceeds `limits.listing-items`, over all its pages.
     #[error("its listing goes on beyond `limits.listing-items` ({0})")]
-    Listing(usize),
+    ListingItems(usize),
     /// A listing leads from empty page to empty page.
     #[error("{0} pages of its listing in a row had nothing on them")]
     EmptyPages(usize),
@@ -80,7 +80,7 @@ pub enum Fault {
     Handles(usize),
     /// The guest requested more random bytes at once than `limits.random-bytes`.
     #[error("asked for more random bytes at once than `limits.random-bytes` ({}) allows", bytesize::ByteSize(*.0))]
-    Random(u64),
+    RandomBytes(u64),
     /// The guest trapped.
     #[error("trapped: {0}")]
     Trap(String),
@@ -124,19 +124,19 @@ impl Fault {
             Self::Deadline(_) => unavailable("it took too long", None),
             Self::Cpu(_) => unavailable("it used up its CPU time", None),
             Self::Memory(_) => unavailable("it ran out of memory", None),
-            Self::Reply(limit) => {
+            Self::ResponseSize(limit) => {
                 unavailable(&format!("its answer is larger than the {} allowed", bytesize::ByteSize(limit)), None)
             }
-            Self::Items { what, limit, .. } => {
+            Self::ResponseItems { what, limit, .. } => {
                 unavailable(&format!("its answer has more than the {limit} {what} allowed"), None)
             }
-            Self::Listing(most) => unavailable(
+            Self::ListingItems(most) => unavailable(
                 &format!("its listing goes on beyond the {most} entries allowed; the rest is left out"),
                 None,
             ),
             Self::EmptyPages(_) => unavailable("its listing leads on and on with nothing in it", None),
             Self::Handles(_) => unavailable("it holds too much open at once", None),
-            Self::Random(_) => unavailable("it asked for too many random bytes at once", None),
+            Self::RandomBytes(_) => unavailable("it asked for too many random bytes at once", None),
             Self::Grant(_) => unavailable("a directory that it needs cannot be opened", None),
             Self::Internal(_) | Self::Trap(_) | Self::Panicked(_) | Self::Contract(_) | Self::Host(_) => {
                 Error::Internal { plugin: plugin.to_owned() }
@@ -150,8 +150,8 @@ impl Fault {
             CallEnd::Cpu => Self::Cpu(limits.cpu.duration()),
             CallEnd::Memory => Self::Memory(limits.memory.bytes()),
             CallEnd::Handles => Self::Handles(limits.handles.get()),
-            CallEnd::ResponseSize => Self::Reply(limits.response_size.bytes()),
-            CallEnd::RandomBytes => Self::Random(limits.random_bytes.bytes()),
+            CallEnd::ResponseSize => Self::ResponseSize(limits.response_size.bytes()),
+            CallEnd::RandomBytes => Self::RandomBytes(limits.random_bytes.bytes()),
             CallEnd::Trap(message) => Self::Trap(message),
         }
     }
@@ -177,9 +177,9 @@ impl Fault {
                 | Self::Cpu(_)
                 | Self::Memory(_)
                 | Self::Handles(_)
-                | Self::Random(_)
-                | Self::Reply(_)
-                | Self::Items { .. }
+                | Self::RandomBytes(_)
+                | Self::ResponseSize(_)
+                | Self::ResponseItems { .. }
                 | Self::Trap(_)
                 | Self::Panicked(_)
                 | Self::Contract(_)

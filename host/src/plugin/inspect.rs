@@ -34,7 +34,7 @@ impl PluginRuntime {
     ///
     /// The file is not a component that this host can compile, or not the one that the plugin is pinned to. A component
     /// that is not a provider is part of the answer.
-    pub async fn inspect(&self, plugin: &config::Plugin) -> Result<Inspection, LoadError> {
+    pub(crate) async fn inspect(&self, plugin: &config::Plugin) -> Result<Inspection, LoadError> {
         let compiled = self.loader.load(plugin).await?;
         let engine = self.engine.wasmtime();
         let component = compiled.component.component_type();

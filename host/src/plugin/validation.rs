@@ -27,7 +27,7 @@ use super::fault::Fault;
 use super::fault_recorder::FaultRecorder;
 use super::work_budget::{CLOCK_CHECK_INTERVAL_NS, WorkBudget};
 use crate::provider::{self, ProviderInfo, Template};
-use crate::resource::{Body, Completion, Contents, Entry, EntryTemplate};
+use crate::resource::{Completion, Resource, ResourceBody, ResourceContents, ResourceTemplate};
 use crate::text::{Excerpt, truncate};
 use crate::uri::{Mount, Path, ResourceId};
 
@@ -45,7 +45,7 @@ const FILTER_COST: usize = CLOCK_CHECK_INTERVAL_NS / 8;
 
 /// One page of a provider's listing: its valid items that the filter admits.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FilteredPage<T> {
+pub(crate) struct FilteredPage<T> {
     /// The items, each with its index among the valid items of the page, in order.
     pub items: Vec<(usize, T)>,
     /// The number of valid items of the page.
@@ -56,7 +56,7 @@ pub struct FilteredPage<T> {
 
 /// The changes of watched paths since a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WatchedChanges {
+pub(crate) struct WatchedChanges {
     /// The token for the next call.
     pub token: String,
     /// Those of the watched paths that changed, each once.
@@ -144,8 +144,8 @@ impl Validator {
         mut self,
         page: provider::Page,
         requested: Option<&str>,
-        mut filter: impl FnMut(&Entry) -> bool,
-    ) -> Result<FilteredPage<Entry>, Fault> {
+        mut filter: impl FnMut(&Resource) -> bool,
+    ) -> Result<FilteredPage<Resource>, Fault> {
         let next_cursor = validate_cursor(page.next_cursor, requested)?;
         self.check_item_count("entries", &page.entries)?;
         self.measure_entries(&page.entries).await?;
@@ -168,8 +168,8 @@ impl Validator {
         mut self,
         page: provider::TemplatePage,
         requested: Option<&str>,
-        mut filter: impl FnMut(&EntryTemplate) -> bool,
-    ) -> Result<FilteredPage<EntryTemplate>, Fault> {
+        mut filter: impl FnMut(&ResourceTemplate) -> bool,
+    ) -> Result<FilteredPage<ResourceTemplate>, Fault> {
         let next_cursor = validate_cursor(page.next_cursor, requested)?;
         self.check_item_count("templates", &page.templates)?;
         self.measure_templates(&page.templates).await?;
@@ -192,8 +192,8 @@ impl Validator {
         mut self,
         contents: Vec<provider::Contents>,
         requested: &str,
-        mut filter: impl FnMut(&Contents) -> bool,
-    ) -> Result<Vec<Contents>, Fault> {
+        mut filter: impl FnMut(&ResourceContents) -> bool,
+    ) -> Result<Vec<ResourceContents>, Fault> {
         self.check_item_count("contents", &contents)?;
         if contents.is_empty() {
             return Err(Fault::Contract(format!(
@@ -219,25 +219,25 @@ impl Validator {
         Ok(kept)
     }
 
-    fn convert_contents(&mut self, contents: provider::Contents) -> Result<Contents, Fault> {
+    fn convert_contents(&mut self, contents: provider::Contents) -> Result<ResourceContents, Fault> {
         let located = self.compose(&contents.entry.path)?;
         let entry = self.convert_entry(contents.entry, located);
         let body = match contents.body {
-            provider::Body::Text(text) => Body::Text(text),
+            provider::Body::Text(text) => ResourceBody::Text(text),
             provider::Body::TextBytes(bytes) => {
                 let text = String::from_utf8(bytes);
-                Body::Text(text.map_err(|error| {
+                ResourceBody::Text(text.map_err(|error| {
                     let uri = Excerpt(entry.uri.as_str());
                     Fault::Contract(format!("the text of {uri} is not UTF-8: {}", error.utf8_error()))
                 })?)
             }
-            provider::Body::Blob(bytes) => Body::Blob(bytes),
+            provider::Body::Blob(bytes) => ResourceBody::Blob(bytes),
         };
-        Ok(Contents { entry, body })
+        Ok(ResourceContents { entry, body })
     }
 
     /// The entry of the requested path, which is in normal form.
-    pub(super) async fn stat_entry(mut self, entry: provider::Entry, requested: &str) -> Result<Entry, Fault> {
+    pub(super) async fn stat_entry(mut self, entry: provider::Entry, requested: &str) -> Result<Resource, Fault> {
         self.work.step(check_cost(&entry.path, &entry.icons, entry.meta.as_deref())).await?;
         self.measure_entry(&entry)?;
         self.charge()?;
@@ -287,10 +287,10 @@ impl Validator {
             .map_err(|error| Fault::Contract(format!("its path `{}` is refused: {error}", Excerpt(path))))
     }
 
-    fn convert_entry(&mut self, entry: provider::Entry, located: ResourceId) -> Entry {
+    fn convert_entry(&mut self, entry: provider::Entry, located: ResourceId) -> Resource {
         let name = if entry.name.is_empty() { last_segment(&located.path).to_owned() } else { entry.name };
         let path = entry.path.as_str();
-        Entry {
+        Resource {
             name,
             title: entry.title,
             description: entry.description,
@@ -306,7 +306,7 @@ impl Validator {
         }
     }
 
-    fn convert_template(&mut self, template: Template) -> Option<EntryTemplate> {
+    fn convert_template(&mut self, template: Template) -> Option<ResourceTemplate> {
         let path = template.path_template.as_str();
         let uri_template = match self.context.mount.compose_template(path) {
             Ok(uri_template) => uri_template,
@@ -318,7 +318,7 @@ impl Validator {
                 return None;
             }
         };
-        Some(EntryTemplate {
+        Some(ResourceTemplate {
             uri_template,
             name: template.name,
             title: template.title,
@@ -407,7 +407,7 @@ mod tests {
     #[test]
     fn what_is_kept_of_a_page_has_its_place_among_what_is_valid() {
         let entries = ["a", "../b", "c", "d", "e"].map(|path| entry(path, None));
-        let filter = |entry: &Entry| !entry.uri.as_str().ends_with("/c");
+        let filter = |entry: &Resource| !entry.uri.as_str().ends_with("/c");
         let page = block_on(validator(10, MEMORY_LIMIT, false).page(page(entries.into()), None, filter)).unwrap();
         let kept: Vec<_> = page.items.iter().map(|(place, entry)| (*place, entry.name.as_str())).collect();
         assert_eq!((kept, page.size), (vec![(0, "a"), (2, "d"), (3, "e")], 4));
@@ -439,11 +439,11 @@ mod tests {
 
     #[test]
     fn an_answer_is_measured_before_anything_is_made_of_it() {
-        let made = |_: &Entry| panic!("it was refused");
+        let made = |_: &Resource| panic!("it was refused");
         let wide = format!(r#"{{"a":[{}0]}}"#, "0,".repeat(100));
         let refused =
             block_on(validator(100, MEMORY_LIMIT, false).page(page(vec![entry("a", Some(&wide))]), None, made));
-        assert!(matches!(refused, Err(Fault::Items { found: 103, limit: 100, .. })), "{refused:?}");
+        assert!(matches!(refused, Err(Fault::ResponseItems { found: 103, limit: 100, .. })), "{refused:?}");
         for entries in [vec![entry("a", Some(&wide)); 100], vec![entry(&"x".repeat(1_100_000), None)]] {
             let refused = block_on(validator(1_000_000, MEMORY_LIMIT, false).page(page(entries), None, made));
             assert_eq!(refused.map(drop), Err(Fault::Memory(MEMORY_LIMIT)));

@@ -117,7 +117,7 @@ impl fmt::Display for Timestamp {
 
 /// An icon for a resource (MCP 2025-11-25, "Icons").
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Icon {
+pub struct ResourceIcon {
     src: String,
     /// The MIME type, if the URI does not imply it.
     pub mime_type: Option<String>,
@@ -127,7 +127,7 @@ pub struct Icon {
     pub theme: Option<Theme>,
 }
 
-impl Icon {
+impl ResourceIcon {
     /// Creates an icon from a URI that clients can safely load: `https:` or `data:`. Returns `None` for any other.
     pub fn new(src: impl Into<String>) -> Option<Self> {
         Self::try_new(src.into()).ok()
@@ -211,12 +211,12 @@ mod tests {
 
     #[test]
     fn an_icon_is_loaded_over_https_or_from_the_uri_itself() {
-        assert!(Icon::new("https://example.com/icon.png").is_some());
-        assert!(Icon::new("data:image/png;base64,AAAA").is_some());
+        assert!(ResourceIcon::new("https://example.com/icon.png").is_some());
+        assert!(ResourceIcon::new("data:image/png;base64,AAAA").is_some());
         for src in
             ["http://example.com/icon.png", "javascript:alert(1)", "file:///etc/passwd", "icon.png", "https://a b"]
         {
-            assert_eq!(Icon::new(src), None, "{src}");
+            assert_eq!(ResourceIcon::new(src), None, "{src}");
         }
     }
 }

@@ -1,26 +1,26 @@
 //! The content of a resource.
 
-use super::Entry;
+use super::Resource;
 
 /// A content, and the resource to which it belongs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Contents {
+pub struct ResourceContents {
     /// The resource in this representation: `mime_type` and `size` are those of the body.
-    pub entry: Entry,
+    pub entry: Resource,
     /// The content.
-    pub body: Body,
+    pub body: ResourceBody,
 }
 
 /// The body of a content.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Body {
+pub enum ResourceBody {
     /// Text.
     Text(String),
     /// Binary data.
     Blob(Vec<u8>),
 }
 
-impl Body {
+impl ResourceBody {
     /// Returns the content as bytes.
     pub fn as_bytes(&self) -> &[u8] {
         match self {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Annotations, Icon};
+use super::{Annotations, ResourceIcon};
 use crate::uri::Uri;
 
 /// Additional metadata of a resource for programs: a JSON object.
@@ -10,7 +10,7 @@ pub type Meta = serde_json::Map<String, serde_json::Value>;
 
 /// A resource of the catalog: all its metadata, without the content.
 #[derive(Clone, Debug, PartialEq, Hash)]
-pub struct Entry {
+pub struct Resource {
     /// The URI: the mount of the plugin and the path, normalized.
     pub uri: Uri,
     /// The name, for programs.
@@ -26,7 +26,7 @@ pub struct Entry {
     /// Hints for clients.
     pub annotations: Annotations,
     /// Icons, in order of preference.
-    pub icons: Vec<Icon>,
+    pub icons: Vec<ResourceIcon>,
     /// Whether its children can be listed.
     pub listable: bool,
     /// Whether it can be subscribed to.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Annotations, Body, Completion, Contents, Entry, EntryTemplate, Icon, Meta};
+use super::{Annotations, Completion, Meta, Resource, ResourceBody, ResourceContents, ResourceIcon, ResourceTemplate};
 
 /// The memory of the smallest non-empty map: one B-tree node, with room for eleven members.
 const MAP_NODE_BYTES: usize = 640;
@@ -15,17 +15,17 @@ pub(crate) trait Footprint {
     fn footprint(&self) -> usize;
 }
 
-impl Footprint for Contents {
+impl Footprint for ResourceContents {
     fn footprint(&self) -> usize {
         let body = match &self.body {
-            Body::Text(text) => text.capacity(),
-            Body::Blob(bytes) => bytes.capacity(),
+            ResourceBody::Text(text) => text.capacity(),
+            ResourceBody::Blob(bytes) => bytes.capacity(),
         };
         self.entry.footprint().saturating_add(body)
     }
 }
 
-impl Footprint for Entry {
+impl Footprint for Resource {
     fn footprint(&self) -> usize {
         let texts = [&self.title, &self.description, &self.mime_type].into_iter().flatten();
         let parts = texts.map(String::len).chain([
@@ -40,7 +40,7 @@ impl Footprint for Entry {
     }
 }
 
-impl Footprint for EntryTemplate {
+impl Footprint for ResourceTemplate {
     fn footprint(&self) -> usize {
         let texts = [&self.title, &self.description, &self.mime_type].into_iter().flatten();
         let parts = texts.map(String::len).chain([
@@ -72,11 +72,11 @@ fn annotations(annotations: &Annotations) -> usize {
     last_modified.saturating_add(annotations.audience.len())
 }
 
-fn icons(icons: &[Icon]) -> usize {
+fn icons(icons: &[ResourceIcon]) -> usize {
     sum(icons.iter().map(|icon| {
         let sizes = icon.sizes.iter().map(|size| size.len().saturating_add(size_of::<String>()));
         let mime_type = icon.mime_type.as_deref().map_or(0, str::len);
-        sum(sizes.chain([size_of::<Icon>(), icon.src().len(), mime_type]))
+        sum(sizes.chain([size_of::<ResourceIcon>(), icon.src().len(), mime_type]))
     }))
 }
 

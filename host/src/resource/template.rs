@@ -1,13 +1,13 @@
 //! Resource templates.
 
-use super::{Annotations, Icon, Meta};
-use crate::uri::Template;
+use super::{Annotations, Meta, ResourceIcon};
+use crate::uri::UriTemplate;
 
 /// A template for the URIs of a family of resources.
 #[derive(Clone, Debug, PartialEq, Hash)]
-pub struct EntryTemplate {
+pub struct ResourceTemplate {
     /// The RFC 6570 template: the mount of the plugin and its path template.
-    pub uri_template: Template,
+    pub uri_template: UriTemplate,
     /// The name, for programs.
     pub name: String,
     /// The title, for people.
@@ -19,7 +19,7 @@ pub struct EntryTemplate {
     /// Hints that apply to all resources of the family.
     pub annotations: Annotations,
     /// Icons, in order of preference.
-    pub icons: Vec<Icon>,
+    pub icons: Vec<ResourceIcon>,
     /// Additional metadata for programs.
     pub meta: Meta,
 }

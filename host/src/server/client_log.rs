@@ -7,7 +7,6 @@
 
 use parking_lot::Mutex;
 
-
 use rmcp::RoleServer;
 use rmcp::model::{LoggingLevel, LoggingMessageNotificationParam, SetLevelRequestParams};
 use rmcp::service::Peer;

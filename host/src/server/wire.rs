@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use super::json::{Encoder, Members, Writer};
 use super::revision::Revision;
 use crate::resource::{
-    Annotations, Body, Completion, Contents, Entry, EntryTemplate, Icon, Listing, Meta, MissingPlugin, Role, Theme,
+    Annotations, Completion, Listing, Meta, MissingPlugin, Resource, ResourceBody, ResourceContents, ResourceIcon,
+    ResourceTemplate, Role, Theme,
 };
 
 /// The key in `_meta` under which a merged listing names the plugins that are missing from it, each as
@@ -32,7 +33,7 @@ pub(super) struct CacheHints {
 /// Encodes the result of `resources/list`. It is public if it is the same for every principal.
 ///
 /// Its TTL is the smallest of its entries; zero if a plugin is missing.
-pub(crate) fn list_result(listing: Listing<Entry>, revision: Revision, is_public: bool) -> Encoder {
+pub(crate) fn list_result(listing: Listing<Resource>, revision: Revision, is_public: bool) -> Encoder {
     let caching = CacheHints { ttl: listing_ttl(&listing), is_public };
     Encoder::new(move |writer| {
         writer.object(|members| {
@@ -46,7 +47,7 @@ pub(crate) fn list_result(listing: Listing<Entry>, revision: Revision, is_public
 /// Encodes the result of `resources/templates/list`. It is public if it is the same for every principal.
 ///
 /// Its TTL is zero: providers give none for templates.
-pub(crate) fn templates_result(listing: Listing<EntryTemplate>, revision: Revision, is_public: bool) -> Encoder {
+pub(crate) fn templates_result(listing: Listing<ResourceTemplate>, revision: Revision, is_public: bool) -> Encoder {
     let caching = CacheHints { ttl: Duration::ZERO, is_public };
     Encoder::new(move |writer| {
         writer.object(|members| {
@@ -60,7 +61,7 @@ pub(crate) fn templates_result(listing: Listing<EntryTemplate>, revision: Revisi
 /// Encodes the result of `resources/read`. It is public if it is the same for every principal.
 ///
 /// Its TTL is the smallest of its contents.
-pub(crate) fn read_result(contents: Vec<Contents>, revision: Revision, is_public: bool) -> Encoder {
+pub(crate) fn read_result(contents: Vec<ResourceContents>, revision: Revision, is_public: bool) -> Encoder {
     let caching = CacheHints { ttl: min_ttl(contents.iter().map(|one| &one.entry)), is_public };
     Encoder::new(move |writer| {
         writer.reserve(contents.iter().map(|one| encoded_size(&one.body)).fold(OBJECT_OVERHEAD, usize::saturating_add));
@@ -116,7 +117,7 @@ pub(super) fn page_members(
 }
 
 /// Returns the TTL of a listing.
-pub(super) fn listing_ttl(listing: &Listing<Entry>) -> Duration {
+pub(super) fn listing_ttl(listing: &Listing<Resource>) -> Duration {
     match listing.missing.is_empty() {
         true => min_ttl(listing.items.iter()),
         false => Duration::ZERO,
@@ -124,7 +125,7 @@ pub(super) fn listing_ttl(listing: &Listing<Entry>) -> Duration {
 }
 
 /// Returns the smallest TTL of the entries; zero if one of them has none, or if there are no entries.
-pub(super) fn min_ttl<'a>(entries: impl Iterator<Item = &'a Entry>) -> Duration {
+pub(super) fn min_ttl<'a>(entries: impl Iterator<Item = &'a Resource>) -> Duration {
     entries.map(|entry| entry.ttl.unwrap_or_default()).min().unwrap_or_default()
 }
 
@@ -137,7 +138,7 @@ pub(super) fn cache_hints(members: &mut Members<'_, '_>, revision: Revision, cac
 }
 
 /// Encodes a resource.
-pub(super) fn resource(writer: &mut Writer<'_>, entry: Entry, revision: Revision) {
+pub(super) fn resource(writer: &mut Writer<'_>, entry: Resource, revision: Revision) {
     writer.object(|members| resource_members(members, entry, revision, Precision::Single));
 }
 
@@ -151,7 +152,12 @@ pub(super) enum Precision {
 }
 
 /// Encodes the members of a resource.
-pub(super) fn resource_members(members: &mut Members<'_, '_>, entry: Entry, revision: Revision, precision: Precision) {
+pub(super) fn resource_members(
+    members: &mut Members<'_, '_>,
+    entry: Resource,
+    revision: Revision,
+    precision: Precision,
+) {
     members.text("uri", entry.uri);
     members.text("name", entry.name);
     members.optional_text("title", entry.title.filter(|_| revision.has_titles()));
@@ -165,7 +171,7 @@ pub(super) fn resource_members(members: &mut Members<'_, '_>, entry: Entry, revi
     annotations(members, entry.annotations, revision, precision);
 }
 
-fn resource_template(writer: &mut Writer<'_>, template: EntryTemplate, revision: Revision) {
+fn resource_template(writer: &mut Writer<'_>, template: ResourceTemplate, revision: Revision) {
     writer.object(|members| {
         members.text("uriTemplate", template.uri_template);
         members.text("name", template.name);
@@ -178,8 +184,8 @@ fn resource_template(writer: &mut Writer<'_>, template: EntryTemplate, revision:
     });
 }
 
-fn resource_contents(writer: &mut Writer<'_>, contents: Contents, revision: Revision) {
-    let Contents { entry, body: content } = contents;
+fn resource_contents(writer: &mut Writer<'_>, contents: ResourceContents, revision: Revision) {
+    let ResourceContents { entry, body: content } = contents;
     writer.object(|members| {
         members.text("uri", entry.uri);
         members.optional_text("mimeType", entry.mime_type);
@@ -189,18 +195,18 @@ fn resource_contents(writer: &mut Writer<'_>, contents: Contents, revision: Revi
 }
 
 /// Encodes the body of a content.
-pub(super) fn body(members: &mut Members<'_, '_>, body: Body) {
+pub(super) fn body(members: &mut Members<'_, '_>, body: ResourceBody) {
     match body {
-        Body::Text(text) => members.text("text", text),
-        Body::Blob(bytes) => members.member("blob").base64(bytes),
+        ResourceBody::Text(text) => members.text("text", text),
+        ResourceBody::Blob(bytes) => members.member("blob").base64(bytes),
     }
 }
 
 /// Returns the approximate bytes of a body as JSON.
-fn encoded_size(body: &Body) -> usize {
+fn encoded_size(body: &ResourceBody) -> usize {
     match body {
-        Body::Text(text) => text.len(),
-        Body::Blob(bytes) => bytes.len().div_ceil(3).saturating_mul(4),
+        ResourceBody::Text(text) => text.len(),
+        ResourceBody::Blob(bytes) => bytes.len().div_ceil(3).saturating_mul(4),
     }
 }
 
@@ -231,13 +237,13 @@ fn role_name(role: Role) -> &'static str {
     }
 }
 
-fn icons(members: &mut Members<'_, '_>, icons: Vec<Icon>, revision: Revision) {
+fn icons(members: &mut Members<'_, '_>, icons: Vec<ResourceIcon>, revision: Revision) {
     if revision.has_icons() && !icons.is_empty() {
         members.member("icons").array(icons, icon);
     }
 }
 
-fn icon(writer: &mut Writer<'_>, icon: Icon) {
+fn icon(writer: &mut Writer<'_>, icon: ResourceIcon) {
     writer.object(|members| {
         members.text("src", icon.src());
         members.optional_text("mimeType", icon.mime_type);

@@ -3,7 +3,7 @@
 //! Messages say what was found, where, and what to write instead. Positions are byte offsets in the given text, counted
 //! from 0. Only texts of an administrator are quoted.
 
-use super::{MAX_URI_LEN, Mount, Template};
+use super::{MAX_URI_LEN, Mount, UriTemplate};
 
 /// The bytes of a text that an error quotes.
 const MAX_EXCERPT: usize = 128;
@@ -291,7 +291,7 @@ pub enum TemplateError {
         expression: String,
     },
     /// It has more variables than allowed, each counted as often as it appears.
-    #[error("the template has more than {max} variables, each counted as often as it appears", max = Template::MAX_VARIABLES)]
+    #[error("the template has more than {max} variables, each counted as often as it appears", max = UriTemplate::MAX_VARIABLES)]
     TooManyVariables,
     /// A literal `#`, or an expression such as `{#x}`, adds a fragment, which resources do not have.
     #[error("the template makes a fragment, with `#`; remove it")]

@@ -7,7 +7,7 @@ use super::error::{Overlap, RouteError, TemplateError};
 use super::mount::Mount;
 use super::normalize::{self, Parts};
 use super::resource_id::{Path, Uri};
-use super::template::{self, Template};
+use super::template::{self, UriTemplate};
 
 /// Mounts that do not overlap, each with its target.
 #[derive(Clone, Debug)]
@@ -83,7 +83,7 @@ impl<T> Router<T> {
     /// # Errors
     ///
     /// See [`RouteError`]. A template whose mount is not literal belongs to no plugin.
-    pub fn route_template(&self, template: &str) -> Result<(&T, Template), RouteError> {
+    pub fn route_template(&self, template: &str) -> Result<(&T, UriTemplate), RouteError> {
         template::check(template)?;
         let stem = template::literal_prefix(template);
         if !stem.contains("://") {

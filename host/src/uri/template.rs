@@ -61,14 +61,14 @@ const RESERVED: &AsciiSet = &UNRESERVED
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Template {
+pub struct UriTemplate {
     text: String,
     mount_len: usize,
 }
 
-str_newtype!(Template);
+str_newtype!(UriTemplate);
 
-impl Template {
+impl UriTemplate {
     /// The maximum number of variables of a template, each counted as often as it appears.
     pub const MAX_VARIABLES: usize = 64;
 
@@ -157,7 +157,7 @@ impl Mount {
     /// # Errors
     ///
     /// The text is not a template, or cannot expand to a path. This is a fault of the provider.
-    pub fn compose_template(&self, path_template: &str) -> Result<Template, TemplateError> {
+    pub fn compose_template(&self, path_template: &str) -> Result<UriTemplate, TemplateError> {
         let len = [self.as_str(), path_template].iter().map(|text| text.len()).sum();
         if len > MAX_URI_LEN {
             return Err(TemplateError::TooLong { len });
@@ -176,7 +176,7 @@ impl Mount {
         let text = [self.as_str(), &path_template].concat();
         check(&text)?;
         let mount_len = self.as_str().len();
-        Ok(Template { text, mount_len })
+        Ok(UriTemplate { text, mount_len })
     }
 
     /// Normalizes the literals of a path template.
@@ -252,7 +252,7 @@ pub(super) fn check(template: &str) -> Result<(), TemplateError> {
     let mut count = 0_usize;
     for expression in expressions {
         count = count.saturating_add(variables(expression).count());
-        if count > Template::MAX_VARIABLES {
+        if count > UriTemplate::MAX_VARIABLES {
             return Err(TemplateError::TooManyVariables);
         }
         if variables(expression).filter_map(|(_, prefix)| prefix).any(|prefix| !is_prefix_length(prefix)) {

@@ -11,7 +11,7 @@ use crate::config::reader::{FromTable, Table, documented};
 use crate::config::size::{GIB, KIB, MIB, Size};
 
 /// The maximum size of the body of a request.
-pub type Body = Size<KIB, { 4 * MIB }, { 64 * MIB }>;
+pub type BodySize = Size<KIB, { 4 * MIB }, { 64 * MIB }>;
 /// The maximum size of all bodies in transit.
 pub type BodyMemory = Size<MIB, { 64 * MIB }, { 16 * 1024 * MIB }>;
 /// The maximum size of the head of a request.
@@ -41,7 +41,7 @@ documented! {
     #[non_exhaustive]
     pub struct HttpServerLimits {
         /// The bytes of the body of a request. 4 MiB unless set; 1 KiB to 64 MiB. A larger one is rejected with 413.
-        pub body: Body,
+        pub body: BodySize,
         /// The bytes of all bodies in transit. 64 MiB unless set; 1 MiB to 16 GiB, and not less than `body`. One
         /// connection gets a quarter of it, or one body if that is more. The excess is rejected with 503; the first 4
         /// KiB of each body are always accepted.

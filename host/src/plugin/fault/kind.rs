@@ -24,21 +24,21 @@ pub enum FaultKind {
     /// A call exceeded the memory budget (`limits.memory`).
     Memory,
     /// An answer was too large (`limits.response-size`).
-    Reply,
+    ResponseSize,
     /// An answer had too many items (`limits.response-items`).
-    Items,
+    ResponseItems,
     /// A listing exceeded its bound (`limits.listing-items`), or had too many empty pages in a row.
-    Listing,
+    ListingItems,
     /// A guest held too many handles (`limits.handles`).
     Handles,
     /// A guest asked for too many random bytes at once (`limits.random-bytes`).
-    Random,
+    RandomBytes,
     /// A call exceeded the rate limit (`limits.rate`).
     Rate,
     /// A call found the queue full (`limits.queue`).
     Queue,
     /// A call got no permit in time (`limits.queue-timeout`).
-    Wait,
+    QueueTimeout,
     /// A call was rejected because the circuit breaker had suspended the plugin.
     Suspended,
     /// A granted directory could not be opened.
@@ -58,20 +58,20 @@ impl FaultKind {
         Self::Deadline,
         Self::Cpu,
         Self::Memory,
-        Self::Reply,
-        Self::Items,
-        Self::Listing,
+        Self::ResponseSize,
+        Self::ResponseItems,
+        Self::ListingItems,
         Self::Handles,
-        Self::Random,
+        Self::RandomBytes,
         Self::Rate,
         Self::Queue,
-        Self::Wait,
+        Self::QueueTimeout,
         Self::Suspended,
         Self::Grant,
         Self::Host,
     ];
 
-    /// Its name in logs and JSON: one word, with hyphens.
+    /// Its name in logs and JSON. For a limit it is the limit's key in `[plugin.limits]`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Unavailable => "unavailable",
@@ -82,14 +82,14 @@ impl FaultKind {
             Self::Deadline => "deadline",
             Self::Cpu => "cpu",
             Self::Memory => "memory",
-            Self::Reply => "reply",
-            Self::Items => "items",
-            Self::Listing => "listing",
+            Self::ResponseSize => "response-size",
+            Self::ResponseItems => "response-items",
+            Self::ListingItems => "listing-items",
             Self::Handles => "handles",
-            Self::Random => "random",
+            Self::RandomBytes => "random-bytes",
             Self::Rate => "rate",
             Self::Queue => "queue",
-            Self::Wait => "wait",
+            Self::QueueTimeout => "queue-timeout",
             Self::Suspended => "suspended",
             Self::Grant => "grant",
             Self::Host => "host",
@@ -121,15 +121,15 @@ impl Fault {
             Self::Suspended(_) => FaultKind::Suspended,
             Self::RateLimited(_) => FaultKind::Rate,
             Self::QueueFull(_) => FaultKind::Queue,
-            Self::QueueTimeout(_) => FaultKind::Wait,
+            Self::QueueTimeout(_) => FaultKind::QueueTimeout,
             Self::Deadline(_) => FaultKind::Deadline,
             Self::Cpu(_) => FaultKind::Cpu,
             Self::Memory(_) => FaultKind::Memory,
-            Self::Reply(_) => FaultKind::Reply,
-            Self::Items { .. } => FaultKind::Items,
-            Self::Listing(_) | Self::EmptyPages(_) => FaultKind::Listing,
+            Self::ResponseSize(_) => FaultKind::ResponseSize,
+            Self::ResponseItems { .. } => FaultKind::ResponseItems,
+            Self::ListingItems(_) | Self::EmptyPages(_) => FaultKind::ListingItems,
             Self::Handles(_) => FaultKind::Handles,
-            Self::Random(_) => FaultKind::Random,
+            Self::RandomBytes(_) => FaultKind::RandomBytes,
             Self::Trap(_) => FaultKind::Trap,
             Self::Panicked(_) => FaultKind::Panic,
             Self::Contract(_) => FaultKind::Contract,

@@ -9,7 +9,7 @@ use arbitrary::{Arbitrary, Result, Unstructured};
 
 use super::hints::{HOST_PREFIX, is_icon_size, is_mime_type};
 use super::*;
-use crate::resource::{Annotations, Icon, Meta, Role, Theme, Timestamp};
+use crate::resource::{Annotations, Meta, ResourceIcon, Role, Theme, Timestamp};
 use crate::sandbox::memory::MemoryBudget;
 
 /// The item limit of the validator.
@@ -44,7 +44,7 @@ impl Reply {
     fn check(self) {
         let mount = mount();
         let checker = validator(MAX_ITEMS, MEMORY_LIMIT, self.watches);
-        let entry_is_good = |entry: &Entry| assert_valid_entry(entry, &mount, self.watches);
+        let entry_is_good = |entry: &Resource| assert_valid_entry(entry, &mount, self.watches);
         let requested = mount.compose(&self.requested).map(|located| located.path);
         match self.answer {
             ReplyKind::Page(page) => {
@@ -122,19 +122,19 @@ pub(super) fn block_on<T>(check: impl Future<Output = T>) -> T {
     }
 }
 
-fn assert_valid_entry(entry: &Entry, mount: &Mount, watches: bool) {
+fn assert_valid_entry(entry: &Resource, mount: &Mount, watches: bool) {
     assert!(entry.uri.as_str().starts_with(mount.as_str()), "no path leaves its mount");
     assert!(watches || !entry.subscribable, "what nobody watches cannot be subscribed to");
     assert_valid_hints(entry.mime_type.as_deref(), &entry.annotations, &entry.icons, &entry.meta);
 }
 
-fn assert_valid_hints(mime_type: Option<&str>, annotations: &Annotations, icons: &[Icon], meta: &Meta) {
+fn assert_valid_hints(mime_type: Option<&str>, annotations: &Annotations, icons: &[ResourceIcon], meta: &Meta) {
     assert!(mime_type.is_none_or(is_mime_type), "a MIME type is one");
     assert!(annotations.priority.is_none_or(|priority| (0.0..=1.0).contains(&priority.value())), "a priority is one");
     let date = annotations.last_modified.as_ref();
     assert!(date.is_none_or(|date| Timestamp::new(date.as_str()).is_some()), "a date is one");
     for icon in icons {
-        assert!(Icon::new(icon.src()).is_some(), "an icon has a source that a client may fetch");
+        assert!(ResourceIcon::new(icon.src()).is_some(), "an icon has a source that a client may fetch");
         assert!(icon.sizes.iter().all(|size| is_icon_size(size)), "sizes are sizes");
     }
     assert!(!meta.keys().any(|key| key.starts_with(HOST_PREFIX)), "nobody speaks for the host");

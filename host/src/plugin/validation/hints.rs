@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::Validator;
 use crate::provider;
-use crate::resource::{Annotations, Icon, Meta, Priority, Role, Timestamp};
+use crate::resource::{Annotations, Meta, Priority, ResourceIcon, Role, Timestamp};
 use crate::text::Excerpt;
 
 /// The reserved prefix of keys of `meta`.
@@ -52,10 +52,10 @@ impl Validator {
         Annotations { audience: deduplicate(audience), priority, last_modified }
     }
 
-    pub(super) fn icons(&mut self, icons: Vec<provider::Icon>, path: &str) -> Vec<Icon> {
+    pub(super) fn icons(&mut self, icons: Vec<provider::Icon>, path: &str) -> Vec<ResourceIcon> {
         let mut checked = Vec::with_capacity(icons.len());
         for given in icons {
-            let mut icon = match Icon::try_new(given.src) {
+            let mut icon = match ResourceIcon::try_new(given.src) {
                 Ok(icon) => icon,
                 Err(src) => {
                     self.dropped.record_hint("icon", path, &Excerpt(&src), "an `https:` or `data:` URI");

@@ -10,7 +10,7 @@ use super::json::JsonCount;
 use crate::engine::instance::REPLY_SLACK;
 use crate::plugin::fault::Fault;
 use crate::provider::{self, Template};
-use crate::resource::{Contents, Entry, EntryTemplate, Icon, Role};
+use crate::resource::{Resource, ResourceContents, ResourceIcon, ResourceTemplate, Role};
 use crate::uri::MAX_URI_LEN;
 
 /// The size of an answer.
@@ -65,7 +65,7 @@ impl Validator {
         if let Some(limit) = self.context.max_response_size
             && self.measure.answer as u64 > limit.saturating_add(REPLY_SLACK as u64)
         {
-            return Err(Fault::Reply(limit));
+            return Err(Fault::ResponseSize(limit));
         }
         let bytes = std::mem::take(&mut self.measure.bytes);
         self.work.charge(bytes)
@@ -78,11 +78,11 @@ impl Validator {
 
     fn check_item_limit(&self, what: &'static str) -> Result<(), Fault> {
         let (found, limit) = (self.measure.items, self.context.max_items);
-        if found > limit { Err(Fault::Items { what, found, limit }) } else { Ok(()) }
+        if found > limit { Err(Fault::ResponseItems { what, found, limit }) } else { Ok(()) }
     }
 
     pub(super) async fn measure_entries(&mut self, entries: &[provider::Entry]) -> Result<(), Fault> {
-        self.measure.add_bytes(entries.len().saturating_mul(size_of::<(usize, Entry)>()));
+        self.measure.add_bytes(entries.len().saturating_mul(size_of::<(usize, Resource)>()));
         for entry in entries {
             self.work.step(measure_cost(&entry.icons, entry.meta.as_deref())).await?;
             self.measure_entry(entry)?;
@@ -91,7 +91,7 @@ impl Validator {
     }
 
     pub(super) async fn measure_contents(&mut self, contents: &[provider::Contents]) -> Result<(), Fault> {
-        self.measure.add_bytes(contents.len().saturating_mul(size_of::<Contents>()));
+        self.measure.add_bytes(contents.len().saturating_mul(size_of::<ResourceContents>()));
         for contents in contents {
             self.work.step(measure_cost(&contents.entry.icons, contents.entry.meta.as_deref())).await?;
             self.measure_entry(&contents.entry)?;
@@ -112,7 +112,7 @@ impl Validator {
     }
 
     pub(super) async fn measure_templates(&mut self, templates: &[Template]) -> Result<(), Fault> {
-        self.measure.add_bytes(templates.len().saturating_mul(size_of::<(usize, EntryTemplate)>()));
+        self.measure.add_bytes(templates.len().saturating_mul(size_of::<(usize, ResourceTemplate)>()));
         for template in templates {
             self.work.step(measure_cost(&template.icons, template.meta.as_deref())).await?;
             self.measure.add_path(&template.path_template, self.context.mount.as_str().len());
@@ -155,7 +155,7 @@ impl Validator {
             return Ok(());
         }
         self.measure.add_list(icons);
-        self.measure.add_bytes(icons.len().saturating_mul(size_of::<Icon>()));
+        self.measure.add_bytes(icons.len().saturating_mul(size_of::<ResourceIcon>()));
         self.add_items(icons.len())?;
         for icon in icons {
             self.measure.add_text_bytes(icon.src.len());

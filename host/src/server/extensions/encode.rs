@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::access::Principal;
 use crate::config::Operation;
 use crate::host::Host;
-use crate::resource::{Body, Contents, Entry, Listing, ResourceCapabilities};
+use crate::resource::{Listing, Resource, ResourceBody, ResourceCapabilities, ResourceContents};
 use crate::server::json::{Encoder, Members, Writer};
 use crate::server::revision::Revision;
 use crate::server::wire::{self, CacheHints, Precision};
@@ -21,11 +21,11 @@ pub(super) struct ResultEncoder<'a> {
 }
 
 /// An entry, and its capabilities if they are to be encoded.
-type EntryWithCapabilities = (Entry, Option<ResourceCapabilities>);
+type EntryWithCapabilities = (Resource, Option<ResourceCapabilities>);
 
 impl ResultEncoder<'_> {
     /// Encodes the result of a method that lists resources.
-    pub(super) fn list_result(&self, listing: Listing<Entry>) -> Encoder {
+    pub(super) fn list_result(&self, listing: Listing<Resource>) -> Encoder {
         let caching = self.cache_hints(wire::listing_ttl(&listing), Operation::List);
         let entries: Vec<EntryWithCapabilities> = listing.items.into_iter().map(|entry| self.describe(entry)).collect();
         let revision = self.revision;
@@ -39,9 +39,9 @@ impl ResultEncoder<'_> {
     }
 
     /// Encodes the result of `resources/read`: each content has the members of its resource.
-    pub(super) fn read_result(&self, contents: Vec<Contents>) -> Encoder {
+    pub(super) fn read_result(&self, contents: Vec<ResourceContents>) -> Encoder {
         let caching = self.cache_hints(wire::min_ttl(contents.iter().map(|one| &one.entry)), Operation::Read);
-        let contents: Vec<(EntryWithCapabilities, Body)> =
+        let contents: Vec<(EntryWithCapabilities, ResourceBody)> =
             contents.into_iter().map(|one| self.describe_contents(one)).collect();
         let revision = self.revision;
         Encoder::new(move |writer| {
@@ -54,7 +54,7 @@ impl ResultEncoder<'_> {
     }
 
     /// Encodes the result of `resources/metadata`.
-    pub(super) fn metadata_result(&self, entry: Entry) -> Encoder {
+    pub(super) fn metadata_result(&self, entry: Resource) -> Encoder {
         let caching = self.cache_hints(wire::min_ttl([&entry].into_iter()), Operation::Metadata);
         let (shown, revision) = (self.describe(entry), self.revision);
         Encoder::new(move |writer| {
@@ -71,18 +71,18 @@ impl ResultEncoder<'_> {
         Encoder::new(move |writer| {
             writer.object(|members| {
                 result_members(members, revision, CacheHints { ttl: Duration::ZERO, is_public: true });
-                members.member("skills").array(Vec::<Entry>::new(), |_, _| {});
+                members.member("skills").array(Vec::<Resource>::new(), |_, _| {});
             });
         })
     }
 
-    fn describe(&self, entry: Entry) -> EntryWithCapabilities {
+    fn describe(&self, entry: Resource) -> EntryWithCapabilities {
         let abilities = self.with_capabilities.then(|| self.host.capabilities(self.principal, &entry));
         (entry, abilities)
     }
 
-    fn describe_contents(&self, contents: Contents) -> (EntryWithCapabilities, Body) {
-        let Contents { mut entry, body } = contents;
+    fn describe_contents(&self, contents: ResourceContents) -> (EntryWithCapabilities, ResourceBody) {
+        let ResourceContents { mut entry, body } = contents;
         // The size of this content, which may differ from the size of the resource that the provider gives.
         entry.size = u64::try_from(body.as_bytes().len()).ok();
         (self.describe(entry), body)
@@ -105,7 +105,7 @@ impl ResultEncoder<'_> {
 fn resource(
     writer: &mut Writer<'_>,
     (entry, abilities): EntryWithCapabilities,
-    body: Option<Body>,
+    body: Option<ResourceBody>,
     revision: Revision,
 ) {
     writer.object(|members| {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use axum::response::Response;
+use parking_lot::Mutex;
 
 use crate::server::budget::Charge;
 

@@ -28,12 +28,15 @@ type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 struct Inner {
     writer: Mutex<Option<Writer>>,
     /// The time since when the writer has accepted no bytes although some are pending.
-    blocked_since: std::sync::Mutex<Option<Instant>>,
+    blocked_since: parking_lot::Mutex<Option<Instant>>,
 }
 
 impl Output {
     pub(super) fn new(writer: impl AsyncWrite + Send + Unpin + 'static) -> Self {
-        Self(Arc::new(Inner { writer: Mutex::new(Some(Box::new(writer))), blocked_since: std::sync::Mutex::default() }))
+        Self(Arc::new(Inner {
+            writer: Mutex::new(Some(Box::new(writer))),
+            blocked_since: parking_lot::Mutex::default(),
+        }))
     }
 
     /// Writes a document and a line feed.

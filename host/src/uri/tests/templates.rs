@@ -124,7 +124,7 @@ fn an_expansion_that_would_be_no_uri_is_not_made() {
     assert_eq!(expand(&"a".repeat(room + 1)), None);
     assert_eq!(expand(&" ".repeat(room / 3 + 1)), None, "it is encoded");
     assert_eq!(expand(&"ä".repeat(10_000_000)), None);
-    let repeated = mount.compose_template(&"{x}".repeat(Template::MAX_VARIABLES)).unwrap();
+    let repeated = mount.compose_template(&"{x}".repeat(UriTemplate::MAX_VARIABLES)).unwrap();
     assert_eq!(repeated.expand([("x", "a".repeat(200).as_str())]), None);
     let prefix = mount.compose_template("{x:3}").unwrap();
     assert_eq!(prefix.expand([("x", "ä".repeat(100_000).as_str())]).as_deref(), Some("git://linux/%C3%A4%C3%A4%C3%A4"));
@@ -134,10 +134,10 @@ fn an_expansion_that_would_be_no_uri_is_not_made() {
 fn a_template_has_so_many_variables_and_no_more() {
     let (mount, router) = (mount("git://linux/"), router(&["git://linux/"]));
     for (template, is_valid) in [
-        ("{x}".repeat(Template::MAX_VARIABLES), true),
-        ("{x}".repeat(Template::MAX_VARIABLES + 1), false),
-        (format!("{{{}x}}", "x,".repeat(Template::MAX_VARIABLES - 1)), true),
-        (format!("{{{}x}}", "x,".repeat(Template::MAX_VARIABLES)), false),
+        ("{x}".repeat(UriTemplate::MAX_VARIABLES), true),
+        ("{x}".repeat(UriTemplate::MAX_VARIABLES + 1), false),
+        (format!("{{{}x}}", "x,".repeat(UriTemplate::MAX_VARIABLES - 1)), true),
+        (format!("{{{}x}}", "x,".repeat(UriTemplate::MAX_VARIABLES)), false),
     ] {
         let refused = Err(TemplateError::TooManyVariables);
         assert_eq!(mount.compose_template(&template).map(drop), if is_valid { Ok(()) } else { refused });

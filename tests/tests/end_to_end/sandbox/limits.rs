@@ -90,7 +90,7 @@ async fn an_answer_with_too_many_items_is_refused_whatever_they_are() {
     let templates = client.peer().list_resource_templates(None).await.unwrap();
     assert_eq!(templates.resource_templates.len(), 2, "those of the one whose templates are few enough");
     let log = server.end().await.log;
-    assert!(log.contains("the reply has 11 entries, more than `limits.response-items` (1)"), "{log}");
+    assert!(log.contains("the answer has 11 entries, more than `limits.response-items` (1)"), "{log}");
 }
 
 /// A plugin that lists as its config says, between two good ones; returns all pages of the listing.

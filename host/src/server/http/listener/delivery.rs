@@ -13,10 +13,10 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
 use axum::body::{Body, Bytes, HttpBody};
 use bytes::Buf;
 use http_body::{Frame, SizeHint};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
